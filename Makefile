@@ -1,0 +1,40 @@
+# Two commands do everything on a machine with Python >= 3.11 and make: `make demo` and `make test`.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/ready
+
+.PHONY: demo test check lock bench clean
+
+demo: $(READY)
+	$(BIN)/daskfs demo
+
+test: check
+	$(BIN)/pytest
+	NUMBA_BOUNDSCHECK=1 $(BIN)/pytest -m kernels tests/store
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(READY)
+	$(BIN)/python pipelines/benchmarks/ingest.py
+	$(BIN)/python pipelines/benchmarks/reading.py
+	$(BIN)/python pipelines/benchmarks/memory.py
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "daskfs needs Python 3.11 or newer")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	touch $@
+
+# Resolve the newest versions that fit together, in an environment of their own.
+lock:
+	rm -rf .venv-lock && $(PYTHON) -m venv .venv-lock
+	.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check '.[test]'
+	.venv-lock/bin/python -m pip freeze --exclude daskfs | grep -E '^[A-Za-z0-9._-]+==' | sort -f > constraints.txt
+	rm -rf .venv-lock
+
+clean:
+	rm -rf .venv .venv-lock .mypy_cache .ruff_cache .pytest_cache build dist

@@ -1,0 +1,48 @@
+"""The `daskfs` command. Exit codes: 0 done; 2 wrong usage or bad input; 75 interrupted, run it again to go on."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+from rich.text import Text
+
+from daskfs.cli.demo import demo
+from daskfs.cli.ingest import ingest
+from daskfs.cli.inspect import info, verify
+from daskfs.errors import DaskfsError, Interrupted
+from daskfs.observe.progress import console
+
+BAD_INPUT, INTERRUPTED = 2, 75
+
+
+class Commands(click.Group):
+    """Turns an error we foresaw into one line and an exit code; anything else keeps its traceback."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (KeyboardInterrupt, Interrupted):
+            _say("interrupted: run the same command again to go on", "yellow")
+            sys.exit(INTERRUPTED)
+        except DaskfsError as error:
+            _say(f"error: {error}", "red")
+            sys.exit(BAD_INPUT)
+
+
+def _say(message: str, style: str) -> None:
+    printable = "".join(c if c.isprintable() else "?" for c in message)
+    console.print(Text(printable, style=style), soft_wrap=True)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="daskfs")
+def main() -> None:
+    """Choose the features that matter from data too large for any memory."""
+
+
+main.add_command(demo)
+main.add_command(ingest)
+main.add_command(info)
+main.add_command(verify)

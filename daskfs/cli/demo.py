@@ -1,0 +1,74 @@
+"""daskfs demo: the main job end to end, on data it makes itself."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import click
+import numpy as np
+from rich.console import Console
+
+from daskfs.observe.describe import describe, info_table
+from daskfs.store.dataset import open_dataset
+from daskfs.stream.ingest import ingest
+from daskfs.stream.verify import verify_dataset
+
+
+@click.command(short_help="See it work on data made on the spot.")
+@click.option("--out", type=click.Path(path_type=Path), help="Where to put the files; a temporary folder by default.")
+def demo(out: Path | None) -> None:
+    """Make a small text file, turn it into a dataset, and show what came of it."""
+    folder = out or Path(tempfile.mkdtemp(prefix="daskfs-demo-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    console = Console(highlight=False)
+    source, target = folder / "clicks.vw", folder / "clicks.zarr"
+
+    console.print("[bold]1. A source[/]: 20,000 ad impressions with string features, in Vowpal Wabbit's format")
+    write_impressions(source, rows=20_000)
+    console.print(f"   {source}", soft_wrap=True)
+
+    console.print(f"[bold]2. daskfs ingest[/] {source.name} {target.name} --format vw")
+    dataset = ingest(source, target, "vw", overwrite=True)
+    console.print(info_table(describe(dataset)))
+
+    console.print(f"[bold]3. daskfs verify[/] {target.name}")
+    damage = verify_dataset(target)
+    chunks = sum(spec.n_chunks for spec in dataset.content.values())
+    console.print(f"   {chunks} chunks read, {len(damage)} damaged")
+
+    console.print("[bold]4. Any id gets its name back[/]: the most frequent features")
+    for name, count in most_frequent(target):
+        console.print(f"   {count:>6,}  {name}", markup=False)
+    console.print(f"[bold]Done.[/] Open it yourself: xarray.open_zarr('{target}')", soft_wrap=True)
+
+
+def write_impressions(path: Path, rows: int) -> None:
+    """Clicks that depend on a country, a device and a few words of the advertisement."""
+    rng = np.random.default_rng(0)
+    countries = np.array(["de", "fr", "in", "jp", "uk", "us"])
+    words = np.array([f"word{i}" for i in range(5_000)])
+    frequency = 1.0 / np.arange(1, len(words) + 1)
+    frequency /= frequency.sum()
+    with open(path, "w") as file:
+        for _ in range(rows):
+            country, mobile = rng.choice(countries), rng.random() < 0.6
+            ad = rng.choice(words, size=8, p=frequency)
+            score = (country == "jp") - 0.5 * mobile + 0.8 * np.isin(ad, words[3:8]).sum() - 1
+            label = 1 if rng.random() < 1 / (1 + np.exp(-score)) else -1
+            device = "mobile" if mobile else "desktop"
+            file.write(
+                f"{label} |user country={country} device={device} age:{rng.integers(18, 80)} |ad {' '.join(ad)}\n"
+            )
+
+
+def most_frequent(target: Path, count: int = 5) -> list[tuple[str, int]]:
+    """The features that stand in most rows, by name."""
+    dataset = open_dataset(target)
+    rows: dict[int, int] = {}
+    for block in dataset.blocks():
+        ids, seen = np.unique(block.ids, return_counts=True)  # type: ignore[union-attr]  # a sparse dataset
+        for feature, times in zip(ids.tolist(), seen.tolist(), strict=True):
+            rows[feature] = rows.get(feature, 0) + times
+    top = sorted(rows, key=lambda feature: -rows[feature])[:count]
+    return list(zip(dataset.names(np.array(top, np.uint64)), (rows[feature] for feature in top), strict=True))

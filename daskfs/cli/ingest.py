@@ -1,0 +1,128 @@
+"""daskfs ingest: source files to a dataset."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from daskfs.observe.progress import console, ingest_progress
+from daskfs.store.formats import FORMATS
+from daskfs.stream.ingest import ingest as run_ingest
+from daskfs.stream.pool import cluster_at
+
+
+class Numbers(click.ParamType[tuple[int, ...]]):
+    """Comma-separated whole numbers."""
+
+    name = "N,N,..."
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        try:
+            return tuple(int(part) for part in str(value).split(",") if part)
+        except ValueError:
+            self.fail(f"{value!r} is not a list of whole numbers, such as 6,8,10", param, ctx)
+
+
+class Words(click.ParamType[tuple[str, ...]]):
+    """Comma-separated names."""
+
+    name = "A,B,..."
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        return tuple(part for part in str(value).split(",") if part)
+
+
+# What formats take. Names are the fields of the format's class; `make_format` refuses those it does not have.
+FORMAT_OPTIONS = [
+    click.option(
+        "--label", help="csv, parquet: the label's column; fasta: file or header:REGEX; text: folder or column:N."
+    ),
+    click.option("--labels", type=click.Choice(["auto", "numbers", "strings"]), help="What labels are."),
+    click.option("--categorical", type=Words(), help="csv, parquet: columns whose values are tokens."),
+    click.option("--numeric", type=Words(), help="csv, parquet: columns whose values are numbers."),
+    click.option("--ignore", type=Words(), help="csv, parquet: columns to leave out."),
+    click.option("--table", type=click.Choice(["auto", "dense", "sparse"]), help="csv, parquet: kind of dataset."),
+    click.option(
+        "--dtype", type=click.Choice(["auto", "float32", "float64"]), help="csv, parquet: type of dense values."
+    ),
+    click.option("--delimiter", help="csv: what separates fields."),
+    click.option("--header/--no-header", default=None, help="csv, tsv: whether the first line names the columns."),
+    click.option("-k", "--k", type=Numbers(), help="fasta: lengths of k-mers, 1 to 31."),
+    click.option(
+        "--canonical/--stranded", default=None, help="fasta: count a k-mer and its reverse complement as one."
+    ),
+    click.option("--position/--no-position", default=None, help="fasta: a k-mer's position is part of the feature."),
+    click.option("--read-length", type=int, help="fasta: rows are reads of this length."),
+    click.option("--coverage", type=float, help="fasta: how often reads cover a record on average."),
+    click.option("--seed", type=int, help="fasta: which reads are drawn."),
+    click.option("--documents", type=click.Choice(["lines", "files"]), help="text: what a document is."),
+    click.option("--words", type=Numbers(), help="text: sizes of word n-grams."),
+    click.option("--chars", type=Numbers(), help="text: sizes of character n-grams."),
+    click.option("--lowercase/--keep-case", default=None, help="text: whether case matters."),
+    click.option("--weighting", type=click.Choice(["count", "binary", "unit"]), help="fasta, text: values of a row."),
+]
+
+
+def _format_options(command: Any) -> Any:
+    for option in reversed(FORMAT_OPTIONS):
+        command = option(command)
+    return command
+
+
+@click.command(short_help="Turn source files into a dataset.")
+@click.argument("sources", nargs=-1, required=True)
+@click.argument("out")
+@click.option(
+    "--format", "-f", "format_name", required=True, type=click.Choice([*FORMATS, "libsvm"]), help="Source format."
+)
+@click.option("--layout", type=click.Choice(["columns", "rows", "both"]), default="columns", help="Cut of dense data.")
+@click.option("--memory", help="What the ingest may use, such as 512MB.")
+@click.option("--on-bad-line", type=click.Choice(["error", "skip"]), default="error", show_default=True)
+@click.option(
+    "--max-bad-lines", type=int, default=1000, show_default=True, help="With skip: more than this is an error."
+)
+@click.option("--compression", type=click.Choice(["none", "lz4", "zstd"]), help="Default: none (dense), lz4 (sparse).")
+@click.option("--overwrite", is_flag=True, help="Replace a dataset, or start over instead of resuming.")
+@click.option("--workers", type=int, help="Threads; all cores by default.")
+@click.option("--scheduler", help="Run on the Dask cluster at this address.")
+@_format_options
+def ingest(
+    sources: tuple[str, ...],
+    out: str,
+    format_name: str,
+    layout: Any,
+    memory: str | None,
+    on_bad_line: Any,
+    max_bad_lines: int,
+    compression: Any,
+    overwrite: bool,
+    workers: int | None,
+    scheduler: str | None,
+    **format_options: Any,
+) -> None:
+    """Turn SOURCES (paths, folders, globs, URLs; plain or .gz .bz2 .xz .zst) into the dataset OUT.
+
+    A killed ingest goes on where it stopped when the same command is run again.
+    """
+    given = {name: value for name, value in format_options.items() if value is not None}
+    with cluster_at(scheduler) as client, ingest_progress() as progress:
+        dataset = run_ingest(
+            sources,
+            out,
+            format_name,
+            layout=layout,
+            memory=memory,
+            on_bad_line=on_bad_line,
+            max_bad_lines=max_bad_lines,
+            compression=compression,
+            overwrite=overwrite,
+            client=client,
+            workers=workers,
+            progress=progress,
+            **given,
+        )
+    left_out = dataset.attributes["made"].get("bad_lines", 0)
+    if left_out:
+        console.print(f"[yellow]{left_out:,} bad lines were left out[/]")
+    click.echo(f"{dataset!r}"[1:-1].removeprefix("daskfs.Dataset "))

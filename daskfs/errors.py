@@ -1,0 +1,49 @@
+"""Every error daskfs raises on purpose. Each says what is wrong, where, and what to do about it.
+
+The command line turns a :class:`DaskfsError` into one line and exit code 2; anything else is a bug.
+"""
+
+from __future__ import annotations
+
+
+class DaskfsError(Exception):
+    """The common parent: catch this to catch everything daskfs raises on purpose."""
+
+
+class SourceError(DaskfsError):
+    """A source file cannot be read: missing, cut short, of the wrong kind."""
+
+
+class BadLineError(SourceError):
+    """One line (or row, or record) of a source is not what its format promises."""
+
+    def __init__(self, file: str, line: int, reason: str, unit: str = "") -> None:
+        self.file, self.line, self.reason, self.unit = file, line, reason, unit
+        super().__init__(file, line, reason, unit)  # all four, so that it survives a pickle
+
+    def __str__(self) -> str:
+        where = f"{self.unit} {self.line}" if self.unit else str(self.line)
+        return f"{self.file}:{where}: {self.reason}"
+
+
+class OptionError(DaskfsError, ValueError):
+    """An argument that cannot work, noticed before anything is read or written."""
+
+
+class DatasetError(DaskfsError):
+    """A dataset is missing, incomplete, or not laid out as daskfs lays datasets out."""
+
+
+class ChunkError(DatasetError):
+    """One chunk of a dataset is missing, cut short or altered."""
+
+    def __init__(self, dataset: str, chunk: str, reason: str) -> None:
+        self.dataset, self.chunk, self.reason = dataset, chunk, reason
+        super().__init__(dataset, chunk, reason)
+
+    def __str__(self) -> str:
+        return f"{self.dataset}: chunk {self.chunk}: {self.reason}"
+
+
+class Interrupted(DaskfsError):
+    """The work was stopped and can go on: the same command resumes it (exit code 75)."""

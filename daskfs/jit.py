@@ -1,0 +1,144 @@
+"""The one way daskfs compiles a kernel: `@kernel` on a function, `@warms` on a tiny call of it.
+
+A kernel is a plain function over arrays: ``njit(nogil=True)``, one thread, no objects. Its machine
+code is cached on disk, so that the second process on a machine starts at once, under rules that
+hold on a cluster where many processes share one home directory:
+
+* the folder's name carries the processor, the versions and a digest of *every* kernel source, since
+  numba alone would not notice a changed callee in another file, or code built for another machine;
+* it carries ``NUMBA_BOUNDSCHECK`` too, or a checked run would load unchecked code;
+* a save takes a lock: numba numbers its files from an index it read earlier, so two processes
+  compiling different signatures at once could hand each other the wrong code;
+* where nothing can be written, kernels are compiled in memory and the program goes on.
+
+``DASKFS_CACHE_DIR`` moves the cache.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import platform
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import llvmlite.binding as llvm
+import numba
+from numba.core.caching import FunctionCache
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_warmers: list[Callable[[], object]] = []
+
+
+def kernel(function: F) -> F:
+    """Compile `function` with numba on its first call, or load it from the cache."""
+    compiled: F = _cached(_compiled(function))
+    return compiled
+
+
+def helper(function: F) -> F:
+    """Compile a small function that only kernels call: it becomes part of them, and of their cache."""
+    compiled: F = _compiled(function)
+    return compiled
+
+
+def _compiled(function: Any) -> Any:
+    return numba.njit(nogil=True, error_model="numpy")(function)
+
+
+def warms(function: F) -> F:
+    """Register a call of kernels on tiny arrays, of the types they meet in earnest."""
+    _warmers.append(function)
+    return function
+
+
+def warm_up() -> int:
+    """Compile (or load) every kernel whose module has been imported; returns how many calls ran."""
+    for warmer in _warmers:
+        warmer()
+    return len(_warmers)
+
+
+def _cached(dispatcher: Any) -> Any:
+    root = cache_folder()
+    if root is not None:
+        settings: Any = numba.config
+        before, settings.CACHE_DIR = settings.CACHE_DIR, str(root)
+        try:
+            dispatcher._cache = _LockedCache(dispatcher.py_func)
+        finally:
+            settings.CACHE_DIR = before
+    return dispatcher
+
+
+class _LockedCache(FunctionCache):
+    """numba's cache, one writer at a time, and never a reason to fail."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+        except Exception:  # a torn or foreign file: compile instead
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        with suppress(OSError), _locked(Path(self.cache_path)):
+            super().save_overload(sig, data)  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    try:
+        import fcntl
+    except ImportError:  # no such locks on this system: numba's own renames must do
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@functools.cache
+def cache_folder() -> Path | None:
+    """Where compiled kernels are kept, or None where no folder can be written."""
+    stamp = _stamp()
+    for root in _candidates():
+        folder = root / f"kernels-{stamp}"
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=folder).close()
+            return folder
+    return None
+
+
+def _candidates() -> Iterator[Path]:
+    if named := os.environ.get("DASKFS_CACHE_DIR"):
+        yield Path(named)
+    if named := os.environ.get("XDG_CACHE_HOME"):
+        yield Path(named) / "daskfs"
+    with suppress(RuntimeError):  # no home directory
+        yield Path.home() / ".cache" / "daskfs"
+    yield Path(tempfile.gettempdir()) / f"daskfs-{os.getuid() if hasattr(os, 'getuid') else 'user'}"
+
+
+def _stamp() -> str:
+    """A digest of all that decides which machine code is right here."""
+    digest = hashlib.sha256()
+    for fact in (
+        platform.machine(),
+        platform.python_version(),
+        numba.__version__,
+        llvm.get_host_cpu_name(),
+        llvm.get_host_cpu_features().flatten(),
+        os.environ.get("NUMBA_BOUNDSCHECK", ""),
+    ):
+        digest.update(fact.encode() + b"\0")
+    here = Path(__file__).parent
+    for source in [Path(__file__), *sorted(here.rglob("*_kernels.py"))]:
+        digest.update(source.read_bytes())
+    return digest.hexdigest()[:16]

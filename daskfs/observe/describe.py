@@ -1,0 +1,109 @@
+"""What `daskfs info` shows of a dataset, as a record for machines and a table for people."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from dask.utils import format_bytes
+from rich.table import Table
+from rich.text import Text
+
+from daskfs.store.dataset import Dataset
+
+NAMES = {
+    "ids": "the feature's number",
+    "columns": "the source's column names",
+    "table": "hashed strings, kept in a table on disk",
+    "kmers": "decoded from the id",
+}
+
+
+def describe(dataset: Dataset) -> dict[str, Any]:
+    """Everything worth knowing about a dataset without reading its features."""
+    main = dataset.arrays["X" if dataset.kind == "dense" else "ids"]
+    cells = dataset.n_samples * dataset.n_features
+    return {
+        "url": dataset.url,
+        "kind": dataset.kind,
+        "layout": dataset.layout,
+        "samples": dataset.n_samples,
+        "features": dataset.n_features,
+        "entries": dataset.n_entries,
+        "entries_per_row": dataset.n_entries / dataset.n_samples,
+        "density": dataset.n_entries / cells,
+        "values": "all ones" if dataset.kind == "sparse" and "values" not in dataset.arrays else _value_type(dataset),
+        "labels": _labels(dataset),
+        "weights": "weight" in dataset.arrays,
+        "tags": "tag" in dataset.arrays,
+        "names": dataset.attributes["names"]["from"],
+        "blocks": dataset.n_blocks(),
+        "chunks": sum(spec.n_chunks for spec in dataset.content.values()),
+        "chunk_bytes": math.prod(main.chunks) * main.dtype.itemsize,
+        "compression": main.codec.compression,
+        "stored_bytes": dataset.stored_bytes,
+        "digest": dataset.digest,
+        "made": dataset.attributes.get("made", {}),
+    }
+
+
+def _value_type(dataset: Dataset) -> str:
+    return str(dataset.arrays["X" if dataset.kind == "dense" else "values"].dtype)
+
+
+def _labels(dataset: Dataset) -> dict[str, Any]:
+    if dataset.classes is None:
+        low, high, total = math.inf, -math.inf, 0.0
+        for y in dataset.targets():
+            low, high, total = min(low, float(y.min())), max(high, float(y.max())), total + float(y.sum())
+        return {"kind": "real", "min": low, "max": high, "mean": total / dataset.n_samples}
+    counts = np.zeros(len(dataset.classes), np.int64)
+    meta = dataset.meta
+    for y in dataset.targets():
+        counts += np.bincount(meta.class_codes(y), minlength=len(counts))
+    return {"kind": "classes", "counts": {_label(c): int(n) for c, n in zip(dataset.classes, counts, strict=True)}}
+
+
+def _label(label: float | str) -> str:
+    return label if isinstance(label, str) else f"{label:g}"
+
+
+def info_table(facts: dict[str, Any]) -> Table:
+    """The record of `describe` for a terminal."""
+    table = Table(title=Text(facts["url"]), title_justify="left", show_header=False, box=None, padding=(0, 2))
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for label, value in _lines(facts):
+        table.add_row(label, Text(value))  # Text, so that nothing in a name or label is taken for markup
+    return table
+
+
+def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    size = f"{facts['samples']:,} samples x {facts['features']:,} features"
+    stored = f"{format_bytes(facts['stored_bytes'])} in {facts['chunks']:,} chunks, {facts['compression']} + crc32c"
+    lines = [
+        ("kind", f"{facts['kind']}, in {facts['layout'] if facts['layout'] != 'both' else 'columns and rows'}"),
+        ("shape", size),
+        ("labels", _label_line(facts["labels"])),
+        ("density", f"{facts['density']:.3g}  ({facts['entries']:,} entries, {facts['entries_per_row']:,.1f} a row)"),
+        ("values", facts["values"]),
+        ("stored", stored),
+        ("blocks", f"{facts['blocks']:,}, chunks of {format_bytes(facts['chunk_bytes'])}"),
+        ("names", NAMES[facts["names"]]),
+    ]
+    extras = [what for what in ("weights", "tags") if facts[what]]
+    if extras:
+        lines.append(("rows have", ", ".join(extras)))
+    if facts["made"].get("bad_lines"):
+        lines.append(("left out", f"{facts['made']['bad_lines']:,} bad lines"))
+    return [*lines, ("digest", facts["digest"][:16])]
+
+
+def _label_line(labels: dict[str, Any]) -> str:
+    if labels["kind"] == "real":
+        return f"real, {labels['min']:.4g} … {labels['max']:.4g}, mean {labels['mean']:.4g}"
+    counts = list(labels["counts"].items())
+    shown = ", ".join(f"{label} ({count:,})" for label, count in counts[:8])
+    more = f" and {len(counts) - 8} more" if len(counts) > 8 else ""
+    return f"{len(counts)} classes: {shown}{more}"

@@ -1,0 +1,47 @@
+"""Progress bars for people, silence for pipes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from dask.utils import format_bytes
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from daskfs.stream.ingest import Progress as IngestProgress
+
+console = Console(stderr=True, highlight=False)
+"""Messages and progress go to standard error; results go to standard output."""
+
+
+@contextmanager
+def ingest_progress() -> Iterator[Callable[[IngestProgress], None]]:
+    """Shows an ingest: bytes, rows, entries, and time left."""
+    with _bar(TextColumn("{task.fields[detail]}")) as bar:
+        task = bar.add_task("parsing", total=None, detail="")
+
+        def show(now: IngestProgress) -> None:
+            detail = f"{format_bytes(now.bytes_done)} of {format_bytes(now.bytes)}  {now.rows:,} rows"
+            if now.entries:
+                detail += f"  {now.entries:,} entries"
+            if now.bad_lines:
+                detail += f"  [yellow]{now.bad_lines:,} bad lines[/]"
+            # The last step, publishing, has no bytes of its own to count.
+            label = "publishing" if now.pieces_done == now.pieces else "parsing"
+            bar.update(task, total=max(now.bytes, 1), completed=now.bytes_done, detail=detail, description=label)
+
+        yield show
+
+
+@contextmanager
+def count_progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Shows so many of so many."""
+    with _bar(TextColumn("{task.completed:,} of {task.total:,}")) as bar:
+        task = bar.add_task(what, total=0)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _bar(*columns: ProgressColumn) -> Progress:
+    parts = [TextColumn("[bold]{task.description}"), BarColumn(), TaskProgressColumn(), *columns, TimeRemainingColumn()]
+    return Progress(*parts, console=console, transient=True, disable=not console.is_terminal)

@@ -1,0 +1,150 @@
+"""READ FIRST: the words in which the engine and the algorithms speak to each other.
+
+The store cuts a dataset into *blocks*; the engine decides who reads which block and when; an
+*algorithm* folds blocks into a *state* and turns the final state into a *result*:
+
+    state = algorithm.start(meta, seed)
+    for each pass:
+        for each block:            state = algorithm.update(state, block)
+        (on a cluster)             state = algorithm.merge([state of worker 0, state of worker 1, ...])
+        state, go_on = algorithm.end_pass(state)
+    result = algorithm.result(state)
+
+This file needs numpy and nothing else: the three papers under ``algorithms/`` import it, the
+machinery around them imports it, and neither imports the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+Kind = Literal["dense", "sparse"]
+Axis = Literal["columns", "rows"]
+Label = float | str
+State = dict[str, Any]
+"""Flat: arrays and scalars by name, so that checkpoint, pickle and size are generic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """What an algorithm may know of a dataset before it has read a byte of it."""
+
+    kind: Kind
+    n_samples: int
+    n_features: int
+    """Features that can be chosen: columns; largest id + 1; distinct names where ids are hashes."""
+    n_entries: int
+    """Stored numbers: non-zeros of a sparse dataset, all cells of a dense one."""
+    max_id: int
+    """The largest feature id; ids are hashes or packed k-mers, so this may exceed `n_features`."""
+    classes: tuple[Label, ...] | None
+    """The distinct labels, sorted, where the target is a class; None where it is a real number."""
+    block_nbytes: int
+    """Bytes of the largest block, as the reader hands it out."""
+
+    def class_codes(self, y: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Class numbers 0 … C-1 of targets as blocks carry them (see `ColumnBlock.y`)."""
+        if self.classes is None:
+            raise ValueError("the target is a real number, it has no classes")
+        if isinstance(self.classes[0], str):
+            return y.astype(np.int64)
+        return np.searchsorted(np.asarray(self.classes, dtype=np.float64), y).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ColumnBlock:
+    """Whole columns ``first, first + 1, …`` of a dense matrix, each contiguous in memory."""
+
+    first: int
+    X: NDArray[np.floating[Any]]  # (n, b), Fortran order
+    y: NDArray[np.float64]
+    """Target of every row: the number itself, or the class number where labels are strings."""
+    weight: NDArray[np.float32] | None = None
+    """Importance of every row, where the source gave one."""
+
+    @property
+    def nbytes(self) -> int:
+        return self.X.nbytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowBlock:
+    """Whole rows ``first, first + 1, …`` of a dense matrix."""
+
+    first: int
+    X: NDArray[np.floating[Any]]  # (r, p), C order
+    y: NDArray[np.float64]
+    weight: NDArray[np.float32] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        return self.X.nbytes + self.y.nbytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SparseBlock:
+    """Whole rows ``first, first + 1, …`` of a sparse matrix in CSR form, ids ascending in a row."""
+
+    first: int
+    indptr: NDArray[np.int64]  # (r + 1,)
+    ids: NDArray[np.uint64]
+    values: NDArray[np.float32]
+    y: NDArray[np.float64]
+    weight: NDArray[np.float32] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        return self.indptr.nbytes + self.ids.nbytes + self.values.nbytes + self.y.nbytes
+
+
+Block = ColumnBlock | RowBlock | SparseBlock
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Result:
+    """What an algorithm hands back: features in order of importance, and how to score with them."""
+
+    features: NDArray[np.uint64]
+    weights: NDArray[np.float64]  # (k,) or (k, classes), aligned with `features`
+    intercept: NDArray[np.float64]  # (1,) or (classes,)
+    history: Sequence[dict[str, float]]  # one record per pass or round, "objective" in each
+
+
+@runtime_checkable
+class Algorithm(Protocol):
+    """A frozen dataclass of parameters with these methods; it holds no data and no state.
+
+    `update` and `merge` may change and return the state they are given (the first, for `merge`);
+    they must not change blocks, and must not depend on how rows or columns were cut into blocks
+    beyond what their docstring says.
+    """
+
+    @property
+    def axis(self) -> Axis:
+        """Whether it streams column blocks or row blocks."""
+
+    def start(self, meta: Meta, seed: int) -> State:
+        """The state before the first block."""
+
+    def update(self, state: State, block: Block) -> State:
+        """Fold one block into the state."""
+
+    def merge(self, states: Sequence[State]) -> State:
+        """One state from the states that several workers reached from a common one."""
+
+    def end_pass(self, state: State) -> tuple[State, bool]:
+        """Close a pass; True asks for another."""
+
+    def result(self, state: State) -> Result:
+        """The selection the state stands for."""
+
+    def predict(self, result: Result, block: Block) -> NDArray[np.float64]:
+        """Real scores of a block's rows, ``(r,)`` or ``(r, classes)``."""
+
+    def nbytes(self, meta: Meta) -> int:
+        """Memory the state needs at its largest, promised before the first read."""

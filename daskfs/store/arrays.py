@@ -1,0 +1,169 @@
+"""Arrays that are in memory become a dataset: checks of kind, shape and content; numpy and scipy.sparse."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from daskfs.errors import DatasetError, OptionError
+from daskfs.store.codec import Codec
+from daskfs.store.dense_staging import dense_attributes
+from daskfs.store.labels import Labels, distinct_numbers, united_strings
+from daskfs.store.layout import ArraySpec, DenseShape, dense_specs, target_spec
+from daskfs.store.location import Location
+from daskfs.store.names import checked_column_names, feature_spec
+from daskfs.store.publish import Run, SparsePlan, publish_sparse
+from daskfs.store.rows import BadLines, RowBuilder
+from daskfs.store.rows_kernels import first_not_finite
+from daskfs.store.staging import BlockShape, PieceStage
+from daskfs.store.writer import DatasetWriter, write_chunk
+
+BLOCK_ENTRIES = 1 << 19
+
+
+def stored_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The float type that holds every value of a numeric type exactly (64-bit integers up to 2^53)."""
+    if dtype.kind not in "biuf":
+        raise TypeError(f"X of dtype {dtype} is not numeric: convert it to numbers first")
+    fits_float32 = dtype.kind == "b" or dtype.itemsize < 4 or (dtype.kind == "f" and dtype.itemsize == 4)
+    return np.dtype(np.float32 if fits_float32 else np.float64)
+
+
+def checked_target(y: ArrayLike, n_samples: int) -> tuple[NDArray[np.float64], Labels]:
+    """y as blocks carry it, and what it means."""
+    target = np.asarray(y)
+    if target.ndim != 1 or len(target) != n_samples:
+        raise DatasetError(f"y has shape {target.shape}, X has {n_samples} rows")
+    if target.dtype.kind in "UST" or (target.dtype.kind == "O" and all(isinstance(label, str) for label in target)):
+        labels = united_strings([[str(label) for label in target]])
+        codes = np.searchsorted(np.array(labels.classes, object), target.astype(object))
+        return codes.astype(np.float64), labels
+    if target.dtype.kind not in "biuf":
+        raise TypeError(f"y of dtype {target.dtype}: labels are numbers or strings")
+    numbers = target.astype(np.float64)
+    if (bad := first_not_finite(numbers)) >= 0:
+        raise DatasetError(f"y[{bad}] is {numbers[bad]}: labels must be finite (on_bad_row='drop' leaves the row out)")
+    distinct = distinct_numbers(numbers)
+    return numbers, Labels(False, None if distinct is None else tuple(distinct))
+
+
+def checked_cells(part: NDArray[Any], spec: ArraySpec, number: int) -> NDArray[Any]:
+    """A chunk's cells in the stored type; DatasetError names the first that is not finite."""
+    with np.errstate(over="ignore"):
+        cells = np.asarray(part, dtype=spec.dtype)
+    order: Literal["C", "F"] = "F" if spec.codec.columns_contiguous else "C"
+    if (bad := first_not_finite(cells.reshape(-1, order=order))) >= 0:
+        row, column = np.unravel_index(bad, cells.shape, order=order)
+        i, j = np.unravel_index(number, spec.grid)
+        value, row, column = cells[row, column], row + i * spec.chunks[0], column + j * spec.chunks[1]
+        raise DatasetError(
+            f"X[{row}, {column}] is {value}: values must be finite (on_bad_row='drop' leaves the row out)"
+        )
+    return cells
+
+
+def write_checked_chunk(location: Location, spec: ArraySpec, number: int, part: NDArray[Any]) -> tuple[int, int, int]:
+    """Check and write one chunk of X; what a task of a Dask cluster runs, too."""
+    return write_chunk(location, spec, number, checked_cells(np.asarray(part), spec, number))
+
+
+def close_dense(
+    writer: DatasetWriter,
+    X_specs: Sequence[ArraySpec],
+    y: NDArray[np.float64],
+    labels: Labels,
+    feature_names: Sequence[Any] | None,
+    shape: DenseShape,
+) -> None:
+    """Write what belongs to a dense dataset besides X, and mark it complete."""
+    n, p = X_specs[0].shape
+    writer.write(target_spec(n), y)
+    if feature_names is not None:
+        writer.write(feature_spec(p), checked_column_names(feature_names, p))
+    names = {"from": "ids", "prefix": "x"} if feature_names is None else {"from": "columns"}
+    writer.close(dense_attributes(n, p, shape.layout, labels, names) | {"made": {"by": "write_dataset"}})
+
+
+def write_dense(
+    location: Location,
+    X: np.ndarray[tuple[int, int], Any],
+    y: ArrayLike,
+    feature_names: Sequence[Any] | None,
+    shape: DenseShape,
+) -> None:
+    """A numpy matrix as a dataset."""
+    target, labels = checked_target(y, len(X))
+    specs = dense_specs(X.shape, stored_dtype(X.dtype), shape)
+    writer = DatasetWriter(location)
+    for spec in specs:
+        rows, columns = spec.chunks
+        for number in range(spec.n_chunks):
+            i, j = np.unravel_index(number, spec.grid)
+            part = X[i * rows : (i + 1) * rows, j * columns : (j + 1) * columns]
+            writer.add(spec, [write_checked_chunk(location, spec, number, part)])
+    close_dense(writer, specs, target, labels, feature_names, shape)
+
+
+def write_sparse(
+    location: Location, X: Any, y: ArrayLike, feature_names: Sequence[Any] | None, compression: Codec, run: Run
+) -> None:
+    """A scipy.sparse matrix as a dataset; rows are sorted and duplicates summed on the way."""
+    matrix = X.tocsr()
+    stored_dtype(matrix.dtype)
+    target, labels = checked_target(y, matrix.shape[0])
+    with np.errstate(over="ignore"):
+        values = matrix.data.astype(np.float32)
+    if (bad := first_not_finite(values)) >= 0:
+        row = int(np.searchsorted(matrix.indptr, bad, side="right")) - 1
+        raise DatasetError(
+            f"X[{row}, {matrix.indices[bad]}] is {matrix.data[bad]}: values must be finite float32 numbers"
+        )
+    shape = block_shape(max(matrix.nnz / matrix.shape[0], 1), compression)
+    shape = BlockShape(min(shape.rows, matrix.shape[0]), min(shape.entries, max(matrix.nnz, 1)), compression)
+    stage = PieceStage(location, 0, "", shape)
+    rows = RowBuilder(
+        stage.take_rows,
+        stage.take_names,
+        block_rows=shape.rows,
+        block_entries=shape.entries,
+        names_bytes=1024,
+        bad_lines=BadLines(),
+    )
+    rows.append(matrix.indptr.astype(np.int64), matrix.indices.astype(np.uint64), values, target)
+    rows.finish()
+    piece = stage.close(rows, rows.bad_lines)
+    if labels.strings:
+        piece.strings = [str(label) for label in labels.classes or ()]
+    names = {"from": "ids", "prefix": "x"} if feature_names is None else {"from": "columns"}
+    plan = SparsePlan(shape, names, {"by": "write_dataset"}, matrix.shape[1], feature_names)
+    publish_sparse(location, [piece], plan, run)
+
+
+def block_shape(mean_entries: float, compression: Codec) -> BlockShape:
+    """Chunk sizes for rows of `mean_entries`: half a million entries, and a tenth more rows than that takes."""
+    return BlockShape(int(1.1 * BLOCK_ENTRIES / mean_entries) + 16, BLOCK_ENTRIES, compression)
+
+
+def finite_rows(X: Any, y: ArrayLike) -> NDArray[np.bool_]:
+    """Which rows of a matrix (numpy or scipy.sparse) are free of NaN and infinity, label included."""
+    target = np.asarray(y)
+    keep = np.isfinite(target) if target.dtype.kind == "f" else np.ones(len(target), bool)
+    if hasattr(X, "tocsr"):
+        matrix = X.tocsr()
+        bad = np.flatnonzero(~np.isfinite(matrix.data))
+        keep[np.searchsorted(matrix.indptr, bad, side="right") - 1] = False
+        return keep
+    for start in range(0, len(X), 4096):
+        keep[start : start + 4096] &= np.isfinite(X[start : start + 4096]).all(axis=1)
+    return keep
+
+
+def check_shape(shape: tuple[int, ...]) -> None:
+    """A matrix with at least one row and one column."""
+    if len(shape) != 2:
+        raise OptionError(f"X has {len(shape)} dimensions; it must be a matrix (samples, features)")
+    if 0 in shape:
+        raise OptionError(f"X has shape {shape}: there is nothing to store")

@@ -1,0 +1,131 @@
+"""svmlight / libsvm text to CSR rows: ``label [qid:q] id:value id:value ... [# comment]``."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from daskfs.jit import kernel, warms
+from daskfs.store.formats.numbers_kernels import (
+    COLON,
+    CR,
+    HASH,
+    LF,
+    NOT_FINITE,
+    NUMBER,
+    SPACE,
+    TAB,
+    read_id,
+    read_number,
+)
+from daskfs.store.names_kernels import intern_label, new_name_set
+from daskfs.store.rows_kernels import (
+    AT,
+    DONE,
+    ENTRIES,
+    FIRST_ERROR,
+    FULL,
+    LINE,
+    NEXT,
+    ROWS,
+    close_row,
+    new_row_arrays,
+)
+
+LABEL_IS_NO_NUMBER = FIRST_ERROR
+LABEL_NOT_FINITE = FIRST_ERROR + 1
+TOO_MANY_LABELS = FIRST_ERROR + 2
+NO_COLON = FIRST_ERROR + 3
+BAD_ID = FIRST_ERROR + 4
+BAD_VALUE = FIRST_ERROR + 5
+VALUE_NOT_FINITE = FIRST_ERROR + 6
+NUL_BYTE = FIRST_ERROR + 7
+
+LARGEST_VALUE = np.float64(np.finfo(np.float32).max)
+
+
+@kernel
+def parse_svmlight(text, labels_are_strings, out, labels):
+    """Parse lines from ``progress[NEXT]`` until the text ends, the block is full or a line is wrong.
+
+    `text` ends with a newline. On FULL, ``progress[NEXT]`` is the start of the row that did not
+    fit; on an error, ``progress[AT]`` is the byte and ``progress[LINE]`` the start of its line.
+    """
+    at = out.progress[NEXT]
+    while at < len(text):
+        line = at
+        out.progress[LINE] = line
+        while text[at] == SPACE or text[at] == TAB or text[at] == CR:
+            at += 1
+        if text[at] == HASH:
+            while text[at] != LF:
+                at += 1
+        if text[at] == LF:
+            at += 1
+            continue
+        if out.progress[ROWS] == len(out.y):
+            out.progress[NEXT] = line
+            return FULL
+
+        out.progress[AT] = at
+        if labels_are_strings:
+            start = at
+            while text[at] > SPACE:
+                at += 1
+            code = intern_label(labels, text, start, at)
+            if code < 0:
+                return TOO_MANY_LABELS
+            label = np.float64(code)
+        else:
+            label, at, state = read_number(text, at)
+            if state == NOT_FINITE:
+                return LABEL_NOT_FINITE
+            if state != NUMBER or text[at] > SPACE:
+                return LABEL_IS_NO_NUMBER
+
+        entry = out.progress[ENTRIES]
+        while True:
+            while text[at] == SPACE or text[at] == TAB:
+                at += 1
+            if text[at] <= CR:  # below a space, only these can end a line in order
+                if text[at] == LF:
+                    break
+                if text[at] == CR and text[at + 1] == LF:
+                    at += 1
+                    break
+                out.progress[AT] = at
+                return NUL_BYTE if text[at] == 0 else NO_COLON
+            if text[at] == HASH:
+                while text[at] != LF:
+                    at += 1
+                break
+            out.progress[AT] = at
+            feature, end, fine = read_id(text, at)
+            if text[end] != COLON or not fine:
+                if text[at] == 113 and text[at + 1] == 105 and text[at + 2] == 100 and text[at + 3] == COLON:
+                    while text[at] > SPACE:  # qid: query groups of ranking data mean nothing here
+                        at += 1
+                    continue
+                while text[end] > SPACE and text[end] != COLON:
+                    end += 1
+                return BAD_ID if text[end] == COLON else NO_COLON
+            value, at, state = read_number(text, end + 1)
+            if state == NOT_FINITE or abs(value) > LARGEST_VALUE:
+                return VALUE_NOT_FINITE
+            if state != NUMBER or text[at] > SPACE:
+                return BAD_VALUE
+            if entry == len(out.ids):
+                out.progress[NEXT] = line
+                return FULL
+            out.ids[entry] = feature
+            out.values[entry] = value
+            entry += 1
+        at += 1
+        close_row(out, entry, label, np.float32(1))
+    out.progress[NEXT] = at
+    return DONE
+
+
+@warms
+def _warm() -> None:
+    text = np.frombuffer(b"1 1:2\n", np.uint8)
+    parse_svmlight(text, False, new_row_arrays(2, 4), new_name_set(2, 8))

@@ -1,0 +1,140 @@
+"""A folder of bytes, on a local disk or behind any fsspec URL: the few operations a dataset needs.
+
+Keys are relative, with slashes. A write is all or nothing: readers see the old bytes or the new.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import fsspec
+from zarr.abc.store import Store
+from zarr.storage import FsspecStore, LocalStore
+
+from daskfs.errors import DatasetError
+
+
+class Location:
+    """One dataset's folder. Small and picklable: workers open the connection themselves."""
+
+    def __init__(self, url: str | os.PathLike[str], options: Mapping[str, Any] | None = None) -> None:
+        self.url = os.fspath(url).rstrip("/")
+        self.options = dict(options or {})
+        if "://" not in self.url or self.url.startswith("file://"):
+            self.path: Path | None = Path(self.url.removeprefix("file://")).absolute()
+        else:
+            self.path = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Location, (self.url, self.options)
+
+    @cached_property
+    def _remote(self) -> tuple[fsspec.AbstractFileSystem, str]:
+        try:
+            fs, root = fsspec.core.url_to_fs(self.url, **self.options)
+        except (ImportError, ValueError) as error:
+            raise DatasetError(f"{self.url}: {error}") from error
+        return fs, root.rstrip("/")
+
+    def zarr_store(self) -> Store:
+        """The same folder as zarr sees it, read-only."""
+        if self.path is not None:
+            return LocalStore(self.path, read_only=True)
+        return FsspecStore.from_url(self.url, storage_options=self.options or None, read_only=True)
+
+    def read(self, key: str, start: int | None = None, stop: int | None = None) -> bytes:
+        """The bytes of a key, or a range of them; FileNotFoundError if there is none."""
+        if self.path is None:
+            fs, root = self._remote
+            data: bytes = fs.cat_file(f"{root}/{key}", start=start, end=stop)
+            return data
+        with open(self.path / key, "rb") as file:
+            file.seek(start or 0)
+            return file.read() if stop is None else file.read(stop - (start or 0))
+
+    def write(self, key: str, data: bytes | memoryview) -> None:
+        """Store bytes under a key in one step."""
+        if self.path is None:
+            fs, root = self._remote
+            fs.pipe_file(f"{root}/{key}", bytes(data))
+            return
+        target = self.path / key
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_name(f"{target.name}.{uuid.uuid4().hex[:8]}.part")
+        try:
+            with open(temporary, "wb") as file:
+                file.write(data)
+            os.replace(temporary, target)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+    def move(self, key: str, target: str) -> None:
+        """Give bytes another key, at no cost where the store can rename."""
+        if self.path is None:
+            fs, root = self._remote
+            fs.mv(f"{root}/{key}", f"{root}/{target}")
+            return
+        (self.path / target).parent.mkdir(parents=True, exist_ok=True)
+        os.replace(self.path / key, self.path / target)
+
+    def exists(self, key: str) -> bool:
+        if self.path is None:
+            fs, root = self._remote
+            return bool(fs.exists(f"{root}/{key}"))
+        return (self.path / key).exists()
+
+    def is_empty(self) -> bool:
+        """True if nothing is stored here (or the folder does not exist)."""
+        if self.path is None:
+            fs, root = self._remote
+            return not fs.exists(root) or not fs.find(root, maxdepth=2)
+        return not self.path.exists() or (self.path.is_dir() and not any(self.path.iterdir()))
+
+    def stored_bytes(self, key: str) -> int:
+        """Bytes of everything below a key."""
+        if self.path is None:
+            fs, root = self._remote
+            return int(fs.du(f"{root}/{key}"))
+        return sum(file.stat().st_size for file in (self.path / key).rglob("*") if file.is_file())
+
+    def delete(self, key: str) -> None:
+        """Remove a key and everything below it (all, for an empty key); nothing happens if it is not there."""
+        if self.path is None:
+            fs, root = self._remote
+            if fs.exists(f"{root}/{key}".rstrip("/")):
+                fs.rm(f"{root}/{key}".rstrip("/"), recursive=True)
+            return
+        target = self.path / key
+        if target == self.path:  # the folder itself stays: a lock may be held on it
+            for member in self.path.iterdir() if self.path.exists() else ():
+                self.delete(member.name)
+        elif target.is_dir():
+            shutil.rmtree(target)
+        else:
+            target.unlink(missing_ok=True)
+
+    @contextmanager
+    def one_writer(self) -> Iterator[None]:
+        """Refuse to run beside another process that writes here; a killed one leaves no lock behind."""
+        if self.path is None:  # object stores have no such lock; the job runner's lease covers them
+            yield
+            return
+        import fcntl
+
+        self.path.mkdir(parents=True, exist_ok=True)
+        folder = os.open(self.path, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)  # on the folder itself: no lock file to forget
+            yield
+        except BlockingIOError:
+            raise DatasetError(f"{self.url}: another process is writing this dataset; wait for it to end") from None
+        finally:
+            os.close(folder)

@@ -1,0 +1,134 @@
+"""Feature id <-> name. Names stay on disk; a look-up reads only the chunks it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskfs.errors import DatasetError
+from daskfs.store.kmers import kmer_name
+from daskfs.store.layout import STRING, ArraySpec
+from daskfs.store.reader import ArrayReader
+
+CHUNK = 1 << 14  # names a chunk
+LONGEST = 4096  # bytes kept of one name
+
+
+class Names(Protocol):
+    """Gives features their names."""
+
+    def of(self, ids: NDArray[np.uint64]) -> list[str]:
+        """The name of each id, in order."""
+
+
+class NumberedNames:
+    """The id is the name, as in svmlight files; or a column number, with a prefix."""
+
+    def __init__(self, prefix: str = "") -> None:
+        self._prefix = prefix
+
+    def of(self, ids: NDArray[np.uint64]) -> list[str]:
+        return [f"{self._prefix}{feature}" for feature in ids.tolist()]
+
+
+class KmerNames:
+    """The name is spelled out by the id's bits."""
+
+    def __init__(self, shift: int) -> None:
+        self._shift = shift
+
+    def of(self, ids: NDArray[np.uint64]) -> list[str]:
+        return [kmer_name(feature, self._shift) for feature in ids.tolist()]
+
+
+class ColumnNames:
+    """The names of a dense dataset's columns."""
+
+    def __init__(self, names: ArrayReader) -> None:
+        self._names = names
+
+    def of(self, ids: NDArray[np.uint64]) -> list[str]:
+        step = self._names.spec.chunks[0]
+        chunks = {number: self._names.read(number) for number in np.unique(ids // np.uint64(step)).tolist()}
+        return [str(chunks[feature // step][feature % step]) for feature in ids.tolist()]
+
+
+class TableNames:
+    """A table on disk sorted by id, for ids that are hashes of strings."""
+
+    def __init__(self, first: ArrayReader, ids: ArrayReader, names: ArrayReader) -> None:
+        self._first, self._ids, self._names = first, ids, names
+
+    def of(self, ids: NDArray[np.uint64]) -> list[str]:
+        if len(ids) == 0:
+            return []
+        wanted = np.asarray(ids, np.uint64)
+        chunk_of = np.searchsorted(self._first.read_all(), wanted, side="right") - 1
+        found: list[str] = [""] * len(wanted)
+        for chunk in np.unique(chunk_of).tolist():
+            here = np.flatnonzero(chunk_of == chunk)
+            for at, name in zip(here.tolist(), self._in_chunk(chunk, wanted[here]), strict=True):
+                found[at] = name
+        return found
+
+    def _in_chunk(self, chunk: int, wanted: NDArray[np.uint64]) -> Iterator[str]:
+        known = self._ids.read(chunk) if chunk >= 0 else np.empty(0, np.uint64)
+        at = np.searchsorted(known, wanted)
+        for feature, position in zip(wanted.tolist(), at.tolist(), strict=True):
+            if position == len(known) or known[position] != feature:
+                raise DatasetError(
+                    f"{self._ids.location.url}: feature {feature} has no name here; another dataset's id?"
+                )
+        names = self._names.read(chunk)
+        return (str(names[position]) for position in at.tolist())
+
+
+def table_specs(count: int) -> list[ArraySpec]:
+    """The arrays of a table of `count` names: first id of each chunk, ids, names."""
+    chunk = min(CHUNK, count)
+    chunks = -(-count // chunk)
+    unsigned = np.dtype(np.uint64)
+    return [
+        ArraySpec("names/first", (chunks,), (chunks,), unsigned, ("name_chunk",)),
+        ArraySpec("names/id", (count,), (chunk,), unsigned, ("name",)),
+        ArraySpec("names/name", (count,), (chunk,), STRING, ("name",)),
+    ]
+
+
+def feature_spec(n_features: int) -> ArraySpec:
+    """Where the names of a dense dataset's columns are kept."""
+    return ArraySpec("feature", (n_features,), (min(CHUNK, n_features),), STRING, ("feature",))
+
+
+def in_chunks(sorted_names: Iterable[tuple[int, bytes]]) -> Iterator[tuple[NDArray[np.uint64], NDArray[Any]]]:
+    """A stream of names sorted by id, cut into chunks of the table."""
+    ids: list[int] = []
+    names: list[str] = []
+    for feature, name in sorted_names:
+        ids.append(feature)
+        names.append(_as_text(name))
+        if len(ids) == CHUNK:
+            yield np.array(ids, np.uint64), np.array(names, object)
+            ids, names = [], []
+    if ids:
+        yield np.array(ids, np.uint64), np.array(names, object)
+
+
+def _as_text(name: bytes) -> str:
+    text = name[:LONGEST].decode("utf-8", "replace")
+    return text if len(name) <= LONGEST else text + "…"
+
+
+def checked_column_names(names: Sequence[Any], n_features: int) -> NDArray[Any]:
+    """Names for the columns of a dense matrix: as many as columns, each once."""
+    if len(names) != n_features:
+        raise DatasetError(f"{len(names)} feature names for {n_features} features")
+    text = np.array([str(name) for name in names], object)
+    if len(set(text.tolist())) != n_features:
+        seen: set[str] = set()
+        twice = next(name for name in text if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise DatasetError(f"feature name {twice!r} stands for two columns; names must differ")
+    return text

@@ -1,0 +1,115 @@
+"""From staged pieces to a complete sparse dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from daskfs.errors import SourceError
+from daskfs.store.formats.base import NamesFrom
+from daskfs.store.labels import Labels, united_numbers, united_strings
+from daskfs.store.layout import ArraySpec
+from daskfs.store.location import Location
+from daskfs.store.name_runs import MergedNames
+from daskfs.store.names import checked_column_names, feature_spec, in_chunks, table_specs
+from daskfs.store.staging import OPTIONAL, BlockShape, Piece, publish_piece
+from daskfs.store.writer import DatasetWriter, write_chunk
+
+Run = Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], Iterable[Any]]
+"""Calls a function with each tuple of arguments, in order or in parallel; results in order."""
+
+
+@dataclass(frozen=True)
+class SparsePlan:
+    """What a sparse dataset is to be, besides its rows."""
+
+    shape: BlockShape
+    names_from: NamesFrom
+    made: dict[str, Any]  # how it came about, for the record
+    n_features: int | None = None  # as the source says; otherwise the largest id, or the names, decide
+    column_names: Sequence[Any] | None = None
+
+
+def publish_sparse(location: Location, pieces: Sequence[Piece], plan: SparsePlan, run: Run) -> None:
+    """Move every staged chunk to its place, write names and metadata, and mark the dataset complete."""
+    if not any(piece.rows for piece in pieces):
+        raise SourceError(f"{location.url}: the sources hold no rows")
+    strings = any(piece.strings for piece in pieces)
+    labels = united_strings(p.strings for p in pieces) if strings else united_numbers(p.numbers for p in pieces)
+    specs = _arrays(pieces, plan.shape)
+    writer = DatasetWriter(location)
+    for spec in specs.values():
+        writer.add(spec)
+    first_block = accumulate((len(piece.blocks) for piece in pieces), initial=0)
+    first_chunk = accumulate((piece.chunks for piece in pieces), initial=0)
+    tasks = [
+        (location, piece, specs, block, chunk, labels)
+        for piece, block, chunk in zip(pieces, first_block, first_chunk, strict=False)
+    ]
+    for published in run(publish_piece, tasks):
+        for name, records in published.items():
+            writer.add(specs[name], records)
+    _write_block_index(writer, pieces)
+    attributes = _attributes(pieces, labels, plan)
+    if plan.names_from["from"] == "table":
+        attributes |= _write_names(writer, pieces)
+    if plan.column_names is not None:
+        count = attributes["n_features"]
+        writer.write(feature_spec(count), checked_column_names(plan.column_names, count))
+    writer.close(attributes)
+
+
+def _arrays(pieces: Sequence[Piece], shape: BlockShape) -> dict[str, ArraySpec]:
+    """The arrays this dataset needs: those that can be left out stay out if no block wrote them."""
+    used = {name for piece in pieces for block in piece.blocks for name in block.files}
+    specs = shape.specs(sum(len(piece.blocks) for piece in pieces), sum(piece.chunks for piece in pieces))
+    return {name: spec for name, spec in specs.items() if name not in OPTIONAL or name in used}
+
+
+def _write_block_index(writer: DatasetWriter, pieces: Sequence[Piece]) -> None:
+    blocks = [block for piece in pieces for block in piece.blocks]
+    index = {
+        "block_rows": ("block", [block.rows for block in blocks]),
+        "block_entries": ("block", [block.entries for block in blocks]),
+        "block_chunk": ("block_edge", [0, *accumulate(block.chunks for block in blocks)]),
+    }
+    for name, (dim, numbers) in index.items():
+        shape = (len(numbers),)
+        writer.write(ArraySpec(name, shape, shape, np.dtype(np.int64), (dim,)), np.array(numbers, np.int64))
+
+
+def _write_names(writer: DatasetWriter, pieces: Sequence[Piece]) -> dict[str, Any]:
+    """Merge all runs into the table of names; it alone knows how many features there are."""
+    names = MergedNames(writer.location, [run for piece in pieces for run in piece.runs])
+    upper = table_specs(max(sum(run.count for piece in pieces for run in piece.runs), 1))
+    first, id_records, name_records, count = [], [], [], 0
+    for number, (ids, text) in enumerate(in_chunks(names)):
+        # The size of the arrays is not known yet, but that of their chunks is.
+        id_records.append(write_chunk(writer.location, upper[1], number, ids))
+        name_records.append(write_chunk(writer.location, upper[2], number, text))
+        first.append(int(ids[0]))
+        count += len(ids)
+    specs = [ArraySpec(s.name, (count,), s.chunks, s.dtype, s.dims) for s in upper[1:]]
+    writer.add(specs[0], id_records)
+    writer.add(specs[1], name_records)
+    writer.write(table_specs(max(count, 1))[0], np.array(first or [0], np.uint64))
+    return {"n_features": count, "name_collisions": names.collisions}
+
+
+def _attributes(pieces: Sequence[Piece], labels: Labels, plan: SparsePlan) -> dict[str, Any]:
+    max_id = max(piece.max_id for piece in pieces)
+    return {
+        "kind": "sparse",
+        "layout": "rows",
+        "n_samples": sum(piece.rows for piece in pieces),
+        "n_features": plan.n_features or max_id + 1,
+        "n_entries": sum(piece.entries for piece in pieces),
+        "max_id": max_id,
+        "labels": labels.attributes(),
+        "names": plan.names_from,
+        "made": plan.made,
+    }

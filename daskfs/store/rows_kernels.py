@@ -1,0 +1,199 @@
+"""Sparse rows under construction: the arrays a parser fills, and how a row is closed."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskfs.jit import helper, kernel, warms
+
+# What a parser kernel returns. From FIRST_ERROR on, it names what is wrong with the row that
+# starts at progress[LINE], at byte progress[AT].
+DONE, FULL, NAMES_FULL, FIRST_ERROR = 0, 1, 2, 10
+
+ROWS, ENTRIES, NEXT, LINE, AT, TAG_BYTES = 0, 1, 2, 3, 4, 5
+
+LONGEST_TAG = 256
+
+
+class RowArrays(NamedTuple):
+    """One block of CSR rows being filled; `progress` says how far."""
+
+    indptr: NDArray[np.int64]  # (rows + 1,)
+    ids: NDArray[np.uint64]
+    values: NDArray[np.float32]
+    y: NDArray[np.float64]
+    weight: NDArray[np.float32]
+    tags: NDArray[np.uint8]  # names of rows, end to end; formats without them leave both alone
+    tag_ends: NDArray[np.int64]
+    progress: NDArray[np.int64]  # [ROWS], [ENTRIES], [TAG_BYTES] filled; [NEXT] byte to parse; [LINE], [AT] of an error
+
+
+def new_row_arrays(rows: int, entries: int) -> RowArrays:
+    """Empty arrays for up to `rows` rows and `entries` entries."""
+    return RowArrays(
+        indptr=np.zeros(rows + 1, np.int64),
+        ids=np.zeros(entries, np.uint64),
+        values=np.zeros(entries, np.float32),
+        y=np.zeros(rows, np.float64),
+        weight=np.zeros(rows, np.float32),
+        tags=np.zeros(max(32 * rows, LONGEST_TAG), np.uint8),
+        tag_ends=np.zeros(rows, np.int64),
+        progress=np.zeros(6, np.int64),
+    )
+
+
+@helper
+def close_row(out, stop, y, weight):
+    """Close the row whose entries are ``ids[indptr[rows]:stop]``: sort them, sum duplicates, count it."""
+    rows = out.progress[ROWS]
+    start = out.indptr[rows]
+    ordered = True
+    for i in range(start + 1, stop):
+        ordered &= out.ids[i - 1] < out.ids[i]
+    if not ordered:
+        stop = start + sort_and_sum(out.ids[start:stop], out.values[start:stop])
+    out.y[rows] = y
+    out.weight[rows] = weight
+    out.indptr[rows + 1] = stop
+    out.progress[ROWS] = rows + 1
+    out.progress[ENTRIES] = stop
+
+
+SHORT_ROW = 64  # up to here insertion beats radix, and needs no memory
+
+
+@helper
+def _insertion_sort(ids, values):
+    for i in range(1, len(ids)):
+        key, value = ids[i], values[i]
+        j = i - 1
+        while j >= 0 and ids[j] > key:
+            ids[j + 1], values[j + 1] = ids[j], values[j]
+            j -= 1
+        ids[j + 1], values[j + 1] = key, value
+
+
+@helper
+def _radix_sort(ids, values):
+    """Sort byte by byte from the lowest, leaving out the bytes in which all ids agree.
+
+    Stable, so that equal ids are added in the order of the source.
+    """
+    differing = np.uint64(0)
+    for i in range(1, len(ids)):
+        differing |= ids[i] ^ ids[0]
+    spare_ids, spare_values = np.empty_like(ids), np.empty_like(values)
+    place = np.empty(256, np.int64)
+    in_spare = False
+    for byte in range(8):
+        shift = np.uint64(8 * byte)
+        if differing >> shift & np.uint64(255):
+            if in_spare:
+                _scatter(spare_ids, spare_values, ids, values, shift, place)
+            else:
+                _scatter(ids, values, spare_ids, spare_values, shift, place)
+            in_spare = not in_spare
+    if in_spare:
+        ids[:] = spare_ids
+        values[:] = spare_values
+
+
+@helper
+def _scatter(ids, values, to_ids, to_values, shift, place):
+    """One pass of the radix sort: in the order of the byte above `shift`; `place` has room for 256."""
+    place[:] = 0
+    for i in range(len(ids)):
+        place[ids[i] >> shift & np.uint64(255)] += 1
+    before = 0
+    for digit in range(256):
+        count = place[digit]
+        place[digit] = before
+        before += count
+    for i in range(len(ids)):
+        digit = ids[i] >> shift & np.uint64(255)
+        to = place[digit]
+        to_ids[to], to_values[to] = ids[i], values[i]
+        place[digit] = to + 1
+
+
+@kernel
+def sort_and_sum(ids, values):
+    """Sort one row by id in place and add up the values of equal ids; returns the new length."""
+    n = len(ids)
+    if n <= SHORT_ROW:
+        _insertion_sort(ids, values)
+    else:
+        _radix_sort(ids, values)
+    last = 0
+    for i in range(1, n):
+        if ids[i] == ids[last]:
+            values[last] += values[i]
+        else:
+            last += 1
+            ids[last], values[last] = ids[i], values[i]
+    return min(n, last + 1)
+
+
+@kernel
+def copy_rows(indptr, ids, values, y, first, out):
+    """Append CSR rows `first`, first + 1, … while they fit: (rows done so far, DONE or FULL)."""
+    for row in range(first, len(y)):
+        start, stop = indptr[row], indptr[row + 1]
+        entry = out.progress[ENTRIES]
+        if out.progress[ROWS] == len(out.y) or entry + stop - start > len(out.ids):
+            return row, FULL
+        for i in range(start, stop):
+            out.ids[entry + i - start] = ids[i]
+            out.values[entry + i - start] = values[i]
+        close_row(out, entry + stop - start, y[row], np.float32(1))
+    return len(y), DONE
+
+
+COUNTS, BINARY, UNIT = 0, 1, 2  # how the values of counted features (k-mers, n-grams) are stored
+
+
+@helper
+def weigh_last_row(out, weighting):
+    """Turn the counts of the row closed last into ones (BINARY) or a vector of length 1 (UNIT)."""
+    rows = out.progress[ROWS]
+    start, stop = out.indptr[rows - 1], out.indptr[rows]
+    if weighting == BINARY:
+        out.values[start:stop] = np.float32(1)
+    elif weighting == UNIT:
+        square = 0.0
+        for i in range(start, stop):
+            square += np.float64(out.values[i]) ** 2
+        scale = np.float32(1 / np.sqrt(square)) if square > 0 else np.float32(0)
+        for i in range(start, stop):
+            out.values[i] *= scale
+
+
+@kernel
+def all_ones(values):
+    """True if every value is exactly 1, so that the values need not be stored."""
+    for i in range(len(values)):
+        if values[i] != np.float32(1):
+            return False
+    return True
+
+
+@kernel
+def first_not_finite(values):
+    """Position of the first NaN or infinity in a flat array, or -1."""
+    for i in range(len(values)):
+        if not np.isfinite(values[i]):
+            return i
+    return -1
+
+
+@warms
+def _warm() -> None:
+    ids, ones = np.zeros(2, np.uint64), np.ones(2, np.float32)
+    sort_and_sum(ids, ones)
+    all_ones(ones)
+    copy_rows(np.array([0, 2]), ids, ones, np.zeros(1), 0, new_row_arrays(1, 2))
+    first_not_finite(ones)
+    first_not_finite(ones.astype(np.float64))

@@ -1,0 +1,245 @@
+"""Source files: finding them, opening them (decompressed), and reading whole lines in bounded memory."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import IO, Any
+
+import fsspec
+import numpy as np
+import zstandard
+from numpy.typing import NDArray
+
+from daskfs.errors import SourceError
+
+LONGEST_LINE = 1 << 28  # 256 MB: a longer "line" is a binary file, or one without newlines
+BOM = b"\xef\xbb\xbf"
+
+_OPENERS: dict[str, Callable[[Any], Any]] = {
+    ".gz": gzip.GzipFile,
+    ".bz2": bz2.BZ2File,
+    ".xz": lzma.LZMAFile,
+    ".zst": partial(zstandard.open, mode="rb"),
+}
+_DAMAGED = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zstandard.ZstdError)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file to be ingested, as it was when the ingest was planned."""
+
+    url: str
+    size: int
+    fingerprint: str  # changes when the file does
+    options: Mapping[str, Any] | None = None  # fsspec's storage options
+
+    @property
+    def compression(self) -> str | None:
+        """``".gz"``, ``".bz2"``, ``".xz"``, ``".zst"`` or None, by the file's name."""
+        return next((suffix for suffix in _OPENERS if self.url.endswith(suffix)), None)
+
+    @property
+    def name(self) -> str:
+        """The file's name without folders and endings: what labels a file of sequences."""
+        name = self.url.rstrip("/").rsplit("/", 1)[-1]
+        if self.compression:
+            name = name[: -len(self.compression)]
+        return name.rsplit(".", 1)[0] if "." in name.lstrip(".") else name
+
+    @property
+    def folder(self) -> str:
+        """The name of the folder the file lies in: what labels a file of text."""
+        return self.url.rsplit("/", 2)[-2] if "/" in self.url else ""
+
+    @contextmanager
+    def open(self) -> Iterator[IO[bytes]]:
+        """The file's decompressed bytes; damage is reported as a SourceError with the file's name."""
+        fs, path = fsspec.core.url_to_fs(self.url, **(self.options or {}))
+        try:
+            with fs.open(path, "rb") as raw:
+                if self.compression is None:
+                    yield raw
+                else:
+                    with _OPENERS[self.compression](raw) as plain:
+                        yield plain
+        except _DAMAGED as damage:
+            raise SourceError(f"{self.url}: the compressed data is damaged or cut short ({damage})") from damage
+        except OSError as error:
+            if "Invalid data stream" in str(error) or "Compressed file ended" in str(
+                error
+            ):  # bz2 has no error of its own
+                raise SourceError(f"{self.url}: the compressed data is damaged or cut short") from error
+            raise SourceError(f"{self.url}: cannot be read: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one task reads of one source: the rows that start in bytes ``start … stop`` (all, if None)."""
+
+    source: Source
+    start: int = 0
+    stop: int | None = None
+
+
+def find_sources(patterns: Sequence[str], options: Mapping[str, Any] | None = None) -> list[Source]:
+    """Every file the paths, globs and URLs name, each once, in a stable order."""
+    found: dict[str, Source] = {}
+    for pattern in patterns:
+        for source in sorted(_expand(str(pattern), options), key=lambda source: source.url):
+            found.setdefault(source.url, source)
+    return list(found.values())
+
+
+def _expand(pattern: str, options: Mapping[str, Any] | None) -> Iterator[Source]:
+    try:
+        fs, path = fsspec.core.url_to_fs(pattern, **(options or {}))
+        paths = fs.glob(path) if fsspec.core.has_magic(path) else [path]
+        infos = [info for p in paths for info in _files_below(fs, p)]
+    except (OSError, ImportError, ValueError) as error:
+        reason = "no such file" if isinstance(error, FileNotFoundError) else error
+        raise SourceError(f"{pattern}: {reason}") from error
+    if not infos:
+        raise SourceError(f"{pattern}: no file matches")
+    local = "file" in ((fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol)
+    for info in infos:
+        stamp = info.get("ETag") or info.get("mtime") or info.get("LastModified") or info.get("created") or ""
+        url = info["name"] if local else fs.unstrip_protocol(info["name"])
+        yield Source(url, int(info["size"] or 0), f"{info['size']}:{stamp}", options)
+
+
+def _files_below(fs: fsspec.AbstractFileSystem, path: str) -> Iterator[dict[str, Any]]:
+    info = fs.info(path)
+    if info["type"] == "directory":
+        yield from fs.find(path, detail=True).values()
+    else:
+        yield info
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Whole lines of a source, the last one closed with a newline; reused by the next window."""
+
+    text: NDArray[np.uint8]
+    offset: int  # of text[0] in the decompressed file
+
+
+def line_windows(part: Part, window_bytes: int, separator: bytes = b"\n") -> Iterator[Window]:
+    """The lines that start in the part's range, in windows of about `window_bytes`.
+
+    A line belongs to the range its first byte lies in, so that neighbouring ranges share no line and
+    lose none. `separator` may be longer than a newline, as in ``b"\\n>"``: it begins with the newline
+    that ends a record, and the rest opens the next.
+    """
+    with part.source.open() as file:
+        offset = _first_start(file, part.start, separator) if part.start else 0
+        yield from _LineWindows(file, part, offset, window_bytes, separator)
+
+
+def _first_start(file: IO[bytes], start: int, separator: bytes) -> int:
+    """Where the first line at or after byte `start` begins; the file is left there."""
+    at = start - 1  # one byte earlier: the line that starts exactly at `start` counts
+    kept = b""
+    file.seek(at)
+    while piece := file.read(1 << 16):
+        text = kept + piece
+        if (found := text.find(separator)) >= 0:
+            at += found + 1
+            break
+        kept = text[-(len(separator) - 1) :] if len(separator) > 1 else b""
+        at += len(text) - len(kept)
+    else:
+        at += len(kept)
+    file.seek(at)
+    return at
+
+
+class _LineWindows:
+    """Reads a file through one reused buffer; what follows the last whole line moves to its front."""
+
+    def __init__(self, file: IO[bytes], part: Part, offset: int, window_bytes: int, separator: bytes) -> None:
+        self._file, self._part, self._offset, self._separator = file, part, offset, separator
+        self._buffer = bytearray(max(window_bytes, 64))
+        self._size = 0
+
+    def __iter__(self) -> Iterator[Window]:
+        while True:
+            at_end = self._fill()
+            stop = self._size if self._part.stop is None else self._part.stop - self._offset
+            if self._size == 0 or stop <= 0:
+                return
+            if self._offset == 0:
+                self._check_opening()
+            end = self._buffer.find(self._separator, stop - 1, self._size) + 1 if stop < self._size else 0
+            final = at_end or end > 0
+            if end == 0:
+                end = self._size if at_end else self._buffer.rfind(self._separator, 0, self._size) + 1
+            if end == 0:
+                self._grow()
+                continue
+            yield self._window(end)
+            if final:
+                return
+            rest = self._size - end
+            self._buffer[:rest] = self._buffer[end : self._size]  # same length: the buffer stays where it is
+            self._size = rest
+            self._offset += end
+
+    def _fill(self) -> bool:
+        """Fill the buffer but for its last byte (a missing last newline may need it); True at the end."""
+        room = len(self._buffer) - 1
+        if self._part.stop is not None:  # little more than the range is ours to read
+            room = min(room, max(self._part.stop - self._offset, self._size) + (1 << 16))
+        with memoryview(self._buffer) as view:
+            while self._size < room:
+                with view[self._size : room] as free:
+                    got = self._file.readinto(free)  # type: ignore[attr-defined]  # every opener's file has it
+                if not got:
+                    return True
+                self._size += got
+        return False
+
+    def _window(self, end: int) -> Window:
+        begin = len(BOM) if self._offset == 0 and self._buffer.startswith(BOM) else 0
+        offset = self._offset + begin
+        if self._buffer[end - 1] != 10:
+            self._buffer[end] = 10
+            end += 1
+        return Window(np.frombuffer(self._buffer, np.uint8)[begin:end], offset)
+
+    def _grow(self) -> None:
+        if self._size >= LONGEST_LINE:
+            raise SourceError(
+                f"{self._part.source.url}: no line ends within {LONGEST_LINE >> 20} MB after byte {self._offset}; "
+                "is this a text file?"
+            )
+        larger = bytearray(2 * len(self._buffer))
+        larger[: self._size] = memoryview(self._buffer)[: self._size]
+        self._buffer = larger
+
+    def _check_opening(self) -> None:
+        if self._buffer.startswith((b"\xff\xfe", b"\xfe\xff")):
+            raise SourceError(f"{self._part.source.url}: UTF-16 text; convert it to UTF-8 first")
+
+
+def line_number(source: Source, offset: int) -> int:
+    """The number (from 1) of the line that holds byte `offset`: counted only when an error needs it."""
+    lines, left = 1, offset
+    with source.open() as file:
+        while left > 0 and (piece := file.read(min(left, 1 << 20))):
+            lines += piece.count(b"\n")
+            left -= len(piece)
+    return lines
+
+
+def first_lines(source: Source, count: int = 100) -> list[bytes]:
+    """The first lines of a source, without their ends: what a format is recognised by."""
+    with source.open() as file:
+        lines = io.BytesIO(file.read(1 << 20)).readlines()[:count]
+    return [line.removeprefix(BOM).rstrip(b"\r\n") for line in lines]

@@ -1,0 +1,213 @@
+"""ingest: source files become a dataset; which worker parses which piece, and what a restart may keep.
+
+A *piece* is the unit of work and of resumption: a range of one big file, one compressed file, or a handful
+of small ones. Pieces are staged in parallel (`store.staging`), then published in order.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from distributed import Client
+
+from daskfs.errors import DatasetError
+from daskfs.store.codec import Compression
+from daskfs.store.dataset import Dataset, open_dataset
+from daskfs.store.dense_staging import DensePiece, DenseStage, publish_dense, read_dense_piece
+from daskfs.store.formats import make_format
+from daskfs.store.formats.base import Format
+from daskfs.store.layout import DenseShape, Layout
+from daskfs.store.location import Location
+from daskfs.store.plan import WorkPiece, is_done, new_plan, pieces_of, request_digest, resumed_plan
+from daskfs.store.publish import SparsePlan, publish_sparse
+from daskfs.store.rows import BadLines, DenseBuilder, RowBuilder
+from daskfs.store.sources import find_sources
+from daskfs.store.staging import BlockShape, Piece, PieceStage, read_piece
+from daskfs.stream.memory import IngestMemory
+from daskfs.stream.pool import Pool, Threads, in_order, pool
+
+AnyPiece = Piece | DensePiece
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an ingest is: what a progress bar shows."""
+
+    pieces_done: int
+    pieces: int
+    bytes_done: int
+    bytes: int
+    rows: int
+    entries: int
+    bad_lines: int
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything a worker needs to stage one piece; small, since it travels with every task."""
+
+    location: Location
+    format: Format
+    shape: BlockShape | DenseShape
+    memory: IngestMemory
+    skip_bad: bool
+    most_bad: int
+
+
+def ingest(
+    sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    url: str | os.PathLike[str],
+    format: str,
+    *,
+    layout: Layout = "columns",
+    memory: int | str | None = None,
+    on_bad_line: Literal["error", "skip"] = "error",
+    max_bad_lines: int = 1000,
+    compression: Compression | None = None,
+    overwrite: bool = False,
+    client: Client | None = None,
+    workers: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    source_options: Mapping[str, Any] | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    **options: Any,
+) -> Dataset:
+    """Turn source files into a dataset, in parallel and in bounded memory; a second call resumes a killed one.
+
+    Parameters
+    ----------
+    sources
+        Paths, folders, globs or fsspec URLs; plain or ``.gz``, ``.bz2``, ``.xz``, ``.zst``.
+    url
+        Where the dataset goes.
+    format
+        ``"svmlight"``, ``"vw"``, ``"csv"``, ``"tsv"``, ``"parquet"``, ``"fasta"`` or ``"text"``.
+    layout
+        How a dense table is cut (see `write_dataset`); sparse data is always in rows.
+    memory
+        What this process (on a cluster: each thread of a worker) may use beyond what it has at the start, as
+        ``512 << 20`` or ``"512MB"``.
+    on_bad_line
+        ``"error"`` stops at the first line that cannot be read, naming it; ``"skip"`` leaves such lines out.
+    max_bad_lines
+        With ``"skip"``: more than this many bad lines are an error after all.
+    compression
+        As for `write_dataset`.
+    overwrite
+        Replace a dataset, or start over instead of resuming.
+    client
+        The Dask cluster to use; by default the current one, if there is one, else threads of this process.
+    workers
+        Use that many threads of this process.
+    storage_options, source_options
+        For the dataset's and the sources' file systems, passed on to fsspec.
+    progress
+        Called with a `Progress` after every piece.
+    **options
+        What the format takes: ``daskfs ingest --help`` lists them.
+
+    Returns
+    -------
+    Dataset
+        The dataset, opened.
+
+    Examples
+    --------
+    >>> _ = Path("two.svm").write_text("+1 7:0.5 9:1\\n-1 9:2\\n")
+    >>> daskfs.ingest("two.svm", "two.zarr", format="svmlight")
+    <daskfs.Dataset two.zarr: sparse, 2 samples x 10 features, classes -1, 1>
+    """
+    if isinstance(sources, str | os.PathLike):
+        sources = [sources]
+    kind = make_format(format, options)
+    found = find_sources([os.fspath(source) for source in sources], source_options)
+    location = Location(url, storage_options)
+    where = pool(client, workers)
+    budget = IngestMemory.of(memory, where.sharing)
+    if isinstance(where, Threads):
+        where = Threads(budget.workers)
+    with location.one_writer():
+        request = request_digest(kind, found, layout, compression, on_bad_line)
+        if not overwrite and is_done(location, request):
+            return open_dataset(url, storage_options)
+        plan = resumed_plan(location, request, overwrite)
+        if plan is None:
+            plan = new_plan(location, kind, found, layout, compression, budget.chunk_bytes, request)
+        job = Job(location, plan.format, plan.shape, budget, on_bad_line == "skip", max_bad_lines)
+        pieces = _staged(job, list(pieces_of(plan.format, found, request)), where, progress)
+        made = {"by": "ingest", "request": request, "format": plan.format.name, "sources": len(found)}
+        made["bad_lines"] = sum(piece.bad_lines for piece in pieces)
+        _publish(job, pieces, made, where)
+    return open_dataset(url, storage_options)
+
+
+def _staged(
+    job: Job, work: list[WorkPiece], where: Pool, progress: Callable[[Progress], None] | None
+) -> list[AnyPiece]:
+    """Every piece staged: those of an earlier run as they are, the others now."""
+    recall = read_dense_piece if job.format.kind == "dense" else read_piece
+    pieces: dict[int, AnyPiece] = {}
+    for piece in work:
+        if (known := recall(job.location, piece.number, piece.key)) is not None:
+            pieces[piece.number] = known
+    todo = [piece for piece in work if piece.number not in pieces]
+    _report(progress, work, pieces)
+    for piece in where.unordered("parse", stage_piece, [(job, piece) for piece in todo]):
+        pieces[piece.number] = piece
+        _report(progress, work, pieces)
+        if sum(done.bad_lines for done in pieces.values()) > job.most_bad:
+            raise DatasetError(f"more than {job.most_bad} bad lines, among them {piece.bad_examples[-1]}")
+    return [pieces[number] for number in sorted(pieces)]
+
+
+def stage_piece(job: Job, work: WorkPiece) -> AnyPiece:
+    """Parse one piece and stage its rows: the task a worker runs."""
+    bad_lines = BadLines(job.skip_bad, job.most_bad)
+    if isinstance(job.shape, DenseShape):
+        dense = DenseStage(job.location, work.number, work.key, job.shape.layout)
+        table = DenseBuilder(dense.take_rows, bad_lines=bad_lines)
+        for part in work.parts:
+            job.format.read_dense(part, table, job.memory.window_bytes)  # type: ignore[attr-defined]  # kind is dense
+        return dense.close(table, bad_lines)
+    stage = PieceStage(job.location, work.number, work.key, job.shape)
+    rows = RowBuilder(
+        stage.take_rows,
+        stage.take_names,
+        block_rows=job.shape.rows,
+        block_entries=job.shape.entries,
+        names_bytes=job.memory.names_bytes if job.format.names_from["from"] == "table" else 1024,
+        bad_lines=bad_lines,
+    )
+    for part in work.parts:
+        job.format.read(part, rows, job.memory.window_bytes)
+    rows.finish()
+    return stage.close(rows, bad_lines)
+
+
+def _publish(job: Job, pieces: list[Any], made: dict[str, Any], where: Pool) -> None:
+    run = in_order(where, "publish")
+    if isinstance(job.shape, DenseShape):
+        names = job.format.column_names()  # type: ignore[attr-defined]  # kind is dense
+        publish_dense(job.location, pieces, job.shape, names, made, run)
+    else:
+        publish_sparse(job.location, pieces, SparsePlan(job.shape, job.format.names_from, made), run)
+
+
+def _report(progress: Callable[[Progress], None] | None, work: list[WorkPiece], pieces: dict[int, AnyPiece]) -> None:
+    if progress is None:
+        return
+    done = pieces.values()
+    progress(
+        Progress(
+            pieces_done=len(pieces),
+            pieces=len(work),
+            bytes_done=sum(piece.nbytes for piece in work if piece.number in pieces),
+            bytes=sum(piece.nbytes for piece in work),
+            rows=sum(piece.rows for piece in done),
+            entries=sum(piece.entries for piece in done if isinstance(piece, Piece)),
+            bad_lines=sum(piece.bad_lines for piece in done),
+        )
+    )

@@ -1,0 +1,107 @@
+"""Somewhere to run tasks: the threads of this process, or the workers of a Dask cluster.
+
+Kernels release the interpreter's lock, so threads use every core of one machine; a cluster is for several.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any
+
+from distributed import Client, as_completed, get_client
+
+from daskfs.stream.plugin import DaskfsWorker
+
+Task = tuple[Any, ...]
+
+
+class Threads:
+    """A few threads of this process."""
+
+    def __init__(self, workers: int | None = None) -> None:
+        self.sharing = workers or available_cores()  # how many tasks share this process's memory
+
+    def unordered(self, name: str, function: Callable[..., Any], tasks: Sequence[Task]) -> Iterator[Any]:
+        """Results as they come; an error ends the rest as soon as running tasks are done."""
+        queue = iter(tasks)
+        with ThreadPoolExecutor(self.sharing, thread_name_prefix=f"daskfs-{name}") as executor:
+            running: set[Future[Any]] = {executor.submit(function, *task) for task in islice(queue, self.sharing)}
+            while running:
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                for future in done:
+                    result = future.result()
+                    running |= {executor.submit(function, *task) for task in islice(queue, 1)}
+                    yield result
+
+
+class Cluster:
+    """The workers of a Dask cluster; tasks are named after what they do."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.sharing = 1
+        client.register_plugin(DaskfsWorker())
+
+    def unordered(self, name: str, function: Callable[..., Any], tasks: Sequence[Task]) -> Iterator[Any]:
+        """Results as they come; an error cancels what has not run."""
+        token = os.urandom(4).hex()
+        futures = [
+            self._client.submit(function, *task, key=f"daskfs-{name}-{token}-{i}", pure=False)
+            for i, task in enumerate(tasks)
+        ]
+        try:
+            for future in as_completed(futures):
+                yield future.result()
+                future.release()
+        finally:
+            self._client.cancel(futures)
+
+
+Pool = Threads | Cluster
+
+
+def pool(client: Client | None = None, workers: int | None = None) -> Pool:
+    """The given or the current Dask client; threads of this process if there is none."""
+    if client is None and workers is None:
+        try:
+            client = get_client()
+        except ValueError:
+            client = None
+    return Threads(workers) if client is None else Cluster(client)
+
+
+def in_order(where: Pool, name: str) -> Callable[[Callable[..., Any], Iterable[Task]], list[Any]]:
+    """`where` as the plain function "call this with each of these" that the store asks for."""
+
+    def run(function: Callable[..., Any], tasks: Iterable[Task]) -> list[Any]:
+        numbered = list(enumerate(tasks))
+        results: list[Any] = [None] * len(numbered)
+        calls = [(function, number, task) for number, task in numbered]
+        for number, result in where.unordered(name, _numbered, calls):
+            results[number] = result
+        return results
+
+    return run
+
+
+def _numbered(function: Callable[..., Any], number: int, task: Task) -> tuple[int, Any]:
+    return number, function(*task)
+
+
+def available_cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def cluster_at(address: str | None) -> Iterator[Client | None]:
+    """A client of the scheduler at `address`, closed afterwards; None without an address."""
+    if address is None:
+        yield None
+        return
+    with Client(address, timeout="30s") as client:
+        yield client

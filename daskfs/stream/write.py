@@ -1,0 +1,137 @@
+"""write_dataset: an array of any kind becomes a dataset."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from dask.array import Array as DaskArray
+from dask.array import isfinite
+from dask.base import compute
+from dask.delayed import delayed
+from numpy.typing import ArrayLike
+
+from daskfs.errors import OptionError
+from daskfs.store import arrays
+from daskfs.store.codec import Codec, Compression
+from daskfs.store.layout import UNFINISHED, DenseShape, Layout, dense_specs
+from daskfs.store.location import Location
+from daskfs.store.writer import DatasetWriter, prepare
+from daskfs.stream.pool import in_order, pool
+
+CHUNK_BYTES = 8_000_000
+LAYOUTS = ("columns", "rows", "both")
+
+
+def write_dataset(
+    url: str | os.PathLike[str],
+    X: Any,
+    y: ArrayLike,
+    feature_names: Sequence[Any] | None = None,
+    layout: Layout = "columns",
+    *,
+    overwrite: bool = False,
+    compression: Compression | None = None,
+    chunk_bytes: int = CHUNK_BYTES,
+    on_bad_row: Literal["error", "drop"] = "error",
+    storage_options: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a matrix and its labels as a dataset.
+
+    Parameters
+    ----------
+    url
+        Where: a local path or any URL fsspec knows.
+    X
+        ``(samples, features)``: numpy, scipy.sparse (becomes a sparse dataset), dask.array, xarray.DataArray or a
+        DataFrame. Numbers of any kind; float64 and wide integers are kept as float64, the rest as float32.
+    y
+        One label a row: numbers or strings.
+    feature_names
+        One a column. An xarray.DataArray or a DataFrame brings its own.
+    layout
+        Dense data in chunks of whole ``"columns"`` (Online Substitution), whole ``"rows"`` (Sparse Random
+        Features), or ``"both"`` at twice the space. Sparse data is always in rows.
+    overwrite
+        Replace a dataset that is there already.
+    compression
+        ``"none"`` (dense default: read at memory speed), ``"lz4"`` (sparse default), ``"zstd"``: for slow storage.
+    chunk_bytes
+        Size of a chunk of dense data; a chunk holds at least one whole column or row.
+    on_bad_row
+        What to do about NaN and infinity: name the first in an error, or drop the rows that hold them.
+    storage_options
+        Passed on to fsspec.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(100, 20)).astype("float32")
+    >>> daskfs.write_dataset("small.zarr", X, X[:, 3] > 0, layout="both")
+    >>> daskfs.open_dataset("small.zarr").to_xarray().X.dims
+    ('sample', 'feature')
+    """
+    if layout not in LAYOUTS:
+        raise OptionError(f"layout {layout!r}: choose one of {', '.join(LAYOUTS)}")
+    X, feature_names = _unwrapped(X, feature_names)
+    arrays.check_shape(X.shape)
+    arrays.stored_dtype(X.dtype)
+    y = np.asarray(y)
+    location = Location(url, storage_options)
+    if on_bad_row == "drop":
+        X, y = _without_bad_rows(X, y)
+        arrays.check_shape(X.shape)
+    with location.one_writer():
+        prepare(location, overwrite)
+        location.write(f"{UNFINISHED}/write_dataset", b"")
+        if hasattr(X, "tocsr"):
+            run = in_order(pool(), "publish")
+            arrays.write_sparse(location, X, y, feature_names, Codec(compression or "lz4"), run)
+            return
+        shape = DenseShape(layout, chunk_bytes, Codec(compression or "none"))
+        if isinstance(X, DaskArray):
+            _write_dask(location, X, y, feature_names, shape)
+        else:
+            arrays.write_dense(location, X, y, feature_names, shape)
+
+
+def _unwrapped(X: Any, names: Sequence[Any] | None) -> tuple[Any, Sequence[Any] | None]:
+    """The array inside an xarray.DataArray or a DataFrame, and the names it brings."""
+    if hasattr(X, "dims") and hasattr(X, "coords"):
+        columns = X.coords.get(X.dims[-1])
+        if names is None and columns is not None and columns.dtype.kind in "OUST":
+            names = [str(name) for name in columns.values]
+        X = X.data
+    elif hasattr(X, "columns") and hasattr(X, "to_numpy"):
+        names = list(X.columns) if names is None else names
+        X = X.to_numpy()
+    if not hasattr(X, "dtype") or not hasattr(X, "shape"):
+        X = np.asarray(X)
+    return X, names
+
+
+def _without_bad_rows(X: Any, y: Any) -> tuple[Any, Any]:
+    if isinstance(X, DaskArray):
+        good = isfinite(X).all(axis=1).compute()
+        keep = good & (np.isfinite(y) if y.dtype.kind == "f" else True)
+    else:
+        keep = arrays.finite_rows(X, y)
+    return (X, y) if keep.all() else (X[np.flatnonzero(keep)], y[keep])
+
+
+def _write_dask(
+    location: Location, X: DaskArray, y: Any, feature_names: Sequence[Any] | None, shape: DenseShape
+) -> None:
+    """Every chunk is computed and written by one task, where the data is."""
+    if any(np.isnan(size) for size in X.shape):
+        raise OptionError("X is a dask array of unknown shape: call X.compute_chunk_sizes() first")
+    target, labels = arrays.checked_target(y, X.shape[0])
+    specs = dense_specs(X.shape, arrays.stored_dtype(X.dtype), shape)
+    writer = DatasetWriter(location)
+    write = delayed(arrays.write_checked_chunk, pure=False)
+    for spec in specs:
+        parts = X.rechunk(spec.chunks).to_delayed().reshape(-1)
+        lines = compute(*(write(location, spec, number, part) for number, part in enumerate(parts)))
+        writer.add(spec, lines)
+    arrays.close_dense(writer, specs, target, labels, feature_names, shape)
