@@ -6,6 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 from distributed import Client, LocalCluster
+from hypothesis import settings
+
+# The first example of a test may compile a kernel, and the machine may be busy: time decides nothing here.
+settings.register_profile("daskfs", deadline=None, print_blob=True)
+settings.load_profile("daskfs")
 
 
 @pytest.fixture(scope="session")

@@ -85,7 +85,7 @@ def id_of_name(name: str) -> int:
     """The id under which a string feature is stored.
 
     >>> id_of_name("user^country=uk")
-    2903364264033437741
+    7985109080790160335
     """
     text = np.frombuffer(name.encode(), np.uint8)
     return int(xxh64(text, 0, len(text)) & ID_MASK)

@@ -49,11 +49,17 @@ def name_list(names: NameSet) -> list[bytes]:
 
 
 @helper
+def _place(key, mask):
+    """The slot where the search for an id begins."""
+    # Ids need not be hashes (labels are, k-mers are not): spread them before use.
+    return ((key * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(20)) & mask
+
+
+@helper
 def intern(names, key, source, start, stop):
     """The entry number of id `key`, added as ``source[start:stop]`` if new; FULL if no room."""
     mask = np.uint64(len(names.slots) - 1)
-    # Ids need not be hashes (labels are, k-mers are not): spread them before use.
-    at = ((key * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(20)) & mask
+    at = _place(key, mask)
     while True:
         entry = names.slots[at]
         if entry == 0:
@@ -73,6 +79,19 @@ def intern(names, key, source, start, stop):
     names.used[BYTES] = used + (stop - start)
     names.slots[at] = count + 1
     return count
+
+
+@helper
+def forget(names, count):
+    """Take back every name since there were `count` of them, as a row does that turns out to be wrong."""
+    mask = np.uint64(len(names.slots) - 1)
+    for entry in range(names.used[COUNT] - 1, count - 1, -1):  # the last one first: no other was put behind it
+        at = _place(names.ids[entry], mask)
+        while names.slots[at] != entry + 1:
+            at = (at + np.uint64(1)) & mask
+        names.slots[at] = 0
+    names.used[COUNT] = count
+    names.used[BYTES] = names.starts[count]
 
 
 @helper

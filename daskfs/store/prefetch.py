@@ -30,9 +30,10 @@ class Prefetcher(Generic[Item, Buffers]):
         self._read, self._numbers = read, numbers
         self._free: queue.Queue[Buffers] = queue.Queue()
         for _ in range(max(ahead, 1) + 1):
-            self._free.put(new_buffers())
+            self._spare = new_buffers()
+            self._free.put(self._spare)
         self._ready: queue.Queue[tuple[object, Buffers | None]] = queue.Queue()
-        self._stopped = threading.Event()
+        self._stopped = False
 
     def __iter__(self) -> Iterator[Item]:
         thread = threading.Thread(target=self._fetch, name="daskfs-prefetch", daemon=True)
@@ -43,28 +44,20 @@ class Prefetcher(Generic[Item, Buffers]):
                 if isinstance(item, BaseException):
                     raise item
                 yield item  # type: ignore[misc]  # what `read` returned
-                assert buffers is not None
-                self._free.put(buffers)
+                self._free.put(buffers)  # type: ignore[arg-type]  # only errors come without
         finally:
-            self._stopped.set()
+            self._stopped = True
+            self._free.put(self._spare)  # wakes the thread if it waits for a buffer
             thread.join()
 
     def _fetch(self) -> None:
-        for number in self._numbers:
-            buffers = self._next_free()
-            if buffers is None:
-                return
-            try:
+        try:
+            for number in self._numbers:
+                buffers = self._free.get()
+                if self._stopped:
+                    return
                 self._ready.put((self._read(number, buffers), buffers))
-            except BaseException as error:
-                self._ready.put((error, None))
-                return
-        self._ready.put((_END, None))
-
-    def _next_free(self) -> Buffers | None:
-        while not self._stopped.is_set():
-            try:
-                return self._free.get(timeout=0.1)
-            except queue.Empty:
-                continue
-        return None
+        except BaseException as error:
+            self._ready.put((error, None))
+        else:
+            self._ready.put((_END, None))

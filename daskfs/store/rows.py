@@ -14,6 +14,7 @@ from daskfs.store.rows_kernels import (
     AT,
     DONE,
     ENTRIES,
+    FIRST_ERROR,
     FULL,
     LINE,
     NAMES_FULL,
@@ -36,6 +37,16 @@ class BadLines:
         self.skip, self.most = skip, most
         self.count = 0
         self.examples: list[str] = []
+
+    def report_at(self, source: Source, offset: int, reason: str) -> None:
+        """`report` a line known by a byte of it: its number is counted only for an error that ends the ingest.
+
+        Counting takes a look at the file from its beginning, too long for every line that is left out.
+        """
+        if self.skip and self.count < self.most:
+            self.report(source, offset, reason, unit="byte")
+        else:
+            self.report(source, line_number(source, offset), reason)
 
     def report(self, source: Source, line: int, reason: str, unit: str = "") -> None:
         """Raise BadLineError, or note the line as left out; too many end the ingest all the same."""
@@ -100,7 +111,8 @@ class RowBuilder(LabelCodes):
         self._block_entries = block_entries
         self.bad_lines = bad_lines
         self.arrays = new_row_arrays(block_rows, block_entries)
-        self.names = new_name_set(max(names_bytes // 64, 16), max(names_bytes // 2, 1024))
+        self._names_room = max(names_bytes // 64, 16), max(names_bytes // 2, 1024)
+        self.names = new_name_set(*self._names_room)
 
     def parse(self, window: Window, source: Source, step: Callable[[], int], reasons: dict[int, str]) -> None:
         """Run the parser kernel call `step` over a window of lines, making room as it asks for it.
@@ -117,16 +129,16 @@ class RowBuilder(LabelCodes):
                 continue
             line, at = int(progress[LINE]), int(progress[AT])
             reason = f"{reasons[status]}: {_token(window.text, at)}"
-            self.bad_lines.report(source, line_number(source, window.offset + line), reason)
-            rest = window.text[line:]
-            progress[NEXT] = line + int(np.argmax(rest == 10)) + 1
+            self.bad_lines.report_at(source, window.offset + line, reason)
+            progress[NEXT] = _next_line(window.text, line)
 
     def make_room(self, status: int) -> None:
         """After a kernel returned FULL or NAMES_FULL: empty what is full, or grow it for one huge row."""
         if status == NAMES_FULL:
-            if self.names.used[COUNT] == 0:
-                raise SourceError("a single feature name is larger than the memory for names; allow more --memory")
-            self.flush_names()
+            if self.names.used[COUNT] > 0:
+                self.flush_names()
+            else:  # one row has more names than fit
+                self.names = new_name_set(2 * len(self.names.ids), 2 * len(self.names.text))
         elif self.arrays.progress[ROWS] > 0:
             self.flush()
         else:  # one row is larger than a block: it gets a block of its own
@@ -145,6 +157,8 @@ class RowBuilder(LabelCodes):
         done = 0
         while done < len(y):
             done, status = copy_rows(indptr, ids, values, y, done, self.arrays)
+            if status == FIRST_ERROR:
+                raise SourceError(f"row {done}: a repeated feature sums up to more than a float32 holds")
             if status != DONE:
                 self.make_room(status)
 
@@ -164,11 +178,20 @@ class RowBuilder(LabelCodes):
         if self.names.used[COUNT]:
             self._emit_names(self.names)
             clear(self.names)
+        if len(self.names.text) > self._names_room[1]:  # grown for one huge row
+            self.names = new_name_set(*self._names_room)
 
     def finish(self) -> None:
         """Hand out everything that is left."""
         self.flush()
         self.flush_names()
+
+
+def _next_line(text: NDArray[np.uint8], at: int) -> int:
+    """Where the line after the one at a byte begins."""
+    while not (ends := np.flatnonzero(text[at : at + 4096] == 10)).size:
+        at += 4096
+    return at + int(ends[0]) + 1
 
 
 def _token(text: NDArray[np.uint8], at: int) -> str:

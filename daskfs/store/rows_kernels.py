@@ -47,7 +47,10 @@ def new_row_arrays(rows: int, entries: int) -> RowArrays:
 
 @helper
 def close_row(out, stop, y, weight):
-    """Close the row whose entries are ``ids[indptr[rows]:stop]``: sort them, sum duplicates, count it."""
+    """Close the row whose entries are ``ids[indptr[rows]:stop]``: sort them, sum duplicates, count it.
+
+    False, and the row is not there, if duplicates sum up to more than a float32 holds.
+    """
     rows = out.progress[ROWS]
     start = out.indptr[rows]
     ordered = True
@@ -55,11 +58,15 @@ def close_row(out, stop, y, weight):
         ordered &= out.ids[i - 1] < out.ids[i]
     if not ordered:
         stop = start + sort_and_sum(out.ids[start:stop], out.values[start:stop])
+        for i in range(start, stop):
+            if not np.isfinite(out.values[i]):
+                return False
     out.y[rows] = y
     out.weight[rows] = weight
     out.indptr[rows + 1] = stop
     out.progress[ROWS] = rows + 1
     out.progress[ENTRIES] = stop
+    return True
 
 
 SHORT_ROW = 64  # up to here insertion beats radix, and needs no memory
@@ -127,19 +134,23 @@ def sort_and_sum(ids, values):
         _insertion_sort(ids, values)
     else:
         _radix_sort(ids, values)
-    last = 0
-    for i in range(1, n):
-        if ids[i] == ids[last]:
-            values[last] += values[i]
-        else:
-            last += 1
-            ids[last], values[last] = ids[i], values[i]
-    return min(n, last + 1)
+    kept = i = 0
+    while i < n:
+        key, total = ids[i], 0.0  # a float64, since a float32 cannot count beyond 2^24
+        while i < n and ids[i] == key:
+            total += values[i]
+            i += 1
+        ids[kept], values[kept] = key, np.float32(total)
+        kept += 1
+    return kept
 
 
 @kernel
 def copy_rows(indptr, ids, values, y, first, out):
-    """Append CSR rows `first`, first + 1, … while they fit: (rows done so far, DONE or FULL)."""
+    """Append CSR rows `first`, first + 1, … while they fit: (rows done so far, DONE, FULL or FIRST_ERROR).
+
+    FIRST_ERROR: the next row has duplicates that sum up to infinity.
+    """
     for row in range(first, len(y)):
         start, stop = indptr[row], indptr[row + 1]
         entry = out.progress[ENTRIES]
@@ -148,7 +159,8 @@ def copy_rows(indptr, ids, values, y, first, out):
         for i in range(start, stop):
             out.ids[entry + i - start] = ids[i]
             out.values[entry + i - start] = values[i]
-        close_row(out, entry + stop - start, y[row], np.float32(1))
+        if not close_row(out, entry + stop - start, y[row], np.float32(1)):
+            return row, FIRST_ERROR
     return len(y), DONE
 
 

@@ -6,29 +6,44 @@ import bz2
 import gzip
 import io
 import lzma
+import sys
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import IO, Any
 
 import fsspec
 import numpy as np
-import zstandard
 from numpy.typing import NDArray
 
 from daskfs.errors import SourceError
 
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
 LONGEST_LINE = 1 << 28  # 256 MB: a longer "line" is a binary file, or one without newlines
 BOM = b"\xef\xbb\xbf"
 
+
+class _GzipFile(gzip.GzipFile):
+    """Python's own, but a file without a single byte is a cut one, as it is for gunzip."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        super().__init__(fileobj=raw)
+        if not self.peek(1) and raw.tell() == 0:
+            raise EOFError("no bytes at all")
+
+
 _OPENERS: dict[str, Callable[[Any], Any]] = {
-    ".gz": gzip.GzipFile,
+    ".gz": _GzipFile,
     ".bz2": bz2.BZ2File,
     ".xz": lzma.LZMAFile,
-    ".zst": partial(zstandard.open, mode="rb"),
+    ".zst": zstd.ZstdFile,
 }
-_DAMAGED = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zstandard.ZstdError)
+_DAMAGED = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error, zstd.ZstdError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +195,9 @@ class _LineWindows:
             final = at_end or end > 0
             if end == 0:
                 end = self._size if at_end else self._buffer.rfind(self._separator, 0, self._size) + 1
-            if end == 0:
-                self._grow()
+            if end == 0:  # the line goes on beyond what has been read
+                if self._size == len(self._buffer) - 1:
+                    self._grow()
                 continue
             yield self._window(end)
             if final:

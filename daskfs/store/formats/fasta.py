@@ -21,7 +21,7 @@ from daskfs.store.formats.fasta_kernels import Records
 from daskfs.store.formats.fasta_reads import ReadSampler, Slices, whole_records
 from daskfs.store.kmers import LONGEST_KMER, position_shift
 from daskfs.store.rows import BadLines, RowBuilder
-from daskfs.store.sources import Part, Source, Window, first_lines, line_number, line_windows
+from daskfs.store.sources import Part, Source, Window, first_lines, line_windows
 
 NO_LABEL, LABEL_IS_NO_NUMBER = kernels.TOO_LONG + 1, kernels.TOO_LONG + 2
 
@@ -191,7 +191,7 @@ def _report_problems(window: Window, records: Records, source: Source, bad_lines
     for record in np.flatnonzero(records.problem):
         at = int(records.problem_at[record])
         reason = f"{REASONS[int(records.problem[record])]}: {_shown(window, at)}"
-        bad_lines.report(source, line_number(source, window.offset + at), reason)
+        bad_lines.report_at(source, window.offset + at, reason)
 
 
 def _shown(window: Window, at: int) -> str:

@@ -25,6 +25,7 @@ REASONS = {
     kernels.BAD_VALUE: "the value is not a number",
     kernels.VALUE_NOT_FINITE: "the value is NaN, infinite or too large for a float32",
     kernels.NUL_BYTE: "a NUL byte; is this a text file?",
+    kernels.SUM_NOT_FINITE: "a repeated id sums up to more than a float32 holds; the row begins",
 }
 
 

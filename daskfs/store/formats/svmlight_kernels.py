@@ -39,6 +39,7 @@ BAD_ID = FIRST_ERROR + 4
 BAD_VALUE = FIRST_ERROR + 5
 VALUE_NOT_FINITE = FIRST_ERROR + 6
 NUL_BYTE = FIRST_ERROR + 7
+SUM_NOT_FINITE = FIRST_ERROR + 8
 
 LARGEST_VALUE = np.float64(np.finfo(np.float32).max)
 
@@ -66,22 +67,19 @@ def parse_svmlight(text, labels_are_strings, out, labels):
             out.progress[NEXT] = line
             return FULL
 
-        out.progress[AT] = at
+        out.progress[AT] = label_start = at
+        label = 0.0
         if labels_are_strings:
-            start = at
             while text[at] > SPACE:
                 at += 1
-            code = intern_label(labels, text, start, at)
-            if code < 0:
-                return TOO_MANY_LABELS
-            label = np.float64(code)
         else:
             label, at, state = read_number(text, at)
             if state == NOT_FINITE:
                 return LABEL_NOT_FINITE
-            if state != NUMBER or text[at] > SPACE:
+            if state != NUMBER or (text[at] > SPACE and text[at] != HASH):
                 return LABEL_IS_NO_NUMBER
 
+        label_stop = at
         entry = out.progress[ENTRIES]
         while True:
             while text[at] == SPACE or text[at] == TAB:
@@ -111,7 +109,7 @@ def parse_svmlight(text, labels_are_strings, out, labels):
             value, at, state = read_number(text, end + 1)
             if state == NOT_FINITE or abs(value) > LARGEST_VALUE:
                 return VALUE_NOT_FINITE
-            if state != NUMBER or text[at] > SPACE:
+            if state != NUMBER or (text[at] > SPACE and text[at] != HASH):
                 return BAD_VALUE
             if entry == len(out.ids):
                 out.progress[NEXT] = line
@@ -120,7 +118,15 @@ def parse_svmlight(text, labels_are_strings, out, labels):
             out.values[entry] = value
             entry += 1
         at += 1
-        close_row(out, entry, label, np.float32(1))
+        if labels_are_strings:  # only now: a line that is left out brings no label
+            code = intern_label(labels, text, label_start, label_stop)
+            if code < 0:
+                out.progress[AT] = label_start
+                return TOO_MANY_LABELS
+            label = np.float64(code)
+        if not close_row(out, entry, label, np.float32(1)):
+            out.progress[AT] = label_start
+            return SUM_NOT_FINITE
     out.progress[NEXT] = at
     return DONE
 

@@ -1,8 +1,8 @@
 """Lines of text to rows of hashed n-grams: ``w:the quick`` of words, ``c:abc`` of characters.
 
 Words and characters go the same way. The kept bytes of a document are copied to a stream, one space
-for whatever lay between them, so that every n-gram is a slice of the stream; its two letters of
-prefix are written over what precedes it while it is hashed.
+for whatever lay between them, so that every n-gram is a slice of the stream; its prefix is written
+over the two bytes before it, which no later n-gram needs.
 """
 
 from __future__ import annotations
@@ -217,7 +217,6 @@ def _add_ngrams(unit, sizes, stop, entry, ngrams, out, names):
     at = PREFIX
     while at < stop:
         begin = at - PREFIX
-        covered = stream[begin], stream[begin + 1]
         stream[begin], stream[begin + 1] = LETTER_OF[unit], COLON
         end, units = at - between, 0
         for j in range(len(sizes)):
@@ -234,7 +233,6 @@ def _add_ngrams(unit, sizes, stop, entry, ngrams, out, names):
             out.ids[entry] = name
             out.values[entry] = np.float32(1)
             entry += 1
-        stream[begin], stream[begin + 1] = covered
         at = _unit_end(unit, stream, at, stop) + between
     return entry, DONE
 

@@ -18,7 +18,7 @@ from daskfs.store.formats.numbers_kernels import (
     read_number,
 )
 from daskfs.store.hashing_kernels import feature_id
-from daskfs.store.names_kernels import intern, intern_label, new_name_set
+from daskfs.store.names_kernels import COUNT, forget, intern, intern_label, new_name_set
 from daskfs.store.rows_kernels import (
     AT,
     DONE,
@@ -46,6 +46,7 @@ BAD_VALUE = FIRST_ERROR + 7
 VALUE_NOT_FINITE = FIRST_ERROR + 8
 NUL_BYTE = FIRST_ERROR + 9
 NAME_TOO_LONG = FIRST_ERROR + 10
+SUM_NOT_FINITE = FIRST_ERROR + 11
 
 CARET = 94
 LONGEST_NAME = 1 << 16
@@ -88,20 +89,25 @@ def parse_vw(text, labels_are_strings, out, labels, names, scratch):
         if out.progress[ROWS] == len(out.y):
             out.progress[NEXT] = line
             return FULL
+        known_labels, known_names, known_tags = labels.used[COUNT], names.used[COUNT], out.progress[TAG_BYTES]
+        entry = out.progress[ENTRIES]
         label, weight, at, tag_start, tag_stop, state = _read_header(text, at, labels_are_strings, labels, out)
-        if state != _FINE:
-            return state
-        if out.progress[TAG_BYTES] + tag_stop - tag_start > len(out.tags):
+        if state == _FINE and known_tags + tag_stop - tag_start > len(out.tags):
+            state = FULL
+        if state == _FINE:
+            entry, at, state = _read_namespaces(text, at, out, names, scratch)
+        if state == _FINE:
+            _keep_tag(out, text, tag_start, tag_stop)
+            if not close_row(out, entry, label, weight):
+                out.progress[AT] = line
+                state = SUM_NOT_FINITE
+        if state != _FINE:  # a row that did not fit, or is left out, leaves no trace
+            forget(labels, known_labels)
+            forget(names, known_names)
+            out.progress[TAG_BYTES] = known_tags
             out.progress[NEXT] = line
-            return FULL
-        entry, at, state = _read_namespaces(text, at, out, names, scratch)
-        if state == FULL or state == NAMES_FULL:
-            out.progress[NEXT] = line
-        if state != _FINE:
             return state
         at += 1
-        _keep_tag(out, text, tag_start, tag_stop)
-        close_row(out, entry, label, weight)
     out.progress[NEXT] = at
     return DONE
 

@@ -149,6 +149,18 @@ def test_names_that_do_not_fit_at_once_all_come_out(criteo_files: list[Path], cr
     rows_of(TabSeparated(label="c0", header=False), criteo_files, names_bytes=1024).assert_equal(criteo_rows)
 
 
+def test_names_of_many_numeric_columns_all_come_out(tmp_path: Path) -> None:
+    columns = [f"column{i}" for i in range(50)]
+    paths = written(tmp_path, ",".join(["y", *columns]) + "\n1" + ",2" * 50 + "\n")
+    rows = rows_of(Delimited(label="y", table="sparse"), paths, names_bytes=1024)
+    assert rows.named() == [dict.fromkeys(columns, 2.0)]
+
+
+def test_a_quote_inside_a_field_is_a_character_like_others(tmp_path: Path) -> None:
+    rows = rows_of(Delimited(label="y"), written(tmp_path, 'y,t\n1,5" pipe\n0,"6"" pipe"\n'))
+    assert rows.named() == [{'t=5" pipe': 1.0}, {'t=6" pipe': 1.0}]
+
+
 def test_columns_of_a_file_without_header_can_be_named(tmp_path: Path) -> None:
     paths = written(tmp_path, "1,a,3\n0,b,\n")
     rows = rows_of(Delimited(label="y", header=False, columns=("y", "t", "n")), paths)

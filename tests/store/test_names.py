@@ -1,0 +1,84 @@
+"""Names of hashed features: staged in runs, merged on disk, looked up a chunk at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import xxhash
+
+import daskfs
+from daskfs.errors import DatasetError
+from daskfs.jit import kernel
+from daskfs.store.hashing_kernels import id_of_name
+from daskfs.store.location import Location
+from daskfs.store.name_runs import MergedNames, write_run
+from daskfs.store.names_kernels import COUNT, FULL, clear, intern, name_list, new_name_set
+
+
+@kernel
+def intern_one(names, key, text):
+    return intern(names, key, text, 0, len(text))
+
+
+def fill(names, words):
+    for word in words:
+        text = np.frombuffer(word, np.uint8)
+        yield intern_one(names, np.uint64(xxhash.xxh64_intdigest(word) >> 1), text)
+
+
+@pytest.mark.kernels
+def test_a_set_numbers_names_in_order_and_knows_them_again():
+    names = new_name_set(10, 100)
+    assert list(fill(names, [b"b", b"a", b"b", b"", b"a"])) == [0, 1, 0, 2, 1]
+    assert name_list(names) == [b"b", b"a", b""]
+    clear(names)
+    assert list(fill(names, [b"c"])) == [0]
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize(("entries", "text_bytes"), [(2, 100), (10, 5)])
+def test_a_full_set_says_so_and_stays_sound(entries, text_bytes):
+    names = new_name_set(entries, text_bytes)
+    assert list(fill(names, [b"ab", b"cd", b"efg", b"cd"])) == [0, 1, FULL, 1]
+    assert name_list(names) == [b"ab", b"cd"]
+
+
+def test_runs_merge_to_every_name_once_in_order(tmp_path):
+    words = [b"word%d" % i for i in range(3000)]
+    rng = np.random.default_rng(0)
+    location, runs = Location(tmp_path), []
+    for number in range(5):
+        names = new_name_set(2000, 1 << 20)
+        list(fill(names, [words[i] for i in rng.integers(0, 3000, 1500)]))
+        runs.append(write_run(location, f"run{number}", names))
+        assert runs[-1].count == names.used[COUNT]
+    merged = list(MergedNames(location, runs))
+    ids = [feature for feature, _ in merged]
+    assert ids == sorted(set(ids))
+    assert all(feature == xxhash.xxh64_intdigest(name) >> 1 for feature, name in merged)
+    assert {name for _, name in merged} <= set(words)
+
+
+def test_two_names_of_one_id_are_counted(tmp_path):
+    location, runs = Location(tmp_path), []
+    for number, word in enumerate([b"first", b"other", b"first"]):
+        names = new_name_set(2, 100)
+        intern_one(names, np.uint64(7), np.frombuffer(word, np.uint8))
+        runs.append(write_run(location, f"run{number}", names))
+    merged = MergedNames(location, runs)
+    assert list(merged) == [(7, b"first")]
+    assert merged.collisions >= 1
+
+
+def test_a_hundred_thousand_names_come_back(tmp_path):
+    """Several chunks of the table, and sets of names so small that many runs are needed."""
+    words = [f"w{i}" for i in range(100_000)]
+    lines = [f"1 | {' '.join(words[i : i + 100])}" for i in range(0, len(words), 100)]
+    (tmp_path / "x.vw").write_text("\n".join(lines))
+    ds = daskfs.ingest(tmp_path / "x.vw", tmp_path / "x.zarr", "vw", memory="60MB")
+    assert ds.n_features == 100_000
+    assert ds.arrays["names/name"].n_chunks > 3
+    picked = words[::777]
+    assert ds.names(np.array([id_of_name(word) for word in picked], np.uint64)) == picked
+    with pytest.raises(DatasetError, match="has no name here"):
+        ds.names([12345])

@@ -1,0 +1,38 @@
+"""Sorting one row, by insertion or by radix: as numpy's stable sort does it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from daskfs.store.rows_kernels import SHORT_ROW, sort_and_sum
+
+pytestmark = pytest.mark.kernels
+
+
+@settings(deadline=None)
+@given(
+    n=st.sampled_from([0, 1, 2, 30, SHORT_ROW, SHORT_ROW + 1, 500]),
+    distinct=st.sampled_from([1, 3, 100, 10**6]),
+    low_bits=st.sampled_from([0, 7, 8, 30, 43]),
+    seed=st.integers(0, 2**32),
+)
+def test_sorts_by_id_and_adds_equal_ids_in_order(n: int, distinct: int, low_bits: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    ids = rng.integers(0, distinct, n, dtype=np.uint64) << np.uint64(low_bits) | np.uint64(1)
+    values = (10.0 ** rng.integers(-8, 8, n)).astype(np.float32)  # their sum depends on the order
+    expected = dict.fromkeys(ids.tolist(), 0.0)
+    for i, value in zip(ids.tolist(), values.tolist(), strict=True):
+        expected[i] += value
+    length = sort_and_sum(ids, values)
+    assert ids[:length].tolist() == sorted(expected)
+    assert values[:length].tolist() == [np.float32(expected[i]) for i in sorted(expected)]
+
+
+def test_counts_beyond_what_a_float32_can_count_to() -> None:
+    many = 2**24 + 4
+    values = np.ones(many, np.float32)
+    assert sort_and_sum(np.zeros(many, np.uint64), values) == 1
+    assert values[0] == many

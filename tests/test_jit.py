@@ -1,0 +1,76 @@
+"""jit.py: kernels are cached, safely; a checked run is really checked."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from daskfs import jit
+
+KERNEL = """
+import numpy as np
+import daskfs.jit as jit
+
+@jit.kernel
+def last(x, i):
+    return x[i]
+
+print(last(np.arange(3.0), {index}), last.stats.cache_hits[()] if False else sum(last.stats.cache_hits.values()))
+"""
+
+
+def run(folder: Path, script: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    path = folder / "script_kernels.py"
+    path.write_text(script)
+    env = {**os.environ, "DASKFS_CACHE_DIR": str(folder / "cache"), **environment}
+    return subprocess.run([sys.executable, str(path)], env=env, capture_output=True, text=True, timeout=120)
+
+
+def test_the_second_process_loads_what_the_first_compiled(tmp_path):
+    first, second = (run(tmp_path, KERNEL.format(index=1)) for _ in range(2))
+    assert first.stdout.split() == ["1.0", "0"], first.stderr
+    assert second.stdout.split() == ["1.0", "1"], second.stderr
+
+
+def test_bounds_checked_runs_do_not_load_unchecked_code(tmp_path):
+    assert run(tmp_path, KERNEL.format(index=7)).returncode == 0
+    checked = run(tmp_path, KERNEL.format(index=7), NUMBA_BOUNDSCHECK="1")
+    assert checked.returncode != 0
+    assert "IndexError" in checked.stderr
+
+
+def test_many_processes_at_once_compile_into_one_cache(tmp_path):
+    path = tmp_path / "script_kernels.py"
+    path.write_text(KERNEL.format(index=2) + "\nassert last(np.arange(5, 9), 2) == 7\n")
+    env = {**os.environ, "DASKFS_CACHE_DIR": str(tmp_path / "cache")}
+    processes = [subprocess.Popen([sys.executable, str(path)], env=env, stderr=subprocess.PIPE) for _ in range(4)]
+    for process in processes:
+        _, errors = process.communicate(timeout=240)
+        assert process.returncode == 0, errors
+
+
+@pytest.mark.parametrize("cache", ["file", "nowhere"])
+def test_f29_a_cache_that_cannot_be_written_is_done_without(tmp_path, cache):
+    """A file where the folder should be: not even root can write there."""
+    (tmp_path / "file").write_text("")
+    where = str(tmp_path / cache / "x") if cache == "file" else "/proc/nowhere"
+    env = {"XDG_CACHE_HOME": where, "HOME": where, "TMPDIR": str(tmp_path)}
+    done = run(tmp_path, KERNEL.format(index=1), DASKFS_CACHE_DIR=where, **env)
+    assert done.stdout.split()[0] == "1.0", done.stderr
+
+
+def test_a_torn_cache_file_is_compiled_anew(tmp_path):
+    run(tmp_path, KERNEL.format(index=1))
+    torn = list((tmp_path / "cache").rglob("*.nbc"))
+    assert torn
+    for file in torn:
+        file.write_bytes(file.read_bytes()[:40])
+    assert run(tmp_path, KERNEL.format(index=1)).stdout.split()[0] == "1.0"
+
+
+def test_warm_up_runs_every_registered_kernel():
+    assert jit.warm_up() >= 5
