@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import dask.array as da
 import numpy as np
@@ -113,8 +114,7 @@ def linear_truth(design: GaussianDesign, n_informative: int) -> tuple[Truth, NDA
 def signal_of(design: GaussianDesign, truth: Truth) -> NDArray[np.float64]:
     """X w of another draw of rows under the same truth."""
     columns, _ = design.scaled_columns(truth.ids)
-    signal: NDArray[Any] = columns @ truth.weights
-    return signal
+    return columns @ truth.weights
 
 
 def noise_of(design: GaussianDesign, deviation: float) -> NDArray[np.float64]:
@@ -128,4 +128,4 @@ def paper_rows(p: int, s: int) -> int:
     >>> paper_rows(2000, 100)
     1316
     """
-    return round(1.2 * s * np.log2(p))
+    return round(1.2 * s * math.log2(p))

@@ -48,10 +48,12 @@ seed_option = click.option("--seed", type=click.IntRange(min=0), default=0, help
 def weighting_option(default: str) -> Callable[..., Any]:
     """``--weighting``: how much a feature that occurs in a row is worth."""
     choices = click.Choice(["count", "binary", "unit"])
-    return click.option("--weighting", type=choices, default=default, help="Counts, ones, or counts of unit norm a row.")
+    return click.option(
+        "--weighting", type=choices, default=default, help="Counts, ones, or counts scaled to unit norm."
+    )
 
 
-class Lengths(click.ParamType):
+class WholeNumbers(click.ParamType):  # type: ignore[type-arg]  # not generic before click 8.4
     """Whole numbers between commas: ``6,8,10``; none at all for an empty text."""
 
     name = "N,N,..."
@@ -65,14 +67,14 @@ class Lengths(click.ParamType):
 
 def lengths_option(name: str, default: str, help: str) -> Callable[..., Any]:
     """An option that takes lengths of n-grams or k-mers."""
-    return click.option(name, type=Lengths(), default=default, help=help)
+    return click.option(name, type=WholeNumbers(), default=default, help=help)
 
 
 def find_files(folder: Path | None, patterns: Sequence[str], origin: str) -> list[Path]:
     """One file for each pattern, from `folder` or any folder below it.
 
-    Patterns are globs, so that ``madelon.mat*`` finds the compressed file too. A file that is not there
-    ends the recipe with the name of the public collection to get it from.
+    A pattern is a glob, or several of them between ``|`` where a file goes by different names. One that is
+    not there ends the recipe with the name of the public collection to get it from.
     """
     return [_matches(folder, pattern, origin)[0] for pattern in patterns]
 
@@ -84,11 +86,11 @@ def find_all(folder: Path | None, pattern: str, origin: str) -> list[Path]:
 
 
 def _matches(folder: Path | None, pattern: str, origin: str) -> list[Path]:
-    found = sorted(path for path in folder.rglob(pattern) if path.is_file()) if folder else []
-    if not found:
-        where = f"in {folder}" if folder else "without --from DIR"
-        raise RecipeError(f"no {pattern} {where}; its public origin: {origin}")
-    return found
+    for glob in pattern.split("|"):
+        if folder and (found := sorted(path for path in folder.rglob(glob) if path.is_file())):
+            return found
+    where = f"in {folder}" if folder else "without --from DIR"
+    raise RecipeError(f"no {pattern.replace('|', ' or ')} {where}; its public origin: {origin}")
 
 
 def beside(out: str, ending: str) -> str:

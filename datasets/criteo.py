@@ -25,7 +25,9 @@ from _recipe import RecipeError, announce, find_all, recipe, source_folder
 
 import daskfs
 
-ORIGIN = "Criteo AI Lab, display advertising challenge or 1TB click logs (expected: train.txt, day_0.gz … or train*.csv)"
+ORIGIN = (
+    "Criteo AI Lab, display advertising challenge or 1TB click logs (expected: train.txt, day_0.gz … or train*.csv)"
+)
 COUNTS = [f"I{i}" for i in range(1, 14)]
 CATEGORIES = [f"C{i}" for i in range(1, 27)]
 
@@ -37,7 +39,7 @@ CATEGORIES = [f"C{i}" for i in range(1, 27)]
 def main(out: str, folder: Path | None, files: str, counts: str, overwrite: bool) -> None:
     """Ads shown and clicked, as tokens of 13 counts and 26 categories."""
     sources = find_all(folder, files, ORIGIN)
-    kinds = {"numeric": COUNTS, "categorical": CATEGORIES}
+    kinds: dict[str, Any] = {"numeric": COUNTS, "categorical": CATEGORIES}
     if counts == "tokens":
         kinds = {"categorical": COUNTS + CATEGORIES}
     daskfs.ingest([str(path) for path in sources], out, overwrite=overwrite, **columns_of(sources[0]), **kinds)

@@ -3,7 +3,8 @@
 The design: reads of 200 bases start at random places of each genome until every base is covered c times
 on average, c = .1 for training and 1 for the test; a read becomes the counts of its k-mers, k = 12, and
 its label is the species. The paper has 15 species and 14.9 million features, from the collection of
-Vervier et al. (2016). Any folder of genomes will do: one FASTA file each, as RefSeq has them.
+Vervier et al. (2016). Any folder of genomes will do: one FASTA file each, as RefSeq has them. (Its table 2
+has 207,468 test reads, coverage 1 of 41 million bases, but 1,590,000 training reads: coverage 7.7.)
 
 The species is the first "Genus species" in a record's header, so that another strain of the same
 species has the same label (`--label file` takes the file's name instead).
@@ -21,7 +22,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-from _recipe import RecipeError, announce, find_all, lengths_option, recipe, seed_option, source_folder, weighting_option
+from _recipe import (
+    RecipeError,
+    announce,
+    find_all,
+    lengths_option,
+    recipe,
+    seed_option,
+    source_folder,
+    weighting_option,
+)
 
 import daskfs
 

@@ -60,10 +60,11 @@ def main(
 def _unpack(archive: Path, top: str, folder: Path) -> Path:
     """One top folder of an archive, unpacked; nothing of it can land outside `folder`."""
     with tarfile.open(archive) as tar:
-        members = [member for member in tar if Path(member.name).parts[:1] == (top,)]
-        if not members:
-            raise RecipeError(f"{archive} has no folder {top}; its public origin: {ORIGIN}")
-        tar.extractall(folder, members, filter="data")
+        for member in tar:  # in the order of the archive: going back would unpack it anew
+            if Path(member.name).parts[:1] == (top,):
+                tar.extract(member, folder, filter="data")
+    if not (folder / top).is_dir():
+        raise RecipeError(f"{archive} has no folder {top}; its public origin: {ORIGIN}")
     return folder / top
 
 

@@ -56,17 +56,18 @@ def _place(key, mask):
 
 
 @helper
-def intern(names, key, source, start, stop):
-    """The entry number of id `key`, added as ``source[start:stop]`` if new; FULL if no room."""
-    mask = np.uint64(len(names.slots) - 1)
+def find(slots, ids, key):
+    """(entry number of id `key`, its slot), or (-1, the slot where it belongs)."""
+    mask = np.uint64(len(slots) - 1)
     at = _place(key, mask)
-    while True:
-        entry = names.slots[at]
-        if entry == 0:
-            break
-        if names.ids[entry - 1] == key:
-            return entry - 1
+    while slots[at] != 0 and ids[slots[at] - 1] != key:
         at = (at + np.uint64(1)) & mask
+    return slots[at] - 1, at
+
+
+@helper
+def add(names, at, key, source, start, stop):
+    """Add id `key`, which `find` did not find, as ``source[start:stop]``: its entry number; FULL if no room."""
     count, used = names.used[COUNT], names.used[BYTES]
     if count == len(names.ids) or used + (stop - start) > len(names.text):
         return FULL
@@ -79,6 +80,17 @@ def intern(names, key, source, start, stop):
     names.used[BYTES] = used + (stop - start)
     names.slots[at] = count + 1
     return count
+
+
+@helper
+def intern(names, key, source, start, stop):
+    """The entry number of id `key`, added as ``source[start:stop]`` if new; FULL if no room.
+
+    Where it is called for every entry, call `find` and, only if need be, `add`: numba counts references
+    to all arrays of `names` whenever they are passed on together, 80 ns to the 3 ns of `find`.
+    """
+    entry, at = find(names.slots, names.ids, key)
+    return entry if entry >= 0 else add(names, at, key, source, start, stop)
 
 
 @helper

@@ -211,7 +211,7 @@ class _LineWindows:
         """Fill the buffer but for its last byte (a missing last newline may need it); True at the end."""
         room = len(self._buffer) - 1
         if self._part.stop is not None:  # little more than the range is ours to read
-            room = min(room, max(self._part.stop - self._offset, self._size) + (1 << 16))
+            room = min(room, max(self._part.stop - self._offset, 2 * self._size) + (1 << 16))
         with memoryview(self._buffer) as view:
             while self._size < room:
                 with view[self._size : room] as free:

@@ -133,5 +133,5 @@ def parse_svmlight(text, labels_are_strings, out, labels):
 
 @warms
 def _warm() -> None:
-    text = np.frombuffer(b"1 1:2\n", np.uint8)
+    text = np.frombuffer(bytearray(b"1 1:2\n"), np.uint8)  # writable, as windows are
     parse_svmlight(text, False, new_row_arrays(2, 4), new_name_set(2, 8))

@@ -18,7 +18,7 @@ from daskfs.store.formats.numbers_kernels import (
     read_number,
 )
 from daskfs.store.hashing_kernels import feature_id
-from daskfs.store.names_kernels import COUNT, forget, intern, intern_label, new_name_set
+from daskfs.store.names_kernels import COUNT, add, find, forget, intern_label, new_name_set
 from daskfs.store.rows_kernels import (
     AT,
     DONE,
@@ -226,7 +226,8 @@ def _read_features(text, at, entry, scale, prefix, out, names, scratch):
             scratch[prefix + i - start] = text[i]
         name_stop = prefix + stop - start
         feature = feature_id(scratch, 0, name_stop)
-        if intern(names, feature, scratch, 0, name_stop) < 0:
+        known, slot = find(names.slots, names.ids, feature)
+        if known < 0 and add(names, slot, feature, scratch, 0, name_stop) < 0:
             return entry, at, NAMES_FULL
         out.ids[entry] = feature
         out.values[entry] = value
@@ -240,5 +241,5 @@ def new_scratch() -> np.ndarray:
 
 @warms
 def _warm() -> None:
-    text = np.frombuffer(b"1 2 'tag|ns a:1 b\n", np.uint8)
+    text = np.frombuffer(bytearray(b"1 2 'tag|ns a:1 b\n"), np.uint8)  # writable, as windows are
     parse_vw(text, False, new_row_arrays(2, 4), new_name_set(2, 8), new_name_set(4, 64), new_scratch())

@@ -1,0 +1,53 @@
+"""How benchmarks here measure: contenders interleaved in one run, best of several, ratios before seconds."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Callable
+
+from rich.console import Console
+from rich.table import Table
+
+console = Console(highlight=False)
+
+
+def interleaved(contenders: dict[str, Callable[[], object]], rounds: int, clock: Callable[[], float]) -> dict[str, float]:
+    """The best time of each contender over `rounds` rounds in which each runs once."""
+    best = dict.fromkeys(contenders, float("inf"))
+    for _ in range(rounds):
+        for name, run in contenders.items():
+            start = clock()
+            run()
+            best[name] = min(best[name], clock() - start)
+    return best
+
+
+def _burn(count: int) -> float:
+    start = time.perf_counter()
+    total = 0
+    for i in range(count):
+        total += i * i
+    return time.perf_counter() - start
+
+
+def two_processes_against_one(count: int = 20_000_000) -> float:
+    """How much two processes get done beside what one does: below 1.85 the machine is too busy to judge."""
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        pool.map(_burn, [1000, 1000])
+        start = time.perf_counter()
+        pool.apply(_burn, (count,))
+        alone = time.perf_counter() - start
+        start = time.perf_counter()
+        pool.map(_burn, [count, count], chunksize=1)
+        return 2 * alone / (time.perf_counter() - start)
+
+
+def show(title: str, columns: list[str], rows: list[list[str]]) -> None:
+    """Print a table."""
+    table = Table(title=title, title_justify="left")
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="left" if number == 0 else "right")
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)

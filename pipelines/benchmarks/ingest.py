@@ -1,0 +1,89 @@
+"""Text to rows: the svmlight parser beside scikit-learn's, and both cores at work on one large file.
+
+    python pipelines/benchmarks/ingest.py [--rows 60000]
+
+Figures: one core, all checks on, at least 10x scikit-learn; two threads close to twice one.
+"""
+
+from __future__ import annotations
+
+import runpy
+import tempfile
+import time
+from pathlib import Path
+
+import click
+from _measure import console, interleaved, show, two_processes_against_one
+from sklearn.datasets import load_svmlight_file
+
+import daskfs
+from daskfs.store.formats.svmlight import Svmlight
+from daskfs.store.rows import BadLines, RowBuilder
+from daskfs.store.sources import Part, find_sources
+
+RECIPE = Path(__file__).parents[2] / "datasets" / "rcv1_like.py"
+
+
+def make_text(path: Path, rows: int) -> None:
+    """An RCV1-like file: 85 entries a row, Zipf frequencies, ids over 2^30."""
+    runpy.run_path(str(RECIPE))["write_text"](path, rows)
+
+
+def parse(path: Path) -> int:
+    """Text to CSR blocks in memory, as an ingest does it, and nothing else."""
+    entries = 0
+
+    def count(rows: object) -> None:
+        nonlocal entries
+        entries += int(rows.progress[1])  # type: ignore[attr-defined]
+
+    builder = RowBuilder(
+        count, lambda names: None, block_rows=8000, block_entries=1 << 19, names_bytes=1024, bad_lines=BadLines()
+    )
+    (source,) = find_sources([str(path)])
+    Svmlight(labels="numbers").read(Part(source), builder, 8 << 20)
+    builder.finish()
+    return entries
+
+
+@click.command()
+@click.option("--rows", default=60_000)
+@click.option("--rounds", default=5)
+def main(rows: int, rounds: int) -> None:
+    """Print the tables."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rcv1.svm"
+        make_text(path, rows)
+        entries, size = parse(path), path.stat().st_size
+        contenders = {
+            "scikit-learn load_svmlight_file": lambda: load_svmlight_file(str(path), zero_based=True),
+            "daskfs parser, all checks on": lambda: parse(path),
+        }
+        best = interleaved(contenders, rounds, time.process_time)
+        base = best["scikit-learn load_svmlight_file"]
+        show(
+            f"svmlight text to CSR: {size / 1e6:.0f} MB, {entries:,} entries, one core, CPU time, best of {rounds}",
+            ["", "s", "ns/entry", "MB/s", "ratio"],
+            [[k, f"{t:.3f}", f"{t / entries * 1e9:.1f}", f"{size / t / 1e6:.0f}", f"{base / t:.1f}x"] for k, t in best.items()],
+        )
+        console.print(f"control, two processes against one: {two_processes_against_one():.2f}x (below 1.85 the next table is void)")
+        best = interleaved(
+            {
+                f"{workers} thread{'s' * (workers > 1)}": lambda workers=workers: daskfs.ingest(
+                    path, Path(folder) / "out.zarr", "svmlight", overwrite=True, workers=workers
+                )
+                for workers in (1, 2)
+            },
+            rounds,
+            time.perf_counter,
+        )
+        base = best["1 thread"]
+        show(
+            "the whole ingest of that file, wall time",
+            ["", "s", "MB/s of text", "ratio"],
+            [[name, f"{t:.2f}", f"{size / t / 1e6:.0f}", f"{base / t:.2f}x"] for name, t in best.items()],
+        )
+
+
+if __name__ == "__main__":
+    main()
