@@ -7,6 +7,9 @@ from collections.abc import Iterator
 import pytest
 from distributed import Client, LocalCluster
 from hypothesis import settings
+from s3_server import s3
+
+__all__ = ["s3", "two_workers"]
 
 # The first example of a test may compile a kernel, and the machine may be busy: time decides nothing here.
 settings.register_profile("daskfs", deadline=None, print_blob=True)

@@ -55,12 +55,8 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
         s3fs.S3FileSystem(**server.options).mkdir(server.bucket)
         yield server
     finally:
-        process.terminate()
-        try:
-            process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(STOP_SECONDS)
+        process.kill()  # it would wait for clients that keep their connection, and there is nothing to save
+        process.wait(STOP_SECONDS)
 
 
 def _started(weed: str, folder: Path) -> tuple[subprocess.Popen[bytes], str]:

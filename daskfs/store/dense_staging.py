@@ -64,6 +64,7 @@ class DenseStage:
     def __init__(self, location: Location, number: int, key: str, layout: Layout) -> None:
         self._location, self._layout = location, layout
         self.piece = DensePiece(number, key)
+        location.delete(record_key(number))  # of an earlier state of the source, whose files are overwritten now
 
     def take_rows(self, X: NDArray[np.floating[Any]], y: NDArray[np.float64]) -> None:
         """Stage one batch of rows."""

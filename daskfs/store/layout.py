@@ -40,6 +40,7 @@ VERSION = 1
 ROOT = "zarr.json"
 ATTRIBUTE = "daskfs"
 UNFINISHED = "_unfinished"
+PLAN = f"{UNFINISHED}/plan.json"
 STRING = np.dtypes.StringDType()
 
 Layout = Literal["columns", "rows", "both"]

@@ -98,6 +98,19 @@ class Location:
             return not fs.exists(root) or not fs.find(root, maxdepth=2)
         return not self.path.exists() or (self.path.is_dir() and not any(self.path.iterdir()))
 
+    def members(self) -> list[str]:
+        """The names of what lies directly in the folder."""
+        if self.path is None:
+            fs, root = self._remote
+            return [name.rstrip("/").rsplit("/", 1)[-1] for name in fs.ls(root, detail=False)]
+        return [member.name for member in self.path.iterdir()]
+
+    def sweep(self) -> None:
+        """Remove what a writer that was killed has left half-written beside its target."""
+        if self.path is not None:
+            for part in self.path.rglob("*.part"):
+                part.unlink(missing_ok=True)
+
     def stored_bytes(self, key: str) -> int:
         """Bytes of everything below a key."""
         if self.path is None:
@@ -106,17 +119,14 @@ class Location:
         return sum(file.stat().st_size for file in (self.path / key).rglob("*") if file.is_file())
 
     def delete(self, key: str) -> None:
-        """Remove a key and everything below it (all, for an empty key); nothing happens if it is not there."""
+        """Remove a key and everything below it; nothing happens if it is not there."""
         if self.path is None:
             fs, root = self._remote
-            if fs.exists(f"{root}/{key}".rstrip("/")):
-                fs.rm(f"{root}/{key}".rstrip("/"), recursive=True)
+            if fs.exists(f"{root}/{key}"):
+                fs.rm(f"{root}/{key}", recursive=True)
             return
         target = self.path / key
-        if target == self.path:  # the folder itself stays: a lock may be held on it
-            for member in self.path.iterdir() if self.path.exists() else ():
-                self.delete(member.name)
-        elif target.is_dir():
+        if target.is_dir():
             shutil.rmtree(target)
         else:
             target.unlink(missing_ok=True)

@@ -1,8 +1,8 @@
 """What an ingest is going to do, decided by a look at the sources and written down before it starts.
 
 The plan is the same for every worker and after a restart: the format with nothing left to guess, the sizes
-of blocks, and the pieces of work. A second run with the same request goes on where the first one stopped;
-one with another request is refused.
+of blocks, and the pieces of work. A second run with the same request goes on where the first one stopped, and
+starts over where changed sources call for another plan; a run with another request is refused.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from daskfs.errors import DatasetError
 from daskfs.store.arrays import BLOCK_ENTRIES, block_shape
 from daskfs.store.codec import Codec, Compression
 from daskfs.store.dataset import open_dataset
-from daskfs.store.formats import make_format
 from daskfs.store.formats.base import Format
-from daskfs.store.layout import ROOT, UNFINISHED, DenseShape, Layout
+from daskfs.store.layout import PLAN, ROOT, UNFINISHED, DenseShape, Layout
 from daskfs.store.location import Location
 from daskfs.store.rows import BadLines, RowBuilder
 from daskfs.store.rows_kernels import ENTRIES, ROWS, RowArrays
 from daskfs.store.sources import Part, Source
 from daskfs.store.staging import BlockShape
-from daskfs.store.writer import prepare
+from daskfs.store.writer import clear, prepare
 
-PART_BYTES = 64 << 20
-PLAN = f"{UNFINISHED}/plan.json"
+PART_BYTES, LEAST_PART_BYTES = 64 << 20, 8 << 20
+COMPRESSED_RATIO = 4  # what a byte of a compressed file is worth, as a guess
+PUBLISHING = f"{UNFINISHED}/publishing"
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class WorkPiece:
 
     @property
     def nbytes(self) -> int:
-        return sum((part.stop or part.source.size) - part.start for part in self.parts)
+        return sum(part.nbytes for part in self.parts)
 
 
 @dataclass(frozen=True)
@@ -58,60 +58,71 @@ class Plan:
             {"request": request, "format": self.format.name, "options": asdict(self.format), "shape": shape}
         ).encode()
 
-    @classmethod
-    def from_json(cls, record: dict[str, Any]) -> Plan:
-        shape = dict(record["shape"])
-        kind = DenseShape if shape.pop("dense") else BlockShape
-        shape["compression"] = Codec(**shape["compression"])
-        return cls(make_format(record["format"], record["options"]), kind(**shape))
-
 
 def request_digest(
     kind: Format, sources: Sequence[Source], layout: Layout, compression: Compression | None, on_bad_line: str
 ) -> str:
     """A digest of what was asked for; a source's name counts, its content is each piece's own matter."""
-    asked = [kind.name, asdict(kind), [source.url for source in sources], layout, compression, on_bad_line]
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
+    return _digest([kind.name, asdict(kind), [source.url for source in sources], layout, compression, on_bad_line])
 
 
-def is_done(location: Location, request: str) -> bool:
-    """True if the very dataset that is asked for stands there complete."""
+def content_digest(sources: Sequence[Source]) -> str:
+    """A digest that changes when a source does."""
+    return _digest([(source.url, source.fingerprint) for source in sources])
+
+
+def is_done(location: Location, request: str, content: str) -> bool:
+    """True if the very dataset that is asked for stands there complete, made from what the sources hold now."""
     if not location.exists(ROOT):
         return False
     made = open_dataset(location.url, location.options).attributes.get("made", {})
-    return bool(made.get("request") == request)
+    if (made.get("request"), made.get("content")) != (request, content):
+        return False
+    location.delete(UNFINISHED)  # a kill may have come between the last write and this
+    return True
 
 
-def resumed_plan(location: Location, request: str, overwrite: bool) -> Plan | None:
-    if overwrite or not location.exists(PLAN):
+def begin(location: Location, plan: Plan, work: Sequence[WorkPiece], request: str, overwrite: bool) -> None:
+    """Keep what an earlier run of the same request has staged, if the plan is still the same; else begin anew."""
+    if overwrite or location.exists(ROOT) or not location.exists(PLAN):
         prepare(location, overwrite)
-        return None
-    record = json.loads(location.read(PLAN))
-    if record["request"] != request:
-        raise DatasetError(
-            f"{location.url}: holds an unfinished ingest of other sources or options; "
-            "repeat that command to finish it, or use --overwrite to drop it"
-        )
-    return Plan.from_json(record)
+    else:
+        record = json.loads(location.read(PLAN))
+        if record["request"] != request:
+            raise DatasetError(
+                f"{location.url}: holds an unfinished ingest of other sources or options; "
+                "repeat that command to finish it, or use --overwrite to drop it"
+            )
+        if record == json.loads(plan.to_json(request)) and not _published_otherwise(location, work):
+            location.sweep()
+            return
+        clear(location)
+    location.write(PLAN, plan.to_json(request))
+
+
+def begin_publishing(location: Location, work: Sequence[WorkPiece]) -> None:
+    """Note which pieces are about to be moved to their places."""
+    location.write(PUBLISHING, _digest([piece.key for piece in work]).encode())
+
+
+def _published_otherwise(location: Location, work: Sequence[WorkPiece]) -> bool:
+    """True if chunks have been moved already, to places that changed sources may have made wrong."""
+    try:
+        return location.read(PUBLISHING).decode() != _digest([piece.key for piece in work])
+    except FileNotFoundError:
+        return False
 
 
 def new_plan(
-    location: Location,
-    kind: Format,
-    sources: Sequence[Source],
-    layout: Layout,
-    compression: Compression | None,
-    chunk_bytes: int,
-    request: str,
+    kind: Format, sources: Sequence[Source], layout: Layout, compression: Compression | None, chunk_bytes: int
 ) -> Plan:
+    """Look at the sources and decide what can be decided before they are read."""
     resolved = kind.resolved(sources)
     if resolved.kind == "dense":
         shape: BlockShape | DenseShape = DenseShape(layout, chunk_bytes, Codec(compression or "none"))
     else:
         shape = _block_shape(resolved, sources, Codec(compression or "lz4"))
-    plan = Plan(resolved, shape)
-    location.write(PLAN, plan.to_json(request))
-    return plan
+    return Plan(resolved, shape)
 
 
 def _block_shape(kind: Format, sources: Sequence[Source], compression: Codec) -> BlockShape:
@@ -147,12 +158,14 @@ class _SeenEnough(Exception):
 
 def pieces_of(kind: Format, sources: Sequence[Source], request: str) -> Iterator[WorkPiece]:
     """Parts of sources, small ones gathered until they are worth a task."""
+    # About 64 parts, however few workers there are: a restart with more of them must find the same pieces.
+    part_bytes = min(PART_BYTES, max(LEAST_PART_BYTES, sum(source.size for source in sources) // 64))
     number, gathered, size = 0, [], 0
     for source in sources:
-        for part in kind.parts(source, PART_BYTES):
+        for part in kind.parts(source, part_bytes):
             gathered.append(part)
-            size += (part.stop or source.size) - part.start
-            if size >= PART_BYTES // 2 or source.compression or len(gathered) == 1000:
+            size += part.nbytes * (COMPRESSED_RATIO if source.compression else 1)
+            if size >= part_bytes // 2 or len(gathered) == 1000:
                 yield _work_piece(number, gathered, request)
                 number, gathered, size = number + 1, [], 0
     if gathered:
@@ -161,4 +174,8 @@ def pieces_of(kind: Format, sources: Sequence[Source], request: str) -> Iterator
 
 def _work_piece(number: int, parts: list[Part], request: str) -> WorkPiece:
     content = [request, [(part.source.url, part.source.fingerprint, part.start, part.stop) for part in parts]]
-    return WorkPiece(number, tuple(parts), hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16])
+    return WorkPiece(number, tuple(parts), _digest(content))
+
+
+def _digest(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]

@@ -21,9 +21,9 @@ from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.core.buffer.cpu import NDBuffer
 from zarr.storage import WrapperStore
 
-from daskfs.errors import ChunkError, DatasetError
+from daskfs.errors import ChunkError
 from daskfs.store.codec import CRC_BYTES, DamagedChunk, checked, decode_strings, stored_crc
-from daskfs.store.integrity import check_against, read_manifest
+from daskfs.store.integrity import check_against, manifest_spec, read_manifest
 from daskfs.store.layout import ArraySpec
 from daskfs.store.location import Location
 
@@ -72,10 +72,9 @@ class ArrayReader:
         self._direct = direct and location.path is not None
         try:
             self.manifest = read_manifest(location, spec)
-        except FileNotFoundError as error:
-            raise DatasetError(f"{location.url}: the manifest of {spec.name} is missing") from error
-        except DamagedChunk as damage:
-            raise ChunkError(location.url, f"manifest/{spec.name}", str(damage)) from damage
+        except (FileNotFoundError, DamagedChunk) as error:
+            reason = "missing" if isinstance(error, FileNotFoundError) else str(error)
+            raise ChunkError(location.url, manifest_spec(spec).key(0), reason) from error
         self._zarr: zarr.Array[Any] | None = None
 
     def read(self, number: int, buffer: ChunkBuffer | None = None) -> NDArray[Any]:

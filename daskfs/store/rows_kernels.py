@@ -45,7 +45,7 @@ def new_row_arrays(rows: int, entries: int) -> RowArrays:
     )
 
 
-@helper
+@kernel
 def close_row(out, stop, y, weight):
     """Close the row whose entries are ``ids[indptr[rows]:stop]``: sort them, sum duplicates, count it.
 
@@ -83,7 +83,7 @@ def _insertion_sort(ids, values):
         ids[j + 1], values[j + 1] = key, value
 
 
-@helper
+@kernel
 def _radix_sort(ids, values):
     """Sort byte by byte from the lowest, leaving out the bytes in which all ids agree.
 

@@ -101,6 +101,14 @@ class Part:
     source: Source
     start: int = 0
     stop: int | None = None
+    size: int | None = None  # bytes of it, where start and stop do not count bytes
+
+    @property
+    def nbytes(self) -> int:
+        """About how much there is to read."""
+        if self.size is not None:
+            return self.size
+        return (self.source.size if self.stop is None else self.stop) - self.start
 
 
 def find_sources(patterns: Sequence[str], options: Mapping[str, Any] | None = None) -> list[Source]:

@@ -102,6 +102,7 @@ class PieceStage:
         self._location, self._specs = location, shape.specs(1, 1)
         self._shape = shape
         self.piece = Piece(number, key)
+        location.delete(record_key(number))  # of an earlier state of the source, whose files are overwritten now
 
     def take_rows(self, rows: RowArrays) -> None:
         """Stage one block."""
@@ -224,4 +225,4 @@ def _folder(number: int) -> str:
 
 
 def _staged(piece: int, block: int, name: str, i: int) -> str:
-    return f"{_folder(piece)}/{block}/{name}.{i}"
+    return f"{_folder(piece)}/{name}.{block}.{i}"

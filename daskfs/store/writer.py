@@ -14,7 +14,16 @@ from daskfs.errors import DatasetError
 from daskfs.store import integrity
 from daskfs.store.codec import encode_strings
 from daskfs.store.integrity import Manifest
-from daskfs.store.layout import ROOT, UNFINISHED, VERSION, ArraySpec, Attributes, group_metadata, root_metadata
+from daskfs.store.layout import (
+    PLAN,
+    ROOT,
+    UNFINISHED,
+    VERSION,
+    ArraySpec,
+    Attributes,
+    group_metadata,
+    root_metadata,
+)
 from daskfs.store.location import Location
 
 Records = list[tuple[int, int, int]]
@@ -96,5 +105,15 @@ def prepare(location: Location, overwrite: bool) -> None:
         raise DatasetError(f"{location.url}: exists and is not a dataset; choose another place")
     if location.exists(ROOT) and not overwrite:
         raise DatasetError(f"{location.url}: already holds a complete dataset; --overwrite replaces it")
-    location.delete(ROOT)  # first, so that a half-deleted dataset does not open
-    location.delete("")
+    clear(location)
+
+
+def clear(location: Location) -> None:
+    """Delete everything, in an order that leaves a place we know as ours wherever it is cut short."""
+    location.write(f"{UNFINISHED}/clearing", b"")
+    location.delete(ROOT)  # so that a half-deleted dataset does not open
+    location.delete(PLAN)  # so that half-deleted pieces are not taken for whole
+    for member in location.members():
+        if member != UNFINISHED:
+            location.delete(member)
+    location.delete(UNFINISHED)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from distributed import Client
 
-from daskfs.errors import DatasetError
+from daskfs.errors import SourceError
 from daskfs.store.codec import Compression
 from daskfs.store.dataset import Dataset, open_dataset
 from daskfs.store.dense_staging import DensePiece, DenseStage, publish_dense, read_dense_piece
@@ -21,7 +21,16 @@ from daskfs.store.formats import make_format
 from daskfs.store.formats.base import Format
 from daskfs.store.layout import DenseShape, Layout
 from daskfs.store.location import Location
-from daskfs.store.plan import WorkPiece, is_done, new_plan, pieces_of, request_digest, resumed_plan
+from daskfs.store.plan import (
+    WorkPiece,
+    begin,
+    begin_publishing,
+    content_digest,
+    is_done,
+    new_plan,
+    pieces_of,
+    request_digest,
+)
 from daskfs.store.publish import SparsePlan, publish_sparse
 from daskfs.store.rows import BadLines, DenseBuilder, RowBuilder
 from daskfs.store.sources import find_sources
@@ -130,16 +139,17 @@ def ingest(
     if isinstance(where, Threads):
         where = Threads(budget.workers)
     with location.one_writer():
-        request = request_digest(kind, found, layout, compression, on_bad_line)
-        if not overwrite and is_done(location, request):
+        request, content = request_digest(kind, found, layout, compression, on_bad_line), content_digest(found)
+        if not overwrite and is_done(location, request, content):
             return open_dataset(url, storage_options)
-        plan = resumed_plan(location, request, overwrite)
-        if plan is None:
-            plan = new_plan(location, kind, found, layout, compression, budget.chunk_bytes, request)
+        plan = new_plan(kind, found, layout, compression, budget.chunk_bytes)
+        work = list(pieces_of(plan.format, found, request))
+        begin(location, plan, work, request, overwrite)
         job = Job(location, plan.format, plan.shape, budget, on_bad_line == "skip", max_bad_lines)
-        pieces = _staged(job, list(pieces_of(plan.format, found, request)), where, progress)
-        made = {"by": "ingest", "request": request, "format": plan.format.name, "sources": len(found)}
-        made["bad_lines"] = sum(piece.bad_lines for piece in pieces)
+        pieces = _staged(job, work, where, progress)
+        made: dict[str, Any] = {"by": "ingest", "request": request, "content": content, "format": plan.format.name}
+        made |= {"sources": len(found), "bad_lines": sum(piece.bad_lines for piece in pieces)}
+        begin_publishing(location, work)
         _publish(job, pieces, made, where)
     return open_dataset(url, storage_options)
 
@@ -155,12 +165,18 @@ def _staged(
             pieces[piece.number] = known
     todo = [piece for piece in work if piece.number not in pieces]
     _report(progress, work, pieces)
+    _check_bad_lines(job, pieces)
     for piece in where.unordered("parse", stage_piece, [(job, piece) for piece in todo]):
         pieces[piece.number] = piece
         _report(progress, work, pieces)
-        if sum(done.bad_lines for done in pieces.values()) > job.most_bad:
-            raise DatasetError(f"more than {job.most_bad} bad lines, among them {piece.bad_examples[-1]}")
+        _check_bad_lines(job, pieces)
     return [pieces[number] for number in sorted(pieces)]
+
+
+def _check_bad_lines(job: Job, pieces: dict[int, AnyPiece]) -> None:
+    if sum(piece.bad_lines for piece in pieces.values()) > job.most_bad:
+        example = next(piece.bad_examples[0] for piece in pieces.values() if piece.bad_examples)
+        raise SourceError(f"more than {job.most_bad} bad lines, among them {example}")
 
 
 def stage_piece(job: Job, work: WorkPiece) -> AnyPiece:

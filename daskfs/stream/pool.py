@@ -54,7 +54,7 @@ class Cluster:
             for i, task in enumerate(tasks)
         ]
         try:
-            for future in as_completed(futures):
+            for future in as_completed(futures, loop=self._client.loop):
                 yield future.result()
                 future.release()
         finally:

@@ -12,7 +12,9 @@ from rich.table import Table
 console = Console(highlight=False)
 
 
-def interleaved(contenders: dict[str, Callable[[], object]], rounds: int, clock: Callable[[], float]) -> dict[str, float]:
+def interleaved(
+    contenders: dict[str, Callable[[], object]], rounds: int, clock: Callable[[], float]
+) -> dict[str, float]:
     """The best time of each contender over `rounds` rounds in which each runs once."""
     best = dict.fromkeys(contenders, float("inf"))
     for _ in range(rounds):

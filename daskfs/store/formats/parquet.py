@@ -59,11 +59,11 @@ class Parquet(TableFormat):
         start, size = 0, 0
         for group, more in enumerate(sizes):
             if size and size + more > part_bytes:
-                yield Part(source, start, group)
+                yield Part(source, start, group, size)
                 start, size = group, 0
             size += more
         if start < len(sizes):
-            yield Part(source, start, len(sizes))
+            yield Part(source, start, len(sizes), size)
 
     def pieces(self, part: Part, window_bytes: int) -> Iterator[Piece]:
         with _opened(part.source) as file:

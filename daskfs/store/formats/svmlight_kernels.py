@@ -41,8 +41,6 @@ VALUE_NOT_FINITE = FIRST_ERROR + 6
 NUL_BYTE = FIRST_ERROR + 7
 SUM_NOT_FINITE = FIRST_ERROR + 8
 
-LARGEST_VALUE = np.float64(np.finfo(np.float32).max)
-
 
 @kernel
 def parse_svmlight(text, labels_are_strings, out, labels):
@@ -107,7 +105,7 @@ def parse_svmlight(text, labels_are_strings, out, labels):
                     end += 1
                 return BAD_ID if text[end] == COLON else NO_COLON
             value, at, state = read_number(text, end + 1)
-            if state == NOT_FINITE or abs(value) > LARGEST_VALUE:
+            if state == NOT_FINITE or not np.isfinite(np.float32(value)):
                 return VALUE_NOT_FINITE
             if state != NUMBER or (text[at] > SPACE and text[at] != HASH):
                 return BAD_VALUE

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from daskfs.jit import kernel, warms
 from daskfs.store.formats.numbers_kernels import CR, LF
 from daskfs.store.hashing_kernels import feature_id
-from daskfs.store.names_kernels import intern, new_name_set
+from daskfs.store.names_kernels import new_name_set, remember
 
 DOUBLE_QUOTE = 34
 FINE, STRAY_CR, OPEN_QUOTE = 0, 1, 2
@@ -94,19 +94,14 @@ def put_numbers(X, column_ids, cursor, ids, values):
 
 
 @kernel
-def put_texts(prefix, texts, first, cursor, ids, values, names, recent):
-    """Put 1 under the id of ``prefix + text`` for rows `first` …; returns the first row whose name did not fit.
-
-    `recent` holds ids that were interned before, each in the one place its low bits say: most texts
-    are frequent ones, and a look there spares the walk through a set that is larger than any cache.
-    """
+def put_texts(prefix, texts, first, cursor, ids, values, names):
+    """Put 1 under the id of ``prefix + text`` for rows `first` …; returns the first row whose name did not fit."""
     offsets, data = texts.offsets, texts.data
     longest = 0
     for row in range(first, len(cursor)):
         longest = max(longest, offsets[row + 1] - offsets[row])
     name = np.empty(len(prefix) + longest, np.uint8)
     name[: len(prefix)] = prefix
-    mask = np.uint64(len(recent) - 1)
     for row in range(first, len(cursor)):
         start, stop = offsets[row], offsets[row + 1]
         if start == stop:
@@ -115,10 +110,8 @@ def put_texts(prefix, texts, first, cursor, ids, values, names, recent):
         for i in range(start, stop):
             name[len(prefix) + i - start] = data[i]
         feature = feature_id(name, 0, end)
-        if recent[feature & mask] != feature:
-            if intern(names, feature, name, 0, end) < 0:
-                return row
-            recent[feature & mask] = feature
+        if not remember(names, feature, name, 0, end):
+            return row
         ids[cursor[row]] = feature
         values[cursor[row]] = 1
         cursor[row] += 1
@@ -128,7 +121,7 @@ def put_texts(prefix, texts, first, cursor, ids, values, names, recent):
 @kernel
 def add_name(name, names):
     """Intern one whole feature name; False if it did not fit."""
-    return intern(names, feature_id(name, 0, len(name)), name, 0, len(name)) >= 0
+    return remember(names, feature_id(name, 0, len(name)), name, 0, len(name))
 
 
 @warms
@@ -144,5 +137,5 @@ def _warm() -> None:
     count_numbers(X, counts, np.zeros(1, np.bool_))
     count_texts(offsets, counts)
     put_numbers(X, ids, counts, ids, values)
-    put_texts(text, Texts(offsets, text), 0, counts, ids, values, names, ids)
+    put_texts(text, Texts(offsets, text), 0, counts, ids, values, names)
     add_name(text, names)

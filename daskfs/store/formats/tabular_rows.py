@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 
 C = TypeVar("C")
 
-RECENT_IDS = 1 << 14  # 128 kB: stays in the cache of one core
-NO_ID = np.uint64(2**64 - 1)  # feature ids end at 2^63 - 1
-
 
 class RowError(Exception):
     """Some row of a piece cannot be read; raised for a piece of one row, the text says why."""
@@ -136,7 +133,6 @@ class _SparseRows:
         self._names = [np.frombuffer(name.encode(), np.uint8) for name in options.numeric]
         self._prefixes = [np.frombuffer(f"{name}=".encode(), np.uint8) for name in options.categorical]
         # Never emptied: a name that was interned once has been handed out, or will be.
-        self._recent = np.full(RECENT_IDS, NO_ID, np.uint64)
 
     def checked(self, batch: pa.RecordBatch) -> _Cells:
         return _checked(batch, self._options)
@@ -156,7 +152,7 @@ class _SparseRows:
         kernels.put_numbers(cells.X, self._ids, cursor, ids, values)
         for prefix, text in zip(self._prefixes, texts, strict=True):
             row, out = 0, (cursor, ids, values)
-            while (row := kernels.put_texts(prefix, text, row, *out, self._rows.names, self._recent)) < len(cursor):
+            while (row := kernels.put_texts(prefix, text, row, *out, self._rows.names)) < len(cursor):
                 self._rows.make_room(NAMES_FULL)
         self._rows.append(indptr, ids, values, _targets(cells, self._options, self._rows))
 

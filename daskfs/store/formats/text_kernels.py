@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from daskfs.jit import helper, kernel, warms
 from daskfs.store.formats.numbers_kernels import COLON, CR, LF, NOT_FINITE, NUMBER, SPACE, TAB, read_number
 from daskfs.store.hashing_kernels import feature_id
-from daskfs.store.names_kernels import add, find, intern_label, new_name_set
+from daskfs.store.names_kernels import intern_label, new_name_set, remember
 from daskfs.store.rows_kernels import (
     AT,
     DONE,
@@ -228,8 +228,7 @@ def _add_ngrams(unit, sizes, stop, entry, ngrams, out, names):
             if entry == len(out.ids):
                 return entry, FULL
             name = feature_id(stream, begin, end)
-            known, slot = find(names.slots, names.ids, name)
-            if known < 0 and entry >= unnamed and add(names, slot, name, stream, begin, end) < 0:
+            if entry >= unnamed and not remember(names, name, stream, begin, end):
                 return entry, NAMES_FULL
             out.ids[entry] = name
             out.values[entry] = np.float32(1)

@@ -18,7 +18,7 @@ from daskfs.store.formats.numbers_kernels import (
     read_number,
 )
 from daskfs.store.hashing_kernels import feature_id
-from daskfs.store.names_kernels import COUNT, add, find, forget, intern_label, new_name_set
+from daskfs.store.names_kernels import COUNT, forget, intern_label, new_name_set, remember
 from daskfs.store.rows_kernels import (
     AT,
     DONE,
@@ -50,7 +50,6 @@ SUM_NOT_FINITE = FIRST_ERROR + 11
 
 CARET = 94
 LONGEST_NAME = 1 << 16
-LARGEST_VALUE = np.float64(np.finfo(np.float32).max)
 # States of `_features` besides the codes above.
 _FINE = 0
 
@@ -152,7 +151,7 @@ def _read_header(text, at, labels_are_strings, labels, out):
             if words == 0:
                 label = number
             elif words == 1:
-                if number < 0 or number > LARGEST_VALUE:
+                if number < 0 or not np.isfinite(np.float32(number)):
                     return label, weight, at, 0, 0, BAD_WEIGHT
                 weight = number  # a third number, the base of a residual, means nothing here
         else:
@@ -218,7 +217,7 @@ def _read_features(text, at, entry, scale, prefix, out, names, scratch):
             if state != NUMBER:
                 return entry, at, BAD_VALUE
         value *= scale
-        if abs(value) > LARGEST_VALUE:
+        if not np.isfinite(np.float32(value)):
             return entry, at, VALUE_NOT_FINITE
         if entry == len(out.ids):
             return entry, at, FULL
@@ -226,8 +225,7 @@ def _read_features(text, at, entry, scale, prefix, out, names, scratch):
             scratch[prefix + i - start] = text[i]
         name_stop = prefix + stop - start
         feature = feature_id(scratch, 0, name_stop)
-        known, slot = find(names.slots, names.ids, feature)
-        if known < 0 and add(names, slot, feature, scratch, 0, name_stop) < 0:
+        if not remember(names, feature, scratch, 0, name_stop):
             return entry, at, NAMES_FULL
         out.ids[entry] = feature
         out.values[entry] = value

@@ -1,0 +1,68 @@
+"""Vowpal Wabbit text in plain Python, one line at a time: slow, and short enough to be believed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import xxhash
+from reference.svmlight import LARGEST, BadLine, number
+
+
+@dataclass(frozen=True)
+class Row:
+    """A label as it was written, importance, tag, and what the row holds, by name."""
+
+    label: bytes
+    weight: np.float32
+    tag: bytes
+    entries: dict[bytes, np.float32]
+
+
+def parse_line(line: bytes, labels_are_numbers: bool = True) -> Row | None:
+    """The row of one line (without its newline), None for a blank one, BadLine for anything that is no VW."""
+    line = line.removesuffix(b"\r")
+    if not line.strip(b" \t"):
+        return None
+    if re.search(rb"[\x00-\x08\x0a-\x1f]", line):
+        raise BadLine("a control character")
+    header, bar, rest = line.partition(b"|")
+    if not bar:
+        raise BadLine("no bar")
+    tag, words = b"", []
+    for match in re.finditer(rb"[^ \t]+", header):
+        if match[0].startswith(b"'"):
+            tag = match[0][1:257]
+        elif words and match.end() == len(header):
+            tag = match[0][:256]
+        else:
+            words.append(match[0])
+    if not 1 <= len(words) <= 3:
+        raise BadLine("no label, or too many words before the bar")
+    numbers = [number(word, LARGEST if i == 1 else np.finfo(np.float64).max) for i, word in enumerate(words) if i or labels_are_numbers]
+    weight = numbers[labels_are_numbers] if len(words) > 1 else 1.0
+    if weight < 0:
+        raise BadLine("a negative weight")
+    entries: dict[bytes, np.float32] = {}
+    for space in rest.split(b"|"):
+        namespace, scale = re.match(rb"([^ \t:]*)(:[^ \t]*)?", space).group(1, 2)
+        factor = 1.0 if scale is None else number(scale[1:], np.finfo(np.float64).max)
+        for word in re.split(rb"[ \t]", space[len(namespace) + len(scale or b"") :]):
+            if not word:
+                continue
+            name, colon, value = word.partition(b":")
+            x = (number(value, np.finfo(np.float64).max) if colon else 1.0) * factor
+            if not abs(x) <= LARGEST:
+                raise BadLine(word)
+            full = namespace + b"^" + name if namespace else name
+            with np.errstate(over="ignore"):
+                entries[full] = entries.get(full, np.float32(0)) + np.float32(x)
+    if not all(np.isfinite(value) for value in entries.values()):
+        raise BadLine("a sum that is not finite")
+    return Row(words[0], np.float32(weight), tag, entries)
+
+
+def feature_id(name: bytes) -> int:
+    """The id of a name, by somebody else's xxHash."""
+    return int(xxhash.xxh64_intdigest(name)) & (2**63 - 1)

@@ -1,0 +1,182 @@
+"""ingest: the same dataset whoever parses it, resumable, refusing what it should."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import fsspec
+import numpy as np
+import pytest
+
+import daskfs
+from daskfs.errors import BadLineError, DatasetError, OptionError, SourceError
+from daskfs.store.formats import FORMATS
+from daskfs.stream.ingest import Progress
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+@pytest.fixture
+def sources(tmp_path, monkeypatch) -> list[Path]:
+    """A few VW files, plain and compressed, and parts so small that each gives several pieces."""
+    monkeypatch.setattr("daskfs.store.plan.PART_BYTES", 4000)
+    rng = np.random.default_rng(0)
+    paths = []
+    for number in range(3):
+        lines = [
+            f"{rng.choice(['cat', 'dog', 'eel'][: number + 1])} |w "
+            + " ".join(f"w{i}:{rng.integers(1, 9)}" for i in rng.integers(0, 500, rng.integers(1, 30)))
+            for _ in range(200)
+        ]
+        text = "\n".join(lines).encode()
+        path = tmp_path / f"part-{number}.vw"
+        if number == 1:
+            path = path.with_suffix(".vw.gz")
+            text = gzip.compress(text)
+        path.write_bytes(text)
+        paths.append(path)
+    return paths
+
+
+def test_a_cluster_writes_the_same_bytes_as_threads(tmp_path, sources, two_workers):
+    for name, where in {"one": {"workers": 1}, "three": {"workers": 3}, "cluster": {"client": two_workers}}.items():
+        daskfs.ingest(sources, tmp_path / name, "vw", **where)
+    one = files_of(tmp_path / "one")
+    assert one == files_of(tmp_path / "three")
+    assert one == files_of(tmp_path / "cluster")
+    assert len([key for key in one if key.startswith("ids/c/")]) > 3
+
+
+def test_the_labels_of_all_pieces_share_one_numbering(tmp_path, sources):
+    ds = daskfs.ingest(sources, tmp_path / "x.zarr", "vw")
+    assert ds.classes == ("cat", "dog", "eel")
+    written = [line.split(" ")[0] for path in sources for line in _lines(path)]
+    y = np.concatenate([y.copy() for y in ds.targets()])
+    assert [ds.classes[int(code)] for code in y] == written
+
+
+def _lines(path: Path) -> list[str]:
+    raw = path.read_bytes()
+    return (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode().splitlines()
+
+
+def test_every_name_comes_back(tmp_path, sources):
+    ds = daskfs.ingest(sources, tmp_path / "x.zarr", "vw", workers=2)
+    rows = [line.split("|w ")[1].split() for path in sources for line in _lines(path)]
+    number = 0
+    for block in ds.blocks():
+        names = ds.names(block.ids)
+        for start, stop in zip(block.indptr[:-1], block.indptr[1:], strict=True):
+            expected: dict[str, float] = {}
+            for word in rows[number]:
+                name, value = word.split(":")
+                expected[f"w^{name}"] = expected.get(f"w^{name}", 0) + float(value)
+            assert dict(zip(names[start:stop], block.values[start:stop].tolist(), strict=True)) == expected
+            number += 1
+    assert number == len(rows)
+
+
+def test_the_same_request_again_does_nothing(tmp_path, sources, monkeypatch):
+    first = daskfs.ingest(sources, tmp_path / "x.zarr", "vw")
+    monkeypatch.setattr("daskfs.stream.ingest.stage_piece", None)  # would fail if it were called
+    assert daskfs.ingest(sources, tmp_path / "x.zarr", "vw").digest == first.digest
+
+
+def test_another_request_does_not_replace_a_dataset(tmp_path, sources):
+    daskfs.ingest(sources, tmp_path / "x.zarr", "vw")
+    with pytest.raises(DatasetError, match="--overwrite"):
+        daskfs.ingest(sources[:1], tmp_path / "x.zarr", "vw")
+    assert daskfs.ingest(sources[:1], tmp_path / "x.zarr", "vw", overwrite=True).n_samples == 200
+
+
+def test_progress_reaches_the_end(tmp_path, sources):
+    seen: list[Progress] = []
+    ds = daskfs.ingest(sources, tmp_path / "x.zarr", "vw", progress=seen.append)
+    assert seen[0].pieces_done == 0
+    assert (seen[-1].pieces_done, seen[-1].bytes_done) == (seen[-1].pieces, seen[-1].bytes)
+    assert (seen[-1].rows, seen[-1].entries) == (ds.n_samples, ds.n_entries)
+    assert seen[-1].bytes == sum(path.stat().st_size for path in sources)
+
+
+def test_bad_lines_are_skipped_counted_and_capped(tmp_path, monkeypatch):
+    monkeypatch.setattr("daskfs.store.plan.PART_BYTES", 200)
+    lines = ["1 1:1"] * 200
+    lines[7] = lines[150] = "1 x"
+    (tmp_path / "x.svm").write_text("\n".join(lines))
+    with pytest.raises(BadLineError, match=r"x\.svm:(8|151): "):
+        daskfs.ingest(tmp_path / "x.svm", tmp_path / "x.zarr", "svmlight")
+    skip = {"on_bad_line": "skip", "overwrite": True}
+    ds = daskfs.ingest(tmp_path / "x.svm", tmp_path / "x.zarr", "svmlight", **skip)
+    assert (ds.n_samples, ds.attributes["made"]["bad_lines"]) == (198, 2)
+    with pytest.raises((DatasetError, SourceError), match="more than 1 bad lines"):
+        daskfs.ingest(tmp_path / "x.svm", tmp_path / "x.zarr", "svmlight", max_bad_lines=1, **skip)
+
+
+def test_sources_and_datasets_behind_urls(sources):
+    for path in sources:
+        fsspec.filesystem("memory").pipe_file(f"/in/{path.name}", path.read_bytes())
+    ds = daskfs.ingest("memory://in/*", "memory://out/x.zarr", "vw")
+    assert ds.n_samples == 600
+    assert ds.names(ds.read(0).ids[:1])[0].startswith("w^w")
+    assert daskfs.verify_dataset("memory://out/x.zarr") == []
+
+
+@pytest.mark.parametrize("layout", ["columns", "rows", "both"])
+def test_a_dense_table_in_every_layout(tmp_path, monkeypatch, layout):
+    monkeypatch.setattr("daskfs.store.plan.PART_BYTES", 5000)
+    X = np.random.default_rng(0).normal(size=(500, 8)).astype(np.float32)
+    header = ",".join([*(f"c{i}" for i in range(8)), "target"])
+    rows = [",".join([*(repr(float(v)) for v in row), "yes" if row[0] > 0 else "no"]) for row in X]
+    (tmp_path / "x.csv").write_text("\n".join([header, *rows]))
+    ds = daskfs.ingest(tmp_path / "x.csv", tmp_path / "x.zarr", "csv", label="target", layout=layout)
+    assert (ds.kind, ds.classes, ds.names([7])) == ("dense", ("no", "yes"), ["c7"])
+    opened = ds.to_xarray()
+    np.testing.assert_array_equal(opened.X.values, X)
+    np.testing.assert_array_equal(opened.y.values, X[:, 0] > 0)
+    if layout == "both":
+        np.testing.assert_array_equal(opened.X_rows.values, X)
+
+
+def test_a_gap_found_late_in_a_dense_table_is_named(tmp_path):
+    rows = [f"{i},{i}" for i in range(1000)]
+    rows[900] = "900,"
+    (tmp_path / "x.csv").write_text("\n".join(["y,a", *rows]))
+    with pytest.raises(BadLineError, match=r"x\.csv:902: "):
+        daskfs.ingest(tmp_path / "x.csv", tmp_path / "x.zarr", "csv", label="y", table="dense")
+
+
+def test_f22_no_rows_at_all(tmp_path):
+    (tmp_path / "x.svm").write_text("# nothing\n\n")
+    with pytest.raises(SourceError, match="no rows"):
+        daskfs.ingest(tmp_path / "x.svm", tmp_path / "x.zarr", "svmlight")
+    with pytest.raises(DatasetError):
+        daskfs.open_dataset(tmp_path / "x.zarr")
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "reason"),
+    [
+        ("svmlite", {}, "did you mean 'svmlight'"),
+        ("svmlight", {"label": "auto"}, "did you mean 'labels'"),
+        ("fasta", {"coverage": 1.0}, "read_length"),
+        ("csv", {}, "label"),
+    ],
+)
+def test_wrong_words_get_the_right_one(tmp_path, kind, options, reason):
+    (tmp_path / "x").write_text("a,b\n1,2\n")
+    with pytest.raises(OptionError, match=reason):
+        daskfs.ingest(tmp_path / "x", tmp_path / "x.zarr", kind, **options)
+
+
+def test_every_format_is_known_by_its_name():
+    assert set(FORMATS) == {"svmlight", "vw", "csv", "tsv", "parquet", "fasta", "text"}
+
+
+@pytest.mark.parametrize("memory", ["1MB", 10])
+def test_too_little_memory_is_said_before_anything_is_written(tmp_path, sources, memory):
+    with pytest.raises(OptionError, match="needs at least"):
+        daskfs.ingest(sources, tmp_path / "x.zarr", "vw", memory=memory)
+    assert not (tmp_path / "x.zarr").exists()
