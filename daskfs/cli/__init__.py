@@ -12,7 +12,7 @@ from daskfs.cli.demo import demo
 from daskfs.cli.ingest import ingest
 from daskfs.cli.inspect import info, verify
 from daskfs.errors import DaskfsError, Interrupted
-from daskfs.observe.progress import console
+from daskfs.observe.terminal import messages, printable
 
 BAD_INPUT, INTERRUPTED = 2, 75
 
@@ -32,8 +32,7 @@ class Commands(click.Group):
 
 
 def _say(message: str, style: str) -> None:
-    printable = "".join(c if c.isprintable() else "?" for c in message)
-    console.print(Text(printable, style=style), soft_wrap=True)
+    messages.print(Text(printable(message), style=style), soft_wrap=True)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

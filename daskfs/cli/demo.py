@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 import numpy as np
-from rich.console import Console
 
 from daskfs.observe.describe import describe, info_table
+from daskfs.observe.terminal import output
 from daskfs.store.dataset import open_dataset
 from daskfs.stream.ingest import ingest
 from daskfs.stream.verify import verify_dataset
@@ -21,26 +21,25 @@ def demo(out: Path | None) -> None:
     """Make a small text file, turn it into a dataset, and show what came of it."""
     folder = out or Path(tempfile.mkdtemp(prefix="daskfs-demo-"))
     folder.mkdir(parents=True, exist_ok=True)
-    console = Console(highlight=False)
     source, target = folder / "clicks.vw", folder / "clicks.zarr"
 
-    console.print("[bold]1. A source[/]: 20,000 ad impressions with string features, in Vowpal Wabbit's format")
+    output.print("[bold]1. A source[/]: 20,000 ad impressions with string features, in Vowpal Wabbit's format")
     write_impressions(source, rows=20_000)
-    console.print(f"   {source}", soft_wrap=True)
+    output.print(f"   {source}", soft_wrap=True)
 
-    console.print(f"[bold]2. daskfs ingest[/] {source.name} {target.name} --format vw")
+    output.print(f"[bold]2. daskfs ingest[/] {source.name} {target.name} --format vw")
     dataset = ingest(source, target, "vw", overwrite=True)
-    console.print(info_table(describe(dataset)))
+    output.print(info_table(describe(dataset)))
 
-    console.print(f"[bold]3. daskfs verify[/] {target.name}")
+    output.print(f"[bold]3. daskfs verify[/] {target.name}")
     damage = verify_dataset(target)
     chunks = sum(spec.n_chunks for spec in dataset.content.values())
-    console.print(f"   {chunks} chunks read, {len(damage)} damaged")
+    output.print(f"   {chunks} chunks read, {len(damage)} damaged")
 
-    console.print("[bold]4. Any id gets its name back[/]: the most frequent features")
+    output.print("[bold]4. Any id gets its name back[/]: the most frequent features")
     for name, count in most_frequent(target):
-        console.print(f"   {count:>6,}  {name}", markup=False)
-    console.print(f"[bold]Done.[/] Open it yourself: xarray.open_zarr('{target}')", soft_wrap=True)
+        output.print(f"   {count:>6,}  {name}", markup=False)
+    output.print(f"[bold]Done.[/] Open it yourself: xarray.open_zarr('{target}')", soft_wrap=True)
 
 
 def write_impressions(path: Path, rows: int) -> None:

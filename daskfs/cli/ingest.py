@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from daskfs.observe.progress import console, ingest_progress
+from daskfs.observe.progress import ingest_progress
+from daskfs.observe.terminal import messages
 from daskfs.store.formats import FORMATS
 from daskfs.stream.ingest import ingest as run_ingest
 from daskfs.stream.pool import cluster_at
@@ -124,5 +125,5 @@ def ingest(
         )
     left_out = dataset.attributes["made"].get("bad_lines", 0)
     if left_out:
-        console.print(f"[yellow]{left_out:,} bad lines were left out[/]")
+        messages.print(f"[yellow]{left_out:,} bad lines were left out[/]")
     click.echo(f"{dataset!r}"[1:-1].removeprefix("daskfs.Dataset "))

@@ -6,11 +6,11 @@ import json
 import sys
 
 import click
-from rich.console import Console
 
 from daskfs.errors import DatasetError
 from daskfs.observe.describe import describe, info_table
 from daskfs.observe.progress import count_progress
+from daskfs.observe.terminal import output
 from daskfs.store.dataset import open_dataset
 from daskfs.stream.pool import cluster_at
 from daskfs.stream.verify import verify_dataset
@@ -25,7 +25,7 @@ def info(dataset: str, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(facts, indent=1))
     else:
-        Console(highlight=False).print(info_table(facts))
+        output.print(info_table(facts))
 
 
 @click.command(short_help="Check every chunk of a dataset.")

@@ -10,6 +10,7 @@ from dask.utils import format_bytes
 from rich.table import Table
 from rich.text import Text
 
+from daskfs.observe.terminal import printable
 from daskfs.store.dataset import Dataset
 
 NAMES = {
@@ -71,11 +72,13 @@ def _label(label: float | str) -> str:
 
 def info_table(facts: dict[str, Any]) -> Table:
     """The record of `describe` for a terminal."""
-    table = Table(title=Text(facts["url"]), title_justify="left", show_header=False, box=None, padding=(0, 2))
+    table = Table(
+        title=Text(printable(facts["url"])), title_justify="left", show_header=False, box=None, padding=(0, 2)
+    )
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     for label, value in _lines(facts):
-        table.add_row(label, Text(value))  # Text, so that nothing in a name or label is taken for markup
+        table.add_row(label, Text(printable(value)))  # Text, so that nothing in a name or label is taken for markup
     return table
 
 

@@ -6,13 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from dask.utils import format_bytes
-from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from daskfs.observe.terminal import messages
 from daskfs.stream.ingest import Progress as IngestProgress
-
-console = Console(stderr=True, highlight=False)
-"""Messages and progress go to standard error; results go to standard output."""
 
 
 @contextmanager
@@ -44,4 +41,4 @@ def count_progress(what: str) -> Iterator[Callable[[int, int], None]]:
 
 def _bar(*columns: ProgressColumn) -> Progress:
     parts = [TextColumn("[bold]{task.description}"), BarColumn(), TaskProgressColumn(), *columns, TimeRemainingColumn()]
-    return Progress(*parts, console=console, transient=True, disable=not console.is_terminal)
+    return Progress(*parts, console=messages, transient=True, disable=not messages.is_terminal)

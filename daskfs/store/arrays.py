@@ -121,7 +121,7 @@ def write_sparse(
         raise DatasetError(
             f"X[{row}, {matrix.indices[bad]}] is {matrix.data[bad]}: values must be finite float32 numbers"
         )
-    shape = block_shape(max(matrix.nnz / matrix.shape[0], 1), compression)
+    shape = block_shape(max(matrix.nnz / matrix.shape[0], 1), compression, BLOCK_ENTRIES)
     shape = BlockShape(min(shape.rows, matrix.shape[0]), min(shape.entries, max(matrix.nnz, 1)), compression)
     stage = PieceStage(location, 0, "", shape)
     rows = RowBuilder(
@@ -142,9 +142,9 @@ def write_sparse(
     publish_sparse(location, [piece], plan, run)
 
 
-def block_shape(mean_entries: float, compression: Codec) -> BlockShape:
-    """Chunk sizes for rows of `mean_entries`: half a million entries, and a tenth more rows than that takes."""
-    return BlockShape(int(1.1 * BLOCK_ENTRIES / mean_entries) + 16, BLOCK_ENTRIES, compression)
+def block_shape(mean_entries: float, compression: Codec, entries: int) -> BlockShape:
+    """Blocks of so many entries, with room for a tenth more rows of `mean_entries` than they take."""
+    return BlockShape(int(1.1 * entries / mean_entries) + 16, entries, compression)
 
 
 def finite_rows(X: Any, y: ArrayLike) -> NDArray[np.bool_]:

@@ -75,8 +75,8 @@ def check_chunks(
         key = array.key(number)
         try:
             file = location.read(key)
-            checked(file)
             check_against(manifest, number, *record(file))
+            checked(file)
         except FileNotFoundError:
             yield Damage(key, "missing")
         except DamagedChunk as damage:

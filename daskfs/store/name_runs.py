@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from daskfs.store.location import Location
-from daskfs.store.names_kernels import COUNT, NameSet
+from daskfs.store.names_kernels import BYTES, COUNT, NameSet
 
 SLICES = 1024
 _SLICE_SHIFT = np.uint64(63 - 10)  # ids have 63 bits
@@ -36,7 +36,7 @@ def write_run(location: Location, key: str, names: NameSet) -> Run:
     ids = names.ids[:count][order]
     starts, ends = names.starts[:count][order], names.starts[1 : count + 1][order]
     lengths = (ends - starts).astype(np.uint32)
-    text = names.text.tobytes()
+    text = names.text[: names.used[BYTES]].tobytes()
     body = b"".join([text[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)])
     boundaries = np.arange(SLICES, dtype=np.uint64) << _SLICE_SHIFT
     edges = np.append(np.searchsorted(ids, boundaries), count)

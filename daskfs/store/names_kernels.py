@@ -49,7 +49,7 @@ def clear(names: NameSet) -> None:
 
 def name_list(names: NameSet) -> list[bytes]:
     """The names in the order they were first seen."""
-    text, starts = names.text.tobytes(), names.starts
+    text, starts = names.text[: names.used[BYTES]].tobytes(), names.starts
     return [text[starts[i] : starts[i + 1]] for i in range(names.used[COUNT])]
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -28,6 +27,7 @@ from daskfs.store.staging import BlockShape
 from daskfs.store.writer import clear, prepare
 
 PART_BYTES, LEAST_PART_BYTES = 64 << 20, 8 << 20
+SAMPLE_BYTES = 1 << 20
 COMPRESSED_RATIO = 4  # what a byte of a compressed file is worth, as a guess
 PUBLISHING = f"{UNFINISHED}/publishing"
 
@@ -126,14 +126,16 @@ def new_plan(
 
 
 def _block_shape(kind: Format, sources: Sequence[Source], compression: Codec) -> BlockShape:
-    """Block sizes by a look at the first rows; if these are all there is, no larger than they need."""
+    """Block sizes by a look at the first part; if that is all there is, no larger than it needs.
+
+    A part of a source ends with a block that is not full. So blocks are made a little larger or smaller than
+    usual, such that parts like the first fill a whole number of them.
+    """
     rows, entries = 0, 0
 
     def look(block: RowArrays) -> None:
         nonlocal rows, entries
         rows, entries = rows + int(block.progress[ROWS]), entries + int(block.progress[ENTRIES])
-        if rows >= 2000:
-            raise _SeenEnough
 
     builder = RowBuilder(
         look,
@@ -143,23 +145,28 @@ def _block_shape(kind: Format, sources: Sequence[Source], compression: Codec) ->
         names_bytes=1 << 24,
         bad_lines=BadLines(skip=True, most=10**9),
     )
-    parts = list(kind.parts(sources[0], 1 << 20))
-    with suppress(_SeenEnough):
-        kind.read(parts[0], builder, 1 << 20)
-        builder.flush()
-        if len(sources) == len(parts) == 1:
-            return BlockShape(max(rows, 1), min(max(entries, 1), BLOCK_ENTRIES), compression)
-    return block_shape(max(entries / rows, 1.0) if rows else 1.0, compression)
+    parts = list(kind.parts(sources[0], SAMPLE_BYTES))
+    kind.read(parts[0], builder, SAMPLE_BYTES)
+    builder.flush()
+    if len(sources) == len(parts) == 1:
+        return BlockShape(max(rows, 1), min(max(entries, 1), BLOCK_ENTRIES), compression)
+    expected = 0 if sources[0].compression else entries * _part_bytes(sources) // max(parts[0].nbytes, 1)
+    blocks = round(expected / BLOCK_ENTRIES)
+    return block_shape(
+        max(entries / rows, 1.0) if rows else 1.0,
+        compression,
+        int(1.03 * expected / blocks) if blocks else BLOCK_ENTRIES,
+    )
 
 
-class _SeenEnough(Exception):
-    """Ends the look at the first rows."""
+def _part_bytes(sources: Sequence[Source]) -> int:
+    """About 64 parts, however few workers there are: a restart with more of them must find the same pieces."""
+    return min(PART_BYTES, max(LEAST_PART_BYTES, sum(source.size for source in sources) // 64))
 
 
 def pieces_of(kind: Format, sources: Sequence[Source], request: str) -> Iterator[WorkPiece]:
     """Parts of sources, small ones gathered until they are worth a task."""
-    # About 64 parts, however few workers there are: a restart with more of them must find the same pieces.
-    part_bytes = min(PART_BYTES, max(LEAST_PART_BYTES, sum(source.size for source in sources) // 64))
+    part_bytes = _part_bytes(sources)
     number, gathered, size = 0, [], 0
     for source in sources:
         for part in kind.parts(source, part_bytes):

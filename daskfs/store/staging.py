@@ -155,7 +155,7 @@ def _cells(rows: RowArrays) -> dict[str, NDArray[Any]]:
     if not all_ones(rows.weight[:count]):
         cells["weight"] = rows.weight[:count]
     if rows.progress[TAG_BYTES]:
-        text, ends = rows.tags.tobytes(), [0, *rows.tag_ends[:count].tolist()]
+        text, ends = rows.tags[: rows.progress[TAG_BYTES]].tobytes(), [0, *rows.tag_ends[:count].tolist()]
         tags = [text[start:end].decode("utf-8", "replace") for start, end in pairwise(ends)]
         cells["tag"] = np.array(tags, object)
     return cells
