@@ -131,32 +131,44 @@ def _block_shape(kind: Format, sources: Sequence[Source], compression: Codec) ->
     A part of a source ends with a block that is not full. So blocks are made a little larger or smaller than
     usual, such that parts like the first fill a whole number of them.
     """
+    parts = list(kind.parts(sources[0], SAMPLE_BYTES))
+    rows, entries, whole = _look(kind, parts[0])
+    if whole and len(sources) == len(parts) == 1:
+        return BlockShape(max(rows, 1), min(max(entries, 1), BLOCK_ENTRIES), compression)
+    mean = max(entries / rows, 1.0) if rows else 1.0
+    expected = entries * _part_bytes(sources) // max(parts[0].nbytes, 1)
+    blocks = round(expected / BLOCK_ENTRIES) if whole and not sources[0].compression else 0
+    return block_shape(mean, compression, int(1.03 * expected / blocks) if blocks else BLOCK_ENTRIES)
+
+
+def _look(kind: Format, part: Part) -> tuple[int, int, bool]:
+    """Rows and entries of a part, and whether that is all of it: a compressed file or a row group may be huge."""
     rows, entries = 0, 0
 
-    def look(block: RowArrays) -> None:
+    def count(block: RowArrays) -> None:
         nonlocal rows, entries
         rows, entries = rows + int(block.progress[ROWS]), entries + int(block.progress[ENTRIES])
+        if entries >= BLOCK_ENTRIES:
+            raise _SeenEnough
 
     builder = RowBuilder(
-        look,
+        count,
         lambda names: None,
         block_rows=2000,
         block_entries=BLOCK_ENTRIES,
         names_bytes=1 << 24,
         bad_lines=BadLines(skip=True, most=10**9),
     )
-    parts = list(kind.parts(sources[0], SAMPLE_BYTES))
-    kind.read(parts[0], builder, SAMPLE_BYTES)
-    builder.flush()
-    if len(sources) == len(parts) == 1:
-        return BlockShape(max(rows, 1), min(max(entries, 1), BLOCK_ENTRIES), compression)
-    expected = 0 if sources[0].compression else entries * _part_bytes(sources) // max(parts[0].nbytes, 1)
-    blocks = round(expected / BLOCK_ENTRIES)
-    return block_shape(
-        max(entries / rows, 1.0) if rows else 1.0,
-        compression,
-        int(1.03 * expected / blocks) if blocks else BLOCK_ENTRIES,
-    )
+    try:
+        kind.read(part, builder, SAMPLE_BYTES)
+        builder.flush()
+    except _SeenEnough:
+        return rows, entries, False
+    return rows, entries, True
+
+
+class _SeenEnough(Exception):
+    """Ends the look at the first rows."""
 
 
 def _part_bytes(sources: Sequence[Source]) -> int:

@@ -10,7 +10,6 @@ import numpy as np
 NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 ENTRY = re.compile(rb"(\d{1,19}):([^:]*)")
 GROUP = re.compile(rb"qid:[^\x00-\x20]*")
-LARGEST = float(np.finfo(np.float32).max)
 
 
 class BadLine(ValueError):
@@ -27,23 +26,23 @@ class Row:
 
 def parse_line(line: bytes, labels_are_numbers: bool = True) -> Row | None:
     """The row of one line (without its newline), None for a blank or a comment, BadLine for anything else."""
-    words = [word for word in re.split(rb"[ \t]", line.removesuffix(b"\r").lstrip(b" \t\r")) if word]
-    if not words or words[0].startswith(b"#"):
+    line = line.removesuffix(b"\r").lstrip(b" \t\r")
+    label = re.match(rb"[^ \t#]*" if labels_are_numbers else rb"(?!#)[^ \t]*", line)[0]
+    words = re.split(rb"[ \t]", line[len(label) :].partition(b"#")[0])
+    if not label:
         return None
-    label, entries = words[0], {}
     if labels_are_numbers:
-        number(label, np.finfo(np.float64).max)
+        number(label)
     elif re.search(rb"[\x00-\x1f]", label):
         raise BadLine("a control character")
-    for word in words[1:]:
-        if word.startswith(b"#"):
-            break
+    entries: dict[int, np.float32] = {}
+    for word in filter(None, words):
         if GROUP.fullmatch(word):
             continue
         entry = ENTRY.fullmatch(word)
         if entry is None or int(entry[1]) >= 2**63:
             raise BadLine(word)
-        feature, value = int(entry[1]), np.float32(number(entry[2], LARGEST))
+        feature, value = int(entry[1]), float32(number(entry[2]))
         with np.errstate(over="ignore"):
             entries[feature] = entries[feature] + value if feature in entries else value
     if not all(np.isfinite(value) for value in entries.values()):
@@ -51,8 +50,16 @@ def parse_line(line: bytes, labels_are_numbers: bool = True) -> Row | None:
     return Row(label, dict(sorted(entries.items())))
 
 
-def number(word: bytes, largest: float) -> float:
-    """A finite decimal number no larger than `largest`."""
-    if not NUMBER.fullmatch(word) or not abs(float(word)) <= largest:
+def number(word: bytes) -> float:
+    """A finite decimal number."""
+    if not NUMBER.fullmatch(word) or np.isinf(float(word)):
         raise BadLine(word)
     return float(word)
+
+
+def float32(x: float) -> np.float32:
+    """The float32 nearest to a number, if there is one."""
+    with np.errstate(over="ignore"):
+        if np.isfinite(np.float32(x)):
+            return np.float32(x)
+    raise BadLine(x)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import xxhash
-from reference.svmlight import LARGEST, BadLine, number
+from reference.svmlight import BadLine, float32, number
 
 
 @dataclass(frozen=True)
@@ -40,27 +40,25 @@ def parse_line(line: bytes, labels_are_numbers: bool = True) -> Row | None:
             words.append(match[0])
     if not 1 <= len(words) <= 3:
         raise BadLine("no label, or too many words before the bar")
-    numbers = [number(word, LARGEST if i == 1 else np.finfo(np.float64).max) for i, word in enumerate(words) if i or labels_are_numbers]
-    weight = numbers[labels_are_numbers] if len(words) > 1 else 1.0
-    if weight < 0:
+    numbers = [number(word) for word in words[not labels_are_numbers :]]
+    weight = float32(number(words[1]) if len(words) > 1 else 1.0)
+    if weight < 0 or not np.all(np.isfinite(numbers)):
         raise BadLine("a negative weight")
     entries: dict[bytes, np.float32] = {}
     for space in rest.split(b"|"):
         namespace, scale = re.match(rb"([^ \t:]*)(:[^ \t]*)?", space).group(1, 2)
-        factor = 1.0 if scale is None else number(scale[1:], np.finfo(np.float64).max)
+        factor = 1.0 if scale is None else number(scale[1:])
         for word in re.split(rb"[ \t]", space[len(namespace) + len(scale or b"") :]):
             if not word:
                 continue
             name, colon, value = word.partition(b":")
-            x = (number(value, np.finfo(np.float64).max) if colon else 1.0) * factor
-            if not abs(x) <= LARGEST:
-                raise BadLine(word)
+            x = float32((number(value) if colon else 1.0) * factor)
             full = namespace + b"^" + name if namespace else name
             with np.errstate(over="ignore"):
-                entries[full] = entries.get(full, np.float32(0)) + np.float32(x)
+                entries[full] = entries.get(full, np.float32(0)) + x
     if not all(np.isfinite(value) for value in entries.values()):
         raise BadLine("a sum that is not finite")
-    return Row(words[0], np.float32(weight), tag, entries)
+    return Row(words[0], weight, tag, entries)
 
 
 def feature_id(name: bytes) -> int:

@@ -66,10 +66,16 @@ def line_parts(source: Source, part_bytes: int) -> Iterator[Part]:
 
 
 def labels_look_like(tokens: Sequence[bytes]) -> Literal["numbers", "strings"]:
-    """Whether the labels of the first rows are all numbers."""
-    for token in tokens:
-        try:
-            float(token)
-        except ValueError:
-            return "strings"
-    return "numbers"
+    """What the labels of the first rows are: strings if none is a number.
+
+    One that is no number among others that are is a mistake more often than a class: as numbers, it is reported.
+    """
+    return "strings" if tokens and not any(map(_is_number, tokens)) else "numbers"
+
+
+def _is_number(token: bytes) -> bool:
+    try:
+        float(token)
+    except ValueError:
+        return False
+    return True

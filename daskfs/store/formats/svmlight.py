@@ -48,8 +48,8 @@ class Svmlight:
     def resolved(self, sources: Sequence[Source]) -> Self:
         if self.labels != "auto":
             return self
-        lines = [line for line in first_lines(sources[0]) if line.strip() and not line.startswith(b"#")]
-        return replace(self, labels=labels_look_like([line.split()[0] for line in lines]))
+        words = [line.split(b"#")[0].split() for line in first_lines(sources[0])]
+        return replace(self, labels=labels_look_like([line[0] for line in words if line]))
 
     def parts(self, source: Source, part_bytes: int) -> Iterator[Part]:
         return line_parts(source, part_bytes)

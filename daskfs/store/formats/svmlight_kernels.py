@@ -17,7 +17,7 @@ from daskfs.store.formats.numbers_kernels import (
     read_id,
     read_number,
 )
-from daskfs.store.names_kernels import intern_label, new_name_set
+from daskfs.store.names_kernels import COUNT, forget, intern_label, new_name_set
 from daskfs.store.rows_kernels import (
     AT,
     DONE,
@@ -116,6 +116,7 @@ def parse_svmlight(text, labels_are_strings, out, labels):
             out.values[entry] = value
             entry += 1
         at += 1
+        known_labels = labels.used[COUNT]
         if labels_are_strings:  # only now: a line that is left out brings no label
             code = intern_label(labels, text, label_start, label_stop)
             if code < 0:
@@ -123,6 +124,7 @@ def parse_svmlight(text, labels_are_strings, out, labels):
                 return TOO_MANY_LABELS
             label = np.float64(code)
         if not close_row(out, entry, label, np.float32(1)):
+            forget(labels, known_labels)
             out.progress[AT] = label_start
             return SUM_NOT_FINITE
     out.progress[NEXT] = at
