@@ -23,7 +23,7 @@ from daskfs.store.formats.numbers_kernels import LF
 from daskfs.store.formats.tabular import SAMPLE_BYTES, arrow, as_numbers, check_same_columns
 from daskfs.store.formats.tabular_rows import Piece, RowError, TableFormat, deliver
 from daskfs.store.rows import BadLines
-from daskfs.store.sources import Part, Source, line_number, line_windows
+from daskfs.store.sources import Part, Source, line_windows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -187,7 +187,7 @@ class _Lines:
     def report(self, bad_lines: BadLines, reason: str) -> None:
         text = self._text.tobytes()
         empty_lines = len(text) - len(text.lstrip(b"\r\n"))
-        bad_lines.report(self._source, line_number(self._source, self._offset + empty_lines), reason)
+        bad_lines.report_at(self._source, self._offset + empty_lines, reason)
 
 
 class _Sample:

@@ -98,7 +98,7 @@ def parse_svmlight(text, labels_are_strings, out, labels):
             feature, end, fine = read_id(text, at)
             if text[end] != COLON or not fine:
                 if text[at] == 113 and text[at + 1] == 105 and text[at + 2] == 100 and text[at + 3] == COLON:
-                    while text[at] > SPACE:  # qid: query groups of ranking data mean nothing here
+                    while text[at] > SPACE and text[at] != HASH:  # qid: query groups of ranking data mean nothing here
                         at += 1
                     continue
                 while text[end] > SPACE and text[end] != COLON:

@@ -132,7 +132,6 @@ class _SparseRows:
         self._ids = np.array([id_of_name(name) for name in options.numeric], np.uint64)
         self._names = [np.frombuffer(name.encode(), np.uint8) for name in options.numeric]
         self._prefixes = [np.frombuffer(f"{name}=".encode(), np.uint8) for name in options.categorical]
-        # Never emptied: a name that was interned once has been handed out, or will be.
 
     def checked(self, batch: pa.RecordBatch) -> _Cells:
         return _checked(batch, self._options)
