@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from daskfs.errors import DatasetError, OptionError
 from daskfs.store.codec import Codec
@@ -32,11 +33,8 @@ def stored_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float32 if fits_float32 else np.float64)
 
 
-def checked_target(y: ArrayLike, n_samples: int) -> tuple[NDArray[np.float64], Labels]:
+def checked_target(target: NDArray[Any]) -> tuple[NDArray[np.float64], Labels]:
     """y as blocks carry it, and what it means."""
-    target = np.asarray(y)
-    if target.ndim != 1 or len(target) != n_samples:
-        raise DatasetError(f"y has shape {target.shape}, X has {n_samples} rows")
     if target.dtype.kind in "UST" or (target.dtype.kind == "O" and all(isinstance(label, str) for label in target)):
         labels = united_strings([[str(label) for label in target]])
         codes = np.searchsorted(np.array(labels.classes, object), target.astype(object))
@@ -90,12 +88,12 @@ def close_dense(
 def write_dense(
     location: Location,
     X: np.ndarray[tuple[int, int], Any],
-    y: ArrayLike,
+    target: NDArray[np.float64],
+    labels: Labels,
     feature_names: Sequence[Any] | None,
     shape: DenseShape,
 ) -> None:
     """A numpy matrix as a dataset."""
-    target, labels = checked_target(y, len(X))
     specs = dense_specs(X.shape, stored_dtype(X.dtype), shape)
     writer = DatasetWriter(location)
     for spec in specs:
@@ -108,12 +106,16 @@ def write_dense(
 
 
 def write_sparse(
-    location: Location, X: Any, y: ArrayLike, feature_names: Sequence[Any] | None, compression: Codec, run: Run
+    location: Location,
+    X: Any,
+    target: NDArray[np.float64],
+    labels: Labels,
+    feature_names: Sequence[Any] | None,
+    compression: Codec,
+    run: Run,
 ) -> None:
     """A scipy.sparse matrix as a dataset; rows are sorted and duplicates summed on the way."""
     matrix = X.tocsr()
-    stored_dtype(matrix.dtype)
-    target, labels = checked_target(y, matrix.shape[0])
     with np.errstate(over="ignore"):
         values = matrix.data.astype(np.float32)
     if (bad := first_not_finite(values)) >= 0:
@@ -147,9 +149,8 @@ def block_shape(mean_entries: float, compression: Codec, entries: int) -> BlockS
     return BlockShape(int(1.1 * entries / mean_entries) + 16, entries, compression)
 
 
-def finite_rows(X: Any, y: ArrayLike) -> NDArray[np.bool_]:
+def finite_rows(X: Any, target: NDArray[Any]) -> NDArray[np.bool_]:
     """Which rows of a matrix (numpy or scipy.sparse) are free of NaN and infinity, label included."""
-    target = np.asarray(y)
     keep = np.isfinite(target) if target.dtype.kind == "f" else np.ones(len(target), bool)
     if hasattr(X, "tocsr"):
         matrix = X.tocsr()
@@ -161,9 +162,13 @@ def finite_rows(X: Any, y: ArrayLike) -> NDArray[np.bool_]:
     return keep
 
 
-def check_shape(shape: tuple[int, ...]) -> None:
-    """A matrix with at least one row and one column."""
+def check_shapes(shape: tuple[int, ...], y_shape: tuple[int, ...]) -> None:
+    """A matrix with at least one row and one column, and a label for every row."""
     if len(shape) != 2:
         raise OptionError(f"X has {len(shape)} dimensions; it must be a matrix (samples, features)")
+    if any(math.isnan(size) for size in shape):
+        raise OptionError("X is a dask array of unknown shape: call X.compute_chunk_sizes() first")
     if 0 in shape:
         raise OptionError(f"X has shape {shape}: there is nothing to store")
+    if y_shape != shape[:1]:
+        raise DatasetError(f"y has shape {y_shape}, X has {shape[0]} rows")

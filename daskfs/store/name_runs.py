@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from daskfs.store.location import Location
-from daskfs.store.names_kernels import BYTES, COUNT, NameSet
+from daskfs.store.names_kernels import COUNT, NameSet, first_of_each, gather
 
 SLICES = 1024
+AT_ONCE = 100_000  # names merged in one go, some 200 bytes each while it lasts
 _SLICE_SHIFT = np.uint64(63 - 10)  # ids have 63 bits
 _EDGES_BYTES = 2 * 8 * (SLICES + 1)
 
@@ -29,63 +31,76 @@ class Run:
     count: int
 
 
+class NameBatch(NamedTuple):
+    """Names end to end: name i is ``text[starts[i] : starts[i] + lengths[i]]``."""
+
+    ids: NDArray[np.uint64]
+    starts: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    text: NDArray[np.uint8]
+
+    def picked(self, which: NDArray[np.int64]) -> NameBatch:
+        """Some of the names, in the order given, packed together."""
+        lengths = self.lengths[which]
+        starts = np.cumsum(lengths) - lengths
+        text = np.empty(int(lengths.sum()), np.uint8)
+        gather(self.text, self.starts[which], lengths, text)
+        return NameBatch(self.ids[which], starts, lengths, text)
+
+
 def write_run(location: Location, key: str, names: NameSet) -> Run:
     """Sort a set of names by id and store it."""
     count = int(names.used[COUNT])
-    order = np.argsort(names.ids[:count], kind="stable")
-    ids = names.ids[:count][order]
-    starts, ends = names.starts[:count][order], names.starts[1 : count + 1][order]
-    lengths = (ends - starts).astype(np.uint32)
-    text = names.text[: names.used[BYTES]].tobytes()
-    body = b"".join([text[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)])
+    starts = names.starts[: count + 1]
+    batch = NameBatch(names.ids[:count], starts[:-1], np.diff(starts), names.text)
+    batch = batch.picked(np.argsort(batch.ids, kind="stable"))
     boundaries = np.arange(SLICES, dtype=np.uint64) << _SLICE_SHIFT
-    edges = np.append(np.searchsorted(ids, boundaries), count)
-    text_edges = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])[edges]
+    edges = np.append(np.searchsorted(batch.ids, boundaries), count)
+    text_edges = np.append(batch.starts, len(batch.text))[edges]
     header = np.stack([edges, text_edges], axis=1).astype("<i8")
-    location.write(key, header.tobytes() + ids.tobytes() + lengths.tobytes() + body)
+    parts = header, batch.ids, batch.lengths.astype(np.uint32), batch.text
+    location.write(key, b"".join(part.tobytes() for part in parts))
     return Run(key, count)
 
 
 class MergedNames:
-    """Iterates ``(id, name)`` over all runs, ascending, each id once; counts ids that two names share."""
+    """Iterates over the names of all runs in batches, ids ascending, each once; counts ids two names share."""
 
     def __init__(self, location: Location, runs: Sequence[Run]) -> None:
         self._location, self._runs = location, runs
         self.collisions = 0
 
-    def __iter__(self) -> Iterator[tuple[int, bytes]]:
-        # As many slices at a time as keep a step near a million names.
+    def __iter__(self) -> Iterator[NameBatch]:
         total = sum(run.count for run in self._runs)
-        step = max(1, min(SLICES, SLICES * 1_000_000 // max(total, 1)))
+        step = max(1, min(SLICES, SLICES * AT_ONCE // max(total, 1)))
         for first in range(0, SLICES, step):
-            yield from self._merged(first, min(first + step, SLICES))
+            found = [self._slice(run, first, min(first + step, SLICES)) for run in self._runs]
+            if any(len(batch.ids) for batch in found):
+                yield self._merged(found)
 
-    def _merged(self, first: int, last: int) -> Iterator[tuple[int, bytes]]:
-        known: dict[int, bytes] = {}
-        for run in self._runs:
-            for feature, name in self._slice(run, first, last):
-                before = known.setdefault(feature, name)
-                if before != name:  # two names, one hash: keep one, whatever the order of the runs
-                    self.collisions += 1
-                    known[feature] = min(before, name)
-        return iter(sorted(known.items()))
+    def _merged(self, found: list[NameBatch]) -> NameBatch:
+        shifts = np.cumsum([0, *(len(batch.text) for batch in found[:-1])])
+        starts = np.concatenate([batch.starts + shift for batch, shift in zip(found, shifts, strict=True)])
+        ids, lengths, text = (np.concatenate([getattr(b, name) for b in found]) for name in ("ids", "lengths", "text"))
+        every = NameBatch(ids, starts, lengths, text)
+        order = np.argsort(ids, kind="stable")
+        kept, collisions = first_of_each(order, *every)
+        self.collisions += int(collisions)
+        return every.picked(kept)
 
-    def _slice(self, run: Run, first: int, last: int) -> Iterator[tuple[int, bytes]]:
-        a, text_a = self._numbers(run, 16 * first, 2, np.int64)
-        b, text_b = self._numbers(run, 16 * last, 2, np.int64)
-        if a == b:
-            return
+    def _slice(self, run: Run, first: int, last: int) -> NameBatch:
+        (a, text_a), (b, text_b) = (self._numbers(run, 16 * edge, 2, np.int64).tolist() for edge in (first, last))
         lengths_at = _EDGES_BYTES + 8 * run.count
         text_at = lengths_at + 4 * run.count
-        ids = self._numbers(run, _EDGES_BYTES + 8 * a, b - a, np.uint64)
-        lengths = self._numbers(run, lengths_at + 4 * a, b - a, np.uint32)
-        text = self._location.read(run.key, text_at + text_a, text_at + text_b)
-        at = 0
-        for feature, length in zip(ids, lengths, strict=True):
-            yield feature, text[at : at + length]
-            at += length
+        lengths = self._numbers(run, lengths_at + 4 * a, b - a, np.uint32).astype(np.int64)
+        return NameBatch(
+            ids=self._numbers(run, _EDGES_BYTES + 8 * a, b - a, np.uint64),
+            starts=np.cumsum(lengths) - lengths,
+            lengths=lengths,
+            text=self._numbers(run, text_at + text_a, text_b - text_a, np.uint8),
+        )
 
-    def _numbers(self, run: Run, at: int, count: int, dtype: type[np.integer[Any]]) -> list[int]:
-        raw = self._location.read(run.key, at, at + count * np.dtype(dtype).itemsize)
-        numbers: list[int] = np.frombuffer(raw, dtype).tolist()
-        return numbers
+    def _numbers(self, run: Run, at: int, count: int, dtype: type[np.integer[Any]]) -> NDArray[Any]:
+        if count == 0:
+            return np.empty(0, dtype)
+        return np.frombuffer(self._location.read(run.key, at, at + count * np.dtype(dtype).itemsize), dtype)

@@ -9,8 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.errors import DatasetError
+from daskfs.store.codec import encode_strings, sealed
 from daskfs.store.kmers import kmer_name
 from daskfs.store.layout import STRING, ArraySpec
+from daskfs.store.name_runs import NameBatch
+from daskfs.store.names_kernels import pack_strings
 from daskfs.store.reader import ArrayReader
 
 CHUNK = 1 << 14  # names a chunk
@@ -86,13 +89,12 @@ class TableNames:
         return (str(names[position]) for position in at.tolist())
 
 
-def table_specs(count: int) -> list[ArraySpec]:
+def table_specs(count: int, chunk: int) -> list[ArraySpec]:
     """The arrays of a table of `count` names: first id of each chunk, ids, names."""
-    chunk = min(CHUNK, count)
     chunks = -(-count // chunk)
     unsigned = np.dtype(np.uint64)
     return [
-        ArraySpec("names/first", (chunks,), (chunks,), unsigned, ("name_chunk",)),
+        ArraySpec("names/first", (chunks,), (max(chunks, 1),), unsigned, ("name_chunk",)),
         ArraySpec("names/id", (count,), (chunk,), unsigned, ("name",)),
         ArraySpec("names/name", (count,), (chunk,), STRING, ("name",)),
     ]
@@ -103,18 +105,43 @@ def feature_spec(n_features: int) -> ArraySpec:
     return ArraySpec("feature", (n_features,), (min(CHUNK, n_features),), STRING, ("feature",))
 
 
-def in_chunks(sorted_names: Iterable[tuple[int, bytes]]) -> Iterator[tuple[NDArray[np.uint64], NDArray[Any]]]:
+def in_chunks(batches: Iterable[NameBatch]) -> Iterator[NameBatch]:
     """A stream of names sorted by id, cut into chunks of the table."""
-    ids: list[int] = []
-    names: list[str] = []
-    for feature, name in sorted_names:
-        ids.append(feature)
-        names.append(_as_text(name))
-        if len(ids) == CHUNK:
-            yield np.array(ids, np.uint64), np.array(names, object)
-            ids, names = [], []
-    if ids:
-        yield np.array(ids, np.uint64), np.array(names, object)
+    rest: NameBatch | None = None
+    for batch in batches:
+        joined = batch if rest is None else _joined(rest, batch)
+        whole = len(joined.ids) // CHUNK * CHUNK
+        for first in range(0, whole, CHUNK):
+            yield joined.picked(np.arange(first, first + CHUNK))
+        rest = joined.picked(np.arange(whole, len(joined.ids)))
+    if rest is not None and len(rest.ids):
+        yield rest
+
+
+def _joined(a: NameBatch, b: NameBatch) -> NameBatch:
+    shifted = b._replace(starts=b.starts + len(a.text))
+    parts: list[Any] = [np.concatenate([x, y]) for x, y in zip(a, shifted, strict=True)]
+    return NameBatch(*parts)
+
+
+def encoded_names(names: NameBatch, chunk: int) -> bytes:
+    """The chunk file of names as strings; those that are not UTF-8, or very long, are made presentable."""
+    if int(names.lengths.max(initial=0)) <= LONGEST and _is_utf8(names.text):
+        packed = np.zeros(4 + len(names.text) + 4 * chunk, np.uint8)
+        packed[:4] = np.frombuffer(np.uint32(chunk).tobytes(), np.uint8)
+        if pack_strings(names.text, names.starts, names.lengths, packed[4:]):
+            return sealed(packed.tobytes())
+    text, spans = names.text.tobytes(), zip(names.starts.tolist(), names.lengths.tolist(), strict=True)
+    strings = [_as_text(text[start : start + length]) for start, length in spans]
+    return encode_strings(np.array(strings + [""] * (chunk - len(strings)), object))
+
+
+def _is_utf8(text: NDArray[np.uint8]) -> bool:
+    try:
+        text.tobytes().decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _as_text(name: bytes) -> str:

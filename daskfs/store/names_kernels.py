@@ -126,6 +126,72 @@ def number_of_label(labels, label):
     return intern_label(labels, label, 0, len(label))
 
 
+@kernel
+def gather(text, starts, lengths, out):
+    """Copy pieces of text behind one another."""
+    at = 0
+    for i in range(len(starts)):
+        for j in range(starts[i], starts[i] + lengths[i]):
+            out[at] = text[j]
+            at += 1
+
+
+@kernel
+def first_of_each(order, ids, starts, lengths, text):
+    """One name of each id, ids visited in `order` (ascending): (which ones, how many more an id had).
+
+    Where two names share an id the one that sorts first is kept, whatever the order they come in.
+    """
+    kept = np.empty(len(order), np.int64)
+    count, collisions = 0, 0
+    for i in range(len(order)):
+        this = order[i]
+        if count == 0 or ids[this] != ids[kept[count - 1]]:
+            kept[count] = this
+            count += 1
+            continue
+        before = _compared(text, starts[this], lengths[this], starts[kept[count - 1]], lengths[kept[count - 1]])
+        if before != 0:
+            collisions += 1
+        if before < 0:
+            kept[count - 1] = this
+    return kept[:count], collisions
+
+
+@helper
+def _compared(text, a, a_length, b, b_length):
+    """-1, 0 or 1 as one piece of text sorts before, with or after another."""
+    for i in range(min(a_length, b_length)):
+        if text[a + i] != text[b + i]:
+            return -1 if text[a + i] < text[b + i] else 1
+    return np.sign(a_length - b_length)
+
+
+@kernel
+def pack_strings(text, starts, lengths, out):
+    """Write strings as Zarr's vlen-utf8 has them, each behind its length; False if they need a closer look.
+
+    A string that begins in the middle of a character does: the others are known to be fine when all of them
+    together are.
+    """
+    at = 0
+    for i in range(len(starts)):
+        length = lengths[i]
+        for shift in range(4):
+            out[at + shift] = (length >> (8 * shift)) & 255
+        at += 4
+        if length > 0 and text[starts[i]] & 0xC0 == 0x80:
+            return False
+        for j in range(length):
+            out[at + j] = text[starts[i] + j]
+        at += length
+    return True
+
+
 @warms
 def _warm() -> None:
     number_of_label(new_name_set(2, 8), np.zeros(1, np.uint8))
+    numbers, text = np.zeros(1, np.int64), np.zeros(8, np.uint8)
+    gather(text, numbers, numbers, text)
+    first_of_each(numbers, numbers.astype(np.uint64), numbers, numbers, text)
+    pack_strings(text, numbers, numbers, text)

@@ -156,7 +156,7 @@ def _look(kind: Format, part: Part) -> tuple[int, int, bool]:
         lambda names: None,
         block_rows=2000,
         block_entries=BLOCK_ENTRIES,
-        names_bytes=1 << 24,
+        names_bytes=1 << 20,
         bad_lines=BadLines(skip=True, most=10**9),
     )
     try:

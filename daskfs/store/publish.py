@@ -15,9 +15,9 @@ from daskfs.store.labels import Labels, united_numbers, united_strings
 from daskfs.store.layout import ArraySpec
 from daskfs.store.location import Location
 from daskfs.store.name_runs import MergedNames
-from daskfs.store.names import checked_column_names, feature_spec, in_chunks, table_specs
+from daskfs.store.names import checked_column_names, encoded_names, feature_spec, in_chunks, table_specs
 from daskfs.store.staging import OPTIONAL, BlockShape, Piece, publish_piece
-from daskfs.store.writer import DatasetWriter, write_chunk
+from daskfs.store.writer import DatasetWriter, write_chunk, write_file
 
 Run = Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], Iterable[Any]]
 """Calls a function with each tuple of arguments, in order or in parallel; results in order."""
@@ -85,18 +85,19 @@ def _write_block_index(writer: DatasetWriter, pieces: Sequence[Piece]) -> None:
 def _write_names(writer: DatasetWriter, pieces: Sequence[Piece]) -> dict[str, Any]:
     """Merge all runs into the table of names; it alone knows how many features there are."""
     names = MergedNames(writer.location, [run for piece in pieces for run in piece.runs])
-    upper = table_specs(max(sum(run.count for piece in pieces for run in piece.runs), 1))
-    first, id_records, name_records, count = [], [], [], 0
-    for number, (ids, text) in enumerate(in_chunks(names)):
-        # The size of the arrays is not known yet, but that of their chunks is.
-        id_records.append(write_chunk(writer.location, upper[1], number, ids))
-        name_records.append(write_chunk(writer.location, upper[2], number, text))
-        first.append(int(ids[0]))
-        count += len(ids)
-    specs = [ArraySpec(s.name, (count,), s.chunks, s.dtype, s.dims) for s in upper[1:]]
-    writer.add(specs[0], id_records)
-    writer.add(specs[1], name_records)
-    writer.write(table_specs(max(count, 1))[0], np.array(first or [0], np.uint64))
+    first, id_records, name_records, count, chunk = [], [], [], 0, 1
+    for number, batch in enumerate(in_chunks(names)):
+        chunk = max(chunk, len(batch.ids))  # every batch but the last is as long as the first
+        count += len(batch.ids)
+        # How long the arrays will be is not known yet, but their chunks are.
+        _, ids, text = table_specs(count, chunk)
+        id_records.append(write_chunk(writer.location, ids, number, batch.ids))
+        name_records.append(write_file(writer.location, text, number, encoded_names(batch, chunk)))
+        first.append(int(batch.ids[0]))
+    firsts, ids, text = table_specs(count, chunk)
+    writer.add(ids, id_records)
+    writer.add(text, name_records)
+    writer.write(firsts, np.array(first, np.uint64))
     return {"n_features": count, "name_collisions": names.collisions}
 
 

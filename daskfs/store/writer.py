@@ -41,7 +41,11 @@ def encoded(spec: ArraySpec, part: NDArray[Any]) -> bytes:
 
 def write_chunk(location: Location, spec: ArraySpec, number: int, part: NDArray[Any]) -> tuple[int, int, int]:
     """Write one chunk and return its line of the manifest."""
-    file = encoded(spec, part)
+    return write_file(location, spec, number, encoded(spec, part))
+
+
+def write_file(location: Location, spec: ArraySpec, number: int, file: bytes) -> tuple[int, int, int]:
+    """Write a chunk that is encoded already and return its line of the manifest."""
     location.write(spec.key(number), file)
     return number, *integrity.record(file)
 

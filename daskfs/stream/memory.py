@@ -9,8 +9,10 @@ from dask.utils import format_bytes, parse_bytes
 from daskfs.errors import OptionError
 from daskfs.store.arrays import BLOCK_ENTRIES
 
+# Measured, not derived: `pipelines/benchmarks/memory.py`, and a file of ten million different names.
+_BASE_BYTES = 64 << 20  # compiled kernels as they are loaded, and merging names
 _BLOCK_BYTES = 3 * 16 * BLOCK_ENTRIES  # rows being built, their encoded form, and slack of the allocator
-_NAMES_FACTOR = 3  # a set of names, and its sorted copy while it is written
+_NAMES_FACTOR = 5  # a set of names with its table, and its sorted copy while it is written
 _WINDOW_FACTOR = 4  # text, and what a parser (Arrow) makes of it
 
 
@@ -32,10 +34,10 @@ class IngestMemory:
         """
         if memory is None:
             return cls(workers, window_bytes=8 << 20, names_bytes=32 << 20)
-        total = parse_bytes(memory)
+        total = parse_bytes(memory) - _BASE_BYTES
         least = _BLOCK_BYTES + _WINDOW_FACTOR * (1 << 20) + _NAMES_FACTOR * (4 << 20)
         if total < least:
-            raise OptionError(f"--memory {memory}: an ingest needs at least {format_bytes(least)}")
+            raise OptionError(f"--memory {memory}: an ingest needs at least {format_bytes(least + _BASE_BYTES)}")
         workers = max(1, min(workers, total // (2 * least)))
         share = total // workers - _BLOCK_BYTES
         window = min(8 << 20, share // (2 * _WINDOW_FACTOR))

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 import numpy as np
+from dask import config
 from dask.array import Array as DaskArray
 from dask.array import isfinite
 from dask.base import compute
 from dask.delayed import delayed
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from daskfs.errors import OptionError
 from daskfs.store import arrays
 from daskfs.store.codec import Codec, Compression
+from daskfs.store.labels import Labels
 from daskfs.store.layout import UNFINISHED, DenseShape, Layout, dense_specs
 from daskfs.store.location import Location
+from daskfs.store.names import checked_column_names
 from daskfs.store.writer import DatasetWriter, prepare
-from daskfs.stream.pool import in_order, pool
+from daskfs.stream.pool import available_cores, in_order, pool
 
 CHUNK_BYTES = 8_000_000
 LAYOUTS = ("columns", "rows", "both")
@@ -75,25 +79,28 @@ def write_dataset(
     if layout not in LAYOUTS:
         raise OptionError(f"layout {layout!r}: choose one of {', '.join(LAYOUTS)}")
     X, feature_names = _unwrapped(X, feature_names)
-    arrays.check_shape(X.shape)
+    given = np.asarray(y)
+    arrays.check_shapes(X.shape, given.shape)
     arrays.stored_dtype(X.dtype)
-    y = np.asarray(y)
-    location = Location(url, storage_options)
     if on_bad_row == "drop":
-        X, y = _without_bad_rows(X, y)
-        arrays.check_shape(X.shape)
+        X, given = _without_bad_rows(X, given)
+        arrays.check_shapes(X.shape, given.shape)
+    target, labels = arrays.checked_target(given)
+    if feature_names is not None:
+        feature_names = checked_column_names(feature_names, X.shape[1]).tolist()
+    location = Location(url, storage_options)
     with location.one_writer():
         prepare(location, overwrite)
         location.write(f"{UNFINISHED}/write_dataset", b"")
         if hasattr(X, "tocsr"):
             run = in_order(pool(), "publish")
-            arrays.write_sparse(location, X, y, feature_names, Codec(compression or "lz4"), run)
+            arrays.write_sparse(location, X, target, labels, feature_names, Codec(compression or "lz4"), run)
             return
         shape = DenseShape(layout, chunk_bytes, Codec(compression or "none"))
         if isinstance(X, DaskArray):
-            _write_dask(location, X, y, feature_names, shape)
+            _write_dask(location, X, target, labels, feature_names, shape)
         else:
-            arrays.write_dense(location, X, y, feature_names, shape)
+            arrays.write_dense(location, X, target, labels, feature_names, shape)
 
 
 def _unwrapped(X: Any, names: Sequence[Any] | None) -> tuple[Any, Sequence[Any] | None]:
@@ -121,17 +128,21 @@ def _without_bad_rows(X: Any, y: Any) -> tuple[Any, Any]:
 
 
 def _write_dask(
-    location: Location, X: DaskArray, y: Any, feature_names: Sequence[Any] | None, shape: DenseShape
+    location: Location,
+    X: DaskArray,
+    target: NDArray[np.float64],
+    labels: Labels,
+    feature_names: Sequence[Any] | None,
+    shape: DenseShape,
 ) -> None:
     """Every chunk is computed and written by one task, where the data is."""
-    if any(np.isnan(size) for size in X.shape):
-        raise OptionError("X is a dask array of unknown shape: call X.compute_chunk_sizes() first")
-    target, labels = arrays.checked_target(y, X.shape[0])
     specs = dense_specs(X.shape, arrays.stored_dtype(X.dtype), shape)
     writer = DatasetWriter(location)
     write = delayed(arrays.write_checked_chunk, pure=False)
     for spec in specs:
         parts = X.rechunk(spec.chunks).to_delayed().reshape(-1)
-        lines = compute(*(write(location, spec, number, part) for number, part in enumerate(parts)))
+        # Threads of our own: after an error, dask would leave its own writing chunks behind our back.
+        with ThreadPoolExecutor(available_cores()) as threads, config.set(pool=threads):
+            lines = compute(*(write(location, spec, number, part) for number, part in enumerate(parts)))
         writer.add(spec, lines)
     arrays.close_dense(writer, specs, target, labels, feature_names, shape)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,8 +16,7 @@ class BadLine(ValueError):
     """The line is not svmlight."""
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """A label as it was written, and what the row holds."""
 
     label: bytes
@@ -27,8 +26,7 @@ class Row:
 def parse_line(line: bytes, labels_are_numbers: bool = True) -> Row | None:
     """The row of one line (without its newline), None for a blank or a comment, BadLine for anything else."""
     line = line.removesuffix(b"\r").lstrip(b" \t\r")
-    label = re.match(rb"[^ \t#]*" if labels_are_numbers else rb"(?!#)[^ \t]*", line)[0]
-    words = re.split(rb"[ \t]", line[len(label) :].partition(b"#")[0])
+    label = re.match(rb"[^ \t#]*" if labels_are_numbers else rb"(?:[^ \t#][^ \t]*)?", line)[0]
     if not label:
         return None
     if labels_are_numbers:
@@ -36,17 +34,13 @@ def parse_line(line: bytes, labels_are_numbers: bool = True) -> Row | None:
     elif re.search(rb"[\x00-\x1f]", label):
         raise BadLine("a control character")
     entries: dict[int, np.float32] = {}
-    for word in filter(None, words):
-        if GROUP.fullmatch(word):
-            continue
-        entry = ENTRY.fullmatch(word)
-        if entry is None or int(entry[1]) >= 2**63:
-            raise BadLine(word)
-        feature, value = int(entry[1]), float32(number(entry[2]))
-        with np.errstate(over="ignore"):
-            entries[feature] = entries[feature] + value if feature in entries else value
-    if not all(np.isfinite(value) for value in entries.values()):
-        raise BadLine("a sum that is not finite")
+    for word in filter(None, re.split(rb"[ \t]", line[len(label) :].partition(b"#")[0])):
+        if not GROUP.fullmatch(word):
+            entry = ENTRY.fullmatch(word)
+            if entry is None or int(entry[1]) >= 2**63:
+                raise BadLine(word)
+            feature, value = int(entry[1]), float32(number(entry[2]))
+            entries[feature] = float32(float(entries[feature]) + float(value)) if feature in entries else value
     return Row(label, dict(sorted(entries.items())))
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import xxhash
 from reference.svmlight import BadLine, float32, number
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """A label as it was written, importance, tag, and what the row holds, by name."""
 
     label: bytes
@@ -40,9 +39,10 @@ def parse_line(line: bytes, labels_are_numbers: bool = True) -> Row | None:
             words.append(match[0])
     if not 1 <= len(words) <= 3:
         raise BadLine("no label, or too many words before the bar")
-    numbers = [number(word) for word in words[not labels_are_numbers :]]
-    weight = float32(number(words[1]) if len(words) > 1 else 1.0)
-    if weight < 0 or not np.all(np.isfinite(numbers)):
+    for word in words[0 if labels_are_numbers else 1 :]:
+        number(word)
+    weight = float32(float(words[1]) if len(words) > 1 else 1.0)
+    if weight < 0:
         raise BadLine("a negative weight")
     entries: dict[bytes, np.float32] = {}
     for space in rest.split(b"|"):
@@ -54,10 +54,7 @@ def parse_line(line: bytes, labels_are_numbers: bool = True) -> Row | None:
             name, colon, value = word.partition(b":")
             x = float32((number(value) if colon else 1.0) * factor)
             full = namespace + b"^" + name if namespace else name
-            with np.errstate(over="ignore"):
-                entries[full] = entries.get(full, np.float32(0)) + x
-    if not all(np.isfinite(value) for value in entries.values()):
-        raise BadLine("a sum that is not finite")
+            entries[full] = float32(float(entries[full]) + float(x)) if full in entries else x
     return Row(words[0], weight, tag, entries)
 
 
