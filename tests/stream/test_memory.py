@@ -50,7 +50,7 @@ def test_shares_never_exceed_the_whole(workers, memory):
     plan = IngestMemory.of(memory, workers)
     assert 1 <= plan.workers <= workers
     assert plan.window_bytes >= 1 << 20
-    assert plan.names_bytes >= 4 << 20
+    assert plan.names_bytes >= 2 << 20
 
 
 def test_a_small_budget_means_fewer_workers_not_an_error():
