@@ -35,7 +35,9 @@ def stored_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def checked_target(target: NDArray[Any]) -> tuple[NDArray[np.float64], Labels]:
     """y as blocks carry it, and what it means."""
-    if target.dtype.kind in "UST" or (target.dtype.kind == "O" and all(isinstance(label, str) for label in target)):
+    if target.dtype.kind == "S":
+        target = np.char.decode(target, "utf-8")
+    if target.dtype.kind in "UT" or (target.dtype.kind == "O" and all(isinstance(label, str) for label in target)):
         labels = united_strings([[str(label) for label in target]])
         codes = np.searchsorted(np.array(labels.classes, object), target.astype(object))
         return codes.astype(np.float64), labels

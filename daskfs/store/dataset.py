@@ -50,6 +50,8 @@ def open_dataset(url: str | os.PathLike[str], storage_options: Mapping[str, Any]
         if location.exists(UNFINISHED):
             raise DatasetError(f"{location.url}: incomplete; run the same ingest again to finish it") from None
         raise DatasetError(f"{location.url}: no dataset here") from None
+    except OSError as error:
+        raise DatasetError(f"{location.url}: cannot be read: {error}") from error
     return Dataset(location, *parse_root(location.url, raw))
 
 

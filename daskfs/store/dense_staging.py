@@ -7,9 +7,12 @@ by reading exactly its own bytes, once. For chunks of whole rows, segments are s
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -23,7 +26,7 @@ from daskfs.store.names import checked_column_names, feature_spec
 from daskfs.store.publish import Run
 from daskfs.store.rows import BadLines, LabelCodes
 from daskfs.store.staging import record_key
-from daskfs.store.writer import DatasetWriter, write_chunk
+from daskfs.store.writer import DatasetWriter, Records, write_chunk
 
 
 @dataclass
@@ -59,31 +62,43 @@ class Segment:
 
 
 class DenseStage:
-    """Writes the segments of one piece; `close` writes its record."""
+    """Collects rows into segments of about `segment_bytes` and writes them; `close` writes the record."""
 
-    def __init__(self, location: Location, number: int, key: str, layout: Layout) -> None:
-        self._location, self._layout = location, layout
+    def __init__(self, location: Location, number: int, key: str, layout: Layout, segment_bytes: int) -> None:
+        self._location, self._layout, self._segment_bytes = location, layout, segment_bytes
+        self._X: list[NDArray[Any]] = []
+        self._y: list[NDArray[np.float64]] = []
         self.piece = DensePiece(number, key)
-        location.delete(record_key(number))  # of an earlier state of the source, whose files are overwritten now
 
     def take_rows(self, X: NDArray[np.floating[Any]], y: NDArray[np.float64]) -> None:
         """Stage one batch of rows."""
         if len(y) == 0:
             return
-        segment = Segment(_folder(self.piece.number), len(self.piece.segments), 0, len(y), ())
-        if self._layout != "rows":
-            self._location.write(segment.key("columns"), np.ascontiguousarray(X.T).tobytes())
-        if self._layout != "columns":
-            self._location.write(segment.key("rows"), np.ascontiguousarray(X).tobytes())
-        self._location.write(segment.key("y"), y.astype(np.float64).tobytes())
-        self.piece.segments.append(len(y))
-        self.piece.dtype = X.dtype.name
+        self._X.append(X)
+        self._y.append(y)
         distinct = distinct_numbers(y)
         if self.piece.numbers is not None:
             self.piece.numbers = None if distinct is None else sorted({*self.piece.numbers, *distinct})
+        if sum(part.nbytes for part in self._X) >= self._segment_bytes:
+            self._write_segment()
+
+    def _write_segment(self) -> None:
+        if not self._X:
+            return
+        X, y = np.concatenate(self._X), np.concatenate(self._y)
+        self._X, self._y = [], []
+        segment = Segment(_folder(self.piece.number), len(self.piece.segments), 0, len(y), ())
+        if self._layout != "rows":
+            self._location.write(segment.key("columns"), np.ascontiguousarray(X.T).data.cast("B"))
+        if self._layout != "columns":
+            self._location.write(segment.key("rows"), X.data.cast("B"))
+        self._location.write(segment.key("y"), y.tobytes())
+        self.piece.segments.append(len(y))
+        self.piece.dtype = X.dtype.name
 
     def close(self, labels: LabelCodes, bad_lines: BadLines) -> DensePiece:
         """Write the record: from now on the piece need not be parsed again."""
+        self._write_segment()
         self.piece.strings = labels.label_strings()
         self.piece.bad_lines, self.piece.bad_examples = bad_lines.count, bad_lines.examples
         self._location.write(record_key(self.piece.number), json.dumps(asdict(self.piece)).encode())
@@ -106,8 +121,12 @@ def publish_dense(
     names: list[str],
     made: dict[str, Any],
     run: Run,
+    group_bytes: int,
 ) -> None:
-    """Cut the staged rows into chunks, write names and metadata, and mark the dataset complete."""
+    """Cut the staged rows into chunks, write names and metadata, and mark the dataset complete.
+
+    A task makes as many neighbouring chunks as fit `group_bytes`, so that it reads long ranges of the segments.
+    """
     segments = _segments(pieces)
     if not segments:
         raise SourceError(f"{location.url}: the sources hold no rows")
@@ -116,11 +135,15 @@ def publish_dense(
     labels = united_strings(q.strings for q in pieces) if strings else united_numbers(q.numbers for q in pieces)
     dtype = np.dtype(next(piece.dtype for piece in pieces if piece.segments))
     writer = DatasetWriter(location)
-    target = target_spec(n)
+    index = _write_index(location, segments)
     for spec in dense_specs((n, p), dtype, shape):
         assemble = _write_columns if spec.codec.columns_contiguous else _write_rows
-        writer.add(spec, run(assemble, [(location, spec, number, segments) for number in range(spec.n_chunks)]))
-    writer.add(target, run(_write_target, [(location, target, i, segments, labels) for i in range(target.n_chunks)]))
+        group = max(1, group_bytes // (math.prod(spec.chunks) * dtype.itemsize))
+        tasks = [(location, spec, first, group, index) for first in range(0, spec.n_chunks, group)]
+        for records in run(assemble, tasks):
+            writer.add(spec, records)
+    target = target_spec(n)
+    writer.add(target, run(_write_target, [(location, target, i, index, labels) for i in range(target.n_chunks)]))
     writer.write(feature_spec(p), checked_column_names(names, p))
     writer.close(dense_attributes(n, p, shape.layout, labels, {"from": "columns"}) | {"made": made})
 
@@ -148,41 +171,63 @@ def _segments(pieces: Sequence[DensePiece]) -> list[Segment]:
     return segments
 
 
-def _write_columns(location: Location, spec: ArraySpec, number: int, segments: list[Segment]) -> tuple[int, int, int]:
+def _write_index(location: Location, segments: list[Segment]) -> str:
+    """Store the list of segments, so that tasks need not carry it; its key changes with its content."""
+    content = json.dumps([asdict(segment) for segment in segments]).encode()
+    key = f"{UNFINISHED}/segments-{hashlib.sha256(content).hexdigest()[:16]}"
+    location.write(key, content)
+    return key
+
+
+@lru_cache(maxsize=2)
+def _read_index(location: Location, key: str) -> list[Segment]:
+    return [Segment(**segment) for segment in json.loads(location.read(key))]
+
+
+def _write_columns(location: Location, spec: ArraySpec, number: int, group: int, index: str) -> Records:
+    """Write up to `group` chunks of columns from `number` on."""
     n, width = spec.chunks
     first = number * width
-    count = min(width, spec.shape[1] - first)
+    count = min(group * width, spec.shape[1] - first)
     columns = np.empty((count, n), spec.dtype)
-    for segment in segments:
+    for segment in _read_index(location, index):
         column_bytes = segment.rows * spec.dtype.itemsize
         raw = location.read(segment.key("columns"), first * column_bytes, (first + count) * column_bytes)
         columns[:, segment.first : segment.first + segment.rows] = np.frombuffer(raw, spec.dtype).reshape(count, -1)
-    return write_chunk(location, spec, number, columns.T)
+    return [
+        write_chunk(location, spec, number + i, columns[i * width : (i + 1) * width].T)
+        for i in range(-(-count // width))
+    ]
 
 
-def _write_rows(location: Location, spec: ArraySpec, number: int, segments: list[Segment]) -> tuple[int, int, int]:
-    parts = _rows_between(location, "rows", spec, number, segments, spec.shape[1] * spec.dtype.itemsize)
-    cells = b"".join(raw for raw, _ in parts)
-    return write_chunk(location, spec, number, np.frombuffer(cells, spec.dtype).reshape(-1, spec.shape[1]))
+def _write_rows(location: Location, spec: ArraySpec, number: int, group: int, index: str) -> Records:
+    """Write up to `group` chunks of rows from `number` on."""
+    return [
+        write_chunk(location, spec, one, _cells_of_rows(location, spec, one, index))
+        for one in range(number, min(number + group, spec.n_chunks))
+    ]
 
 
-def _write_target(
-    location: Location, spec: ArraySpec, number: int, segments: list[Segment], labels: Labels
-) -> tuple[int, int, int]:
+def _cells_of_rows(location: Location, spec: ArraySpec, number: int, index: str) -> NDArray[Any]:
+    parts = _rows_between(location, "rows", spec, number, index, spec.shape[1] * spec.dtype.itemsize)
+    return np.frombuffer(b"".join(raw for raw, _ in parts), spec.dtype).reshape(-1, spec.shape[1])
+
+
+def _write_target(location: Location, spec: ArraySpec, number: int, index: str, labels: Labels) -> tuple[int, int, int]:
     targets = []
-    for raw, segment in _rows_between(location, "y", spec, number, segments, 8):
+    for raw, segment in _rows_between(location, "y", spec, number, index, 8):
         y = np.frombuffer(raw, np.float64)
         targets.append(recoded(y, segment.strings, labels) if labels.strings else y)
     return write_chunk(location, spec, number, np.concatenate(targets))
 
 
 def _rows_between(
-    location: Location, what: str, spec: ArraySpec, number: int, segments: list[Segment], row_bytes: int
+    location: Location, what: str, spec: ArraySpec, number: int, index: str, row_bytes: int
 ) -> list[tuple[bytes, Segment]]:
     """The bytes of the rows that chunk `number` covers, segment by segment."""
     start, stop = number * spec.chunks[0], min((number + 1) * spec.chunks[0], spec.shape[0])
     parts = []
-    for segment in segments:
+    for segment in _read_index(location, index):
         a, b = max(start - segment.first, 0), min(stop - segment.first, segment.rows)
         if a < b:
             parts.append((location.read(segment.key(what), a * row_bytes, b * row_bytes), segment))

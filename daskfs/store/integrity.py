@@ -67,15 +67,16 @@ def read_manifest(location: Location, array: ArraySpec) -> Manifest:
     return manifest
 
 
-def check_chunks(
-    location: Location, array: ArraySpec, manifest: Manifest, numbers: Sequence[int]
-) -> Iterator[Damage | None]:
-    """Read chunk files and compare every byte with checksum and manifest; None for a sound one."""
-    for number in numbers:
-        key = array.key(number)
+def check_chunks(location: Location, array: ArraySpec, first: int, lines: Manifest) -> Iterator[Damage | None]:
+    """Read chunk files and compare every byte with checksum and manifest; None for a sound one.
+
+    `lines` is the part of the manifest that begins with chunk `first`.
+    """
+    for number in range(len(lines)):
+        key = array.key(first + number)
         try:
             file = location.read(key)
-            check_against(manifest, number, *record(file))
+            check_against(lines, number, *record(file))
             checked(file)
         except FileNotFoundError:
             yield Damage(key, "missing")

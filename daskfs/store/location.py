@@ -35,6 +35,12 @@ class Location:
     def __reduce__(self) -> tuple[Any, ...]:
         return Location, (self.url, self.options)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Location) and (self.url, self.options) == (other.url, other.options)
+
+    def __hash__(self) -> int:
+        return hash(self.url)
+
     @cached_property
     def _remote(self) -> tuple[fsspec.AbstractFileSystem, str]:
         try:

@@ -102,6 +102,8 @@ class ArrayReader:
             raise ChunkError(self.location.url, self.spec.key(number), "missing") from None
         except DamagedChunk as damage:
             raise ChunkError(self.location.url, self.spec.key(number), str(damage)) from None
+        except OSError as error:
+            raise ChunkError(self.location.url, self.spec.key(number), f"cannot be read: {error}") from error
 
     def _read_strings(self, number: int) -> NDArray[Any]:
         file = self.location.read(self.spec.key(number))

@@ -183,7 +183,7 @@ def stage_piece(job: Job, work: WorkPiece) -> AnyPiece:
     """Parse one piece and stage its rows: the task a worker runs."""
     bad_lines = BadLines(job.skip_bad, job.most_bad)
     if isinstance(job.shape, DenseShape):
-        dense = DenseStage(job.location, work.number, work.key, job.shape.layout)
+        dense = DenseStage(job.location, work.number, work.key, job.shape.layout, job.memory.rows_bytes)
         table = DenseBuilder(dense.take_rows, bad_lines=bad_lines)
         for part in work.parts:
             job.format.read_dense(part, table, job.memory.window_bytes)  # type: ignore[attr-defined]  # kind is dense
@@ -207,7 +207,7 @@ def _publish(job: Job, pieces: list[Any], made: dict[str, Any], where: Pool) -> 
     run = in_order(where, "publish")
     if isinstance(job.shape, DenseShape):
         names = job.format.column_names()  # type: ignore[attr-defined]  # kind is dense
-        publish_dense(job.location, pieces, job.shape, names, made, run)
+        publish_dense(job.location, pieces, job.shape, names, made, run, job.memory.rows_bytes)
     else:
         publish_sparse(job.location, pieces, SparsePlan(job.shape, job.format.names_from, made), run)
 

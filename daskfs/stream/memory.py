@@ -23,6 +23,7 @@ class IngestMemory:
     workers: int
     window_bytes: int
     names_bytes: int
+    rows_bytes: int  # of dense rows collected before they are staged, and of chunks put together at once
     chunk_bytes: int = 8_000_000
 
     @classmethod
@@ -33,7 +34,7 @@ class IngestMemory:
         8
         """
         if memory is None:
-            return cls(workers, window_bytes=8 << 20, names_bytes=32 << 20)
+            return cls(workers, window_bytes=8 << 20, names_bytes=32 << 20, rows_bytes=64 << 20)
         total = parse_bytes(memory) - _BASE_BYTES
         least = _BLOCK_BYTES + _WINDOW_FACTOR * (1 << 20) + _NAMES_FACTOR * (4 << 20)
         if total < least:
@@ -42,4 +43,4 @@ class IngestMemory:
         share = total // workers - _BLOCK_BYTES
         window = min(8 << 20, share // (2 * _WINDOW_FACTOR))
         names = min(32 << 20, (share - _WINDOW_FACTOR * window) // _NAMES_FACTOR)
-        return cls(workers, window, names)
+        return cls(workers, window, names, rows_bytes=min(64 << 20, share // 4))

@@ -63,7 +63,7 @@ def verify_dataset(
     if not damage and digest(dataset.attributes, list(dataset.content.values()), manifests) != dataset.digest:
         damage.append(Damage("zarr.json", "the digest does not match the manifest: metadata was altered"))
     tasks = [
-        (dataset.location, spec, manifests[spec.name], start)
+        (dataset.location, spec, start, manifests[spec.name][start : start + BATCH])
         for spec in dataset.content.values()
         if spec.name in manifests
         for start in range(0, spec.n_chunks, BATCH)
@@ -77,6 +77,5 @@ def verify_dataset(
     return sorted(damage, key=lambda found: found.key)
 
 
-def _check(location: Location, spec: ArraySpec, manifest: Manifest, start: int) -> list[Damage | None]:
-    numbers = range(start, min(start + BATCH, spec.n_chunks))
-    return list(check_chunks(location, spec, manifest, numbers))
+def _check(location: Location, spec: ArraySpec, first: int, lines: Manifest) -> list[Damage | None]:
+    return list(check_chunks(location, spec, first, lines))

@@ -27,6 +27,10 @@ def assert_same(one: daskfs.Dataset, other: daskfs.Dataset) -> None:
             assert one.tags(number) == other.tags(number)
 
 
+def keys_of(url: str, s3) -> list[str]:
+    return fsspec.filesystem("s3", **s3.options).find(url)
+
+
 MATRICES = {"dense": X, "sparse": sp.csr_array(np.where(X > 1, X, 0))}
 
 
@@ -41,7 +45,7 @@ def test_write_and_read(s3, tmp_path, kind, layout):
     assert ds.names([11, 0]) == ["gene11", "gene0"]
     assert ds.classes == ("blue", "red")
     assert daskfs.verify_dataset(url, storage_options=s3.options) == []
-    assert not fsspec.filesystem("s3", **s3.options).exists(f"{url}/_unfinished")
+    assert not [key for key in keys_of(url, s3) if "_unfinished" in key]
 
 
 def test_xarray_opens_it(s3):
@@ -63,7 +67,7 @@ def test_ingest_from_s3_to_s3(s3, tmp_path, name):
     assert ds.n_samples == 200
     assert_same(ds, daskfs.ingest(tmp_path / name, tmp_path / "d.zarr", "vw"))
     assert set(ds.names(ds.read(0).ids)) == {f"n^f{i}" for i in range(7)} | {f"n^g{i}" for i in range(5)}
-    assert not fsspec.filesystem("s3", **s3.options).exists(f"{out}/_unfinished")
+    assert not [key for key in keys_of(out, s3) if "_unfinished" in key]
 
 
 def test_the_same_ingest_again_does_nothing_and_a_changed_source_is_noticed(s3):
@@ -85,10 +89,7 @@ def test_what_another_process_wrote_is_not_overwritten(s3):
     url = s3.url("d.zarr")
     with pytest.raises(DatasetError, match="no dataset here"):
         daskfs.open_dataset(url, s3.options)
-    daskfs.write_dataset(url, X, Y, storage_options=s3.options)
-    fsspec.filesystem("s3", skip_instance_cache=True, **s3.options).rm(url, recursive=True)
-    with pytest.raises(DatasetError, match="no dataset here"):
-        daskfs.open_dataset(url, s3.options)
+    assert keys_of(url, s3) == []  # which s3fs may remember
     elsewhere = {**s3.options, "skip_instance_cache": True}
     daskfs.write_dataset(url, X, Y, storage_options=elsewhere)
     with pytest.raises(DatasetError, match="already holds a complete dataset"):
@@ -121,7 +122,7 @@ def test_a_wrong_secret_and_a_missing_source(s3, tmp_path):
     wrong = {**s3.options, "secret": "wrong"}
     with pytest.raises(SourceError, match=r"nothing\.svm: no such file"):
         daskfs.ingest(s3.url("nothing.svm"), tmp_path / "d.zarr", "svmlight", source_options=s3.options)
-    with pytest.raises(DatasetError) as caught:
+    with pytest.raises(DatasetError, match="cannot be read") as caught:
         daskfs.open_dataset(s3.url("d.zarr"), wrong)
     assert "wrong" not in str(caught.value)
     with pytest.raises(SourceError) as caught:

@@ -13,6 +13,7 @@ import daskfs
 from daskfs.errors import BadLineError, DatasetError, OptionError, SourceError
 from daskfs.store.formats import FORMATS
 from daskfs.stream.ingest import Progress
+from daskfs.stream.memory import IngestMemory
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -138,6 +139,24 @@ def test_a_dense_table_in_every_layout(tmp_path, monkeypatch, layout):
     np.testing.assert_array_equal(opened.y.values, X[:, 0] > 0)
     if layout == "both":
         np.testing.assert_array_equal(opened.X_rows.values, X)
+
+
+@pytest.mark.parametrize("layout", ["columns", "rows", "both"])
+@pytest.mark.parametrize("rows_bytes", [1, 3000, 10**6])
+@pytest.mark.parametrize("chunk_bytes", [1, 2500, 10**6])
+def test_segments_and_groups_of_chunks_do_not_show(tmp_path, monkeypatch, layout, rows_bytes, chunk_bytes):
+    monkeypatch.setattr("daskfs.store.plan.PART_BYTES", 4000)
+    sizes = IngestMemory(2, window_bytes=1000, names_bytes=1 << 20, rows_bytes=rows_bytes, chunk_bytes=chunk_bytes)
+    monkeypatch.setattr("daskfs.stream.memory.IngestMemory.of", lambda memory, workers: sizes)
+    X = np.random.default_rng(1).integers(0, 999, size=(300, 7)).astype(np.float32)
+    rows = ["y,a,b,c,d,e,f,g", *(",".join([f"class{i % 3}", *(f"{v:g}" for v in row)]) for i, row in enumerate(X))]
+    (tmp_path / "x.csv").write_text("\n".join(rows))
+    ds = daskfs.ingest(tmp_path / "x.csv", tmp_path / "x.zarr", "csv", label="y", table="dense", layout=layout)
+    for axis in ("columns", "rows") if layout == "both" else (layout,):
+        parts = [block.X.copy() for block in ds.blocks(axis=axis)]
+        np.testing.assert_array_equal(np.concatenate(parts, axis=1 if axis == "columns" else 0), X)
+    y = np.concatenate([y.copy() for y in ds.targets()])
+    np.testing.assert_array_equal(y, np.arange(300) % 3)
 
 
 def test_a_gap_found_late_in_a_dense_table_is_named(tmp_path):
