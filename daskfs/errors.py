@@ -5,6 +5,8 @@ The command line turns a :class:`DaskfsError` into one line and exit code 2; any
 
 from __future__ import annotations
 
+from typing import get_args
+
 
 class DaskfsError(Exception):
     """The common parent: catch this to catch everything daskfs raises on purpose."""
@@ -45,5 +47,8 @@ class ChunkError(DatasetError):
         return f"{self.dataset}: chunk {self.chunk}: {self.reason}"
 
 
-class Interrupted(DaskfsError):
-    """The work was stopped and can go on: the same command resumes it (exit code 75)."""
+def check_choice(option: str, given: object, choices: object) -> None:
+    """OptionError for a word that is none of a Literal's, such as a job file or a script may hold."""
+    words = get_args(choices)
+    if given not in words:
+        raise OptionError(f"{option}: {given!r} is none of {', '.join(words)}")

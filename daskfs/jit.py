@@ -72,7 +72,7 @@ def warm_up() -> int:
 
 def _cached(dispatcher: Any) -> Any:
     root = cache_folder()
-    if root is not None:
+    if root is not None and hasattr(dispatcher, "py_func"):  # not with NUMBA_DISABLE_JIT
         settings: Any = numba.config
         before, settings.CACHE_DIR = settings.CACHE_DIR, str(root)
         try:

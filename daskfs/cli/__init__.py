@@ -11,7 +11,7 @@ from rich.text import Text
 from daskfs.cli.demo import demo
 from daskfs.cli.ingest import ingest
 from daskfs.cli.inspect import info, verify
-from daskfs.errors import DaskfsError, Interrupted
+from daskfs.errors import DaskfsError
 from daskfs.observe.terminal import messages, printable
 
 BAD_INPUT, INTERRUPTED = 2, 75
@@ -23,10 +23,10 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except (KeyboardInterrupt, Interrupted):
+        except KeyboardInterrupt:
             _say("interrupted: run the same command again to go on", "yellow")
             sys.exit(INTERRUPTED)
-        except DaskfsError as error:
+        except (DaskfsError, OSError) as error:  # a full disk, a scheduler that is not there
             _say(f"error: {error}", "red")
             sys.exit(BAD_INPUT)
 

@@ -85,7 +85,7 @@ def _format_options(command: Any) -> Any:
 )
 @click.option("--compression", type=click.Choice(["none", "lz4", "zstd"]), help="Default: none (dense), lz4 (sparse).")
 @click.option("--overwrite", is_flag=True, help="Replace a dataset, or start over instead of resuming.")
-@click.option("--workers", type=int, help="Threads; all cores by default.")
+@click.option("--workers", type=click.IntRange(1), help="Threads; all cores by default.")
 @click.option("--scheduler", help="Run on the Dask cluster at this address.")
 @_format_options
 def ingest(

@@ -31,7 +31,7 @@ def info(dataset: str, as_json: bool) -> None:
 @click.command(short_help="Check every chunk of a dataset.")
 @click.argument("dataset")
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
-@click.option("--workers", type=int, help="Threads; all cores by default.")
+@click.option("--workers", type=click.IntRange(1), help="Threads; all cores by default.")
 @click.option("--scheduler", help="Run on the Dask cluster at this address.")
 def verify(dataset: str, as_json: bool, workers: int | None, scheduler: str | None) -> None:
     """Read every chunk of DATASET and compare it with its checksum; exit code 2 if any is damaged."""

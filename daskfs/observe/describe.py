@@ -33,7 +33,7 @@ def describe(dataset: Dataset) -> dict[str, Any]:
         "features": dataset.n_features,
         "entries": dataset.n_entries,
         "entries_per_row": dataset.n_entries / dataset.n_samples,
-        "density": dataset.n_entries / cells,
+        "density": dataset.n_entries / max(cells, 1),
         "values": "all ones" if dataset.kind == "sparse" and "values" not in dataset.arrays else _value_type(dataset),
         "labels": _labels(dataset),
         "weights": "weight" in dataset.arrays,

@@ -11,16 +11,15 @@ from numpy.typing import NDArray
 
 from daskfs.errors import DatasetError, OptionError
 from daskfs.store.codec import Codec
-from daskfs.store.dense_staging import dense_attributes
+from daskfs.store.dense_staging import DensePiece, DenseStage, close_dense
 from daskfs.store.labels import Labels, distinct_numbers, united_strings
-from daskfs.store.layout import ArraySpec, DenseShape, dense_specs, target_spec
+from daskfs.store.layout import ArraySpec, DenseShape, Layout, dense_specs, target_spec
 from daskfs.store.location import Location
-from daskfs.store.names import checked_column_names, feature_spec
-from daskfs.store.publish import Run, SparsePlan, publish_sparse
-from daskfs.store.rows import BadLines, RowBuilder
+from daskfs.store.publish import RunTasks, SparsePlan, publish_sparse
+from daskfs.store.rows import BadLines, LabelCodes, RowBuilder
 from daskfs.store.rows_kernels import first_not_finite
-from daskfs.store.staging import BlockShape, PieceStage
-from daskfs.store.writer import DatasetWriter, write_chunk
+from daskfs.store.staging import BlockShape, SparseStage
+from daskfs.store.writer import DatasetWriter, retire, write_chunk
 
 BLOCK_ENTRIES = 1 << 19
 
@@ -50,7 +49,7 @@ def checked_target(target: NDArray[Any]) -> tuple[NDArray[np.float64], Labels]:
     return numbers, Labels(False, None if distinct is None else tuple(distinct))
 
 
-def checked_cells(part: NDArray[Any], spec: ArraySpec, number: int) -> NDArray[Any]:
+def checked_cells(part: NDArray[Any], spec: ArraySpec, number: int, first_row: int = 0) -> NDArray[Any]:
     """A chunk's cells in the stored type; DatasetError names the first that is not finite."""
     with np.errstate(over="ignore"):
         cells = np.asarray(part, dtype=spec.dtype)
@@ -58,7 +57,7 @@ def checked_cells(part: NDArray[Any], spec: ArraySpec, number: int) -> NDArray[A
     if (bad := first_not_finite(cells.reshape(-1, order=order))) >= 0:
         row, column = np.unravel_index(bad, cells.shape, order=order)
         i, j = np.unravel_index(number, spec.grid)
-        value, row, column = cells[row, column], row + i * spec.chunks[0], column + j * spec.chunks[1]
+        value, row, column = cells[row, column], row + i * spec.chunks[0] + first_row, column + j * spec.chunks[1]
         raise DatasetError(
             f"X[{row}, {column}] is {value}: values must be finite (on_bad_row='drop' leaves the row out)"
         )
@@ -70,25 +69,8 @@ def write_checked_chunk(location: Location, spec: ArraySpec, number: int, part: 
     return write_chunk(location, spec, number, checked_cells(np.asarray(part), spec, number))
 
 
-def close_dense(
-    writer: DatasetWriter,
-    X_specs: Sequence[ArraySpec],
-    y: NDArray[np.float64],
-    labels: Labels,
-    feature_names: Sequence[Any] | None,
-    shape: DenseShape,
-) -> None:
-    """Write what belongs to a dense dataset besides X, and mark it complete."""
-    n, p = X_specs[0].shape
-    writer.write(target_spec(n), y)
-    if feature_names is not None:
-        writer.write(feature_spec(p), checked_column_names(feature_names, p))
-    names = {"from": "ids", "prefix": "x"} if feature_names is None else {"from": "columns"}
-    writer.close(dense_attributes(n, p, shape.layout, labels, names) | {"made": {"by": "write_dataset"}})
-
-
 def write_dense(
-    location: Location,
+    writer: DatasetWriter,
     X: np.ndarray[tuple[int, int], Any],
     target: NDArray[np.float64],
     labels: Labels,
@@ -96,15 +78,30 @@ def write_dense(
     shape: DenseShape,
 ) -> None:
     """A numpy matrix as a dataset."""
-    specs = dense_specs(X.shape, stored_dtype(X.dtype), shape)
-    writer = DatasetWriter(location)
-    for spec in specs:
+    for spec in dense_specs(X.shape, stored_dtype(X.dtype), shape):
         rows, columns = spec.chunks
         for number in range(spec.n_chunks):
             i, j = np.unravel_index(number, spec.grid)
             part = X[i * rows : (i + 1) * rows, j * columns : (j + 1) * columns]
-            writer.add(spec, [write_checked_chunk(location, spec, number, part)])
-    close_dense(writer, specs, target, labels, feature_names, shape)
+            writer.add(spec, [write_checked_chunk(writer.location, spec, number, part)])
+    writer.write(target_spec(len(X)), target)
+    close_dense(writer, X.shape, shape.layout, labels, feature_names, {"by": "write_dataset"})
+
+
+def stage_rows(
+    location: Location,
+    number: int,
+    X: NDArray[Any],
+    y: NDArray[np.float64],
+    first: int,
+    dtype: np.dtype[Any],
+    layout: Layout,
+) -> DensePiece:
+    """Check rows `first`, first + 1, … and stage them as one piece: what a task of a Dask cluster runs."""
+    whole = ArraySpec("X", X.shape, X.shape, dtype, ("sample", "feature"))
+    stage = DenseStage(location, number, "", layout, segment_bytes=0)
+    stage.take_rows(checked_cells(np.asarray(X), whole, 0, first_row=first), y)
+    return stage.close(LabelCodes(), BadLines())
 
 
 def write_sparse(
@@ -114,7 +111,7 @@ def write_sparse(
     labels: Labels,
     feature_names: Sequence[Any] | None,
     compression: Codec,
-    run: Run,
+    run: RunTasks,
 ) -> None:
     """A scipy.sparse matrix as a dataset; rows are sorted and duplicates summed on the way."""
     matrix = X.tocsr()
@@ -127,7 +124,7 @@ def write_sparse(
         )
     shape = block_shape(max(matrix.nnz / matrix.shape[0], 1), compression, BLOCK_ENTRIES)
     shape = BlockShape(min(shape.rows, matrix.shape[0]), min(shape.entries, max(matrix.nnz, 1)), compression)
-    stage = PieceStage(location, 0, "", shape)
+    stage = SparseStage(location, 0, "", shape)
     rows = RowBuilder(
         stage.take_rows,
         stage.take_names,
@@ -139,6 +136,7 @@ def write_sparse(
     rows.append(matrix.indptr.astype(np.int64), matrix.indices.astype(np.uint64), values, target)
     rows.finish()
     piece = stage.close(rows, rows.bad_lines)
+    retire(location)
     if labels.strings:
         piece.strings = [str(label) for label in labels.classes or ()]
     names = {"from": "ids", "prefix": "x"} if feature_names is None else {"from": "columns"}
@@ -147,8 +145,11 @@ def write_sparse(
 
 
 def block_shape(mean_entries: float, compression: Codec, entries: int) -> BlockShape:
-    """Blocks of so many entries, with room for a tenth more rows of `mean_entries` than they take."""
-    return BlockShape(int(1.1 * entries / mean_entries) + 16, entries, compression)
+    """Blocks of so many entries, with room for a tenth more rows of `mean_entries` than they take.
+
+    And for one row per 64 entries at least: should short rows follow long ones, blocks are still worth a read.
+    """
+    return BlockShape(max(int(1.1 * entries / mean_entries) + 16, entries // 64), entries, compression)
 
 
 def finite_rows(X: Any, target: NDArray[Any]) -> NDArray[np.bool_]:

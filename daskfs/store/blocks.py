@@ -25,13 +25,13 @@ class ColumnBlocks:
 
     @cached_property
     def target(self) -> NDArray[np.float64]:
-        return self._y.read_all()
+        return _frozen(self._y.read_all())
 
     def new_buffers(self) -> ChunkBuffer:
         return ChunkBuffer(self._X.spec)
 
     def read(self, number: int, buffers: ChunkBuffer) -> ColumnBlock:
-        return ColumnBlock(number * self._X.spec.chunks[1], self._X.read(number, buffers), self.target)
+        return ColumnBlock(number * self._X.spec.chunks[1], _frozen(self._X.read(number, buffers)), self.target)
 
 
 class RowBlocks:
@@ -48,7 +48,7 @@ class RowBlocks:
     def read(self, number: int, buffers: ChunkBuffer) -> RowBlock:
         X = self._X.read(number, buffers)
         first = number * self._X.spec.chunks[0]
-        return RowBlock(first, X, self._targets(first, first + len(X)))
+        return RowBlock(first, _frozen(X), _frozen(self._targets(first, first + len(X))))
 
     def _targets(self, start: int, stop: int) -> NDArray[np.float64]:
         step = self._y.spec.chunks[0]
@@ -89,13 +89,13 @@ class SparseBlocks:
     def read(self, number: int, buffers: dict[str, ChunkBuffer]) -> SparseBlock:
         rows, entries = int(self.rows[number]), int(self.entries[number])
         values = self._ones if self._values is None else self._entries(self._values, number, buffers["values"])
-        weight = None if self._weight is None else self._weight.read(number, buffers["weight"])[0, :rows]
+        weight = None if self._weight is None else _frozen(self._weight.read(number, buffers["weight"])[0, :rows])
         return SparseBlock(
             first=int(self._first[number]),
-            indptr=self._indptr.read(number, buffers["indptr"])[0, : rows + 1],
-            ids=self._entries(self._ids, number, buffers["ids"])[:entries],
-            values=values[:entries],
-            y=self._y.read(number, buffers["y"])[0, :rows],
+            indptr=_frozen(self._indptr.read(number, buffers["indptr"])[0, : rows + 1]),
+            ids=_frozen(self._entries(self._ids, number, buffers["ids"])[:entries]),
+            values=_frozen(values[:entries]),
+            y=_frozen(self._y.read(number, buffers["y"])[0, :rows]),
             weight=weight,
         )
 
@@ -105,3 +105,10 @@ class SparseBlocks:
             cells: NDArray[Any] = array.read(start, buffer)[0]
             return cells
         return np.concatenate([array.read(chunk, buffer)[0].copy() for chunk in range(start, stop)])
+
+
+def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+    """A view that cannot be written to: blocks share memory, and algorithms must not change them."""
+    view = array.view()
+    view.flags.writeable = False
+    return view

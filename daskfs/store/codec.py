@@ -60,9 +60,8 @@ class Codec:
         flat = np.ascontiguousarray(chunk.T if self.columns_contiguous else chunk)
         flat = flat.astype(flat.dtype.newbyteorder("<"), copy=False)
         if self.compression == "none":
-            body = flat.tobytes()
-        else:
-            body = blosc.compress(flat, self.compression.encode(), _LEVEL[self.compression], blosc.SHUFFLE, 0)
+            return sealed(flat)
+        body = blosc.compress(flat, self.compression.encode(), _LEVEL[self.compression], blosc.SHUFFLE, 0)
         return sealed(body)
 
     def decode(self, file: bytes | bytearray | memoryview | NDArray[np.uint8], out: NDArray[Any]) -> None:
@@ -98,9 +97,10 @@ def decode_strings(file: bytes) -> NDArray[Any]:
 STRINGS_METADATA = [{"name": "vlen-utf8", "configuration": {}}, {"name": "crc32c"}]
 
 
-def sealed(body: bytes | bytearray) -> bytes:
+def sealed(body: bytes | bytearray | NDArray[Any]) -> bytes:
     """Bytes with their crc32c behind them."""
-    return bytes(body) + int(google_crc32c.value(bytes(body))).to_bytes(CRC_BYTES, "little")
+    raw = np.frombuffer(body, np.uint8) if isinstance(body, bytes | bytearray) else body.reshape(-1).view(np.uint8)
+    return b"".join([raw.data, int(google_crc32c.value(raw)).to_bytes(CRC_BYTES, "little")])
 
 
 def checked(file: bytes | bytearray | memoryview | NDArray[np.uint8]) -> NDArray[np.uint8]:

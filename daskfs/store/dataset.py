@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from daskfs.errors import DatasetError, OptionError
+from daskfs.errors import DatasetError, OptionError, check_choice
 from daskfs.protocol import Axis, Block, Kind, Label, Meta
 from daskfs.store.blocks import ColumnBlocks, RowBlocks, SparseBlocks
 from daskfs.store.layout import ROOT, UNFINISHED, ArraySpec, Attributes, Layout, parse_root
@@ -63,7 +63,7 @@ class Dataset:
         self._cuts: dict[Axis, ColumnBlocks | RowBlocks | SparseBlocks] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return open_dataset, (self.url, self.location.options)
+        return _reopened, (self.location, self.digest)
 
     def __repr__(self) -> str:
         target = "real target" if self.classes is None else _shortened(self.classes)
@@ -175,7 +175,10 @@ class Dataset:
 
     def names(self, ids: ArrayLike) -> list[str]:
         """The names of features, by id; only the names asked for are read."""
-        wanted = np.asarray(ids, np.uint64).reshape(-1)
+        asked = np.asarray(ids).reshape(-1)
+        if asked.dtype.kind == "i" and len(asked) and asked.min() < 0:
+            raise IndexError(f"feature {asked.min()}: ids are not negative")
+        wanted = asked.astype(np.uint64)
         if self.kind == "dense" and len(wanted) and int(wanted.max()) >= self.n_features:
             raise IndexError(f"feature {wanted.max()} of {self.n_features}")
         return self._names.of(wanted)
@@ -228,6 +231,7 @@ class Dataset:
         return ("columns", "rows") if self.layout == "both" else (self.axis,)
 
     def _cut(self, axis: Axis) -> ColumnBlocks | RowBlocks | SparseBlocks:
+        check_choice("axis", axis, Axis)
         if axis not in self._axes():
             raise OptionError(
                 f"{self.url}: laid out in {self.layout}, it cannot be read in {axis}; "
@@ -244,6 +248,15 @@ class Dataset:
         if axis == "columns":
             return ColumnBlocks(self._reader("X"), self._reader("y"))
         return RowBlocks(self._reader("X_rows" if self.layout == "both" else "X"), self._reader("y"))
+
+
+@lru_cache(maxsize=8)
+def _reopened(location: Location, digest: str) -> Dataset:
+    """The same dataset in another process, opened once there; DatasetError if it has been replaced since."""
+    dataset = open_dataset(location.url, location.options)
+    if dataset.digest != digest:
+        raise DatasetError(f"{location.url}: was replaced by another dataset while it was in use")
+    return dataset
 
 
 def _shortened(classes: Sequence[Label]) -> str:

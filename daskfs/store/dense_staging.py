@@ -19,32 +19,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.errors import SourceError
-from daskfs.store.labels import Labels, distinct_numbers, recoded, united_numbers, united_strings
+from daskfs.store.codec import sealed
+from daskfs.store.labels import Labels, recoded, united_numbers, united_strings
 from daskfs.store.layout import UNFINISHED, ArraySpec, DenseShape, Layout, dense_specs, target_spec
 from daskfs.store.location import Location
 from daskfs.store.names import checked_column_names, feature_spec
-from daskfs.store.publish import Run
+from daskfs.store.pieces import Piece, Stage, new_folder
+from daskfs.store.publish import RunTasks
 from daskfs.store.rows import BadLines, LabelCodes
-from daskfs.store.staging import record_key
 from daskfs.store.writer import DatasetWriter, Records, write_chunk
 
 
 @dataclass
-class DensePiece:
-    """What is known of one staged piece."""
+class DensePiece(Piece):
+    """What is known of one staged piece of dense rows."""
 
-    number: int
-    key: str
     segments: list[int] = field(default_factory=list)  # rows of each
     dtype: str = "float32"
-    numbers: list[float] | None = field(default_factory=list)
-    strings: list[str] = field(default_factory=list)
-    bad_lines: int = 0
-    bad_examples: list[str] = field(default_factory=list)
+    columns: int = 0
 
     @property
     def rows(self) -> int:
         return sum(self.segments)
+
+    @property
+    def entries(self) -> int:
+        return 0  # all cells: nothing to count
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,66 +61,51 @@ class Segment:
         return f"{self.folder}/{what}.{self.number}"
 
 
-class DenseStage:
-    """Collects rows into segments of about `segment_bytes` and writes them; `close` writes the record."""
+class DenseStage(Stage[DensePiece]):
+    """Collects rows into segments of about `segment_bytes` and stages them."""
 
     def __init__(self, location: Location, number: int, key: str, layout: Layout, segment_bytes: int) -> None:
-        self._location, self._layout, self._segment_bytes = location, layout, segment_bytes
+        super().__init__(location, DensePiece(number, key, new_folder(number)))
+        self._layout, self._segment_bytes = layout, segment_bytes
         self._X: list[NDArray[Any]] = []
         self._y: list[NDArray[np.float64]] = []
-        self.piece = DensePiece(number, key)
 
     def take_rows(self, X: NDArray[np.floating[Any]], y: NDArray[np.float64]) -> None:
-        """Stage one batch of rows."""
+        """Take one batch of rows."""
         if len(y) == 0:
             return
         self._X.append(X)
         self._y.append(y)
-        distinct = distinct_numbers(y)
-        if self.piece.numbers is not None:
-            self.piece.numbers = None if distinct is None else sorted({*self.piece.numbers, *distinct})
+        self.piece.note_labels(y)
         if sum(part.nbytes for part in self._X) >= self._segment_bytes:
             self._write_segment()
+
+    def close(self, labels: LabelCodes, bad_lines: BadLines) -> DensePiece:
+        self._write_segment()
+        return super().close(labels, bad_lines)
 
     def _write_segment(self) -> None:
         if not self._X:
             return
         X, y = np.concatenate(self._X), np.concatenate(self._y)
         self._X, self._y = [], []
-        segment = Segment(_folder(self.piece.number), len(self.piece.segments), 0, len(y), ())
+        number = len(self.piece.segments)
         if self._layout != "rows":
-            self._location.write(segment.key("columns"), np.ascontiguousarray(X.T).data.cast("B"))
+            self.write(f"columns.{number}", sealed(np.ascontiguousarray(X.T)))
         if self._layout != "columns":
-            self._location.write(segment.key("rows"), X.data.cast("B"))
-        self._location.write(segment.key("y"), y.tobytes())
+            self.write(f"rows.{number}", sealed(X))
+        self.write(f"y.{number}", sealed(y))
         self.piece.segments.append(len(y))
-        self.piece.dtype = X.dtype.name
-
-    def close(self, labels: LabelCodes, bad_lines: BadLines) -> DensePiece:
-        """Write the record: from now on the piece need not be parsed again."""
-        self._write_segment()
-        self.piece.strings = labels.label_strings()
-        self.piece.bad_lines, self.piece.bad_examples = bad_lines.count, bad_lines.examples
-        self._location.write(record_key(self.piece.number), json.dumps(asdict(self.piece)).encode())
-        return self.piece
-
-
-def read_dense_piece(location: Location, number: int, key: str) -> DensePiece | None:
-    """The record of a piece, if it is complete and was made from the same source and options."""
-    try:
-        record = json.loads(location.read(record_key(number)))
-    except (FileNotFoundError, ValueError):
-        return None
-    return DensePiece(**record) if record["key"] == key else None
+        self.piece.dtype, self.piece.columns = X.dtype.name, X.shape[1]
 
 
 def publish_dense(
     location: Location,
     pieces: Sequence[DensePiece],
     shape: DenseShape,
-    names: list[str],
+    names: Sequence[str] | None,
     made: dict[str, Any],
-    run: Run,
+    run: RunTasks,
     group_bytes: int,
 ) -> None:
     """Cut the staged rows into chunks, write names and metadata, and mark the dataset complete.
@@ -130,9 +115,9 @@ def publish_dense(
     segments = _segments(pieces)
     if not segments:
         raise SourceError(f"{location.url}: the sources hold no rows")
-    n, p = segments[-1].first + segments[-1].rows, len(names)
+    n, p = segments[-1].first + segments[-1].rows, next(piece.columns for piece in pieces if piece.segments)
     strings = any(piece.strings for piece in pieces)
-    labels = united_strings(q.strings for q in pieces) if strings else united_numbers(q.numbers for q in pieces)
+    labels = united_strings(q.strings_used() for q in pieces) if strings else united_numbers(q.numbers for q in pieces)
     dtype = np.dtype(next(piece.dtype for piece in pieces if piece.segments))
     writer = DatasetWriter(location)
     index = _write_index(location, segments)
@@ -144,13 +129,22 @@ def publish_dense(
             writer.add(spec, records)
     target = target_spec(n)
     writer.add(target, run(_write_target, [(location, target, i, index, labels) for i in range(target.n_chunks)]))
-    writer.write(feature_spec(p), checked_column_names(names, p))
-    writer.close(dense_attributes(n, p, shape.layout, labels, {"from": "columns"}) | {"made": made})
+    close_dense(writer, (n, p), shape.layout, labels, names, made)
 
 
-def dense_attributes(n: int, p: int, layout: Layout, labels: Labels, names: dict[str, Any]) -> dict[str, Any]:
-    """The root attributes of a dense dataset."""
-    return {
+def close_dense(
+    writer: DatasetWriter,
+    shape: tuple[int, int],
+    layout: Layout,
+    labels: Labels,
+    names: Sequence[str] | None,
+    made: dict[str, Any],
+) -> None:
+    """Write the names of columns, if they have any, and mark a dense dataset complete."""
+    n, p = shape
+    if names is not None:
+        writer.write(feature_spec(p), checked_column_names(names, p))
+    attributes = {
         "kind": "dense",
         "layout": layout,
         "n_samples": n,
@@ -158,15 +152,17 @@ def dense_attributes(n: int, p: int, layout: Layout, labels: Labels, names: dict
         "n_entries": n * p,
         "max_id": p - 1,
         "labels": labels.attributes(),
-        "names": names,
+        "names": {"from": "ids", "prefix": "x"} if names is None else {"from": "columns"},
+        "made": made,
     }
+    writer.close(attributes)
 
 
 def _segments(pieces: Sequence[DensePiece]) -> list[Segment]:
     segments, first = [], 0
     for piece in pieces:
         for number, rows in enumerate(piece.segments):
-            segments.append(Segment(_folder(piece.number), number, first, rows, tuple(piece.strings)))
+            segments.append(Segment(piece.folder, number, first, rows, tuple(piece.strings)))
             first += rows
     return segments
 
@@ -232,7 +228,3 @@ def _rows_between(
         if a < b:
             parts.append((location.read(segment.key(what), a * row_bytes, b * row_bytes), segment))
     return parts
-
-
-def _folder(number: int) -> str:
-    return f"{UNFINISHED}/{number:06d}"

@@ -29,8 +29,9 @@ class Damage:
 def manifest_spec(array: ArraySpec) -> ArraySpec:
     """Where the manifest of an array is kept, itself a Zarr array."""
     shape = (array.n_chunks, 2)
+    chunks = (max(array.n_chunks, 1), 2)
     return ArraySpec(
-        f"manifest/{array.name.replace('/', '.')}", shape, shape, np.dtype(np.uint64), ("chunk", "size_crc")
+        f"manifest/{array.name.replace('/', '.')}", shape, chunks, np.dtype(np.uint64), ("chunk", "size_crc")
     )
 
 
@@ -82,5 +83,7 @@ def check_chunks(location: Location, array: ArraySpec, first: int, lines: Manife
             yield Damage(key, "missing")
         except DamagedChunk as damage:
             yield Damage(key, str(damage))
+        except OSError as error:
+            yield Damage(key, f"cannot be read: {error}")
         else:
             yield None

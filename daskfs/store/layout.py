@@ -27,7 +27,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -75,10 +76,6 @@ class ArraySpec:
         """The key of chunk `number`, counted row by row over the grid."""
         return "/".join([self.name, "c", *map(str, np.unravel_index(number, self.grid))])
 
-    def keys(self) -> Iterator[str]:
-        """The keys of every chunk, in order."""
-        return map(self.key, range(self.n_chunks))
-
     def metadata(self) -> dict[str, Any]:
         """The array's zarr.json."""
         return {
@@ -88,7 +85,8 @@ class ArraySpec:
             "data_type": "string" if self.is_text else np.dtype(self.dtype).name,
             "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(self.chunks)}},
             "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-            "fill_value": "" if self.is_text else 0,
+            # NaN shows where plain zarr meets a chunk that is gone; ids have no such value.
+            "fill_value": "" if self.is_text else "NaN" if np.dtype(self.dtype).kind == "f" else 0,
             "codecs": STRINGS_METADATA if self.is_text else self.codec.metadata(np.dtype(self.dtype)),
             "attributes": {},
             "dimension_names": list(self.dims),
@@ -112,6 +110,12 @@ class ArraySpec:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise DatasetError(f"array {name}: zarr.json is not what daskfs writes ({error!r})") from error
+        if (
+            not re.fullmatch(r"[A-Za-z_]+(/[A-Za-z_.]*[A-Za-z_])?", name)
+            or min(spec.chunks, default=0) < 1
+            or min(spec.shape) < 0
+        ):
+            raise DatasetError(f"array {name}: no array of a daskfs dataset has that name or shape")
         if spec.metadata()["codecs"] != list(metadata["codecs"]):
             raise DatasetError(f"array {name}: codecs {chain} are not what daskfs writes; ingest the data again")
         return spec
@@ -162,6 +166,14 @@ def root_metadata(attributes: Attributes, specs: Sequence[ArraySpec]) -> bytes:
 def group_metadata() -> dict[str, Any]:
     """The zarr.json of a group without attributes."""
     return {"zarr_format": 3, "node_type": "group", "attributes": {}}
+
+
+def is_ours(raw: bytes) -> bool:
+    """Whether a root zarr.json is that of a daskfs dataset, of whatever version."""
+    try:
+        return ATTRIBUTE in json.loads(raw)["attributes"]
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def parse_root(url: str, raw: bytes) -> tuple[Attributes, dict[str, ArraySpec]]:

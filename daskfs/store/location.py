@@ -20,6 +20,11 @@ from zarr.storage import FsspecStore, LocalStore
 
 from daskfs.errors import DatasetError
 
+try:
+    import fcntl
+except ImportError:  # not on this system
+    fcntl = None  # type: ignore[assignment]
+
 
 class Location:
     """One dataset's folder. Small and picklable: workers open the connection themselves."""
@@ -104,12 +109,18 @@ class Location:
             return not fs.exists(root) or not fs.find(root, maxdepth=2)
         return not self.path.exists() or (self.path.is_dir() and not any(self.path.iterdir()))
 
-    def members(self) -> list[str]:
-        """The names of what lies directly in the folder."""
+    def members(self, key: str = "") -> list[str]:
+        """The names of what lies directly in the folder, or in one below it."""
         if self.path is None:
             fs, root = self._remote
-            return [name.rstrip("/").rsplit("/", 1)[-1] for name in fs.ls(root, detail=False)]
-        return [member.name for member in self.path.iterdir()]
+            names = fs.ls(f"{root}/{key}".rstrip("/"), detail=False)
+            return [name.rstrip("/").rsplit("/", 1)[-1] for name in names]
+        folder = self.path / key
+        return [member.name for member in folder.iterdir()] if folder.is_dir() else []
+
+    def below(self, key: str) -> Location:
+        """A folder in this one, as a place of its own."""
+        return Location(f"{self.url}/{key}", self.options)
 
     def sweep(self) -> None:
         """Remove what a writer that was killed has left half-written beside its target."""
@@ -140,17 +151,16 @@ class Location:
     @contextmanager
     def one_writer(self) -> Iterator[None]:
         """Refuse to run beside another process that writes here; a killed one leaves no lock behind."""
-        if self.path is None:  # object stores have no such lock; the job runner's lease covers them
+        if self.path is None or fcntl is None:  # no such lock there; the job runner's lease covers object stores
             yield
             return
-        import fcntl
-
         self.path.mkdir(parents=True, exist_ok=True)
         folder = os.open(self.path, os.O_RDONLY)
         try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)  # on the folder itself: no lock file to forget
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)  # on the folder itself: no lock file to forget
+            except BlockingIOError:
+                raise DatasetError(f"{self.url}: another process is writing this dataset; wait for it to end") from None
             yield
-        except BlockingIOError:
-            raise DatasetError(f"{self.url}: another process is writing this dataset; wait for it to end") from None
         finally:
             os.close(folder)

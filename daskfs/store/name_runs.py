@@ -8,27 +8,28 @@ run, drops what stands twice, and goes on.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from daskfs.store.codec import sealed
 from daskfs.store.location import Location
 from daskfs.store.names_kernels import COUNT, NameSet, first_of_each, gather
 
 SLICES = 1024
-AT_ONCE = 100_000  # names merged in one go, some 200 bytes each while it lasts
+LONGEST = 4096  # bytes kept of one name
+AT_ONCE_BYTES = 24 << 20  # what a step of the merge may hold, by a guess at what a name takes
+_NAME_BYTES = 150
 _SLICE_SHIFT = np.uint64(63 - 10)  # ids have 63 bits
 _EDGES_BYTES = 2 * 8 * (SLICES + 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One file of names sorted by id: where slices begin (names, bytes of text), ids, lengths, text."""
+class NameRun(NamedTuple):
+    """One file of names sorted by id: where slices begin (names, bytes of text), ids, lengths, text, crc32c."""
 
     key: str
-    count: int
+    size: int  # names
 
 
 class NameBatch(NamedTuple):
@@ -48,35 +49,45 @@ class NameBatch(NamedTuple):
         return NameBatch(self.ids[which], starts, lengths, text)
 
 
-def write_run(location: Location, key: str, names: NameSet) -> Run:
-    """Sort a set of names by id and store it."""
+def sorted_run(names: NameSet) -> tuple[int, bytes]:
+    """A set of names sorted by id: how many, and the file of the run."""
     count = int(names.used[COUNT])
     starts = names.starts[: count + 1]
-    batch = NameBatch(names.ids[:count], starts[:-1], np.diff(starts), names.text)
+    batch = NameBatch(names.ids[:count], starts[:-1], np.minimum(np.diff(starts), LONGEST), names.text)
     batch = batch.picked(np.argsort(batch.ids, kind="stable"))
     boundaries = np.arange(SLICES, dtype=np.uint64) << _SLICE_SHIFT
     edges = np.append(np.searchsorted(batch.ids, boundaries), count)
     text_edges = np.append(batch.starts, len(batch.text))[edges]
     header = np.stack([edges, text_edges], axis=1).astype("<i8")
     parts = header, batch.ids, batch.lengths.astype(np.uint32), batch.text
-    location.write(key, b"".join(part.tobytes() for part in parts))
-    return Run(key, count)
+    return count, sealed(b"".join(part.tobytes() for part in parts))
 
 
 class MergedNames:
     """Iterates over the names of all runs in batches, ids ascending, each once; counts ids two names share."""
 
-    def __init__(self, location: Location, runs: Sequence[Run]) -> None:
+    def __init__(self, location: Location, runs: Sequence[NameRun]) -> None:
         self._location, self._runs = location, runs
         self.collisions = 0
 
     def __iter__(self) -> Iterator[NameBatch]:
-        total = sum(run.count for run in self._runs)
-        step = max(1, min(SLICES, SLICES * AT_ONCE // max(total, 1)))
-        for first in range(0, SLICES, step):
-            found = [self._slice(run, first, min(first + step, SLICES)) for run in self._runs]
+        for first, last in self._steps():
+            found = [self._slice(run, first, last) for run in self._runs]
             if any(len(batch.ids) for batch in found):
                 yield self._merged(found)
+
+    def _steps(self) -> Iterator[tuple[int, int]]:
+        """As many slices at a time as keep a step small in names and in bytes."""
+        sizes = np.zeros(SLICES)
+        for run in self._runs:
+            edges = self._numbers(run, 0, 2 * (SLICES + 1), np.int64).reshape(-1, 2)
+            sizes += np.diff(edges, axis=0) @ [_NAME_BYTES, 3]
+        first = 0
+        while first < SLICES:
+            fitting = int(np.searchsorted(np.cumsum(sizes[first:]), AT_ONCE_BYTES, side="right"))
+            last = first + max(fitting, 1)
+            yield first, last
+            first = last
 
     def _merged(self, found: list[NameBatch]) -> NameBatch:
         shifts = np.cumsum([0, *(len(batch.text) for batch in found[:-1])])
@@ -88,10 +99,10 @@ class MergedNames:
         self.collisions += int(collisions)
         return every.picked(kept)
 
-    def _slice(self, run: Run, first: int, last: int) -> NameBatch:
+    def _slice(self, run: NameRun, first: int, last: int) -> NameBatch:
         (a, text_a), (b, text_b) = (self._numbers(run, 16 * edge, 2, np.int64).tolist() for edge in (first, last))
-        lengths_at = _EDGES_BYTES + 8 * run.count
-        text_at = lengths_at + 4 * run.count
+        lengths_at = _EDGES_BYTES + 8 * run.size
+        text_at = lengths_at + 4 * run.size
         lengths = self._numbers(run, lengths_at + 4 * a, b - a, np.uint32).astype(np.int64)
         return NameBatch(
             ids=self._numbers(run, _EDGES_BYTES + 8 * a, b - a, np.uint64),
@@ -100,7 +111,7 @@ class MergedNames:
             text=self._numbers(run, text_at + text_a, text_b - text_a, np.uint8),
         )
 
-    def _numbers(self, run: Run, at: int, count: int, dtype: type[np.integer[Any]]) -> NDArray[Any]:
+    def _numbers(self, run: NameRun, at: int, count: int, dtype: type[np.integer[Any]]) -> NDArray[Any]:
         if count == 0:
             return np.empty(0, dtype)
         return np.frombuffer(self._location.read(run.key, at, at + count * np.dtype(dtype).itemsize), dtype)

@@ -12,12 +12,11 @@ from daskfs.errors import DatasetError
 from daskfs.store.codec import encode_strings, sealed
 from daskfs.store.kmers import kmer_name
 from daskfs.store.layout import STRING, ArraySpec
-from daskfs.store.name_runs import NameBatch
+from daskfs.store.name_runs import LONGEST, NameBatch
 from daskfs.store.names_kernels import pack_strings
 from daskfs.store.reader import ArrayReader
 
 CHUNK = 1 << 14  # names a chunk
-LONGEST = 4096  # bytes kept of one name
 
 
 class Names(Protocol):
@@ -125,8 +124,8 @@ def _joined(a: NameBatch, b: NameBatch) -> NameBatch:
 
 
 def encoded_names(names: NameBatch, chunk: int) -> bytes:
-    """The chunk file of names as strings; those that are not UTF-8, or very long, are made presentable."""
-    if int(names.lengths.max(initial=0)) <= LONGEST and _is_utf8(names.text):
+    """The chunk file of names as strings; those that are not UTF-8, or were cut, are made presentable."""
+    if int(names.lengths.max(initial=0)) < LONGEST and _is_utf8(names.text):
         packed = np.zeros(4 + len(names.text) + 4 * chunk, np.uint8)
         packed[:4] = np.frombuffer(np.uint32(chunk).tobytes(), np.uint8)
         if pack_strings(names.text, names.starts, names.lengths, packed[4:]):
@@ -145,8 +144,7 @@ def _is_utf8(text: NDArray[np.uint8]) -> bool:
 
 
 def _as_text(name: bytes) -> str:
-    text = name[:LONGEST].decode("utf-8", "replace")
-    return text if len(name) <= LONGEST else text + "…"
+    return name.decode("utf-8", "replace") + ("…" if len(name) == LONGEST else "")
 
 
 def checked_column_names(names: Sequence[Any], n_features: int) -> NDArray[Any]:

@@ -24,7 +24,7 @@ from daskfs.store.rows import BadLines, RowBuilder
 from daskfs.store.rows_kernels import ENTRIES, ROWS, RowArrays
 from daskfs.store.sources import Part, Source
 from daskfs.store.staging import BlockShape
-from daskfs.store.writer import clear, prepare
+from daskfs.store.writer import clear, prepare, retire
 
 PART_BYTES, LEAST_PART_BYTES = 64 << 20, 8 << 20
 SAMPLE_BYTES = 1 << 20
@@ -84,25 +84,35 @@ def is_done(location: Location, request: str, content: str) -> bool:
 
 def begin(location: Location, plan: Plan, work: Sequence[WorkPiece], request: str, overwrite: bool) -> None:
     """Keep what an earlier run of the same request has staged, if the plan is still the same; else begin anew."""
-    if overwrite or location.exists(ROOT) or not location.exists(PLAN):
-        prepare(location, overwrite)
-    else:
+    if location.exists(PLAN) and (overwrite or not location.exists(ROOT)):
         record = json.loads(location.read(PLAN))
-        if record["request"] != request:
+        if record == json.loads(plan.to_json(request)) and not _published_otherwise(location, work):
+            location.sweep()
+            return
+        if record["request"] != request and not overwrite:
             raise DatasetError(
                 f"{location.url}: holds an unfinished ingest of other sources or options; "
                 "repeat that command to finish it, or use --overwrite to drop it"
             )
-        if record == json.loads(plan.to_json(request)) and not _published_otherwise(location, work):
-            location.sweep()
-            return
-        clear(location)
+        if not location.exists(ROOT):
+            clear(location)
+    prepare(location, overwrite)
     location.write(PLAN, plan.to_json(request))
 
 
+def abandon(location: Location) -> None:
+    """After an error: if no piece has been finished, leave nothing that would stand in the way of the next try."""
+    finished = [
+        name for name in location.members(UNFINISHED) if name.endswith(".json") and f"{UNFINISHED}/{name}" != PLAN
+    ]
+    if not finished:
+        location.delete(UNFINISHED)
+
+
 def begin_publishing(location: Location, work: Sequence[WorkPiece]) -> None:
-    """Note which pieces are about to be moved to their places."""
+    """Note which pieces are about to be moved to their places, and make these free."""
     location.write(PUBLISHING, _digest([piece.key for piece in work]).encode())
+    retire(location)
 
 
 def _published_otherwise(location: Location, work: Sequence[WorkPiece]) -> bool:

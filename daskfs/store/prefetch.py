@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 Item = TypeVar("Item")
 Buffers = TypeVar("Buffers")
@@ -16,7 +16,8 @@ class Prefetcher(Generic[Item, Buffers]):
     """Iterates ``read(number, buffers)`` over `numbers`, up to `ahead` of them ready in advance.
 
     There are ``ahead + 1`` sets of buffers in rotation, so memory is bounded and nothing is allocated
-    after the first round: an item is valid until the next one is asked for. An error of the reader
+    after the first round: an item is valid until the next one is asked for, and a list of them all would
+    show the last few over and over. An error of the reader
     surfaces at the item it belongs to; leaving the loop early stops the thread.
     """
 
@@ -27,37 +28,33 @@ class Prefetcher(Generic[Item, Buffers]):
         new_buffers: Callable[[], Buffers],
         ahead: int = 2,
     ) -> None:
-        self._read, self._numbers = read, numbers
-        self._free: queue.Queue[Buffers] = queue.Queue()
-        for _ in range(max(ahead, 1) + 1):
-            self._spare = new_buffers()
-            self._free.put(self._spare)
-        self._ready: queue.Queue[tuple[object, Buffers | None]] = queue.Queue()
-        self._stopped = False
+        self._read, self._numbers, self._new_buffers, self._ahead = read, numbers, new_buffers, max(ahead, 1)
 
     def __iter__(self) -> Iterator[Item]:
-        thread = threading.Thread(target=self._fetch, name="daskfs-prefetch", daemon=True)
+        free: queue.Queue[tuple[Buffers] | None] = queue.Queue()
+        for _ in range(self._ahead + 1):
+            free.put((self._new_buffers(),))
+        ready: queue.Queue[tuple[object, tuple[Buffers] | None]] = queue.Queue()
+        thread = threading.Thread(target=self._fetch, args=(free, ready), name="daskfs-prefetch", daemon=True)
         thread.start()
         try:
-            while (ready := self._ready.get())[0] is not _END:
-                item, buffers = ready
+            while (found := ready.get())[0] is not _END:
+                item, buffers = found
                 if isinstance(item, BaseException):
                     raise item
                 yield item  # type: ignore[misc]  # what `read` returned
-                self._free.put(buffers)  # type: ignore[arg-type]  # only errors come without
+                free.put(buffers)
         finally:
-            self._stopped = True
-            self._free.put(self._spare)  # wakes the thread if it waits for a buffer
+            free.put(None)  # wakes the thread if it waits for buffers, and ends it
             thread.join()
 
-    def _fetch(self) -> None:
+    def _fetch(self, free: queue.Queue[Any], ready: queue.Queue[Any]) -> None:
         try:
             for number in self._numbers:
-                buffers = self._free.get()
-                if self._stopped:
+                if (buffers := free.get()) is None:
                     return
-                self._ready.put((self._read(number, buffers), buffers))
+                ready.put((self._read(number, buffers[0]), buffers))
         except BaseException as error:
-            self._ready.put((error, None))
+            ready.put((error, None))
         else:
-            self._ready.put((_END, None))
+            ready.put((_END, None))

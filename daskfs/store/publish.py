@@ -16,10 +16,10 @@ from daskfs.store.layout import ArraySpec
 from daskfs.store.location import Location
 from daskfs.store.name_runs import MergedNames
 from daskfs.store.names import checked_column_names, encoded_names, feature_spec, in_chunks, table_specs
-from daskfs.store.staging import OPTIONAL, BlockShape, Piece, publish_piece
+from daskfs.store.staging import OPTIONAL, BlockShape, SparsePiece, publish_piece
 from daskfs.store.writer import DatasetWriter, write_chunk, write_file
 
-Run = Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], Iterable[Any]]
+RunTasks = Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], Iterable[Any]]
 """Calls a function with each tuple of arguments, in order or in parallel; results in order."""
 
 
@@ -34,12 +34,14 @@ class SparsePlan:
     column_names: Sequence[Any] | None = None
 
 
-def publish_sparse(location: Location, pieces: Sequence[Piece], plan: SparsePlan, run: Run) -> None:
+def publish_sparse(location: Location, pieces: Sequence[SparsePiece], plan: SparsePlan, run: RunTasks) -> None:
     """Move every staged chunk to its place, write names and metadata, and mark the dataset complete."""
     if not any(piece.rows for piece in pieces):
         raise SourceError(f"{location.url}: the sources hold no rows")
+    if not any(piece.entries for piece in pieces):
+        raise SourceError(f"{location.url}: no row of the sources has a feature; is this the right format?")
     strings = any(piece.strings for piece in pieces)
-    labels = united_strings(p.strings for p in pieces) if strings else united_numbers(p.numbers for p in pieces)
+    labels = united_strings(p.strings_used() for p in pieces) if strings else united_numbers(p.numbers for p in pieces)
     specs = _arrays(pieces, plan.shape)
     writer = DatasetWriter(location)
     for spec in specs.values():
@@ -63,14 +65,14 @@ def publish_sparse(location: Location, pieces: Sequence[Piece], plan: SparsePlan
     writer.close(attributes)
 
 
-def _arrays(pieces: Sequence[Piece], shape: BlockShape) -> dict[str, ArraySpec]:
+def _arrays(pieces: Sequence[SparsePiece], shape: BlockShape) -> dict[str, ArraySpec]:
     """The arrays this dataset needs: those that can be left out stay out if no block wrote them."""
-    used = {name for piece in pieces for block in piece.blocks for name in block.files}
+    used = {file.split(".")[0] for piece in pieces for file in piece.files}
     specs = shape.specs(sum(len(piece.blocks) for piece in pieces), sum(piece.chunks for piece in pieces))
     return {name: spec for name, spec in specs.items() if name not in OPTIONAL or name in used}
 
 
-def _write_block_index(writer: DatasetWriter, pieces: Sequence[Piece]) -> None:
+def _write_block_index(writer: DatasetWriter, pieces: Sequence[SparsePiece]) -> None:
     blocks = [block for piece in pieces for block in piece.blocks]
     index = {
         "block_rows": ("block", [block.rows for block in blocks]),
@@ -82,7 +84,7 @@ def _write_block_index(writer: DatasetWriter, pieces: Sequence[Piece]) -> None:
         writer.write(ArraySpec(name, shape, shape, np.dtype(np.int64), (dim,)), np.array(numbers, np.int64))
 
 
-def _write_names(writer: DatasetWriter, pieces: Sequence[Piece]) -> dict[str, Any]:
+def _write_names(writer: DatasetWriter, pieces: Sequence[SparsePiece]) -> dict[str, Any]:
     """Merge all runs into the table of names; it alone knows how many features there are."""
     names = MergedNames(writer.location, [run for piece in pieces for run in piece.runs])
     first, id_records, name_records, count, chunk = [], [], [], 0, 1
@@ -101,7 +103,7 @@ def _write_names(writer: DatasetWriter, pieces: Sequence[Piece]) -> dict[str, An
     return {"n_features": count, "name_collisions": names.collisions}
 
 
-def _attributes(pieces: Sequence[Piece], labels: Labels, plan: SparsePlan) -> dict[str, Any]:
+def _attributes(pieces: Sequence[SparsePiece], labels: Labels, plan: SparsePlan) -> dict[str, Any]:
     max_id = max(piece.max_id for piece in pieces)
     return {
         "kind": "sparse",

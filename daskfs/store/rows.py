@@ -68,7 +68,7 @@ class LabelCodes:
 
     def label_strings(self) -> list[str]:
         """The string labels met so far; y holds their positions in this list."""
-        return [label.decode("utf-8", "replace") for label in name_list(self.labels)]
+        return [label.decode("utf-8", "backslashreplace") for label in name_list(self.labels)]
 
     def label_code(self, label: bytes) -> float:
         """The number of one label."""

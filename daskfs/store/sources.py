@@ -6,6 +6,7 @@ import bz2
 import gzip
 import io
 import lzma
+import os
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,6 +44,7 @@ _OPENERS: dict[str, Callable[[Any], Any]] = {
     ".xz": lzma.LZMAFile,
     ".zst": zstd.ZstdFile,
 }
+_STAMPS = ("etag", "generation", "contentmd5", "mtime", "lastmodified", "created")
 _DAMAGED = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error, zstd.ZstdError)
 
 
@@ -72,6 +74,13 @@ class Source:
     def folder(self) -> str:
         """The name of the folder the file lies in: what labels a file of text."""
         return self.url.rsplit("/", 2)[-2] if "/" in self.url else ""
+
+    def check_unchanged(self) -> None:
+        """SourceError if the file is no longer the one the ingest was planned for."""
+        fs, path = fsspec.core.url_to_fs(self.url, **(self.options or {}))
+        fs.invalidate_cache()
+        if _fingerprint(fs.info(path)) != self.fingerprint:
+            raise SourceError(f"{self.url}: changed while it was read; run the ingest again")
 
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
@@ -111,36 +120,58 @@ class Part:
         return (self.source.size if self.stop is None else self.stop) - self.start
 
 
-def find_sources(patterns: Sequence[str], options: Mapping[str, Any] | None = None) -> list[Source]:
-    """Every file the paths, globs and URLs name, each once, in a stable order."""
+def find_sources(
+    patterns: Sequence[str], options: Mapping[str, Any] | None = None, leave_out: str | None = None
+) -> list[Source]:
+    """Every file the paths, folders, globs and URLs name, each once, in a stable order.
+
+    Hidden files of a folder are left alone, and so is what lies below `leave_out`, where the output goes.
+    """
     found: dict[str, Source] = {}
     for pattern in patterns:
-        for source in sorted(_expand(str(pattern), options), key=lambda source: source.url):
+        sources = [source for source in _expand(str(pattern), options) if not _is_below(source.url, leave_out)]
+        if not sources:
+            raise SourceError(f"{pattern}: no file matches")
+        for source in sorted(sources, key=lambda source: source.url):
             found.setdefault(source.url, source)
     return list(found.values())
+
+
+def _is_below(url: str, folder: str | None) -> bool:
+    if folder is None:
+        return False
+    return url.startswith(folder.rstrip("/") + "/") or url.startswith(os.path.abspath(folder) + "/")
 
 
 def _expand(pattern: str, options: Mapping[str, Any] | None) -> Iterator[Source]:
     try:
         fs, path = fsspec.core.url_to_fs(pattern, **(options or {}))
-        paths = fs.glob(path) if fsspec.core.has_magic(path) else [path]
-        infos = [info for p in paths for info in _files_below(fs, p)]
-    except (OSError, ImportError, ValueError) as error:
-        reason = "no such file" if isinstance(error, FileNotFoundError) else error
-        raise SourceError(f"{pattern}: {reason}") from error
-    if not infos:
-        raise SourceError(f"{pattern}: no file matches")
+        # A name may hold what looks like a pattern: the shell has expanded it already.
+        is_glob = fsspec.core.has_magic(path) and not fs.exists(path)
+        infos = [info for p in (fs.glob(path) if is_glob else [path]) for info in _files_below(fs, p)]
+    except FileNotFoundError as error:
+        raise SourceError(f"{pattern}: no such file") from error
+    except Exception as error:  # each file system has errors of its own, of no common family
+        raise SourceError(f"{pattern}: {error}") from error
     local = "file" in ((fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol)
     for info in infos:
-        stamp = info.get("ETag") or info.get("mtime") or info.get("LastModified") or info.get("created") or ""
         url = info["name"] if local else fs.unstrip_protocol(info["name"])
-        yield Source(url, int(info["size"] or 0), f"{info['size']}:{stamp}", options)
+        yield Source(url, int(info["size"] or 0), _fingerprint(info), options)
+
+
+def _fingerprint(info: Mapping[str, Any]) -> str:
+    """What a file system says of a file that changes with its content; each has its own word for it."""
+    facts = {key.lower().replace("-", "").replace("_", ""): value for key, value in info.items()}
+    stamp = next((facts[key] for key in _STAMPS if facts.get(key)), "")
+    return f"{info['size']}:{stamp}"
 
 
 def _files_below(fs: fsspec.AbstractFileSystem, path: str) -> Iterator[dict[str, Any]]:
     info = fs.info(path)
     if info["type"] == "directory":
-        yield from fs.find(path, detail=True).values()
+        for name, member in fs.find(path, detail=True).items():
+            if not any(part.startswith(".") for part in name.removeprefix(info["name"]).split("/")):
+                yield member
     else:
         yield info
 

@@ -1,29 +1,24 @@
-"""Sparse rows on their way into a dataset: each piece of the source is staged, then all are published.
+"""Sparse rows on their way into a dataset: blocks are staged as finished chunk files, then renamed to their place.
 
-How many blocks a piece of a source gives is known only after it is parsed, and pieces are parsed in
-parallel. So a piece writes its chunk files under ``_unfinished/``, complete and checksummed, and a record
-of them last; once all records are there, every chunk is *renamed* to its place in the dataset. A killed
-ingest loses at most the pieces it was working on; published bytes do not depend on who parsed what when.
+Published bytes do not depend on who parsed what when; see `pieces` for what staging is about.
 """
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.store import integrity
 from daskfs.store.codec import LZ4, Codec
-from daskfs.store.labels import Labels, distinct_numbers, recoded
-from daskfs.store.layout import STRING, UNFINISHED, ArraySpec
+from daskfs.store.labels import Labels, recoded
+from daskfs.store.layout import STRING, ArraySpec
 from daskfs.store.location import Location
-from daskfs.store.name_runs import Run, write_run
+from daskfs.store.name_runs import NameRun, sorted_run
 from daskfs.store.names_kernels import NameSet
-from daskfs.store.rows import BadLines, LabelCodes
+from daskfs.store.pieces import Piece, Stage, new_folder
 from daskfs.store.rows_kernels import ENTRIES, ROWS, TAG_BYTES, RowArrays, all_ones
 from daskfs.store.writer import Records, encoded, write_chunk
 
@@ -58,29 +53,25 @@ class BlockShape:
         return {array.name: array for array in arrays}
 
 
-@dataclass(frozen=True, slots=True)
-class StagedBlock:
-    """One block of a piece: its size, and (size, crc32c) of its files, per array."""
+class StagedBlock(NamedTuple):
+    """The size of one block of a piece; its files are named array.block.chunk."""
 
     rows: int
     entries: int
     chunks: int
-    files: dict[str, list[tuple[int, int]]]
 
 
 @dataclass
-class Piece:
-    """What is known of one staged piece: the record that is written when it is complete."""
+class SparsePiece(Piece):
+    """What is known of one staged piece of sparse rows."""
 
-    number: int
-    key: str  # of the source and the options it was made from
     blocks: list[StagedBlock] = field(default_factory=list)
+    runs: list[NameRun] = field(default_factory=list)
     max_id: int = 0
-    numbers: list[float] | None = field(default_factory=list)
-    strings: list[str] = field(default_factory=list)
-    runs: list[Run] = field(default_factory=list)
-    bad_lines: int = 0
-    bad_examples: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:  # a record read back has plain lists
+        self.blocks = [StagedBlock(*block) for block in self.blocks]
+        self.runs = [NameRun(*run) for run in self.runs]
 
     @property
     def rows(self) -> int:
@@ -95,51 +86,33 @@ class Piece:
         return sum(block.chunks for block in self.blocks)
 
 
-class PieceStage:
-    """Writes the blocks and names of one piece; `close` writes its record."""
+class SparseStage(Stage[SparsePiece]):
+    """Takes the blocks and names of one piece."""
 
     def __init__(self, location: Location, number: int, key: str, shape: BlockShape) -> None:
-        self._location, self._specs = location, shape.specs(1, 1)
-        self._shape = shape
-        self.piece = Piece(number, key)
-        location.delete(record_key(number))  # of an earlier state of the source, whose files are overwritten now
+        super().__init__(location, SparsePiece(number, key, new_folder(number)))
+        self._shape, self._specs = shape, shape.specs(1, 1)
 
     def take_rows(self, rows: RowArrays) -> None:
         """Stage one block."""
         count, entries = int(rows.progress[ROWS]), int(rows.progress[ENTRIES])
         chunks = max(1, -(-entries // self._shape.entries))
         number = len(self.piece.blocks)
-        files = {}
         for name, cells in _cells(rows).items():
-            width = self._specs[name].chunks[1]
-            parts = chunks if name in ENTRY_ARRAYS else 1
-            files[name] = [self._write(name, number, i, cells[i * width : (i + 1) * width]) for i in range(parts)]
-        self.piece.blocks.append(StagedBlock(count, entries, chunks, files))
-        self._note(rows.ids[:entries], rows.y[:count])
-
-    def _note(self, ids: NDArray[np.uint64], y: NDArray[np.float64]) -> None:
-        self.piece.max_id = max(self.piece.max_id, int(ids.max(initial=0)))
-        distinct = distinct_numbers(y)
-        if self.piece.numbers is not None:
-            self.piece.numbers = None if distinct is None else sorted({*self.piece.numbers, *distinct})
-
-    def _write(self, name: str, block: int, i: int, cells: NDArray[Any]) -> tuple[int, int]:
-        file = encoded(self._specs[name], cells[np.newaxis])
-        self._location.write(_staged(self.piece.number, block, name, i), file)
-        return integrity.record(file)
+            spec = self._specs[name]
+            for i in range(chunks if name in ENTRY_ARRAYS else 1):
+                part = cells[i * spec.chunks[1] : (i + 1) * spec.chunks[1]]
+                self.write(_staged(name, number, i), encoded(spec, part[np.newaxis]))
+        self.piece.blocks.append(StagedBlock(count, entries, chunks))
+        self.piece.max_id = max(self.piece.max_id, int(rows.ids[:entries].max(initial=0)))
+        self.piece.note_labels(rows.y[:count])
 
     def take_names(self, names: NameSet) -> None:
         """Stage a set of names, sorted."""
-        self.piece.runs.append(
-            write_run(self._location, f"{_folder(self.piece.number)}/names.{len(self.piece.runs)}", names)
-        )
-
-    def close(self, labels: LabelCodes, bad_lines: BadLines) -> Piece:
-        """Write the record: from now on the piece need not be parsed again."""
-        self.piece.strings = labels.label_strings()
-        self.piece.bad_lines, self.piece.bad_examples = bad_lines.count, bad_lines.examples
-        self._location.write(record_key(self.piece.number), json.dumps(asdict(self.piece)).encode())
-        return self.piece
+        name = f"names.{len(self.piece.runs)}"
+        count, file = sorted_run(names)
+        self.write(name, file)
+        self.piece.runs.append(NameRun(f"{self.piece.folder}/{name}", count))
 
 
 def _cells(rows: RowArrays) -> dict[str, NDArray[Any]]:
@@ -161,21 +134,13 @@ def _cells(rows: RowArrays) -> dict[str, NDArray[Any]]:
     return cells
 
 
-def read_piece(location: Location, number: int, key: str) -> Piece | None:
-    """The record of a piece, if it is complete and was made from the same source and options."""
-    try:
-        record = json.loads(location.read(record_key(number)))
-    except (FileNotFoundError, ValueError):
-        return None
-    if record["key"] != key:
-        return None
-    record["runs"] = [Run(**run) for run in record["runs"]]
-    record["blocks"] = [StagedBlock(**block) for block in record["blocks"]]
-    return Piece(**record)
-
-
 def publish_piece(
-    location: Location, piece: Piece, specs: dict[str, ArraySpec], first_block: int, first_chunk: int, labels: Labels
+    location: Location,
+    piece: SparsePiece,
+    specs: dict[str, ArraySpec],
+    first_block: int,
+    first_chunk: int,
+    labels: Labels,
 ) -> dict[str, Records]:
     """Move a piece's chunks to their place; may be repeated after it was cut short."""
     published: dict[str, Records] = {name: [] for name in specs}
@@ -184,17 +149,19 @@ def publish_piece(
         for name, spec in specs.items():
             first, count = (chunk, block.chunks) if name in ENTRY_ARRAYS else (first_block + number, 1)
             for i in range(count):
-                staged = _staged(piece.number, number, name, i)
-                if name not in block.files:
-                    cells = np.full((1, block.entries if name in ENTRY_ARRAYS else block.rows), OPTIONAL[name])
-                    line = write_chunk(location, spec, first + i, cells[:, : spec.chunks[1]])
+                staged = _staged(name, number, i)
+                if staged not in piece.files:
+                    filled = (
+                        block.rows if name in ROW_ARRAYS else min(block.entries - i * spec.chunks[1], spec.chunks[1])
+                    )
+                    line = write_chunk(location, spec, first + i, np.full((1, filled), OPTIONAL[name]))
                 elif name == "y" and labels.strings:
-                    y = _read_staged(location, staged, spec)
+                    y = _read_staged(location, f"{piece.folder}/{staged}", spec)
                     y[: block.rows] = recoded(y[: block.rows], piece.strings, labels)
                     line = write_chunk(location, spec, first + i, y[np.newaxis])
                 else:
-                    _settle(location, staged, spec.key(first + i))
-                    size, crc = block.files[name][i]
+                    _settle(location, f"{piece.folder}/{staged}", spec.key(first + i))
+                    size, crc = piece.files[staged]
                     line = (first + i, size, crc)
                 published[name].append(line)
         chunk += block.chunks
@@ -215,14 +182,5 @@ def _read_staged(location: Location, key: str, spec: ArraySpec) -> NDArray[Any]:
     return cells
 
 
-def record_key(number: int) -> str:
-    """Where the record of a piece is kept."""
-    return f"{_folder(number)}.json"
-
-
-def _folder(number: int) -> str:
-    return f"{UNFINISHED}/{number:06d}"
-
-
-def _staged(piece: int, block: int, name: str, i: int) -> str:
-    return f"{_folder(piece)}/{name}.{block}.{i}"
+def _staged(name: str, block: int, i: int) -> str:
+    return f"{name}.{block}.{i}"

@@ -22,9 +22,13 @@ from daskfs.store.layout import (
     ArraySpec,
     Attributes,
     group_metadata,
+    is_ours,
     root_metadata,
 )
 from daskfs.store.location import Location
+
+RETIRING = f"{UNFINISHED}/retiring"
+STAGED = f"{UNFINISHED}/new"
 
 Records = list[tuple[int, int, int]]
 """Chunks written so far: (number, size, crc32c)."""
@@ -64,6 +68,7 @@ class DatasetWriter:
     """Collects what is needed to close a dataset: its arrays and their manifests."""
 
     location: Location
+    replaces: Location | None = None  # a dataset to be retired when all chunks are written, and taken the place of
     arrays: dict[str, ArraySpec] = field(default_factory=dict)
     manifests: dict[str, Manifest] = field(default_factory=dict)
 
@@ -83,6 +88,8 @@ class DatasetWriter:
         for name, manifest in self.manifests.items():
             if missing := int(np.count_nonzero(manifest[:, 0] == 0)):
                 raise DatasetError(f"{self.location.url}: {missing} chunks of {name} were never written")
+        if self.replaces is not None:
+            self._move_to(self.replaces)
         arrays = list(self.arrays.values())
         attributes = {"version": VERSION, **attributes}
         attributes["digest"] = integrity.digest(attributes, arrays, self.manifests)
@@ -97,27 +104,63 @@ class DatasetWriter:
         self.location.write(ROOT, root_metadata(attributes, arrays + manifests))
         self.location.delete(UNFINISHED)
 
+    def _move_to(self, location: Location) -> None:
+        retire(location)
+        for spec in self.arrays.values():
+            for key in map(spec.key, range(spec.n_chunks)):
+                location.move(f"{STAGED}/{key}", key)
+        self.location = location
+
+
+def new_writer(location: Location) -> DatasetWriter:
+    """A writer for a place that was prepared: beside a dataset that is to be overwritten, if there is one."""
+    if location.exists(ROOT):
+        return DatasetWriter(location.below(STAGED), replaces=location)
+    return DatasetWriter(location)
+
 
 def prepare(location: Location, overwrite: bool) -> None:
-    """Make sure that nothing of value stands where a dataset is about to be written."""
+    """Make sure that nothing of value stands where a dataset is about to be written.
+
+    A dataset that is to be overwritten stays until its successor is certain: see `retire`.
+    """
     if location.path is not None and location.path.is_file():
         raise DatasetError(f"{location.url}: is a file; a dataset is a folder, choose another name")
     if location.is_empty():
         return
-    ours = location.exists(ROOT) or location.exists(UNFINISHED)
-    if not ours:
-        raise DatasetError(f"{location.url}: exists and is not a dataset; choose another place")
-    if location.exists(ROOT) and not overwrite:
+    complete = location.exists(ROOT)
+    if not location.exists(UNFINISHED) and not (complete and is_ours(location.read(ROOT))):
+        raise DatasetError(f"{location.url}: exists and is not a daskfs dataset; choose another place")
+    if complete and not overwrite:
         raise DatasetError(f"{location.url}: already holds a complete dataset; --overwrite replaces it")
-    clear(location)
+    if location.exists(PLAN) and not overwrite:
+        raise DatasetError(f"{location.url}: holds an unfinished ingest; finish it, or use --overwrite to drop it")
+    if complete:
+        location.delete(UNFINISHED)
+    else:
+        clear(location)
+
+
+def retire(location: Location) -> None:
+    """Delete the complete dataset that stands here, but nothing of its successor; can be repeated if cut short."""
+    if location.exists(ROOT):
+        location.write(RETIRING, b"")
+    if location.exists(RETIRING):
+        location.delete(ROOT)  # first, so that a half-deleted dataset does not open
+        _delete_members(location)
+        location.delete(RETIRING)
 
 
 def clear(location: Location) -> None:
     """Delete everything, in an order that leaves a place we know as ours wherever it is cut short."""
     location.write(f"{UNFINISHED}/clearing", b"")
-    location.delete(ROOT)  # so that a half-deleted dataset does not open
+    location.delete(ROOT)
     location.delete(PLAN)  # so that half-deleted pieces are not taken for whole
+    _delete_members(location)
+    location.delete(UNFINISHED)
+
+
+def _delete_members(location: Location) -> None:
     for member in location.members():
         if member != UNFINISHED:
             location.delete(member)
-    location.delete(UNFINISHED)

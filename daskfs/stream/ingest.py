@@ -13,16 +13,18 @@ from typing import Any, Literal
 
 from distributed import Client
 
-from daskfs.errors import SourceError
+from daskfs.errors import DaskfsError, SourceError, check_choice
 from daskfs.store.codec import Compression
 from daskfs.store.dataset import Dataset, open_dataset
-from daskfs.store.dense_staging import DensePiece, DenseStage, publish_dense, read_dense_piece
+from daskfs.store.dense_staging import DensePiece, DenseStage, publish_dense
 from daskfs.store.formats import make_format
 from daskfs.store.formats.base import Format
 from daskfs.store.layout import DenseShape, Layout
 from daskfs.store.location import Location
+from daskfs.store.pieces import recall
 from daskfs.store.plan import (
     WorkPiece,
+    abandon,
     begin,
     begin_publishing,
     content_digest,
@@ -34,11 +36,12 @@ from daskfs.store.plan import (
 from daskfs.store.publish import SparsePlan, publish_sparse
 from daskfs.store.rows import BadLines, DenseBuilder, RowBuilder
 from daskfs.store.sources import find_sources
-from daskfs.store.staging import BlockShape, Piece, PieceStage, read_piece
+from daskfs.store.staging import BlockShape, SparsePiece, SparseStage
 from daskfs.stream.memory import IngestMemory
 from daskfs.stream.pool import Pool, Threads, in_order, pool
 
-AnyPiece = Piece | DensePiece
+AnyPiece = SparsePiece | DensePiece
+OnBadLine = Literal["error", "skip"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,18 @@ class Progress:
     rows: int
     entries: int
     bad_lines: int
+
+    def after(self, work: WorkPiece, piece: AnyPiece) -> Progress:
+        """Where things stand when one more piece is done."""
+        return Progress(
+            self.pieces_done + 1,
+            self.pieces,
+            self.bytes_done + work.nbytes,
+            self.bytes,
+            self.rows + piece.rows,
+            self.entries + piece.entries,
+            self.bad_lines + piece.bad_lines,
+        )
 
 
 @dataclass(frozen=True)
@@ -73,7 +88,7 @@ def ingest(
     *,
     layout: Layout = "columns",
     memory: int | str | None = None,
-    on_bad_line: Literal["error", "skip"] = "error",
+    on_bad_line: OnBadLine = "error",
     max_bad_lines: int = 1000,
     compression: Compression | None = None,
     overwrite: bool = False,
@@ -129,11 +144,14 @@ def ingest(
     >>> daskfs.ingest("two.svm", "two.zarr", format="svmlight")
     <daskfs.Dataset two.zarr: sparse, 2 samples x 10 features, classes -1, 1>
     """
+    check_choice("layout", layout, Layout)
+    check_choice("on_bad_line", on_bad_line, OnBadLine)
+    check_choice("compression", compression or "none", Compression)
     if isinstance(sources, str | os.PathLike):
         sources = [sources]
     kind = make_format(format, options)
-    found = find_sources([os.fspath(source) for source in sources], source_options)
     location = Location(url, storage_options)
+    found = find_sources([os.fspath(source) for source in sources], source_options, leave_out=location.url)
     where = pool(client, workers)
     budget = IngestMemory.of(memory, where.sharing)
     if isinstance(where, Threads):
@@ -146,7 +164,11 @@ def ingest(
         work = list(pieces_of(plan.format, found, request))
         begin(location, plan, work, request, overwrite)
         job = Job(location, plan.format, plan.shape, budget, on_bad_line == "skip", max_bad_lines)
-        pieces = _staged(job, work, where, progress)
+        try:
+            pieces = _staged(job, work, where, progress)
+        except DaskfsError:
+            abandon(location)
+            raise
         made: dict[str, Any] = {"by": "ingest", "request": request, "content": content, "format": plan.format.name}
         made |= {"sources": len(found), "bad_lines": sum(piece.bad_lines for piece in pieces)}
         begin_publishing(location, work)
@@ -158,29 +180,37 @@ def _staged(
     job: Job, work: list[WorkPiece], where: Pool, progress: Callable[[Progress], None] | None
 ) -> list[AnyPiece]:
     """Every piece staged: those of an earlier run as they are, the others now."""
-    recall = read_dense_piece if job.format.kind == "dense" else read_piece
+    kind: type[AnyPiece] = DensePiece if job.format.kind == "dense" else SparsePiece
     pieces: dict[int, AnyPiece] = {}
-    for piece in work:
-        if (known := recall(job.location, piece.number, piece.key)) is not None:
-            pieces[piece.number] = known
-    todo = [piece for piece in work if piece.number not in pieces]
-    _report(progress, work, pieces)
-    _check_bad_lines(job, pieces)
-    for piece in where.unordered("parse", stage_piece, [(job, piece) for piece in todo]):
+    todo, total = [], sum(piece.nbytes for piece in work)
+    now = Progress(0, len(work), 0, total, 0, 0, 0)
+    for one in work:
+        if (known := recall(kind, job.location, one.number, one.key)) is None:
+            todo.append((job, one))
+        else:
+            pieces[one.number] = known
+            now = now.after(one, known)
+    if progress is not None:
+        progress(now)
+    for piece in where.unordered("parse", stage_piece, todo):
         pieces[piece.number] = piece
-        _report(progress, work, pieces)
-        _check_bad_lines(job, pieces)
+        now = now.after(work[piece.number], piece)
+        if progress is not None:
+            progress(now)
+        if now.bad_lines > job.most_bad:
+            raise SourceError(f"more than {job.most_bad} bad lines, among them {piece.bad_examples[0]}")
     return [pieces[number] for number in sorted(pieces)]
-
-
-def _check_bad_lines(job: Job, pieces: dict[int, AnyPiece]) -> None:
-    if sum(piece.bad_lines for piece in pieces.values()) > job.most_bad:
-        example = next(piece.bad_examples[0] for piece in pieces.values() if piece.bad_examples)
-        raise SourceError(f"more than {job.most_bad} bad lines, among them {example}")
 
 
 def stage_piece(job: Job, work: WorkPiece) -> AnyPiece:
     """Parse one piece and stage its rows: the task a worker runs."""
+    piece = _parsed(job, work)
+    for source in {part.source.url: part.source for part in work.parts}.values():
+        source.check_unchanged()
+    return piece
+
+
+def _parsed(job: Job, work: WorkPiece) -> AnyPiece:
     bad_lines = BadLines(job.skip_bad, job.most_bad)
     if isinstance(job.shape, DenseShape):
         dense = DenseStage(job.location, work.number, work.key, job.shape.layout, job.memory.rows_bytes)
@@ -188,7 +218,7 @@ def stage_piece(job: Job, work: WorkPiece) -> AnyPiece:
         for part in work.parts:
             job.format.read_dense(part, table, job.memory.window_bytes)  # type: ignore[attr-defined]  # kind is dense
         return dense.close(table, bad_lines)
-    stage = PieceStage(job.location, work.number, work.key, job.shape)
+    stage = SparseStage(job.location, work.number, work.key, job.shape)
     rows = RowBuilder(
         stage.take_rows,
         stage.take_names,
@@ -210,20 +240,3 @@ def _publish(job: Job, pieces: list[Any], made: dict[str, Any], where: Pool) -> 
         publish_dense(job.location, pieces, job.shape, names, made, run, job.memory.rows_bytes)
     else:
         publish_sparse(job.location, pieces, SparsePlan(job.shape, job.format.names_from, made), run)
-
-
-def _report(progress: Callable[[Progress], None] | None, work: list[WorkPiece], pieces: dict[int, AnyPiece]) -> None:
-    if progress is None:
-        return
-    done = pieces.values()
-    progress(
-        Progress(
-            pieces_done=len(pieces),
-            pieces=len(work),
-            bytes_done=sum(piece.nbytes for piece in work if piece.number in pieces),
-            bytes=sum(piece.nbytes for piece in work),
-            rows=sum(piece.rows for piece in done),
-            entries=sum(piece.entries for piece in done if isinstance(piece, Piece)),
-            bad_lines=sum(piece.bad_lines for piece in done),
-        )
-    )

@@ -35,7 +35,10 @@ class IngestMemory:
         """
         if memory is None:
             return cls(workers, window_bytes=8 << 20, names_bytes=32 << 20, rows_bytes=64 << 20)
-        total = parse_bytes(memory) - _BASE_BYTES
+        try:
+            total = parse_bytes(memory) - _BASE_BYTES
+        except ValueError as error:
+            raise OptionError(f"--memory {memory}: not a size such as 512MB") from error
         least = _BLOCK_BYTES + _WINDOW_FACTOR * (1 << 20) + _NAMES_FACTOR * (4 << 20)
         if total < least:
             raise OptionError(f"--memory {memory}: an ingest needs at least {format_bytes(least + _BASE_BYTES)}")

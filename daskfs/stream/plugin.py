@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import sys
 from contextlib import suppress
@@ -22,10 +23,10 @@ class DaskfsWorker(WorkerPlugin):
     name = "daskfs"
     idempotent = True
 
-    def setup(self, worker: Worker) -> None:
+    async def setup(self, worker: Worker) -> None:
         keep_freed_memory()
         threadpool_limits(1, user_api="blas")  # Dask runs a task per core already
-        warm_up()
+        await asyncio.to_thread(warm_up)  # compiling takes long the first time; the worker must stay responsive
 
 
 def keep_freed_memory() -> bool:

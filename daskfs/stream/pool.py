@@ -12,11 +12,13 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
-from distributed import Client, as_completed, get_client
+from distributed import Client, as_completed, get_client, get_worker
 
+from daskfs.errors import OptionError
 from daskfs.stream.plugin import DaskfsWorker
 
 Task = tuple[Any, ...]
+WAIT_FOR_WORKERS = 30  # seconds; an adaptive cluster needs a moment to start the first
 
 
 class Threads:
@@ -44,6 +46,10 @@ class Cluster:
     def __init__(self, client: Client) -> None:
         self._client = client
         self.sharing = 1
+        try:
+            client.wait_for_workers(1, timeout=WAIT_FOR_WORKERS)
+        except TimeoutError:
+            raise OptionError("no worker has joined the Dask scheduler; start some, or leave the cluster out") from None
         client.register_plugin(DaskfsWorker())
 
     def unordered(self, name: str, function: Callable[..., Any], tasks: Sequence[Task]) -> Iterator[Any]:
@@ -65,13 +71,24 @@ Pool = Threads | Cluster
 
 
 def pool(client: Client | None = None, workers: int | None = None) -> Pool:
-    """The given or the current Dask client; threads of this process if there is none."""
-    if client is None and workers is None:
+    """The given or the current Dask client; threads of this process if there is none.
+
+    Threads also inside a task: waiting there for other tasks of the same cluster could wait forever.
+    """
+    if client is None and workers is None and not _inside_a_task():
         try:
             client = get_client()
         except ValueError:
             client = None
     return Threads(workers) if client is None else Cluster(client)
+
+
+def _inside_a_task() -> bool:
+    try:
+        get_worker()
+    except ValueError:
+        return False
+    return True
 
 
 def in_order(where: Pool, name: str) -> Callable[[Callable[..., Any], Iterable[Task]], list[Any]]:
@@ -103,5 +120,9 @@ def cluster_at(address: str | None) -> Iterator[Client | None]:
     if address is None:
         yield None
         return
-    with Client(address, timeout="30s") as client:
+    try:
+        client = Client(address, timeout="10s")
+    except (OSError, ValueError) as error:
+        raise OptionError(f"--scheduler {address}: nothing answers there ({error})") from error
+    with client:
         yield client

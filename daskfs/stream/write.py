@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate, pairwise
 from typing import Any, Literal
 
 import numpy as np
-from dask import config
 from dask.array import Array as DaskArray
 from dask.array import isfinite
 from dask.base import compute
 from dask.delayed import delayed
 from numpy.typing import ArrayLike, NDArray
 
-from daskfs.errors import OptionError
+from daskfs.errors import OptionError, check_choice
 from daskfs.store import arrays
 from daskfs.store.codec import Codec, Compression
+from daskfs.store.dense_staging import close_dense, publish_dense
 from daskfs.store.labels import Labels
-from daskfs.store.layout import UNFINISHED, DenseShape, Layout, dense_specs
+from daskfs.store.layout import UNFINISHED, DenseShape, Layout, dense_specs, target_spec
 from daskfs.store.location import Location
 from daskfs.store.names import checked_column_names
-from daskfs.store.writer import DatasetWriter, prepare
-from daskfs.stream.pool import available_cores, in_order, pool
+from daskfs.store.writer import new_writer, prepare, retire
+from daskfs.stream.pool import Threads, in_order, pool
 
 CHUNK_BYTES = 8_000_000
-LAYOUTS = ("columns", "rows", "both")
+OnBadRow = Literal["error", "drop"]
 
 
 def write_dataset(
@@ -39,7 +39,7 @@ def write_dataset(
     overwrite: bool = False,
     compression: Compression | None = None,
     chunk_bytes: int = CHUNK_BYTES,
-    on_bad_row: Literal["error", "drop"] = "error",
+    on_bad_row: OnBadRow = "error",
     storage_options: Mapping[str, Any] | None = None,
 ) -> None:
     """Write a matrix and its labels as a dataset.
@@ -76,8 +76,9 @@ def write_dataset(
     >>> daskfs.open_dataset("small.zarr").to_xarray().X.dims
     ('sample', 'feature')
     """
-    if layout not in LAYOUTS:
-        raise OptionError(f"layout {layout!r}: choose one of {', '.join(LAYOUTS)}")
+    check_choice("layout", layout, Layout)
+    check_choice("compression", compression or "none", Compression)
+    check_choice("on_bad_row", on_bad_row, OnBadRow)
     X, feature_names = _unwrapped(X, feature_names)
     given = np.asarray(y)
     arrays.check_shapes(X.shape, given.shape)
@@ -93,14 +94,14 @@ def write_dataset(
         prepare(location, overwrite)
         location.write(f"{UNFINISHED}/write_dataset", b"")
         if hasattr(X, "tocsr"):
-            run = in_order(pool(), "publish")
+            run = in_order(Threads(), "publish")  # renames on this machine's disk: nothing for a cluster
             arrays.write_sparse(location, X, target, labels, feature_names, Codec(compression or "lz4"), run)
             return
         shape = DenseShape(layout, chunk_bytes, Codec(compression or "none"))
         if isinstance(X, DaskArray):
             _write_dask(location, X, target, labels, feature_names, shape)
         else:
-            arrays.write_dense(location, X, target, labels, feature_names, shape)
+            arrays.write_dense(new_writer(location), X, target, labels, feature_names, shape)
 
 
 def _unwrapped(X: Any, names: Sequence[Any] | None) -> tuple[Any, Sequence[Any] | None]:
@@ -130,19 +131,48 @@ def _without_bad_rows(X: Any, y: Any) -> tuple[Any, Any]:
 def _write_dask(
     location: Location,
     X: DaskArray,
-    target: NDArray[np.float64],
+    y: NDArray[np.float64],
     labels: Labels,
     feature_names: Sequence[Any] | None,
     shape: DenseShape,
 ) -> None:
-    """Every chunk is computed and written by one task, where the data is."""
-    specs = dense_specs(X.shape, arrays.stored_dtype(X.dtype), shape)
-    writer = DatasetWriter(location)
+    """Every block is computed once, by a task that also writes it, where the data is."""
+    if any(np.isnan(size) for size in X.shape):
+        raise OptionError("X is a dask array of unknown shape: call X.compute_chunk_sizes() first")
+    if X.numblocks[0] > 1 and shape.layout != "rows":
+        _write_dask_rows(location, X, y, labels, feature_names, shape)
+        return
+    writer = new_writer(location)
     write = delayed(arrays.write_checked_chunk, pure=False)
-    for spec in specs:
+    for spec in dense_specs(X.shape, arrays.stored_dtype(X.dtype), shape):
         parts = X.rechunk(spec.chunks).to_delayed().reshape(-1)
-        # Threads of our own: after an error, dask would leave its own writing chunks behind our back.
-        with ThreadPoolExecutor(available_cores()) as threads, config.set(pool=threads):
-            lines = compute(*(write(location, spec, number, part) for number, part in enumerate(parts)))
+        lines = compute(*(write(writer.location, spec, number, part) for number, part in enumerate(parts)))
         writer.add(spec, lines)
-    arrays.close_dense(writer, specs, target, labels, feature_names, shape)
+    writer.write(target_spec(len(y)), y)
+    close_dense(writer, X.shape, shape.layout, labels, feature_names, {"by": "write_dataset"})
+
+
+def _write_dask_rows(
+    location: Location,
+    X: DaskArray,
+    y: NDArray[np.float64],
+    labels: Labels,
+    feature_names: Sequence[Any] | None,
+    shape: DenseShape,
+) -> None:
+    """Blocks of rows are staged as they are computed: Dask's own rechunking would hold all of X on the way."""
+    dtype = arrays.stored_dtype(X.dtype)
+    stage = delayed(arrays.stage_rows, pure=False)
+    rows = X.rechunk({1: -1})
+    first = [0, *accumulate(rows.chunks[0])]
+    tasks = [
+        stage(location, number, part, y[start:stop], start, dtype, shape.layout)
+        for number, (part, (start, stop)) in enumerate(zip(rows.to_delayed()[:, 0], pairwise(first), strict=True))
+    ]
+    pieces = list(compute(*tasks))
+    for piece in pieces:
+        piece.strings = [str(label) for label in labels.classes or ()] if labels.strings else []
+    retire(location)
+    run = in_order(pool(), "publish")
+    made = {"by": "write_dataset"}
+    publish_dense(location, pieces, shape, feature_names, made, run, group_bytes=64 << 20)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 
 import dask.array as da
@@ -12,7 +13,7 @@ import xarray
 import zarr
 
 import daskfs
-from daskfs.errors import DatasetError, OptionError
+from daskfs.errors import ChunkError, DatasetError, OptionError
 from daskfs.store.reader import ArrayReader
 from daskfs.store.rows_kernels import first_not_finite
 
@@ -212,7 +213,7 @@ def test_an_existing_dataset_is_not_overwritten(tmp_path):
 def test_a_folder_of_other_things_is_never_touched(tmp_path):
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "thesis.txt").write_text("years of work")
-    with pytest.raises(DatasetError, match="not a dataset"):
+    with pytest.raises(DatasetError, match="not a daskfs dataset"):
         daskfs.write_dataset(tmp_path / "home", X, Y, overwrite=True)
     assert (tmp_path / "home" / "thesis.txt").read_text() == "years of work"
 
@@ -246,3 +247,112 @@ def test_first_not_finite(position):
     if position >= 0:
         values[position:] = np.nan
     assert first_not_finite(values) == position
+
+
+def test_blocks_can_be_iterated_twice_and_left_early(tmp_path):
+    daskfs.write_dataset(tmp_path / "d.zarr", X, Y, chunk_bytes=3000)
+    blocks = daskfs.open_dataset(tmp_path / "d.zarr").blocks()
+    once = [block.first for block in blocks]
+    next(iter(blocks))
+    assert [block.first for block in blocks] == once
+
+
+def test_blocks_cannot_be_changed(tmp_path):
+    daskfs.write_dataset(tmp_path / "d.zarr", X, Y, layout="both")
+    daskfs.write_dataset(tmp_path / "s.zarr", sp.csr_array((np.abs(X) > 1).astype(np.float32)), Y)
+    dense, sparse = daskfs.open_dataset(tmp_path / "d.zarr"), daskfs.open_dataset(tmp_path / "s.zarr")
+    for block in (dense.read(0, "columns"), dense.read(0, "rows"), sparse.read(0)):
+        for name in ("X", "y", "ids", "values", "indptr"):
+            if hasattr(block, name):
+                with pytest.raises(ValueError, match="read-only"):
+                    getattr(block, name)[:] = 0
+
+
+@pytest.mark.parametrize("url", ["local", "memory://swap/d.zarr"])
+def test_two_chunks_that_changed_places_are_noticed_on_every_store(tmp_path, url):
+    url = str(tmp_path / "d.zarr") if url == "local" else url
+    daskfs.write_dataset(url, X, Y, chunk_bytes=3000)
+    ds = daskfs.open_dataset(url)
+    first, second = (ds.location.read(f"X/c/0/{number}") for number in (0, 1))
+    ds.location.write("X/c/0/0", second)
+    ds.location.write("X/c/0/1", first)
+    with pytest.raises(ChunkError, match="X/c/0/0: replaced by other data"):
+        ds.read(0)
+
+
+@pytest.mark.parametrize("layout", ["columns", "rows", "both"])
+@pytest.mark.parametrize("form", ["numpy", "dask", "dask in columns", "sparse"])
+def test_overwriting_keeps_the_old_dataset_until_the_new_one_is_certain(tmp_path, form, layout):
+    bad, good = X.copy(), X[:50] + 1
+    bad[150, 30] = np.nan
+    forms = {
+        "numpy": np.asarray,
+        "dask": lambda a: da.from_array(a, chunks=(40, 10)),
+        "dask in columns": lambda a: da.from_array(a, chunks=(-1, 10)),
+        "sparse": sp.csr_array,
+    }
+    daskfs.write_dataset(tmp_path / "d.zarr", X, Y, NAMES, layout="both", chunk_bytes=3000)
+    options = {"layout": layout, "overwrite": True, "chunk_bytes": 3000}
+    with pytest.raises(DatasetError, match=r"X\[150, 30\] is nan"):
+        daskfs.write_dataset(tmp_path / "d.zarr", forms[form](bad), Y, **options)
+    np.testing.assert_array_equal(whole(daskfs.open_dataset(tmp_path / "d.zarr"), "columns"), X)
+    daskfs.write_dataset(tmp_path / "d.zarr", forms[form](good), Y[:50], **options)
+    ds = daskfs.open_dataset(tmp_path / "d.zarr")
+    assert ds.n_samples == 50
+    assert daskfs.verify_dataset(tmp_path / "d.zarr") == []
+    members = {path.name for path in (tmp_path / "d.zarr").iterdir()}
+    assert members == {"zarr.json", "manifest", *(name for name in ds.content)}
+
+
+def test_a_foreign_zarr_group_is_never_overwritten(tmp_path):
+    zarr.open_group(tmp_path / "g.zarr", mode="w").attrs["title"] = "not ours"
+    with pytest.raises(DatasetError, match="not a daskfs dataset"):
+        daskfs.write_dataset(tmp_path / "g.zarr", X, Y, overwrite=True)
+    assert zarr.open_group(tmp_path / "g.zarr", mode="r").attrs["title"] == "not ours"
+
+
+def test_f15_a_dataset_replaced_under_a_worker_is_noticed(tmp_path):
+    daskfs.write_dataset(tmp_path / "d.zarr", X, Y)
+    sent = pickle.dumps(daskfs.open_dataset(tmp_path / "d.zarr"))
+    daskfs.write_dataset(tmp_path / "d.zarr", X + 1, Y, overwrite=True)
+    with pytest.raises(DatasetError, match="replaced by another dataset"):
+        pickle.loads(sent)
+
+
+def test_plain_xarray_shows_a_missing_chunk_as_nan(tmp_path):
+    daskfs.write_dataset(tmp_path / "d.zarr", X, Y, chunk_bytes=3000)
+    (tmp_path / "d.zarr/X/c/0/2").unlink()
+    assert np.isnan(xarray.open_zarr(tmp_path / "d.zarr").X.values).any()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda root: root["consolidated_metadata"]["metadata"].update(
+            {"../x": root["consolidated_metadata"]["metadata"]["X"]}
+        ),
+        lambda root: root["consolidated_metadata"]["metadata"]["X"]["chunk_grid"]["configuration"].update(
+            chunk_shape=[0, 0]
+        ),
+        lambda root: root["consolidated_metadata"]["metadata"]["X"].update(shape=[-1, 3]),
+        lambda root: root["consolidated_metadata"]["metadata"]["X"].update(shape=[2**60, 2**60]),
+        lambda root: root["consolidated_metadata"]["metadata"]["X"].update(codecs=[{"name": "bytes"}]),
+        lambda root: root["consolidated_metadata"]["metadata"].pop("y"),
+        lambda root: root["attributes"]["daskfs"].update(version=99),
+        lambda root: root["attributes"]["daskfs"].pop("digest"),
+        lambda root: root["attributes"].clear(),
+    ],
+)
+def test_f25_hostile_metadata_is_refused(tmp_path, damage):
+    daskfs.write_dataset(tmp_path / "d.zarr", X, Y)
+    root = json.loads((tmp_path / "d.zarr/zarr.json").read_text())
+    damage(root)
+    (tmp_path / "d.zarr/zarr.json").write_text(json.dumps(root))
+    with pytest.raises(DatasetError):
+        daskfs.open_dataset(tmp_path / "d.zarr")
+
+
+@pytest.mark.parametrize("option", ["layout", "compression", "on_bad_row"])
+def test_a_wrong_word_for_an_option_is_refused(tmp_path, option):
+    with pytest.raises(OptionError, match=f"{option}: 'nonsense' is none of"):
+        daskfs.write_dataset(tmp_path / "d.zarr", X, Y, **{option: "nonsense"})

@@ -11,7 +11,7 @@ from daskfs.errors import DatasetError
 from daskfs.jit import kernel
 from daskfs.store.hashing_kernels import id_of_name
 from daskfs.store.location import Location
-from daskfs.store.name_runs import MergedNames, write_run
+from daskfs.store.name_runs import MergedNames, NameRun, sorted_run
 from daskfs.store.names_kernels import COUNT, FULL, clear, intern, name_list, new_name_set
 
 
@@ -24,6 +24,12 @@ def fill(names, words):
     for word in words:
         text = np.frombuffer(word, np.uint8)
         yield intern_one(names, np.uint64(xxhash.xxh64_intdigest(word) >> 1), text)
+
+
+def stored_run(location: Location, key: str, names) -> NameRun:
+    count, file = sorted_run(names)
+    location.write(key, file)
+    return NameRun(key, count)
 
 
 def pairs(merged) -> list[tuple[int, bytes]]:
@@ -58,8 +64,8 @@ def test_runs_merge_to_every_name_once_in_order(tmp_path):
     for number in range(5):
         names = new_name_set(2000, 1 << 20)
         list(fill(names, [words[i] for i in rng.integers(0, 3000, 1500)]))
-        runs.append(write_run(location, f"run{number}", names))
-        assert runs[-1].count == names.used[COUNT]
+        runs.append(stored_run(location, f"run{number}", names))
+        assert runs[-1].size == names.used[COUNT]
     merged = pairs(MergedNames(location, runs))
     ids = [feature for feature, _ in merged]
     assert ids == sorted(set(ids))
@@ -72,7 +78,7 @@ def test_two_names_of_one_id_are_counted(tmp_path):
     for number, word in enumerate([b"first", b"other", b"first"]):
         names = new_name_set(2, 100)
         intern_one(names, np.uint64(7), np.frombuffer(word, np.uint8))
-        runs.append(write_run(location, f"run{number}", names))
+        runs.append(stored_run(location, f"run{number}", names))
     merged = MergedNames(location, runs)
     assert pairs(merged) == [(7, b"first")]
     assert merged.collisions >= 1

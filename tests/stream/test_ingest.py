@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import daskfs
+import daskfs.stream.ingest
 from daskfs.errors import BadLineError, DatasetError, OptionError, SourceError
 from daskfs.store.formats import FORMATS
 from daskfs.stream.ingest import Progress
@@ -199,3 +200,105 @@ def test_too_little_memory_is_said_before_anything_is_written(tmp_path, sources,
     with pytest.raises(OptionError, match="needs at least"):
         daskfs.ingest(sources, tmp_path / "x.zarr", "vw", memory=memory)
     assert not (tmp_path / "x.zarr").exists()
+
+
+def test_overwriting_keeps_the_old_dataset_until_the_new_one_is_certain(tmp_path, sources):
+    old = daskfs.ingest(sources, tmp_path / "x.zarr", "vw")
+    (tmp_path / "bad.svm").write_text("1 1:1\n1 x\n")
+    with pytest.raises(BadLineError):
+        daskfs.ingest(tmp_path / "bad.svm", tmp_path / "x.zarr", "svmlight", overwrite=True)
+    assert daskfs.open_dataset(tmp_path / "x.zarr").digest == old.digest
+    (tmp_path / "good.svm").write_text("1 1:1\n1 2:1\n")
+    daskfs.ingest(tmp_path / "good.svm", tmp_path / "x.zarr", "svmlight", overwrite=True)
+    fresh = daskfs.ingest(tmp_path / "good.svm", tmp_path / "fresh.zarr", "svmlight")
+    assert files_of(tmp_path / "x.zarr") == files_of(tmp_path / "fresh.zarr")
+    assert fresh.n_samples == 2
+
+
+def test_an_error_before_anything_was_finished_leaves_nothing_behind(tmp_path):
+    (tmp_path / "x.svm").write_text("1 1:1\n1 x\n")
+    with pytest.raises(BadLineError):
+        daskfs.ingest(tmp_path / "x.svm", tmp_path / "x.zarr", "svmlight")
+    assert daskfs.ingest(tmp_path / "x.svm", tmp_path / "x.zarr", "svmlight", on_bad_line="skip").n_samples == 1
+
+
+def test_write_dataset_does_not_destroy_an_unfinished_ingest(tmp_path, sources):
+    sources[2].write_text("cat |w a\ncat w:1:2\n")
+    with pytest.raises(BadLineError):
+        daskfs.ingest(sources, tmp_path / "x.zarr", "vw")
+    staged = files_of(tmp_path / "x.zarr")
+    assert staged
+    with pytest.raises(DatasetError, match="unfinished ingest"):
+        daskfs.write_dataset(tmp_path / "x.zarr", np.eye(3), [1, 2, 3])
+    assert files_of(tmp_path / "x.zarr") == staged
+
+
+def test_hidden_files_and_the_output_itself_are_no_sources(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.svm").write_text("1 1:1\n")
+    (tmp_path / "in" / ".DS_Store").write_text("junk")
+    for _ in range(2):
+        ds = daskfs.ingest(tmp_path / "in", tmp_path / "in" / "out.zarr", "svmlight", overwrite=True)
+        assert ds.n_samples == 1
+
+
+def test_names_that_look_like_patterns(tmp_path):
+    (tmp_path / "data [1].svm").write_text("1 1:1\n")
+    assert daskfs.ingest(tmp_path / "data [1].svm", tmp_path / "x.zarr", "svmlight").n_samples == 1
+
+
+def test_rows_without_any_feature_are_the_wrong_format(tmp_path):
+    (tmp_path / "x.csv").write_text("a,b,c\n1,2,3\n")
+    with pytest.raises(SourceError, match="right format"):
+        daskfs.ingest(tmp_path / "x.csv", tmp_path / "x.zarr", "svmlight")
+
+
+def test_labels_that_are_not_utf8_stay_apart(tmp_path):
+    (tmp_path / "x.svm").write_bytes(b"caf\xe9 1:1\ncaf\xe8 1:1\n")
+    assert len(daskfs.ingest(tmp_path / "x.svm", tmp_path / "x.zarr", "svmlight").classes) == 2
+
+
+def test_inside_a_task_of_a_busy_cluster(tmp_path, sources, two_workers):
+    """Waiting for tasks of the same cluster would never end: threads of the worker do the work."""
+    urls = [str(source) for source in sources]
+    futures = [
+        two_workers.submit(lambda n: daskfs.ingest(urls, f"{tmp_path}/{n}.zarr", "vw").n_samples, n) for n in range(4)
+    ]
+    assert two_workers.gather(futures) == [600] * 4
+
+
+def test_staged_data_that_rots_before_a_resume_is_parsed_again(tmp_path, monkeypatch):
+    monkeypatch.setattr("daskfs.store.plan.PART_BYTES", 300)
+    rows = "\n".join(f"{i},{i % 7}" for i in range(200))
+    (tmp_path / "x.csv").write_text(f"y,a\n{rows}\n")
+    with monkeypatch.context() as patch:
+        patch.setattr("daskfs.stream.ingest.begin_publishing", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            daskfs.ingest(tmp_path / "x.csv", tmp_path / "x.zarr", "csv", label="y", table="dense")
+    staged = sorted((tmp_path / "x.zarr/_unfinished").rglob("columns.*"))
+    assert len(staged) > 2
+    staged[1].write_bytes(bytes(len(staged[1].read_bytes())))
+    ds = daskfs.ingest(tmp_path / "x.csv", tmp_path / "x.zarr", "csv", label="y", table="dense")
+    np.testing.assert_array_equal(ds.to_xarray().X.values[:, 0], np.arange(200) % 7)
+
+
+def test_a_source_that_changes_while_it_is_read_is_noticed(tmp_path, monkeypatch):
+    path = tmp_path / "x.svm"
+    path.write_text("1 1:1\n")
+    parse = daskfs.stream.ingest._parsed
+
+    def change_meanwhile(job, work):
+        piece = parse(job, work)
+        path.write_text("1 1:1\n1 2:1\n")
+        return piece
+
+    monkeypatch.setattr("daskfs.stream.ingest._parsed", change_meanwhile)
+    with pytest.raises(SourceError, match="changed while it was read"):
+        daskfs.ingest(path, tmp_path / "x.zarr", "svmlight")
+
+
+@pytest.mark.parametrize("option", ["layout", "compression", "on_bad_line"])
+def test_a_wrong_word_for_an_option_is_refused(tmp_path, option):
+    (tmp_path / "x.svm").write_text("1 1:1\n")
+    with pytest.raises(OptionError, match=f"{option}: 'nonsense' is none of"):
+        daskfs.ingest(tmp_path / "x.svm", tmp_path / "x.zarr", "svmlight", **{option: "nonsense"})

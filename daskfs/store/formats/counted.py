@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import get_args
 
 from daskfs.errors import OptionError
 from daskfs.store.rows_kernels import BINARY, COUNTS, UNIT
 
 WEIGHTING_CODES = {"count": COUNTS, "binary": BINARY, "unit": UNIT}
-
-
-def check_choice(option: str, given: str, choices: object) -> None:
-    """OptionError for a word that is none of a Literal's: options come from job files, too."""
-    words = get_args(choices)
-    if given not in words:
-        raise OptionError(f"{option}: {given!r} is none of {', '.join(words)}")
 
 
 def lengths(option: str, given: int | Iterable[int], longest: int) -> tuple[int, ...]:

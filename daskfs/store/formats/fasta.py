@@ -12,11 +12,11 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.errors import OptionError
+from daskfs.errors import OptionError, check_choice
 from daskfs.protocol import Kind
 from daskfs.store.formats import fasta_kernels as kernels
 from daskfs.store.formats.base import LabelKind, NamesFrom, Weighting, labels_look_like, line_parts
-from daskfs.store.formats.counted import WEIGHTING_CODES, check_choice, lengths
+from daskfs.store.formats.counted import WEIGHTING_CODES, lengths
 from daskfs.store.formats.fasta_kernels import Records
 from daskfs.store.formats.fasta_reads import ReadSampler, Slices, whole_records
 from daskfs.store.kmers import LONGEST_KMER, position_shift

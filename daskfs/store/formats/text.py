@@ -10,11 +10,11 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.errors import OptionError, SourceError
+from daskfs.errors import OptionError, SourceError, check_choice
 from daskfs.protocol import Kind
 from daskfs.store.formats import text_kernels as kernels
 from daskfs.store.formats.base import LabelKind, NamesFrom, Weighting, labels_look_like, line_parts
-from daskfs.store.formats.counted import WEIGHTING_CODES, check_choice, lengths
+from daskfs.store.formats.counted import WEIGHTING_CODES, lengths
 from daskfs.store.rows import MOST_LABELS, RowBuilder
 from daskfs.store.sources import BOM, Part, Source, Window, first_lines, line_windows
 
