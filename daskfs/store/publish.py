@@ -38,8 +38,6 @@ def publish_sparse(location: Location, pieces: Sequence[SparsePiece], plan: Spar
     """Move every staged chunk to its place, write names and metadata, and mark the dataset complete."""
     if not any(piece.rows for piece in pieces):
         raise SourceError(f"{location.url}: the sources hold no rows")
-    if not any(piece.entries for piece in pieces):
-        raise SourceError(f"{location.url}: no row of the sources has a feature; is this the right format?")
     strings = any(piece.strings for piece in pieces)
     labels = united_strings(p.strings_used() for p in pieces) if strings else united_numbers(p.numbers for p in pieces)
     specs = _arrays(pieces, plan.shape)

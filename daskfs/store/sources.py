@@ -7,6 +7,7 @@ import gzip
 import io
 import lzma
 import os
+import re
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -87,7 +88,9 @@ class Source:
         """The file's decompressed bytes; damage is reported as a SourceError with the file's name."""
         fs, path = fsspec.core.url_to_fs(self.url, **(self.options or {}))
         try:
-            with fs.open(path, "rb") as raw:
+            # fsspec's memory has one file object for all who read: threads would take each other's place in it.
+            shared = fs.protocol == "memory"
+            with io.BytesIO(fs.cat_file(path)) if shared else fs.open(path, "rb") as raw:
                 if self.compression is None:
                     yield raw
                 else:
@@ -96,9 +99,7 @@ class Source:
         except _DAMAGED as damage:
             raise SourceError(f"{self.url}: the compressed data is damaged or cut short ({damage})") from damage
         except OSError as error:
-            if "Invalid data stream" in str(error) or "Compressed file ended" in str(
-                error
-            ):  # bz2 has no error of its own
+            if re.search("Invalid data stream|Compressed file ended", str(error)):  # bz2 has no error of its own
                 raise SourceError(f"{self.url}: the compressed data is damaged or cut short") from error
             raise SourceError(f"{self.url}: cannot be read: {error}") from error
 

@@ -190,6 +190,7 @@ def _staged(
         else:
             pieces[one.number] = known
             now = now.after(one, known)
+    _check_bad_lines(job, now, pieces)
     if progress is not None:
         progress(now)
     for piece in where.unordered("parse", stage_piece, todo):
@@ -197,9 +198,16 @@ def _staged(
         now = now.after(work[piece.number], piece)
         if progress is not None:
             progress(now)
-        if now.bad_lines > job.most_bad:
-            raise SourceError(f"more than {job.most_bad} bad lines, among them {piece.bad_examples[0]}")
+        _check_bad_lines(job, now, pieces)
+    if job.format.kind == "sparse" and now.rows and not now.entries:
+        raise SourceError(f"{work[0].parts[0].source.url}: no row has a feature; is this {job.format.name}?")
     return [pieces[number] for number in sorted(pieces)]
+
+
+def _check_bad_lines(job: Job, now: Progress, pieces: dict[int, AnyPiece]) -> None:
+    if now.bad_lines > job.most_bad:
+        example = next(piece.bad_examples[0] for piece in pieces.values() if piece.bad_examples)
+        raise SourceError(f"more than {job.most_bad} bad lines, among them {example}")
 
 
 def stage_piece(job: Job, work: WorkPiece) -> AnyPiece:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate, pairwise
 from typing import Any, Literal
 
 import numpy as np
+from dask import config
 from dask.array import Array as DaskArray
 from dask.array import isfinite
 from dask.base import compute
 from dask.delayed import delayed
 from numpy.typing import ArrayLike, NDArray
 
-from daskfs.errors import OptionError, check_choice
+from daskfs.errors import check_choice
 from daskfs.store import arrays
 from daskfs.store.codec import Codec, Compression
 from daskfs.store.dense_staging import close_dense, publish_dense
@@ -23,7 +25,7 @@ from daskfs.store.layout import UNFINISHED, DenseShape, Layout, dense_specs, tar
 from daskfs.store.location import Location
 from daskfs.store.names import checked_column_names
 from daskfs.store.writer import new_writer, prepare, retire
-from daskfs.stream.pool import Threads, in_order, pool
+from daskfs.stream.pool import Threads, available_cores, in_order, pool
 
 CHUNK_BYTES = 8_000_000
 OnBadRow = Literal["error", "drop"]
@@ -137,8 +139,6 @@ def _write_dask(
     shape: DenseShape,
 ) -> None:
     """Every block is computed once, by a task that also writes it, where the data is."""
-    if any(np.isnan(size) for size in X.shape):
-        raise OptionError("X is a dask array of unknown shape: call X.compute_chunk_sizes() first")
     if X.numblocks[0] > 1 and shape.layout != "rows":
         _write_dask_rows(location, X, y, labels, feature_names, shape)
         return
@@ -146,10 +146,16 @@ def _write_dask(
     write = delayed(arrays.write_checked_chunk, pure=False)
     for spec in dense_specs(X.shape, arrays.stored_dtype(X.dtype), shape):
         parts = X.rechunk(spec.chunks).to_delayed().reshape(-1)
-        lines = compute(*(write(writer.location, spec, number, part) for number, part in enumerate(parts)))
-        writer.add(spec, lines)
+        writer.add(spec, _computed([write(writer.location, spec, number, part) for number, part in enumerate(parts)]))
     writer.write(target_spec(len(y)), y)
     close_dense(writer, X.shape, shape.layout, labels, feature_names, {"by": "write_dataset"})
+
+
+def _computed(tasks: list[Any]) -> list[Any]:
+    """The results of delayed tasks, on the current cluster or on threads."""
+    # Threads of our own: after an error, dask would leave its own writing chunks behind our back.
+    with ThreadPoolExecutor(available_cores()) as threads, config.set(pool=threads):
+        return list(compute(*tasks))
 
 
 def _write_dask_rows(
@@ -169,7 +175,7 @@ def _write_dask_rows(
         stage(location, number, part, y[start:stop], start, dtype, shape.layout)
         for number, (part, (start, stop)) in enumerate(zip(rows.to_delayed()[:, 0], pairwise(first), strict=True))
     ]
-    pieces = list(compute(*tasks))
+    pieces = _computed(tasks)
     for piece in pieces:
         piece.strings = [str(label) for label in labels.classes or ()] if labels.strings else []
     retire(location)

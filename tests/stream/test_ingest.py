@@ -249,7 +249,7 @@ def test_names_that_look_like_patterns(tmp_path):
 
 def test_rows_without_any_feature_are_the_wrong_format(tmp_path):
     (tmp_path / "x.csv").write_text("a,b,c\n1,2,3\n")
-    with pytest.raises(SourceError, match="right format"):
+    with pytest.raises(SourceError, match="is this svmlight"):
         daskfs.ingest(tmp_path / "x.csv", tmp_path / "x.zarr", "svmlight")
 
 

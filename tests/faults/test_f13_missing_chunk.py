@@ -1,0 +1,113 @@
+"""F13: a chunk that is missing is an error that names it, on every kind of store; never zeros."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import fsspec
+import pytest
+from faults.reading import read_everything
+from faults.samples import ARRAYS, MAKERS
+
+import daskfs
+from daskfs.errors import ChunkError
+from daskfs.store.integrity import manifest_spec
+from daskfs.store.reader import ArrayReader
+
+CASES = [
+    pytest.param(kind, array, id=f"{kind}-{array}")
+    for kind, arrays in ARRAYS.items()
+    for name in arrays
+    for array in (name, f"manifest/{name.replace('/', '.')}")
+]
+PLACES = {"local": (0, -1), "zarr": (0, -1), "memory": (0, -1), "s3": (-1,)}
+"""A local folder (the direct path), the same read through Zarr, two stores behind fsspec; and which chunks to lose."""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Each sample, once, in a local folder."""
+    folder = tmp_path_factory.mktemp("made")
+    for kind, make in MAKERS.items():
+        make(folder / kind)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def placed(made, request) -> Callable[[str, str], tuple[str, dict]]:
+    """Where a sample lies in a kind of store: a copy that is made once, and put right again by each test."""
+    places: dict[tuple[str, str], tuple[str, dict]] = {}
+
+    def place(store: str, kind: str) -> tuple[str, dict]:
+        if store in ("local", "zarr"):
+            return str(made / kind), {}
+        if (store, kind) not in places:
+            s3 = request.getfixturevalue("s3") if store == "s3" else None
+            url, options = (s3.url(kind), s3.options) if s3 else (f"memory://f13/{kind}", {})
+            fs, path = fsspec.core.url_to_fs(url, **options)
+            fs.put(f"{made / kind}/", path, recursive=True)
+            places[store, kind] = url, options
+        return places[store, kind]
+
+    return place
+
+
+@pytest.fixture
+def open_in(placed, monkeypatch) -> Callable[[str, str], daskfs.Dataset]:
+    def open_in(store: str, kind: str) -> daskfs.Dataset:
+        direct = store != "zarr"
+        monkeypatch.setattr(
+            daskfs.Dataset,
+            "_reader",
+            lambda self, name: ArrayReader(self.location, self.arrays[name], direct=direct),
+        )
+        return daskfs.open_dataset(*placed(store, kind))
+
+    return open_in
+
+
+@pytest.mark.parametrize("kind", ARRAYS)
+def test_f13_the_samples_have_every_array_in_several_chunks(open_in, kind):
+    ds = open_in("local", kind)
+    assert set(ds.content) == set(ARRAYS[kind])
+    assert set(ds.arrays) == {*ds.content, *(manifest_spec(spec).name for spec in ds.content.values())}
+    whole = {name for name in ARRAYS[kind] if ds.arrays[name].n_chunks < 2}
+    assert whole <= {"y", "block_rows", "block_entries", "block_chunk", "names/first"}  # one chunk each by design
+    assert read_everything(ds) > 0
+
+
+@pytest.mark.parametrize("store", PLACES)
+@pytest.mark.parametrize(("kind", "array"), CASES)
+def test_f13_missing_chunk_is_named(open_in, store, kind, array):
+    ds = open_in(store, kind)
+    spec = ds.arrays[array]
+    keys = list(spec.keys())
+    for key in {keys[number] for number in PLACES[store]}:
+        kept = ds.location.read(key)
+        ds.location.delete(key)
+        try:
+            with pytest.raises(ChunkError, match="missing") as caught:
+                read_everything(open_in(store, kind))
+            assert caught.value.chunk == key
+            assert ds.url in str(caught.value)
+            found = daskfs.verify_dataset(ds.url, storage_options=ds.location.options)
+            assert [(one.key, one.reason) for one in found] == [(key, "missing")]
+        finally:
+            ds.location.write(key, kept)
+
+
+@pytest.mark.parametrize("store", ["local", "memory", "s3"])
+@pytest.mark.parametrize(
+    ("kind", "array"), [(kind, name) for kind, names in ARRAYS.items() for name in names if "/" not in name]
+)
+def test_f13_missing_chunk_is_named_by_xarray(open_in, store, kind, array):
+    ds = open_in(store, kind)
+    key = ds.arrays[array].key(ds.arrays[array].n_chunks - 1)
+    kept = ds.location.read(key)
+    ds.location.delete(key)
+    try:
+        with pytest.raises(FileNotFoundError, match=key):
+            ds.to_xarray()[array].load()
+    finally:
+        ds.location.write(key, kept)
+    assert ds.to_xarray()[array].load().size > 0
