@@ -70,6 +70,12 @@ def warm_up() -> int:
     return len(_warmers)
 
 
+def is_cold() -> bool:
+    """Whether kernels have yet to be compiled on this machine, which takes some seconds each."""
+    folder = cache_folder()
+    return folder is None or next(folder.rglob("*.nbi"), None) is None
+
+
 def _cached(dispatcher: Any) -> Any:
     root = cache_folder()
     if root is not None and hasattr(dispatcher, "py_func"):  # not with NUMBA_DISABLE_JIT

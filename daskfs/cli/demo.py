@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 import numpy as np
 
+from daskfs.jit import is_cold
 from daskfs.observe.describe import describe, info_table
 from daskfs.observe.terminal import output
 from daskfs.store.dataset import open_dataset
@@ -23,11 +24,13 @@ def demo(out: Path | None) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     source, target = folder / "clicks.vw", folder / "clicks.zarr"
 
-    output.print("[bold]1. A source[/]: 20,000 ad impressions with string features, in Vowpal Wabbit's format")
+    output.print("[bold]1. A source[/]: 20,000 ad impressions, string features, Vowpal Wabbit's format")
     write_impressions(source, rows=20_000)
     output.print(f"   {source}", soft_wrap=True)
 
     output.print(f"[bold]2. daskfs ingest[/] {source.name} {target.name} --format vw")
+    if is_cold():
+        output.print("   (compiling, once on this machine: some 15 seconds)")
     dataset = ingest(source, target, "vw", overwrite=True)
     output.print(info_table(describe(dataset)))
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from daskfs.jit import is_cold
 from daskfs.observe.progress import ingest_progress
 from daskfs.observe.terminal import messages
 from daskfs.store.formats import FORMATS
@@ -107,6 +108,8 @@ def ingest(
     A killed ingest goes on where it stopped when the same command is run again.
     """
     given = {name: value for name, value in format_options.items() if value is not None}
+    if is_cold():
+        messages.print("compiling, once on this machine: some 15 seconds")
     with cluster_at(scheduler) as client, ingest_progress() as progress:
         dataset = run_ingest(
             sources,

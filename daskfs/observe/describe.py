@@ -83,7 +83,9 @@ def info_table(facts: dict[str, Any]) -> Table:
 
 
 def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    counted = {"ids": " (ids below that)", "kmers": " (ids below that)"}.get(facts["names"], "")
     size = f"{facts['samples']:,} samples x {facts['features']:,} features"
+    size += counted if facts["kind"] == "sparse" else ""
     stored = f"{format_bytes(facts['stored_bytes'])} in {facts['chunks']:,} chunks, {facts['compression']} + crc32c"
     lines = [
         ("kind", f"{facts['kind']}, in {facts['layout'] if facts['layout'] != 'both' else 'columns and rows'}"),

@@ -108,6 +108,8 @@ def write_dataset(
 
 def _unwrapped(X: Any, names: Sequence[Any] | None) -> tuple[Any, Sequence[Any] | None]:
     """The array inside an xarray.DataArray or a DataFrame, and the names it brings."""
+    if hasattr(X, "data_vars"):
+        raise TypeError("X is an xarray.Dataset: pass one of its arrays, such as ds['X']")
     if hasattr(X, "dims") and hasattr(X, "coords"):
         columns = X.coords.get(X.dims[-1])
         if names is None and columns is not None and columns.dtype.kind in "OUST":
@@ -115,10 +117,21 @@ def _unwrapped(X: Any, names: Sequence[Any] | None) -> tuple[Any, Sequence[Any] 
         X = X.data
     elif hasattr(X, "columns") and hasattr(X, "to_numpy"):
         names = list(X.columns) if names is None else names
-        X = X.to_numpy()
+        X = _cells_of_frame(X)
     if not hasattr(X, "dtype") or not hasattr(X, "shape"):
         X = np.asarray(X)
+    if np.ma.isMaskedArray(X) and np.ma.is_masked(X):
+        raise TypeError("X has masked values: fill them (X.filled(...)) or drop their rows first")
     return X, names
+
+
+def _cells_of_frame(frame: Any) -> Any:
+    """The cells of a DataFrame as one array; columns of several numeric kinds become float64."""
+    texts = [str(name) for name, dtype in frame.dtypes.items() if getattr(dtype, "kind", "O") not in "biuf"]
+    if texts:
+        raise TypeError(f"columns {', '.join(texts[:5])} are not numeric: drop or encode them, or ingest the table")
+    cells = frame.to_numpy()
+    return frame.to_numpy(dtype=np.float64, na_value=np.nan) if cells.dtype.kind == "O" else cells
 
 
 def _without_bad_rows(X: Any, y: Any) -> tuple[Any, Any]:

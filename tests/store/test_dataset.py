@@ -7,6 +7,7 @@ import pickle
 
 import dask.array as da
 import numpy as np
+import pandas
 import pytest
 import scipy.sparse as sp
 import xarray
@@ -356,3 +357,24 @@ def test_f25_hostile_metadata_is_refused(tmp_path, damage):
 def test_a_wrong_word_for_an_option_is_refused(tmp_path, option):
     with pytest.raises(OptionError, match=f"{option}: 'nonsense' is none of"):
         daskfs.write_dataset(tmp_path / "d.zarr", X, Y, **{option: "nonsense"})
+
+
+def test_data_frames_bring_names_and_mixed_kinds(tmp_path):
+    frame = pandas.DataFrame({"a": [1.5, 2.5], "b": [True, False], "c": pandas.array([1, 2], dtype="Int64")})
+    daskfs.write_dataset(tmp_path / "d.zarr", frame, [0, 1])
+    ds = daskfs.open_dataset(tmp_path / "d.zarr")
+    np.testing.assert_array_equal(whole(ds, "columns"), [[1.5, 1, 1], [2.5, 0, 2]])
+    assert ds.names([0, 1, 2]) == ["a", "b", "c"]
+
+
+REFUSED = {
+    "text column": (pandas.DataFrame({"a": [1.0], "city": ["Paris"]}), "columns city are not numeric"),
+    "xarray.Dataset": (xarray.Dataset({"X": (("a", "b"), np.eye(1))}), "pass one of its arrays"),
+    "masked values": (np.ma.masked_array(np.eye(1), mask=[[True]]), "masked values"),
+}
+
+
+@pytest.mark.parametrize(("matrix", "reason"), REFUSED.values(), ids=REFUSED)
+def test_what_is_no_matrix_of_numbers_is_refused(tmp_path, matrix, reason):
+    with pytest.raises(TypeError, match=reason):
+        daskfs.write_dataset(tmp_path / "d.zarr", matrix, [0])

@@ -32,6 +32,7 @@ REASONS = {
     kernels.VALUE_NOT_FINITE: "the feature's value is NaN, infinite or too large for a float32",
     kernels.NUL_BYTE: "a control character; is this a text file?",
     kernels.SUM_NOT_FINITE: "a repeated feature sums up to more than a float32 holds; the row begins",
+    kernels.CARET_IN_NAMESPACE: "a namespace with a ^, which separates it from a feature's name here",
     kernels.NAME_TOO_LONG: f"a name longer than {kernels.LONGEST_NAME} bytes",
 }
 

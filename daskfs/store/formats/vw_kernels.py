@@ -46,6 +46,7 @@ BAD_VALUE = FIRST_ERROR + 7
 VALUE_NOT_FINITE = FIRST_ERROR + 8
 NUL_BYTE = FIRST_ERROR + 9
 NAME_TOO_LONG = FIRST_ERROR + 10
+CARET_IN_NAMESPACE = FIRST_ERROR + 11
 SUM_NOT_FINITE = FIRST_ERROR + 11
 
 CARET = 94
@@ -176,6 +177,9 @@ def _read_namespaces(text, at, out, names, scratch):
         if prefix >= LONGEST_NAME:
             return entry, at, NAME_TOO_LONG
         for i in range(prefix):
+            if text[start + i] == CARET:
+                out.progress[AT] = start
+                return entry, at, CARET_IN_NAMESPACE
             scratch[i] = text[start + i]
         if prefix > 0:
             scratch[prefix] = CARET
