@@ -60,6 +60,7 @@ BAD = {
         "carriage return within": (b"1 |a x\ry", "control character"),
         "an endless name": (b"1 |a " + 70_000 * b"x", "longer than 65536 bytes"),
         "a text label": (b"yes |a x", "the label is not a number"),
+        "the sign that ends a namespace, in one": (b"1 |a^b x", "a namespace with a ^"),
     },
 }
 CASES = [pytest.param(kind, *case, id=f"{kind}-{name}") for kind, cases in BAD.items() for name, case in cases.items()]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 
-import dask
 import dask.array as da
 import numpy as np
 import pytest
@@ -161,20 +160,22 @@ def test_f19_a_dataset_that_was_there_survives_arguments_that_cannot_work(tmp_pa
         assert daskfs.open_dataset(tmp_path / "x.zarr").digest == before, what
 
 
-def test_f19_no_chunk_is_written_after_the_error(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("task", "rows"), [("write_checked_chunk", 60), ("stage_rows", 13)], ids=["columns as they are", "rows"]
+)
+def test_f19_no_chunk_is_written_after_the_error(tmp_path, monkeypatch, task, rows):
     """Or it would land in the dataset that is written next in the same place."""
-    write_chunk, writing = arrays.write_checked_chunk, []
+    write_chunk, started, ended = getattr(arrays, task), [], []
 
-    def slow(location, spec, number, part):
-        if number == 0:
-            raise DatasetError("the first chunk is bad")
-        writing.append(number)
+    def slow(*arguments):
+        started.append(arguments)
+        if len(started) == 1:
+            raise DatasetError("the first is bad")
         time.sleep(0.3)
-        line = write_chunk(location, spec, number, part)
-        writing.remove(number)
-        return line
+        ended.append(write_chunk(*arguments))
+        return ended[-1]
 
-    monkeypatch.setattr(arrays, "write_checked_chunk", slow)
-    with pytest.raises(DatasetError, match="the first chunk is bad"), dask.config.set(num_workers=4):
-        daskfs.write_dataset(tmp_path / "x.zarr", da.from_array(X, chunks=(-1, 2)), Y, chunk_bytes=1000)
-    assert writing == []
+    monkeypatch.setattr(arrays, task, slow)
+    with pytest.raises(DatasetError, match="the first is bad"):
+        daskfs.write_dataset(tmp_path / "x.zarr", da.from_array(X, chunks=(rows, 4)), Y, chunk_bytes=500)
+    assert len(ended) == len(started) - 1

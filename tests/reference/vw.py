@@ -49,6 +49,8 @@ def parse_line(line: bytes, labels_are_numbers: bool = True) -> Row | None:
         namespace, scale = re.match(rb"([^ \t:]*)(:[^ \t]*)?", space).group(1, 2)
         if b"^" in namespace:
             raise BadLine("the sign between namespace and name")
+        if b"^" in namespace:
+            raise BadLine(namespace)
         factor = 1.0 if scale is None else number(scale[1:])
         for word in re.split(rb"[ \t]", space[len(namespace) + len(scale or b"") :]):
             if not word:
