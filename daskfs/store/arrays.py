@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from daskfs.errors import DatasetError, OptionError
 from daskfs.store.codec import Codec
-from daskfs.store.dense_staging import DensePiece, DenseStage, close_dense
+from daskfs.store.dense_staging import DensePiece, DensePlan, DenseStage, close_dense
 from daskfs.store.labels import Labels, distinct_numbers, united_strings
-from daskfs.store.layout import ArraySpec, DenseShape, Layout, dense_specs, target_spec
+from daskfs.store.layout import ArraySpec, Layout, dense_specs, target_spec
 from daskfs.store.location import Location
 from daskfs.store.publish import RunTasks, SparsePlan, publish_sparse
 from daskfs.store.rows import BadLines, LabelCodes, RowBuilder
@@ -74,18 +74,17 @@ def write_dense(
     X: np.ndarray[tuple[int, int], Any],
     target: NDArray[np.float64],
     labels: Labels,
-    feature_names: Sequence[Any] | None,
-    shape: DenseShape,
+    plan: DensePlan,
 ) -> None:
     """A numpy matrix as a dataset."""
-    for spec in dense_specs(X.shape, stored_dtype(X.dtype), shape):
+    for spec in dense_specs(X.shape, stored_dtype(X.dtype), plan.shape):
         rows, columns = spec.chunks
         for number in range(spec.n_chunks):
             i, j = np.unravel_index(number, spec.grid)
             part = X[i * rows : (i + 1) * rows, j * columns : (j + 1) * columns]
             writer.add(spec, [write_checked_chunk(writer.location, spec, number, part)])
     writer.write(target_spec(len(X)), target)
-    close_dense(writer, X.shape, shape.layout, labels, feature_names, {"by": "write_dataset"})
+    close_dense(writer, X.shape, labels, plan)
 
 
 def stage_rows(

@@ -99,14 +99,17 @@ class DenseStage(Stage[DensePiece]):
         self.piece.dtype, self.piece.columns = X.dtype.name, X.shape[1]
 
 
+@dataclass(frozen=True)
+class DensePlan:
+    """What a dense dataset is to be, besides its rows and labels."""
+
+    shape: DenseShape
+    names: Sequence[str] | None
+    made: dict[str, Any]  # how it came about, for the record
+
+
 def publish_dense(
-    location: Location,
-    pieces: Sequence[DensePiece],
-    shape: DenseShape,
-    names: Sequence[str] | None,
-    made: dict[str, Any],
-    run: RunTasks,
-    group_bytes: int,
+    location: Location, pieces: Sequence[DensePiece], plan: DensePlan, run: RunTasks, group_bytes: int
 ) -> None:
     """Cut the staged rows into chunks, write names and metadata, and mark the dataset complete.
 
@@ -121,7 +124,7 @@ def publish_dense(
     dtype = np.dtype(next(piece.dtype for piece in pieces if piece.segments))
     writer = DatasetWriter(location)
     index = _write_index(location, segments)
-    for spec in dense_specs((n, p), dtype, shape):
+    for spec in dense_specs((n, p), dtype, plan.shape):
         assemble = _write_columns if spec.codec.columns_contiguous else _write_rows
         group = max(1, group_bytes // (math.prod(spec.chunks) * dtype.itemsize))
         tasks = [(location, spec, first, group, index) for first in range(0, spec.n_chunks, group)]
@@ -129,31 +132,24 @@ def publish_dense(
             writer.add(spec, records)
     target = target_spec(n)
     writer.add(target, run(_write_target, [(location, target, i, index, labels) for i in range(target.n_chunks)]))
-    close_dense(writer, (n, p), shape.layout, labels, names, made)
+    close_dense(writer, (n, p), labels, plan)
 
 
-def close_dense(
-    writer: DatasetWriter,
-    shape: tuple[int, int],
-    layout: Layout,
-    labels: Labels,
-    names: Sequence[str] | None,
-    made: dict[str, Any],
-) -> None:
+def close_dense(writer: DatasetWriter, shape: tuple[int, int], labels: Labels, plan: DensePlan) -> None:
     """Write the names of columns, if they have any, and mark a dense dataset complete."""
     n, p = shape
-    if names is not None:
-        writer.write(feature_spec(p), checked_column_names(names, p))
+    if plan.names is not None:
+        writer.write(feature_spec(p), checked_column_names(plan.names, p))
     attributes = {
         "kind": "dense",
-        "layout": layout,
+        "layout": plan.shape.layout,
         "n_samples": n,
         "n_features": p,
         "n_entries": n * p,
         "max_id": p - 1,
         "labels": labels.attributes(),
-        "names": {"from": "ids", "prefix": "x"} if names is None else {"from": "columns"},
-        "made": made,
+        "names": {"from": "ids", "prefix": "x"} if plan.names is None else {"from": "columns"},
+        "made": plan.made,
     }
     writer.close(attributes)
 

@@ -24,7 +24,7 @@ from daskfs.store.rows import BadLines, RowBuilder
 from daskfs.store.rows_kernels import ENTRIES, ROWS, RowArrays
 from daskfs.store.sources import Part, Source
 from daskfs.store.staging import BlockShape
-from daskfs.store.writer import clear, prepare, retire
+from daskfs.store.writer import clear, drop_staged, prepare, retire
 
 PART_BYTES, LEAST_PART_BYTES = 64 << 20, 8 << 20
 SAMPLE_BYTES = 1 << 20
@@ -78,7 +78,7 @@ def is_done(location: Location, request: str, content: str) -> bool:
     made = open_dataset(location.url, location.options).attributes.get("made", {})
     if (made.get("request"), made.get("content")) != (request, content):
         return False
-    location.delete(UNFINISHED)  # a kill may have come between the last write and this
+    drop_staged(location)  # a kill may have come between the last write and this
     return True
 
 
@@ -116,9 +116,9 @@ def begin_publishing(location: Location, work: Sequence[WorkPiece]) -> None:
 
 
 def _published_otherwise(location: Location, work: Sequence[WorkPiece]) -> bool:
-    """True if chunks have been moved already, to places that changed sources may have made wrong."""
+    """True if chunks have been moved already: to places that changed sources may have made wrong, or all of them."""
     try:
-        return location.read(PUBLISHING).decode() != _digest([piece.key for piece in work])
+        return location.read(PUBLISHING).decode() != _digest([piece.key for piece in work]) or location.exists(ROOT)
     except FileNotFoundError:
         return False
 

@@ -102,7 +102,7 @@ class DatasetWriter:
         for spec in arrays + manifests:
             self.location.write(f"{spec.name}/{ROOT}", json.dumps(spec.metadata()).encode())
         self.location.write(ROOT, root_metadata(attributes, arrays + manifests))
-        self.location.delete(UNFINISHED)
+        drop_staged(self.location)
 
     def _move_to(self, location: Location) -> None:
         retire(location)
@@ -136,7 +136,7 @@ def prepare(location: Location, overwrite: bool) -> None:
     if location.exists(PLAN) and not overwrite:
         raise DatasetError(f"{location.url}: holds an unfinished ingest; finish it, or use --overwrite to drop it")
     if complete:
-        location.delete(UNFINISHED)
+        drop_staged(location)
     else:
         clear(location)
 
@@ -155,8 +155,14 @@ def clear(location: Location) -> None:
     """Delete everything, in an order that leaves a place we know as ours wherever it is cut short."""
     location.write(f"{UNFINISHED}/clearing", b"")
     location.delete(ROOT)
-    location.delete(PLAN)  # so that half-deleted pieces are not taken for whole
+    location.delete(PLAN)
     _delete_members(location)
+    drop_staged(location)
+
+
+def drop_staged(location: Location) -> None:
+    """Delete what is not part of a dataset; the plan first, so that half-deleted pieces are not taken for whole."""
+    location.delete(PLAN)
     location.delete(UNFINISHED)
 
 

@@ -16,7 +16,7 @@ from distributed import Client
 from daskfs.errors import DaskfsError, SourceError, check_choice
 from daskfs.store.codec import Compression
 from daskfs.store.dataset import Dataset, open_dataset
-from daskfs.store.dense_staging import DensePiece, DenseStage, publish_dense
+from daskfs.store.dense_staging import DensePiece, DensePlan, DenseStage, publish_dense
 from daskfs.store.formats import make_format
 from daskfs.store.formats.base import Format
 from daskfs.store.layout import DenseShape, Layout
@@ -245,6 +245,6 @@ def _publish(job: Job, pieces: list[Any], made: dict[str, Any], where: Pool) -> 
     run = in_order(where, "publish")
     if isinstance(job.shape, DenseShape):
         names = job.format.column_names()  # type: ignore[attr-defined]  # kind is dense
-        publish_dense(job.location, pieces, job.shape, names, made, run, job.memory.rows_bytes)
+        publish_dense(job.location, pieces, DensePlan(job.shape, names, made), run, job.memory.rows_bytes)
     else:
         publish_sparse(job.location, pieces, SparsePlan(job.shape, job.format.names_from, made), run)

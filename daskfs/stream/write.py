@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from daskfs.errors import check_choice
 from daskfs.store import arrays
 from daskfs.store.codec import Codec, Compression
-from daskfs.store.dense_staging import close_dense, publish_dense
+from daskfs.store.dense_staging import DensePlan, close_dense, publish_dense
 from daskfs.store.labels import Labels
 from daskfs.store.layout import UNFINISHED, DenseShape, Layout, dense_specs, target_spec
 from daskfs.store.location import Location
@@ -100,10 +100,11 @@ def write_dataset(
             arrays.write_sparse(location, X, target, labels, feature_names, Codec(compression or "lz4"), run)
             return
         shape = DenseShape(layout, chunk_bytes, Codec(compression or "none"))
+        plan = DensePlan(shape, feature_names, {"by": "write_dataset"})
         if isinstance(X, DaskArray):
-            _write_dask(location, X, target, labels, feature_names, shape)
+            _write_dask(location, X, target, labels, plan)
         else:
-            arrays.write_dense(new_writer(location), X, target, labels, feature_names, shape)
+            arrays.write_dense(new_writer(location), X, target, labels, plan)
 
 
 def _unwrapped(X: Any, names: Sequence[Any] | None) -> tuple[Any, Sequence[Any] | None]:
@@ -143,25 +144,18 @@ def _without_bad_rows(X: Any, y: Any) -> tuple[Any, Any]:
     return (X, y) if keep.all() else (X[np.flatnonzero(keep)], y[keep])
 
 
-def _write_dask(
-    location: Location,
-    X: DaskArray,
-    y: NDArray[np.float64],
-    labels: Labels,
-    feature_names: Sequence[Any] | None,
-    shape: DenseShape,
-) -> None:
+def _write_dask(location: Location, X: DaskArray, y: NDArray[np.float64], labels: Labels, plan: DensePlan) -> None:
     """Every block is computed once, by a task that also writes it, where the data is."""
-    if X.numblocks[0] > 1 and shape.layout != "rows":
-        _write_dask_rows(location, X, y, labels, feature_names, shape)
+    if X.numblocks[0] > 1 and plan.shape.layout != "rows":
+        _write_dask_rows(location, X, y, labels, plan)
         return
     writer = new_writer(location)
     write = delayed(arrays.write_checked_chunk, pure=False)
-    for spec in dense_specs(X.shape, arrays.stored_dtype(X.dtype), shape):
+    for spec in dense_specs(X.shape, arrays.stored_dtype(X.dtype), plan.shape):
         parts = X.rechunk(spec.chunks).to_delayed().reshape(-1)
         writer.add(spec, _computed([write(writer.location, spec, number, part) for number, part in enumerate(parts)]))
     writer.write(target_spec(len(y)), y)
-    close_dense(writer, X.shape, shape.layout, labels, feature_names, {"by": "write_dataset"})
+    close_dense(writer, X.shape, labels, plan)
 
 
 def _computed(tasks: list[Any]) -> list[Any]:
@@ -171,27 +165,18 @@ def _computed(tasks: list[Any]) -> list[Any]:
         return list(compute(*tasks))
 
 
-def _write_dask_rows(
-    location: Location,
-    X: DaskArray,
-    y: NDArray[np.float64],
-    labels: Labels,
-    feature_names: Sequence[Any] | None,
-    shape: DenseShape,
-) -> None:
+def _write_dask_rows(location: Location, X: DaskArray, y: NDArray[np.float64], labels: Labels, plan: DensePlan) -> None:
     """Blocks of rows are staged as they are computed: Dask's own rechunking would hold all of X on the way."""
     dtype = arrays.stored_dtype(X.dtype)
     stage = delayed(arrays.stage_rows, pure=False)
     rows = X.rechunk({1: -1})
     first = [0, *accumulate(rows.chunks[0])]
     tasks = [
-        stage(location, number, part, y[start:stop], start, dtype, shape.layout)
+        stage(location, number, part, y[start:stop], start, dtype, plan.shape.layout)
         for number, (part, (start, stop)) in enumerate(zip(rows.to_delayed()[:, 0], pairwise(first), strict=True))
     ]
     pieces = _computed(tasks)
     for piece in pieces:
         piece.strings = [str(label) for label in labels.classes or ()] if labels.strings else []
     retire(location)
-    run = in_order(pool(), "publish")
-    made = {"by": "write_dataset"}
-    publish_dense(location, pieces, shape, feature_names, made, run, group_bytes=64 << 20)
+    publish_dense(location, pieces, plan, in_order(pool(), "publish"), group_bytes=64 << 20)

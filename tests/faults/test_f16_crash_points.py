@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import dask.array as da
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -148,19 +149,62 @@ def test_f16_killed_again_and_again(tmp_path, kind):
     assert files_of(tmp_path / "out.zarr") == expected
 
 
-@pytest.mark.parametrize("last", range(1, 40))
-def test_f16_killed_at_every_operation_of_an_overwrite(tmp_path, last):
-    """While what was there is deleted, and a little further; the same command finishes, and one that resumes."""
-    ingest = Ingest(tmp_path, "csv")
+ARRAYS = {
+    "numpy": lambda: np.random.default_rng(0).normal(size=(12, 6)),
+    "scipy": lambda: sp.random_array((12, 90), density=0.3, rng=0),
+    "dask": lambda: da.from_array(np.random.default_rng(0).normal(size=(12, 6)), chunks=(5, 4)),
+}
+
+
+def check_nothing_opens_half(out: Path, *states: dict[str, bytes]) -> None:
+    """What stands there does not open, or is one of the datasets in full."""
+    files = files_of(out)
+    if "zarr.json" in files:
+        (state,) = [state for state in states if state["zarr.json"] == files["zarr.json"]]
+        assert {name: files.get(name) for name in state} == state
+    else:
+        with pytest.raises(DatasetError, match=r"incomplete|no dataset here"):
+            daskfs.open_dataset(out)
+
+
+@pytest.mark.parametrize("kind", ["svmlight", "csv"])
+def test_f16_killed_at_every_operation_of_an_overwrite(tmp_path, kind):
+    """What was there stays whole until it goes; the same command finishes."""
+    ingest = Ingest(tmp_path, kind)
     expected = files_of(ingest.run("whole.zarr"))
-    first = tmp_path / "first.svm"
-    first.write_text(svmlight_lines(9, 9))
-    daskfs.ingest(first, tmp_path / "out.zarr", "svmlight")
-    assert ingest.killed_at(last, overwrite=True)
-    untouched = (tmp_path / "out.zarr" / "zarr.json").exists()
-    shutil.copytree(tmp_path / "out.zarr", tmp_path / "copy.zarr")
-    assert files_of(ingest.run(overwrite=True)) == expected
-    assert files_of(ingest.run("copy.zarr", overwrite=untouched)) == expected
+    (tmp_path / "old.svm").write_text(svmlight_lines(9, 9))
+    daskfs.ingest(tmp_path / "old.svm", tmp_path / "old.zarr", "svmlight")
+    old = files_of(tmp_path / "old.zarr")
+    last, again = 0, True
+    while again:
+        shutil.copytree(tmp_path / "old.zarr", tmp_path / "out.zarr")
+        again = ingest.killed_at(last := last + 1, overwrite=True)
+        check_nothing_opens_half(tmp_path / "out.zarr", old, expected)
+        assert files_of(ingest.run(overwrite=True)) == expected, f"killed at operation {last}"
+        shutil.rmtree(tmp_path / "out.zarr")
+    assert last > 30
+
+
+@pytest.mark.parametrize("kind", ["numpy", "scipy", "dask"])
+def test_f16_write_dataset_killed_at_every_operation_of_an_overwrite(tmp_path, kind):
+    X, y = ARRAYS[kind](), np.arange(12) % 2
+    daskfs.write_dataset(tmp_path / "old.zarr", np.eye(5), np.arange(5), layout="both", chunk_bytes=100)
+    daskfs.write_dataset(tmp_path / "whole.zarr", X, y, chunk_bytes=200)
+    old, expected = files_of(tmp_path / "old.zarr"), files_of(tmp_path / "whole.zarr")
+    last, killed = 0, True
+    while killed:
+        killed = False
+        shutil.copytree(tmp_path / "old.zarr", tmp_path / "out.zarr")
+        with dying(last := last + 1):
+            try:
+                daskfs.write_dataset(tmp_path / "out.zarr", X, y, chunk_bytes=200, overwrite=True)
+            except Killed:
+                killed = True
+        check_nothing_opens_half(tmp_path / "out.zarr", old, expected)
+        daskfs.write_dataset(tmp_path / "out.zarr", X, y, chunk_bytes=200, overwrite=True)
+        assert files_of(tmp_path / "out.zarr") == expected, f"killed at operation {last}"
+        shutil.rmtree(tmp_path / "out.zarr")
+    assert last > 20
 
 
 @pytest.mark.parametrize("changed", [0, 2])
@@ -257,12 +301,6 @@ def test_f16_an_unfinished_ingest_of_other_sources_is_refused(tmp_path):
     (tmp_path / "3.txt").write_text("1 2:3\n")
     with pytest.raises(DatasetError, match="unfinished ingest of other sources or options"):
         ingest.run()
-
-
-ARRAYS = {
-    "numpy": lambda: np.random.default_rng(0).normal(size=(12, 6)),
-    "scipy": lambda: sp.random_array((12, 90), density=0.3, rng=0),
-}
 
 
 @pytest.mark.parametrize("kind", ARRAYS)
