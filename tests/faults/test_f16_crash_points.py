@@ -237,6 +237,7 @@ def without_content(files: dict[str, bytes]) -> dict[str, bytes]:
 
 OTHER_PLANS = {
     "longer rows": ("svmlight", "1 2:3\n" * 9, "1 " + " ".join(f"{i}:1" for i in range(40)) + "\n"),
+    "longer rows, for other files, too": ("vw", "red |n a\n" * 9, "blue |n " + " ".join("abcdefghij") + "\n"),
     "words for numbers": ("svmlight", "1 2:3\n" * 9, "yes 2:3\nno 4:5\n" * 4),
     "other columns": ("csv", "y,a,b\n1,2,3\n" + 9 * "0,4,5\n", "y,a,c,d\n1,2,3,9\n" + 9 * "0,4,5,8\n"),
     "words for a column": ("csv", "y,a,b\n1,2,3\n" + 9 * "0,4,5\n", "y,a,b\n1,2,x\n" + 9 * "0,4,z\n"),
@@ -246,7 +247,8 @@ OTHER_PLANS = {
 @pytest.mark.parametrize("last", range(1, 50, 4))
 @pytest.mark.parametrize(("kind", "before", "after"), OTHER_PLANS.values(), ids=OTHER_PLANS)
 def test_f16_a_source_that_changes_so_that_another_plan_is_right(tmp_path, kind, before, after, last):
-    ingest = Ingest(tmp_path, kind, {"0.txt": before}, {"label": "y"} if kind == "csv" else {})
+    files = {"0.txt": before} | {f"{i}.txt": vw_lines(4, i) for i in (1, 2) if kind == "vw"}
+    ingest = Ingest(tmp_path, kind, files, {"label": "y"} if kind == "csv" else {})
     ingest.killed_at(last)
     (tmp_path / "0.txt").write_text(after)
     expected = files_of(ingest.run("whole.zarr"))
@@ -254,13 +256,19 @@ def test_f16_a_source_that_changes_so_that_another_plan_is_right(tmp_path, kind,
 
 
 @pytest.mark.parametrize("kind", SOURCES)
-@pytest.mark.parametrize("last", range(1, 7))
-def test_f16_killed_while_staged_pieces_are_deleted(tmp_path, kind, last):
+@pytest.mark.parametrize("share", [0.4, 0.7, 0.85])
+def test_f16_killed_while_another_ingest_is_dropped(tmp_path, kind, share):
+    """What is half deleted, staged or published, is not taken for whole by the one it belonged to."""
     ingest = Ingest(tmp_path, kind)
-    expected = files_of(ingest.run("whole.zarr"))
-    assert ingest.killed_at(20)
-    assert ingest.killed_at(last, overwrite=True)
-    assert files_of(ingest.run()) == expected
+    with dying(10**9) as operations:
+        expected = files_of(ingest.run("whole.zarr"))
+    for last in range(1, 14):
+        assert ingest.killed_at(int(share * operations.count))
+        assert ingest.killed_at(last, overwrite=True, compression="zstd")
+        plan = tmp_path / "out.zarr" / "_unfinished" / "plan.json"
+        other_has_begun = plan.exists() and "zstd" in plan.read_text()
+        assert files_of(ingest.run(overwrite=other_has_begun)) == expected, f"killed at operation {last}"
+        shutil.rmtree(tmp_path / "out.zarr")
 
 
 def test_f16_a_source_that_changes_and_changes_back(tmp_path):
