@@ -6,9 +6,17 @@ The store cuts a dataset into *blocks*; the engine decides who reads which block
     state = algorithm.start(meta, seed)
     for each pass:
         for each block:            state = algorithm.update(state, block)
-        (on a cluster)             state = algorithm.merge([state of worker 0, state of worker 1, ...])
+        (in rounds)                state = algorithm.merge([state of worker 0, state of worker 1, ...])
         state, go_on = algorithm.end_pass(state)
+    for columns seen once more:    state = algorithm.update(state, those of algorithm.revisit(state))
     result = algorithm.result(state)
+
+An algorithm whose workers need not wait for each other (`Central`) splits `update` in two: workers
+turn blocks into *offers*, a centre folds offers into the one state and publishes a *view* of it:
+
+    view = algorithm.view(state)                             # at the centre
+    own, offer = algorithm.work(own, view, block)            # on a worker, with a view that may be old
+    state = algorithm.accept(state, offer)                   # at the centre
 
 This file needs numpy and nothing else: the three papers under ``algorithms/`` import it, the
 machinery around them imports it, and neither imports the other.
@@ -58,9 +66,9 @@ class Meta:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnBlock:
-    """Whole columns ``first, first + 1, …`` of a dense matrix, each contiguous in memory."""
+    """Whole columns of a dense matrix, each contiguous in memory."""
 
-    first: int
+    ids: NDArray[np.uint64]  # (b,), ascending
     X: NDArray[np.floating[Any]]  # (n, b), Fortran order
     y: NDArray[np.float64]
     """Target of every row: the number itself, or the class number where labels are strings."""
@@ -70,6 +78,22 @@ class ColumnBlock:
     @property
     def nbytes(self) -> int:
         return self.X.nbytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SparseColumnBlock:
+    """Whole columns of a sparse matrix in CSC form, rows ascending in a column."""
+
+    ids: NDArray[np.uint64]  # (b,), ascending
+    indptr: NDArray[np.int64]  # (b + 1,)
+    rows: NDArray[np.uint32]
+    values: NDArray[np.float32]
+    y: NDArray[np.float64]
+    weight: NDArray[np.float32] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        return self.indptr.nbytes + self.rows.nbytes + self.values.nbytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,20 +123,27 @@ class SparseBlock:
 
     @property
     def nbytes(self) -> int:
-        return self.indptr.nbytes + self.ids.nbytes + self.values.nbytes + self.y.nbytes
+        weight = 0 if self.weight is None else self.weight.nbytes
+        return self.indptr.nbytes + self.ids.nbytes + self.values.nbytes + self.y.nbytes + weight
 
 
-Block = ColumnBlock | RowBlock | SparseBlock
+Block = ColumnBlock | SparseColumnBlock | RowBlock | SparseBlock
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Result:
-    """What an algorithm hands back: features in order of importance, and how to score with them."""
+    """What an algorithm hands back: features in order of importance, and a linear model over them."""
 
     features: NDArray[np.uint64]
     weights: NDArray[np.float64]  # (k,) or (k, classes), aligned with `features`
     intercept: NDArray[np.float64]  # (1,) or (classes,)
+    classes: tuple[Label, ...] | None
+    """The labels the scores tell apart (with two, a score above 0 means the second); None for real values."""
     history: Sequence[dict[str, float]]  # one record per pass or round, "objective" in each
+
+
+Schedule = Literal["chain", "rounds", "centre"]
+"""How several workers share a pass: one after the other; side by side, merged now and then; or never waiting."""
 
 
 @runtime_checkable
@@ -128,6 +159,10 @@ class Algorithm(Protocol):
     def axis(self) -> Axis:
         """Whether it streams column blocks or row blocks."""
 
+    @property
+    def schedule(self) -> Schedule:
+        """How several workers share a pass; with one worker all three are the serial loop, bit for bit."""
+
     def start(self, meta: Meta, seed: int) -> State:
         """The state before the first block."""
 
@@ -140,11 +175,25 @@ class Algorithm(Protocol):
     def end_pass(self, state: State) -> tuple[State, bool]:
         """Close a pass; True asks for another."""
 
+    def revisit(self, state: State) -> NDArray[np.uint64]:
+        """Columns to `update` with once more after the last pass, by random access; usually none."""
+
     def result(self, state: State) -> Result:
         """The selection the state stands for."""
 
-    def predict(self, result: Result, block: Block) -> NDArray[np.float64]:
-        """Real scores of a block's rows, ``(r,)`` or ``(r, classes)``."""
-
     def nbytes(self, meta: Meta) -> int:
-        """Memory the state needs at its largest, promised before the first read."""
+        """Memory the state and its work need at their largest, blocks excluded; promised before the first read."""
+
+
+@runtime_checkable
+class Central(Algorithm, Protocol):
+    """An algorithm for the schedule ``"centre"``; all three methods are free of side effects but for the state."""
+
+    def view(self, state: State) -> State:
+        """What workers need to know of the state: small, flat, with an ascending "version"."""
+
+    def work(self, own: State, view: State, block: Block) -> tuple[State, State | None]:
+        """One block on one worker: its own state (at first empty), and an offer for the centre, if any."""
+
+    def accept(self, state: State, offer: State) -> State:
+        """Fold an offer into the state, whatever version of the view it was made from."""

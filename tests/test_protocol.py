@@ -2,47 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
-from numpy.typing import NDArray
+from toy_algorithms import LargestColumns
 
 import daskfs
-from daskfs.protocol import Algorithm, Block, ColumnBlock, Meta, Result, State
-
-
-@dataclass(frozen=True)
-class LargestColumns:
-    """Selects the columns of largest norm: the least an algorithm can be."""
-
-    n_select: int
-    axis = "columns"
-
-    def start(self, meta: Meta, seed: int) -> State:
-        return {"norms": np.zeros(meta.n_features)}
-
-    def update(self, state: State, block: Block) -> State:
-        assert isinstance(block, ColumnBlock)
-        state["norms"][block.first : block.first + block.X.shape[1]] = np.linalg.norm(block.X, axis=0)
-        return state
-
-    def merge(self, states: Sequence[State]) -> State:
-        return {"norms": np.maximum.reduce([state["norms"] for state in states])}
-
-    def end_pass(self, state: State) -> tuple[State, bool]:
-        return state, False
-
-    def result(self, state: State) -> Result:
-        best = np.argsort(-state["norms"])[: self.n_select]
-        return Result(best.astype(np.uint64), state["norms"][best], np.zeros(1), [{"objective": 0.0}])
-
-    def predict(self, result: Result, block: Block) -> NDArray[np.float64]:
-        return np.zeros(len(block.y))
-
-    def nbytes(self, meta: Meta) -> int:
-        return 8 * meta.n_features
+from daskfs.protocol import Algorithm, Meta
 
 
 def test_an_algorithm_runs_on_the_blocks_of_a_dataset(tmp_path):

@@ -31,7 +31,10 @@ class ColumnBlocks:
         return ChunkBuffer(self._X.spec)
 
     def read(self, number: int, buffers: ChunkBuffer) -> ColumnBlock:
-        return ColumnBlock(number * self._X.spec.chunks[1], _frozen(self._X.read(number, buffers)), self.target)
+        X = self._X.read(number, buffers)
+        first = number * self._X.spec.chunks[1]
+        ids = np.arange(first, first + X.shape[1], dtype=np.uint64)
+        return ColumnBlock(_frozen(ids), _frozen(X), self.target)
 
 
 class RowBlocks:

@@ -168,8 +168,8 @@ def test_blocks_in_any_order_and_without_reading_ahead(tmp_path):
     ds = daskfs.open_dataset(tmp_path / "d.zarr")
     order = [3, 0, 3, 5]
     for ahead in (1, 2, 9):
-        firsts = [block.first for block in ds.blocks(order, ahead=ahead)]
-        assert firsts == [ds.read(number).first for number in order]
+        firsts = [int(block.ids[0]) for block in ds.blocks(order, ahead=ahead)]
+        assert firsts == [int(ds.read(number).ids[0]) for number in order]
 
 
 def test_a_dataset_travels_by_pickle(tmp_path):
@@ -253,9 +253,9 @@ def test_first_not_finite(position):
 def test_blocks_can_be_iterated_twice_and_left_early(tmp_path):
     daskfs.write_dataset(tmp_path / "d.zarr", X, Y, chunk_bytes=3000)
     blocks = daskfs.open_dataset(tmp_path / "d.zarr").blocks()
-    once = [block.first for block in blocks]
+    once = [int(block.ids[0]) for block in blocks]
     next(iter(blocks))
-    assert [block.first for block in blocks] == once
+    assert [int(block.ids[0]) for block in blocks] == once
 
 
 def test_blocks_cannot_be_changed(tmp_path):
