@@ -47,6 +47,33 @@ class ChunkError(DatasetError):
         return f"{self.dataset}: chunk {self.chunk}: {self.reason}"
 
 
+class ColumnError(DaskfsError):
+    """One column of a dataset cannot be used; the engine adds the dataset and the column's name."""
+
+    def __init__(self, feature: int, reason: str) -> None:
+        self.feature, self.reason = feature, reason
+        super().__init__(feature, reason)
+
+    def __str__(self) -> str:
+        return f"column {self.feature}: {self.reason}"
+
+
+class SelectionError(DaskfsError):
+    """A saved selection is missing, incomplete, or not what daskfs writes."""
+
+
+class CheckpointError(DaskfsError):
+    """A checkpoint is damaged, or belongs to another run than the one that should resume from it."""
+
+
+class WorkerError(DaskfsError):
+    """The workers of a cluster die of the work they are given, again and again."""
+
+
+class Interrupted(DaskfsError):
+    """A run ended before its time through no fault of its own; the same command resumes it."""
+
+
 def check_choice(option: str, given: object, choices: object) -> None:
     """OptionError for a word that is none of a Literal's, such as a job file or a script may hold."""
     words = get_args(choices)

@@ -42,6 +42,15 @@ def kernel(function: F) -> F:
     return compiled
 
 
+def summing(function: F) -> F:
+    """A kernel whose sums may be taken in any order, so that they fill vector registers.
+
+    NaN and infinity keep their meaning; the same machine gives the same bits every time.
+    """
+    compiled: F = _cached(_njit(function, {"fastmath": {"reassoc", "contract", "nsz"}}))
+    return compiled
+
+
 def helper(function: F) -> F:
     """Compile a small function that only kernels call: it becomes part of them, and of their cache.
 

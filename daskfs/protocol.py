@@ -14,7 +14,7 @@ The store cuts a dataset into *blocks*; the engine decides who reads which block
 An algorithm whose workers need not wait for each other (`Central`) splits `update` in two: workers
 turn blocks into *offers*, a centre folds offers into the one state and publishes a *view* of it:
 
-    view = algorithm.view(state)                             # at the centre
+    view = algorithm.view(state, lane)                       # at the centre, for one of its workers
     own, offer = algorithm.work(own, view, block)            # on a worker, with a view that may be old
     state = algorithm.accept(state, offer)                   # at the centre
 
@@ -54,6 +54,8 @@ class Meta:
     """The distinct labels, sorted, where the target is a class; None where it is a real number."""
     block_nbytes: int
     """Bytes of the largest block, as the reader hands it out."""
+    itemsize: int = 4
+    """Bytes of one number: 4 for float32, 8 for float64."""
 
     def class_codes(self, y: NDArray[np.float64]) -> NDArray[np.int64]:
         """Class numbers 0 … C-1 of targets as blocks carry them (see `ColumnBlock.y`)."""
@@ -189,11 +191,14 @@ class Algorithm(Protocol):
 class Central(Algorithm, Protocol):
     """An algorithm for the schedule ``"centre"``; all three methods are free of side effects but for the state."""
 
-    def view(self, state: State) -> State:
-        """What workers need to know of the state: small, flat, with an ascending "version"."""
+    def view(self, state: State, lane: int) -> State:
+        """What a worker needs to know of the state: small, flat, with an ascending "version"."""
 
     def work(self, own: State, view: State, block: Block) -> tuple[State, State | None]:
-        """One block on one worker: its own state (at first empty), and an offer for the centre, if any."""
+        """One block on one worker: its own state (at first only its "lane"), and an offer for the centre, if any."""
+
+    def rest(self, own: State) -> State | None:
+        """An offer of what a worker has gathered and not yet offered, asked for now and then."""
 
     def accept(self, state: State, offer: State) -> State:
         """Fold an offer into the state, whatever version of the view it was made from."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.protocol import Block, ColumnBlock, Meta, Result, State
+from daskfs.protocol import Axis, Block, ColumnBlock, Meta, Result, RowBlock, Schedule, SparseBlock, State
 
 
 @dataclass(frozen=True)
@@ -42,3 +43,92 @@ class LargestColumns:
 
     def nbytes(self, meta: Meta) -> int:
         return 8 * meta.n_features
+
+
+@dataclass(frozen=True)
+class Tangled:
+    """Selects nothing sensible, but a lost, repeated or misplaced block or pass changes every number it gives.
+
+    Its state has all kinds of values a state may have. `merge` is associative, as a tree of merges needs it:
+    a merged state knows how many it stands for until the next block is folded into it.
+    """
+
+    n_select: int = 3
+    passes: int = 3
+    axis: Axis = "columns"
+    schedule: Schedule = "rounds"
+    revisits: bool = False
+    seconds: float = 0.0
+    """To sleep over a block, so that a test can strike in the middle."""
+
+    def start(self, meta: Meta, seed: int) -> State:
+        rng = np.random.default_rng(seed)
+        return {
+            "memory": rng.normal(size=meta.n_samples if self.axis == "columns" else meta.n_features),
+            "scores": np.asfortranarray(np.zeros((meta.n_features, 2))),
+            "objectives": np.empty(0, np.float32),
+            "lanes": 1,
+            "blocks": 0,
+            "fresh": 0,
+            "rate": 0.9,
+            "is_merged": False,
+            "motto": "a ≠ b",
+        }
+
+    def update(self, state: State, block: Block) -> State:
+        time.sleep(self.seconds)
+        if state["is_merged"]:
+            state |= {"blocks": state["blocks"] + state["fresh"], "fresh": 0, "lanes": 1, "is_merged": False}
+        state["fresh"] += 1
+        X, ids = _cells(block, len(state["scores"]))
+        if self.axis == "rows":
+            X = X.T  # what is said of rows here, is said of columns there
+        state["memory"] *= state["rate"]
+        state["memory"] += X.sum(axis=1)
+        if self.axis == "rows":
+            state["scores"][:, 0] += state["memory"] * (X @ X.sum(axis=0))
+        else:
+            state["scores"][ids, 0] += X.T @ state["memory"]
+        state["scores"][:, 1] = 0.5 * state["scores"][:, 1] + state["scores"][:, 0]
+        return state
+
+    def merge(self, states: Sequence[State]) -> State:
+        lanes = sum(state["lanes"] for state in states)
+        merged = states[0]
+        for name in ("memory", "scores"):
+            merged[name] *= states[0]["lanes"] / lanes
+            for other in states[1:]:
+                merged[name] += other[name] * (other["lanes"] / lanes)
+        return merged | {"lanes": lanes, "fresh": sum(state["fresh"] for state in states), "is_merged": True}
+
+    def end_pass(self, state: State) -> tuple[State, bool]:
+        state["objectives"] = np.append(state["objectives"], np.float32(state["scores"].sum()))
+        state["memory"] = np.roll(state["memory"], 1)
+        return state, len(state["objectives"]) < self.passes
+
+    def revisit(self, state: State) -> NDArray[np.uint64]:
+        return self._best(state)[:2] if self.revisits else np.empty(0, np.uint64)
+
+    def result(self, state: State) -> Result:
+        best = self._best(state)
+        values = [*state["objectives"], *([state["scores"].sum()] if self.revisits else [])]
+        history = [{"objective": float(value), "blocks": state["blocks"] + state["fresh"]} for value in values]
+        return Result(best, state["scores"][best, 1], state["memory"][:1], None, history)
+
+    def nbytes(self, meta: Meta) -> int:
+        return 8 * (2 * meta.n_features + max(meta.n_samples, meta.n_features))
+
+    def _best(self, state: State) -> NDArray[np.uint64]:
+        return np.argsort(-np.abs(state["scores"][:, 1]), kind="stable")[: self.n_select].astype(np.uint64)
+
+
+def _cells(block: Block, p: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """The cells of any block, and which columns they are of."""
+    if isinstance(block, SparseBlock):
+        cells = np.zeros((len(block.y), p))
+        cells[np.repeat(np.arange(len(block.y)), np.diff(block.indptr)), block.ids] = block.values
+        return cells, np.arange(p)
+    if isinstance(block, RowBlock):
+        return block.X.astype(np.float64), np.arange(p)
+    assert isinstance(block, ColumnBlock)
+    return block.X.astype(np.float64), block.ids.astype(np.int64)

@@ -11,7 +11,10 @@ from rich.text import Text
 from daskfs.cli.demo import demo
 from daskfs.cli.ingest import ingest
 from daskfs.cli.inspect import info, verify
-from daskfs.errors import DaskfsError
+from daskfs.cli.select import select
+from daskfs.cli.show import show
+from daskfs.cli.transpose import transpose
+from daskfs.errors import DaskfsError, Interrupted
 from daskfs.observe.terminal import messages, printable
 
 BAD_INPUT, INTERRUPTED = 2, 75
@@ -25,6 +28,9 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             _say("interrupted: run the same command again to go on", "yellow")
+            sys.exit(INTERRUPTED)
+        except Interrupted as stop:
+            _say(f"interrupted: {stop}", "yellow")
             sys.exit(INTERRUPTED)
         except (DaskfsError, OSError) as error:  # a full disk, a scheduler that is not there
             _say(f"error: {error}", "red")
@@ -45,3 +51,6 @@ main.add_command(demo)
 main.add_command(ingest)
 main.add_command(info)
 main.add_command(verify)
+main.add_command(transpose)
+main.add_command(select)
+main.add_command(show)

@@ -23,7 +23,7 @@ NAMES = {
 
 def describe(dataset: Dataset) -> dict[str, Any]:
     """Everything worth knowing about a dataset without reading its features."""
-    main = dataset.arrays["X" if dataset.kind == "dense" else "ids"]
+    main = dataset.arrays["X" if dataset.kind == "dense" else "ids" if dataset.layout == "rows" else "rows"]
     cells = dataset.n_samples * dataset.n_features
     return {
         "url": dataset.url,

@@ -9,6 +9,7 @@ from dask.utils import format_bytes
 from rich.progress import BarColumn, Progress, ProgressColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from daskfs.observe.terminal import messages
+from daskfs.stream.fold import PassProgress
 from daskfs.stream.ingest import Progress as IngestProgress
 
 
@@ -27,6 +28,24 @@ def ingest_progress() -> Iterator[Callable[[IngestProgress], None]]:
             # The last step, publishing, has no bytes of its own to count.
             label = "publishing" if now.pieces_done == now.pieces else "parsing"
             bar.update(task, total=max(now.bytes, 1), completed=now.bytes_done, detail=detail, description=label)
+
+        yield show
+
+
+@contextmanager
+def pass_progress() -> Iterator[Callable[[PassProgress], None]]:
+    """Shows a selection: which pass it is in, how far that is, and how fast it reads."""
+    with _bar(TextColumn("{task.fields[detail]}")) as bar:
+        task, shown = bar.add_task("reading", total=None, detail=""), 0
+
+        def show(now: PassProgress) -> None:
+            nonlocal shown
+            if now.number != shown:  # time left is that of one pass
+                shown = now.number
+                bar.reset(task, description=f"pass {now.number}" + (f"/{now.passes}" if now.passes else ""))
+            speed = format_bytes(int(now.bytes_done / max(now.seconds, 1e-9)))
+            detail = f"{now.blocks_done:,} of {now.blocks:,} blocks  {speed}/s"
+            bar.update(task, total=max(now.bytes, 1), completed=now.bytes_done, detail=detail)
 
         yield show
 

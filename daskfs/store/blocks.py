@@ -1,6 +1,7 @@
-"""From chunks to blocks: how each kind of dataset is cut, and how one block is put together.
+"""From chunks to blocks: how a dense dataset is cut, and how one block is put together (sparse: `sparse_blocks`).
 
-Each class has `count`, `nbytes` (of the largest block), `new_buffers()` and ``read(number, buffers)``.
+Each class has `count`, `nbytes` (of the largest block), `sizes` (bytes of each as it is handed out),
+`new_buffers()` and ``read(number, buffers)``.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.protocol import ColumnBlock, RowBlock, SparseBlock
+from daskfs.protocol import ColumnBlock, RowBlock
 from daskfs.store.reader import ArrayReader, ChunkBuffer
 
 
@@ -20,21 +21,42 @@ class ColumnBlocks:
 
     def __init__(self, X: ArrayReader, y: ArrayReader) -> None:
         self._X, self._y = X, y
-        self.count = X.spec.n_chunks
+        self.count, self.width = X.spec.n_chunks, X.spec.chunks[1]
         self.nbytes = int(np.prod(X.spec.chunks)) * X.spec.dtype.itemsize
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        return _extents(self._X, 1) * (self._X.spec.shape[0] * int(self._X.spec.dtype.itemsize))
 
     @cached_property
     def target(self) -> NDArray[np.float64]:
-        return _frozen(self._y.read_all())
+        return frozen(self._y.read_all())
 
     def new_buffers(self) -> ChunkBuffer:
         return ChunkBuffer(self._X.spec)
 
     def read(self, number: int, buffers: ChunkBuffer) -> ColumnBlock:
         X = self._X.read(number, buffers)
-        first = number * self._X.spec.chunks[1]
+        first = number * self.width
         ids = np.arange(first, first + X.shape[1], dtype=np.uint64)
-        return ColumnBlock(_frozen(ids), _frozen(X), self.target)
+        return ColumnBlock(frozen(ids), frozen(X), self.target)
+
+    def holding(self, ids: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        """The number of the block that each column is in."""
+        return ids // np.uint64(self.width)
+
+    def picked(self, block: ColumnBlock, ids: NDArray[np.uint64]) -> ColumnBlock:
+        """Some columns of a block, in memory of their own."""
+        X = block.X.T[np.searchsorted(block.ids, ids)].T
+        return ColumnBlock(frozen(ids), frozen(X), block.y, block.weight)
+
+    def joined(self, parts: list[ColumnBlock]) -> ColumnBlock:
+        """The columns of several blocks in one."""
+        if len(parts) == 1:
+            return parts[0]
+        ids = np.concatenate([part.ids for part in parts])
+        X = np.concatenate([part.X.T for part in parts]).T
+        return ColumnBlock(frozen(ids), frozen(X), parts[0].y, parts[0].weight)
 
 
 class RowBlocks:
@@ -45,13 +67,17 @@ class RowBlocks:
         self.count = X.spec.n_chunks
         self.nbytes = int(np.prod(X.spec.chunks)) * X.spec.dtype.itemsize + 8 * X.spec.chunks[0]
 
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        return _extents(self._X, 0) * (self._X.spec.shape[1] * int(self._X.spec.dtype.itemsize) + 8)
+
     def new_buffers(self) -> ChunkBuffer:
         return ChunkBuffer(self._X.spec)
 
     def read(self, number: int, buffers: ChunkBuffer) -> RowBlock:
         X = self._X.read(number, buffers)
         first = number * self._X.spec.chunks[0]
-        return RowBlock(first, _frozen(X), _frozen(self._targets(first, first + len(X))))
+        return RowBlock(first, frozen(X), frozen(self._targets(first, first + len(X))))
 
     def _targets(self, start: int, stop: int) -> NDArray[np.float64]:
         step = self._y.spec.chunks[0]
@@ -62,55 +88,13 @@ class RowBlocks:
         return np.concatenate(parts)
 
 
-class SparseBlocks:
-    """Whole rows of a sparse matrix; see `layout` for how blocks, chunks and padding fit together."""
-
-    def __init__(self, arrays: dict[str, ArrayReader]) -> None:
-        self._ids, self._indptr, self._y = arrays["ids"], arrays["indptr"], arrays["y"]
-        self._values, self._weight = arrays.get("values"), arrays.get("weight")
-        self.rows: NDArray[np.int64] = arrays["block_rows"].read_all()
-        self.entries: NDArray[np.int64] = arrays["block_entries"].read_all()
-        self._chunk: NDArray[np.int64] = arrays["block_chunk"].read_all()
-        self._first = np.concatenate([[0], np.cumsum(self.rows)])
-        self.count = len(self.rows)
-        self.nbytes = int(np.max(12 * self.entries + 16 * self.rows + 8)) if self.count else 0
-
-    @cached_property
-    def _ones(self) -> NDArray[np.float32]:
-        return np.ones(int(self.entries.max()), np.float32)
-
-    def new_buffers(self) -> dict[str, ChunkBuffer]:
-        readers = {
-            "ids": self._ids,
-            "values": self._values,
-            "indptr": self._indptr,
-            "y": self._y,
-            "weight": self._weight,
-        }
-        return {name: ChunkBuffer(reader.spec) for name, reader in readers.items() if reader is not None}
-
-    def read(self, number: int, buffers: dict[str, ChunkBuffer]) -> SparseBlock:
-        rows, entries = int(self.rows[number]), int(self.entries[number])
-        values = self._ones if self._values is None else self._entries(self._values, number, buffers["values"])
-        weight = None if self._weight is None else _frozen(self._weight.read(number, buffers["weight"])[0, :rows])
-        return SparseBlock(
-            first=int(self._first[number]),
-            indptr=_frozen(self._indptr.read(number, buffers["indptr"])[0, : rows + 1]),
-            ids=_frozen(self._entries(self._ids, number, buffers["ids"])[:entries]),
-            values=_frozen(values[:entries]),
-            y=_frozen(self._y.read(number, buffers["y"])[0, :rows]),
-            weight=weight,
-        )
-
-    def _entries(self, array: ArrayReader, number: int, buffer: ChunkBuffer) -> NDArray[Any]:
-        start, stop = int(self._chunk[number]), int(self._chunk[number + 1])
-        if stop - start == 1:
-            cells: NDArray[Any] = array.read(start, buffer)[0]
-            return cells
-        return np.concatenate([array.read(chunk, buffer)[0].copy() for chunk in range(start, stop)])
+def _extents(array: ArrayReader, dimension: int) -> NDArray[np.int64]:
+    """How long each chunk is along a dimension; the last one may be shorter."""
+    size, step = array.spec.shape[dimension], array.spec.chunks[dimension]
+    return np.minimum(size - step * np.arange(-(-size // step)), step)
 
 
-def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+def frozen(array: NDArray[Any]) -> NDArray[Any]:
     """A view that cannot be written to: blocks share memory, and algorithms must not change them."""
     view = array.view()
     view.flags.writeable = False

@@ -11,16 +11,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from daskfs.errors import DatasetError, OptionError, check_choice
-from daskfs.protocol import Axis, Block, Kind, Label, Meta
-from daskfs.store.blocks import ColumnBlocks, RowBlocks, SparseBlocks
+from daskfs.protocol import Axis, Block, ColumnBlock, Kind, Label, Meta, SparseColumnBlock
+from daskfs.store.blocks import ColumnBlocks, RowBlocks
+from daskfs.store.columns import read_columns, wanted_columns
 from daskfs.store.layout import ROOT, UNFINISHED, ArraySpec, Attributes, Layout, parse_root
 from daskfs.store.location import Location
 from daskfs.store.names import ColumnNames, KmerNames, Names, NumberedNames, TableNames
 from daskfs.store.prefetch import Prefetcher
 from daskfs.store.reader import ArrayReader, StrictStore
+from daskfs.store.sparse_blocks import SparseBlocks, SparseColumnBlocks
 
 if TYPE_CHECKING:
     import xarray
+
+Cut = ColumnBlocks | RowBlocks | SparseBlocks | SparseColumnBlocks
 
 
 def open_dataset(url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> Dataset:
@@ -48,7 +52,7 @@ def open_dataset(url: str | os.PathLike[str], storage_options: Mapping[str, Any]
         raw = location.read(ROOT)
     except (FileNotFoundError, NotADirectoryError):
         if location.exists(UNFINISHED):
-            raise DatasetError(f"{location.url}: incomplete; run the same ingest again to finish it") from None
+            raise DatasetError(f"{location.url}: incomplete; run the same command again to finish it") from None
         raise DatasetError(f"{location.url}: no dataset here") from None
     except OSError as error:
         raise DatasetError(f"{location.url}: cannot be read: {error}") from error
@@ -60,7 +64,7 @@ class Dataset:
 
     def __init__(self, location: Location, attributes: Attributes, arrays: Mapping[str, ArraySpec]) -> None:
         self.location, self.attributes, self.arrays = location, attributes, arrays
-        self._cuts: dict[Axis, ColumnBlocks | RowBlocks | SparseBlocks] = {}
+        self._cuts: dict[Axis, Cut] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopened, (self.location, self.digest)
@@ -127,11 +131,16 @@ class Dataset:
             max_id=int(self.attributes["max_id"]),
             classes=self.classes,
             block_nbytes=max(self._cut(axis).nbytes for axis in self._axes()),
+            itemsize=self.arrays["X"].dtype.itemsize if self.kind == "dense" else 4,
         )
 
     def n_blocks(self, axis: Axis | None = None) -> int:
         """How many blocks there are along an axis."""
         return self._cut(axis or self.axis).count
+
+    def block_sizes(self, axis: Axis | None = None) -> NDArray[np.int64]:
+        """Bytes of every block along an axis, as it is handed out; known without reading one."""
+        return self._cut(axis or self.axis).sizes
 
     def read(self, block: int, axis: Axis | None = None) -> Block:
         """One block, in memory of its own.
@@ -167,11 +176,51 @@ class Dataset:
             cut.read, range(cut.count) if numbers is None else numbers, cut.new_buffers, ahead
         )
 
+    def block_entries(self) -> NDArray[np.int64]:
+        """How many entries every block of a sparse dataset has; known without reading one."""
+        entries: NDArray[np.int64] = self._reader("block_entries").read_all()
+        return entries
+
+    def columns(
+        self, ids: ArrayLike, columns_per_block: int | None = None
+    ) -> Iterator[ColumnBlock | SparseColumnBlock]:
+        """Some columns by their ids, ascending, in blocks with memory of their own.
+
+        A chunk is read once however many of its columns are asked for, the next one while the caller works.
+
+        Parameters
+        ----------
+        ids
+            Feature ids, each once, in any order. Of a sparse dataset, one without entries is an empty column.
+        columns_per_block
+            A block has at most so many columns, and never takes more memory than a block of the dataset.
+
+        Examples
+        --------
+        >>> daskfs.write_dataset("eye.zarr", np.eye(5), np.arange(5))
+        >>> [block.ids.tolist() for block in daskfs.open_dataset("eye.zarr").columns([4, 0, 2], columns_per_block=2)]
+        [[0, 2], [4]]
+        """
+        cut = self._cut("columns")
+        if isinstance(cut, SparseColumnBlocks):
+            most = max(self.n_features, int(self.attributes["max_id"]) + 1)  # ids may be hashes
+            return read_columns(cut, wanted_columns(ids, most), columns_per_block)
+        assert isinstance(cut, ColumnBlocks)
+        return read_columns(cut, wanted_columns(ids, self.n_features), columns_per_block)
+
     def targets(self) -> Iterator[NDArray[np.float64]]:
         """The labels of all rows in order, piece by piece, without the features."""
-        y = self._reader("y")
-        for number in range(y.spec.n_chunks):
-            yield y.read(number) if self.kind == "dense" else y.read(number)[0, : int(self._sparse.rows[number])]
+        return self._per_row("y")
+
+    def weights(self) -> Iterator[NDArray[np.float32]]:
+        """The weights of all rows in order, piece by piece; nothing where rows have none."""
+        return self._per_row("weight") if "weight" in self.arrays else iter(())
+
+    def _per_row(self, name: str) -> Iterator[NDArray[Any]]:
+        array = self._reader(name)
+        for number in range(array.spec.n_chunks):
+            cells = array.read(number)
+            yield cells if cells.ndim == 1 else cells[0, : int(self._sparse_rows.lines[number])]
 
     def names(self, ids: ArrayLike) -> list[str]:
         """The names of features, by id; only the names asked for are read."""
@@ -185,7 +234,7 @@ class Dataset:
 
     def tags(self, block: int) -> list[str]:
         """The names of a block's rows, empty strings where the source gave none."""
-        rows = int(self._sparse.rows[block])
+        rows = int(self._sparse_rows.lines[block])
         if "tag" not in self.arrays:
             return [""] * rows
         return [str(tag) for tag in self._reader("tag").read(block)[0, :rows]]
@@ -218,7 +267,7 @@ class Dataset:
         return {name: spec for name, spec in self.arrays.items() if not name.startswith("manifest/")}
 
     @property
-    def _sparse(self) -> SparseBlocks:
+    def _sparse_rows(self) -> SparseBlocks:
         cut = self._cut("rows")
         if not isinstance(cut, SparseBlocks):
             raise OptionError(f"{self.url}: only sparse datasets have this")
@@ -230,21 +279,26 @@ class Dataset:
     def _axes(self) -> tuple[Axis, ...]:
         return ("columns", "rows") if self.layout == "both" else (self.axis,)
 
-    def _cut(self, axis: Axis) -> ColumnBlocks | RowBlocks | SparseBlocks:
+    def _cut(self, axis: Axis) -> Cut:
         check_choice("axis", axis, Axis)
         if axis not in self._axes():
             raise OptionError(
-                f"{self.url}: laid out in {self.layout}, it cannot be read in {axis}; "
-                + ("sparse datasets stream rows" if self.kind == "sparse" else "write it with layout='both'")
+                f"{self.url}: laid out in {self.layout}, it cannot be read in {axis}; {self._way_out(axis)}"
             )
         if axis not in self._cuts:
             self._cuts[axis] = self._new_cut(axis)
         return self._cuts[axis]
 
-    def _new_cut(self, axis: Axis) -> ColumnBlocks | RowBlocks | SparseBlocks:
+    def _way_out(self, axis: Axis) -> str:
+        if self.kind == "dense":
+            return "write it with layout='both'"
+        return "daskfs transpose makes columns of it" if axis == "columns" else "read what it was transposed from"
+
+    def _new_cut(self, axis: Axis) -> Cut:
         if self.kind == "sparse":
             names = [name for name, spec in self.arrays.items() if not spec.is_text and "/" not in name]
-            return SparseBlocks({name: self._reader(name) for name in names})
+            arrays = {name: self._reader(name) for name in names}
+            return SparseColumnBlocks(arrays) if axis == "columns" else SparseBlocks(arrays)
         if axis == "columns":
             return ColumnBlocks(self._reader("X"), self._reader("y"))
         return RowBlocks(self._reader("X_rows" if self.layout == "both" else "X"), self._reader("y"))

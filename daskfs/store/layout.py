@@ -7,7 +7,7 @@ A dataset is a Zarr format 3 group that plain zarr and xarray open. Dense, n sam
     y        (sample)           the number itself, or the class number where labels are strings
     feature  (feature)          names, where there are any
 
-Sparse: rows in blocks; block b holds `block_rows[b]` rows with `block_entries[b]` entries, which fill the
+Sparse, in rows: block b holds `block_rows[b]` rows with `block_entries[b]` entries, which fill the
 chunks `block_chunk[b]` … `block_chunk[b + 1]` - 1 of `ids` and `values`: one chunk, unless a single row
 is larger than that. What a block does not fill is zero::
 
@@ -19,6 +19,13 @@ is larger than that. What a block does not fill is zero::
     block_rows, block_entries (block), block_chunk (block_edge)
     names/id, names/name (name)   sorted by id, where ids are hashes of names;   names/first (name_chunk)
 
+Sparse, in columns: the same with columns for rows, empty ones left out::
+
+    rows     (chunk, entry)     row numbers, ascending within a column;   values as above
+    indptr   (block, edge)      where each column of the block starts;   ids (block, column): ascending throughout
+    y        (sample)           weight (sample): only where the source gave row weights
+    block_columns, block_entries, block_first (block): the first id;   block_chunk (block_edge);   names as above
+
 Beside them ``manifest/ARRAY`` holds size and crc32c of every chunk. The root ``zarr.json`` carries the
 attribute ``daskfs`` with everything else and is written last: without it nothing opens.
 """
@@ -29,7 +36,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -147,8 +154,13 @@ def dense_specs(shape: tuple[int, int], dtype: np.dtype[Any], cut: DenseShape) -
 
 
 def target_spec(n_samples: int) -> ArraySpec:
-    """y of a dense dataset."""
+    """y of a dataset that is not cut into rows."""
     return ArraySpec("y", (n_samples,), (min(n_samples, 1 << 17),), np.dtype(np.float64), ("sample",))
+
+
+def weight_spec(n_samples: int) -> ArraySpec:
+    """Row weights of a dataset that is not cut into rows."""
+    return replace(target_spec(n_samples), name="weight", dtype=np.dtype(np.float32))
 
 
 def root_metadata(attributes: Attributes, specs: Sequence[ArraySpec]) -> bytes:
@@ -198,18 +210,25 @@ def parse_root(url: str, raw: bytes) -> tuple[Attributes, dict[str, ArraySpec]]:
     return attributes, arrays
 
 
+_SPARSE = ("ids", "indptr", "y", "block_entries", "block_chunk")
+_NEEDED: dict[tuple[Any, Any], tuple[str, ...]] = {
+    ("dense", "columns"): ("X", "y"),
+    ("dense", "rows"): ("X", "y"),
+    ("dense", "both"): ("X", "X_rows", "y"),
+    ("sparse", "rows"): (*_SPARSE, "block_rows"),
+    ("sparse", "columns"): (*_SPARSE, "rows", "block_columns", "block_first"),
+}
+
+
 def _require(url: str, attributes: Attributes, arrays: Mapping[str, ArraySpec]) -> None:
-    needed = {
-        "dense": ("X", "y"),
-        "sparse": ("ids", "indptr", "y", "block_rows", "block_entries", "block_chunk"),
-    }.get(attributes.get("kind", ""))
-    if needed is None:
-        raise DatasetError(f"{url}: kind {attributes.get('kind')!r} is neither dense nor sparse")
+    kind, layout = attributes.get("kind"), attributes.get("layout")
+    if (needed := _NEEDED.get((kind, layout))) is None:
+        raise DatasetError(f"{url}: there is no kind {kind!r} of dataset laid out in {layout!r}")
     for name in needed:
         if name not in arrays:
-            raise DatasetError(f"{url}: array {name} is missing from a {attributes['kind']} dataset")
+            raise DatasetError(f"{url}: array {name} is missing from a {kind} dataset")
     for key in ("n_samples", "n_features", "n_entries", "max_id", "labels", "names", "digest"):
         if key not in attributes:
             raise DatasetError(f"{url}: attribute {key} is missing")
-    if attributes["kind"] == "dense" and arrays["X"].shape != (attributes["n_samples"], attributes["n_features"]):
+    if kind == "dense" and arrays["X"].shape != (attributes["n_samples"], attributes["n_features"]):
         raise DatasetError(f"{url}: X has shape {arrays['X'].shape}, the attributes say otherwise")

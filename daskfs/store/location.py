@@ -70,18 +70,25 @@ class Location:
             file.seek(start or 0)
             return file.read() if stop is None else file.read(stop - (start or 0))
 
-    def write(self, key: str, data: bytes | memoryview) -> None:
-        """Store bytes under a key in one step."""
+    def size(self, key: str) -> int:
+        """How many bytes are stored under a key; FileNotFoundError if there is none."""
         if self.path is None:
             fs, root = self._remote
-            fs.pipe_file(f"{root}/{key}", bytes(data))
+            return int(fs.info(f"{root}/{key}")["size"])
+        return (self.path / key).stat().st_size
+
+    def write(self, key: str, *parts: bytes | memoryview) -> None:
+        """Store bytes under a key in one step; several parts are put together on the way."""
+        if self.path is None:
+            fs, root = self._remote
+            fs.pipe_file(f"{root}/{key}", b"".join(parts))
             return
         target = self.path / key
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.with_name(f"{target.name}.{uuid.uuid4().hex[:8]}.part")
         try:
             with open(temporary, "wb") as file:
-                file.write(data)
+                file.writelines(parts)
             os.replace(temporary, target)
         except BaseException:
             temporary.unlink(missing_ok=True)
@@ -122,10 +129,16 @@ class Location:
         """A folder in this one, as a place of its own."""
         return Location(f"{self.url}/{key}", self.options)
 
-    def sweep(self) -> None:
-        """Remove what a writer that was killed has left half-written beside its target."""
+    def is_same_place(self, other: Location) -> bool:
+        """True if both are one folder, whatever it is called."""
+        if self.path is None or other.path is None:
+            return self.url == other.url
+        return self.path.resolve() == other.path.resolve()
+
+    def sweep(self, key: str | None = None) -> None:
+        """Remove what a writer that was killed has left half-written beside its target: any, or that of one key."""
         if self.path is not None:
-            for part in self.path.rglob("*.part"):
+            for part in self.path.rglob("*.part") if key is None else self.path.glob(f"{key}.*.part"):
                 part.unlink(missing_ok=True)
 
     def stored_bytes(self, key: str) -> int:
@@ -160,7 +173,7 @@ class Location:
             try:
                 fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)  # on the folder itself: no lock file to forget
             except BlockingIOError:
-                raise DatasetError(f"{self.url}: another process is writing this dataset; wait for it to end") from None
+                raise DatasetError(f"{self.url}: another process is writing here; wait for it to end") from None
             yield
         finally:
             os.close(folder)

@@ -8,15 +8,17 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from daskfs.errors import SourceError
+from daskfs.protocol import Axis
 from daskfs.store.formats.base import NamesFrom
 from daskfs.store.labels import Labels, united_numbers, united_strings
 from daskfs.store.layout import ArraySpec
 from daskfs.store.location import Location
 from daskfs.store.name_runs import MergedNames
 from daskfs.store.names import checked_column_names, encoded_names, feature_spec, in_chunks, table_specs
-from daskfs.store.staging import OPTIONAL, BlockShape, SparsePiece, publish_piece
+from daskfs.store.staging import OPTIONAL, BlockShape, SparsePiece, StagedBlock, publish_piece
 from daskfs.store.writer import DatasetWriter, write_chunk, write_file
 
 RunTasks = Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], Iterable[Any]]
@@ -53,7 +55,7 @@ def publish_sparse(location: Location, pieces: Sequence[SparsePiece], plan: Spar
     for published in run(publish_piece, tasks):
         for name, records in published.items():
             writer.add(specs[name], records)
-    _write_block_index(writer, pieces)
+    write_block_index(writer, "rows", [block for piece in pieces for block in piece.blocks])
     attributes = _attributes(pieces, labels, plan)
     if plan.names_from["from"] == "table":
         attributes |= _write_names(writer, pieces)
@@ -70,16 +72,18 @@ def _arrays(pieces: Sequence[SparsePiece], shape: BlockShape) -> dict[str, Array
     return {name: spec for name, spec in specs.items() if name not in OPTIONAL or name in used}
 
 
-def _write_block_index(writer: DatasetWriter, pieces: Sequence[SparsePiece]) -> None:
-    blocks = [block for piece in pieces for block in piece.blocks]
-    index = {
-        "block_rows": ("block", [block.rows for block in blocks]),
-        "block_entries": ("block", [block.entries for block in blocks]),
-        "block_chunk": ("block_edge", [0, *accumulate(block.chunks for block in blocks)]),
-    }
-    for name, (dim, numbers) in index.items():
-        shape = (len(numbers),)
-        writer.write(ArraySpec(name, shape, shape, np.dtype(np.int64), (dim,)), np.array(numbers, np.int64))
+def write_block_index(writer: DatasetWriter, along: Axis, blocks: Sequence[StagedBlock]) -> None:
+    """How large each block is, and where its chunks begin."""
+    lines, entries, chunks = (np.array(sizes, np.int64) for sizes in zip(*blocks, strict=True))
+    writer.write(index_spec(f"block_{along}", lines, "block"), lines)
+    writer.write(index_spec("block_entries", entries, "block"), entries)
+    edges = np.concatenate([[0], np.cumsum(chunks)])
+    writer.write(index_spec("block_chunk", edges, "block_edge"), edges)
+
+
+def index_spec(name: str, numbers: NDArray[np.integer[Any]], dim: str) -> ArraySpec:
+    """Where a short array of numbers is kept: in one chunk."""
+    return ArraySpec(name, numbers.shape, numbers.shape, numbers.dtype, (dim,))
 
 
 def _write_names(writer: DatasetWriter, pieces: Sequence[SparsePiece]) -> dict[str, Any]:

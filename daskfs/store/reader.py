@@ -85,6 +85,13 @@ class ArrayReader:
                 cells = buffer.cells
         return cells[tuple(slice(window.stop - window.start) for window in self._window(number))]
 
+    def file(self, number: int) -> bytes:
+        """Chunk `number` as it is stored."""
+        with self._naming(number):
+            file = self._file(number)
+            checked(file)
+        return file
+
     def read_all(self) -> NDArray[Any]:
         """The whole of a one-dimensional array."""
         parts = [self.read(number).copy() for number in range(self.spec.n_chunks)]

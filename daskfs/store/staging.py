@@ -29,7 +29,7 @@ OPTIONAL = {"values": np.float32(1), "weight": np.float32(1), "tag": ""}
 
 @dataclass(frozen=True, slots=True)
 class BlockShape:
-    """The size of chunks: entries and rows that fit into one block."""
+    """The size of chunks: entries and rows (of a dataset in columns: columns) that fit into one block."""
 
     rows: int
     entries: int
@@ -37,20 +37,32 @@ class BlockShape:
 
     def specs(self, blocks: int, chunks: int) -> dict[str, ArraySpec]:
         """Every array a sparse dataset of that many blocks and chunks may have."""
-
-        def spec(name: str, count: int, width: int, dtype: Any, dims: tuple[str, str]) -> ArraySpec:
-            return ArraySpec(name, (count, width), (1, width), dtype, dims, self.compression)
-
-        row, entry = ("block", "row"), ("chunk", "entry")
+        row = ("block", "row")
         arrays = [
-            spec("ids", chunks, self.entries, np.dtype(np.uint64), entry),
-            spec("values", chunks, self.entries, np.dtype(np.float32), entry),
-            spec("indptr", blocks, self.rows + 1, np.dtype(np.int64), ("block", "edge")),
-            spec("y", blocks, self.rows, np.dtype(np.float64), row),
-            spec("weight", blocks, self.rows, np.dtype(np.float32), row),
-            spec("tag", blocks, self.rows, STRING, row),
+            *self._lines("ids", np.uint64, blocks, chunks),
+            self._spec("y", blocks, self.rows, np.dtype(np.float64), row),
+            self._spec("weight", blocks, self.rows, np.dtype(np.float32), row),
+            self._spec("tag", blocks, self.rows, STRING, row),
         ]
         return {array.name: array for array in arrays}
+
+    def column_specs(self, blocks: int, chunks: int) -> dict[str, ArraySpec]:
+        """The arrays that are cut into blocks, of a sparse dataset in columns."""
+        ids = self._spec("ids", blocks, self.rows, np.dtype(np.uint64), ("block", "column"))
+        arrays = [*self._lines("rows", np.uint32, blocks, chunks), ids]
+        return {array.name: array for array in arrays}
+
+    def _lines(self, index: str, dtype: type[np.unsignedinteger[Any]], blocks: int, chunks: int) -> list[ArraySpec]:
+        """Rows or columns: where each starts, and the place and the value of each of their entries."""
+        entry = ("chunk", "entry")
+        return [
+            self._spec(index, chunks, self.entries, np.dtype(dtype), entry),
+            self._spec("values", chunks, self.entries, np.dtype(np.float32), entry),
+            self._spec("indptr", blocks, self.rows + 1, np.dtype(np.int64), ("block", "edge")),
+        ]
+
+    def _spec(self, name: str, count: int, width: int, dtype: Any, dims: tuple[str, str]) -> ArraySpec:
+        return ArraySpec(name, (count, width), (1, width), dtype, dims, self.compression)
 
 
 class StagedBlock(NamedTuple):

@@ -1,4 +1,4 @@
-"""How much memory an ingest takes, decided before it starts."""
+"""How much memory an ingest or a selection takes, known before it starts."""
 
 from __future__ import annotations
 
@@ -7,13 +7,23 @@ from dataclasses import dataclass
 from dask.utils import format_bytes, parse_bytes
 
 from daskfs.errors import OptionError
+from daskfs.protocol import Algorithm, Meta
 from daskfs.store.arrays import BLOCK_ENTRIES
+from daskfs.stream.lanes import AHEAD, FAN_IN
 
 # Measured, not derived: `pipelines/benchmarks/memory.py`, and a file of ten million different names.
 _BASE_BYTES = 64 << 20  # compiled kernels as they are loaded, and merging names
 _BLOCK_BYTES = 3 * 16 * BLOCK_ENTRIES  # rows being built, their encoded form, and slack of the allocator
 _NAMES_FACTOR = 5  # a set of names with its table, and its sorted copy while it is written
 _WINDOW_FACTOR = 4  # text, and what a parser (Arrow) makes of it
+
+
+def parsed_memory(memory: int | str) -> int:
+    """Bytes of a size such as ``"512MB"``."""
+    try:
+        return int(parse_bytes(memory))
+    except ValueError as error:
+        raise OptionError(f"--memory {memory}: not a size such as 512MB") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +45,7 @@ class IngestMemory:
         """
         if memory is None:
             return cls(workers, window_bytes=8 << 20, names_bytes=32 << 20, rows_bytes=64 << 20)
-        try:
-            total = parse_bytes(memory) - _BASE_BYTES
-        except ValueError as error:
-            raise OptionError(f"--memory {memory}: not a size such as 512MB") from error
+        total = parsed_memory(memory) - _BASE_BYTES
         least = _BLOCK_BYTES + _WINDOW_FACTOR * (1 << 20) + _NAMES_FACTOR * (4 << 20)
         if total < least:
             raise OptionError(f"--memory {memory}: an ingest needs at least {format_bytes(least + _BASE_BYTES)}")
@@ -47,3 +54,44 @@ class IngestMemory:
         window = min(8 << 20, share // (2 * _WINDOW_FACTOR))
         names = min(32 << 20, (share - _WINDOW_FACTOR * window) // _NAMES_FACTOR)
         return cls(workers, window, names, rows_bytes=min(64 << 20, share // 4))
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """What a selection takes in each process that takes part, beyond the process itself."""
+
+    state: int
+    blocks: int
+    states: int = 1
+    """How many of them a process holds at a time."""
+
+    @classmethod
+    def of(cls, algorithm: Algorithm, meta: Meta, lanes: int | None = None) -> MemoryPlan:
+        """The plan of a run in this process, or on a cluster where so many lanes share a pass."""
+        blocks = (AHEAD + 1) * meta.block_nbytes
+        if lanes is None:
+            return cls(algorithm.nbytes(meta), blocks)
+        # The state a pass began with, one that nobody has fetched yet, those of the other lanes, and the one at work.
+        return cls(algorithm.nbytes(meta), blocks, 2 + min(max(lanes, 1), FAN_IN))
+
+    @property
+    def total(self) -> int:
+        return self.states * self.state + self.blocks
+
+    def check(self, available: int, where: str) -> None:
+        """OptionError if there is less memory than that."""
+        if self.total > available:
+            raise OptionError(
+                f"{where} has {format_bytes(available)} of memory, the selection needs {self}; "
+                "select fewer features, or write the dataset in smaller chunks"
+            )
+
+    def __str__(self) -> str:
+        """In words.
+
+        >>> from daskfs.stream.memory import MemoryPlan
+        >>> print(MemoryPlan(state=40 << 20, blocks=30 << 20))
+        state 40.00 MiB + blocks 30.00 MiB = 70.00 MiB
+        """
+        state = format_bytes(self.state) if self.states == 1 else f"{self.states} x {format_bytes(self.state)}"
+        return f"state {state} + blocks {format_bytes(self.blocks)} = {format_bytes(self.total)}"

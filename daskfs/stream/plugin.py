@@ -7,6 +7,7 @@ import ctypes
 import sys
 from contextlib import suppress
 
+import scipy.linalg  # noqa: F401  # so that its BLAS, which kernels use, is among those limited to one thread
 from distributed import Worker, WorkerPlugin
 from threadpoolctl import threadpool_limits
 

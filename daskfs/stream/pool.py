@@ -46,11 +46,7 @@ class Cluster:
     def __init__(self, client: Client) -> None:
         self._client = client
         self.sharing = 1
-        try:
-            client.wait_for_workers(1, timeout=WAIT_FOR_WORKERS)
-        except TimeoutError:
-            raise OptionError("no worker has joined the Dask scheduler; start some, or leave the cluster out") from None
-        client.register_plugin(DaskfsWorker())
+        prepare_workers(client)
 
     def unordered(self, name: str, function: Callable[..., Any], tasks: Sequence[Task]) -> Iterator[Any]:
         """Results as they come; an error cancels what has not run."""
@@ -71,16 +67,32 @@ Pool = Threads | Cluster
 
 
 def pool(client: Client | None = None, workers: int | None = None) -> Pool:
-    """The given or the current Dask client; threads of this process if there is none.
-
-    Threads also inside a task: waiting there for other tasks of the same cluster could wait forever.
-    """
-    if client is None and workers is None and not _inside_a_task():
-        try:
-            client = get_client()
-        except ValueError:
-            client = None
+    """The given or the current Dask client; threads of this process if there is none."""
+    if client is None and workers is None:
+        client = current_client()
     return Threads(workers) if client is None else Cluster(client)
+
+
+def current_client() -> Client | None:
+    """The current Dask client, if there is one.
+
+    None inside a task: waiting there for other tasks of the same cluster could wait forever.
+    """
+    if _inside_a_task():
+        return None
+    try:
+        return get_client()
+    except ValueError:
+        return None
+
+
+def prepare_workers(client: Client) -> None:
+    """Wait for the first worker; each, now or later, gets what daskfs needs."""
+    try:
+        client.wait_for_workers(1, timeout=WAIT_FOR_WORKERS)
+    except TimeoutError:
+        raise OptionError("no worker has joined the Dask scheduler; start some, or leave the cluster out") from None
+    client.register_plugin(DaskfsWorker())
 
 
 def _inside_a_task() -> bool:

@@ -97,7 +97,7 @@ def test_f16_killed_ten_times_at_random_moments(tmp_path, sources):
             assert {name: (out / name).read_bytes() for name in expected} == expected
             shutil.rmtree(out)
         else:
-            with pytest.raises(DatasetError, match=r"incomplete; run the same ingest again|no dataset here"):
+            with pytest.raises(DatasetError, match=r"incomplete; run the same command again|no dataset here"):
                 daskfs.open_dataset(out)
     process = started(sources, out, pause=0)
     assert ended(process) == ""
@@ -115,7 +115,7 @@ def test_f16_two_ingests_into_one_output(tmp_path, sources):
         second = started(sources, out, pause=0)
         said = ended(second)
         assert second.returncode == 2
-        assert said.splitlines() == [f"error: {out}: another process is writing this dataset; wait for it to end"]
+        assert said.splitlines() == [f"error: {out}: another process is writing here; wait for it to end"]
         with pytest.raises(DatasetError, match="another process is writing"):
             daskfs.write_dataset(out, np.eye(2), [0, 1], overwrite=True)
         os.kill(first.pid, signal.SIGCONT)

@@ -1,0 +1,76 @@
+"""The losses as kernels see them: an integer code, see `loss.CODE`."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from daskfs.jit import helper, kernel, warms
+
+SQUARED, SQUARED_HINGE, LOGISTIC = 0, 1, 2
+_LEAST_CURVATURE = 1e-3  # rows far on the right side have none, and a matrix of such rows could not be inverted
+
+
+@helper
+def value(code, u, y):
+    """L(u, y)."""
+    if code == SQUARED:
+        return 0.5 * (u - y) * (u - y)
+    margin = y * u
+    if code == SQUARED_HINGE:
+        short = max(0.0, 1.0 - margin)
+        return 0.5 * short * short
+    if margin > 0:
+        return math.log1p(math.exp(-margin))
+    return math.log1p(math.exp(margin)) - margin
+
+
+@helper
+def pull(code, u, y):
+    """−dL/du: where the loss wants the score to go (for the squared loss, the residual)."""
+    if code == SQUARED:
+        return y - u
+    if code == SQUARED_HINGE:
+        return y * max(0.0, 1.0 - y * u)
+    return y / (1.0 + math.exp(y * u))
+
+
+@helper
+def curvature(code, u, y):
+    """d²L/du², or a little more."""
+    if code == SQUARED:
+        return 1.0
+    if code == SQUARED_HINGE:
+        return 1.0 if y * u < 1.0 else _LEAST_CURVATURE
+    p = 1.0 / (1.0 + math.exp(-abs(u)))
+    return max(p * (1.0 - p), _LEAST_CURVATURE)
+
+
+@kernel
+def pulls(code, u, y, weight, r):
+    """Weighted pulls of all rows into `r`; returns the weighted loss."""
+    total = 0.0
+    for i in range(len(y)):
+        if weight[i] > 0:
+            total += weight[i] * value(code, u[i], y[i])
+            r[i] = weight[i] * pull(code, u[i], y[i])
+        else:
+            r[i] = 0
+    return total
+
+
+@kernel
+def curvatures(code, u, y, weight, h):
+    """Weighted curvatures of all rows into `h`."""
+    for i in range(len(y)):
+        h[i] = weight[i] * curvature(code, u[i], y[i])
+
+
+@warms
+def _warm_up() -> None:
+    y = np.ones(2)
+    for dtype in (np.float32, np.float64):
+        out = np.empty(2, dtype)
+        pulls(0, y, y, y, out)
+        curvatures(0, y, y, y, out)

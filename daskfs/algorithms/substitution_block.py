@@ -1,0 +1,195 @@
+"""`method="block"`: passes, the race for the ridge, and the last look at rejected columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskfs.algorithms import substitution_exchange as exchange
+from daskfs.algorithms import substitution_race as race
+from daskfs.algorithms.loss import CODE, coded, labels_told_apart, labels_written, positive_target
+from daskfs.algorithms.substitution_columns import AnyColumns
+from daskfs.algorithms.substitution_refit import Fields, Part, new_set, refresh, selected, set_nbytes
+from daskfs.algorithms.substitution_result import fitted, result_of
+from daskfs.protocol import Meta, Result, State
+
+if TYPE_CHECKING:
+    from daskfs.algorithms.substitution import OnlineSubstitution
+
+HISTORY = ("objective", "changes", "ridge", "held_back", "staleness", "staleness_max", "offers")
+_LAGS = 64  # staleness is counted up to here
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The default method; a state holds one set, or while the ridge is open one for each ridge in the race."""
+
+    chosen: OnlineSubstitution
+
+    def start(self, meta: Meta, seed: int) -> State:
+        ridges = self._ridges(meta.n_samples)
+        state: State = {
+            "sets": len(ridges),
+            "refit_ridge": ridges[0],
+            "held_back": race.held_back(meta.n_samples, seed) if len(ridges) > 1 else np.empty(0, np.int64),
+            "weight": np.ones(meta.n_samples),
+            "positive": positive_target(meta),
+            "classes": labels_told_apart(meta),
+            "passes": 0,
+            "changes": 0,
+            "version": 0,
+            "started": False,
+            "lags": np.zeros(_LAGS, np.int64),
+            "history": np.full((self.chosen.passes + 1, len(HISTORY)), np.nan),
+        }
+        code = CODE[self.chosen.loss]
+        for number, ridge in enumerate(ridges):
+            one = Part(state, f"{number}/")
+            one.update(new_set(meta.n_samples, self.chosen.n_select, meta.itemsize, code, self.chosen.intercept))
+            one.update(ridge=ridge, version=0, rejected=np.empty(0, np.int64), rejected_score=np.empty(0))
+        return state
+
+    def update(self, state: State, block: AnyColumns) -> State:
+        self._begin(state, block)
+        if not len(block.ids):
+            return state
+        came = [exchange.update(one, block, self.chosen.n_select) for one in _sets(state)]
+        state["changes"] += max(came)
+        return state
+
+    def view(self, state: State, lane: int) -> State:
+        seen: State = {"version": state["version"], "sets": state["sets"]}
+        for number, one in enumerate(_sets(state)):
+            Part(seen, f"{number}/").update(exchange.view(one, self.chosen.n_select))
+        return seen
+
+    def work(self, own: State, view: State, block: AnyColumns) -> tuple[State, State | None]:
+        offer: State = {"version": view["version"]}
+        for number in range(view["sets"]):
+            one = Part(own, f"{number}/")
+            if nominated := exchange.work(one, Part(view, f"{number}/"), block, self.chosen.n_select):
+                Part(offer, f"{number}/").update(nominated)
+        return own, offer if len(offer) > 1 else None
+
+    def rest(self, own: State) -> State | None:
+        left = {name: own.pop(name) for name in list(own) if "/rejected" in name}
+        return left or None
+
+    def accept(self, state: State, offer: State) -> State:
+        came = [0]
+        for number, one in enumerate(_sets(state)):
+            part = Part(offer, f"{number}/")
+            if "X" in part:
+                came.append(exchange.accept(one, part, self.chosen.n_select))
+            if "rejected" in part:
+                exchange.remember(one, part["rejected"], part["rejected_score"], self.chosen.n_select)
+        if "version" in offer:
+            state["lags"][min(state["version"] - offer["version"], _LAGS - 1)] += 1
+        state["changes"] += max(came)
+        state["version"] += any(came)
+        return state
+
+    def _begin(self, state: State, block: AnyColumns) -> None:
+        """Take over the target from the first block that comes."""
+        if state["started"]:
+            return
+        state["started"] = True
+        if block.weight is not None:
+            state["weight"][:] = block.weight
+        for one in _sets(state):
+            one["target"][:] = coded(block.y, state["positive"])
+            one["importance"][:] = state["weight"]
+            one["importance"][state["held_back"]] = 0.0
+            refresh(one)
+
+    def merge(self, states: Sequence[State]) -> State:
+        ordered = sorted(states, key=lambda state: [np.sort(selected(one)).tolist() for one in _sets(state)])
+        state = next((state for state in ordered if state["started"]), ordered[0])
+        ready = [state, *(other for other in ordered if other["started"] and other is not state)]
+        before = state["changes"]
+        for sets in zip(*(_sets(other) for other in ready), strict=True):
+            exchange.merge(sets, self.chosen.n_select)
+        state["changes"] = before + sum(other["changes"] for other in ready[1:])
+        return state
+
+    def end_pass(self, state: State) -> tuple[State, bool]:
+        state["passes"] += 1
+        for one in _sets(state):
+            refresh(one)
+        racing = state["sets"] > 1
+        held_back = self._lap(state) if racing else state["history"][state["passes"] - 2, HISTORY.index("held_back")]
+        changes = state["changes"]
+        self._record(state, held_back)
+        state["version"] += 1
+        return state, state["passes"] < self.chosen.passes and (changes > 0 or racing)
+
+    def _record(self, state: State, held_back: float) -> None:
+        """Write a line of history, and begin to count anew."""
+        lags, changes = state["lags"], state["changes"]
+        offers = int(lags.sum())
+        mean = float(lags @ np.arange(_LAGS) / offers) if offers else 0.0
+        most = float(np.flatnonzero(lags)[-1]) if offers else 0.0
+        one = Part(state, "0/")
+        line = (one["objective"], changes, one["ridge"], held_back, mean, most, offers)
+        state["history"][state["passes"] - 1] = line
+        lags[:], state["changes"] = 0, 0
+
+    def revisit(self, state: State) -> NDArray[np.uint64]:
+        one = Part(state, "0/")
+        useful: NDArray[np.int64] = one["rejected"][one["rejected_score"] > exchange.NEVER]
+        return useful.astype(np.uint64)
+
+    def result(self, state: State) -> Result:
+        one = Part(state, "0/")
+        spare = one["rejected"][np.argsort(-one["rejected_score"], kind="stable")]
+        fitted(one, state["refit_ridge"])
+        held_back = state["history"][state["passes"] - 1, HISTORY.index("held_back")]
+        state["passes"] += 1
+        self._record(state, held_back)
+        history = [dict(zip(HISTORY, line, strict=True)) for line in state["history"][: state["passes"]].tolist()]
+        return result_of(one, self.chosen.n_select, spare, labels_written(state["classes"]), history)
+
+    def nbytes(self, meta: Meta) -> int:
+        sets = len(self._ridges(meta.n_samples))
+        entering = max(self.chosen.n_select, 64)
+        return sets * set_nbytes(meta.n_samples, self.chosen.n_select, entering, meta.itemsize) + 16 * meta.n_samples
+
+    def _ridges(self, n_samples: int) -> tuple[float, ...]:
+        given = self.chosen.ridge
+        return race.entrants(n_samples, self.chosen.loss) if given == "auto" else (float(given),)
+
+    def _lap(self, state: State) -> float:
+        """After a pass of the race: the worse half leaves, at the end all but one; the best loss on held-back rows."""
+        rows, weight = state["held_back"], state["weight"]
+        verdicts = [race.judged(one, rows, weight, self.chosen.loss) for one in _sets(state)]
+        losses = [loss for loss, _ in verdicts]
+        best = int(np.argmin(losses))
+        last = state["passes"] >= min(race.LAPS, self.chosen.passes)
+        stay = [best] if last else race.better_half(losses)
+        _leave(state, stay)
+        if last:
+            one = Part(state, "0/")
+            one["importance"][:] = weight
+            state["refit_ridge"] = verdicts[best][1]
+            state["held_back"] = np.empty(0, np.int64)
+            refresh(one)
+        return losses[best]
+
+
+def _sets(state: State) -> Iterator[Fields]:
+    return (Part(state, f"{number}/") for number in range(state["sets"]))
+
+
+def _leave(state: State, stay: Sequence[int]) -> None:
+    """Keep only these sets, numbered from 0."""
+    for new, old in enumerate(stay):
+        if new != old:
+            Part(state, f"{new}/").update(Part(state, f"{old}/"))
+    for number in range(len(stay), state["sets"]):
+        for name in list(Part(state, f"{number}/")):
+            del state[f"{number}/{name}"]
+    state["sets"] = len(stay)

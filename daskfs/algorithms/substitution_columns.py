@@ -1,0 +1,108 @@
+"""Columns as Online Substitution sees them: centred, of unit norm, with a gradient and a curvature each.
+
+Dense and sparse blocks differ here and nowhere else. One sweep over a block gives every number a score
+needs; only the few columns that are nominated are ever copied.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskfs.algorithms.substitution_kernels import N_SUMS, standardised, standardised_sparse, sweep, sweep_sparse
+from daskfs.errors import ColumnError
+from daskfs.protocol import ColumnBlock, SparseColumnBlock
+
+AnyColumns = ColumnBlock | SparseColumnBlock
+Floats = NDArray[np.float64]
+_CONSTANT = 1e-12  # share of Σx² that is left after centring where a column of float64 sums is constant
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """What one sweep learns of every column of a block; `g` and `d` refer to the standardised column."""
+
+    mean: Floats
+    norm: Floats  # 0 for a constant column, which can tell nothing
+    g: Floats
+    """xᵀr: how strongly the rows pull at the column's weight."""
+    d: Floats
+    """Curvature along the column, what the intercept explains taken out."""
+
+
+def swept(block: AnyColumns, r: NDArray[Any], h: NDArray[Any], centred: bool) -> Sweep:
+    """One sweep over a block with the pull `r` and the curvature `h` of every row.
+
+    Raises
+    ------
+    ColumnError
+        Where a column holds NaN or infinity.
+    """
+    sums = np.empty((len(block.ids), N_SUMS))
+    if isinstance(block, ColumnBlock):
+        sweep(block.X, r, h, sums)
+        shift = block.X[0].astype(np.float64)
+        scale = _rescued(block, r, h, sums, shift)
+    else:
+        sweep_sparse(block.indptr, block.rows, block.values, r, h, sums)
+        shift, scale = np.zeros(len(block.ids)), np.ones(len(block.ids))
+        if not np.isfinite(sums).all():
+            bad = int(np.flatnonzero(~np.isfinite(sums).all(axis=1))[0])
+            raise ColumnError(int(block.ids[bad]), "holds NaN or infinity; ingest the data again without it")
+    return _moments(
+        sums, shift, scale, len(block.y), float(r.sum(dtype=np.float64)), float(h.sum(dtype=np.float64)), centred
+    )
+
+
+def _rescued(block: ColumnBlock, r: NDArray[Any], h: NDArray[Any], sums: Floats, shift: Floats) -> Floats:
+    """Take sums that left the range of the data's precision again in float64, of the column divided by its scale."""
+    scale = np.ones(len(sums))
+    tiny = np.finfo(block.X.dtype).tiny * 1e8
+    doubtful = ~np.isfinite(sums).all(axis=1) | (sums[:, 1] < tiny)
+    for j in np.flatnonzero(doubtful):
+        x = block.X[:, j].astype(np.float64)
+        if not np.isfinite(x).all():
+            raise ColumnError(int(block.ids[j]), "holds NaN or infinity; write the data again without it")
+        scale[j] = np.abs(x - x[0]).max() or 1.0
+        z = (x / scale[j] - x[0] / scale[j])[:, None]
+        shift[j] /= scale[j]
+        sums[j] = np.hstack([z, z * z, r[:, None] * z, h[:, None] * z, h[:, None] * z * z]).sum(axis=0)
+    return scale
+
+
+def _moments(sums: Floats, shift: Floats, scale: Floats, n: int, r_sum: float, h_sum: float, centred: bool) -> Sweep:
+    z, zz, rz, hz, hzz = sums.T
+    if centred:
+        offset = z / n  # of the mean from the shift
+        square = zz - offset * z
+        square[square <= _CONSTANT * zz] = 0.0
+        g = rz - offset * r_sum
+        tilt = hz - offset * h_sum
+        d = hzz - 2 * offset * hz + offset**2 * h_sum - tilt**2 / h_sum
+        mean = (shift + offset) * scale
+    else:
+        square = zz + 2 * shift * z + n * shift**2
+        g = rz + shift * r_sum
+        d = hzz + 2 * shift * hz + h_sum * shift**2
+        mean = np.zeros(len(sums))
+    norm = np.sqrt(square)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return Sweep(
+            mean=mean,
+            norm=norm * scale,
+            g=np.where(norm > 0, g / norm, 0.0),
+            d=np.where(norm > 0, np.maximum(d, 0) / square, 0.0),
+        )
+
+
+def unit_columns(block: AnyColumns, chosen: NDArray[np.int64], mean: Floats, norm: Floats, dtype: Any) -> NDArray[Any]:
+    """The chosen columns of a block, centred and of unit norm, in Fortran order."""
+    out = np.empty((len(block.y), len(chosen)), dtype, order="F")
+    if isinstance(block, ColumnBlock):
+        standardised(block.X, chosen, mean, norm, out)
+    else:
+        standardised_sparse(block.indptr, block.rows, block.values, chosen, mean, norm, out)
+    return out

@@ -1,0 +1,140 @@
+"""`method="block"`: a whole block is scored with one sweep, the best of it are fitted jointly with the set.
+
+A worker needs the pull and the curvature of the rows and a threshold (`view`), and offers columns that beat it
+(`work`); whoever owns the set lets them in, refits, and drops by exact loss (`accept`). Serially the two
+alternate while the block is in memory, up to three times; on a cluster the view may be a little old, which
+costs a nomination now and then and never correctness, since `accept` scores again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskfs.algorithms.substitution_columns import AnyColumns, swept, unit_columns
+from daskfs.algorithms.substitution_refit import Fields, enter, selected, settle, transposed
+from daskfs.protocol import State
+
+ROUNDS = 3  # exchanges with one block while it is in memory
+SHARE = 8  # at most one column in so many of a block is nominated, once the set is full
+POOL = 5  # rejected columns remembered for a last look, per feature asked for
+NEVER = -1.0  # the score of a column that cannot help, such as a constant
+
+
+def view(one: Fields, wanted: int) -> State:
+    """What a worker has to know to nominate."""
+    room = wanted - len(selected(one))
+    return {
+        "version": one["version"],
+        "r": one["r"],
+        "h": one["h"],
+        "ridge": one["ridge"],
+        "threshold": one["threshold"] if room <= 0 else 0.0,
+        "room": room,
+        "centred": bool(one["fixed"]),
+        "ids": np.sort(selected(one)),
+    }
+
+
+def work(own: Fields, view: Fields, block: AnyColumns, wanted: int) -> State | None:
+    """Score a block and nominate its best columns; the best of the others are remembered in `own`."""
+    found = swept(block, view["r"], view["h"], view["centred"])
+    ids = block.ids.astype(np.int64)
+    score = np.where(found.norm > 0, found.g**2 / (found.d + view["ridge"] + 1e-12), NEVER)
+    free = ~np.isin(ids, view["ids"])
+    score[~free] = NEVER
+    most = max(-(-len(ids) // SHARE), min(view["room"], len(ids)))
+    best = np.argsort(-score, kind="stable")[:most]
+    best = np.sort(best[score[best] > view["threshold"]])
+    free[best] = False
+    remember(own, ids[free], score[free], wanted)
+    if not len(best):
+        return None
+    return {
+        "version": view["version"],
+        "ids": ids[best],
+        "score": score[best],
+        "mean": found.mean[best],
+        "norm": found.norm[best],
+        "X": unit_columns(block, best, found.mean[best], found.norm[best], view["r"].dtype),
+    }
+
+
+def accept(one: Fields, offer: Fields, wanted: int) -> int:
+    """Let nominated columns in as far as they still lower the loss; returns how many came in and stayed."""
+    ids, score = offer["ids"], offer["score"]
+    before = selected(one).copy()
+    keep = ~np.isin(ids, before)
+    if offer["version"] != one["version"] and keep.any():
+        score = transposed(offer["X"], one["r"]) ** 2 / ((offer["X"] ** 2).T @ one["h"] + one["ridge"])
+        if len(before) >= wanted:
+            keep &= score > one["threshold"]
+    came = 0
+    if keep.any():
+        columns = offer["X"] if keep.all() else np.asfortranarray(offer["X"][:, keep])
+        came = enter(one, ids[keep], columns, offer["mean"][keep], offer["norm"][keep], wanted)
+    if came:
+        settle(one, steps=1)
+        one["version"] += 1
+    now = selected(one)
+    _forget(one, now)
+    scores = dict(zip(ids.tolist(), score.tolist(), strict=True))
+    out = np.setdiff1d(np.concatenate([ids, before]), now)
+    remember(one, out, np.array([scores.get(i, one["threshold"]) for i in out.tolist()]), wanted)
+    return came
+
+
+def update(one: Fields, block: AnyColumns, wanted: int) -> int:
+    """Both halves in turn, while they change anything; returns how many columns came in."""
+    came = 0
+    for _ in range(ROUNDS):
+        own: State = {}
+        offer = work(own, view(one, wanted), block, wanted)
+        now = 0 if offer is None else accept(one, offer, wanted)
+        came += now
+        if not now:
+            break
+    remember(one, own["rejected"], own["rejected_score"], wanted)
+    return came
+
+
+def merge(ones: Sequence[Fields], wanted: int) -> int:
+    """Bring the columns of several sets into the first of them; returns how many stayed there."""
+    one, came = ones[0], 0
+    for other in ones[1:]:
+        fixed, k = other["fixed"], other["k"]
+        new = np.sort(fixed + np.flatnonzero(~np.isin(selected(other), selected(one))))
+        if len(new):
+            columns = np.asfortranarray(other["X"][:, new])
+            came += enter(one, other["ids"][new], columns, other["mean"][new], other["norm"][new], wanted)
+            settle(one, steps=1)
+        out = np.setdiff1d(other["ids"][fixed:k], selected(one))
+        remember(one, out, np.full(len(out), one["threshold"]), wanted)
+        remember(one, other["rejected"], other["rejected_score"], wanted)
+        one["version"] = max(one["version"], other["version"])
+    _forget(one, selected(one))
+    one["version"] += 1
+    return came
+
+
+def remember(own: Fields, ids: NDArray[np.int64], score: NDArray[np.float64], wanted: int) -> None:
+    """Add rejected columns to a pool that keeps the best, each once, with its newest score."""
+    known = own.get("rejected", np.empty(0, np.int64))
+    worth = own.get("rejected_score", np.empty(0))
+    if len(known) >= POOL * wanted:
+        better = score > worth.min()
+        ids, score = ids[better], score[better]
+    kept = ~np.isin(known, ids)
+    known, worth = np.concatenate([known[kept], ids]), np.concatenate([worth[kept], score])
+    if len(known) > POOL * wanted:
+        best = np.argsort(-worth, kind="stable")[: POOL * wanted]
+        known, worth = known[best], worth[best]
+    own["rejected"], own["rejected_score"] = known, worth
+
+
+def _forget(one: Fields, ids: NDArray[np.int64]) -> None:
+    """Take columns that are in the set out of the pool."""
+    stays = ~np.isin(one["rejected"], ids)
+    one["rejected"], one["rejected_score"] = one["rejected"][stays], one["rejected_score"][stays]

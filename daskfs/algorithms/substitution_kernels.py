@@ -1,0 +1,239 @@
+"""Kernels of Online Substitution: one sweep over columns, pruning by exact loss, the paper's steps.
+
+Symbols are the paper's: S the selected set in slots, w its weights, u = X_S w_S, r the pull on every row.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from daskfs.jit import kernel, summing, warms
+
+N_SUMS = 5
+FREE, NEVER = -1, -2
+_TILE = 2048  # rows summed in the data's own precision before they are added up in float64
+
+
+@summing
+def sweep(X, r, h, sums):
+    """One read of every column x: Σz, Σz², Σrz, Σhz, Σhz² with z = x − x[0], a shift that keeps digits."""
+    n, b = X.shape
+    for j in range(b):
+        x = X[:, j]
+        sums[j] = 0.0
+        for start in range(0, n, _TILE):
+            stop = min(start + _TILE, n)
+            s0, s1, s2, s3, s4 = tile_sums(x[start:stop], x[0], r[start:stop], h[start:stop])
+            sums[j, 0] += s0
+            sums[j, 1] += s1
+            sums[j, 2] += s2
+            sums[j, 3] += s3
+            sums[j, 4] += s4
+
+
+@summing
+def tile_sums(x, shift, r, h):
+    """The five sums over a few rows of one column, in the precision of the data."""
+    s0 = s1 = s2 = s3 = s4 = x.dtype.type(0)
+    for i in range(len(x)):
+        z = x[i] - shift
+        hz = h[i] * z
+        s0 += z
+        s1 += z * z
+        s2 += r[i] * z
+        s3 += hz
+        s4 += hz * z
+    return s0, s1, s2, s3, s4
+
+
+@kernel
+def sweep_sparse(indptr, rows, values, r, h, sums):
+    """The same sums (without a shift) over the entries of sparse columns."""
+    for j in range(len(indptr) - 1):
+        s0 = s1 = s2 = s3 = s4 = 0.0
+        for e in range(indptr[j], indptr[j + 1]):
+            x, i = np.float64(values[e]), rows[e]
+            hx = h[i] * x
+            s0 += x
+            s1 += x * x
+            s2 += r[i] * x
+            s3 += hx
+            s4 += hx * x
+        sums[j, 0] = s0
+        sums[j, 1] = s1
+        sums[j, 2] = s2
+        sums[j, 3] = s3
+        sums[j, 4] = s4
+
+
+@kernel
+def standardised(X, columns, mean, norm, out):
+    """Chosen columns, centred and of unit norm, into `out`."""
+    for k in range(len(columns)):
+        j = columns[k]
+        for i in range(X.shape[0]):
+            out[i, k] = (X[i, j] - mean[k]) / norm[k]
+
+
+@kernel
+def standardised_sparse(indptr, rows, values, columns, mean, norm, out):
+    """Chosen sparse columns, centred and of unit norm, as dense columns into `out`."""
+    for k in range(len(columns)):
+        j = columns[k]
+        for i in range(out.shape[0]):
+            out[i, k] = -mean[k] / norm[k]
+        for e in range(indptr[j], indptr[j + 1]):
+            out[rows[e], k] = (values[e] - mean[k]) / norm[k]
+
+
+@kernel
+def prune(inverse, w, fixed, keep):
+    """Drop slots one by one, always the one whose loss is least missed, until `keep` remain.
+
+    `inverse` is H⁻¹ of the quadratic ½ wᵀHw − cᵀw at its minimum w; leaving out slot i raises it by
+    ½ w_i² / (H⁻¹)_ii. Both are brought up to date in place. The first `fixed` slots stay. Returns which
+    slots are left.
+    """
+    size = len(w)
+    alive = np.ones(size, np.bool_)
+    left = size
+    while left > keep:
+        worst, least = -1, np.inf
+        for i in range(fixed, size):
+            if alive[i]:
+                cost = w[i] * w[i] / inverse[i, i]
+                if cost < least:
+                    worst, least = i, cost
+        if worst < 0:
+            break
+        alive[worst] = False
+        left -= 1
+        pivot, weight = inverse[worst, worst], w[worst]
+        for a in range(size):
+            if alive[a]:
+                factor = inverse[a, worst] / pivot
+                w[a] -= factor * weight
+                for b in range(size):
+                    inverse[a, b] -= factor * inverse[worst, b]
+        for a in range(size):
+            inverse[a, worst] = 0.0
+            inverse[worst, a] = 0.0
+        w[worst] = 0.0
+    return alive
+
+
+@summing
+def substitute(C, B, cb, step, least_L, seat, w, G, c, v, L, k, budget, bar, holder):
+    """Algorithm 1 over one batch of columns of the squared loss, in coefficient space.
+
+    Parameters
+    ----------
+    C
+        X_Sᵀ X_B, a row for every slot, kept up to date as slots change hands.
+    B, cb
+        X_Bᵀ X_B and X_Bᵀ y.
+    step, least_L
+        γ = step / max(L, least_L).
+    seat
+        The slot that a column of the batch holds; FREE, or NEVER for a column to be passed over.
+    w, G, c
+        Of the slots: weights, X_Sᵀ X_S, X_Sᵀ y.
+    v, L
+        Vector and value of the running power iteration for λ_max(X_Sᵀ X_S).
+    k, budget, bar
+        Slots in use, and allowed; see `slot_for`.
+    holder
+        The column of the batch that sits in a slot; FREE where another does.
+
+    Returns
+    -------
+    k, L and the number of columns that were taken.
+    """
+    accepted = 0
+    g = np.empty(len(w))
+    for q in range(len(cb)):
+        if seat[q] != FREE:
+            continue
+        gamma = step / max(L, least_L)
+        t = -cb[q]
+        for a in range(k):
+            t += C[a, q] * w[a]
+        for a in range(k):
+            gradient = -c[a]
+            for b in range(k):
+                gradient += G[a, b] * w[b]
+            g[a] = gradient
+        for a in range(k):
+            w[a] -= gamma * g[a]
+        w_q = -gamma * t
+        slot = slot_for(w_q, w, k, budget, bar)
+        if slot < 0:
+            continue
+        if slot == k:
+            k += 1
+        elif holder[slot] >= 0:
+            seat[holder[slot]] = FREE
+        accepted += 1
+        w[slot], c[slot], holder[slot], seat[q] = w_q, cb[q], q, slot
+        for b in range(len(cb)):
+            C[slot, b] = B[q, b]
+        for a in range(k):
+            G[a, slot] = G[slot, a] = C[a, q]
+        L = power_step(G, v, k, slot, L)
+    return k, L, accepted
+
+
+@kernel
+def slot_for(w_q, w, k, budget, bar):
+    """The slot for a column that arrives with weight w_q: a free one, that of the least |w|, or FREE for none.
+
+    `bar` is the least |w| that counts among all workers: above it a worker may take a slot beyond its budget, and
+    another, who has less to show, will have to give one up. Infinity keeps to the budget.
+    """
+    if k < budget:
+        return k
+    slot = 0
+    for a in range(1, k):
+        if abs(w[a]) < abs(w[slot]):
+            slot = a
+    if abs(w_q) > bar and abs(w[slot]) > bar and k < len(w):
+        return k
+    return slot if abs(w[slot]) < abs(w_q) else FREE
+
+
+@summing
+def power_step(G, v, k, slot, L):
+    """One warm power iteration for λ_max(G) after `slot` has changed; falls slowly, rises at once."""
+    v[slot] += 0.01
+    z = np.empty(k)
+    square = 0.0
+    for a in range(k):
+        t = 0.0
+        for b in range(k):
+            t += G[a, b] * v[b]
+        z[a] = t
+        square += t * t
+    norm = np.sqrt(square)
+    for a in range(k):
+        v[a] = z[a] / norm
+    L = norm if norm > L else 0.9 * L + 0.1 * norm
+    return max(L, G[slot, slot])
+
+
+@warms
+def _warm_up() -> None:
+    one, eye = np.ones(2), np.eye(2)
+    for dtype in (np.float32, np.float64):
+        X = np.asfortranarray(np.eye(2, dtype=dtype))
+        X.flags.writeable = False
+        sweep(X, one.astype(dtype), one.astype(dtype), np.empty((2, N_SUMS)))
+        standardised(X, np.arange(2), one, one, np.empty((2, 2), dtype, order="F"))
+    entries = np.arange(2, dtype=np.uint32), np.ones(2, np.float32)
+    row = np.ones(2, np.float32)
+    sweep_sparse(np.arange(3), *entries, row, row, np.empty((2, N_SUMS)))
+    standardised_sparse(np.arange(3), *entries, np.arange(2), one, one, np.empty((2, 2), np.float32, order="F"))
+    prune(eye.copy(), one.copy(), 0, 1)
+    slots = np.full(2, FREE)
+    substitute(eye, eye, one, 0.9, 1.0, slots, one, eye, one, one, 1.0, 1, 1, np.inf, slots.copy())
+    slot_for(1.0, one, 2, 2, np.inf)
+    power_step(eye, one.copy(), 2, 0, 1.0)

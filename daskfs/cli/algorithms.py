@@ -1,0 +1,140 @@
+"""The algorithms by the names the command line knows them by, and a flag for every one of their fields.
+
+Flags, their values and their help come from the algorithm's dataclass: its fields, their types and the "Parameters" of
+its docstring. A new algorithm is a new line in `ALGORITHMS`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+import types
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import MISSING, Field, fields
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import click
+
+from daskfs.algorithms.substitution import OnlineSubstitution
+from daskfs.errors import OptionError
+from daskfs.protocol import Algorithm
+
+ALGORITHMS: dict[str, Callable[..., Algorithm]] = {"substitution": OnlineSubstitution}
+SHORT = {"n_select": "-k"}
+METAVARS = {int: "N", float: "X", str: "TEXT", types.NoneType: "none"}
+IN_WORDS = {int: "a whole number", float: "a number", str: "text", types.NoneType: "none"}
+
+
+def algorithm_options(command: Any) -> Any:
+    """Decorate a command with the flags of all algorithms; those not given are None."""
+    owners: dict[str, list[str]] = {}
+    for name, algorithm in ALGORITHMS.items():
+        for field in _fields(algorithm):
+            owners.setdefault(field, []).append(name)
+    for field, names in reversed(owners.items()):
+        command = _option(field, names)(command)
+    return command
+
+
+def make_algorithm(name: str, given: Mapping[str, Any]) -> Algorithm:
+    """The algorithm of that name with these of its fields; words from a command line become values.
+
+    >>> make_algorithm("substitution", {"n_select": "10", "ridge": "0.5"}).ridge
+    0.5
+    """
+    algorithm = ALGORITHMS[name]
+    known, kinds = _fields(algorithm), get_type_hints(algorithm)
+    for field in given:
+        if field not in known:
+            raise OptionError(f"{_flag(field)}: {name} has no such option; it takes {', '.join(map(_flag, known))}")
+    for field in known:
+        if field not in given and _default(algorithm, field) is MISSING:
+            raise OptionError(f"{name} needs {' or '.join(_flags(field))}")
+    return algorithm(**{field: _value(_flag(field), kinds[field], word) for field, word in given.items()})
+
+
+def parameter_docs(documented: Callable[..., Any]) -> dict[str, str]:
+    """What the "Parameters" section of a numpydoc docstring says of each, on one line."""
+    section = re.search(r"^Parameters\n-+\n(.*?)(\n\S[^\n]*\n---|\Z)", inspect.getdoc(documented) or "", re.M | re.S)
+    texts: dict[str, str] = {}
+    names: list[str] = []
+    for line in section[1].splitlines() if section else ():
+        if line[:1].strip():  # not indented: whom the lines below are about
+            names = line.split(", ")
+        for name in names if line.startswith(" ") else ():
+            texts[name] = f"{texts.get(name, '')} {line.strip()}".lstrip()
+    return texts
+
+
+def _fields(algorithm: Any) -> dict[str, Field[Any]]:
+    return {field.name: field for field in fields(algorithm)}
+
+
+def _default(algorithm: Any, field: str) -> Any:
+    """What a field is unless told otherwise, MISSING if it must be told."""
+    factory = _fields(algorithm)[field].default_factory
+    return _fields(algorithm)[field].default if factory is MISSING else factory()
+
+
+def _flag(field: str) -> str:
+    return "--" + field.replace("_", "-")
+
+
+def _flags(field: str) -> list[str]:
+    return [SHORT[field], _flag(field)] if field in SHORT else [_flag(field)]
+
+
+def _option(field: str, names: list[str]) -> Any:
+    """The flag of a field that these algorithms have."""
+    kinds = {get_type_hints(ALGORITHMS[name])[field]: None for name in names}
+    about = {_about(field, name): None for name in names}
+    help_text = " / ".join(about) if len(names) == len(ALGORITHMS) else f"{', '.join(names)}: {' / '.join(about)}"
+    if bool in kinds:
+        return click.option(f"{_flag(field)}/--no-{_flag(field)[2:]}", default=None, help=help_text)
+    return click.option(*_flags(field), metavar="|".join(map(_metavar, kinds)), help=help_text)
+
+
+def _about(field: str, name: str) -> str:
+    algorithm = ALGORITHMS[name]
+    default = _default(algorithm, field)
+    text = parameter_docs(algorithm).get(field, "").replace("``", "")
+    return text if default is MISSING else f"{text}  [default: {default}]".lstrip()
+
+
+def _alternatives(kind: Any) -> list[Any]:
+    """The types a union is made of, every word of a Literal on its own."""
+    parts = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+    return [Literal[word] if get_origin(one) is Literal else one for one in parts for word in get_args(one) or (one,)]
+
+
+def _metavar(kind: Any) -> str:
+    return "|".join(_shown(one, METAVARS) for one in _alternatives(kind))
+
+
+def _shown(kind: Any, words: Mapping[Any, str]) -> str:
+    return str(get_args(kind)[0]) if get_origin(kind) is Literal else words[kind]
+
+
+def _value(flag: str, kind: Any, word: Any) -> Any:
+    """The value a word stands for; what is no word, such as a switch gives, is taken as it is."""
+    if not isinstance(word, str):
+        return word
+    for one in _alternatives(kind):
+        with suppress(ValueError):
+            return _read(one, word)
+    expected = " or ".join(_shown(one, IN_WORDS) for one in _alternatives(kind))
+    raise OptionError(f"{flag}: {word!r:.80} is not {expected}")
+
+
+def _read(kind: Any, word: str) -> Any:
+    """The value of one plain type that a word stands for; ValueError if it stands for none."""
+    if kind not in (int, float, str):
+        if word != _shown(kind, METAVARS):
+            raise ValueError(word)
+        return None if kind is types.NoneType else word
+    value = kind(word)
+    if kind is float and not math.isfinite(value):
+        raise ValueError(word)
+    return value

@@ -1,0 +1,92 @@
+"""What `daskfs show` shows of a selection, as a record for machines and tables for people."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.table import Table
+from rich.text import Text
+
+from daskfs.observe.terminal import printable
+from daskfs.selection import Selection
+
+STEP = {"objective": "objective {:.6g}", "changes": "{:,.0f} changes", "seconds": "{:.1f} s"}
+"""What people are told of every pass or round; `selection_record` has all."""
+LONGEST_NAME = 100  # characters of a name or a label that a table shows
+
+
+def selection_record(selection: Selection, top: int | None = None) -> dict[str, Any]:
+    """Everything there is to know about a selection: all its features, or the first few."""
+    record = selection.record()
+    history = {str(name): [_finite(x) for x in column.values.tolist()] for name, column in selection.history.items()}
+    return {"features": record.pop("features")[:top], "score": _score(selection), **record, "history": history}
+
+
+def selection_lines(selection: Selection) -> list[str]:
+    """What was selected, from what, by what, and how the passes went."""
+    fields = [f"{name}={value}" for name, value in selection.algorithm.items() if name != "name"]
+    size = f"{len(selection.features):,} of {selection.source['n_features']:,} features"
+    return [
+        f"{size} of {selection.source['url']}, {selection.source['n_samples']:,} samples",
+        f"{selection.algorithm.get('name', '')}({', '.join(fields)}), seed {selection.seed}",
+        *_step_lines(selection),
+    ]
+
+
+def feature_table(selection: Selection, top: int) -> Table:
+    """The most important features for a terminal."""
+    table = Table(box=None, padding=(0, 2), header_style="bold")
+    table.add_column("rank", justify="right")
+    table.add_column("feature", overflow="fold")
+    table.add_column(_weight_title(selection))
+    for rank, (name, weight) in enumerate(zip(selection.names[:top], selection.weights[:top], strict=True), 1):
+        # Text, so that nothing in a name or label is taken for markup
+        table.add_row(str(rank), Text(_short(name)), Text(_weight(weight, selection)))
+    return table
+
+
+def _weight_title(selection: Selection) -> Text:
+    if selection.classes is None:
+        return Text("weight")
+    if selection.weights.ndim == 2:
+        return Text("largest weight, of class")
+    return Text(f"weight (above 0: {_label(selection.classes[1])})")
+
+
+def _weight(weight: NDArray[np.float64], selection: Selection) -> str:
+    if weight.ndim == 0 or selection.classes is None:
+        return f"{weight:+.4g}"
+    largest = int(np.abs(weight).argmax())
+    return f"{weight[largest]:+.4g}  {_label(selection.classes[largest])}"
+
+
+def _label(label: float | str) -> str:
+    return _short(label) if isinstance(label, str) else f"{label:g}"
+
+
+def _short(text: str) -> str:
+    return printable(text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 1] + "…")
+
+
+def _step_lines(selection: Selection) -> list[str]:
+    known = [name for name in STEP if name in selection.history]
+    lines = []
+    for step in range(selection.history.sizes["step"]):
+        values = {name: float(selection.history[name].values[step]) for name in known}
+        told = [STEP[name].format(value) for name, value in values.items() if not math.isnan(value)]
+        lines.append(f"step {step + 1}: {', '.join(told)}")
+    return lines
+
+
+def _score(selection: Selection) -> float | None:
+    """How well the selection did on rows that were held back, where the algorithm did so."""
+    held_back = selection.history.get("held_back")
+    return None if held_back is None or not held_back.size else _finite(float(held_back.values[-1]))
+
+
+def _finite(value: float) -> float | None:
+    """JSON has no NaN."""
+    return value if math.isfinite(value) else None

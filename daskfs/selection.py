@@ -1,0 +1,274 @@
+"""Selection: what an algorithm chose, by name and with weights, and the linear model over it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray
+from numpy.typing import ArrayLike, NDArray
+
+from daskfs.errors import OptionError, SelectionError
+from daskfs.metrics import balanced_accuracy, r_squared
+from daskfs.protocol import Label, Result
+from daskfs.store.chosen import as_dataset, chosen_columns
+from daskfs.store.dataset import Dataset
+from daskfs.store.location import Location
+from daskfs.store.saved import SOURCE, public_url, read_selection, write_selection
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Selection:
+    """Features in order of importance, and the linear model over them.
+
+    Whatever takes an X takes an array (numpy, scipy.sparse, dask, xarray, a DataFrame) with the columns of the dataset
+    the selection was made from; or a dataset, or where one is. Datasets are read block by block, and of those laid out
+    in columns only the selected ones. Features are told by their ids; data that calls them by other names is refused.
+
+    Parameters
+    ----------
+    features
+        Feature ids, most important first.
+    names
+        Their names.
+    weights
+        Their weights: ``(k,)``, or ``(k, classes)`` where there are more than two classes.
+    intercept
+        What a score is where all features are zero: ``(1,)`` or ``(classes,)``.
+    classes
+        The labels that scores tell apart; None where the target is a real number.
+    history
+        One row per pass or round along the dimension "step": "objective", and whatever else was recorded.
+    algorithm
+        The name of the algorithm, and its fields.
+    source
+        The dataset: "url", "digest", "n_samples", "n_features".
+    seed
+        What random choices began with.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(50, 5))
+    >>> daskfs.write_dataset("small.zarr", X, X[:, 3] > 0, feature_names=["a", "b", "c", "d", "e"])
+    >>> sel = daskfs.select(daskfs.open_dataset("small.zarr"), daskfs.OnlineSubstitution(1))
+    >>> sel.names, sel.transform(X).shape
+    (['d'], (50, 1))
+    >>> sel.save("run")
+    >>> daskfs.load_selection("run").score("small.zarr") == sel.score(X, X[:, 3] > 0)
+    True
+    """
+
+    features: NDArray[np.uint64]
+    names: list[str]
+    weights: NDArray[np.float64]
+    intercept: NDArray[np.float64]
+    classes: tuple[Label, ...] | None
+    history: xarray.Dataset
+    algorithm: dict[str, Any]
+    source: dict[str, Any]
+    seed: int
+
+    def __post_init__(self) -> None:
+        count, shape = len(self.features), self.weights.shape
+        n_classes = None if self.classes is None else len(self.classes)
+        if len(self.names) != count or len(self.weights) != count:
+            raise OptionError(f"{count} features, {len(self.names)} names and {len(self.weights)} weights")
+        if len(set(self.features.tolist())) != count:
+            raise OptionError("a feature is there twice")
+        if (n_classes not in (None, 2)) if len(shape) == 1 else shape[1:] != (n_classes,):
+            raise OptionError(f"weights of shape {shape} do not tell {n_classes} classes apart")
+        if self.intercept.shape != (shape[1:] or (1,)):
+            raise OptionError(f"an intercept of shape {self.intercept.shape} beside weights of shape {shape}")
+        if "objective" not in self.history:
+            raise OptionError("the history has no objective")
+        if not np.isfinite(self.weights).all() or not np.isfinite(self.intercept).all():
+            raise OptionError("a weight is not finite")
+
+    @classmethod
+    def from_result(
+        cls, result: Result, names: list[str], algorithm: Mapping[str, Any], source: Mapping[str, Any], seed: int
+    ) -> Selection:
+        """A result with its names and its origin; secrets in the URL of the source are left out."""
+        keys = dict.fromkeys(["objective", *(key for record in result.history for key in record)])
+        history = {key: np.array([record.get(key, np.nan) for record in result.history], np.float64) for key in keys}
+        origin = {key: source[key] for key in SOURCE} | {"url": public_url(str(source["url"]))}
+        return cls(
+            features=np.array(result.features, np.uint64),
+            names=list(names),
+            weights=np.array(result.weights, np.float64),
+            intercept=np.array(result.intercept, np.float64),
+            classes=result.classes,
+            history=_history(history),
+            algorithm=_as_read_back(algorithm),
+            source=_as_read_back(origin),
+            seed=int(seed),
+        )
+
+    def __repr__(self) -> str:
+        shown = [name[:40] if name[:40].isprintable() else ascii(name[:40])[1:-1] for name in self.names[:3]]
+        names = ", ".join([*shown, "…"] if len(self.names) > 3 else shown)
+        size = f"{len(self.features):,} of {self.source['n_features']:,} features"
+        return f"<daskfs.Selection {self.source['url']}: {size}, {names}>"
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Real scores: one a row, or one for every class."""
+        chosen = chosen_columns(X, self.features, self.names)
+        scores = np.empty((chosen.shape[0], *self.weights.shape[1:]))
+        scores[...] = self.intercept
+        for piece in chosen.pieces:
+            scores[piece.rows] += piece.cells @ self.weights[piece.columns]
+        return scores
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The score itself for a real target, else the label of the class it speaks for."""
+        scores = self.decision_function(X)
+        return scores if self.classes is None else np.array(self.classes)[_class_numbers(scores)]
+
+    def transform(self, X: Any) -> Any:
+        """The selected columns, in the order of `features`: a float array, or a CSR one if X is sparse."""
+        return chosen_columns(X, self.features, self.names).together()
+
+    def score(self, X: Any, y: ArrayLike | None = None) -> float:
+        """How well rows are predicted: balanced accuracy for classes, R² for a real target.
+
+        Parameters
+        ----------
+        X
+            A dataset (or where one is), or an array.
+        y
+            The target of an array's rows; a dataset brings its own.
+        """
+        dataset = as_dataset(X)
+        if (y is None) == (dataset is None):
+            raise OptionError("score a dataset, which brings its labels, or an array together with y")
+        X = X if dataset is None else dataset
+        if self.classes is None:
+            return r_squared(_numbers(dataset, y), self.decision_function(X))
+        labels, codes = _labels(dataset, y)
+        return balanced_accuracy(_positions(labels, self.classes)[codes], _class_numbers(self.decision_function(X)))
+
+    def to_xarray(self) -> xarray.Dataset:
+        """Features, names, weights and intercept as labelled arrays, the history beside them."""
+        by_class = self.weights.shape[1:] != ()
+        dims = ("class",) if by_class else ()
+        coords: dict[str, Any] = {"feature": self.features, "name": ("feature", np.array(self.names, object))}
+        if by_class:
+            coords["class"] = np.array(self.classes)
+        variables = {
+            "weights": (("feature", *dims), self.weights),
+            "intercept": (dims, self.intercept if by_class else self.intercept[0]),
+        }
+        attributes = {"algorithm": json.dumps(self.algorithm), "source": json.dumps(self.source), "seed": self.seed}
+        return self.history.assign(variables).assign_coords(coords).assign_attrs(attributes)
+
+    def save(self, url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> None:
+        """Keep the selection in a folder, as JSON and Zarr, in place of one that is there.
+
+        Parameters
+        ----------
+        url
+            A local path, or any URL fsspec knows (``s3://…``).
+        storage_options
+            Passed on to fsspec.
+        """
+        columns = {str(name): np.asarray(column.values, np.float64) for name, column in self.history.data_vars.items()}
+        write_selection(Location(url, storage_options), self.record(), columns)
+
+    def record(self) -> dict[str, Any]:
+        """Everything but the history as JSON holds it: `features` is a list of rank, id, name and weight."""
+        ranked = zip(self.features.tolist(), self.names, self.weights.tolist(), strict=True)
+        return {
+            "algorithm": self.algorithm,
+            "classes": None if self.classes is None else list(self.classes),
+            "features": [
+                {"rank": rank, "id": feature, "name": name, "weight": weight}
+                for rank, (feature, name, weight) in enumerate(ranked, 1)
+            ],
+            "intercept": self.intercept.tolist() if self.weights.ndim == 2 else float(self.intercept[0]),
+            "seed": self.seed,
+            "source": self.source,
+        }
+
+
+def load_selection(url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> Selection:
+    """Read back what `Selection.save` or ``daskfs select`` kept; nothing in it is executed.
+
+    Parameters
+    ----------
+    url
+        The folder: a local path, or any URL fsspec knows (``s3://…``).
+    storage_options
+        Passed on to fsspec.
+    """
+    location = Location(url, storage_options)
+    record, history = read_selection(location)
+    features, classes, intercept = record["features"], record["classes"], np.array(record["intercept"], np.float64)
+    try:
+        return Selection(
+            features=np.array([feature["id"] for feature in features], np.uint64),
+            names=[feature["name"] for feature in features],
+            weights=np.array([feature["weight"] for feature in features], np.float64).reshape(-1, *intercept.shape),
+            intercept=intercept.reshape(-1),
+            classes=None if classes is None else tuple(classes),
+            history=_history(history),
+            algorithm=record["algorithm"],
+            source=record["source"],
+            seed=record["seed"],
+        )
+    except ValueError as error:
+        raise SelectionError(f"{location.url}: {error}; the selection is damaged, make it again") from error
+
+
+def _history(columns: Mapping[str, NDArray[np.float64]]) -> xarray.Dataset:
+    steps = len(next(iter(columns.values()), ()))
+    return xarray.Dataset(
+        {name: ("step", column) for name, column in columns.items()}, coords={"step": np.arange(1, steps + 1)}
+    )
+
+
+def _as_read_back(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A record as a file gives it back: sorted, tuples are lists, and numpy's numbers are Python's."""
+    plain: dict[str, Any] = json.loads(json.dumps(dict(record), sort_keys=True, default=lambda number: number.item()))
+    return plain
+
+
+def _class_numbers(scores: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The class each row's scores speak for; of two, which share one score, the second above zero."""
+    return (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
+
+
+def _numbers(dataset: Dataset | None, y: ArrayLike | None) -> NDArray[np.float64]:
+    """A real target."""
+    target = np.asarray(y) if dataset is None else _all_targets(dataset)
+    words = dataset is not None and dataset.classes is not None and isinstance(dataset.classes[0], str)
+    if words or target.dtype.kind not in "biuf":
+        raise OptionError("the selection predicts numbers, and these labels are none")
+    return target.astype(np.float64)
+
+
+def _labels(dataset: Dataset | None, y: ArrayLike | None) -> tuple[Sequence[Label], NDArray[np.int64]]:
+    """The distinct labels of a target, and which of them each row has."""
+    if dataset is None:
+        labels, codes = np.unique(np.asarray(y), return_inverse=True)
+        return labels.tolist(), codes
+    if dataset.classes is None:
+        raise OptionError(f"{dataset.url}: its labels are real numbers, the selection tells classes apart")
+    return dataset.classes, dataset.meta.class_codes(_all_targets(dataset))
+
+
+def _all_targets(dataset: Dataset) -> NDArray[np.float64]:
+    return np.concatenate(list(dataset.targets()))
+
+
+def _positions(labels: Sequence[Label], classes: Sequence[Label]) -> NDArray[np.int64]:
+    """Where labels stand among the classes; behind them all those that are none of them, which nobody predicts."""
+    known = {label: number for number, label in enumerate(classes)}
+    if not any(label in known for label in labels):
+        raise OptionError(
+            f"labels such as {labels[0]!r:.80} are none of the selection's classes, such as {classes[0]!r:.80}"
+        )
+    return np.array([known.get(label, len(classes) + number) for number, label in enumerate(labels)])

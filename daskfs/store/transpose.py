@@ -1,0 +1,111 @@
+"""From runs of columns to a complete sparse dataset laid out in columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskfs.errors import DatasetError
+from daskfs.store.arrays import block_shape
+from daskfs.store.codec import Codec
+from daskfs.store.column_runs import Columns, Run, count_columns
+from daskfs.store.dataset import Dataset
+from daskfs.store.layout import target_spec, weight_spec
+from daskfs.store.publish import index_spec, write_block_index
+from daskfs.store.reader import ArrayReader
+from daskfs.store.staging import BlockShape, StagedBlock
+from daskfs.store.writer import DatasetWriter, Records, write_chunk, write_file
+
+
+def column_shape(runs: list[Run], n_entries: int, block_entries: int, compression: Codec) -> BlockShape:
+    """Blocks of `block_entries` entries of columns as long as they are on average; no larger than all there is."""
+    columns = count_columns(run.sample for run in runs)
+    shape = block_shape(n_entries / columns, compression, min(block_entries, n_entries))
+    return BlockShape(min(shape.rows, columns), shape.entries, compression)
+
+
+def in_blocks(ranges: Iterable[Columns], shape: BlockShape) -> Iterator[Columns]:
+    """Columns cut into blocks, always the same ones whatever the ranges of ids they come in."""
+    rest: Columns | None = None
+    for found in ranges:
+        columns = found if rest is None else _joined(rest, found)
+        first = 0
+        while (last := _block_end(columns.indptr, first, shape)) < len(columns.ids):
+            yield columns.between(first, last)
+            first = last
+        rest = Columns(*map(np.copy, columns.between(first, last)))  # lest it keep the whole range in memory
+    if rest is not None:
+        yield rest
+
+
+def _block_end(indptr: NDArray[np.int64], first: int, shape: BlockShape) -> int:
+    """Where the block ends that begins with column `first`: it has one column at least, however long."""
+    fitting = int(np.searchsorted(indptr, indptr[first] + shape.entries, side="right")) - 1
+    return max(first + 1, min(fitting, first + shape.rows))
+
+
+def _joined(a: Columns, b: Columns) -> Columns:
+    indptr = np.concatenate([a.indptr, b.indptr[1:] + a.indptr[-1]])
+    return Columns(np.concatenate([a.ids, b.ids]), indptr, np.concatenate([a.entries, b.entries]))
+
+
+@dataclass
+class ColumnWriter:
+    """Writes blocks of columns one after the other, and then what else makes them a dataset."""
+
+    writer: DatasetWriter
+    shape: BlockShape
+    with_values: bool  # else they are all 1
+    blocks: list[StagedBlock] = field(default_factory=list)
+    chunks: int = 0
+    records: dict[str, Records] = field(default_factory=dict)
+    firsts: list[int] = field(default_factory=list)
+
+    def write(self, block: Columns) -> None:
+        """Write the next block."""
+        number, entries = len(self.blocks), len(block.entries)
+        chunks = max(1, -(-entries // self.shape.entries))
+        cells = {"ids": block.ids, "indptr": block.indptr, "rows": block.entries["row"]}
+        if self.with_values:
+            cells["values"] = block.entries["value"]
+        # How long the arrays will be is not known yet, but their chunks are.
+        specs = self.shape.column_specs(number + 1, self.chunks + chunks)
+        for name, line in cells.items():
+            width = specs[name].chunks[1]
+            first, count = (self.chunks, chunks) if specs[name].dims[0] == "chunk" else (number, 1)
+            self.records.setdefault(name, []).extend(
+                write_chunk(self.writer.location, specs[name], first + i, line[np.newaxis, i * width : (i + 1) * width])
+                for i in range(count)
+            )
+        self.blocks.append(StagedBlock(len(block.ids), entries, chunks))
+        self.chunks += chunks
+        self.firsts.append(int(block.ids[0]))
+
+    def close(self, source: Dataset) -> None:
+        """Write what a dataset has besides its columns, as `source` has it; from then on it opens."""
+        written = sum(block.entries for block in self.blocks)
+        if written != source.n_entries:
+            raise DatasetError(f"{source.url}: {source.n_entries} entries were expected, {written} found; verify it")
+        specs = self.shape.column_specs(len(self.blocks), self.chunks)
+        for name, records in self.records.items():
+            self.writer.add(specs[name], records)
+        write_block_index(self.writer, "columns", self.blocks)
+        firsts = np.array(self.firsts, np.uint64)
+        self.writer.write(index_spec("block_first", firsts, "block"), firsts)
+        self.writer.write(target_spec(source.n_samples), np.concatenate(list(source.targets())))
+        if "weight" in source.arrays:
+            self.writer.write(weight_spec(source.n_samples), np.concatenate(list(source.weights())))
+        for name, spec in source.content.items():
+            if name == "feature" or name.startswith("names/"):
+                _copy(ArrayReader(source.location, spec), self.writer)
+        made = {"by": "transpose", "source": source.digest}
+        self.writer.close({**source.attributes, "layout": "columns", "made": made})
+
+
+def _copy(array: ArrayReader, writer: DatasetWriter) -> None:
+    """An array as it is, chunk file by chunk file."""
+    numbers = range(array.spec.n_chunks)
+    writer.add(array.spec, [write_file(writer.location, array.spec, n, array.file(n)) for n in numbers])

@@ -1,0 +1,168 @@
+"""The loop over passes and blocks, in one process and without Dask; other ways to run a pass plug into it.
+
+A `Run` knows where it stands, what it has cost, and whom to tell; a `Runner` carries out one pass for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from time import monotonic
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskfs.protocol import Algorithm, State
+from daskfs.store.dataset import Dataset
+from daskfs.stream.checkpoint import Checkpoint, Cost, Snapshot
+from daskfs.stream.lanes import AHEAD, fold_lane, joined, merged, revisited, rounds_of
+
+
+@dataclass(frozen=True, slots=True)
+class PassProgress:
+    """How far a pass is: what a progress bar shows."""
+
+    number: int
+    """Of the pass, from 1."""
+    passes: int | None
+    """How many there may be, where the algorithm says so."""
+    blocks_done: int
+    blocks: int
+    bytes_done: int
+    bytes: int
+    seconds: float
+
+
+class Runner(Protocol):
+    """Someone who can carry out a pass."""
+
+    def one_pass(self, state: State, position: int, run: Run) -> State:
+        """The state with every block from `position` on folded into it.
+
+        The runner tells the run of every block or round it has done, and hands over the state whenever it is asked:
+        ``if run.reached(position): run.keep(state)``.
+        """
+
+    def revisit(self, state: State, ids: NDArray[np.uint64]) -> tuple[State, int]:
+        """The state with some columns folded into it once more, and how many bytes they had."""
+
+
+class Run:
+    """One run of an algorithm over a dataset.
+
+    Parameters
+    ----------
+    dataset, algorithm
+        What is run over what.
+    now
+        Where it begins: at the start, or where a checkpoint was written.
+    checkpoint
+        Where it is kept, if anywhere.
+    progress
+        Called with a `PassProgress` after every block or round.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        algorithm: Algorithm,
+        now: Snapshot,
+        checkpoint: Checkpoint | None = None,
+        progress: Callable[[PassProgress], None] | None = None,
+    ) -> None:
+        self.now, self._dataset, self._algorithm = now, dataset, algorithm
+        self._checkpoint, self._progress = checkpoint, progress
+        self._bytes = np.concatenate([[0], np.cumsum(dataset.block_sizes(algorithm.axis))])
+        self._started = 0.0
+
+    def finish(self, runner: Runner) -> Snapshot:
+        """Run to the end: all passes, then the columns to be seen once more."""
+        while self.now.stage == "passes":
+            self._one_pass(runner)
+        if self.now.stage == "revisit":
+            self._revisit(runner)
+        return self.now
+
+    def reached(self, position: int) -> bool:
+        """Note that so many blocks of the pass are done; True if the state should be kept now."""
+        self.now.position = position
+        self._note_cost()
+        if self._progress is not None:
+            self._progress(self._told())
+        at_end = position == len(self._bytes) - 1  # where a checkpoint follows anyway
+        return self._checkpoint is not None and not at_end and self._checkpoint.is_due()
+
+    def keep(self, state: State) -> None:
+        """Write a checkpoint of the state, at the position reached last."""
+        if self._checkpoint is not None:
+            self._checkpoint.write(Snapshot(state, self.now.lanes, self.now.stage, self.now.position, self.now.costs))
+
+    def _one_pass(self, runner: Runner) -> None:
+        self._started = monotonic() - self.now.costs[-1].seconds
+        state = runner.one_pass(self._handed_over(), self.now.position, self)
+        self.now.state, go_on = self._algorithm.end_pass(state)
+        self.now.position = len(self._bytes) - 1
+        self._note_cost()
+        self.now.costs.append(Cost())
+        self.now.position, self.now.stage = 0, "passes" if go_on else "revisit"
+        self.keep(self.now.state)
+
+    def _revisit(self, runner: Runner) -> None:
+        self._started = monotonic()
+        nbytes, ids = 0, self._algorithm.revisit(self.now.state)
+        if len(ids):
+            self.now.state, nbytes = runner.revisit(self._handed_over(), ids)
+        self.now.costs[-1] = Cost(monotonic() - self._started, nbytes)
+        self.now.stage = "finished"
+        self.keep(self.now.state)
+
+    def _handed_over(self) -> State:
+        """The state for someone else to change; not held here, or there would be two while it is replaced."""
+        state, self.now.state = self.now.state, {}
+        return state
+
+    def _note_cost(self) -> None:
+        self.now.costs[-1] = Cost(monotonic() - self._started, int(self._bytes[self.now.position]))
+
+    def _told(self) -> PassProgress:
+        cost = self.now.costs[-1]
+        return PassProgress(
+            number=self.now.passes + 1,
+            passes=getattr(self._algorithm, "passes", None),
+            blocks_done=self.now.position,
+            blocks=len(self._bytes) - 1,
+            bytes_done=cost.bytes,
+            bytes=int(self._bytes[-1]),
+            seconds=cost.seconds,
+        )
+
+
+class Serial:
+    """Carries out passes in this process: block by block, or lane by lane as a cluster would have shared them."""
+
+    def __init__(self, dataset: Dataset, algorithm: Algorithm, lanes: int = 1) -> None:
+        self._dataset, self._algorithm, self._lanes = dataset, algorithm, lanes
+
+    def one_pass(self, state: State, position: int, run: Run) -> State:
+        if self._lanes > 1:
+            return self._in_rounds(state, position, run)
+        axis = self._algorithm.axis
+        for block in self._dataset.blocks(range(position, self._dataset.n_blocks(axis)), axis, AHEAD):
+            state = self._algorithm.update(state, block)
+            position += 1
+            if run.reached(position):
+                run.keep(state)
+        return state
+
+    def revisit(self, state: State, ids: NDArray[np.uint64]) -> tuple[State, int]:
+        return revisited(self._algorithm, self._dataset, ids, state)
+
+    def _in_rounds(self, state: State, position: int, run: Run) -> State:
+        for shares in rounds_of(self._dataset.block_sizes(self._algorithm.axis), self._lanes, position):
+            lanes = [fold_lane(self._algorithm, self._dataset, numbers, state) for numbers in shares]
+            state = joined(lanes, partial(merged, self._algorithm))
+            if run.reached(shares[-1].stop):
+                run.keep(state)
+        return state

@@ -1,0 +1,117 @@
+"""How a pass is shared: it is cut into rounds, and a round into lanes that run side by side. No Dask here.
+
+Every lane of a round begins with the same state and folds blocks of its own into it; then the states are merged,
+and the next round begins. One lane is the plain loop over all blocks. The pieces of work are pure: they change no
+state they are given, so that a cluster may run any of them again, anywhere, and get the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from daskfs.errors import CheckpointError
+from daskfs.protocol import Algorithm, State
+from daskfs.store.dataset import Dataset
+
+Round = list[range]
+"""The blocks of each lane."""
+Item = TypeVar("Item")
+
+AHEAD = 2  # blocks held ready while one is worked on
+ROUNDS_PER_PASS = 10  # merges are rare enough to cost little, and frequent enough that lanes do not drift apart
+FAN_IN = 4  # states that one task merges: its memory and its network traffic grow with them
+GROUP_BYTES = 256 << 20  # of one lane's tasks: some tenths of a second at the speed of reading or of a kernel
+
+
+def rounds_of(sizes: NDArray[np.int64], lanes: int, position: int = 0) -> list[Round]:
+    """The rounds of a pass from block `position` on; a round is a run of blocks, and so is each lane's share of it.
+
+    Parameters
+    ----------
+    sizes
+        Bytes of every block.
+    lanes
+        How many. One lane has no rounds that matter, they are cut by size; several meet at fixed places.
+    position
+        The blocks before this one are in the state already.
+
+    Examples
+    --------
+    >>> from daskfs.stream.lanes import rounds_of
+    >>> rounds_of(np.full(6, 100), lanes=2)
+    [[range(0, 1), range(1, 2)], [range(2, 3), range(3, 4)], [range(4, 5), range(5, 6)]]
+    """
+    n = len(sizes)
+    if lanes == 1:
+        return [[group] for group in _groups(sizes, position)]
+    count = max(1, min(ROUNDS_PER_PASS, n // lanes))
+    edges = [n * number // count for number in range(count + 1)]
+    if position not in edges:
+        raise CheckpointError(f"no round of {lanes} lanes ends at block {position}: start over without resume")
+    return [_split(start, stop, lanes) for start, stop in pairwise(edges) if start >= position]
+
+
+def _split(start: int, stop: int, lanes: int) -> Round:
+    edges = [start + (stop - start) * lane // lanes for lane in range(lanes + 1)]
+    return [range(first, last) for first, last in pairwise(edges)]
+
+
+def _groups(sizes: NDArray[np.int64], position: int) -> Iterator[range]:
+    first, total = position, 0
+    for number in range(position, len(sizes)):
+        total += int(sizes[number])
+        if total >= GROUP_BYTES or number == len(sizes) - 1:
+            yield range(first, number + 1)
+            first, total = number + 1, 0
+
+
+def copied(state: State) -> State:
+    """A state with memory of its own."""
+    return {name: np.copy(value) if isinstance(value, np.ndarray) else value for name, value in state.items()}
+
+
+def merged(algorithm: Algorithm, *states: State) -> State:
+    """One state from several, all of which stay as they are."""
+    own = copied(states[0])  # the only one that `merge` may change
+    return own if len(states) == 1 else algorithm.merge([own, *states[1:]])
+
+
+def joined(items: Sequence[Item], merge: Callable[..., Item]) -> Item:
+    """One item from several, merged by threes and fours like a tree; `merge` takes a handful of items."""
+    while len(items) > 1:
+        groups = [items[start : start + FAN_IN] for start in range(0, len(items), FAN_IN)]
+        items = [merge(*group) if len(group) > 1 else group[0] for group in groups]
+    return items[0]
+
+
+def fold_lane(algorithm: Algorithm, dataset: Dataset, numbers: range, *states: State) -> State:
+    """One lane's share of a round: the states of the round before, merged, and some blocks folded into that."""
+    state = merged(algorithm, *states)
+    for block in dataset.blocks(numbers, axis=algorithm.axis, ahead=AHEAD):
+        state = algorithm.update(state, block)
+    return state
+
+
+def revisited(algorithm: Algorithm, dataset: Dataset, ids: NDArray[np.uint64], state: State) -> tuple[State, int]:
+    """The state with some columns folded into it once more, and how many bytes they had; changes the state."""
+    nbytes = 0
+    for block in dataset.columns(ids):
+        state = algorithm.update(state, block)
+        nbytes += block.nbytes
+    return state, nbytes
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[Any]:
+    """Like the workers of a cluster: with several threads, sums come out differently in their last bits."""
+    import scipy.linalg  # noqa: F401  # kernels load its BLAS at their first call, too late for the limit
+
+    with threadpool_limits(1, user_api="blas"):
+        yield

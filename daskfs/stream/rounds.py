@@ -1,0 +1,167 @@
+"""Passes on a cluster whose workers wait for each other: rounds of pure tasks, merged in the tasks that follow.
+
+A pass is submitted at once. The tasks of a round take the states of the round before, merge them, and fold blocks
+of their own into the result, so that states travel between workers and never come here, except for a checkpoint
+and at the end of the pass. Up to `FAN_IN` lanes each merges for itself; more are merged by tasks like a tree.
+With one lane the same tasks are a chain: one worker goes on where another left off.
+
+    lane 0   fold ─┬─ merge, fold ─┬─ merge, fold ─┬─ merge ─► end of the pass
+    lane 1   fold ─┴─ merge, fold ─┴─ merge, fold ─┘
+
+A worker that dies takes states with it; Dask runs the tasks that made them again, from those that are left or
+from the state the pass began with, and since tasks are pure the result is the same to the last bit. Should even that
+one be lost, the pass is submitted again from the newest state this process knows. Tasks are not retried when they
+raise: what a pure task raises once it raises again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from time import monotonic, sleep
+from typing import Any, TypeVar
+
+import numpy as np
+from distributed import Client, Future, KilledWorker
+from numpy.typing import NDArray
+
+from daskfs.errors import Interrupted, WorkerError
+from daskfs.protocol import Algorithm, State
+from daskfs.store.dataset import Dataset
+from daskfs.stream.fold import Run
+from daskfs.stream.lanes import FAN_IN, Round, copied, fold_lane, joined, merged, revisited, rounds_of
+from daskfs.stream.memory import MemoryPlan
+
+Value = TypeVar("Value")
+
+_ATTEMPTS = 10  # at a pass that loses the state it began with: each takes the death of every worker that held it
+_NO_WORKERS = 60.0  # seconds without a single worker until a run gives up; a restart takes some
+_POLL = 5.0  # seconds between two looks at whether there are any
+_PAUSE = 1.0  # seconds before another attempt, for the scheduler to notice who is gone
+_REPLICAS = 2  # of the state a pass begins with, where not every worker needs it
+
+
+@dataclass(slots=True)
+class _Known:
+    """The newest state of a pass that this process has."""
+
+    state: State
+    position: int
+
+
+class Rounds:
+    """Carries out passes on the workers of a cluster, in a fixed number of lanes."""
+
+    def __init__(self, client: Client, dataset: Dataset, algorithm: Algorithm, lanes: int) -> None:
+        self._client, self._dataset, self._algorithm, self._lanes = client, dataset, algorithm, lanes
+        self._sizes = dataset.block_sizes(algorithm.axis)
+
+    def one_pass(self, state: State, position: int, run: Run) -> State:
+        return self._until_done(partial(self._pass, _Known(state, position), run))
+
+    def revisit(self, state: State, ids: NDArray[np.uint64]) -> tuple[State, int]:
+        return self._until_done(partial(self._revisit, state, ids))
+
+    def _pass(self, known: _Known, run: Run) -> State:
+        shares = rounds_of(self._sizes, self._lanes, known.position)
+        if not shares:
+            return known.state
+        root = self._sent(known.state)  # held to the end: every other state can be made again from it
+        pending = self._submitted(shares, root)
+        heads = [root]
+        try:
+            while pending:
+                position, heads = pending.popleft()  # the states of the round before are let go here
+                self._wait(heads)
+                if run.reached(position):
+                    known.state, known.position = self._fetched(heads), position
+                    run.keep(known.state)
+            return self._fetched(heads)
+        except BaseException:
+            self._cancel([root, *heads, *(head for _, waiting in pending for head in waiting)])
+            raise
+
+    def _submitted(self, shares: Sequence[Round], root: Future[Any]) -> deque[tuple[int, list[Future[Any]]]]:
+        """All tasks of a pass: where each round ends, and the states the next one begins with."""
+        heads = [root]
+        pending: deque[tuple[int, list[Future[Any]]]] = deque()
+        for share in shares:
+            work = partial(self._submit, "fold", fold_lane, self._algorithm, self._dataset)
+            heads = [work(numbers, *heads) for numbers in share]
+            if len(heads) > FAN_IN:
+                heads = [joined(heads, partial(self._submit, "merge", merged, self._algorithm))]
+            pending.append((share[-1].stop, heads))
+        return pending
+
+    def _fetched(self, heads: list[Future[Any]]) -> State:
+        """The state that a round has led to."""
+        merge = partial(self._submit, "merge", merged, self._algorithm)
+        last = joined(heads, merge)
+        self._wait([last])
+        state: State = last.result()
+        return state
+
+    def _revisit(self, state: State, ids: NDArray[np.uint64]) -> tuple[State, int]:
+        future = self._submit("revisit", revisit_a_copy, self._algorithm, self._dataset, ids, self._sent(state))
+        self._wait([future])
+        result: tuple[State, int] = future.result()
+        return result
+
+    def _sent(self, state: State) -> Future[Any]:
+        """A state on its way to the workers; in no task's arguments, which would all pass through the scheduler."""
+        broadcast = _REPLICAS if self._lanes == 1 else True
+        try:
+            future: Future[Any] = self._client.scatter([state], broadcast=broadcast, hash=False)[0]
+        except OSError as error:  # a worker died meanwhile, or there is none
+            raise CancelledError from error
+        return future
+
+    def _submit(self, name: str, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        return self._client.submit(function, *arguments, key=f"daskfs-{name}-{os.urandom(8).hex()}", pure=False)
+
+    def _cancel(self, futures: Sequence[Future[Any]]) -> None:
+        """Stop what is of no use any more; an error of this adds nothing to the one that led here."""
+        if self._client.status == "running":
+            with suppress(Exception):
+                self._client.cancel(futures)
+
+    def _wait(self, futures: Sequence[Future[Any]]) -> None:
+        """Wait for tasks without fetching what they made; raise what one of them raised."""
+        seen = monotonic()
+        for future in futures:
+            while True:
+                with suppress(TimeoutError):
+                    future.exception(timeout=_POLL)
+                    break
+                seen = monotonic() if self._client.nthreads() else seen
+                if monotonic() - seen > _NO_WORKERS:
+                    raise Interrupted("the cluster has no workers any more; start some, and run the same again")
+            if future.status != "finished":
+                future.result()
+
+    def _until_done(self, work: Callable[[], Value]) -> Value:
+        """Do something on the cluster, again if the state that was sent there is lost with all its replicas."""
+        try:
+            for _ in range(_ATTEMPTS):
+                with suppress(CancelledError):
+                    return work()
+                if self._client.status != "running":
+                    break
+                sleep(_PAUSE)
+        except KilledWorker as killed:
+            plan = MemoryPlan.of(self._algorithm, self._dataset.meta, self._lanes)
+            raise WorkerError(
+                f"{self._dataset.url}: {killed.allowed_failures + 1} workers died of the same task; "
+                f"their logs say why, and if it was memory: each needs {plan}"
+            ) from killed
+        raise Interrupted("the Dask scheduler or its workers are gone; when they are back, run the same again to go on")
+
+
+def revisit_a_copy(algorithm: Algorithm, dataset: Dataset, ids: NDArray[np.uint64], state: State) -> tuple[State, int]:
+    """Columns folded into a copy of a state once more: the task a worker runs."""
+    return revisited(algorithm, dataset, ids, copied(state))

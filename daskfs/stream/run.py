@@ -1,0 +1,174 @@
+"""select: the one verb. It decides who reads what, hands the passes to them, and gives the result its names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import is_dataclass
+from typing import Any
+
+import numpy as np
+import psutil
+from distributed import Client
+from distributed.system import MEMORY_LIMIT
+
+from daskfs.errors import ColumnError, DatasetError, OptionError
+from daskfs.protocol import Algorithm, Result
+from daskfs.selection import Selection
+from daskfs.store.dataset import Dataset, open_dataset
+from daskfs.stream.checkpoint import Checkpoint, Cost, Snapshot, checkpoint_at, described
+from daskfs.stream.fold import PassProgress, Run, Runner, Serial
+from daskfs.stream.lanes import one_blas_thread
+from daskfs.stream.memory import MemoryPlan
+from daskfs.stream.pool import current_client, prepare_workers
+from daskfs.stream.rounds import Rounds
+
+IN_ANY_ORDER = 0
+"""Lanes of a run whose workers do not wait for each other."""
+_USABLE = 0.8  # of a worker's memory: beyond that Dask pauses it
+
+
+def select(
+    dataset: Dataset | str | os.PathLike[str],
+    algorithm: Algorithm,
+    *,
+    client: Client | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    seed: int = 0,
+    synchronous: bool = False,
+    progress: Callable[[PassProgress], None] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Selection:
+    """Choose features from a dataset of any size.
+
+    Parameters
+    ----------
+    dataset
+        A dataset, or the path or URL of one.
+    algorithm
+        What chooses them, such as ``daskfs.OnlineSubstitution(100)``.
+    client
+        The Dask cluster to use; by default the current one, if there is one, else this process. One worker gives
+        the very result of this process, several share every pass.
+    checkpoint
+        A folder or URL where the run keeps its state, written every half minute and after every pass.
+    resume
+        Go on from the checkpoint, if there is one, to the result an uninterrupted run would have given. Without it
+        a checkpoint that is there is replaced.
+    seed
+        What random choices begin with.
+    synchronous
+        Let workers wait for each other also where the algorithm could do without, so that the result can be repeated.
+    progress
+        Called with a `PassProgress` after every block, or every round of blocks.
+    storage_options
+        For the file systems of dataset and checkpoint, passed on to fsspec.
+
+    Returns
+    -------
+    Selection
+        The features, with names, weights and history.
+    """
+    if not isinstance(dataset, Dataset):
+        dataset = open_dataset(dataset, storage_options)
+    if isinstance(algorithm, type) or not isinstance(algorithm, Algorithm) or not is_dataclass(algorithm):
+        raise OptionError(f"{algorithm!r:.80} is no algorithm: pass one such as daskfs.OnlineSubstitution(100)")
+    if resume and checkpoint is None:
+        raise OptionError("resume: there is nothing to go on from without a checkpoint; say where it is")
+    client = client or current_client()
+    if client is not None:
+        prepare_workers(client)
+    options = storage_options or dataset.location.options
+    with (
+        checkpoint_at(checkpoint, options, dataset, algorithm, seed) as kept,
+        _naming_columns(dataset),
+        one_blas_thread(),
+    ):
+        lanes = lanes_for(dataset, algorithm, client, synchronous)
+        check_memory(dataset, algorithm, client, lanes)
+        now = _begun(dataset, algorithm, lanes, seed, kept, resume)
+        run = Run(dataset, algorithm, now, kept, progress)
+        done = run.finish(_runner(dataset, algorithm, client, now.lanes))
+        result = _with_costs(algorithm.result(done.state), done.costs)
+    source = {
+        "url": dataset.url,
+        "digest": dataset.digest,
+        "n_samples": dataset.n_samples,
+        "n_features": dataset.n_features,
+    }
+    return Selection.from_result(result, dataset.names(result.features), described(algorithm), source, seed)
+
+
+def memory_plan(dataset: Dataset, algorithm: Algorithm) -> MemoryPlan:
+    """What a selection in this process will take, before anything is read."""
+    return MemoryPlan.of(algorithm, dataset.meta)
+
+
+def lanes_for(dataset: Dataset, algorithm: Algorithm, client: Client | None, synchronous: bool) -> int:
+    """How many lanes share a pass: as many as there are workers, if the algorithm can use them."""
+    workers = 1 if client is None else len(client.nthreads())
+    if workers == 1 or algorithm.schedule == "chain":
+        return 1
+    if algorithm.schedule == "centre" and not synchronous:
+        return IN_ANY_ORDER
+    return max(1, min(workers, dataset.n_blocks(algorithm.axis)))
+
+
+def check_memory(dataset: Dataset, algorithm: Algorithm, client: Client | None, lanes: int) -> None:
+    """OptionError, with the plan, if some process has less memory than a selection takes."""
+    if client is None:
+        available = min(psutil.virtual_memory().available, MEMORY_LIMIT)
+        memory_plan(dataset, algorithm).check(available, "this machine")
+        return
+    limits = [worker["memory_limit"] for worker in client.scheduler_info()["workers"].values()]
+    if known := [limit for limit in limits if limit]:
+        MemoryPlan.of(algorithm, dataset.meta, lanes).check(int(_USABLE * min(known)), "a worker")
+
+
+def _begun(
+    dataset: Dataset, algorithm: Algorithm, lanes: int, seed: int, checkpoint: Checkpoint | None, resume: bool
+) -> Snapshot:
+    """Where the run begins: at its checkpoint, or at the start, which is then kept at once."""
+    if checkpoint is None:
+        return Snapshot(algorithm.start(dataset.meta, seed), lanes)
+    if resume and (found := checkpoint.read()) is not None:
+        return found
+    now = Snapshot(algorithm.start(dataset.meta, seed), lanes)
+    checkpoint.write(now)  # a place that cannot be written to shows now, not after half a minute of work
+    return now
+
+
+def _runner(dataset: Dataset, algorithm: Algorithm, client: Client | None, lanes: int) -> Runner:
+    if client is None:
+        return Serial(dataset, algorithm, max(lanes, 1))
+    if lanes == IN_ANY_ORDER and len(client.nthreads()) > 1:
+        return _around_a_centre(dataset, algorithm, client)
+    return Rounds(client, dataset, algorithm, max(lanes, 1))
+
+
+def _around_a_centre(dataset: Dataset, algorithm: Algorithm, client: Client) -> Runner:
+    from daskfs.stream.workers import run_centre  # type: ignore[import-untyped,unused-ignore]
+
+    runner: Runner = run_centre(client, dataset, algorithm)
+    return runner
+
+
+def _with_costs(result: Result, costs: list[Cost]) -> Result:
+    """A result whose history says what each pass took; one record more is that of the columns seen once more."""
+    took = [(cost.seconds, float(cost.bytes)) for cost in costs]
+    took += [(np.nan, np.nan)] * (len(result.history) - len(took))  # records of something else than passes
+    rows = zip(result.history, took, strict=False)
+    history = [{**record, "seconds": seconds, "bytes": nbytes} for record, (seconds, nbytes) in rows]
+    return Result(result.features, result.weights, result.intercept, result.classes, history)
+
+
+@contextmanager
+def _naming_columns(dataset: Dataset) -> Iterator[None]:
+    """Turn what an algorithm says of a column into an error that a person can act on."""
+    try:
+        yield
+    except ColumnError as error:
+        name = dataset.names(np.array([error.feature], np.uint64))[0]
+        raise DatasetError(f"{dataset.url}: column {name!r} (number {error.feature}): {error.reason}") from error

@@ -1,0 +1,405 @@
+"""daskfs select and daskfs show: flags from fields, what is printed, what is kept, and what a second run finds."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from click.testing import CliRunner, Result
+from selections import HISTORY, selection_of
+from toy_algorithms import Tangled
+
+import daskfs
+from daskfs.cli import main
+from daskfs.cli.algorithms import ALGORITHMS, algorithm_options, make_algorithm, parameter_docs
+from daskfs.errors import Interrupted, OptionError
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+@dataclass(frozen=True)
+class Everything:
+    """All kinds of fields.
+
+    Parameters
+    ----------
+    n_select
+        How many, at most
+        ``2**63``.
+    loss, weighting
+        One of
+        several.
+
+        And more.
+    ridge
+        How much.
+
+    Notes
+    -----
+    ridge
+        This is about something else.
+    """
+
+    n_select: int
+    loss: Literal["squared", "logistic"] = "squared"
+    weighting: Literal["none", "unit"] = "none"
+    ridge: float | Literal["auto"] = "auto"
+    most: int | None = None
+    title: str = "untitled"
+    screen: bool = True
+    lengths: tuple[int, ...] = field(default_factory=lambda: (1, 2))
+
+
+@dataclass(frozen=True)
+class Another:
+    """Shares two fields with the other.
+
+    Parameters
+    ----------
+    loss
+        Which.
+    width
+        How wide.
+    """
+
+    loss: Literal["softmax"] = "softmax"
+    width: int = 8
+    screen: bool = False
+
+
+@pytest.fixture
+def two(monkeypatch) -> Any:
+    """A command with the flags of both; it gives back what it is given."""
+    monkeypatch.setattr("daskfs.cli.algorithms.METAVARS", {**METAVARS, tuple[int, ...]: "N,N"})
+    monkeypatch.setattr("daskfs.cli.algorithms.ALGORITHMS", {"every": Everything, "other": Another})
+
+    @click.command()
+    @click.option("--algorithm", "name")
+    @algorithm_options
+    def command(name: str, **fields: Any) -> None:
+        try:
+            click.echo(repr(make_algorithm(name, {k: v for k, v in fields.items() if v is not None})))
+        except OptionError as error:
+            click.echo(f"error: {error}")
+
+    return command
+
+
+METAVARS = {int: "N", float: "X", str: "TEXT", type(None): "none"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("every -k 5", Everything(5)),
+        ("every --n-select 5 --loss logistic --ridge 0.25", Everything(5, "logistic", ridge=0.25)),
+        ("every -k 5 --ridge auto --most none --title none", Everything(5, title="none")),
+        ("every -k 5 --most 7 --title 7 --weighting unit", Everything(5, most=7, title="7", weighting="unit")),
+        ("every -k 5 --no-screen", Everything(5, screen=False)),
+        ("other --screen --width 3", Another(screen=True, width=3)),
+        ("other --loss softmax", Another()),
+        ("every", "error: every needs -k or --n-select"),
+        ("every -k 5.5", "error: --n-select: '5.5' is not a whole number"),
+        ("every -k 5 --ridge nan", "error: --ridge: 'nan' is not a number or auto"),
+        ("every -k 5 --ridge inf", "error: --ridge: 'inf' is not a number or auto"),
+        ("every -k 5 --most auto", "error: --most: 'auto' is not a whole number or none"),
+        ("every -k 5 --loss softmax", "error: --loss: 'softmax' is not squared or logistic"),
+        ("other --loss squared", "error: --loss: 'squared' is not softmax"),
+        ("other -k 5", "error: --n-select: other has no such option; it takes --loss, --width, --screen"),
+    ],
+)
+def test_every_field_is_a_flag(two, arguments, expected):
+    done = CliRunner().invoke(two, ["--algorithm", *arguments.split()])
+    assert done.stdout.strip() == (expected if isinstance(expected, str) else repr(expected))
+
+
+def test_help_comes_from_the_docstring(two):
+    shown = re.sub(r"\s+", " ", CliRunner().invoke(two, ["--help"]).stdout)
+    assert "-k, --n-select N every: How many, at most 2**63." in shown
+    assert (
+        "--loss squared|logistic|softmax One of several. And more. [default: squared] / Which. [default: softmax]"
+        in shown
+    )
+    assert "--ridge X|auto every: How much. [default: auto]" in shown
+    assert "--screen / --no-screen [default: True] / [default: False]" in shown
+    assert "--width N other: How wide. [default: 8]" in shown
+
+
+def test_parameters_of_other_docstrings():
+    assert parameter_docs(daskfs.write_dataset)["y"] == "One label a row: numbers or strings."
+    assert parameter_docs(int) == {}
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
+def test_every_field_of_our_algorithms_is_explained(algorithm):
+    names = set(algorithm.__dataclass_fields__)
+    assert names
+    assert names - set(parameter_docs(algorithm)) == set()
+
+
+X = np.random.default_rng(2).normal(size=(60, 40)).astype(np.float32)
+GENES = [f"gene{i}" for i in range(40)]
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch) -> Path:
+    """A dataset of ten blocks, and an algorithm that is quick and the same every time."""
+    monkeypatch.setitem(ALGORITHMS, "substitution", Tangled)
+    monkeypatch.chdir(tmp_path)
+    daskfs.write_dataset("d.zarr", X, X[:, 0], GENES, chunk_bytes=1000)
+    return tmp_path / "d.zarr"
+
+
+SELECT = ("select", "d.zarr", "--algorithm", "substitution", "-k", "4", "--out", "run")
+
+
+def test_select_and_show(data):
+    done = run(*SELECT, "--seed", "7")
+    assert done.exit_code == 0, done.stderr
+    selection = daskfs.load_selection("run")
+    expected = daskfs.select(data, Tangled(4), seed=7)
+    assert selection.features.tolist() == expected.features.tolist()
+    assert selection.weights.tolist() == expected.weights.tolist()
+    assert (selection.seed, selection.algorithm["n_select"], selection.source["url"]) == (7, 4, "d.zarr")
+    for rank, (name, weight) in enumerate(zip(selection.names, selection.weights, strict=True), 1):
+        assert re.search(rf"^ +{rank} +{name} +{re.escape(f'{weight:+.4g}')}\s*$", done.stdout, re.MULTILINE)
+    for step, objective in enumerate(selection.history.objective.values, 1):
+        assert re.search(rf"^step {step}: objective {objective:.6g}, \d+\.\d s$", done.stdout, re.MULTILINE)
+    assert done.stdout.endswith("kept in run\n")
+    assert re.search(r"^memory: state .* \+ blocks .* = ", done.stderr, re.MULTILINE)
+    assert "pass 1" not in done.stderr  # no progress bar in a pipe
+    assert sorted(path.name for path in Path("run").iterdir()) == ["history.zarr", "selection.json"]
+    shown = run("show", "run")
+    assert shown.exit_code == 0
+    assert shown.stdout + "kept in run\n" == done.stdout
+
+
+def test_the_same_run_twice_gives_the_same_bytes(data):
+    run(*SELECT)
+    run(*SELECT[:-1], "again")
+    assert Path("run/selection.json").read_bytes() == Path("again/selection.json").read_bytes()
+
+
+def test_json_for_machines(data):
+    run(*SELECT)
+    selection, record = daskfs.load_selection("run"), json.loads(run("show", "run", "--json").stdout)
+    assert record["features"] == [
+        {"rank": rank, "id": id_, "name": name, "weight": weight}
+        for rank, (id_, name, weight) in enumerate(
+            zip(selection.features.tolist(), selection.names, selection.weights.tolist(), strict=True), 1
+        )
+    ]
+    assert record["score"] is None
+    assert record["history"]["objective"] == selection.history.objective.values.tolist()
+    for key in ("algorithm", "source", "seed", "classes"):
+        assert record[key] == getattr(selection, key)
+    assert record["intercept"] == selection.intercept[0]
+    assert len(json.loads(run("show", "run", "--json", "--top", 2).stdout)["features"]) == 2
+
+
+def test_score_is_the_last_one_on_held_back_rows(tmp_path):
+    history = [{"objective": 2.0, "held_back": 0.5}, {"objective": np.nan, "held_back": 0.75}]
+    selection_of([3], history=history).save(tmp_path)
+    record = json.loads(run("show", tmp_path, "--json").stdout)
+    assert record["score"] == 0.75
+    assert record["history"]["objective"] == [2.0, None]
+
+
+def test_a_line_for_every_step(tmp_path):
+    selection_of([3], history=[*HISTORY, {"objective": 1.0, "seconds": 61.04}]).save(tmp_path)
+    lines = run("show", tmp_path).stdout.splitlines()[-3:]
+    assert lines == [
+        "step 1: objective 3.5, 7 changes, 0.2 s",
+        "step 2: objective 1.25, 0 changes, 0.1 s",
+        "step 3: objective 1, 61.0 s",
+    ]
+
+
+def test_show_so_many(tmp_path):
+    selection_of(range(30)).save(tmp_path)
+    shown = run("show", tmp_path).stdout
+    assert "x19" in shown
+    assert "x20 " not in shown
+    assert "… and 10 more" in shown
+    assert "x2 " not in run("show", tmp_path, "--top", 2).stdout
+    assert "more" not in run("show", tmp_path, "--top", 30).stdout
+
+
+def test_weights_say_what_they_speak_for(tmp_path):
+    selection_of([1, 2], [0.5, -1.5], classes=("ham", "spam")).save(tmp_path / "two")
+    assert "weight (above 0: spam)" in run("show", tmp_path / "two").stdout
+    weights = [[0.1, -2.0, 0.3], [0.0, 0.1, 0.25]]
+    selection_of([1, 2], weights, intercept=[0, 0, 0], classes=(1.0, 2.5, 3.0)).save(tmp_path / "three")
+    shown = run("show", tmp_path / "three").stdout
+    assert re.search(r"1 +x1 +-2  2\.5\s", shown)
+    assert re.search(r"2 +x2 +\+0\.25  3\s", shown)
+
+
+HOSTILE = ["\x1b[2J\x1b]0;title\x07", "[red]x[/red]", "a\nb\rc", "=1+1", "\u202eevil", "n" * 10**6, "</script>"]
+
+
+def test_f26_hostile_names_are_shown_and_not_obeyed(tmp_path):
+    ids = range(len(HOSTILE))
+    selection = selection_of(ids, names=HOSTILE, classes=("\x1b[31m", "[bold]" + "y" * 10**6), url="\x1b[2J[red]")
+    selection.save(tmp_path)
+    done = run("show", tmp_path)
+    assert done.exit_code == 0, done.output
+    assert len(done.stdout) < 5000
+    assert all(line.isprintable() for line in done.stdout.split("\n"))
+    assert "[red]x[/red]" in done.stdout
+    machine = run("show", tmp_path, "--json").stdout
+    assert [feature["name"] for feature in json.loads(machine)["features"]] == HOSTILE
+    assert all(line.isprintable() for line in machine.split("\n"))
+
+
+def test_a_finished_run_is_not_run_over(data):
+    run(*SELECT)
+    before = Path("run/selection.json").read_bytes()
+    again = run(*SELECT)
+    assert (again.exit_code, again.stderr) == (
+        2,
+        "error: run: holds this run, finished; --resume shows it, --overwrite runs it again\n",
+    )
+    other = run(*SELECT, "--passes", 2, "--seed", 1)
+    assert other.exit_code == 2
+    assert "run: holds another run (passes was 3, now 2, seed was 0, now 1); choose another --out" in other.stderr
+    assert run(*SELECT, "--passes", 2, "--resume").exit_code == 2
+    assert Path("run/selection.json").read_bytes() == before
+    shown = run(*SELECT, "--resume")
+    assert shown.exit_code == 0
+    assert daskfs.load_selection("run").names[0] in shown.stdout
+    assert "memory" not in shown.stderr  # nothing was run
+    replaced = run(*SELECT, "--passes", 2, "--overwrite")
+    assert replaced.exit_code == 0
+    assert daskfs.load_selection("run").algorithm["passes"] == 2
+
+
+def test_another_dataset_is_another_run(data):
+    run(*SELECT)
+    daskfs.write_dataset("d.zarr", X + 1, X[:, 0], GENES, chunk_bytes=1000, overwrite=True)
+    done = run(*SELECT, "--resume")
+    assert (done.exit_code, "holds another run (dataset was" in done.stderr) == (2, True)
+
+
+def test_a_damaged_run_can_be_made_again(data):
+    run(*SELECT)
+    Path("run/selection.json").write_text("{")
+    assert run(*SELECT, "--resume").exit_code == 2
+    assert run(*SELECT, "--overwrite").exit_code == 0
+    daskfs.load_selection("run")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("--serial", "--scheduler", "tcp://127.0.0.1:1"), "choose one of them"),
+        (("--resume", "--overwrite"), "choose one of them"),
+        (("--ridge", "1"), "--ridge: substitution has no such option; it takes --n-select, --passes"),
+        (("--passes", "many"), "--passes: 'many' is not a whole number"),
+        (("--algorithm", "nonsense"), "nonsense"),
+        (("--scheduler", "tcp://127.0.0.1:1"), "nothing answers there"),
+        (("--out", "d.zarr"), "d.zarr: is a dataset; choose another place"),
+    ],
+)
+def test_wrong_use_is_exit_code_2_and_writes_nothing(data, arguments, reason):
+    done = run(*SELECT, *arguments)
+    assert done.exit_code == 2
+    assert reason in done.stderr
+    assert not Path("run").exists()
+
+
+def test_there_must_be_a_dataset(data):
+    done = run("select", "none.zarr", *SELECT[2:])
+    assert (done.exit_code, done.stderr) == (2, "error: none.zarr: no dataset here\n")
+    assert run("show", "d.zarr").stderr == "error: d.zarr: no selection here\n"
+
+
+def test_sparse_rows_must_be_transposed_first(data):
+    daskfs.write_dataset("rows.zarr", sp.csr_array(np.where(X > 1, X, 0)), X[:, 0])
+    done = run("select", "rows.zarr", *SELECT[2:])
+    assert done.exit_code == 2
+    assert done.stderr == (
+        "error: rows.zarr: is laid out in rows, and Tangled reads columns; "
+        "run daskfs transpose rows.zarr COLUMNS.zarr, and select from that\n"
+    )
+    assert not Path("run").exists()
+
+
+def test_on_a_cluster(data, two_workers):
+    done = run("select", data, *SELECT[2:], "--scheduler", two_workers.scheduler.address)
+    assert done.exit_code == 0, done.stderr
+    expected = daskfs.select(data, Tangled(4), client=two_workers)
+    assert daskfs.load_selection("run").weights.tolist() == expected.weights.tolist()
+
+
+def test_a_cluster_that_went_away_is_exit_code_75(data, monkeypatch):
+    def gone(*_: Any, **__: Any) -> None:
+        raise Interrupted("the Dask scheduler is gone")
+
+    monkeypatch.setattr(sys.modules["daskfs.cli.select"], "run_select", gone)
+    done = run(*SELECT)
+    assert (done.exit_code, "interrupted: the Dask scheduler is gone" in done.stderr) == (75, True)
+
+
+SLOW = """
+from dataclasses import dataclass
+from toy_algorithms import Tangled
+from daskfs.cli import main
+from daskfs.cli.algorithms import ALGORITHMS
+
+@dataclass(frozen=True)
+class Slow(Tangled):
+    seconds: float = 0.02
+
+ALGORITHMS["substitution"] = Slow
+main()
+"""
+
+
+def test_control_c_and_the_same_command_again(data):
+    """A real process, a real SIGINT after the first pass, then the same command: as if nothing had happened."""
+    environment = {**os.environ, "COLUMNS": "200", "PYTHONPATH": str(Path(__file__).parent)}
+    whole = [sys.executable, "-c", SLOW, *SELECT[:-1], "whole"]
+    subprocess.run(whole, check=True, capture_output=True, timeout=120, env=environment)
+    command = [sys.executable, "-c", SLOW, *SELECT]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+    checkpoint, written = Path("run/checkpoint/checkpoint"), set()
+    deadline = time.monotonic() + 60
+    while len(written) < 2 and time.monotonic() < deadline:  # the first is written at the start
+        if checkpoint.exists():
+            written.add(checkpoint.stat().st_mtime_ns)
+        time.sleep(0.001)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 75, errors
+    assert "interrupted: run the same command again to go on" in errors
+    assert not Path("run/selection.json").exists()
+    unfinished = run("show", "run")
+    assert (unfinished.exit_code, "unfinished run" in unfinished.stderr) == (2, True)
+    again = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+    assert again.returncode == 0, again.stderr
+    assert "going on with the unfinished run" in again.stderr
+    assert Path("run/selection.json").read_bytes() == Path("whole/selection.json").read_bytes()
+
+
+def test_an_unfinished_run_of_something_else_is_not_gone_on_with(data):
+    daskfs.select(data, Tangled(4), checkpoint="run/checkpoint", seed=9)
+    done = run(*SELECT)
+    assert done.exit_code == 2
+    assert "the checkpoint is of another run: seed=9, now 0" in done.stderr
+    assert run(*SELECT, "--overwrite").exit_code == 0
+    assert daskfs.load_selection("run").seed == 0

@@ -1,0 +1,114 @@
+"""Small datasets of many blocks, and what it means that two runs gave the same."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import dask
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from distributed import Client, LocalCluster
+from faults.samples import small_blocks
+from toy_algorithms import Tangled
+
+import daskfs
+from daskfs.selection import Selection
+
+KINDS = ("columns", "rows", "sparse")
+
+
+def small_dataset(folder: Path, kind: str = "columns", seed: int = 0) -> daskfs.Dataset:
+    """Fourteen blocks or so."""
+    X = np.random.default_rng(seed).normal(size=(60, 40))
+    y = np.arange(60) % 2
+    if kind == "sparse":
+        with small_blocks(entries=44):
+            daskfs.write_dataset(folder, sp.csr_array(np.where(X > 0.8, X, 0)), y)
+    else:
+        daskfs.write_dataset(folder, X, y, layout=kind, chunk_bytes=1440)
+    return daskfs.open_dataset(folder)
+
+
+def tangled(kind: str = "columns", **fields: Any) -> Tangled:
+    """An algorithm for which every block of such a dataset counts, once and in its place."""
+    return Tangled(axis="columns" if kind == "columns" else "rows", **fields)
+
+
+def check_same(given: Selection, expected: Selection) -> None:
+    """Equal to the last bit, but for the time it took."""
+    assert given.features.tolist() == expected.features.tolist()
+    assert given.weights.tobytes() == expected.weights.tobytes()
+    assert given.intercept.tobytes() == expected.intercept.tobytes()
+    assert given.names == expected.names
+    assert given.history.drop_vars("seconds").identical(expected.history.drop_vars("seconds"))
+
+
+class Stop(BaseException):
+    """Ends a run at a certain point, as Ctrl-C would."""
+
+
+def stopping_after(events: int) -> Callable[[object], None]:
+    """A progress callback that ends the run at one of its events."""
+    left = events
+
+    def progress(_: object) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise Stop
+
+    return progress
+
+
+@pytest.fixture
+def always_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint after every block or round."""
+    monkeypatch.setattr("daskfs.stream.checkpoint.EVERY_SECONDS", 0.0)
+
+
+@contextmanager
+def local_cluster(workers: int, processes: bool = True) -> Iterator[Client]:
+    """A cluster of its own, for tests that harm it."""
+    # A nanny whose worker is away for long is dropped by default, and a test that kills often may look like that.
+    with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"}),
+        LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            processes=processes,
+            host="127.0.0.1" if processes else None,
+            dashboard_address="127.0.0.1:0",
+            silence_logs=60,
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+def worker_pids(client: Client, count: int) -> list[int]:
+    """The process ids of so many workers, when they are all there."""
+    while len(pids := list(client.run(os.getpid).values())) < count:
+        time.sleep(0.1)
+    return pids
+
+
+def tasks_on(client: Client) -> dict[str, str]:
+    """What the scheduler knows of, and how it stands."""
+    states: dict[str, str] = client.run_on_scheduler(
+        lambda dask_scheduler: {str(key): task.state for key, task in dask_scheduler.tasks.items()}
+    )
+    return states
+
+
+def wait_for_no_tasks(client: Client) -> None:
+    """Futures are let go of in the background."""
+    deadline = time.monotonic() + 10
+    while left := tasks_on(client):
+        assert time.monotonic() < deadline, f"left on the scheduler: {left}"
+        time.sleep(0.02)
