@@ -189,10 +189,14 @@ class Algorithm(Protocol):
 
 @runtime_checkable
 class Central(Algorithm, Protocol):
-    """An algorithm for the schedule ``"centre"``; all three methods are free of side effects but for the state."""
+    """An algorithm for the schedule ``"centre"``. Its state has a "version" that rises when workers should look again.
+
+    An offer may reach the centre late, twice or never, and an `update` with a block of no columns only takes over the
+    target; neither must do harm.
+    """
 
     def view(self, state: State, lane: int) -> State:
-        """What a worker needs to know of the state: small, flat, with an ascending "version"."""
+        """What a worker needs to know of the state: small and flat."""
 
     def work(self, own: State, view: State, block: Block) -> tuple[State, State | None]:
         """One block on one worker: its own state (at first only its "lane"), and an offer for the centre, if any."""
@@ -202,3 +206,6 @@ class Central(Algorithm, Protocol):
 
     def accept(self, state: State, offer: State) -> State:
         """Fold an offer into the state, whatever version of the view it was made from."""
+
+    def keeps(self, state: State) -> NDArray[np.uint64]:
+        """Features to `update` an older state with so that it becomes as good as this one, should this one be lost."""

@@ -188,6 +188,21 @@ def test_select_and_show(data):
     assert shown.stdout + "kept in run\n" == done.stdout
 
 
+def test_online_substitution_by_its_flags(tmp_path, monkeypatch):
+    """The real algorithm, the real flags: it finds what was planted, and says so."""
+    monkeypatch.chdir(tmp_path)
+    daskfs.write_dataset("d.zarr", X, np.where(X[:, 7] > X[:, 31], "spam", "ham"), GENES, chunk_bytes=1000)
+    done = run(*SELECT, "-k", 2, "--loss", "logistic", "--passes", 2, "--ridge", 0.1, "--no-intercept")
+    assert done.exit_code == 0, done.stderr
+    selection = daskfs.load_selection("run")
+    assert set(selection.names) == {"gene7", "gene31"}
+    assert selection.score("d.zarr") > 0.9
+    given = {"name": "OnlineSubstitution", "loss": "logistic", "passes": 2, "ridge": 0.1, "intercept": False}
+    assert given.items() <= selection.algorithm.items()
+    assert "weight (above 0: spam)" in done.stdout
+    assert 2 <= done.stdout.count(" changes, ") <= 3
+
+
 def test_the_same_run_twice_gives_the_same_bytes(data):
     run(*SELECT)
     run(*SELECT[:-1], "again")

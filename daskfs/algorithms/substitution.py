@@ -147,6 +147,9 @@ class OnlineSubstitution:
     def accept(self, state: State, offer: State) -> State:
         return self._central.accept(state, offer)
 
+    def keeps(self, state: State) -> NDArray[np.uint64]:
+        return self._central.keeps(state)
+
     @property
     def _form(self) -> BlockMethod | Paper | Asynchronous:
         return Paper(self) if self.method == "paper" else self._central

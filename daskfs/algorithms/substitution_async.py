@@ -148,6 +148,10 @@ class Asynchronous:
         state["version"] += 1
         return state
 
+    def keeps(self, state: State) -> NDArray[np.uint64]:
+        """None: workers hold the columns, and their next pushes bring back all that was lost."""
+        return np.empty(0, np.uint64)
+
     def merge(self, states: Sequence[State]) -> State:
         if len(states) > 1:
             raise OptionError("method='async' never waits, so it has nothing to merge: use method='block'")

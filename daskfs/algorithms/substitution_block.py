@@ -93,6 +93,10 @@ class Block:
         state["version"] += any(came)
         return state
 
+    def keeps(self, state: State) -> NDArray[np.uint64]:
+        held = np.concatenate([selected(one) for one in _sets(state)])
+        return np.unique(held).astype(np.uint64)
+
     def _begin(self, state: State, block: AnyColumns) -> None:
         """Take over the target from the first block that comes."""
         if state["started"]:
@@ -163,20 +167,13 @@ class Block:
         return race.entrants(n_samples, self.chosen.loss) if given == "auto" else (float(given),)
 
     def _lap(self, state: State) -> float:
-        """After a pass of the race: the worse half leaves, at the end all but one; the best loss on held-back rows."""
-        rows, weight = state["held_back"], state["weight"]
-        verdicts = [race.judged(one, rows, weight, self.chosen.loss) for one in _sets(state)]
+        """After a pass of the race: the best loss on held-back rows; after the last, the best set goes on alone."""
+        verdicts = [race.judged(one, state["held_back"], state["weight"], self.chosen.loss) for one in _sets(state)]
         losses = [loss for loss, _ in verdicts]
         best = int(np.argmin(losses))
-        last = state["passes"] >= min(race.LAPS, self.chosen.passes)
-        stay = [best] if last else race.better_half(losses)
-        _leave(state, stay)
-        if last:
-            one = Part(state, "0/")
-            one["importance"][:] = weight
+        if state["passes"] >= min(race.LAPS, self.chosen.passes):
+            _crown(state, best)
             state["refit_ridge"] = verdicts[best][1]
-            state["held_back"] = np.empty(0, np.int64)
-            refresh(one)
         return losses[best]
 
 
@@ -184,12 +181,13 @@ def _sets(state: State) -> Iterator[Fields]:
     return (Part(state, f"{number}/") for number in range(state["sets"]))
 
 
-def _leave(state: State, stay: Sequence[int]) -> None:
-    """Keep only these sets, numbered from 0."""
-    for new, old in enumerate(stay):
-        if new != old:
-            Part(state, f"{new}/").update(Part(state, f"{old}/"))
-    for number in range(len(stay), state["sets"]):
-        for name in list(Part(state, f"{number}/")):
-            del state[f"{number}/{name}"]
-    state["sets"] = len(stay)
+def _crown(state: State, best: int) -> None:
+    """Let the best set go on alone, with all rows."""
+    one = Part(state, "0/")
+    if best:
+        one.update(Part(state, f"{best}/"))
+    for number in range(1, state["sets"]):
+        Part(state, f"{number}/").clear()
+    state["sets"], state["held_back"] = 1, np.empty(0, np.int64)
+    one["importance"][:] = state["weight"]
+    refresh(one)

@@ -18,7 +18,8 @@ from daskfs.algorithms.substitution_refit import Fields, enter, selected, settle
 from daskfs.protocol import State
 
 ROUNDS = 3  # exchanges with one block while it is in memory
-SHARE = 8  # at most one column in so many of a block is nominated, once the set is full
+SHARE = 8  # at most one column in so many of a block is nominated once the set is full,
+FEW = 16  # or so many
 POOL = 5  # rejected columns remembered for a last look, per feature asked for
 NEVER = -1.0  # the score of a column that cannot help, such as a constant
 
@@ -45,7 +46,7 @@ def work(own: Fields, view: Fields, block: AnyColumns, wanted: int) -> State | N
     score = np.where(found.norm > 0, found.g**2 / (found.d + view["ridge"] + 1e-12), NEVER)
     free = ~np.isin(ids, view["ids"])
     score[~free] = NEVER
-    most = max(-(-len(ids) // SHARE), min(view["room"], len(ids)))
+    most = max(len(ids) // SHARE, FEW, view["room"])
     best = np.argsort(-score, kind="stable")[:most]
     best = np.sort(best[score[best] > view["threshold"]])
     free[best] = False

@@ -2,16 +2,14 @@
 
 Ridge decides *which* columns look good, not only how much weight they get: with little of it columns must explain
 what the others leave, with much of it they are chosen by their own correlation, which is safer where columns
-outnumber rows by far. Only sets built under different ridges can tell, and only after two passes, so all of them are
-built side by side on three quarters of the rows; the worse half leaves after the first pass. The best of them goes on
-with all rows.
+outnumber rows by far. Only sets built under different ridges can tell, and only after two passes (after one, those
+with little ridge are still behind), so all of them are built side by side on three quarters of the rows. The best of
+them goes on with all rows.
 
 Where rows are plenty the ridge matters little, a small one is taken, and nothing is held back.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,9 +54,3 @@ def judged(one: Fields, rows: NDArray[np.int64], weight: NDArray[np.float64], lo
         total = pulls(one["code"], u, one["target"][rows], weight[rows], np.empty(len(rows), X.dtype))
         trials.append((float(total / weight[rows].sum()), float(ridge)))
     return min(trials)
-
-
-def better_half(losses: Sequence[float]) -> list[int]:
-    """The places of those that stay in the race, in their old order."""
-    order = np.argsort(losses, kind="stable")
-    return sorted(order[: (len(losses) + 1) // 2].tolist())

@@ -14,7 +14,7 @@ from distributed import Client
 from distributed.system import MEMORY_LIMIT
 
 from daskfs.errors import ColumnError, DatasetError, OptionError
-from daskfs.protocol import Algorithm, Result
+from daskfs.protocol import Algorithm, Central, Result
 from daskfs.selection import Selection
 from daskfs.store.dataset import Dataset, open_dataset
 from daskfs.stream.checkpoint import Checkpoint, Cost, Snapshot, checkpoint_at, described
@@ -23,6 +23,7 @@ from daskfs.stream.lanes import one_blas_thread
 from daskfs.stream.memory import MemoryPlan
 from daskfs.stream.pool import current_client, prepare_workers
 from daskfs.stream.rounds import Rounds
+from daskfs.stream.workers import Around
 
 IN_ANY_ORDER = 0
 """Lanes of a run whose workers do not wait for each other."""
@@ -143,16 +144,9 @@ def _begun(
 def _runner(dataset: Dataset, algorithm: Algorithm, client: Client | None, lanes: int) -> Runner:
     if client is None:
         return Serial(dataset, algorithm, max(lanes, 1))
-    if lanes == IN_ANY_ORDER and len(client.nthreads()) > 1:
-        return _around_a_centre(dataset, algorithm, client)
+    if lanes == IN_ANY_ORDER and len(client.nthreads()) > 1 and isinstance(algorithm, Central):
+        return Around(client, dataset, algorithm)
     return Rounds(client, dataset, algorithm, max(lanes, 1))
-
-
-def _around_a_centre(dataset: Dataset, algorithm: Algorithm, client: Client) -> Runner:
-    from daskfs.stream.workers import run_centre  # type: ignore[import-untyped,unused-ignore]
-
-    runner: Runner = run_centre(client, dataset, algorithm)
-    return runner
 
 
 def _with_costs(result: Result, costs: list[Cost]) -> Result:

@@ -91,7 +91,8 @@ def transpose(
         available_cores(),
         n_samples=source.n_samples,
         n_entries=source.n_entries,
-        block_entries=int(sizes.max()),
+        largest_block=int(sizes.max()),
+        block_entries=block_entries,
     )
     with location.one_writer():
         prepare(location, overwrite)

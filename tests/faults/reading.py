@@ -15,7 +15,7 @@ def read_everything(dataset: daskfs.Dataset) -> int:
     for axis in axes:
         for block in dataset.blocks(axis=axis):
             seen += block.values.size if dataset.kind == "sparse" else block.X.size
-    if dataset.kind == "sparse":
+    if dataset.kind == "sparse" and dataset.layout == "rows":
         for number in range(dataset.n_blocks()):
             dataset.tags(number)
     dataset.names(_all_ids(dataset))

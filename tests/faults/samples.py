@@ -58,13 +58,22 @@ def sparse(folder: Path) -> None:
         daskfs.ingest(sources / "*.vw", folder, "vw", workers=1)
 
 
+def sparse_columns(folder: Path) -> None:
+    rows = folder.with_name("rows of columns")
+    sparse(rows)
+    daskfs.transpose(rows, folder, block_entries=64)
+
+
 DENSE_ARRAYS = ["X", "y", "feature"]
 SPARSE_ARRAYS = ["ids", "values", "indptr", "y", "weight", "tag", "block_rows", "block_entries", "block_chunk"]
+SPARSE_COLUMNS = ["rows", "values", "indptr", "ids", "y", "weight"]
+BLOCK_INDEX = ["block_columns", "block_entries", "block_chunk", "block_first"]
 ARRAYS = {
     "columns": DENSE_ARRAYS,
     "rows": DENSE_ARRAYS,
     "both": [*DENSE_ARRAYS, "X_rows"],
     "sparse": [*SPARSE_ARRAYS, "names/first", "names/id", "names/name"],
+    "sparse columns": [*SPARSE_COLUMNS, *BLOCK_INDEX, "names/first", "names/id", "names/name"],
 }
 """The arrays of each sample; beside each stands its manifest."""
 
@@ -73,4 +82,5 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "rows": dense("rows"),
     "both": dense("both"),
     "sparse": sparse,
+    "sparse columns": sparse_columns,
 }

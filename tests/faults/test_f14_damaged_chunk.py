@@ -20,7 +20,7 @@ from daskfs.store.reader import ArrayReader
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("made")
-    for kind in ("both", "sparse"):
+    for kind in ("both", "sparse", "sparse columns"):
         MAKERS[kind](folder / kind)
     return folder
 
@@ -36,7 +36,7 @@ def cut(file: bytes, rng: np.random.Generator) -> bytes:
 
 
 @pytest.mark.parametrize("damage", [flipped, cut])
-@pytest.mark.parametrize("kind", ["both", "sparse"])
+@pytest.mark.parametrize("kind", ["both", "sparse", "sparse columns"])
 @pytest.mark.parametrize("seed", range(25))
 def test_f14_damage_is_found(made, monkeypatch, kind, damage, seed):
     rng = np.random.default_rng([seed, len(kind), len(damage.__name__)])

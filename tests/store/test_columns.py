@@ -8,8 +8,10 @@ import tracemalloc
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sparse_rows import POOLS, Rows, assert_columns
 
 import daskfs
 from daskfs.errors import ChunkError, OptionError
@@ -150,3 +152,67 @@ def test_leaving_early_ends_the_thread(ds):
     next(blocks)
     blocks.close()
     assert not [thread for thread in threading.enumerate() if thread.name == "daskfs-prefetch"]
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    pool=st.sampled_from(["small", "gaps", "hashes", "extremes"]),
+    block_entries=st.sampled_from([1, 16, 100, 10**5]),
+    per_block=st.none() | st.integers(1, 30),
+    remote=st.booleans(),
+)
+@settings(max_examples=60)
+def test_any_columns_of_a_sparse_dataset(seed, pool, block_entries, per_block, remote):
+    """Those that are empty, too: between the others, and before the first."""
+    rows, rng = Rows.random(seed, 30, POOLS[pool]), np.random.default_rng(seed)
+    ids, matrix = rows.columns()
+    neighbours = np.minimum(ids + np.uint64(1), ids.max())
+    asked = rng.permutation(np.unique(np.concatenate([ids, neighbours, [0, ids.max() // 2]]).astype(np.uint64)))
+    asked = asked[: rng.integers(1, len(asked) + 1)]
+    with tempfile.TemporaryDirectory() as folder:
+        url = "memory://columns/s.zarr" if remote else f"{folder}/columns.zarr"
+        options = {"block_entries": block_entries, "overwrite": True}
+        ds = daskfs.transpose(rows.write(f"{folder}/rows.zarr"), url, **options)
+        blocks, most = list(ds.columns(asked, per_block)), ds.meta.block_nbytes
+    columns = sp.csc_array((30, len(asked)), dtype=np.float32).tolil()
+    for at, feature in enumerate(np.sort(asked)):
+        if feature in ids:
+            columns[:, [at]] = matrix[:, np.flatnonzero(ids == feature)]
+    assert_columns(blocks, np.sort(asked), columns.tocsc())
+    for block in blocks:
+        assert len(block.ids) <= (per_block or len(asked))
+        assert block.nbytes <= most
+        np.testing.assert_array_equal(block.y, rows.y)
+
+
+@pytest.fixture
+def sparse(tmp_path) -> daskfs.Dataset:
+    rows = Rows.random(3, 60, POOLS["hashes"])
+    return daskfs.transpose(rows.write(tmp_path / "rows.zarr"), tmp_path / "columns.zarr", block_entries=40)
+
+
+def test_a_sparse_chunk_is_read_once_and_only_if_it_is_needed(sparse, chunks_read):
+    ids = [int(sparse.read(number).ids[-1]) for number in (4, 2)] + [int(sparse.read(2).ids[0])]
+    chunks_read.clear()
+    list(sparse.columns(ids, columns_per_block=1))
+    for array in ("ids", "indptr"):
+        assert [key for key in chunks_read if key.startswith(f"{array}/")] == [f"{array}/c/2/0", f"{array}/c/4/0"]
+    assert len(chunks_read) == len(set(chunks_read))
+
+
+def test_an_id_beyond_the_largest_is_an_error(sparse):
+    largest = sparse.meta.max_id
+    (block,) = sparse.columns([largest])
+    assert len(block.rows) > 0
+    with pytest.raises(IndexError, match=f"feature {largest + 1} of {largest + 1}"):
+        sparse.columns([largest + 1])
+
+
+def test_a_damaged_sparse_chunk_is_an_error(sparse):
+    wanted = sparse.read(3).ids[0]
+    chunk = int(sparse.arrays["rows"].shape[0]) - 1
+    path = sparse.location.path / f"rows/c/{chunk}/0"
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    list(sparse.columns([wanted]))
+    with pytest.raises(ChunkError, match=f"rows/c/{chunk}/0"):
+        list(sparse.columns([sparse.meta.max_id]))

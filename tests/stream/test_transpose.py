@@ -229,7 +229,7 @@ def test_progress_counts_every_entry_twice(tmp_path, clicks):
         ({"compression": "gzip"}, "compression: 'gzip' is none of"),
         ({"block_entries": 0}, "block_entries: 0"),
         ({"memory": "some"}, "--memory some: not a size"),
-        ({"memory": "64MB"}, "this transpose needs at least 64.0"),
+        ({"memory": "64MB"}, r"this transpose needs at least 64\.0"),
     ],
 )
 def test_options_that_cannot_work(tmp_path, clicks, options, reason):
@@ -239,7 +239,7 @@ def test_options_that_cannot_work(tmp_path, clicks, options, reason):
 
 
 def test_more_entries_need_more_memory_not_more_runs():
-    sizes = {"n_samples": 10**6, "block_entries": 1 << 19}
+    sizes = {"n_samples": 10**6, "largest_block": 1 << 19, "block_entries": 1 << 19}
     with pytest.raises(OptionError, match=r"at least 6\.0"):
         TransposeMemory.of("4GB", 2, n_entries=10**11, **sizes)
     assert TransposeMemory.of("8GB", 2, n_entries=10**11, **sizes).workers == 1

@@ -1,0 +1,87 @@
+"""The centre of an asynchronous pass: it owns the state, folds offers into it, and shows everybody the result.
+
+A plain class, without Dask: `workers` puts it into a process of the cluster and calls it from there. It is a cache,
+never the truth: should it be lost, a new one is made from the state the pass began with and the ids of the features
+it was last known to hold (`rebuilt`), and work goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskfs.protocol import Block, Central, ColumnBlock, SparseColumnBlock, State
+from daskfs.store.dataset import Dataset
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a centre holds, as small as can be: enough to make another one like it."""
+
+    version: int
+    kept: NDArray[np.uint64]
+
+
+class Centre:
+    """Owns the state of a pass.
+
+    Parameters
+    ----------
+    algorithm
+        Whose state it is.
+    state
+        As the pass begins; it belongs to the centre from now on.
+    lanes
+        The workers known from earlier passes, in the order of their lanes.
+    """
+
+    def __init__(self, algorithm: Central, state: State, lanes: Sequence[str] = ()) -> None:
+        self._algorithm, self._state, self._lanes = algorithm, state, list(lanes)
+
+    def join(self, who: str) -> int:
+        """The lane of a worker: its old one if it has been here before."""
+        if who not in self._lanes:
+            self._lanes.append(who)
+        return self._lanes.index(who)
+
+    def view(self, lane: int, known: int = -1) -> tuple[int, State] | None:
+        """What a worker needs to see, with its version; None if it knows that version."""
+        version: int = self._state["version"]
+        return None if known == version else (version, self._algorithm.view(self._state, lane))
+
+    def offer(self, lane: int, offer: State, known: int) -> tuple[int, State] | None:
+        """Take an offer in, and answer with a new view if there is one."""
+        self._state = self._algorithm.accept(self._state, offer)
+        return self.view(lane, known)
+
+    def report(self) -> Report:
+        """What it holds now."""
+        return Report(self._state["version"], self._algorithm.keeps(self._state))
+
+    def state(self) -> tuple[State, list[str]]:
+        """All of it, and the lanes: for a checkpoint, or the end of the pass."""
+        return self._state, self._lanes
+
+
+def rebuilt(algorithm: Central, dataset: Dataset, state: State, kept: NDArray[np.uint64]) -> State:
+    """A state like the one that was lost: an older one, and the columns that one held by then."""
+    missing = np.setdiff1d(kept, algorithm.keeps(state))
+    if len(missing):
+        for block in dataset.columns(missing):
+            state = algorithm.update(state, block)
+    return state
+
+
+def introduced(algorithm: Central, dataset: Dataset, state: State) -> State:
+    """The state of a first pass with the target taken over, which comes with every block of columns."""
+    return algorithm.update(state, _without_columns(dataset.read(0, "columns")))
+
+
+def _without_columns(block: Block) -> Block:
+    if isinstance(block, ColumnBlock):
+        return replace(block, ids=block.ids[:0], X=block.X[:, :0])
+    assert isinstance(block, SparseColumnBlock)
+    return replace(block, ids=block.ids[:0], indptr=block.indptr[:1], rows=block.rows[:0], values=block.values[:0])

@@ -1,0 +1,129 @@
+"""F1, F2: workers killed in the middle of a pass; where workers wait for each other, not a bit of the result changes."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+import dask
+import pytest
+from distributed import Client, get_worker
+from toy_algorithms import Tangled
+from toy_runs import always_due, check_same, local_cluster, small_dataset, wait_for_no_tasks, worker_pids
+
+import daskfs
+from daskfs.errors import Interrupted, WorkerError
+
+__all__ = ["always_due"]
+SLOW = 0.02  # seconds a block, so that there is a middle to strike in
+
+
+@pytest.fixture(scope="module")
+def three_workers() -> Iterator[Client]:
+    with local_cluster(3) as client:
+        yield client
+
+
+def kill(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+class Striking:
+    """A progress callback that kills workers after one of its events."""
+
+    def __init__(self, client: Client, seed: int, victims: int) -> None:
+        self._rng = random.Random(seed)
+        self._pids = self._rng.sample(worker_pids(client, 3), victims)
+        self._left = self._rng.randint(1, 6)
+
+    def __call__(self, _: object) -> None:
+        self._left -= 1
+        if self._left == 0:
+            time.sleep(self._rng.uniform(0, 3 * SLOW))
+            for pid in self._pids:
+                kill(pid)
+
+    @property
+    def struck(self) -> bool:
+        return self._left <= 0
+
+
+@pytest.fixture(scope="module")
+def expected(three_workers, tmp_path_factory):
+    """The undisturbed results."""
+    dataset = small_dataset(tmp_path_factory.mktemp("f1") / "d")
+    return {
+        schedule: daskfs.select(dataset, Tangled(schedule=schedule, passes=2), client=three_workers)
+        for schedule in ("rounds", "chain")
+    }
+
+
+@pytest.mark.usefixtures("always_due")
+@pytest.mark.parametrize(
+    ("schedule", "victims", "seed"),
+    [("rounds", 1, 0), ("rounds", 1, 1), ("rounds", 1, 2), ("chain", 1, 3), ("rounds", 2, 4), ("rounds", 3, 5)],
+)
+@pytest.mark.parametrize("kept", [False, True])
+def test_f1_f2_killed_workers_change_nothing(
+    tmp_path, schedule, victims, seed, kept, three_workers, expected, monkeypatch
+):
+    monkeypatch.setattr("daskfs.stream.lanes.GROUP_BYTES", 4000)
+    dataset, strike = small_dataset(tmp_path / "d"), Striking(three_workers, seed, victims)
+    given = daskfs.select(
+        dataset,
+        slow(schedule),
+        client=three_workers,
+        progress=strike,
+        checkpoint=tmp_path / "c" if kept else None,
+    )
+    assert strike.struck
+    check_same(given, expected[schedule])
+    wait_for_no_tasks(three_workers)
+
+
+def slow(schedule: str) -> Tangled:
+    return Tangled(schedule=schedule, passes=2, seconds=SLOW)
+
+
+@dataclass(frozen=True)
+class Deadly(Tangled):
+    """Kills the worker that reads a certain block."""
+
+    def update(self, state, block):
+        if 20 in block.ids:
+            get_worker()  # nowhere else
+            kill(os.getpid())
+        return super().update(state, block)
+
+
+def test_f10_a_task_that_kills_every_worker_is_said_with_the_memory_plan(tmp_path):
+    dataset = small_dataset(tmp_path / "d")
+    with dask.config.set({"distributed.scheduler.allowed-failures": 0}), local_cluster(2) as client:
+        with pytest.raises(WorkerError) as caught:
+            daskfs.select(dataset, Deadly(), client=client)
+        said = str(caught.value)
+        assert said.startswith(f"{dataset.url}: 1 workers died of the same task")
+        assert "each needs state 4 x " in said
+        assert "\n" not in said
+
+
+def test_a_cluster_without_workers_ends_a_run_and_leaves_its_checkpoint(tmp_path, monkeypatch):
+    monkeypatch.setattr("daskfs.stream.rounds._NO_WORKERS", 0.5)
+    monkeypatch.setattr("daskfs.stream.rounds._POLL", 0.1)
+    dataset = small_dataset(tmp_path / "d")
+    with local_cluster(2, processes=False) as client:
+        reference = daskfs.select(dataset, Tangled(), client=client)
+
+        def leave(event: object) -> None:
+            if event.number == 2:
+                client.cluster.scale(0)
+
+        with pytest.raises(Interrupted, match="no workers any more"):
+            daskfs.select(dataset, Tangled(seconds=SLOW), client=client, progress=leave, checkpoint=tmp_path / "c")
+    check_same(daskfs.select(dataset, Tangled(seconds=SLOW), checkpoint=tmp_path / "c", resume=True), reference)

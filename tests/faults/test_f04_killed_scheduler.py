@@ -1,0 +1,61 @@
+"""F4: the scheduler killed in the middle of a run, which then ends at once and can be resumed."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from distributed import Client
+from toy_algorithms import Tangled
+from toy_runs import always_due, check_same, small_dataset
+
+import daskfs
+from daskfs.errors import Interrupted
+
+__all__ = ["always_due"]
+TESTS = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def scheduler(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """A scheduler and two workers, each a process of its own."""
+    file = tmp_path / "scheduler.json"
+    dask = [sys.executable, "-m", "dask"]
+    common = ["--scheduler-file", str(file), "--no-dashboard"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": {"PYTHONPATH": str(TESTS)}}
+    one = subprocess.Popen([*dask, "scheduler", "--host", "127.0.0.1", "--port", "0", *common], **quiet)
+    workers = [*dask, "worker", "--nworkers", "2", "--nthreads", "1", "--no-nanny", "--host", "127.0.0.1"]
+    others = subprocess.Popen([*workers, *common, "--death-timeout", "5"], **quiet)
+    try:
+        yield one, str(file)
+    finally:
+        for process in (others, one):
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.usefixtures("always_due")
+def test_f4_a_killed_scheduler_ends_the_run_which_can_be_resumed(tmp_path, scheduler):
+    process, file = scheduler
+    dataset, algorithm = small_dataset(tmp_path / "d"), Tangled(seconds=0.01)
+    while not Path(file).exists():
+        time.sleep(0.05)
+    with Client(scheduler_file=file, set_as_default=False, timeout=5) as client:
+        client.wait_for_workers(2, timeout=60)
+        expected = daskfs.select(dataset, algorithm, client=client)
+        struck: list[float] = []
+
+        def strike(event: object) -> None:
+            if event.number == 2 and not struck:
+                process.send_signal(signal.SIGKILL)
+                struck.append(time.monotonic())
+
+        with pytest.raises(Interrupted, match="scheduler or its workers are gone"):
+            daskfs.select(dataset, algorithm, client=client, progress=strike, checkpoint=tmp_path / "c")
+        assert time.monotonic() - struck[0] < 60
+    check_same(daskfs.select(dataset, algorithm, checkpoint=tmp_path / "c", resume=True), expected)
