@@ -186,6 +186,13 @@ def test_no_features_are_a_constant():
 
 
 @pytest.mark.parametrize("kind", DATASETS)
+def test_no_features_of_a_dataset(tmp_path, kind):
+    dataset = write(tmp_path / "d.zarr", kind, np.arange(50))
+    assert selection_of([], np.empty(0)).predict(dataset).tolist() == [0.5] * 50
+    assert selection_of([], np.empty(0)).transform(dataset).shape == (50, 0)
+
+
+@pytest.mark.parametrize("kind", DATASETS)
 def test_data_that_calls_a_feature_by_another_name_is_refused(tmp_path, kind):
     dataset = write(tmp_path / "d.zarr", kind, np.arange(50) % 2, GENES)
     selection_of(FEATURES, names=[GENES[feature] for feature in FEATURES]).predict(dataset)

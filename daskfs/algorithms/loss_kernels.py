@@ -9,7 +9,6 @@ import numpy as np
 from daskfs.jit import helper, kernel, warms
 
 SQUARED, SQUARED_HINGE, LOGISTIC = 0, 1, 2
-_LEAST_CURVATURE = 1e-3  # rows far on the right side have none, and a matrix of such rows could not be inverted
 
 
 @helper
@@ -38,13 +37,13 @@ def pull(code, u, y):
 
 @helper
 def curvature(code, u, y):
-    """d²L/du², or a little more."""
+    """d²L/du²."""
     if code == SQUARED:
         return 1.0
     if code == SQUARED_HINGE:
-        return 1.0 if y * u < 1.0 else _LEAST_CURVATURE
+        return 1.0 if y * u < 1.0 else 0.0
     p = 1.0 / (1.0 + math.exp(-abs(u)))
-    return max(p * (1.0 - p), _LEAST_CURVATURE)
+    return p * (1.0 - p)
 
 
 @kernel
@@ -61,10 +60,10 @@ def pulls(code, u, y, weight, r):
 
 
 @kernel
-def curvatures(code, u, y, weight, h):
-    """Weighted curvatures of all rows into `h`."""
+def curvatures(code, u, y, weight, least, h):
+    """Weighted curvatures of all rows into `h`, none below `least`: rows far on the right side have no curvature."""
     for i in range(len(y)):
-        h[i] = weight[i] * curvature(code, u[i], y[i])
+        h[i] = weight[i] * max(least, curvature(code, u[i], y[i]))
 
 
 @warms
@@ -73,4 +72,4 @@ def _warm_up() -> None:
     for dtype in (np.float32, np.float64):
         out = np.empty(2, dtype)
         pulls(0, y, y, y, out)
-        curvatures(0, y, y, y, out)
+        curvatures(0, y, y, y, 0.0, out)

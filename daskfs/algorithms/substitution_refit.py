@@ -29,6 +29,9 @@ Fields = MutableMapping[str, Any]
 
 INTERCEPT = -1  # in place of a feature's id, in slot 0
 _TILE = 16_384  # rows multiplied in the data's precision before they are added up in float64
+_WORTHWHILE = 1e-9  # share of the objective that a step must promise for another to follow
+_HALVINGS = 20  # of a step that leads uphill
+CAUTIOUS = 1e-2  # curvature of rows that have less: steps are shorter for it, and an old H stays useful for longer
 _DRIFT = 0.1  # share of the curvature that may change before H is taken anew
 _DUPLICATE = {4: 1e-5, 8: 1e-9}  # 1 − |cosine| below which two columns are one, by the bytes of a number
 
@@ -98,11 +101,11 @@ def selected(state: Fields) -> NDArray[np.int64]:
     return ids
 
 
-def refresh(state: Fields, steps: int = 3) -> Fields:
-    """Take curvature and H anew and go to the minimum, as far as `steps` of Newton's method lead."""
+def refresh(state: Fields, steps: int = 3, least: float = CAUTIOUS) -> Fields:
+    """Take curvature (at least `least`) and H anew and go to the minimum, as far as `steps` of Newton's method lead."""
     k, X = state["k"], state["X"]
     for _ in range(steps):
-        curvatures(state["code"], state["u"], state["target"], state["importance"], state["h"])
+        curvatures(state["code"], state["u"], state["target"], state["importance"], least, state["h"])
         H = gram(X[:, :k], state["h"])
         state["diagonal"][:k] = np.diag(H)
         state["inverse"][:k, :k] = cho_solve(cho_factor(H + np.diag(_penalty(state, k))), np.eye(k))
@@ -118,17 +121,8 @@ def descend(state: Fields) -> bool:
     pulls(state["code"], state["u"], state["target"], state["importance"], state["r"])
     slope = transposed(X[:, :k], state["r"]) - _penalty(state, k) * state["w"][:k]
     step = state["inverse"][:k, :k] @ slope
-    gain = float(slope @ step)
-    before = _objective(state, state["u"], state["w"][:k])
-    moved = X[:, :k] @ step.astype(X.dtype)
-    for _ in range(8):
-        u, w = state["u"] + moved, state["w"][:k] + step
-        after = _objective(state, u, w)
-        if after <= before + 1e-12 * abs(before):
-            state["u"][:], state["w"][:k] = u, w
-            break
-        step, moved = step / 4, moved / 4
-    return gain > 1e-9 * max(before, 1e-300)
+    before = _walk(state, step, X[:, :k] @ step.astype(X.dtype))
+    return float(slope @ step) > _WORTHWHILE * before
 
 
 def enter(state: Fields, ids: NDArray[np.int64], XK: NDArray[Any], mean: Floats, norm: Floats, keep: int) -> int:
@@ -144,7 +138,8 @@ def enter(state: Fields, ids: NDArray[np.int64], XK: NDArray[Any], mean: Floats,
         XK = np.asfortranarray(XK[:, fresh])
     inverse = _extended(state["inverse"][:k, :k], C, B + state["ridge"] * np.eye(len(fresh)))
     slope = np.concatenate([np.zeros(k), transposed(XK, state["r"])])
-    w = np.concatenate([state["w"][:k], np.zeros(len(fresh))]) + inverse @ slope
+    old = np.concatenate([state["w"][:k], np.zeros(len(fresh))])
+    w = old + inverse @ slope
     alive = prune(inverse, w, fixed, fixed + keep)
     holder = _holders(alive, k)
     for slot in np.flatnonzero(holder >= k):
@@ -152,31 +147,53 @@ def enter(state: Fields, ids: NDArray[np.int64], XK: NDArray[Any], mean: Floats,
         X[:, slot] = XK[:, new]
         state["ids"][slot], state["mean"][slot], state["norm"][slot] = ids[new], mean[new], norm[new]
         state["diagonal"][slot] = B[new, new]
-    _seat(state, holder, inverse, w)
+    _seat(state, holder, inverse, w, old)
     return int(alive[k:].sum())
 
 
 def shrink(state: Fields, keep: int) -> Fields:
     """Leave out the least useful features until `keep` remain."""
     k = state["k"]
-    inverse, w = state["inverse"][:k, :k].copy(), state["w"][:k].copy()
+    inverse, w, old = state["inverse"][:k, :k].copy(), state["w"][:k].copy(), state["w"][:k].copy()
     holder = _holders(prune(inverse, w, state["fixed"], state["fixed"] + keep), k)
     for slot in np.flatnonzero(holder != np.arange(len(holder))):
         for name in ("ids", "mean", "norm", "diagonal"):
             state[name][slot] = state[name][holder[slot]]
         state["X"][:, slot] = state["X"][:, holder[slot]]
-    _seat(state, holder, inverse, w)
+    _seat(state, holder, inverse, w, old)
     return state
 
 
-def _seat(state: Fields, holder: NDArray[np.int64], inverse: Floats, w: Floats) -> None:
-    """Take over weights and inverse of the columns that now sit in the slots."""
+def _seat(state: Fields, holder: NDArray[np.int64], inverse: Floats, w: Floats, old: Floats) -> None:
+    """Take over inverse and weights of the columns that now sit in the slots.
+
+    The new weights rest on a quadratic; where the loss is none, they are taken only as far as they lead downhill.
+    """
     size, X = len(holder), state["X"]
     state["k"] = size
     state["inverse"][:size, :size] = inverse[np.ix_(holder, holder)]
     state["w"][:size] = w[holder]
-    state["u"][:] = X[:, :size] @ state["w"][:size].astype(X.dtype)
+    state["u"][:] = X[:, :size] @ w[holder].astype(X.dtype)
+    if state["code"] != SQUARED:
+        state["w"][:size] = old[holder]
+        start = X[:, :size] @ old[holder].astype(X.dtype)
+        way = state["u"] - start
+        state["u"][:] = start
+        _walk(state, (w - old)[holder], way)
     _close(state)
+
+
+def _walk(state: Fields, step: Floats, way: Floats) -> float:
+    """Go along a step, `way` being what it changes in u, as far as it leads downhill; the objective before."""
+    k = state["k"]
+    before = _objective(state, state["u"], state["w"][:k])
+    for _ in range(_HALVINGS):
+        u, w = state["u"] + way, state["w"][:k] + step
+        if _objective(state, u, w) <= before + 1e-12 * abs(before):
+            state["u"][:], state["w"][:k] = u, w
+            break
+        step, way = step / 2, way / 2
+    return before
 
 
 def _holders(alive: NDArray[np.bool_], k: int) -> NDArray[np.int64]:
@@ -225,7 +242,7 @@ def settle(state: Fields, steps: int) -> Fields:
     if state["code"] == SQUARED:
         return state
     h = np.empty_like(state["h"])
-    curvatures(state["code"], state["u"], state["target"], state["importance"], h)
+    curvatures(state["code"], state["u"], state["target"], state["importance"], CAUTIOUS, h)
     if np.abs(h - state["h"]).sum() > _DRIFT * state["h"].sum():
         return refresh(state, steps)
     for _ in range(steps):

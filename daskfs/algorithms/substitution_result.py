@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from daskfs.algorithms.substitution_refit import Fields, refresh, selected
 from daskfs.protocol import Label, Result
 
+_EXACT = 1e-8  # curvature that rows are said to have at least, so that H can be inverted
 _STEPS = 25  # of Newton's method at most; a warm start takes a few
 
 
@@ -17,6 +18,7 @@ def fitted(one: Fields, ridge: float) -> Fields:
     """The set at the minimum of its loss under this ridge."""
     one["ridge"] = ridge
     refresh(one, _STEPS)
+    refresh(one, _STEPS, least=_EXACT)
     return one
 
 

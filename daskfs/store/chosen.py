@@ -29,7 +29,7 @@ WINDOW_CELLS = 1 << 20  # of an array in memory, looked at in one go
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Piece:
-    """Some rows of some of the chosen columns; valid until the next one is asked for."""
+    """Some rows of some of the chosen columns."""
 
     rows: slice
     columns: NDArray[np.intp]
@@ -57,7 +57,7 @@ class Chosen:
         parts = [(np.empty(0, self.dtype), np.empty(0, np.intp), np.empty(0, np.intp))]
         for piece in self.pieces:
             part = piece.cells.tocoo()
-            parts.append((part.data.copy(), part.coords[0] + piece.rows.start, piece.columns[part.coords[1]]))
+            parts.append((part.data, part.coords[0] + piece.rows.start, piece.columns[part.coords[1]]))
         values, rows, columns = (np.concatenate(column) for column in zip(*parts, strict=True))
         return sp.coo_array((values, (rows, columns)), shape=self.shape).tocsr()
 

@@ -110,7 +110,7 @@ def ingest(
     format
         ``"svmlight"``, ``"vw"``, ``"csv"``, ``"tsv"``, ``"parquet"``, ``"fasta"`` or ``"text"``.
     layout
-        How a dense table is cut (see `write_dataset`); sparse data is always in rows.
+        How a dense table is cut (see `write_dataset`); sparse data is always in rows (see `transpose`).
     memory
         What this process (on a cluster: each thread of a worker) may use beyond what it has at the start, as
         ``512 << 20`` or ``"512MB"``.

@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from time import monotonic, sleep
+from time import sleep
 from typing import Any, TypeVar
 
 import numpy as np
@@ -103,22 +103,23 @@ class Rounds:
         merge = partial(self._submit, "merge", merged, self._algorithm)
         last = joined(heads, merge)
         self._wait([last])
-        state: State = last.result()
+        with _lost_if_unreachable():
+            state: State = last.result()
         return state
 
     def _revisit(self, state: State, ids: NDArray[np.uint64]) -> tuple[State, int]:
         future = self._submit("revisit", revisit_a_copy, self._algorithm, self._dataset, ids, self._sent(state))
         self._wait([future])
-        result: tuple[State, int] = future.result()
+        with _lost_if_unreachable():
+            result: tuple[State, int] = future.result()
         return result
 
     def _sent(self, state: State) -> Future[Any]:
         """A state on its way to the workers; in no task's arguments, which would all pass through the scheduler."""
         broadcast = _REPLICAS if self._lanes == 1 else True
-        try:
+        self._await_workers()
+        with _lost_if_unreachable():
             future: Future[Any] = self._client.scatter([state], broadcast=broadcast, hash=False)[0]
-        except OSError as error:  # a worker died meanwhile, or there is none
-            raise CancelledError from error
         return future
 
     def _submit(self, name: str, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
@@ -132,17 +133,21 @@ class Rounds:
 
     def _wait(self, futures: Sequence[Future[Any]]) -> None:
         """Wait for tasks without fetching what they made; raise what one of them raised."""
-        seen = monotonic()
         for future in futures:
-            while True:
+            while future.status == "pending":
                 with suppress(TimeoutError):
                     future.exception(timeout=_POLL)
-                    break
-                seen = monotonic() if self._client.nthreads() else seen
-                if monotonic() - seen > _NO_WORKERS:
-                    raise Interrupted("the cluster has no workers any more; start some, and run the same again")
+                self._await_workers()
             if future.status != "finished":
                 future.result()
+
+    def _await_workers(self) -> None:
+        """Return as soon as there is a worker; Interrupted if none comes in time."""
+        with _lost_if_unreachable():
+            try:
+                self._client.wait_for_workers(1, timeout=_NO_WORKERS)
+            except TimeoutError:
+                raise Interrupted("the cluster has no workers any more; start some, and run the same again") from None
 
     def _until_done(self, work: Callable[[], Value]) -> Value:
         """Do something on the cluster, again if the state that was sent there is lost with all its replicas."""
@@ -160,6 +165,15 @@ class Rounds:
                 f"their logs say why, and if it was memory: each needs {plan}"
             ) from killed
         raise Interrupted("the Dask scheduler or its workers are gone; when they are back, run the same again to go on")
+
+
+@contextmanager
+def _lost_if_unreachable() -> Iterator[None]:
+    """Treat a worker or scheduler that does not answer like one that is known to be gone."""
+    try:
+        yield
+    except OSError as error:
+        raise CancelledError from error
 
 
 def revisit_a_copy(algorithm: Algorithm, dataset: Dataset, ids: NDArray[np.uint64], state: State) -> tuple[State, int]:

@@ -45,7 +45,7 @@ class TransposeMemory:
         --------
         >>> sizes = dict(n_samples=10**6, n_entries=10**9, largest_block=1 << 19, block_entries=1 << 19)
         >>> TransposeMemory.of("512MB", workers=2, **sizes)
-        TransposeMemory(workers=2, run_entries=3026068, range_entries=1613903)
+        TransposeMemory(workers=2, run_entries=3026068, range_entries=1613902)
         """
         fixed = _BASE_BYTES + _ROW_BYTES * n_samples + _BLOCK_BYTES * min(block_entries, n_entries)
         total = parsed_memory(memory) - fixed

@@ -186,7 +186,8 @@ class Around:
         reasons = ""
         for _ in range(_ATTEMPTS):
             try:
-                return self._attempt(ledger, run)
+                with self._client.as_current():  # an actor's proxy looks for its client there
+                    return self._attempt(ledger, run)
             except CentreLost as lost:
                 reasons = str(lost)
             if self._client.status != "running":

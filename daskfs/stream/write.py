@@ -59,7 +59,7 @@ def write_dataset(
         One a column. An xarray.DataArray or a DataFrame brings its own.
     layout
         Dense data in chunks of whole ``"columns"`` (Online Substitution), whole ``"rows"`` (Sparse Random
-        Features), or ``"both"`` at twice the space. Sparse data is always in rows.
+        Features), or ``"both"`` at twice the space. Sparse data is always in rows: see `transpose`.
     overwrite
         Replace a dataset that is there already.
     compression

@@ -82,21 +82,21 @@ def by_peer(case, choose, **options):
 
 @pytest.mark.parametrize(
     ("method", "passes", "at_least", "seeds"),
-    [("block", 2, 0.93, 10), ("block", 3, 0.985, 10), ("paper", 2, 0.90, 4), ("paper", 3, 0.98, 4)],
+    [("block", 2, 0.93, 10), ("paper", 2, 0.90, 10), ("paper", 3, 0.98, 10)],
 )
 def test_recall_on_the_protocol_of_the_paper(cases, recall, method, passes, at_least, seeds):
     assert recall(cases("regression", range(seeds)), method=method, passes=passes) >= at_least - SLACK
 
 
-def test_as_good_as_orthogonal_matching_pursuit(papers, cases):
-    """Seeds 0 … 9: recall within .01, and recovery error at most 1.1 times, after three passes over the columns."""
+def test_three_passes_are_as_good_as_orthogonal_matching_pursuit(papers, cases):
+    """Seeds 0 … 9: recall at least .985 and within .01, and recovery error at most 1.1 times."""
     recalls, errors = [], []
     for case in cases("regression", range(10)):
         both = case.selected(), by_peer(case, papers.peers.omp)
         recalls.append([papers.judge.recall(case.problem, ids) for ids in both])
         errors.append([papers.judge.recovery_error(case.problem, ids) for ids in both])
     ours, omp = np.mean(recalls, axis=0)
-    assert ours >= omp - 0.01 - SLACK
+    assert ours >= max(0.985, omp - 0.01) - SLACK
     ours, omp = np.mean(errors, axis=0)
     assert ours <= 1.1 * omp + SLACK
 

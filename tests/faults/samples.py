@@ -59,7 +59,7 @@ def sparse(folder: Path) -> None:
 
 
 def sparse_columns(folder: Path) -> None:
-    rows = folder.with_name("rows of columns")
+    rows = folder.with_name("rows_of_columns")
     sparse(rows)
     daskfs.transpose(rows, folder, block_entries=64)
 
@@ -73,7 +73,7 @@ ARRAYS = {
     "rows": DENSE_ARRAYS,
     "both": [*DENSE_ARRAYS, "X_rows"],
     "sparse": [*SPARSE_ARRAYS, "names/first", "names/id", "names/name"],
-    "sparse columns": [*SPARSE_COLUMNS, *BLOCK_INDEX, "names/first", "names/id", "names/name"],
+    "sparse_columns": [*SPARSE_COLUMNS, *BLOCK_INDEX, "names/first", "names/id", "names/name"],
 }
 """The arrays of each sample; beside each stands its manifest."""
 
@@ -82,5 +82,5 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "rows": dense("rows"),
     "both": dense("both"),
     "sparse": sparse,
-    "sparse columns": sparse_columns,
+    "sparse_columns": sparse_columns,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -27,14 +28,14 @@ def scheduler(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     file = tmp_path / "scheduler.json"
     dask = [sys.executable, "-m", "dask"]
     common = ["--scheduler-file", str(file), "--no-dashboard"]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": {"PYTHONPATH": str(TESTS)}}
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": {**os.environ, "PYTHONPATH": str(TESTS)}}
     one = subprocess.Popen([*dask, "scheduler", "--host", "127.0.0.1", "--port", "0", *common], **quiet)
-    workers = [*dask, "worker", "--nworkers", "2", "--nthreads", "1", "--no-nanny", "--host", "127.0.0.1"]
-    others = subprocess.Popen([*workers, *common, "--death-timeout", "5"], **quiet)
+    worker = [*dask, "worker", "--nthreads", "1", "--no-nanny", "--host", "127.0.0.1", "--death-timeout", "5"]
+    workers = [subprocess.Popen([*worker, *common], **quiet) for _ in range(2)]
     try:
         yield one, str(file)
     finally:
-        for process in (others, one):
+        for process in (*workers, one):
             process.kill()
             process.wait()
 

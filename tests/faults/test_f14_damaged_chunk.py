@@ -20,7 +20,7 @@ from daskfs.store.reader import ArrayReader
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("made")
-    for kind in ("both", "sparse", "sparse columns"):
+    for kind in ("both", "sparse", "sparse_columns"):
         MAKERS[kind](folder / kind)
     return folder
 
@@ -36,7 +36,7 @@ def cut(file: bytes, rng: np.random.Generator) -> bytes:
 
 
 @pytest.mark.parametrize("damage", [flipped, cut])
-@pytest.mark.parametrize("kind", ["both", "sparse", "sparse columns"])
+@pytest.mark.parametrize("kind", ["both", "sparse", "sparse_columns"])
 @pytest.mark.parametrize("seed", range(25))
 def test_f14_damage_is_found(made, monkeypatch, kind, damage, seed):
     rng = np.random.default_rng([seed, len(kind), len(damage.__name__)])
@@ -67,7 +67,7 @@ def test_f14_damage_is_found(made, monkeypatch, kind, damage, seed):
         (folder / key).write_bytes(kept)
 
 
-@pytest.mark.parametrize("kind", ["both", "sparse"])
+@pytest.mark.parametrize("kind", ["both", "sparse", "sparse_columns"])
 def test_f14_nothing_is_found_where_nothing_is_wrong(made, kind):
     assert read_everything(daskfs.open_dataset(made / kind)) > 0
     assert daskfs.verify_dataset(made / kind) == []
@@ -88,7 +88,7 @@ def test_f14_the_command_itself(made):
     assert "Traceback" not in told.stderr
 
 
-@pytest.mark.parametrize("kind", ["both", "sparse"])
+@pytest.mark.parametrize("kind", ["both", "sparse", "sparse_columns"])
 @pytest.mark.parametrize("seed", range(10))
 def test_f14_a_chunk_in_the_place_of_another_is_found(made, kind, seed):
     """Each has a checksum that is right, so only the manifest can tell."""

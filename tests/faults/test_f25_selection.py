@@ -174,8 +174,6 @@ def members(root: Any) -> dict[str, Any]:
 
 
 HISTORIES = {
-    "a name that climbs": lambda root: members(root).update({"../../outside": members(root)["objective"]}),
-    "a name from the root": lambda root: members(root).update({"/etc": members(root)["objective"]}),
     "a huge table": lambda root: root["attributes"]["daskfs"].update(rows=10**12),
     "a huge shape": lambda root: members(root)["objective"].update(shape=[10**12]),
     "a huge chunk": lambda root: members(root)["objective"]["chunk_grid"]["configuration"].update(chunk_shape=[10**12]),
@@ -198,6 +196,14 @@ HISTORIES = {
 def test_f25_hostile_histories(run, edit):
     change_history(run, edit)
     assert "history" in line_of(run)
+
+
+@pytest.mark.parametrize("name", ["../../outside", "{}/outside"], ids=["climbs", "from the root"])
+def test_f25_a_history_does_not_reach_outside(run, tmp_path, name):
+    """Not even to a column that is sound."""
+    shutil.copytree(run / "history.zarr/objective", tmp_path / "outside")
+    change_history(run, lambda root: members(root).update({name.format(tmp_path): members(root)["objective"]}))
+    assert "not a table" in line_of(run)
 
 
 def test_f25_a_history_of_zarr_version_2_with_a_pickle_in_it(run, tmp_path):

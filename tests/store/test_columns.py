@@ -167,7 +167,8 @@ def test_any_columns_of_a_sparse_dataset(seed, pool, block_entries, per_block, r
     rows, rng = Rows.random(seed, 30, POOLS[pool]), np.random.default_rng(seed)
     ids, matrix = rows.columns()
     neighbours = np.minimum(ids + np.uint64(1), ids.max())
-    asked = rng.permutation(np.unique(np.concatenate([ids, neighbours, [0, ids.max() // 2]]).astype(np.uint64)))
+    others = np.array([0, int(ids.max()) // 2], np.uint64)
+    asked = rng.permutation(np.unique(np.concatenate([ids, neighbours, others])))
     asked = asked[: rng.integers(1, len(asked) + 1)]
     with tempfile.TemporaryDirectory() as folder:
         url = "memory://columns/s.zarr" if remote else f"{folder}/columns.zarr"

@@ -243,7 +243,7 @@ def test_more_entries_need_more_memory_not_more_runs():
     with pytest.raises(OptionError, match=r"at least 6\.0"):
         TransposeMemory.of("4GB", 2, n_entries=10**11, **sizes)
     assert TransposeMemory.of("8GB", 2, n_entries=10**11, **sizes).workers == 1
-    assert TransposeMemory.of("128MB", 2, n_entries=10**6, **sizes).workers == 1
+    assert TransposeMemory.of("170MB", 2, n_entries=10**6, **sizes).workers == 1
 
 
 def test_sources_that_have_no_columns_to_make(tmp_path, clicks):

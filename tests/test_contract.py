@@ -1,0 +1,222 @@
+"""What every algorithm promises the engine, checked the same way for all of them.
+
+An algorithm joins by a line in `CASES`; data are chosen by parametrisation.
+"""
+
+from __future__ import annotations
+
+import pickle
+import tracemalloc
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from distributed import Client, LocalCluster
+
+import daskfs
+from daskfs.protocol import Algorithm, State
+from daskfs.stream import checkpoint
+from daskfs.stream.lanes import copied
+
+K = 6
+CASES = {
+    "block": daskfs.OnlineSubstitution(K),
+    "block, one ridge": daskfs.OnlineSubstitution(K, ridge=0.1, passes=2),
+    "block, logistic": daskfs.OnlineSubstitution(K, loss="logistic"),
+    "block, squared hinge": daskfs.OnlineSubstitution(K, loss="squared_hinge"),
+    "paper": daskfs.OnlineSubstitution(K, method="paper"),
+    "paper, logistic": daskfs.OnlineSubstitution(K, method="paper", loss="logistic"),
+    "async": daskfs.OnlineSubstitution(K, method="async", workers=3),
+    "async, faithful": daskfs.OnlineSubstitution(K, method="async", workers=2, budget="faithful", loss="squared_hinge"),
+}
+CHUNKS = (2_000, 17_000, 10_000_000)  # bytes: a few columns, some tens, all of them
+
+
+def problem(kind: str) -> tuple[np.ndarray | sp.csr_array, np.ndarray]:
+    """Two classes that six of eighty columns tell apart, five columns of no use among the others."""
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(160, 80)).astype(np.float32)
+    score = X[:, 10:16] @ [3, -3, 2.5, 2.5, -2, 2]
+    X[:, 20], X[:, 21] = 0, 4
+    X[:, 22] = X[:, 10]
+    if kind == "sparse":
+        X[np.abs(X) < 0.5] = 0
+    return (sp.csr_array(X) if kind == "sparse" else X), np.where(score > 0, "yes", "no")
+
+
+@pytest.fixture(scope="module")
+def datasets(tmp_path_factory: pytest.TempPathFactory):
+    """A dataset in columns, by its kind and chunk size."""
+    made: dict[tuple[str, int], daskfs.Dataset] = {}
+
+    def get(kind: str, chunk_bytes: int = CHUNKS[1]) -> daskfs.Dataset:
+        if (kind, chunk_bytes) not in made:
+            folder = tmp_path_factory.mktemp("contract")
+            X, y = problem(kind)
+            if kind == "dense":
+                daskfs.write_dataset(folder / "d.zarr", X, y, chunk_bytes=chunk_bytes)
+            else:
+                daskfs.write_dataset(folder / "rows.zarr", X, y)
+                daskfs.transpose(folder / "rows.zarr", folder / "d.zarr", block_entries=chunk_bytes // 8)
+            made[kind, chunk_bytes] = daskfs.open_dataset(folder / "d.zarr")
+        return made[kind, chunk_bytes]
+
+    return get
+
+
+@pytest.fixture(params=list(CASES))
+def algorithm(request: pytest.FixtureRequest) -> Algorithm:
+    return CASES[request.param]
+
+
+kinds = pytest.mark.parametrize("kind", ["dense", "sparse"])
+
+
+def states(algorithm: Algorithm, dataset: daskfs.Dataset, passes: int = 1) -> Iterator[State]:
+    """The state before the first block and after every block."""
+    state = algorithm.start(dataset.meta, seed=0)
+    yield state
+    for _ in range(passes):
+        for block in dataset.blocks(axis=algorithm.axis):
+            state = algorithm.update(state, block)
+            yield state
+        state, _ = algorithm.end_pass(state)
+
+
+def same(one: daskfs.Selection, other: daskfs.Selection) -> bool:
+    """Bit for bit, but for the seconds that passed."""
+    columns = [name for name in one.history if name != "seconds"]
+    return (
+        one.features.tolist() == other.features.tolist()
+        and one.weights.tobytes() == other.weights.tobytes()
+        and one.intercept.tobytes() == other.intercept.tobytes()
+        and all(np.array_equal(one.history[name], other.history[name], equal_nan=True) for name in columns)
+    )
+
+
+@kinds
+def test_exactly_k_named_features(algorithm, datasets, kind):
+    dataset = datasets(kind)
+    selection = daskfs.select(dataset, algorithm)
+    assert len(set(selection.features.tolist())) == K == len(selection.features) == len(selection.weights)
+    assert selection.features.max() < dataset.n_features
+    assert selection.names == dataset.names(selection.features)
+    assert np.isfinite(selection.weights).all()
+    assert "objective" in selection.history
+    assert selection.score(dataset) > 0.75
+
+
+@kinds
+@pytest.mark.parametrize("name", [name for name in CASES if not name.startswith("async")])  # there a block is a push
+def test_the_size_of_chunks_does_not_matter(name, datasets, kind):
+    algorithm = CASES[name]
+    chosen = [daskfs.select(datasets(kind, size), algorithm) for size in CHUNKS]
+    assert len({datasets(kind, size).n_blocks() for size in CHUNKS}) == 3
+    assert len({frozenset(selection.features.tolist()) for selection in chosen}) == 1
+    by_id = [selection.weights[np.argsort(selection.features)] for selection in chosen]
+    for weights in by_id[1:]:
+        np.testing.assert_allclose(weights, by_id[0], rtol=2e-3, atol=2e-4)
+
+
+def test_same_seed_same_answer(algorithm, datasets):
+    dataset = datasets("dense")
+    assert same(daskfs.select(dataset, algorithm, seed=3), daskfs.select(dataset, algorithm, seed=3))
+
+
+@pytest.fixture(scope="module")
+def one_worker() -> Iterator[Client]:
+    with (
+        LocalCluster(
+            n_workers=1, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0", silence_logs=40
+        ) as c,
+        Client(c, set_as_default=False) as client,
+    ):
+        yield client
+
+
+def test_a_cluster_of_one_gives_the_serial_result(algorithm, datasets, one_worker):
+    dataset = datasets("dense")
+    assert same(daskfs.select(dataset, algorithm, client=one_worker), daskfs.select(dataset, algorithm))
+
+
+def test_resumed_is_uninterrupted(algorithm, datasets, tmp_path, monkeypatch):
+    dataset = datasets("dense")
+    whole = daskfs.select(dataset, algorithm)
+    monkeypatch.setattr(checkpoint, "EVERY_SECONDS", 0.0)
+
+    class Stop(Exception):
+        pass
+
+    for blocks in (1, dataset.n_blocks() + 2, 2 * dataset.n_blocks() - 1):
+        seen = iter(range(blocks))
+
+        def stop(_, seen=seen):
+            if next(seen, None) is None:
+                raise Stop
+
+        place = tmp_path / str(blocks)
+        with pytest.raises(Stop):
+            daskfs.select(dataset, algorithm, checkpoint=place, progress=stop)
+        assert same(daskfs.select(dataset, algorithm, checkpoint=place, resume=True), whole)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith("block")])
+def test_the_order_of_merging_does_not_matter(datasets, name):
+    algorithm, dataset = CASES[name], datasets("dense")
+    lanes = []
+    for lane in range(3):
+        state = algorithm.start(dataset.meta, seed=0)
+        for number in range(lane, dataset.n_blocks(), 3):
+            state = algorithm.update(state, dataset.read(number))
+        lanes.append(state)
+    results = []
+    for order in ([0, 1, 2], [2, 0, 1], [1, 2, 0]):
+        merged, _ = algorithm.end_pass(algorithm.merge([copied(lanes[lane]) for lane in order]))
+        results.append(algorithm.result(merged))
+    for other in results[1:]:
+        assert other.features.tolist() == results[0].features.tolist()
+        assert other.weights.tobytes() == results[0].weights.tobytes()
+
+
+@kinds
+def test_the_state_is_flat_travels_and_does_not_grow(algorithm, datasets, kind):
+    sizes = []
+    for state in states(algorithm, datasets(kind, CHUNKS[0]), passes=2):
+        for name, value in state.items():
+            assert isinstance(name, str)
+            assert isinstance(value, np.ndarray | int | float | bool | str), name
+            assert not isinstance(value, np.ndarray) or value.dtype.kind in "biuf", name
+        sizes.append(sum(np.asarray(value).nbytes for value in state.values()))
+    again = pickle.loads(pickle.dumps(state))
+    assert again.keys() == state.keys()
+    half = len(sizes) // 2  # after a whole pass everything that fills up has been filled
+    assert max(sizes[half:]) <= 1.05 * max(sizes[:half])
+
+
+def test_memory_keeps_its_promise(algorithm, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(5000, 120)).astype(np.float32)
+    daskfs.write_dataset(tmp_path / "tall.zarr", X, X[:, 5] > 0, chunk_bytes=400_000)
+    dataset = daskfs.open_dataset(tmp_path / "tall.zarr")
+    blocks = [dataset.read(number) for number in range(dataset.n_blocks())]
+    state = algorithm.update(algorithm.start(dataset.meta, 0), blocks[0])  # kernels are loaded by now
+    del state
+    tracemalloc.start()
+    state = algorithm.start(dataset.meta, 0)
+    for block in blocks:
+        state = algorithm.update(state, block)
+    state, _ = algorithm.end_pass(state)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak <= 1.1 * algorithm.nbytes(dataset.meta)
+
+
+def test_blocks_stay_as_they_are(algorithm, datasets):
+    dataset = datasets("dense")
+    blocks = [dataset.read(number) for number in range(dataset.n_blocks())]
+    before = [block.X.tobytes() + block.y.tobytes() for block in blocks]
+    state = algorithm.start(dataset.meta, seed=0)
+    for block in blocks:
+        state = algorithm.update(state, block)
+    assert [block.X.tobytes() + block.y.tobytes() for block in blocks] == before
