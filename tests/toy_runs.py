@@ -75,9 +75,14 @@ def always_due(monkeypatch: pytest.MonkeyPatch) -> None:
 @contextmanager
 def local_cluster(workers: int, processes: bool = True) -> Iterator[Client]:
     """A cluster of its own, for tests that harm it."""
-    # A nanny whose worker is away for long is dropped by default, and a test that kills often may look like that.
+    settings = {
+        # A nanny whose worker is away for long is dropped by default, and a test that kills often may look like that.
+        "distributed.deploy.lost-worker-timeout": "1h",
+        # For so long everyone tries to reach a worker that was killed; half a minute by default.
+        "distributed.comm.timeouts.connect": "2s",
+    }
     with (
-        dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"}),
+        dask.config.set(settings),
         LocalCluster(
             n_workers=workers,
             threads_per_worker=1,

@@ -167,14 +167,13 @@ class Block:
         return race.entrants(n_samples, self.chosen.loss) if given == "auto" else (float(given),)
 
     def _lap(self, state: State) -> float:
-        """After a pass of the race: the best loss on held-back rows; after the last, the best set goes on alone."""
+        """After a pass of the race: the score on held-back rows; after the last, the best set goes on alone."""
         verdicts = [race.judged(one, state["held_back"], state["weight"], self.chosen.loss) for one in _sets(state)]
-        losses = [loss for loss, _ in verdicts]
-        best = int(np.argmin(losses))
+        best = race.winner(verdicts)
         if state["passes"] >= min(race.LAPS, self.chosen.passes):
             _crown(state, best)
-            state["refit_ridge"] = verdicts[best][1]
-        return losses[best]
+            state["refit_ridge"] = verdicts[best].ridge
+        return verdicts[best].score
 
 
 def _sets(state: State) -> Iterator[Fields]:

@@ -77,7 +77,7 @@ def accept(one: Fields, offer: Fields, wanted: int) -> int:
         columns = offer["X"] if keep.all() else np.asfortranarray(offer["X"][:, keep])
         came = enter(one, ids[keep], columns, offer["mean"][keep], offer["norm"][keep], wanted)
     if came:
-        settle(one, steps=1)
+        settle(one)
         one["version"] += 1
     now = selected(one)
     _forget(one, now)
@@ -110,7 +110,7 @@ def merge(ones: Sequence[Fields], wanted: int) -> int:
         if len(new):
             columns = np.asfortranarray(other["X"][:, new])
             came += enter(one, other["ids"][new], columns, other["mean"][new], other["norm"][new], wanted)
-            settle(one, steps=1)
+            settle(one)
         out = np.setdiff1d(other["ids"][fixed:k], selected(one))
         remember(one, out, np.full(len(out), one["threshold"]), wanted)
         remember(one, other["rejected"], other["rejected_score"], wanted)

@@ -11,6 +11,9 @@ Where rows are plenty the ridge matters little, a small one is taken, and nothin
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,7 +22,7 @@ from daskfs.algorithms.loss_kernels import pulls
 from daskfs.algorithms.substitution_refit import Fields, gram, transposed
 
 # On columns of unit norm, times the curvature of the loss:
-ENTRANTS = (1e-4, 0.1, 1.0, 10.0)
+ENTRANTS = (1e-4, 0.02, 1.0, 10.0)
 PLENTY = 1e-3  # where rows are plenty
 REFIT = (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)  # of the weights, once the set is known
 
@@ -27,6 +30,8 @@ LAPS = 2  # passes that a race lasts
 _MOST_ROWS = 4096  # with more, rows are plenty
 _LEAST_ROWS = 24  # with fewer there are none to spare
 _HELD_BACK = 0.25
+_HARDLY_WORSE = 1.02
+_ALL_BUT_PERFECT = 0.02  # sets that explain so much are still on their way, and little ridge leads furthest
 
 
 def entrants(n_samples: int, loss: Loss) -> tuple[float, ...]:
@@ -41,16 +46,41 @@ def held_back(n_samples: int, seed: int) -> NDArray[np.int64]:
     return np.sort(rows)
 
 
-def judged(one: Fields, rows: NDArray[np.int64], weight: NDArray[np.float64], loss: Loss) -> tuple[float, float]:
-    """The mean loss of a set on rows it has not seen, under the ridge that refits it best, and that ridge."""
+class Verdict(NamedTuple):
+    """How a set does on rows it has not seen, once its weights have been fitted under the ridge that suits it best."""
+
+    loss: float  # as a share of what a constant leaves
+    ridge: float
+    score: float  # balanced accuracy, or R²
+
+
+def judged(one: Fields, rows: NDArray[np.int64], weight: NDArray[np.float64], loss: Loss) -> Verdict:
+    """Fit the weights of a set under several ridges, on the rows it has seen, and take the best on the others."""
     k, X = one["k"], one["X"]
     H = gram(X[:, :k], one["h"])
     pull = transposed(X[:, :k], one["r"]) + H @ one["w"][:k]
     penalised = np.arange(k) >= one["fixed"]
-    trials = []
+    y, m = one["target"][rows], weight[rows]
+    nothing = pulls(one["code"], np.full(len(y), y.mean()), y, m, np.empty(len(rows), X.dtype))
+    verdicts = []
     for ridge in np.array(REFIT) * CURVATURE[loss]:
         w = np.linalg.solve(H + np.diag(np.where(penalised, ridge, 1e-9)), pull)
         u = (X[rows, :k] @ w.astype(X.dtype)).astype(np.float64)
-        total = pulls(one["code"], u, one["target"][rows], weight[rows], np.empty(len(rows), X.dtype))
-        trials.append((float(total / weight[rows].sum()), float(ridge)))
-    return min(trials)
+        total = pulls(one["code"], u, y, m, np.empty(len(rows), X.dtype))
+        verdicts.append(Verdict(float(total / max(nothing, 1e-300)), float(ridge), _score(u, y)))
+    return min(verdicts)
+
+
+def winner(verdicts: Sequence[Verdict]) -> int:
+    """The place of the best; of those hardly worse, or all but perfect, the first, which has the least ridge."""
+    bar = max(_HARDLY_WORSE * min(verdict.loss for verdict in verdicts), _ALL_BUT_PERFECT)
+    return next(place for place, verdict in enumerate(verdicts) if verdict.loss <= bar)
+
+
+def _score(u: NDArray[np.float64], y: NDArray[np.float64]) -> float:
+    """Balanced accuracy where the target is −1 or +1 throughout, else R²."""
+    if (np.abs(y) == 1).all():
+        found = [float((u[y == side] * side > 0).mean()) for side in (-1, 1) if (y == side).any()]
+        return float(np.mean(found))
+    spread = float(((y - y.mean()) ** 2).sum())
+    return 1 - float(((y - u) ** 2).sum()) / spread if spread else 0.0

@@ -237,7 +237,7 @@ def _close(state: Fields) -> None:
     state["threshold"] = float(worth.min()) if len(w) else 0.0
 
 
-def settle(state: Fields, steps: int) -> Fields:
+def settle(state: Fields, steps: int = 3) -> Fields:
     """After columns were exchanged: go on to the minimum, with a new H where the curvature has drifted."""
     if state["code"] == SQUARED:
         return state

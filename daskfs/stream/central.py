@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from daskfs.protocol import Block, Central, ColumnBlock, SparseColumnBlock, State
 from daskfs.store.dataset import Dataset
+from daskfs.stream.lanes import copied
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class Report:
 
 
 class Centre:
-    """Owns the state of a pass.
+    """Owns the state of a pass. What it hands out is a copy: it is on its way while the next offer changes the state.
 
     Parameters
     ----------
@@ -50,7 +51,7 @@ class Centre:
     def view(self, lane: int, known: int = -1) -> tuple[int, State] | None:
         """What a worker needs to see, with its version; None if it knows that version."""
         version: int = self._state["version"]
-        return None if known == version else (version, self._algorithm.view(self._state, lane))
+        return None if known == version else (version, copied(self._algorithm.view(self._state, lane)))
 
     def offer(self, lane: int, offer: State, known: int) -> tuple[int, State] | None:
         """Take an offer in, and answer with a new view if there is one."""
@@ -63,7 +64,7 @@ class Centre:
 
     def state(self) -> tuple[State, list[str]]:
         """All of it, and the lanes: for a checkpoint, or the end of the pass."""
-        return self._state, self._lanes
+        return copied(self._state), list(self._lanes)
 
 
 def rebuilt(algorithm: Central, dataset: Dataset, state: State, kept: NDArray[np.uint64]) -> State:

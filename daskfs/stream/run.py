@@ -17,13 +17,13 @@ from daskfs.errors import ColumnError, DatasetError, OptionError
 from daskfs.protocol import Algorithm, Central, Result
 from daskfs.selection import Selection
 from daskfs.store.dataset import Dataset, open_dataset
+from daskfs.stream.around import Around
 from daskfs.stream.checkpoint import Checkpoint, Cost, Snapshot, checkpoint_at, described
 from daskfs.stream.fold import PassProgress, Run, Runner, Serial
 from daskfs.stream.lanes import one_blas_thread
 from daskfs.stream.memory import MemoryPlan
 from daskfs.stream.pool import current_client, prepare_workers
 from daskfs.stream.rounds import Rounds
-from daskfs.stream.workers import Around
 
 IN_ANY_ORDER = 0
 """Lanes of a run whose workers do not wait for each other."""

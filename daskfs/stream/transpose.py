@@ -100,7 +100,8 @@ def transpose(
         moved = _Moved(2 * source.n_entries, progress)
         groups = _groups(sizes, budget.run_entries)
         gap = max(1, budget.range_entries // (4 * len(groups)))
-        runs = _runs(source, location, groups, gap, budget.workers, moved)
+        tasks = [(source, group, int(sizes[group].sum()), location, n, gap) for n, group in enumerate(groups)]
+        runs = _runs(tasks, budget.workers, moved)
         shape = column_shape(runs, source.n_entries, block_entries, Codec(compression))
         writer = ColumnWriter(new_writer(location), shape, with_values="values" in source.arrays)
         for block in in_blocks(_merged(location, runs, range_edges(runs, gap, budget.range_entries)), shape):
@@ -134,20 +135,17 @@ def _groups(sizes: NDArray[np.int64], most: int) -> list[range]:
     return [group for group in groups if edges[group.stop] > edges[group.start]]
 
 
-def _runs(
-    source: Dataset, location: Location, groups: Sequence[range], gap: int, workers: int, moved: _Moved
-) -> list[Run]:
+def _runs(tasks: list[tuple[Any, ...]], workers: int, moved: _Moved) -> list[Run]:
     """All runs, in the order of their rows."""
-    runs: list[Run | None] = [None] * len(groups)
-    tasks = [(source, location, number, group, gap) for number, group in enumerate(groups)]
+    runs: dict[int, Run] = {}
     for number, run in Threads(workers).unordered("transpose", _make_run, tasks):
         runs[number] = run
         moved.add(run.sizes["entries"])
-    return [run for run in runs if run is not None]
+    return [runs[number] for number in sorted(runs)]
 
 
-def _make_run(source: Dataset, location: Location, number: int, group: range, gap: int) -> tuple[int, Run]:
-    size = int(source.block_entries()[group].sum())
+def _make_run(source: Dataset, group: range, size: int, location: Location, number: int, gap: int) -> tuple[int, Run]:
+    """Turn a group of blocks, of `size` entries together, into the run of that number."""
     return number, write_run(location, number, transposed(_rows(source, group), size), gap)
 
 

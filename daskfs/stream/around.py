@@ -1,0 +1,211 @@
+"""Asynchronous passes on a cluster, as the driver sees them: a centre, and groups of blocks that talk to it.
+
+What can be lost, and what happens then:
+
+* a worker: Dask runs its groups again, elsewhere. An offer that comes twice does no harm, by the protocol.
+* the centre: Dask tells at once if its process has died, and its callers tell within seconds if it does not answer.
+  The driver knows the state the pass began with, the groups that are done, and which features the centre held when
+  the last of them ended; a new centre starts from these.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from copy import copy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from distributed import Client, Future, KilledWorker, as_completed
+from numpy.typing import NDArray
+
+from daskfs.errors import Interrupted, WorkerError
+from daskfs.protocol import Central, State
+from daskfs.store.dataset import Dataset
+from daskfs.stream.central import Report
+from daskfs.stream.fold import Run
+from daskfs.stream.rounds import Rounds
+from daskfs.stream.workers import Calls, CentreActor, CentreLost, forget, work_on
+
+CENTRE = "centre"
+"""A worker with this resource (``dask worker --resources centre=1``) gets the centre, and little else."""
+_GROUPS_PER_WORKER = 8  # in a pass: a lost centre or worker costs the groups that were running
+_GROUP_BYTES = 1 << 30  # at most: some tenths of a second of reading
+_ATTEMPTS = 10  # at a pass
+_NO_WORKERS = 60.0  # seconds without a single worker until a run gives up; a restart takes some
+_START = 30.0  # seconds for an empty actor to be made: until a worker ends the block that it is at
+_FAREWELL = 3.0  # seconds for workers to forget a run
+_GONE = "gone"  # in the place of a worker that left a lane behind
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What the driver knows of a pass: the truth, as far as there is one."""
+
+    begun: State
+    """The state the pass began with."""
+    groups: dict[int, range]
+    """Those still to do, by number."""
+    newest: Report
+    """What the centre held when a group ended, at the newest version known."""
+
+    def done(self, number: int, report: Report) -> None:
+        """Strike out a group; what the centre held when it ended is remembered, if nothing newer is known."""
+        self.groups.pop(number, None)
+        if report.version >= self.newest.version:
+            self.newest = report
+
+    def new_centre(self) -> None:
+        """From now on versions are those of another centre, which begins to count where the pass began."""
+        self.newest = Report(-1, self.newest.kept)
+
+    def position(self, end: int) -> int:
+        """All blocks before this one are done; some behind it may be."""
+        return min((group.start for group in self.groups.values()), default=end)
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Addresses of workers."""
+
+    homes: list[str]
+    """Meant for a centre."""
+    others: list[str]
+
+
+class Around:
+    """Carries out passes on a cluster, around a centre."""
+
+    def __init__(self, client: Client, dataset: Dataset, algorithm: Central) -> None:
+        self._client, self._dataset, self._algorithm = client, dataset, algorithm
+        self._sizes = dataset.block_sizes(algorithm.axis)
+        self._run = os.urandom(8).hex()
+        self._lanes: list[str] = []
+
+    def one_pass(self, state: State, position: int, run: Run) -> State:
+        if not self._lanes and (position or run.now.passes):  # resumed: those who had the lanes of the state are gone
+            self._lanes = [_GONE] * state.get("lanes", 0)
+        try:
+            return self._until_done(state, position, run)
+        except BaseException:
+            self._forget()
+            raise
+
+    def revisit(self, state: State, ids: NDArray[np.uint64]) -> tuple[State, int]:
+        self._forget()  # passes are over
+        return Rounds(self._client, self._dataset, self._algorithm, lanes=1).revisit(state, ids)
+
+    def _until_done(self, state: State, position: int, run: Run) -> State:
+        ledger: Ledger | None = None
+        reason = ""
+        for _ in range(_ATTEMPTS):
+            try:
+                places = self._places()
+                if ledger is None:
+                    groups = groups_of(self._sizes, position, len(places.others or places.homes))
+                    ledger = Ledger(state, dict(enumerate(groups)), Report(-1, self._algorithm.keeps(state)))
+                return self._attempt(ledger, places, run)
+            except CentreLost as lost:
+                reason = str(lost)
+            if self._client.status != "running":
+                raise Interrupted("the Dask scheduler is gone; when it is back, run the same again to go on")
+        raise Interrupted(f"the centre of the run was lost again and again ({reason}); run the same again to go on")
+
+    def _places(self) -> Places:
+        """Who is there; waits until somebody is."""
+        try:
+            self._client.wait_for_workers(1, timeout=_NO_WORKERS)
+            workers = self._client.scheduler_info()["workers"]
+        except TimeoutError as error:
+            raise Interrupted("the cluster has no workers any more; start some, and run the same again") from error
+        except Exception as error:
+            raise CentreLost(repr(error)) from error
+        homes = {address for address, worker in workers.items() if CENTRE in worker["resources"]}
+        return Places(sorted(homes), sorted(workers.keys() - homes))
+
+    def _attempt(self, ledger: Ledger, places: Places, run: Run) -> State:
+        """A pass from what the ledger knows to its end, unless the centre is lost."""
+        made = self._client.submit(
+            CentreActor, actor=True, key=f"daskfs-centre-{os.urandom(8).hex()}", priority=100,
+            resources={CENTRE: 1} if places.homes else None,
+        )  # fmt: skip
+        futures: dict[Any, int] = {}
+        try:
+            centre = self._actor(made)
+            ledger.new_centre()
+            call = Calls(centre)
+            call.now("open", self._algorithm, self._dataset, ledger.begun, ledger.newest.kept, self._lanes)
+            futures = {self._submitted(centre, group, places): number for number, group in ledger.groups.items()}
+            for future in as_completed(list(futures), loop=self._client.loop):
+                ledger.done(futures[future], self._report(future, made))
+                future.release()
+                if run.reached(ledger.position(len(self._sizes))):
+                    run.keep(call.now("state")[0])
+            last: tuple[State, list[str]] = call.now("state")
+            self._lanes = last[1]
+            return last[0]
+        finally:
+            self._cancel([*futures, made])
+
+    def _actor(self, made: Future[Any]) -> Any:
+        """The actor, once it is there."""
+        try:
+            with self._client.as_current():  # a copy belongs to this client, the original to whichever is the default
+                return copy(made.result(_START))
+        except KilledWorker as killed:
+            raise self._deadly(killed) from killed
+        except Exception as error:
+            raise CentreLost(repr(error)) from error
+
+    def _submitted(self, centre: Any, group: range, places: Places) -> Future[Any]:
+        elsewhere = places.others if places.homes else []
+        return self._client.submit(
+            work_on, self._run, self._algorithm, self._dataset, centre, group,
+            key=f"daskfs-offer-{os.urandom(8).hex()}", pure=False,
+            workers=elsewhere or None, allow_other_workers=bool(elsewhere),
+        )  # fmt: skip
+
+    def _report(self, future: Future[Any], made: Future[Any]) -> Report:
+        try:
+            report: Report = future.result()
+        except KilledWorker as killed:
+            raise self._deadly(killed) from killed
+        except Exception as error:
+            # Tasks that need an actor fail with it, and what they are said to have raised then is Dask's affair.
+            if made.status != "finished" or isinstance(error, CancelledError):
+                raise CentreLost(repr(error)) from error
+            raise
+        return report
+
+    def _deadly(self, killed: KilledWorker) -> WorkerError:
+        return WorkerError(f"{self._dataset.url}: workers died of the same blocks: {killed}")
+
+    def _cancel(self, futures: list[Any]) -> None:
+        if self._client.status == "running":
+            with suppress(Exception):
+                self._client.cancel(futures, force=True)
+
+    def _forget(self) -> None:
+        """Free what workers keep for this run; should one not hear it, later runs push it out."""
+        if self._client.status == "running":
+            with suppress(Exception):
+                self._client.run(forget, self._run, on_error="ignore", callback_timeout=_FAREWELL)
+
+
+def groups_of(sizes: NDArray[np.int64], position: int, workers: int) -> Iterator[range]:
+    """Runs of blocks from `position` on, each a task; several for every worker, none too large.
+
+    >>> from daskfs.stream.around import groups_of
+    >>> list(groups_of(np.full(6, 100), 2, workers=1))
+    [range(2, 3), range(3, 4), range(4, 5), range(5, 6)]
+    """
+    most = min(_GROUP_BYTES, int(sizes.sum()) // (_GROUPS_PER_WORKER * workers))
+    first, total = position, 0
+    for number in range(position, len(sizes)):
+        total += int(sizes[number])
+        if total >= most or number == len(sizes) - 1:
+            yield range(first, number + 1)
+            first, total = number + 1, 0
