@@ -107,6 +107,7 @@ class Asynchronous:
             bar=view["bar"],
             centred=self.chosen.intercept,
         )
+        steps.rebase(own)
         came = steps.through(own, block, view["ids"])
         k, X = own["k"], own["X"][:, : own["k"]]
         turned = own["v"][:k] / max(np.linalg.norm(own["v"][:k]), 1e-300)
@@ -231,8 +232,8 @@ class Asynchronous:
     def _collect(self, state: State, block: AnyColumns) -> State:
         """Fill the slots of the set with its columns."""
         ids = block.ids.astype(np.int64)
-        ones = np.ones(len(block.y), state["X"].dtype)
-        found = swept(block, ones, ones, self.chosen.intercept)
+        nothing = np.zeros(len(block.y), state["X"].dtype)
+        found = swept(block, nothing, nothing[:0], self.chosen.intercept)
         slots = np.flatnonzero(np.isin(state["ids"], ids))
         chosen = np.searchsorted(ids, state["ids"][slots])
         state["X"][:, slots] = unit_columns(block, chosen, found.mean[chosen], found.norm[chosen], state["X"].dtype)

@@ -12,7 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.algorithms.substitution_kernels import N_SUMS, standardised, standardised_sparse, sweep, sweep_sparse
+from daskfs.algorithms.substitution_kernels import (
+    N_SUMS,
+    standardised,
+    standardised_sparse,
+    sweep,
+    sweep_sparse,
+    sweep_uniform,
+)
 from daskfs.errors import ColumnError
 from daskfs.protocol import ColumnBlock, SparseColumnBlock
 
@@ -34,7 +41,7 @@ class Sweep:
 
 
 def swept(block: AnyColumns, r: NDArray[Any], h: NDArray[Any], centred: bool) -> Sweep:
-    """One sweep over a block with the pull `r` and the curvature `h` of every row.
+    """One sweep over a block with the pull `r` and the curvature `h` of every row; an empty `h` is 1 in all of them.
 
     Raises
     ------
@@ -42,19 +49,22 @@ def swept(block: AnyColumns, r: NDArray[Any], h: NDArray[Any], centred: bool) ->
         Where a column holds NaN or infinity.
     """
     sums = np.empty((len(block.ids), N_SUMS))
+    every = h if len(h) else np.ones(len(r), r.dtype)
     if isinstance(block, ColumnBlock):
-        sweep(block.X, r, h, sums)
+        if len(h):
+            sweep(block.X, r, h, sums)
+        else:
+            sweep_uniform(block.X, r, sums)
         shift = block.X[0].astype(np.float64)
-        scale = _rescued(block, r, h, sums, shift)
+        scale = _rescued(block, r, every, sums, shift)
     else:
-        sweep_sparse(block.indptr, block.rows, block.values, r, h, sums)
+        sweep_sparse(block.indptr, block.rows, block.values, r, every, sums)
         shift, scale = np.zeros(len(block.ids)), np.ones(len(block.ids))
         if not np.isfinite(sums).all():
             bad = int(np.flatnonzero(~np.isfinite(sums).all(axis=1))[0])
             raise ColumnError(int(block.ids[bad]), "holds NaN or infinity; ingest the data again without it")
-    return _moments(
-        sums, shift, scale, len(block.y), float(r.sum(dtype=np.float64)), float(h.sum(dtype=np.float64)), centred
-    )
+    r_sum, h_sum = float(r.sum(dtype=np.float64)), float(every.sum(dtype=np.float64))
+    return _moments(sums, shift, scale, len(block.y), r_sum, h_sum, centred)
 
 
 def _rescued(block: ColumnBlock, r: NDArray[Any], h: NDArray[Any], sums: Floats, shift: Floats) -> Floats:

@@ -30,7 +30,7 @@ def view(one: Fields, wanted: int) -> State:
     return {
         "version": one["version"],
         "r": one["r"],
-        "h": one["h"],
+        "h": one["h"][:0] if one["uniform"] else one["h"],
         "ridge": one["ridge"],
         "threshold": one["threshold"] if room <= 0 else 0.0,
         "room": room,

@@ -46,6 +46,34 @@ def tile_sums(x, shift, r, h):
     return s0, s1, s2, s3, s4
 
 
+@summing
+def sweep_uniform(X, r, sums):
+    """The same where h is 1 in every row."""
+    n, b = X.shape
+    for j in range(b):
+        x = X[:, j]
+        sums[j] = 0.0
+        for start in range(0, n, _TILE):
+            stop = min(start + _TILE, n)
+            s0, s1, s2 = uniform_tile_sums(x[start:stop], x[0], r[start:stop])
+            sums[j, 0] += s0
+            sums[j, 1] += s1
+            sums[j, 2] += s2
+        sums[j, 3], sums[j, 4] = sums[j, 0], sums[j, 1]
+
+
+@summing
+def uniform_tile_sums(x, shift, r):
+    """The three sums that do not depend on h."""
+    s0 = s1 = s2 = x.dtype.type(0)
+    for i in range(len(x)):
+        z = x[i] - shift
+        s0 += z
+        s1 += z * z
+        s2 += r[i] * z
+    return s0, s1, s2
+
+
 @kernel
 def sweep_sparse(indptr, rows, values, r, h, sums):
     """The same sums (without a shift) over the entries of sparse columns."""
@@ -123,38 +151,36 @@ def prune(inverse, w, fixed, keep):
 
 
 @summing
-def substitute(C, B, cb, step, least_L, seat, w, G, c, v, L, k, budget, bar, holder):
-    """Algorithm 1 over one batch of columns of the squared loss, in coefficient space.
+def substitute(q, C, cb, step, least_L, seat, w, G, c, L, k, budget, bar):
+    """Algorithm 1 from column q of a batch on, for the squared loss, in coefficient space, until a column is let in.
 
     Parameters
     ----------
-    C
-        X_Sᵀ X_B, a row for every slot, kept up to date as slots change hands.
-    B, cb
-        X_Bᵀ X_B and X_Bᵀ y.
+    q
+        The first column that has not had its turn.
+    C, cb
+        X_Sᵀ X_B, a row for every slot, and X_Bᵀ y.
     step, least_L
         γ = step / max(L, least_L).
     seat
         The slot that a column of the batch holds; FREE, or NEVER for a column to be passed over.
     w, G, c
         Of the slots: weights, X_Sᵀ X_S, X_Sᵀ y.
-    v, L
-        Vector and value of the running power iteration for λ_max(X_Sᵀ X_S).
+    L
+        The running estimate of λ_max(X_Sᵀ X_S).
     k, budget, bar
         Slots in use, and allowed; see `slot_for`.
-    holder
-        The column of the batch that sits in a slot; FREE where another does.
 
     Returns
     -------
-    k, L and the number of columns that were taken.
+    The column that was let in, its slot and its weight; ``len(cb), FREE, 0`` if none was.
     """
-    accepted = 0
     g = np.empty(len(w))
-    for q in range(len(cb)):
+    gamma = step / max(L, least_L)
+    while q < len(cb):
         if seat[q] != FREE:
+            q += 1
             continue
-        gamma = step / max(L, least_L)
         t = -cb[q]
         for a in range(k):
             t += C[a, q] * w[a]
@@ -167,20 +193,10 @@ def substitute(C, B, cb, step, least_L, seat, w, G, c, v, L, k, budget, bar, hol
             w[a] -= gamma * g[a]
         w_q = -gamma * t
         slot = slot_for(w_q, w, k, budget, bar)
-        if slot < 0:
-            continue
-        if slot == k:
-            k += 1
-        elif holder[slot] >= 0:
-            seat[holder[slot]] = FREE
-        accepted += 1
-        w[slot], c[slot], holder[slot], seat[q] = w_q, cb[q], q, slot
-        for b in range(len(cb)):
-            C[slot, b] = B[q, b]
-        for a in range(k):
-            G[a, slot] = G[slot, a] = C[a, q]
-        L = power_step(G, v, k, slot, L)
-    return k, L, accepted
+        if slot != FREE:
+            return q, slot, w_q
+        q += 1
+    return q, FREE, 0.0
 
 
 @kernel
@@ -227,6 +243,7 @@ def _warm_up() -> None:
         X = np.asfortranarray(np.eye(2, dtype=dtype))
         X.flags.writeable = False
         sweep(X, one.astype(dtype), one.astype(dtype), np.empty((2, N_SUMS)))
+        sweep_uniform(X, one.astype(dtype), np.empty((2, N_SUMS)))
         standardised(X, np.arange(2), one, one, np.empty((2, 2), dtype, order="F"))
     entries = np.arange(2, dtype=np.uint32), np.ones(2, np.float32)
     row = np.ones(2, np.float32)
@@ -234,6 +251,6 @@ def _warm_up() -> None:
     standardised_sparse(np.arange(3), *entries, np.arange(2), one, one, np.empty((2, 2), np.float32, order="F"))
     prune(eye.copy(), one.copy(), 0, 1)
     slots = np.full(2, FREE)
-    substitute(eye, eye, one, 0.9, 1.0, slots, one, eye, one, one, 1.0, 1, 1, np.inf, slots.copy())
+    substitute(0, eye, one, 0.9, 1.0, slots, one, eye, one, 1.0, 1, 1, np.inf)
     slot_for(1.0, one, 2, 2, np.inf)
     power_step(eye, one.copy(), 2, 0, 1.0)

@@ -81,6 +81,7 @@ def new_set(n: int, slots: int, itemsize: int, code: int, intercept: bool) -> St
         "u": np.zeros(n),
         "r": np.zeros(n, dtype),
         "h": np.zeros(n, dtype),
+        "uniform": False,  # whether h is 1 throughout
     }
     if intercept:
         state["X"][:, 0] = 1 / np.sqrt(n)
@@ -106,6 +107,7 @@ def refresh(state: Fields, steps: int = 3, least: float = CAUTIOUS) -> Fields:
     k, X = state["k"], state["X"]
     for _ in range(steps):
         curvatures(state["code"], state["u"], state["target"], state["importance"], least, state["h"])
+        state["uniform"] = bool((state["h"] == 1).all())
         H = gram(X[:, :k], state["h"])
         state["diagonal"][:k] = np.diag(H)
         state["inverse"][:k, :k] = cho_solve(cho_factor(H + np.diag(_penalty(state, k))), np.eye(k))

@@ -1,4 +1,4 @@
-"""F1, F2: workers killed in the middle of a pass; where workers wait for each other, not a bit of the result changes."""
+"""F1, F2: workers killed in the middle of a pass; where they wait for each other, not a bit of the result changes."""
 
 from __future__ import annotations
 
@@ -66,10 +66,16 @@ def expected(three_workers, tmp_path_factory):
 
 @pytest.mark.usefixtures("always_due")
 @pytest.mark.parametrize(
-    ("schedule", "victims", "seed"),
-    [("rounds", 1, 0), ("rounds", 1, 1), ("rounds", 1, 2), ("chain", 1, 3), ("rounds", 2, 4), ("rounds", 3, 5)],
+    ("schedule", "victims", "seed", "kept"),
+    [
+        ("rounds", 1, 0, False),
+        ("rounds", 1, 1, True),
+        ("rounds", 1, 2, True),
+        ("chain", 1, 3, False),
+        ("rounds", 2, 4, False),
+        ("rounds", 3, 5, True),
+    ],
 )
-@pytest.mark.parametrize("kept", [False, True])
 def test_f1_f2_killed_workers_change_nothing(
     tmp_path, schedule, victims, seed, kept, three_workers, expected, monkeypatch
 ):
@@ -104,12 +110,12 @@ class Deadly(Tangled):
 
 def test_f10_a_task_that_kills_every_worker_is_said_with_the_memory_plan(tmp_path):
     dataset = small_dataset(tmp_path / "d")
-    with dask.config.set({"distributed.scheduler.allowed-failures": 0}), local_cluster(2) as client:
+    with dask.config.set({"distributed.scheduler.allowed-failures": 0}), local_cluster(1) as client:
         with pytest.raises(WorkerError) as caught:
             daskfs.select(dataset, Deadly(), client=client)
         said = str(caught.value)
         assert said.startswith(f"{dataset.url}: 1 workers died of the same task")
-        assert "each needs state 4 x " in said
+        assert "each needs state 3 x " in said
         assert "\n" not in said
 
 

@@ -1,0 +1,55 @@
+"""F15: a dataset that changes between two passes, or before a resume, is refused."""
+
+from __future__ import annotations
+
+import pytest
+from toy_algorithms import Tangled
+from toy_runs import KINDS, Stop, small_dataset, stopping_after, tangled
+
+import daskfs
+from daskfs.errors import CheckpointError, DatasetError
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_f15_a_dataset_that_was_replaced_is_not_resumed_on(tmp_path, kind):
+    with pytest.raises(Stop):
+        daskfs.select(
+            small_dataset(tmp_path / "d", kind), tangled(kind), checkpoint=tmp_path / "c", progress=stopping_after(30)
+        )
+    before = (tmp_path / "c" / "checkpoint").read_bytes()
+    replace(tmp_path / "d", kind)
+    with pytest.raises(CheckpointError) as caught:
+        daskfs.select(tmp_path / "d", tangled(kind), checkpoint=tmp_path / "c", resume=True)
+    assert str(caught.value).endswith(
+        "the checkpoint is of another run: the dataset has changed since; start over without resume"
+    )
+    assert (tmp_path / "c" / "checkpoint").read_bytes() == before
+
+
+@pytest.mark.parametrize("where", ["here", "cluster"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_f15_a_dataset_that_is_replaced_between_two_passes(tmp_path, kind, where, two_workers):
+    dataset = small_dataset(tmp_path / "d", kind)
+
+    def strike(event: object) -> None:
+        if event.number == 1 and event.blocks_done == event.blocks:
+            replace(tmp_path / "d", kind)
+
+    with pytest.raises(DatasetError, match=r"replaced|bytes where|missing"):
+        daskfs.select(dataset, tangled(kind), progress=strike, client=two_workers if where == "cluster" else None)
+
+
+def replace(folder, kind):
+    """Other cells of the same shape, as a colleague's script would put them there."""
+    with pytest.MonkeyPatch.context() as patch:
+        write = daskfs.write_dataset
+        patch.setattr(daskfs, "write_dataset", lambda *args, **options: write(*args, **options, overwrite=True))
+        small_dataset(folder, kind, seed=1)
+
+
+def test_a_copy_of_the_same_data_is_the_same_dataset(tmp_path):
+    small_dataset(tmp_path / "a")
+    small_dataset(tmp_path / "b")
+    with pytest.raises(Stop):
+        daskfs.select(tmp_path / "a", Tangled(), checkpoint=tmp_path / "c", progress=stopping_after(30))
+    daskfs.select(tmp_path / "b", Tangled(), checkpoint=tmp_path / "c", resume=True)
