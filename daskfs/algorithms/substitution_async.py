@@ -209,10 +209,12 @@ class Asynchronous:
         k, q, parts = self.chosen.n_select, state["lanes"], self._lanes(state)
         none = np.empty(0, np.int64)
         taken = np.concatenate([none, *(part["ids"] for number, part in enumerate(parts) if number != lane)])
-        even = k // q + (lane < k % q)
+        if self.chosen.budget == "faithful":
+            return {"budget": k // q + (lane < k % q), "bar": np.inf, "ids": taken}
+        held = len(parts[lane]["w"])
         worth = np.sort(np.abs(np.concatenate([part["w"] for part in parts])))[::-1]
-        if self.chosen.budget == "faithful" or len(worth) < k:
-            return {"budget": even, "bar": np.inf, "ids": taken}
+        if len(worth) < k:  # whoever comes first takes what is free; should several, the least weights leave again
+            return {"budget": held + k - len(worth), "bar": np.inf, "ids": taken}
         bar = float(worth[k - 1])
         return {"budget": int((np.abs(parts[lane]["w"]) >= bar).sum()), "bar": bar, "ids": taken}
 

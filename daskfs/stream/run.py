@@ -71,6 +71,13 @@ def select(
     -------
     Selection
         The features, with names, weights and history.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(100, 20))
+    >>> daskfs.write_dataset("twenty.zarr", X, X[:, 3] - X[:, 7])
+    >>> sorted(daskfs.select("twenty.zarr", daskfs.OnlineSubstitution(2)).names)
+    ['x3', 'x7']
     """
     if not isinstance(dataset, Dataset):
         dataset = open_dataset(dataset, storage_options)

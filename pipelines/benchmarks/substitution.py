@@ -1,6 +1,6 @@
 """The speed of Online Substitution, as ratios: against a literal loop, against sweeps over the data, against reading.
 
-python pipelines/benchmarks/substitution.py [steps] [memory-sweeps] [stream] [workers]
+python pipelines/benchmarks/substitution.py [steps] [memory-sweeps] [stream]
 
 A *sweep* is X.T @ r over the same columns; a *bare read* takes the same blocks through the fast reader and does nothing
 with them. Passes are numbered as in the run's history; the last one accepts next to nothing, the set has settled.
@@ -15,13 +15,15 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy is loaded
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 from _measure import console, interleaved, show, two_processes_against_one
-from distributed import Client, LocalCluster, wait
+from distributed import Client, LocalCluster
 from numpy.typing import NDArray
 
 import daskfs
@@ -153,7 +155,8 @@ def read_on(client: Client, dataset: daskfs.Dataset, workers: int) -> float:
     n = dataset.n_blocks()
     edges = np.linspace(0, n, 8 * workers + 1).astype(int)
     start = time.perf_counter()
-    wait([client.submit(read_all, dataset, range(a, b), pure=False) for a, b in zip(edges, edges[1:], strict=False)])
+    groups = [range(a, b) for a, b in pairwise(edges.tolist())]
+    client.gather([client.submit(read_all, dataset, group, pure=False) for group in groups])
     return time.perf_counter() - start
 
 
@@ -169,7 +172,7 @@ def stream(dataset: daskfs.Dataset, rounds: int) -> None:
         with cluster(workers) as local, Client(local, set_as_default=False) as client:
             daskfs.select(dataset, daskfs.OnlineSubstitution(S, passes=1), client=client)  # workers warm up
             bare_on = min(read_on(client, dataset, workers) for _ in range(3))
-            took, whole = passes_of(lambda: daskfs.select(dataset, algorithm, client=client), rounds)  # noqa: B023
+            took, whole = passes_of(partial(daskfs.select, dataset, algorithm, client=client), rounds)
             whole_of[workers], settled_of[workers] = whole, min(took[2:4])
             rows.append(line(f"{workers} worker{'s' * (workers > 1)}", took, bare_on, whole))
     columns = ["", *(f"pass {number}" for number in (1, 2, 3, 4)), "bare read s", "whole job s"]

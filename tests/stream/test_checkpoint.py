@@ -168,6 +168,16 @@ def test_a_checkpoint_may_be_anywhere_fsspec_reaches(tmp_path):
     assert len(resumed) == dataset.n_blocks()  # two passes were kept
 
 
+def test_a_checkpoint_in_object_storage(s3, tmp_path):
+    dataset, options = small_dataset(tmp_path / "d"), {"checkpoint": s3.url("c"), "storage_options": s3.options}
+    with pytest.raises(Stop):
+        daskfs.select(dataset, Tangled(), **options, progress=stopping_after(30))
+    resumed = []
+    given = daskfs.select(dataset, Tangled(), **options, resume=True, progress=resumed.append)
+    check_same(given, daskfs.select(dataset, Tangled()))
+    assert len(resumed) == dataset.n_blocks()
+
+
 def test_a_state_that_cannot_be_kept_is_said_at_once(tmp_path):
     class Untidy(Tangled):
         def start(self, meta, seed):

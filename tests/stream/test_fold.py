@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from faults.samples import sparse as weighted_rows
 from threadpoolctl import threadpool_info
 from toy_algorithms import Tangled
-from toy_runs import KINDS, check_same, small_dataset, tangled
+from toy_runs import KINDS, always_due, check_same, small_dataset, tangled
 
 import daskfs
 from daskfs.errors import CheckpointError
 from daskfs.stream.checkpoint import Snapshot
 from daskfs.stream.fold import Run, Serial
 from daskfs.stream.lanes import FAN_IN, copied, joined, merged, one_blas_thread, rounds_of
+from daskfs.stream.run import memory_plan
+
+__all__ = ["always_due"]
 
 
 def by_hand(dataset, algorithm, seed=0):
@@ -187,6 +193,36 @@ def test_the_state_at_the_start_is_not_held_while_it_is_replaced(tmp_path):
     first, seen = [], []
     daskfs.select(small_dataset(tmp_path / "d"), Replacing(passes=1))
     assert not any(seen[1:])
+
+
+@dataclass(frozen=True)
+class Heavy(Tangled):
+    """A state far larger than a block, worked on in place."""
+
+    def start(self, meta, seed):
+        return super().start(meta, seed) | {"ballast": np.zeros(2 << 20)}
+
+    def update(self, state, block):
+        state["ballast"] += 1
+        return super().update(state, block)
+
+    def nbytes(self, meta):
+        return super().nbytes(meta) + (16 << 20)
+
+
+@pytest.mark.usefixtures("always_due")
+def test_f10_memory_is_what_the_plan_promised(tmp_path):
+    """Checkpoints included, which are written from where the state lies."""
+    X = np.random.default_rng(0).normal(size=(20_000, 60))
+    daskfs.write_dataset(tmp_path / "d", X, np.arange(20_000) % 2, chunk_bytes=800_000)
+    dataset = daskfs.open_dataset(tmp_path / "d")
+    plan = memory_plan(dataset, Heavy())
+    daskfs.select(dataset, Heavy(passes=1), checkpoint=tmp_path / "c")  # what stays for good is there afterwards
+    tracemalloc.start()
+    daskfs.select(dataset, Heavy(passes=1), checkpoint=tmp_path / "c")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert 16 << 20 < peak < 1.25 * plan.total
 
 
 def test_same_is_told_from_other(tmp_path):

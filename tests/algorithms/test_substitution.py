@@ -1,0 +1,226 @@
+"""Online Substitution from the outside: against the literal listing, on awkward columns, with input it must refuse."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference.online_substitution import online_substitution
+from sklearn.linear_model import LogisticRegression, Ridge
+
+import daskfs
+from daskfs.errors import DatasetError, OptionError
+
+CLASSES = {"squared": None, "squared_hinge": "signs", "logistic": "signs"}
+
+
+def planted(n=120, p=60, k=5, seed=0, noise=0.1, dtype=np.float64):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, p)).astype(dtype)
+    true = np.sort(rng.choice(p, k, replace=False))
+    y = X[:, true] @ rng.choice([-2.0, -1.5, 1.5, 2.0], k) + noise * rng.normal(size=n)
+    return X, y, true
+
+
+def store(folder, X, y, **options):
+    daskfs.write_dataset(folder / "d.zarr", X, y, overwrite=True, **options)
+    return daskfs.open_dataset(folder / "d.zarr")
+
+
+@pytest.mark.parametrize("loss", CLASSES)
+@pytest.mark.parametrize("chunk_bytes", [120 * 8, 7 * 120 * 8, 10**8])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_paper_form_selects_what_the_listing_selects(tmp_path, loss, chunk_bytes, seed):
+    X, y, _ = planted(p=140, k=12, seed=seed)
+    X *= np.random.default_rng(seed).lognormal(0, 2, X.shape[1])
+    X += 3 * X.std(axis=0)
+    y = y if loss == "squared" else np.sign(y)
+    S, _ = online_substitution(X, y, 12, loss, passes=2)
+    dataset = store(tmp_path, X, y, chunk_bytes=chunk_bytes)
+    selection = daskfs.select(dataset, daskfs.OnlineSubstitution(12, loss=loss, passes=2, method="paper"))
+    assert set(selection.features.tolist()) == set(S.tolist())
+
+
+@given(seed=st.integers(0, 1000), chunk=st.integers(1, 40), step=st.floats(0.2, 1.0), k=st.integers(1, 9))
+@settings(max_examples=25)
+def test_the_paper_form_for_any_cut_step_and_size(tmp_path_factory, seed, chunk, step, k):
+    X, y, _ = planted(n=40, p=40, seed=seed)
+    S, _ = online_substitution(X, y, k, passes=3, step=step)
+    dataset = store(tmp_path_factory.mktemp("paper"), X, y, chunk_bytes=chunk * 40 * 8)
+    algorithm = daskfs.OnlineSubstitution(k, passes=3, method="paper", step=step)
+    assert set(daskfs.select(dataset, algorithm).features.tolist()) == set(S.tolist())
+
+
+@pytest.mark.parametrize("method", ["block", "paper", "async"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_weights_are_those_of_a_joint_fit(tmp_path, method, dtype):
+    X, y, true = planted(dtype=dtype)
+    X = ((X + np.linspace(-5, 5, 60)) * np.geomspace(1e-2, 1e2, 60)).astype(dtype)
+    selection = daskfs.select(store(tmp_path, X, y), daskfs.OnlineSubstitution(5, method=method, ridge=1e-6, workers=2))
+    order = np.argsort(selection.features)
+    assert selection.features[order].tolist() == true.tolist()
+    fit = Ridge(alpha=1e-9).fit(X[:, true].astype(float), y)
+    np.testing.assert_allclose(selection.weights[order], fit.coef_, rtol=1e-3 if dtype == np.float32 else 1e-5)
+    assert selection.intercept[0] == pytest.approx(fit.intercept_, rel=1e-3)
+
+
+def test_logistic_weights_are_those_of_scikit_learn(tmp_path):
+    X, y, _ = planted(n=400, noise=2.0)
+    selection = daskfs.select(store(tmp_path, X, y > 0), daskfs.OnlineSubstitution(5, loss="logistic", ridge=0.05))
+    features = selection.features.astype(int)
+    scale = np.linalg.norm(X[:, features] - X[:, features].mean(axis=0), axis=0)
+    fit = LogisticRegression(C=1 / 0.05, tol=1e-10, max_iter=1000).fit(X[:, features] / scale, y > 0)
+    np.testing.assert_allclose(selection.weights, fit.coef_[0] / scale, rtol=1e-4)
+    assert selection.intercept[0] == pytest.approx(fit.intercept_[0], rel=1e-3)
+
+
+def test_features_come_in_order_of_what_they_are_worth(tmp_path):
+    X = np.random.default_rng(0).normal(size=(500, 30)).astype(np.float32)
+    y = X[:, 4] + 3 * X[:, 7] - 2 * X[:, 20]
+    assert daskfs.select(store(tmp_path, X, y), daskfs.OnlineSubstitution(3)).features.tolist() == [7, 20, 4]
+
+
+def test_without_an_intercept_nothing_is_centred(tmp_path):
+    X = np.random.default_rng(0).normal(5, 1, size=(100, 20))
+    y = X[:, 3] * 2
+    selection = daskfs.select(store(tmp_path, X, y), daskfs.OnlineSubstitution(1, intercept=False, ridge=1e-9))
+    assert selection.features.tolist() == [3]
+    assert selection.weights[0] == pytest.approx(2, rel=1e-6)
+    assert selection.intercept[0] == 0
+
+
+@pytest.mark.parametrize("loss", CLASSES)
+def test_sparse_columns_give_what_dense_ones_give(tmp_path, loss):
+    X, y, _ = planted(n=200, p=80, dtype=np.float32)
+    X[np.abs(X) < 0.6] = 0
+    y = y if loss == "squared" else np.sign(y)
+    algorithm = daskfs.OnlineSubstitution(5, loss=loss)
+    dense = daskfs.select(store(tmp_path, X, y), algorithm)
+    daskfs.write_dataset(tmp_path / "rows.zarr", sp.csr_array(X), y)
+    sparse = daskfs.select(daskfs.transpose(tmp_path / "rows.zarr", tmp_path / "columns.zarr"), algorithm)
+    assert sparse.features.tolist() == dense.features.tolist()
+    np.testing.assert_allclose(sparse.weights, dense.weights, rtol=1e-3)
+
+
+def test_rows_of_weight_0_do_not_count(tmp_path):
+    lines = []
+    rng = np.random.default_rng(0)
+    for row in range(300):
+        a, b = rng.normal(size=2)
+        lines.append(f"{a:.4f} 1.0 |f good:{a:.4f} bad:{b:.4f} other:{rng.normal():.4f}")
+        if row % 3 == 0:  # three times as loud, if they counted
+            lines.append(f"{9 * b:.4f} 0.0 |f good:{a:.4f} bad:{b:.4f} other:{rng.normal():.4f}")
+    (tmp_path / "w.vw").write_text("\n".join(lines))
+    daskfs.ingest(tmp_path / "w.vw", tmp_path / "rows.zarr", "vw")
+    columns = daskfs.transpose(tmp_path / "rows.zarr", tmp_path / "columns.zarr")
+    selection = daskfs.select(columns, daskfs.OnlineSubstitution(1, ridge=1e-3))
+    assert "good" in selection.names[0]
+    with pytest.raises(OptionError, match="weights of rows"):
+        daskfs.select(columns, daskfs.OnlineSubstitution(1, method="paper"))
+
+
+class TestAwkwardColumns:
+    """F21: constants, duplicates, extreme scales, hardly any rows."""
+
+    @pytest.mark.parametrize("method", ["block", "paper", "async"])
+    @pytest.mark.parametrize("scale", [1e-30, 1e30])
+    def test_scales_beyond_the_range_of_squares(self, tmp_path, method, scale):
+        X, y, true = planted(dtype=np.float32)
+        X[:, true[:2]] *= np.float32(scale)
+        selection = daskfs.select(store(tmp_path, X, y), daskfs.OnlineSubstitution(5, method=method))
+        assert sorted(selection.features.tolist()) == true.tolist()
+        assert np.isfinite(selection.weights).all()
+
+    @pytest.mark.parametrize("method", ["block", "paper", "async"])
+    def test_constants_come_last(self, tmp_path, method):
+        X, y, true = planted(p=12)
+        constant = [j for j in range(12) if j not in true][:3]
+        X[:, constant] = [0.0, 1.0, 1e6]
+        dataset = store(tmp_path, X, y)
+        nine = daskfs.select(dataset, daskfs.OnlineSubstitution(9, method=method))
+        assert not set(nine.features.tolist()) & set(constant)
+        everything = daskfs.select(dataset, daskfs.OnlineSubstitution(12, method=method))
+        assert sorted(everything.features.tolist()) == list(range(12))
+        weights = dict(zip(everything.features.tolist(), everything.weights, strict=True))
+        assert [weights[j] for j in constant] == [0, 0, 0]
+
+    def test_of_near_duplicates_one_is_chosen(self, tmp_path):
+        X, y, true = planted(n=300, dtype=np.float32)
+        copies = [j for j in range(60) if j not in true][:10]
+        X[:, copies] = np.repeat(X[:, true], 2, axis=1) * 3 + 1
+        chosen = set(daskfs.select(store(tmp_path, X, y), daskfs.OnlineSubstitution(8)).features.tolist())
+        for place, j in enumerate(true):
+            assert len(chosen & {j, *copies[2 * place : 2 * place + 2]}) == 1
+
+    @pytest.mark.parametrize("n", [1, 2, 3, 5])
+    def test_hardly_any_rows(self, tmp_path, n):
+        X, y = np.random.default_rng(0).normal(size=(n, 6)), np.arange(n) * 0.7 + 0.5
+        selection = daskfs.select(store(tmp_path, X, y), daskfs.OnlineSubstitution(3))
+        assert len(set(selection.features.tolist())) == 3
+        assert np.isfinite(selection.weights).all()
+
+    @pytest.mark.parametrize("dtype", [np.int8, np.bool_, np.float16, ">f8", np.int64])
+    def test_kinds_of_numbers(self, tmp_path, dtype):
+        X, y, _ = planted(p=20)
+        X = (X > 0).astype(dtype) if dtype == np.bool_ else (3 * X).astype(dtype)
+        ids = [
+            daskfs.select(store(tmp_path, cells, y), daskfs.OnlineSubstitution(4)).features.tolist()
+            for cells in (X, X.astype(np.float64))
+        ]
+        assert ids[0] == ids[1]
+
+
+class TestRefused:
+    """One line that says what is wrong and what to do."""
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"n_select": 0}, "n_select=0: must be at least 1"),
+            ({"n_select": 3, "passes": 0}, "passes=0"),
+            ({"n_select": 3, "loss": "absolute"}, "loss: 'absolute' is none of squared, squared_hinge, logistic"),
+            ({"n_select": 3, "method": "greedy"}, "method: 'greedy' is none of block, paper, async"),
+            ({"n_select": 3, "ridge": -1.0}, "ridge=-1.0: must be 'auto' or above 0"),
+            ({"n_select": 3, "step": 1.5}, "step=1.5"),
+        ],
+    )
+    def test_options(self, options, message):
+        with pytest.raises(OptionError, match=message):
+            daskfs.OnlineSubstitution(**options)
+
+    def test_more_features_than_there_are(self, tmp_path):
+        X, y, _ = planted(p=10)
+        with pytest.raises(OptionError, match="n_select=11: the dataset has only 10 features"):
+            daskfs.select(store(tmp_path, X, y), daskfs.OnlineSubstitution(11))
+
+    @pytest.mark.parametrize(
+        ("loss", "y", "message"),
+        [
+            ("logistic", np.linspace(0, 1, 30), "takes two classes, the target is a real number"),
+            ("logistic", np.arange(30) % 3, "takes two classes, the target has 3 .0.0, 1.0, 2.0."),
+            ("squared", np.array(["a", "b", "c"])[np.arange(30) % 3], "numbers or two classes"),
+            ("squared_hinge", np.ones(30, int), "all 30 samples have the label 1.0"),
+        ],
+    )
+    def test_labels_that_do_not_fit_the_loss(self, tmp_path, loss, y, message):
+        X = np.random.default_rng(0).normal(size=(30, 5))
+        with pytest.raises(OptionError, match=message):
+            daskfs.select(store(tmp_path, X, y), daskfs.OnlineSubstitution(2, loss=loss))
+
+    @pytest.mark.parametrize("method", ["block", "paper", "async"])
+    @pytest.mark.parametrize("bad", [np.nan, np.inf])
+    def test_a_column_with_nan_is_named(self, tmp_path, monkeypatch, method, bad):
+        X, y, _ = planted(p=30)
+        X[17, 21] = bad
+        names = [f"gene{j}" for j in range(30)]
+        monkeypatch.setattr("daskfs.store.arrays.first_not_finite", lambda values: -1)  # as another writer might do
+        dataset = store(tmp_path, X, y, feature_names=names)
+        with pytest.raises(DatasetError, match=r"column 'gene21' \(number 21\): holds NaN or infinity"):
+            daskfs.select(dataset, daskfs.OnlineSubstitution(3, method=method))
+
+    def test_rows_are_not_columns(self, tmp_path):
+        X, y, _ = planted(p=10)
+        with pytest.raises(OptionError, match="layout='both'"):
+            daskfs.select(store(tmp_path, X, y, layout="rows"), daskfs.OnlineSubstitution(2))
