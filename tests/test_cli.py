@@ -138,6 +138,8 @@ def test_the_demo_runs(tmp_path):
     assert done.exit_code == 0, done.output
     assert "0 damaged" in done.stdout
     assert "user^age" in done.stdout
+    drawn = ["user^country=jp", "user^device=mobile", *(f"ad^word{i}" for i in range(3, 8))]
+    assert set(drawn) <= set(daskfs.load_selection(tmp_path / "run").names)
 
 
 def test_control_c_leaves_a_resumable_ingest(tmp_path):

@@ -8,18 +8,22 @@ from pathlib import Path
 import click
 import numpy as np
 
+from daskfs.algorithms.substitution import OnlineSubstitution
+from daskfs.cli.show import print_selection
 from daskfs.jit import is_cold
 from daskfs.observe.describe import describe, info_table
 from daskfs.observe.terminal import output
 from daskfs.store.dataset import open_dataset
 from daskfs.stream.ingest import ingest
+from daskfs.stream.run import select
+from daskfs.stream.transpose import transpose
 from daskfs.stream.verify import verify_dataset
 
 
 @click.command(short_help="See it work on data made on the spot.")
 @click.option("--out", type=click.Path(path_type=Path), help="Where to put the files; a temporary folder by default.")
 def demo(out: Path | None) -> None:
-    """Make a small text file, turn it into a dataset, and show what came of it."""
+    """Make a small text file, turn it into a dataset, and select the features that matter."""
     folder = out or Path(tempfile.mkdtemp(prefix="daskfs-demo-"))
     folder.mkdir(parents=True, exist_ok=True)
     source, target = folder / "clicks.vw", folder / "clicks.zarr"
@@ -42,7 +46,23 @@ def demo(out: Path | None) -> None:
     output.print("[bold]4. Any id gets its name back[/]: the most frequent features")
     for name, count in most_frequent(target):
         output.print(f"   {count:>6,}  {name}", markup=False)
-    output.print(f"[bold]Done.[/] Open it yourself: xarray.open_zarr('{target}')", soft_wrap=True)
+
+    columns, run = folder / "clicks-columns.zarr", folder / "run"
+    output.print(
+        f"[bold]5. daskfs transpose[/] {target.name} {columns.name}: columns, for an algorithm that reads them"
+    )
+    turned = transpose(target, columns, overwrite=True)
+    output.print(f"   {turned.n_features:,} columns in {turned.n_blocks()} blocks")
+
+    output.print(f"[bold]6. daskfs select[/] {columns.name} --algorithm substitution -k 8 --loss logistic --out run")
+    output.print("   clicks were drawn to depend on jp, on mobile and on word3 … word7", markup=False)
+    selection = select(turned, OnlineSubstitution(8, loss="logistic"))
+    selection.save(run)
+    print_selection(selection)
+    output.print(
+        f"[bold]Done.[/] Look again: daskfs show {run}\nOr open the data yourself: xarray.open_zarr('{target}')",
+        soft_wrap=True,
+    )
 
 
 def write_impressions(path: Path, rows: int) -> None:

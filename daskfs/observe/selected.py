@@ -13,7 +13,12 @@ from rich.text import Text
 from daskfs.observe.terminal import printable
 from daskfs.selection import Selection
 
-STEP = {"objective": "objective {:.6g}", "changes": "{:,.0f} changes", "seconds": "{:.1f} s"}
+STEP = {
+    "objective": "objective {:.6g}",
+    "changes": "{:,.0f} changes",
+    "held_back": "score on held-back rows {:.3f}",
+    "seconds": "{:.1f} s",
+}
 """What people are told of every pass or round; `selection_record` has all."""
 LONGEST_NAME = 100  # characters of a name or a label that a table shows
 

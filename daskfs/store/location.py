@@ -38,7 +38,7 @@ class Location:
             self.path = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Location, (self.url, self.options)
+        return Location, (self.url if self.path is None else self.path, self.options)  # others work in other folders
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Location) and (self.url, self.options) == (other.url, other.options)

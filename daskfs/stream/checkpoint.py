@@ -97,7 +97,9 @@ class Checkpoint:
         return snapshot
 
     def _refusal(self, reason: str) -> CheckpointError:
-        return CheckpointError(f"{self._location.url}: {reason}; start over without resume")
+        return CheckpointError(
+            f"{self._location.url}: {reason}; start over without resume (--overwrite on the command line)"
+        )
 
 
 @contextmanager
