@@ -132,3 +132,84 @@ def _cells(block: Block, p: int) -> tuple[NDArray[np.float64], NDArray[np.int64]
         return block.X.astype(np.float64), np.arange(p)
     assert isinstance(block, ColumnBlock)
     return block.X.astype(np.float64), block.ids.astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Census:
+    """Counts every column once in every pass, around a centre; a contribution lost or wrongly applied shows.
+
+    Contributions are absolute and carry the number of their pass, so they may come late, twice and in any order, and
+    the result is that of the plain loop to the last bit. Columns of every other block are gathered until a worker is
+    asked for the rest.
+    """
+
+    n_select: int = 3
+    passes: int = 2
+    seconds: float = 0.0
+    """To sleep over a block, so that a test can strike in the middle."""
+    axis = "columns"
+    schedule = "centre"
+
+    def start(self, meta: Meta, seed: int) -> State:
+        nothing = np.zeros(meta.n_features)
+        state: State = {"counted": nothing, "counted_in": np.zeros(meta.n_features, np.int64), "target": np.nan}
+        return state | {"passes": 0, "version": 0, "applied": 0, "objectives": np.empty(0), "applications": np.empty(0)}
+
+    def update(self, state: State, block: Block) -> State:
+        state["target"] = float(block.y.sum())
+        own, offer = self.work({}, self.view(state, 0), block)
+        for one in (offer, self.rest(own)):
+            state = state if one is None else self.accept(state, one)
+        return state
+
+    def view(self, state: State, lane: int) -> State:
+        return {"pass": state["passes"] + 1, "target": state["target"]}
+
+    def work(self, own: State, view: State, block: Block) -> tuple[State, State | None]:
+        time.sleep(self.seconds)
+        assert isinstance(block, ColumnBlock)
+        ids = block.ids.astype(np.int64)
+        positive = (block.X > 0).sum(axis=0)  # exact, whichever columns it is asked of at once
+        found = {"pass": view["pass"], "ids": ids, "values": positive * view["pass"] + view["target"]}
+        if len(ids) and ids[0] // len(ids) % 2:
+            return own, found
+        if own.get("pass") == view["pass"]:
+            found |= {name: np.concatenate([own[name], found[name]]) for name in ("ids", "values")}
+        return own | found, None
+
+    def rest(self, own: State) -> State | None:
+        left = {name: own.pop(name) for name in ("pass", "ids", "values") if name in own}
+        return left or None
+
+    def accept(self, state: State, offer: State) -> State:
+        ids, which = np.unique(offer["ids"], return_index=True)
+        new = state["counted_in"][ids] < offer["pass"]
+        ids, values = ids[new], offer["values"][which][new]
+        state["counted"][ids], state["counted_in"][ids] = values, offer["pass"]
+        state["applied"] += len(ids)
+        state["version"] += bool(len(ids))
+        return state
+
+    def keeps(self, state: State) -> NDArray[np.uint64]:
+        return np.flatnonzero(state["counted_in"] > state["passes"]).astype(np.uint64)
+
+    def merge(self, states: Sequence[State]) -> State:
+        raise AssertionError("nobody waits here")
+
+    def end_pass(self, state: State) -> tuple[State, bool]:
+        state["passes"] += 1
+        state["objectives"] = np.append(state["objectives"], state["counted"].sum())
+        state["applications"] = np.append(state["applications"], state["applied"])
+        return state, state["passes"] < self.passes
+
+    def revisit(self, state: State) -> NDArray[np.uint64]:
+        return np.empty(0, np.uint64)
+
+    def result(self, state: State) -> Result:
+        best = np.argsort(-np.abs(state["counted"]), kind="stable")[: self.n_select].astype(np.uint64)
+        rows = zip(state["objectives"].tolist(), state["applications"].tolist(), strict=True)
+        history = [{"objective": objective, "applied": applied} for objective, applied in rows]
+        return Result(best, state["counted"][best], np.zeros(1), None, history)
+
+    def nbytes(self, meta: Meta) -> int:
+        return 16 * meta.n_features

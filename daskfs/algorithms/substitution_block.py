@@ -122,8 +122,8 @@ class Block:
 
     def end_pass(self, state: State) -> tuple[State, bool]:
         state["passes"] += 1
-        for one in _sets(state):
-            refresh(one)
+        for one in _sets(state) if state["changes"] else ():
+            refresh(one)  # what rounding has added up goes with it
         racing = state["sets"] > 1
         held_back = self._lap(state) if racing else state["history"][state["passes"] - 2, HISTORY.index("held_back")]
         changes = state["changes"]

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from daskfs.algorithms.substitution_kernels import (
     N_SUMS,
+    products,
+    products_sparse,
     standardised,
     standardised_sparse,
     sweep,
@@ -106,6 +108,16 @@ def _moments(sums: Floats, shift: Floats, scale: Floats, n: int, r_sum: float, h
             g=np.where(norm > 0, g / norm, 0.0),
             d=np.where(norm > 0, np.maximum(d, 0) / square, 0.0),
         )
+
+
+def pulled(block: AnyColumns, chosen: NDArray[np.int64], found: Sweep, r: NDArray[Any]) -> Floats:
+    """How strongly the rows pull at some columns of a block that has been swept before."""
+    out = np.empty(len(chosen))
+    if isinstance(block, ColumnBlock):
+        products(block.X, chosen, found.mean[chosen], found.norm[chosen], r, out)
+    else:
+        products_sparse(block.indptr, block.rows, block.values, chosen, found.mean[chosen], found.norm[chosen], r, out)
+    return out
 
 
 def unit_columns(block: AnyColumns, chosen: NDArray[np.int64], mean: Floats, norm: Floats, dtype: Any) -> NDArray[Any]:

@@ -2,25 +2,26 @@
 
 A worker needs the pull and the curvature of the rows and a threshold (`view`), and offers columns that beat it
 (`work`); whoever owns the set lets them in, refits, and drops by exact loss (`accept`). Serially the two
-alternate while the block is in memory, up to three times; on a cluster the view may be a little old, which
-costs a nomination now and then and never correctness, since `accept` scores again.
+alternate once more while the block is in memory; on a cluster the view may be a little old, which costs a nomination
+now and then and never correctness, since `accept` scores again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.algorithms.substitution_columns import AnyColumns, swept, unit_columns
+from daskfs.algorithms.substitution_columns import AnyColumns, Sweep, pulled, swept, unit_columns
 from daskfs.algorithms.substitution_refit import Fields, enter, selected, settle, transposed
 from daskfs.protocol import State
 
-ROUNDS = 3  # exchanges with one block while it is in memory
 SHARE = 8  # at most one column in so many of a block is nominated once the set is full,
 FEW = 16  # or so many
 POOL = 5  # rejected columns remembered for a last look, per feature asked for
+_TINY = 1e-12  # for columns on which all curvature is lost
 NEVER = -1.0  # the score of a column that cannot help, such as a constant
 
 
@@ -39,18 +40,40 @@ def view(one: Fields, wanted: int) -> State:
     }
 
 
-def work(own: Fields, view: Fields, block: AnyColumns, wanted: int) -> State | None:
-    """Score a block and nominate its best columns; the best of the others are remembered in `own`."""
+class Scored(NamedTuple):
+    """A block and what letting each of its columns in would gain; `free` ones are not in the set."""
+
+    block: AnyColumns
+    found: Sweep
+    score: NDArray[np.float64]
+    free: NDArray[np.bool_]
+
+
+def scored(view: Fields, block: AnyColumns) -> Scored:
+    """Score a block with one sweep."""
     found = swept(block, view["r"], view["h"], view["centred"])
+    score = np.where(found.norm > 0, found.g**2 / (found.d + view["ridge"] + _TINY), NEVER)
+    return Scored(block, found, score, ~np.isin(block.ids.astype(np.int64), view["ids"]))
+
+
+def rescored(before: Scored, view: Fields) -> Scored:
+    """Score a block again after the set has changed; columns that were nowhere near keep their score."""
+    block, found, score = before.block, before.found, before.score.copy()
+    near = np.flatnonzero(before.free & (score > view["threshold"] / 2))
+    score[near] = pulled(block, near, found, view["r"]) ** 2 / (found.d[near] + view["ridge"] + _TINY)
+    return Scored(block, found, score, before.free & ~np.isin(block.ids.astype(np.int64), view["ids"]))
+
+
+def nominated(own: Fields, view: Fields, now: Scored, wanted: int) -> State | None:
+    """The best columns of a block, if they beat the threshold; the best of the others are remembered in `own`."""
+    block, found, score, free = now
     ids = block.ids.astype(np.int64)
-    score = np.where(found.norm > 0, found.g**2 / (found.d + view["ridge"] + 1e-12), NEVER)
-    free = ~np.isin(ids, view["ids"])
-    score[~free] = NEVER
     most = max(len(ids) // SHARE, FEW, view["room"])
-    best = np.argsort(-score, kind="stable")[:most]
-    best = np.sort(best[score[best] > view["threshold"]])
-    free[best] = False
-    remember(own, ids[free], score[free], wanted)
+    best = np.argsort(-np.where(free, score, NEVER), kind="stable")[:most]
+    best = np.sort(best[free[best] & (score[best] > view["threshold"])])
+    left = free.copy()
+    left[best] = False
+    remember(own, ids[left], score[left], wanted)
     if not len(best):
         return None
     return {
@@ -61,6 +84,11 @@ def work(own: Fields, view: Fields, block: AnyColumns, wanted: int) -> State | N
         "norm": found.norm[best],
         "X": unit_columns(block, best, found.mean[best], found.norm[best], view["r"].dtype),
     }
+
+
+def work(own: Fields, view: Fields, block: AnyColumns, wanted: int) -> State | None:
+    """Score a block and nominate its best columns."""
+    return nominated(own, view, scored(view, block), wanted)
 
 
 def accept(one: Fields, offer: Fields, wanted: int) -> int:
@@ -88,15 +116,16 @@ def accept(one: Fields, offer: Fields, wanted: int) -> int:
 
 
 def update(one: Fields, block: AnyColumns, wanted: int) -> int:
-    """Both halves in turn, while they change anything; returns how many columns came in."""
-    came = 0
-    for _ in range(ROUNDS):
-        own: State = {}
-        offer = work(own, view(one, wanted), block, wanted)
-        now = 0 if offer is None else accept(one, offer, wanted)
-        came += now
-        if not now:
-            break
+    """Both halves, and once more if that has changed anything; returns how many columns came in."""
+    own: State = {}
+    seen = view(one, wanted)
+    now = scored(seen, block)
+    offer = nominated(own, seen, now, wanted)
+    came = 0 if offer is None else accept(one, offer, wanted)
+    if came:
+        seen, own = view(one, wanted), {}
+        offer = nominated(own, seen, rescored(now, seen), wanted)
+        came += 0 if offer is None else accept(one, offer, wanted)
     remember(one, own["rejected"], own["rejected_score"], wanted)
     return came
 

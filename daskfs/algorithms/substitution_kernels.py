@@ -94,6 +94,40 @@ def sweep_sparse(indptr, rows, values, r, h, sums):
         sums[j, 4] = s4
 
 
+@summing
+def products(X, columns, mean, norm, r, out):
+    """rᵀx of chosen columns, centred and of unit norm."""
+    for k in range(len(columns)):
+        x = X[:, columns[k]]
+        total = 0.0
+        for start in range(0, len(x), _TILE):
+            stop = min(start + _TILE, len(x))
+            total += tile_product(x[start:stop], X.dtype.type(mean[k]), r[start:stop])
+        out[k] = total / norm[k]
+
+
+@summing
+def tile_product(x, shift, r):
+    """Σ r (x − shift) over a few rows, in the precision of the data."""
+    total = x.dtype.type(0)
+    for i in range(len(x)):
+        total += r[i] * (x[i] - shift)
+    return total
+
+
+@kernel
+def products_sparse(indptr, rows, values, columns, mean, norm, r, out):
+    """The same of sparse columns."""
+    r_sum = 0.0
+    for i in range(len(r)):
+        r_sum += r[i]
+    for k in range(len(columns)):
+        total = -mean[k] * r_sum
+        for e in range(indptr[columns[k]], indptr[columns[k] + 1]):
+            total += r[rows[e]] * np.float64(values[e])
+        out[k] = total / norm[k]
+
+
 @kernel
 def standardised(X, columns, mean, norm, out):
     """Chosen columns, centred and of unit norm, into `out`."""
@@ -245,9 +279,11 @@ def _warm_up() -> None:
         sweep(X, one.astype(dtype), one.astype(dtype), np.empty((2, N_SUMS)))
         sweep_uniform(X, one.astype(dtype), np.empty((2, N_SUMS)))
         standardised(X, np.arange(2), one, one, np.empty((2, 2), dtype, order="F"))
+        products(X, np.arange(2), one, one, one.astype(dtype), np.empty(2))
     entries = np.arange(2, dtype=np.uint32), np.ones(2, np.float32)
     row = np.ones(2, np.float32)
     sweep_sparse(np.arange(3), *entries, row, row, np.empty((2, N_SUMS)))
+    products_sparse(np.arange(3), *entries, np.arange(2), one, one, row, np.empty(2))
     standardised_sparse(np.arange(3), *entries, np.arange(2), one, one, np.empty((2, 2), np.float32, order="F"))
     prune(eye.copy(), one.copy(), 0, 1)
     slots = np.full(2, FREE)

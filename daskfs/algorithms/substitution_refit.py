@@ -130,7 +130,7 @@ def descend(state: Fields) -> bool:
 def enter(state: Fields, ids: NDArray[np.int64], XK: NDArray[Any], mean: Floats, norm: Floats, keep: int) -> int:
     """Let standardised columns join, refit all together, keep the best; returns how many of the new ones stayed."""
     fixed, k, X = state["fixed"], state["k"], state["X"]
-    weighted = XK * state["h"][:, None]
+    weighted = XK if state["uniform"] else XK * state["h"][:, None]
     C, B = cross(X[:, :k], weighted), cross(XK, weighted)
     fresh = _distinct(C[fixed:], B, state["diagonal"][fixed:k], _DUPLICATE[X.dtype.itemsize])
     if not len(fresh):
@@ -151,19 +151,6 @@ def enter(state: Fields, ids: NDArray[np.int64], XK: NDArray[Any], mean: Floats,
         state["diagonal"][slot] = B[new, new]
     _seat(state, holder, inverse, w, old)
     return int(alive[k:].sum())
-
-
-def shrink(state: Fields, keep: int) -> Fields:
-    """Leave out the least useful features until `keep` remain."""
-    k = state["k"]
-    inverse, w, old = state["inverse"][:k, :k].copy(), state["w"][:k].copy(), state["w"][:k].copy()
-    holder = _holders(prune(inverse, w, state["fixed"], state["fixed"] + keep), k)
-    for slot in np.flatnonzero(holder != np.arange(len(holder))):
-        for name in ("ids", "mean", "norm", "diagonal"):
-            state[name][slot] = state[name][holder[slot]]
-        state["X"][:, slot] = state["X"][:, holder[slot]]
-    _seat(state, holder, inverse, w, old)
-    return state
 
 
 def _seat(state: Fields, holder: NDArray[np.int64], inverse: Floats, w: Floats, old: Floats) -> None:

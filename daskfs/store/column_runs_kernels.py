@@ -11,8 +11,9 @@ TOP_BITS, DIGIT_BITS = 11, 8  # piles of the first pass, and of each later one
 
 
 @helper
-def _sort_by_digit(keys, cargo, out_keys, out_cargo, first, last, lowest, shift, mask, ends):
-    """Sort ``keys[first:last]`` by some bits of ``key - lowest``, stable; `ends` tells where each pile ends."""
+def _sort_by_digit(keys, cargo, out_keys, out_cargo, first, last, lowest, shift, ends):
+    """Sort ``keys[first:last]`` by a digit of ``key - lowest``, stable; `ends` tells where each digit's pile ends."""
+    mask = np.uint64(len(ends) - 1)
     ends[:] = 0
     for i in range(first, last):
         ends[((keys[i] - lowest) >> shift) & mask] += 1
@@ -42,20 +43,17 @@ def sort_by_key(keys, cargo, spare_keys, spare_cargo):
         bits += 1
     rest = max(bits - TOP_BITS, 0)
     tops = np.empty(1 << TOP_BITS, np.int64)
-    top_mask = np.uint64((1 << TOP_BITS) - 1)
-    _sort_by_digit(keys, cargo, spare_keys, spare_cargo, 0, len(keys), lowest, np.uint64(rest), top_mask, tops)
+    _sort_by_digit(keys, cargo, spare_keys, spare_cargo, 0, len(keys), lowest, np.uint64(rest), tops)
     ends = np.empty(1 << DIGIT_BITS, np.int64)
-    below = (np.uint64(1) << np.uint64(rest)) - np.uint64(1)
     in_spare, first = True, 0
     for top in range(len(tops)):
         in_spare = True
         for shift in range(0, rest, DIGIT_BITS):
-            mask = (below >> np.uint64(shift)) & np.uint64((1 << DIGIT_BITS) - 1)
             if in_spare:
                 a, b, c, d = spare_keys, spare_cargo, keys, cargo
             else:
                 a, b, c, d = keys, cargo, spare_keys, spare_cargo
-            _sort_by_digit(a, b, c, d, first, tops[top], lowest, np.uint64(shift), mask, ends)
+            _sort_by_digit(a, b, c, d, first, tops[top], lowest, np.uint64(shift), ends)
             in_spare = not in_spare
         first = tops[top]
     return in_spare

@@ -134,10 +134,11 @@ class Rounds:
     def _wait(self, futures: Sequence[Future[Any]]) -> None:
         """Wait for tasks without fetching what they made; raise what one of them raised."""
         for future in futures:
-            while future.status == "pending":
-                with suppress(TimeoutError):
+            while future.status in ("pending", "lost"):
+                try:
                     future.exception(timeout=_POLL)
-                self._await_workers()
+                except TimeoutError:
+                    self._await_workers()
             if future.status != "finished":
                 future.result()
 

@@ -46,5 +46,6 @@ def _distinct(records: Sequence[Record], key: str) -> list[Any]:
 def _cell(values: Sequence[float]) -> str:
     if not values:
         return ""
-    digits = 3 if max(np.abs(values)) < 10 else 1
+    largest = max(np.abs(values))
+    digits = 4 if largest < 0.1 else 3 if largest < 10 else 1
     return f"{np.mean(values):.{digits}f} ±{np.std(values):.{digits}f}"

@@ -221,8 +221,10 @@ def workers(sizes: tuple[int, ...], processes: tuple[int, ...], seeds: int, as_j
 
 @contextmanager
 def _cluster(q: int) -> Iterator[Client]:
-    options = {"threads_per_worker": 1, "processes": True, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
-    with LocalCluster(n_workers=q, silence_logs=40, **options) as cluster, Client(cluster) as client:
+    with (
+        LocalCluster(q, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0") as cluster,
+        Client(cluster, set_as_default=False) as client,  # recipes, whose modules workers do not have, stay out of it
+    ):
         yield client
 
 
