@@ -95,9 +95,7 @@ class Calls:
         while True:
             try:
                 answer = reply.result(_PATIENCE)
-            except TimeoutError as error:
-                if reply.done():  # it has an answer, and this is it
-                    raise CentreLost(repr(error)) from error
+            except TimeoutError:  # never the answer itself: Dask turns that of a connection into another OSError
                 self._check_alive()
             except Exception as error:  # OSError, RuntimeError, KeyError, CancelledError: Dask has many words for it
                 raise CentreLost(repr(error)) from error

@@ -221,8 +221,9 @@ def workers(sizes: tuple[int, ...], processes: tuple[int, ...], seeds: int, as_j
 
 @contextmanager
 def _cluster(q: int) -> Iterator[Client]:
+    here = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
     with (
-        LocalCluster(q, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0") as cluster,
+        LocalCluster(n_workers=q, threads_per_worker=1, silence_logs=40, **here) as cluster,
         Client(cluster, set_as_default=False) as client,  # recipes, whose modules workers do not have, stay out of it
     ):
         yield client

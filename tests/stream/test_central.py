@@ -331,9 +331,8 @@ class Pushes(RuleBasedStateMachine):
             np.testing.assert_array_equal(self.centre.view(lane)[1]["others"], others)
 
 
-FEW = settings(max_examples=25, stateful_step_count=30)
-for machine in (Unreliable, UnreliableSubstitution, UnreliableRace, Pushes):
-    machine.TestCase.settings = FEW
+for machine, examples in ((Unreliable, 50), (UnreliableSubstitution, 25), (UnreliableRace, 10), (Pushes, 50)):
+    machine.TestCase.settings = settings(max_examples=examples, stateful_step_count=30)
 TestCensus = Unreliable.TestCase
 TestSubstitution = UnreliableSubstitution.TestCase
 TestRace = UnreliableRace.TestCase

@@ -1,0 +1,92 @@
+"""Runs around a centre: data with features to be found, and a look at the process that holds the centre."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from distributed import Client, get_worker
+
+import daskfs
+from daskfs.protocol import Block, State
+from daskfs.selection import Selection
+
+TRUE = frozenset({3, 71, 140, 199, 260, 333, 404, 478})
+K = len(TRUE)
+BLOCKS = 24
+
+
+def planted(folder: Path, bad_column: int | None = None) -> daskfs.Dataset:
+    """480 columns in blocks of 20, of which eight explain the target; some of one column may be no numbers."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(200, 480)).astype(np.float32)
+    y = X[:, sorted(TRUE)] @ rng.choice([-1.0, 1.0], K) + 0.1 * rng.normal(size=200)
+    names = [f"gene{number}" for number in range(480)]
+    daskfs.write_dataset(folder, X, y, names, chunk_bytes=200 * 20 * 4)
+    dataset = daskfs.open_dataset(folder)
+    assert dataset.n_blocks("columns") == BLOCKS
+    return dataset
+
+
+def found(selection: Selection) -> int:
+    """How many of the features to be found were."""
+    assert len(set(selection.features.tolist())) == len(selection.features)
+    return len(TRUE & set(selection.features.tolist()))
+
+
+@dataclass(frozen=True)
+class Paced(daskfs.OnlineSubstitution):
+    """Sleeps over every block, so that a test can strike in the middle; longer on one of the workers."""
+
+    seconds: float = 0.0
+    slow_worker: int | None = None
+    slower_by: float = 1.0
+
+    def work(self, own: State, view: State, block: Block) -> tuple[State, State | None]:
+        is_slow = self.slow_worker is not None and get_worker().name == self.slow_worker
+        time.sleep(self.seconds * (self.slower_by if is_slow else 1.0))
+        return super().work(own, view, block)
+
+
+def paced(method: str, seconds: float = 0.0, **fields: Any) -> Paced:
+    """Room for all features in every lane where budgets are fixed, so that it does not matter who meets which."""
+    shared = {"n_select": 2 * K, "budget": "faithful"} if method == "async" else {"n_select": K}
+    return Paced(**(shared | fields), method=method, seconds=seconds)
+
+
+def centres(client: Client) -> list[str]:
+    """Addresses of the workers that hold an actor."""
+    addresses: list[str] = client.run_on_scheduler(
+        lambda dask_scheduler: [worker.address for worker in dask_scheduler.workers.values() if worker.actors]
+    )
+    return addresses
+
+
+def pid_at(client: Client, address: str) -> int:
+    pid: int = client.run(os.getpid, workers=[address])[address]
+    return pid
+
+
+def kill(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+class Once:
+    """A progress callback that does something at one event of a pass."""
+
+    def __init__(self, action: Callable[[], object], number: int, blocks_done: int) -> None:
+        self._action, self._number, self._blocks = action, number, blocks_done
+        self.struck: float | None = None
+
+    def __call__(self, event: Any) -> None:
+        if self.struck is None and event.number == self._number and event.blocks_done >= self._blocks:
+            self._action()
+            self.struck = time.monotonic()

@@ -1,0 +1,224 @@
+"""How a worker talks to a centre that may be slow, wrong or dead; no cluster here."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, Future
+from typing import Any
+
+import numpy as np
+import pytest
+from distributed import KilledWorker
+from distributed.client import FutureCancelledError
+from distributed.comm import CommClosedError
+from toy_algorithms import Census
+from toy_runs import small_dataset
+
+import daskfs
+from daskfs.errors import ColumnError, DaskfsError
+from daskfs.stream import workers
+from daskfs.stream.workers import Calls, CentreActor, CentreLost, Failure, forget, work_on
+
+LOST = [
+    OSError("Unable to contact Actor's worker"),
+    CommClosedError("in <TCP (closed)>"),
+    TimeoutError("timed out"),
+    RuntimeError("Worker holding Actor was lost"),
+    KeyError("daskfs-centre-1"),
+    CancelledError(),
+    FutureCancelledError("key", "lost"),
+]
+"""What the installed Dask is known to raise for an actor that is gone."""
+
+
+class Reply:
+    """An answer that is there, or comes only after some impatience, or never."""
+
+    def __init__(self, answer: Any, impatience: int = 0) -> None:
+        self._answer, self._impatience = answer, impatience
+
+    def done(self) -> bool:
+        return self._impatience == 0
+
+    def result(self, timeout: float) -> Any:
+        assert 0 < timeout <= workers._SIGN_OF_LIFE
+        if self._impatience:
+            self._impatience -= 1
+            raise TimeoutError(f"timed out after {timeout} s")
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return self._answer
+
+
+NEVER = 1 << 30
+
+
+class FakeActor:
+    """Answers as it is told to."""
+
+    def __init__(self, reply: Callable[[], Reply], alive: Callable[[], Reply] = lambda: Reply(True)) -> None:
+        self._reply, self._alive, self.pings = reply, alive, 0
+
+    def do(self, method: str, *arguments: Any) -> Reply:
+        return self._reply()
+
+    def ping(self) -> Reply:
+        self.pings += 1
+        return self._alive()
+
+
+def test_a_busy_centre_is_waited_for():
+    actor = FakeActor(lambda: Reply(7, impatience=5))
+    assert Calls(actor).now("report") == 7
+    assert actor.pings == 5
+
+
+@pytest.mark.parametrize("error", LOST, ids=repr)
+def test_a_centre_that_shows_no_sign_of_life_is_lost(error):
+    def fails() -> Reply:
+        raise error
+
+    with pytest.raises(CentreLost):
+        Calls(FakeActor(fails)).later("report")
+    for alive in (fails, lambda: Reply(error), lambda: Reply(True, NEVER)):
+        with pytest.raises(CentreLost):
+            Calls(FakeActor(lambda: Reply(7, NEVER), alive)).now("report")
+
+
+@pytest.mark.parametrize("error", [error for error in LOST if not isinstance(error, TimeoutError)], ids=repr)
+def test_a_centre_that_was_lost_on_the_way_is_lost(error):
+    with pytest.raises(CentreLost):
+        Calls(FakeActor(lambda: Reply(error))).now("report")
+
+
+@pytest.mark.parametrize(
+    "error", [*LOST[:-1], ZeroDivisionError(), np.linalg.LinAlgError(), ColumnError(3, "odd")], ids=repr
+)
+def test_what_is_raised_at_the_centre_is_no_loss(error):
+    """Be it of the kind that Dask raises itself."""
+    actor = CentreActor()
+    actor._centre = Raising(error)
+    answer = pickle.loads(pickle.dumps(actor.do("report")))
+    with pytest.raises(type(error)) as caught:
+        Calls(FakeActor(lambda: Reply(answer))).now("report")
+    assert str(caught.value) == str(error)
+    assert "At the centre:\nTraceback" in caught.value.__notes__[0]
+    assert "in report" in caught.value.__notes__[0]
+
+
+class Raising:
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def report(self) -> None:
+        raise self._error
+
+
+def test_an_error_while_a_centre_is_made_is_no_loss(tmp_path):
+    dataset, algorithm = small_dataset(tmp_path / "d"), daskfs.OnlineSubstitution(3)
+    answer = CentreActor().do("open", algorithm, dataset, {"no": "state"}, np.empty(0, np.uint64), [])
+    assert isinstance(answer, Failure)
+    assert isinstance(answer.error, KeyError)
+
+
+def test_a_centre_is_alive_while_it_works():
+    assert asyncio.iscoroutinefunction(CentreActor.ping)  # Dask runs these beside the thread of the actor
+    assert asyncio.run(CentreActor().ping())
+
+
+def test_an_error_of_a_task_is_no_loss():
+    assert not issubclass(CentreLost, DaskfsError)
+    assert not issubclass(KilledWorker, CentreLost)
+
+
+class Here:
+    """An actor in this process, whose answers come in another order than they were asked for."""
+
+    def __init__(self, algorithm: Any, dataset: daskfs.Dataset, slow_offers: bool = False) -> None:
+        self.actor, self.slow_offers = CentreActor(), slow_offers
+        self.asked: list[str] = []
+        self._open: list[tuple[Future[Any], Any]] = []
+        state = algorithm.start(dataset.meta, seed=0)
+        assert self.actor.do("open", algorithm, dataset, state, np.empty(0, np.uint64), []) is None
+
+    def do(self, method: str, *arguments: Any) -> Future[Any]:
+        self.asked.append(method)
+        reply: Future[Any] = Future()
+        self._open.append((reply, lambda: self.actor.do(method, *arguments)))
+        if method != "offer" or not self.slow_offers or len(self._open) == 2:
+            for waiting, answer in reversed(self._open):  # the second offer overtakes the first
+                waiting.set_result(answer())
+            self._open = []
+        return reply
+
+    def ping(self) -> Reply:
+        for waiting, answer in self._open:
+            waiting.set_result(answer())
+        self._open = []
+        return Reply(True)
+
+
+@pytest.fixture
+def run() -> Iterator[str]:
+    yield "a run"
+    forget("a run")
+
+
+def test_a_group_of_blocks(tmp_path, run):
+    dataset, algorithm = small_dataset(tmp_path / "d"), Census()
+    centre = Here(algorithm, dataset)
+    report = work_on(run, algorithm, dataset, centre, range(2, 6))
+    widths = [len(dataset.read(number, "columns").ids) for number in range(6)]
+    assert report.kept.tolist() == list(range(sum(widths[:2]), sum(widths)))
+    assert centre.asked[:2] == ["join", "view"]
+    assert centre.asked[-1] == "report"
+    assert centre.asked.count("offer") == 3  # of four blocks two are gathered, and offered in the end
+
+
+@pytest.mark.parametrize("slow_offers", [False, True])
+@pytest.mark.parametrize("method", ["block", "async"])
+def test_offers_may_overtake_each_other(tmp_path, run, method, slow_offers, monkeypatch):
+    monkeypatch.setattr(workers, "_PATIENCE", 0.01)
+    dataset, algorithm = small_dataset(tmp_path / "d"), daskfs.OnlineSubstitution(3, method=method)
+    versions = []
+    monkeypatch.setattr(
+        daskfs.OnlineSubstitution,
+        "work",
+        lambda self, own, view, block, work=daskfs.OnlineSubstitution.work: (
+            versions.append(view["version"]) or work(self, own, view, block)
+        ),
+    )
+    work_on(run, algorithm, dataset, Here(algorithm, dataset, slow_offers), range(dataset.n_blocks("columns")))
+    assert versions == sorted(versions)  # nobody goes back to an older view
+    assert versions[-1] > 0
+
+
+def test_a_thread_keeps_its_desk_from_group_to_group(tmp_path, run):
+    dataset, algorithm = small_dataset(tmp_path / "d"), daskfs.OnlineSubstitution(3, method="async")
+    centre = Here(algorithm, dataset)
+    for numbers in (range(3), range(3, 5)):
+        work_on(run, algorithm, dataset, centre, numbers)
+    other = threading.Thread(target=work_on, args=(run, algorithm, dataset, centre, range(5, 6)))
+    other.start()
+    other.join()
+    state, lanes = centre.actor.do("state")
+    assert [state[f"lane{lane}/number"] for lane in range(len(lanes))] == [5, 1]
+    forget(run)
+    work_on(run, algorithm, dataset, centre, range(6, 8))  # starts with nothing, so in a lane of its own
+    state, lanes = centre.actor.do("state")
+    assert [state[f"lane{lane}/number"] for lane in range(len(lanes))] == [5, 1, 2]
+    assert state["late"] == 0
+
+
+def test_desks_of_runs_that_were_broken_off_do_not_pile_up():
+    before = len(workers._desks.get(threading.get_ident(), {}))
+    desks = [workers._desk(f"run {number}") for number in range(9)]
+    assert workers._desk("run 8") is desks[8]
+    assert workers._desk("run 7") is desks[7]  # two runs may take turns
+    assert before <= len(workers._desks[threading.get_ident()]) <= workers._RUNS
+    for number in range(9):
+        forget(f"run {number}")
+    assert not workers._desks[threading.get_ident()]
