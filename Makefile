@@ -10,7 +10,7 @@ demo: $(READY)
 
 test: check
 	$(BIN)/pytest
-	NUMBA_BOUNDSCHECK=1 $(BIN)/pytest -m kernels tests/store
+	NUMBA_BOUNDSCHECK=1 $(BIN)/pytest -m kernels tests/store tests/algorithms
 
 check: $(READY)
 	$(BIN)/ruff check .
@@ -22,6 +22,8 @@ bench: $(READY)
 	$(BIN)/python pipelines/benchmarks/ingest.py
 	$(BIN)/python pipelines/benchmarks/reading.py
 	$(BIN)/python pipelines/benchmarks/memory.py
+	$(BIN)/python pipelines/benchmarks/substitution.py
+	$(BIN)/python pipelines/benchmarks/substitution_memory.py
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "daskfs needs Python 3.11 or newer")'

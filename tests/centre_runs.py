@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from distributed import Client, get_worker
 
 import daskfs
@@ -23,13 +24,16 @@ K = len(TRUE)
 BLOCKS = 24
 
 
-def planted(folder: Path, bad_column: int | None = None) -> daskfs.Dataset:
-    """480 columns in blocks of 20, of which eight explain the target; some of one column may be no numbers."""
+def planted(folder: Path, bad_columns: Sequence[int] = ()) -> daskfs.Dataset:
+    """480 columns in blocks of 20, of which eight explain the target; some may hold NaN, as of another writer."""
     rng = np.random.default_rng(5)
     X = rng.normal(size=(200, 480)).astype(np.float32)
     y = X[:, sorted(TRUE)] @ rng.choice([-1.0, 1.0], K) + 0.1 * rng.normal(size=200)
+    X[7, bad_columns] = np.nan
     names = [f"gene{number}" for number in range(480)]
-    daskfs.write_dataset(folder, X, y, names, chunk_bytes=200 * 20 * 4)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("daskfs.store.arrays.first_not_finite", lambda values: -1)
+        daskfs.write_dataset(folder, X, y, names, chunk_bytes=200 * 20 * 4)
     dataset = daskfs.open_dataset(folder)
     assert dataset.n_blocks("columns") == BLOCKS
     return dataset

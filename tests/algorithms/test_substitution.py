@@ -13,6 +13,8 @@ from sklearn.linear_model import LogisticRegression, Ridge
 import daskfs
 from daskfs.errors import DatasetError, OptionError
 
+pytestmark = pytest.mark.kernels
+
 CLASSES = {"squared": None, "squared_hinge": "signs", "logistic": "signs"}
 
 

@@ -1,0 +1,291 @@
+"""Passes around a centre on real processes: what is found, what is said, and what is left behind."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import pytest
+from centre_runs import BLOCKS, K, TRUE, Once, centres, found, paced, planted
+from distributed import Client, SpecCluster, Worker, get_worker
+from distributed.scheduler import Scheduler
+from hypothesis import given
+from hypothesis import strategies as st
+from toy_algorithms import Census
+from toy_runs import Stop, always_due, check_same, local_cluster, small_dataset, stopping_after, wait_for_no_tasks
+
+import daskfs
+from daskfs.errors import DatasetError, Interrupted, OptionError
+from daskfs.stream import around, workers
+from daskfs.stream.around import CENTRE, Ledger, groups_of
+from daskfs.stream.central import Report
+
+__all__ = ["always_due"]
+METHODS = ["block", "async"]
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> daskfs.Dataset:
+    return planted(tmp_path_factory.mktemp("around") / "d")
+
+
+@pytest.fixture(scope="module")
+def three_threads() -> Iterator[Client]:
+    """Three workers in this process: they share memory, so whoever changes what is not his shows."""
+    with local_cluster(3, processes=False) as client:
+        yield client
+
+
+@given(
+    sizes=st.lists(st.integers(1, 1000), min_size=1, max_size=60),
+    position=st.integers(0, 60),
+    workers=st.integers(1, 9),
+)
+def test_groups_are_all_blocks_that_are_left_in_order(sizes, position, workers):
+    groups = list(groups_of(np.array(sizes), position, workers))
+    assert [number for group in groups for number in group] == list(range(position, len(sizes)))
+    most = sum(sizes) // (8 * workers)
+    assert all(sum(sizes[number] for number in group[:-1]) < max(most, 1) for group in groups)
+
+
+def test_no_group_is_too_large(monkeypatch):
+    monkeypatch.setattr(around, "_GROUP_BYTES", 250)
+    assert list(groups_of(np.full(7, 100), 0, workers=1)) == [range(n, n + 1) for n in range(7)]
+    assert list(groups_of(np.full(100, 100), 94, workers=1)) == [range(94, 97), range(97, 100)]
+
+
+def report(version: int, *kept: int) -> Report:
+    return Report(version, np.array(kept, np.uint64))
+
+
+def test_the_ledger_remembers_the_newest_that_any_group_told():
+    ledger = Ledger({}, {number: range(3 * number, 3 * number + 3) for number in range(3)}, report(-1))
+    ledger.done(1, report(5, 50))
+    assert ledger.position(9) == 0
+    ledger.done(0, report(4, 40))
+    assert (ledger.newest.version, ledger.position(9)) == (5, 6)
+    ledger.done(0, report(5, 51))  # a group may end twice
+    assert ledger.newest.kept.tolist() == [51]
+    ledger.new_centre()
+    assert ledger.newest.kept.tolist() == [51]
+    ledger.done(2, report(1, 10))  # of another centre, so newer than all that
+    assert (ledger.newest.kept.tolist(), ledger.position(9)) == ([10], 9)
+
+
+@pytest.mark.parametrize("where", ["two_workers", "three_threads"])
+def test_nothing_is_lost_or_counted_twice(tmp_path, where, request):
+    small = small_dataset(tmp_path / "d")
+    given = daskfs.select(small, Census(), client=request.getfixturevalue(where))
+    check_same(given, daskfs.select(small, Census()))
+    assert given.history.applied.values.tolist() == [40, 80]
+
+
+@pytest.mark.parametrize("where", ["two_workers", "three_threads"])
+@pytest.mark.parametrize("method", METHODS)
+def test_features_are_found(dataset, method, where, request):
+    given = daskfs.select(dataset, paced(method), client=request.getfixturevalue(where))
+    assert found(given) == K
+    history = given.history
+    assert history.offers[0] > 0
+    assert (history.staleness <= history.staleness_max).all()
+    assert (history.staleness_max[:3] >= 0).all()
+
+
+@pytest.mark.usefixtures("always_due")
+@pytest.mark.parametrize("stop", [1, 5, 14])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_run_stopped_in_the_middle_of_a_pass_goes_on(dataset, tmp_path, method, stop, two_workers):
+    with pytest.raises(Stop):
+        daskfs.select(
+            dataset, paced(method), client=two_workers, checkpoint=tmp_path / "c", progress=stopping_after(stop)
+        )
+    events: list[Any] = []
+    given = daskfs.select(
+        dataset, paced(method), client=two_workers, checkpoint=tmp_path / "c", resume=True, progress=events.append
+    )
+    assert found(given) == K
+    assert (events[0].number, events[-1].number) == (1 + stop // 12, 3)
+    assert given.history.late.values.tolist() == [0, 0, 0] if method == "async" else True
+    wait_for_no_tasks(two_workers)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_column_that_cannot_be_used_is_named(tmp_path, method, two_workers):
+    bad = planted(tmp_path / "d", bad_columns=[301])
+    with pytest.raises(DatasetError) as caught:
+        daskfs.select(bad, paced(method), client=two_workers)
+    said = "holds NaN or infinity; write the data again without it"
+    assert str(caught.value) == f"{bad.url}: column 'gene301' (number 301): {said}"
+    wait_for_nothing(two_workers)
+
+
+@dataclass(frozen=True)
+class Failing(Census):
+    """Fails at the centre, in a way in which Dask fails as well."""
+
+    kind: type[Exception] = KeyError
+
+    def accept(self, state, offer):
+        raise self.kind("by itself")
+
+
+@pytest.mark.parametrize("kind", [KeyError, RuntimeError, OSError, ZeroDivisionError])
+def test_an_error_at_the_centre_comes_back_as_it_is(tmp_path, kind, two_workers, monkeypatch):
+    attempts = count_attempts(monkeypatch)
+    with pytest.raises(kind, match="by itself"):
+        daskfs.select(small_dataset(tmp_path / "d"), Failing(kind=kind), client=two_workers)
+    assert len(attempts) == 1
+    wait_for_nothing(two_workers)
+
+
+def count_attempts(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """When a centre was made."""
+    attempts: list[float] = []
+    attempt = around.Around._attempt
+
+    def counting(self, *arguments):
+        attempts.append(time.monotonic())
+        return attempt(self, *arguments)
+
+    monkeypatch.setattr(around.Around, "_attempt", counting)
+    return attempts
+
+
+def test_block_can_wait_so_that_the_result_can_be_repeated(dataset, two_workers, monkeypatch):
+    attempts = count_attempts(monkeypatch)
+    first, second = (daskfs.select(dataset, paced("block"), client=two_workers, synchronous=True) for _ in range(2))
+    check_same(first, second)
+    assert found(first) == K
+    assert not attempts
+    with pytest.raises(OptionError, match="method='async' never waits"):
+        daskfs.select(dataset, paced("async"), client=two_workers, synchronous=True)
+
+
+@pytest.mark.parametrize("stop", [None, 2, 15])
+@pytest.mark.parametrize("method", METHODS)
+def test_nothing_is_left_on_the_cluster(dataset, method, stop, two_workers):
+    """Not even after Ctrl-C."""
+    if stop is None:
+        daskfs.select(dataset, paced(method), client=two_workers)
+    else:
+        with pytest.raises(Stop):
+            daskfs.select(dataset, paced(method, 0.01), client=two_workers, progress=stopping_after(stop))
+    wait_for_nothing(two_workers)
+
+
+def wait_for_nothing(client: Client) -> None:
+    """No tasks on the scheduler, no centre and nothing of a run on the workers."""
+    wait_for_no_tasks(client)
+    deadline = time.monotonic() + 20  # a block that was under way comes to its end first
+    while any(left := client.run(what_is_left).values()):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
+
+
+def what_is_left() -> int:
+    from distributed.worker import get_worker
+
+    desks = sum(len(of_a_thread) for of_a_thread in workers._desks.values())
+    return desks + len(get_worker().state.actors) + len(get_worker().data)
+
+
+def test_another_client_may_be_the_default(dataset, two_workers, three_threads):
+    with Client(three_threads.scheduler.address):
+        assert found(daskfs.select(dataset, paced("block"), client=two_workers)) == K
+
+
+def test_arguments_of_tasks_are_small(dataset, two_workers, monkeypatch):
+    """Numbers of blocks, a dataset's address, and futures: never arrays."""
+    sizes, submit = [], Client.submit
+
+    def measuring(self, function, *arguments, **options):
+        plain = [argument for argument in arguments if not hasattr(argument, "key")]
+        sizes.append(len(cloudpickle.dumps(plain)))
+        return submit(self, function, *arguments, **options)
+
+    monkeypatch.setattr(Client, "submit", measuring)
+    daskfs.select(dataset, paced("block"), client=two_workers)
+    assert len(sizes) > 30
+    assert max(sizes) < 2500
+
+
+def test_a_client_that_is_closed_ends_the_run(dataset, two_workers):
+    with Client(two_workers.scheduler.address, set_as_default=False) as client:
+        closing = threading.Thread(target=client.close)
+        with pytest.raises(Interrupted, match="run the same again"):
+            daskfs.select(dataset, paced("block", 0.05), client=client, progress=Once(closing.start, 1, 2))
+        closing.join()
+    wait_for_no_tasks(two_workers)
+
+
+def test_a_worker_that_joins_in_the_middle_of_a_pass_takes_part(dataset):
+    with local_cluster(2, processes=False) as client:
+
+        def more() -> None:
+            client.cluster.scale(3)
+            client.wait_for_workers(3)
+
+        _at_work.clear()
+        given = daskfs.select(dataset, Watched(K, passes=2), client=client, progress=Once(more, 1, 2))
+        assert found(given) == K
+        assert {name for number, name in _at_work if number == 1} == {0, 1, 2}
+
+
+@dataclass(frozen=True)
+class Watched(daskfs.OnlineSubstitution):
+    """Notes which worker of this process works."""
+
+    def work(self, own, view, block):
+        time.sleep(0.05)
+        _at_work.append((1 + (view["version"] >= 1000), get_worker().name))
+        return super().work(own, view, block)
+
+
+_at_work: list[tuple[int, Any]] = []
+
+
+def test_a_worker_meant_for_the_centre_gets_it_and_nothing_else(dataset):
+    options = {"nthreads": 1, "host": "127.0.0.1"}
+    specs = {
+        "home": {"cls": Worker, "options": options | {"resources": {CENTRE: 1}}},
+        "a": {"cls": Worker, "options": options},
+        "b": {"cls": Worker, "options": options},
+    }
+    scheduler = {"cls": Scheduler, "options": {"host": "127.0.0.1", "dashboard": False}}
+    with (
+        SpecCluster(specs, scheduler, silence_logs=60) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        held: list[Any] = []
+        _at_work.clear()
+        home = cluster.workers["home"].address
+        given = daskfs.select(
+            dataset, Watched(K), client=client, progress=Once(lambda: held.extend(centres(client)), 2, 2)
+        )
+        assert found(given) == K
+        assert held == [home]
+        assert {name for _, name in _at_work} == {"a", "b"}
+        cluster.scale(0)
+        _at_work.clear()
+
+
+def test_a_cluster_without_workers_ends_the_run(dataset, tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(around, "_NO_WORKERS", 0.5)
+    with local_cluster(2, processes=False) as client:
+        with pytest.raises(Interrupted, match="no workers any more"):
+            daskfs.select(
+                dataset,
+                paced("block", 0.05),
+                client=client,
+                checkpoint=tmp_path / "c",
+                progress=Once(lambda: client.cluster.scale(0), 2, 2),
+            )
+    given = daskfs.select(dataset, paced("block", 0.05), checkpoint=tmp_path / "c", resume=True)
+    assert set(given.features.tolist()) == TRUE
+    assert BLOCKS == dataset.n_blocks("columns")
