@@ -95,7 +95,7 @@ class SparseColumnBlock:
 
     @property
     def nbytes(self) -> int:
-        return self.indptr.nbytes + self.rows.nbytes + self.values.nbytes
+        return self.ids.nbytes + self.indptr.nbytes + self.rows.nbytes + self.values.nbytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -84,8 +84,8 @@ class SparseColumnBlocks(_Lines):
         self._ids, self._y, self._weight = arrays["ids"], arrays["y"], arrays.get("weight")
         self._first: NDArray[np.uint64] = arrays["block_first"].read_all()
         self.width = int(self.lines.max())
-        self.sizes = 8 * self.entries + 8 * self.lines + 8
-        self.nbytes = int(8 * self.entries.max() + 8 * self.width + 8)
+        self.sizes = 8 * self.entries + 16 * self.lines + 8
+        self.nbytes = int(8 * self.entries.max() + 16 * self.width + 8)
 
     @cached_property
     def target(self) -> NDArray[np.float64]:

@@ -20,7 +20,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from time import sleep
@@ -82,9 +82,11 @@ class Rounds:
                     known.state, known.position = self._fetched(heads), position
                     run.keep(known.state)
             return self._fetched(heads)
-        except BaseException:
-            self._cancel([root, *heads, *(head for _, waiting in pending for head in waiting)])
-            raise
+        finally:
+            # Said aloud, since the frames of an error hold on to them. `Client.cancel` would also cancel tasks behind
+            # them that this client no longer wants, at which the scheduler of Dask 2026.8 closes the connection.
+            for future in (root, *heads, *(head for _, waiting in pending for head in waiting)):
+                future.release()
 
     def _submitted(self, shares: Sequence[Round], root: Future[Any]) -> deque[tuple[int, list[Future[Any]]]]:
         """All tasks of a pass: where each round ends, and the states the next one begins with."""
@@ -125,12 +127,6 @@ class Rounds:
     def _submit(self, name: str, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         return self._client.submit(function, *arguments, key=f"daskfs-{name}-{os.urandom(8).hex()}", pure=False)
 
-    def _cancel(self, futures: Sequence[Future[Any]]) -> None:
-        """Stop what is of no use any more; an error of this adds nothing to the one that led here."""
-        if self._client.status == "running":
-            with suppress(Exception):
-                self._client.cancel(futures)
-
     def _wait(self, futures: Sequence[Future[Any]]) -> None:
         """Wait for tasks without fetching what they made; raise what one of them raised."""
         for future in futures:
@@ -152,20 +148,26 @@ class Rounds:
 
     def _until_done(self, work: Callable[[], Value]) -> Value:
         """Do something on the cluster, again if the state that was sent there is lost with all its replicas."""
-        try:
-            for _ in range(_ATTEMPTS):
-                with suppress(CancelledError):
-                    return work()
-                if self._client.status != "running":
-                    break
-                sleep(_PAUSE)
-        except KilledWorker as killed:
-            plan = MemoryPlan.of(self._algorithm, self._dataset.meta, self._lanes)
-            raise WorkerError(
-                f"{self._dataset.url}: {killed.allowed_failures + 1} workers died of the same task; "
-                f"their logs say why, and if it was memory: each needs {plan}"
-            ) from killed
-        raise Interrupted("the Dask scheduler or its workers are gone; when they are back, run the same again to go on")
+        for _ in range(_ATTEMPTS):
+            try:
+                return work()
+            except CancelledError as error:
+                lost = error
+            except KilledWorker as killed:
+                raise self._deadly(killed) from killed
+            if self._client.status != "running":
+                break
+            sleep(_PAUSE)
+        raise Interrupted(
+            "the Dask scheduler or its workers are gone; when they are back, run the same again to go on"
+        ) from lost
+
+    def _deadly(self, killed: KilledWorker) -> WorkerError:
+        plan = MemoryPlan.of(self._algorithm, self._dataset.meta, self._lanes)
+        return WorkerError(
+            f"{self._dataset.url}: {killed.allowed_failures + 1} workers died of the same task; "
+            f"their logs say why, and if it was memory: each needs {plan}"
+        )
 
 
 @contextmanager

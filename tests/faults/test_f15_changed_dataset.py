@@ -20,9 +20,7 @@ def test_f15_a_dataset_that_was_replaced_is_not_resumed_on(tmp_path, kind):
     replace(tmp_path / "d", kind)
     with pytest.raises(CheckpointError) as caught:
         daskfs.select(tmp_path / "d", tangled(kind), checkpoint=tmp_path / "c", resume=True)
-    assert str(caught.value).endswith(
-        "the checkpoint is of another run: the dataset has changed since; start over without resume"
-    )
+    assert "the checkpoint is of another run: the dataset has changed since; start over" in str(caught.value)
     assert (tmp_path / "c" / "checkpoint").read_bytes() == before
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import cloudpickle
 import numpy as np
 import pytest
-from centre_runs import BLOCKS, K, TRUE, Once, centres, found, paced, planted
+from centre_runs import K, Once, centres, found, paced, planted
 from distributed import Client, SpecCluster, Worker, get_worker
 from distributed.scheduler import Scheduler
 from hypothesis import given
@@ -188,11 +188,9 @@ def wait_for_nothing(client: Client) -> None:
         time.sleep(0.05)
 
 
-def what_is_left() -> int:
-    from distributed.worker import get_worker
-
+def what_is_left(dask_worker: Worker) -> int:
     desks = sum(len(of_a_thread) for of_a_thread in workers._desks.values())
-    return desks + len(get_worker().state.actors) + len(get_worker().data)
+    return desks + len(dask_worker.state.actors) + len(dask_worker.data)
 
 
 def test_another_client_may_be_the_default(dataset, two_workers, three_threads):
@@ -232,9 +230,8 @@ def test_a_worker_that_joins_in_the_middle_of_a_pass_takes_part(dataset):
             client.wait_for_workers(3)
 
         _at_work.clear()
-        given = daskfs.select(dataset, Watched(K, passes=2), client=client, progress=Once(more, 1, 2))
-        assert found(given) == K
-        assert {name for number, name in _at_work if number == 1} == {0, 1, 2}
+        daskfs.select(dataset, Watched(K, passes=1), client=client, progress=Once(more, 1, 2))
+        assert _at_work == {0, 1, 2}
 
 
 @dataclass(frozen=True)
@@ -243,11 +240,11 @@ class Watched(daskfs.OnlineSubstitution):
 
     def work(self, own, view, block):
         time.sleep(0.05)
-        _at_work.append((1 + (view["version"] >= 1000), get_worker().name))
+        _at_work.add(get_worker().name)
         return super().work(own, view, block)
 
 
-_at_work: list[tuple[int, Any]] = []
+_at_work: set[Any] = set()
 
 
 def test_a_worker_meant_for_the_centre_gets_it_and_nothing_else(dataset):
@@ -270,22 +267,18 @@ def test_a_worker_meant_for_the_centre_gets_it_and_nothing_else(dataset):
         )
         assert found(given) == K
         assert held == [home]
-        assert {name for _, name in _at_work} == {"a", "b"}
-        cluster.scale(0)
-        _at_work.clear()
+        assert _at_work == {"a", "b"}
 
 
 def test_a_cluster_without_workers_ends_the_run(dataset, tmp_path: Path, monkeypatch):
     monkeypatch.setattr(around, "_NO_WORKERS", 0.5)
-    with local_cluster(2, processes=False) as client:
-        with pytest.raises(Interrupted, match="no workers any more"):
-            daskfs.select(
-                dataset,
-                paced("block", 0.05),
-                client=client,
-                checkpoint=tmp_path / "c",
-                progress=Once(lambda: client.cluster.scale(0), 2, 2),
-            )
+    with local_cluster(2, processes=False) as client, pytest.raises(Interrupted, match="no workers any more"):
+        daskfs.select(
+            dataset,
+            paced("block", 0.05),
+            client=client,
+            checkpoint=tmp_path / "c",
+            progress=Once(lambda: client.cluster.scale(0), 2, 2),
+        )
     given = daskfs.select(dataset, paced("block", 0.05), checkpoint=tmp_path / "c", resume=True)
-    assert set(given.features.tolist()) == TRUE
-    assert BLOCKS == dataset.n_blocks("columns")
+    assert found(given) == K

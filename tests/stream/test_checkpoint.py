@@ -119,7 +119,7 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path, algorithm, seed, said)
     daskfs.select(dataset, Tangled(), checkpoint=tmp_path / "c", seed=7)
     with pytest.raises(CheckpointError) as caught:
         daskfs.select(dataset, algorithm, checkpoint=tmp_path / "c", seed=seed, resume=True)
-    assert str(caught.value) == (f"{tmp_path}/c: the checkpoint is of another run: {said}; start over without resume")
+    assert str(caught.value).startswith(f"{tmp_path}/c: the checkpoint is of another run: {said}; start over")
 
 
 def test_fields_of_numpy_and_tuples_are_recognised(tmp_path):
