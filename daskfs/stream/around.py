@@ -16,6 +16,7 @@ from concurrent.futures import CancelledError
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
+from time import monotonic, sleep
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ _GROUP_BYTES = 1 << 30  # at most: some tenths of a second of reading
 _ATTEMPTS = 10  # at a pass
 _NO_WORKERS = 60.0  # seconds without a single worker until a run gives up; a restart takes some
 _START = 30.0  # seconds for an empty actor to be made: until a worker ends the block that it is at
+_LOOK = 2.0  # seconds between two looks at whether those who may work are still there
 _FAREWELL = 3.0  # seconds for workers to forget a run
 _GONE = "gone"  # in the place of a worker that left a lane behind
 
@@ -139,7 +141,7 @@ class Around:
             call = Calls(centre)
             call.now("open", self._algorithm, self._dataset, ledger.begun, ledger.newest.kept, self._lanes)
             futures = {self._submitted(centre, group, places): number for number, group in ledger.groups.items()}
-            for future in as_completed(list(futures), loop=self._client.loop):
+            for future in self._as_they_end(list(futures), places):
                 ledger.done(futures[future], self._report(future, made))
                 future.release()
                 if run.reached(ledger.position(len(self._sizes))):
@@ -161,12 +163,24 @@ class Around:
             raise CentreLost(repr(error)) from error
 
     def _submitted(self, centre: Any, group: range, places: Places) -> Future[Any]:
-        elsewhere = places.others if places.homes else []
         return self._client.submit(
             work_on, self._run, self._algorithm, self._dataset, centre, group,
             key=f"daskfs-offer-{os.urandom(8).hex()}", pure=False,
-            workers=elsewhere or None, allow_other_workers=bool(elsewhere),
+            workers=places.others if places.homes and places.others else None,
         )  # fmt: skip
+
+    def _as_they_end(self, futures: list[Future[Any]], places: Places) -> Iterator[Future[Any]]:
+        """Futures in the order in which they end."""
+        ended, looked = as_completed(futures, loop=self._client.loop), monotonic()
+        while not ended.is_empty():
+            if ended.has_ready():
+                yield next(ended)
+            elif places.homes and monotonic() - looked > _LOOK:
+                if not self._places().others and places.others:
+                    raise CentreLost("all workers but that of the centre have left")
+                looked = monotonic()
+            else:
+                sleep(0.01)
 
     def _report(self, future: Future[Any], made: Future[Any]) -> Report:
         try:

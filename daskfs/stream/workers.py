@@ -121,10 +121,13 @@ class Desk:
 
 
 _desks: dict[int, dict[str, Desk]] = {}
+_over: deque[str] = deque(maxlen=100)  # runs that are: a group that was cancelled may begin all the same
 
 
 def _desk(run: str) -> Desk:
     """This thread's desk for a run."""
+    if run in _over:
+        return Desk()
     mine = _desks.setdefault(threading.get_ident(), {})
     mine[run] = desk = mine.pop(run, None) or Desk()
     while len(mine) > _RUNS:
@@ -133,7 +136,8 @@ def _desk(run: str) -> Desk:
 
 
 def forget(run: str) -> None:
-    """Drop what this process keeps for a run."""
+    """Drop what this process keeps for a run that is over."""
+    _over.append(run)
     for desks in list(_desks.values()):
         desks.pop(run, None)
 

@@ -19,7 +19,6 @@ from sklearn.model_selection import train_test_split
 import daskfs
 
 RECIPES = Path(__file__).parents[2] / "datasets"
-CHUNK_COLUMNS = 128  # n is small here; with the default chunk size a chunk would hold most of the columns
 HELD_OUT = 1 / 3  # of the rows of real data
 
 
@@ -32,6 +31,8 @@ class Problem:
     X_test: NDArray[np.floating[Any]] | None = None
     y_test: NDArray[np.float64] | None = None
     truth: dict[int, float] | None = None
+    chunk_columns: int = 128
+    """Columns of a chunk when stored: n is small here, and a chunk of the default size would hold most of them."""
 
     @cached_property
     def varying(self) -> NDArray[np.int64]:
@@ -48,7 +49,7 @@ class Problem:
 
     def store(self, url: Path) -> str:
         """Write the training rows as a dataset."""
-        chunk_bytes = CHUNK_COLUMNS * len(self.y) * self.X.itemsize
+        chunk_bytes = self.chunk_columns * len(self.y) * self.X.itemsize
         daskfs.write_dataset(url, self.X, self.y, chunk_bytes=chunk_bytes, overwrite=True)
         return str(url)
 

@@ -11,7 +11,7 @@ Synthetic data are the recipes `os_regression` and `os_classification` under see
 n = 1.2 s log2 p rows, standard normal; every method chooses s. Real data: two thirds of the rows, drawn by the seed,
 to choose and fit with, and the others to judge by. Whatever chose the columns, they are fitted again in the same way
 (`_judge`): least squares, or logistic regression. Peers get standardised columns in memory, daskfs a dataset on disk in
-chunks of 128 columns, and the seed.
+chunks of 128 columns (`workers`: 32), and the seed.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ from threadpoolctl import threadpool_limits
 import daskfs
 
 TRUE_COLUMNS = 100
+SMALL_CHUNK = 32  # columns, so that each of 8 workers has several chunks in a pass, as it has where p is large
 Method = Callable[[Problem, str, int, int], NDArray[np.int64]]
 """From a problem, the URL of its dataset, the number of columns to choose, and a seed to their ids."""
 Judges = dict[str, Callable[[Problem, NDArray[np.int64]], float]]
@@ -214,7 +216,10 @@ def workers(sizes: tuple[int, ...], processes: tuple[int, ...], seeds: int, as_j
                     "async, elastic budgets": product(client, method="async", budget="elastic"),
                     "async, s/q each": product(client, method="async", budget="faithful"),
                 }
-                problems = (({"q": q, "seed": seed}, _problems.regression(p, seed)) for seed in range(seeds))
+                problems = (
+                    ({"q": q, "seed": seed}, replace(_problems.regression(p, seed), chunk_columns=SMALL_CHUNK))
+                    for seed in range(seeds)
+                )
                 records += measured(problems, methods, {"recall": recall})
         report(f"sparse regression, p = {p}, q processes", records, "q", ["recall"], as_json)
 

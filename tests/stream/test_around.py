@@ -183,14 +183,14 @@ def wait_for_nothing(client: Client) -> None:
     """No tasks on the scheduler, no centre and nothing of a run on the workers."""
     wait_for_no_tasks(client)
     deadline = time.monotonic() + 20  # a block that was under way comes to its end first
-    while any(left := client.run(what_is_left).values()):
+    while any(left := [name for names in client.run(what_is_left).values() for name in names]):
         assert time.monotonic() < deadline, left
         time.sleep(0.05)
 
 
-def what_is_left(dask_worker: Worker) -> int:
-    desks = sum(len(of_a_thread) for of_a_thread in workers._desks.values())
-    return desks + len(dask_worker.state.actors) + len(dask_worker.data)
+def what_is_left(dask_worker: Worker) -> list[str]:
+    desks = [f"desk of {run}" for of_a_thread in workers._desks.values() for run in of_a_thread]
+    return [*desks, *map(str, dask_worker.state.actors), *map(str, dask_worker.data)]
 
 
 def test_another_client_may_be_the_default(dataset, two_workers, three_threads):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import pickle
 import threading
 from collections.abc import Callable, Iterator
@@ -163,8 +164,9 @@ class Here:
 
 @pytest.fixture
 def run() -> Iterator[str]:
-    yield "a run"
-    forget("a run")
+    name = os.urandom(4).hex()
+    yield name
+    forget(name)
 
 
 def test_a_group_of_blocks(tmp_path, run):
@@ -206,8 +208,8 @@ def test_a_thread_keeps_its_desk_from_group_to_group(tmp_path, run):
     other.join()
     state, lanes = centre.actor.do("state")
     assert [state[f"lane{lane}/number"] for lane in range(len(lanes))] == [5, 1]
-    forget(run)
-    work_on(run, algorithm, dataset, centre, range(6, 8))  # starts with nothing, so in a lane of its own
+    workers._desks.clear()  # as in a process that was started again
+    work_on(run, algorithm, dataset, centre, range(6, 8))  # begins with nothing, so in a lane of its own
     state, lanes = centre.actor.do("state")
     assert [state[f"lane{lane}/number"] for lane in range(len(lanes))] == [5, 1, 2]
     assert state["late"] == 0
@@ -221,4 +223,6 @@ def test_desks_of_runs_that_were_broken_off_do_not_pile_up():
     assert before <= len(workers._desks[threading.get_ident()]) <= workers._RUNS
     for number in range(9):
         forget(f"run {number}")
+    assert not workers._desks[threading.get_ident()]
+    workers._desk("run 8")  # of a group that was cancelled too late
     assert not workers._desks[threading.get_ident()]
