@@ -225,3 +225,20 @@ def test_blocks_stay_as_they_are(algorithm, datasets):
     for block in blocks:
         state = algorithm.update(state, block)
     assert [block.X.tobytes() + block.y.tobytes() for block in blocks] == before
+
+
+def test_a_result_leaves_the_state_as_it_is(algorithm, datasets):
+    dataset = datasets("dense")
+    state, go_on = algorithm.start(dataset.meta, seed=0), True
+    while go_on:
+        for block in dataset.blocks(axis=algorithm.axis):
+            state = algorithm.update(state, block)
+        state, go_on = algorithm.end_pass(state)
+    if len(ids := algorithm.revisit(state)):
+        for block in dataset.columns(ids):
+            state = algorithm.update(state, block)
+    before = copied(state)
+    first, second = algorithm.result(state), algorithm.result(state)
+    assert pickle.dumps(list(before.items())) == pickle.dumps(list(copied(state).items()))
+    assert first.weights.tobytes() == second.weights.tobytes()
+    assert repr(first.history) == repr(second.history)

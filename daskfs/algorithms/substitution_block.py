@@ -44,7 +44,8 @@ class Block:
             "version": 0,
             "started": False,
             "lags": np.zeros(_LAGS, np.int64),
-            "history": np.full((self.chosen.passes + 1, len(HISTORY)), np.nan),
+            "score": np.nan,  # on held-back rows
+            "history": np.full((self.chosen.passes, len(HISTORY)), np.nan),
         }
         code = CODE[self.chosen.loss]
         for number, ridge in enumerate(ridges):
@@ -124,23 +125,21 @@ class Block:
         state["passes"] += 1
         for one in _sets(state) if state["changes"] else ():
             refresh(one)  # what rounding has added up goes with it
-        racing = state["sets"] > 1
-        held_back = self._lap(state) if racing else state["history"][state["passes"] - 2, HISTORY.index("held_back")]
-        changes = state["changes"]
-        self._record(state, held_back)
+        racing, changed = state["sets"] > 1, state["changes"] > 0
+        if racing:
+            state["score"] = self._lap(state)
+        state["history"][state["passes"] - 1] = self._line(Part(state, "0/"), state)
+        state["lags"][:], state["changes"] = 0, 0
         state["version"] += 1
-        return state, state["passes"] < self.chosen.passes and (changes > 0 or racing)
+        return state, state["passes"] < self.chosen.passes and (changed or racing)
 
-    def _record(self, state: State, held_back: float) -> None:
-        """Write a line of history, and begin to count anew."""
-        lags, changes = state["lags"], state["changes"]
+    def _line(self, one: Fields, state: State) -> list[float]:
+        """What is to be said of a pass, or of what came after the last."""
+        lags = state["lags"]
         offers = int(lags.sum())
         mean = float(lags @ np.arange(_LAGS) / offers) if offers else 0.0
         most = float(np.flatnonzero(lags)[-1]) if offers else 0.0
-        one = Part(state, "0/")
-        line = (one["objective"], changes, one["ridge"], held_back, mean, most, offers)
-        state["history"][state["passes"] - 1] = line
-        lags[:], state["changes"] = 0, 0
+        return [one["objective"], state["changes"], one["ridge"], state["score"], mean, most, offers]
 
     def revisit(self, state: State) -> NDArray[np.uint64]:
         one = Part(state, "0/")
@@ -148,13 +147,11 @@ class Block:
         return useful.astype(np.uint64)
 
     def result(self, state: State) -> Result:
-        one = Part(state, "0/")
-        spare = one["rejected"][np.argsort(-one["rejected_score"], kind="stable")]
-        fitted(one, state["refit_ridge"])
-        held_back = state["history"][state["passes"] - 1, HISTORY.index("held_back")]
-        state["passes"] += 1
-        self._record(state, held_back)
-        history = [dict(zip(HISTORY, line, strict=True)) for line in state["history"][: state["passes"]].tolist()]
+        own = {name: np.copy(value) if _is_small(name, value) else value for name, value in Part(state, "0/").items()}
+        spare = own["rejected"][np.argsort(-own["rejected_score"], kind="stable")]
+        one = fitted(own, state["refit_ridge"])
+        lines = [*state["history"][: state["passes"]].tolist(), self._line(one, state)]
+        history = [dict(zip(HISTORY, line, strict=True)) for line in lines]
         return result_of(one, self.chosen.n_select, spare, labels_written(state["classes"]), history)
 
     def nbytes(self, meta: Meta) -> int:
@@ -174,6 +171,11 @@ class Block:
             _crown(state, best)
             state["refit_ridge"] = verdicts[best].ridge
         return verdicts[best].score
+
+
+def _is_small(name: str, value: object) -> bool:
+    """Whether a field of a set is an array that may be copied: all but the columns themselves."""
+    return isinstance(value, np.ndarray) and name != "X"
 
 
 def _sets(state: State) -> Iterator[Fields]:

@@ -90,17 +90,6 @@ class Around:
     def one_pass(self, state: State, position: int, run: Run) -> State:
         if not self._lanes and (position or run.now.passes):  # resumed: those who had the lanes of the state are gone
             self._lanes = [_GONE] * state.get("lanes", 0)
-        try:
-            return self._until_done(state, position, run)
-        except BaseException:
-            self._forget()
-            raise
-
-    def revisit(self, state: State, ids: NDArray[np.uint64]) -> tuple[State, int]:
-        self._forget()  # passes are over
-        return Rounds(self._client, self._dataset, self._algorithm, lanes=1).revisit(state, ids)
-
-    def _until_done(self, state: State, position: int, run: Run) -> State:
         ledger: Ledger | None = None
         reason = ""
         for _ in range(_ATTEMPTS):
@@ -115,6 +104,16 @@ class Around:
             if self._client.status != "running":
                 raise Interrupted("the Dask scheduler is gone; when it is back, run the same again to go on")
         raise Interrupted(f"the centre of the run was lost again and again ({reason}); run the same again to go on")
+
+    def revisit(self, state: State, ids: NDArray[np.uint64]) -> tuple[State, int]:
+        self.close()  # passes are over, and the memory is needed
+        return Rounds(self._client, self._dataset, self._algorithm, lanes=1).revisit(state, ids)
+
+    def close(self) -> None:
+        """Free what workers keep for this run; should one not hear it, later runs push it out."""
+        if self._client.status == "running":
+            with suppress(Exception):
+                self._client.run(forget, self._run, on_error="ignore", callback_timeout=_FAREWELL)
 
     def _places(self) -> Places:
         """Who is there; waits until somebody is."""
@@ -201,12 +200,6 @@ class Around:
         if self._client.status == "running":
             with suppress(Exception):
                 self._client.cancel(futures, force=True)
-
-    def _forget(self) -> None:
-        """Free what workers keep for this run; should one not hear it, later runs push it out."""
-        if self._client.status == "running":
-            with suppress(Exception):
-                self._client.run(forget, self._run, on_error="ignore", callback_timeout=_FAREWELL)
 
 
 def groups_of(sizes: NDArray[np.int64], position: int, workers: int) -> Iterator[range]:

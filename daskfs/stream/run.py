@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import is_dataclass
 from typing import Any
 
@@ -98,7 +98,8 @@ def select(
         check_memory(dataset, algorithm, client, lanes)
         now = _begun(dataset, algorithm, lanes, seed, kept, resume)
         run = Run(dataset, algorithm, now, kept, progress)
-        done = run.finish(_runner(dataset, algorithm, client, now.lanes))
+        with _runner(dataset, algorithm, client, now.lanes) as runner:
+            done = run.finish(runner)
         result = _with_costs(algorithm.result(done.state), done.costs)
     source = {
         "url": dataset.url,
@@ -148,12 +149,15 @@ def _begun(
     return now
 
 
-def _runner(dataset: Dataset, algorithm: Algorithm, client: Client | None, lanes: int) -> Runner:
+@contextmanager
+def _runner(dataset: Dataset, algorithm: Algorithm, client: Client | None, lanes: int) -> Iterator[Runner]:
     if client is None:
-        return Serial(dataset, algorithm, max(lanes, 1))
-    if lanes == IN_ANY_ORDER and len(client.nthreads()) > 1 and isinstance(algorithm, Central):
-        return Around(client, dataset, algorithm)
-    return Rounds(client, dataset, algorithm, max(lanes, 1))
+        yield Serial(dataset, algorithm, max(lanes, 1))
+    elif lanes == IN_ANY_ORDER and len(client.nthreads()) > 1 and isinstance(algorithm, Central):
+        with closing(Around(client, dataset, algorithm)) as around:
+            yield around
+    else:
+        yield Rounds(client, dataset, algorithm, max(lanes, 1))
 
 
 def _with_costs(result: Result, costs: list[Cost]) -> Result:

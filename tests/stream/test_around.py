@@ -254,7 +254,7 @@ def test_a_worker_meant_for_the_centre_gets_it_and_nothing_else(dataset):
         "a": {"cls": Worker, "options": options},
         "b": {"cls": Worker, "options": options},
     }
-    scheduler = {"cls": Scheduler, "options": {"host": "127.0.0.1", "dashboard": False}}
+    scheduler = {"cls": Scheduler, "options": {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}}
     with (
         SpecCluster(specs, scheduler, silence_logs=60) as cluster,
         Client(cluster, set_as_default=False) as client,
