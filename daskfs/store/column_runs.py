@@ -86,7 +86,7 @@ class Run:
 def write_run(location: Location, number: int, columns: Columns, gap: int) -> Run:
     """Write a run, with a mark at every `gap` entries."""
     key = f"{UNFINISHED}/run.{number}"
-    arrays = columns.ids, np.diff(columns.indptr).astype(np.uint32), columns.entries
+    arrays: tuple[NDArray[Any], ...] = columns.ids, np.diff(columns.indptr).astype(np.uint32), columns.entries
     files = {name: array.view(np.uint8) for name, array in zip(FILES, arrays, strict=True)}
     for name, file in files.items():
         location.write(f"{key}.{name}", file.data)
