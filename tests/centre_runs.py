@@ -73,24 +73,28 @@ def centres(client: Client) -> list[str]:
     return addresses
 
 
-def pid_at(client: Client, address: str) -> int:
-    pid: int = client.run(os.getpid, workers=[address])[address]
-    return pid
-
-
 def kill(pid: int) -> None:
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
 
 
+def kill_centre(client: Client) -> bool:
+    """Kill the process that holds the centre, if there is one at the moment."""
+    with suppress(OSError):  # one that was killed before is still on the list for a moment
+        if addresses := centres(client):
+            kill(*client.run(os.getpid, workers=addresses).values())
+            return True
+    return False
+
+
 class Once:
-    """A progress callback that does something at one event of a pass."""
+    """A progress callback that does something at one event of a pass, or at the next if it could not be done."""
 
     def __init__(self, action: Callable[[], object], number: int, blocks_done: int) -> None:
         self._action, self._number, self._blocks = action, number, blocks_done
         self.struck: float | None = None
 
     def __call__(self, event: Any) -> None:
-        if self.struck is None and event.number == self._number and event.blocks_done >= self._blocks:
-            self._action()
+        is_time = event.number == self._number and event.blocks_done >= self._blocks
+        if self.struck is None and is_time and self._action() is not False:
             self.struck = time.monotonic()

@@ -146,7 +146,7 @@ class Census:
     n_select: int = 3
     passes: int = 2
     seconds: float = 0.0
-    """To sleep over a block, so that a test can strike in the middle."""
+    """For a worker to sleep over a block, so that a test can strike in the middle."""
     axis = "columns"
     schedule = "centre"
 
@@ -157,25 +157,25 @@ class Census:
 
     def update(self, state: State, block: Block) -> State:
         state["target"] = float(block.y.sum())
-        own, offer = self.work({}, self.view(state, 0), block)
-        for one in (offer, self.rest(own)):
-            state = state if one is None else self.accept(state, one)
-        return state
+        return self.accept(state, self._found(self.view(state, 0), block))
 
     def view(self, state: State, lane: int) -> State:
         return {"pass": state["passes"] + 1, "target": state["target"]}
 
     def work(self, own: State, view: State, block: Block) -> tuple[State, State | None]:
         time.sleep(self.seconds)
-        assert isinstance(block, ColumnBlock)
-        ids = block.ids.astype(np.int64)
-        positive = (block.X > 0).sum(axis=0)  # exact, whichever columns it is asked of at once
-        found = {"pass": view["pass"], "ids": ids, "values": positive * view["pass"] + view["target"]}
-        if len(ids) and ids[0] // len(ids) % 2:
+        found = self._found(view, block)
+        if found["ids"][0] // len(found["ids"]) % 2:
             return own, found
         if own.get("pass") == view["pass"]:
             found |= {name: np.concatenate([own[name], found[name]]) for name in ("ids", "values")}
         return own | found, None
+
+    def _found(self, view: State, block: Block) -> State:
+        assert isinstance(block, ColumnBlock)
+        positive = (block.X > 0).sum(axis=0)  # exact, whichever columns it is asked of at once
+        ids = block.ids.astype(np.int64)
+        return {"pass": view["pass"], "ids": ids, "values": positive * view["pass"] + view["target"]}
 
     def rest(self, own: State) -> State | None:
         left = {name: own.pop(name) for name in ("pass", "ids", "values") if name in own}

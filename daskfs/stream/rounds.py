@@ -39,11 +39,10 @@ from daskfs.stream.memory import MemoryPlan
 
 Value = TypeVar("Value")
 
-_ATTEMPTS = 10  # at a pass that loses the state it began with: each takes the death of every worker that held it
+_ATTEMPTS = 10  # at a pass that loses the state it began with, and all that could replace it
 _NO_WORKERS = 60.0  # seconds without a single worker until a run gives up; a restart takes some
 _POLL = 5.0  # seconds between two looks at whether there are any
 _PAUSE = 1.0  # seconds before another attempt, for the scheduler to notice who is gone
-_REPLICAS = 2  # of the state a pass begins with, where not every worker needs it
 
 
 @dataclass(slots=True)
@@ -118,10 +117,10 @@ class Rounds:
 
     def _sent(self, state: State) -> Future[Any]:
         """A state on its way to the workers; in no task's arguments, which would all pass through the scheduler."""
-        broadcast = _REPLICAS if self._lanes == 1 else True
         self._await_workers()
         with _lost_if_unreachable():
-            future: Future[Any] = self._client.scatter([state], broadcast=broadcast, hash=False)[0]
+            # To one of them: Dask's own broadcast waits forever for a worker that is killed meanwhile.
+            future: Future[Any] = self._client.scatter([state], hash=False)[0]
         return future
 
     def _submit(self, name: str, function: Callable[..., Any], *arguments: Any) -> Future[Any]:

@@ -1,0 +1,55 @@
+"""F1: workers killed in the middle of a pass around a centre: nothing is lost, nothing counts twice."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+
+import pytest
+from centre_runs import BLOCKS, K, Once, found, kill, paced, planted
+from distributed import Client
+from toy_algorithms import Census
+from toy_runs import check_same, local_cluster, small_dataset, wait_for_no_tasks, worker_pids
+
+import daskfs
+
+SLOW = 0.03  # seconds a block, so that there is a middle to strike in
+
+
+@pytest.fixture(scope="module")
+def three_workers() -> Iterator[Client]:
+    with local_cluster(3) as client:
+        yield client
+
+
+def strike(client: Client, seed: int, blocks: int) -> Once:
+    """Kill one of three workers, whether or not it holds the centre, at some moment of some pass."""
+    rng = random.Random(seed)
+    victim = rng.choice(worker_pids(client, 3))
+
+    def act() -> None:
+        time.sleep(rng.uniform(0, 2 * SLOW))
+        kill(victim)
+
+    return Once(act, rng.randint(1, 2), rng.randrange(blocks // 2))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_f1_every_contribution_is_applied_once(tmp_path, seed, three_workers):
+    small = small_dataset(tmp_path / "d")
+    struck = strike(three_workers, seed, small.n_blocks("columns"))
+    given = daskfs.select(small, Census(seconds=SLOW), client=three_workers, progress=struck)
+    assert struck.struck is not None
+    check_same(given, daskfs.select(small, Census(seconds=0.001)))
+    assert given.history.applied.values.tolist() == [40, 80]
+    wait_for_no_tasks(three_workers)
+
+
+@pytest.mark.parametrize(("method", "seed"), [("block", 0), ("async", 1)])
+def test_f1_the_same_features_are_found(tmp_path, method, seed, three_workers):
+    dataset, struck = planted(tmp_path / "d"), strike(three_workers, seed, BLOCKS)
+    given = daskfs.select(dataset, paced(method, SLOW), client=three_workers, progress=struck)
+    assert struck.struck is not None
+    assert found(given) == K  # as without a fault: see test_around
+    wait_for_no_tasks(three_workers)
