@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from daskfs.jit import kernel, summing, warms
+from daskfs.jit import kernel, summing, summing_helper, warms
 
 N_SUMS = 5
 FREE, NEVER = -1, -2
@@ -31,7 +31,7 @@ def sweep(X, r, h, sums):
             sums[j, 4] += s4
 
 
-@summing
+@summing_helper
 def tile_sums(x, shift, r, h):
     """The five sums over a few rows of one column, in the precision of the data."""
     s0 = s1 = s2 = s3 = s4 = x.dtype.type(0)
@@ -62,7 +62,7 @@ def sweep_uniform(X, r, sums):
         sums[j, 3], sums[j, 4] = sums[j, 0], sums[j, 1]
 
 
-@summing
+@summing_helper
 def uniform_tile_sums(x, shift, r):
     """The three sums that do not depend on h."""
     s0 = s1 = s2 = x.dtype.type(0)
@@ -106,7 +106,7 @@ def products(X, columns, mean, norm, r, out):
         out[k] = total / norm[k]
 
 
-@summing
+@summing_helper
 def tile_product(x, shift, r):
     """Σ r (x − shift) over a few rows, in the precision of the data."""
     total = x.dtype.type(0)

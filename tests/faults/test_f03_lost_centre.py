@@ -103,16 +103,17 @@ def test_f3_when_all_is_done_but_the_handing_over(tmp_path, three_workers, opene
 def test_f3_twice_in_a_pass(tmp_path, three_workers, opened):
     """What was done between the two must not be lost, although the second centre has begun to count anew."""
     small = small_dataset(tmp_path / "d")
-    strikes = [Once(lambda: kill_centre(three_workers), 1, blocks) for blocks in (3, 8)]
+    first = Once(lambda: kill_centre(three_workers), 1, 3)
+    second = Once(lambda: len(opened) == 2 and kill_centre(three_workers), 1, 3)
 
     def progress(event: object) -> None:
-        for strike in strikes:
-            strike(event)
+        first(event)
+        second(event)
 
     given = daskfs.select(small, Census(seconds=0.2), client=three_workers, progress=progress)
     check_exact(given, small)
-    for strike in strikes:
-        check_in_time(strike, opened)
+    for struck in (first, second):
+        check_in_time(struck, opened)
     assert len(opened) == 4
 
 
