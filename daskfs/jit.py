@@ -57,9 +57,10 @@ def summing(function: F) -> F:
 def summing_helper(function: F) -> F:
     """A `helper` of `summing` kernels, whose sums may be taken in any order too.
 
-    It has no cache of its own: it is part of its callers, and of their cache.
+    It is always inlined. A call would be bound to one of two copies, which may sum in different orders: its own in
+    the process that compiled it, that in its caller's cache in all others.
     """
-    compiled: F = _njit(function, {"fastmath": _ANY_ORDER} | _NO_COUNTING)
+    compiled: F = _njit(function, {"fastmath": _ANY_ORDER, "forceinline": True} | _NO_COUNTING)
     return compiled
 
 

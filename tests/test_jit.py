@@ -36,6 +36,29 @@ def test_the_second_process_loads_what_the_first_compiled(tmp_path):
     assert second.stdout.split() == ["1.0", "1"], second.stderr
 
 
+SUMS = """
+import hashlib, numpy as np
+from daskfs.algorithms import substitution_kernels as kernels
+
+rng = np.random.default_rng(0)
+for dtype in ("f4", "f8"):
+    X = np.asfortranarray(rng.standard_normal((3000, 9)).astype(dtype))
+    r, one, sums, out = rng.standard_normal(3000).astype(dtype), np.ones(9), np.empty((9, kernels.N_SUMS)), np.empty(9)
+    for kernel, given in {"sweep": (r, r, sums), "sweep_uniform": (r, sums)}.items():
+        getattr(kernels, kernel)(X, *given)
+        print(hashlib.md5(sums.tobytes()).hexdigest())
+    kernels.products(X, np.arange(9), one, one, r, out)
+    print(hashlib.md5(out.tobytes()).hexdigest())
+"""
+
+
+def test_sums_have_the_same_bits_where_they_were_compiled_and_where_they_were_loaded(tmp_path):
+    """A caller that was compiled separately from its helper may run another copy of it than one from the cache."""
+    compiled, loaded = (run(tmp_path, SUMS) for _ in range(2))
+    assert len(compiled.stdout.split()) == 6, compiled.stderr
+    assert compiled.stdout == loaded.stdout
+
+
 def test_bounds_checked_runs_do_not_load_unchecked_code(tmp_path):
     assert run(tmp_path, KERNEL.format(index=7)).returncode == 0
     checked = run(tmp_path, KERNEL.format(index=7), NUMBA_BOUNDSCHECK="1")

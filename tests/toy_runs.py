@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import dask
 import numpy as np
 import pytest
@@ -117,3 +118,16 @@ def wait_for_no_tasks(client: Client) -> None:
     while left := tasks_on(client):
         assert time.monotonic() < deadline, f"left on the scheduler: {left}"
         time.sleep(0.02)
+
+
+def submitted_bytes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The size of the arguments of every task from now on: numbers of blocks, an address, futures; never arrays."""
+    sizes, submit = [], Client.submit
+
+    def measuring(self, function, *arguments, **options):
+        plain = [argument for argument in arguments if not hasattr(argument, "key")]
+        sizes.append(len(cloudpickle.dumps(plain)))
+        return submit(self, function, *arguments, **options)
+
+    monkeypatch.setattr(Client, "submit", measuring)
+    return sizes

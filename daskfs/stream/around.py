@@ -28,6 +28,7 @@ from daskfs.protocol import Central, State
 from daskfs.store.dataset import Dataset
 from daskfs.stream.central import Report
 from daskfs.stream.fold import Run
+from daskfs.stream.lanes import groups
 from daskfs.stream.rounds import Rounds
 from daskfs.stream.workers import Calls, CentreActor, CentreLost, forget, work_on
 
@@ -96,13 +97,13 @@ class Around:
             try:
                 places = self._places()
                 if ledger is None:
-                    groups = groups_of(self._sizes, position, len(places.others or places.homes))
-                    ledger = Ledger(state, dict(enumerate(groups)), Report(-1, self._algorithm.keeps(state)))
+                    tasks = groups_of(self._sizes, position, len(places.others or places.homes))
+                    ledger = Ledger(state, dict(enumerate(tasks)), Report(-1, self._algorithm.keeps(state)))
                 return self._attempt(ledger, places, run)
             except CentreLost as lost:
                 reason = str(lost)
             if self._client.status != "running":
-                raise Interrupted("the Dask scheduler is gone; when it is back, run the same again to go on")
+                raise Interrupted("the Dask scheduler or its workers are gone; when they are back, run the same again")
         raise Interrupted(f"the centre of the run was lost again and again ({reason}); run the same again to go on")
 
     def revisit(self, state: State, ids: NDArray[np.uint64]) -> tuple[State, int]:
@@ -209,10 +210,4 @@ def groups_of(sizes: NDArray[np.int64], position: int, workers: int) -> Iterator
     >>> list(groups_of(np.full(6, 100), 2, workers=1))
     [range(2, 3), range(3, 4), range(4, 5), range(5, 6)]
     """
-    most = min(_GROUP_BYTES, int(sizes.sum()) // (_GROUPS_PER_WORKER * workers))
-    first, total = position, 0
-    for number in range(position, len(sizes)):
-        total += int(sizes[number])
-        if total >= most or number == len(sizes) - 1:
-            yield range(first, number + 1)
-            first, total = number + 1, 0
+    return groups(sizes, position, min(_GROUP_BYTES, int(sizes.sum()) // (_GROUPS_PER_WORKER * workers)))

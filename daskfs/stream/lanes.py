@@ -50,7 +50,7 @@ def rounds_of(sizes: NDArray[np.int64], lanes: int, position: int = 0) -> list[R
     """
     n = len(sizes)
     if lanes == 1:
-        return [[group] for group in _groups(sizes, position)]
+        return [[group] for group in groups(sizes, position, GROUP_BYTES)]
     count = max(1, min(ROUNDS_PER_PASS, n // lanes))
     edges = [n * number // count for number in range(count + 1)]
     if position not in edges:
@@ -63,11 +63,17 @@ def _split(start: int, stop: int, lanes: int) -> Round:
     return [range(first, last) for first, last in pairwise(edges)]
 
 
-def _groups(sizes: NDArray[np.int64], position: int) -> Iterator[range]:
+def groups(sizes: NDArray[np.int64], position: int, most: int) -> Iterator[range]:
+    """Runs of blocks from `position` on, each of about `most` bytes and no more than a block beyond that.
+
+    >>> from daskfs.stream.lanes import groups
+    >>> list(groups(np.full(6, 100), 1, most=200))
+    [range(1, 3), range(3, 5), range(5, 6)]
+    """
     first, total = position, 0
     for number in range(position, len(sizes)):
         total += int(sizes[number])
-        if total >= GROUP_BYTES or number == len(sizes) - 1:
+        if total >= most or number == len(sizes) - 1:
             yield range(first, number + 1)
             first, total = number + 1, 0
 

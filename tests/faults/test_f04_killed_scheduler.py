@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from distributed import Client
-from toy_algorithms import Tangled
+from toy_algorithms import Census, Tangled
 from toy_runs import always_due, check_same, small_dataset
 
 import daskfs
@@ -23,8 +23,8 @@ TESTS = Path(__file__).parents[1]
 
 
 @pytest.fixture
-def scheduler(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """A scheduler and a worker, each a process of its own."""
+def scheduler(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """A scheduler and some workers, each a process of its own."""
     file = tmp_path / "scheduler.json"
     dask = [sys.executable, "-m", "dask"]
     common = ["--scheduler-file", str(file), "--no-dashboard"]
@@ -35,23 +35,26 @@ def scheduler(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     }
     one = subprocess.Popen([*dask, "scheduler", "--host", "127.0.0.1", "--port", "0", *common], **quiet)
     worker = [*dask, "worker", "--nthreads", "1", "--no-nanny", "--host", "127.0.0.1", "--death-timeout", "5"]
-    other = subprocess.Popen([*worker, *common], **quiet)
+    others = [subprocess.Popen([*worker, *common], **quiet) for _ in range(request.param)]
     try:
         yield one, str(file)
     finally:
-        for process in (other, one):
+        for process in (*others, one):
             process.kill()
             process.wait()
 
 
 @pytest.mark.usefixtures("always_due")
-def test_f4_a_killed_scheduler_ends_the_run_which_can_be_resumed(tmp_path, scheduler):
+@pytest.mark.parametrize(
+    ("scheduler", "algorithm"), [(1, Tangled(seconds=0.01)), (2, Census(seconds=0.05))], indirect=["scheduler"]
+)
+def test_f4_a_killed_scheduler_ends_the_run_which_can_be_resumed(tmp_path, scheduler, algorithm, request):
     process, file = scheduler
-    dataset, algorithm = small_dataset(tmp_path / "d"), Tangled(seconds=0.01)
+    dataset = small_dataset(tmp_path / "d")
     while not Path(file).exists():
         time.sleep(0.05)
     with Client(scheduler_file=file, set_as_default=False, timeout=5) as client:
-        client.wait_for_workers(1, timeout=60)
+        client.wait_for_workers(request.node.callspec.params["scheduler"], timeout=60)
         struck: list[float] = []
 
         def strike(event: object) -> None:

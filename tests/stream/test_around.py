@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
 import numpy as np
 import pytest
 from centre_runs import K, Once, centres, found, paced, planted
@@ -18,7 +17,16 @@ from distributed.scheduler import Scheduler
 from hypothesis import given
 from hypothesis import strategies as st
 from toy_algorithms import Census
-from toy_runs import Stop, always_due, check_same, local_cluster, small_dataset, stopping_after, wait_for_no_tasks
+from toy_runs import (
+    Stop,
+    always_due,
+    check_same,
+    local_cluster,
+    small_dataset,
+    stopping_after,
+    submitted_bytes,
+    wait_for_no_tasks,
+)
 
 import daskfs
 from daskfs.errors import DatasetError, Interrupted, OptionError
@@ -199,15 +207,7 @@ def test_another_client_may_be_the_default(dataset, two_workers, three_threads):
 
 
 def test_arguments_of_tasks_are_small(dataset, two_workers, monkeypatch):
-    """Numbers of blocks, a dataset's address, and futures: never arrays."""
-    sizes, submit = [], Client.submit
-
-    def measuring(self, function, *arguments, **options):
-        plain = [argument for argument in arguments if not hasattr(argument, "key")]
-        sizes.append(len(cloudpickle.dumps(plain)))
-        return submit(self, function, *arguments, **options)
-
-    monkeypatch.setattr(Client, "submit", measuring)
+    sizes = submitted_bytes(monkeypatch)
     daskfs.select(dataset, paced("block"), client=two_workers)
     assert len(sizes) > 30
     assert max(sizes) < 2500

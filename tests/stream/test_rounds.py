@@ -15,6 +15,7 @@ from toy_runs import (
     local_cluster,
     small_dataset,
     stopping_after,
+    submitted_bytes,
     tangled,
     wait_for_no_tasks,
 )
@@ -150,17 +151,7 @@ class Divides(Tangled):
 
 
 def test_arguments_of_tasks_are_small(tmp_path, two_workers, monkeypatch):
-    """Numbers of blocks, a dataset's address, and futures: never arrays."""
-    import cloudpickle
-
-    sizes, submit = [], Client.submit
-
-    def measuring(self, function, *arguments, **options):
-        plain = [argument for argument in arguments if not hasattr(argument, "key")]
-        sizes.append(len(cloudpickle.dumps(plain)))
-        return submit(self, function, *arguments, **options)
-
-    monkeypatch.setattr(Client, "submit", measuring)
+    sizes = submitted_bytes(monkeypatch)
     daskfs.select(small_dataset(tmp_path / "d"), Tangled(), client=two_workers)
     assert len(sizes) > 30
     assert max(sizes) < 2000
