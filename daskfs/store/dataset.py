@@ -47,27 +47,24 @@ def open_dataset(url: str | os.PathLike[str], storage_options: Mapping[str, Any]
     >>> ds.names([2, 0])
     ['c', 'a']
     """
-    location = Location(url, storage_options)
-    try:
-        raw = location.read(ROOT)
-    except (FileNotFoundError, NotADirectoryError):
-        if location.exists(UNFINISHED):
-            raise DatasetError(f"{location.url}: incomplete; run the same command again to finish it") from None
-        raise DatasetError(f"{location.url}: no dataset here") from None
-    except OSError as error:
-        raise DatasetError(f"{location.url}: cannot be read: {error}") from error
-    return Dataset(location, *parse_root(location.url, raw))
+    dataset = Dataset(Location(url, storage_options))
+    dataset.attributes  # noqa: B018  # reads them: whoever opens a dataset wants to know whether there is one
+    return dataset
 
 
 class Dataset:
-    """A complete dataset, read block by block. Made by `open_dataset`; small and picklable."""
+    """A complete dataset, read block by block. Made by `open_dataset`; small and picklable.
 
-    def __init__(self, location: Location, attributes: Attributes, arrays: Mapping[str, ArraySpec]) -> None:
-        self.location, self.attributes, self.arrays = location, attributes, arrays
+    A pickle is the address and the digest; what is there is looked at when it is first used. To load one can never
+    fail, as it must not: Dask loads the arguments of tasks where an error costs the worker its connection.
+    """
+
+    def __init__(self, location: Location, digest: str | None = None) -> None:
+        self.location, self._expected = location, digest
         self._cuts: dict[Axis, Cut] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopened, (self.location, self.digest)
+        return _known, (self.location, self._expected or self.digest)
 
     def __repr__(self) -> str:
         target = "real target" if self.classes is None else _shortened(self.classes)
@@ -77,6 +74,31 @@ class Dataset:
     @property
     def url(self) -> str:
         return self.location.url
+
+    @property
+    def attributes(self) -> Attributes:
+        """What the dataset says of itself; see `layout`."""
+        return self._root[0]
+
+    @property
+    def arrays(self) -> Mapping[str, ArraySpec]:
+        """How every array of it is stored."""
+        return self._root[1]
+
+    @cached_property
+    def _root(self) -> tuple[Attributes, Mapping[str, ArraySpec]]:
+        try:
+            raw = self.location.read(ROOT)
+        except (FileNotFoundError, NotADirectoryError):
+            if self.location.exists(UNFINISHED):
+                raise DatasetError(f"{self.url}: incomplete; run the same command again to finish it") from None
+            raise DatasetError(f"{self.url}: no dataset here") from None
+        except OSError as error:
+            raise DatasetError(f"{self.url}: cannot be read: {error}") from error
+        attributes, arrays = parse_root(self.url, raw)
+        if self._expected not in (None, attributes["digest"]):
+            raise DatasetError(f"{self.url}: was replaced by another dataset while it was in use")
+        return attributes, arrays
 
     @property
     def kind(self) -> Kind:
@@ -305,12 +327,9 @@ class Dataset:
 
 
 @lru_cache(maxsize=8)
-def _reopened(location: Location, digest: str) -> Dataset:
-    """The same dataset in another process, opened once there; DatasetError if it has been replaced since."""
-    dataset = open_dataset(location.url, location.options)
-    if dataset.digest != digest:
-        raise DatasetError(f"{location.url}: was replaced by another dataset while it was in use")
-    return dataset
+def _known(location: Location, digest: str) -> Dataset:
+    """The same dataset in another process, where it is read once, however many tasks use it."""
+    return Dataset(location, digest)
 
 
 def _shortened(classes: Sequence[Label]) -> str:

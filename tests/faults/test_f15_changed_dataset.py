@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
+import shutil
+
 import pytest
 from toy_algorithms import Tangled
-from toy_runs import KINDS, Stop, small_dataset, stopping_after, tangled
+from toy_runs import KINDS, Stop, small_dataset, stopping_after, tangled, worker_pids
 
 import daskfs
 from daskfs.errors import CheckpointError, DatasetError
@@ -33,8 +36,22 @@ def test_f15_a_dataset_that_is_replaced_between_two_passes(tmp_path, kind, where
         if event.number == 1 and event.blocks_done == event.blocks:
             replace(tmp_path / "d", kind)
 
+    before = worker_pids(two_workers, 2)
     with pytest.raises(DatasetError, match=r"replaced|bytes where|missing"):
         daskfs.select(dataset, tangled(kind), progress=strike, client=two_workers if where == "cluster" else None)
+    assert worker_pids(two_workers, 2) == before  # nobody's worker dies of it
+
+
+def test_f15_a_pickle_can_be_loaded_whatever_has_become_of_the_dataset(tmp_path):
+    """Dask loads the arguments of tasks where an error costs the worker its connection, and with it its life."""
+    pickled = pickle.dumps(small_dataset(tmp_path / "d"))
+    replace(tmp_path / "d", "columns")
+    replaced = pickle.loads(pickled)
+    with pytest.raises(DatasetError, match=r"/d: was replaced by another dataset while it was in use"):
+        replaced.read(0)
+    shutil.rmtree(tmp_path / "d")
+    with pytest.raises(DatasetError, match=r"/d: no dataset here"):
+        pickle.loads(pickled).read(0)
 
 
 def replace(folder, kind):
