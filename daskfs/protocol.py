@@ -38,6 +38,11 @@ State = dict[str, Any]
 """Flat: arrays and scalars by name, so that checkpoint, pickle and size are generic."""
 
 
+def copied(state: State) -> State:
+    """A state with memory of its own."""
+    return {name: np.copy(value) if isinstance(value, np.ndarray) else value for name, value in state.items()}
+
+
 @dataclass(frozen=True, slots=True)
 class Meta:
     """What an algorithm may know of a dataset before it has read a byte of it."""
@@ -152,9 +157,9 @@ Schedule = Literal["chain", "rounds", "centre"]
 class Algorithm(Protocol):
     """A frozen dataclass of parameters with these methods; it holds no data and no state.
 
-    `update` and `merge` may change and return the state they are given (the first, for `merge`);
-    they must not change blocks, and must not depend on how rows or columns were cut into blocks
-    beyond what their docstring says.
+    `update` and `end_pass` may change and return the state they are given, `merge` must change none of
+    its states. Nobody changes blocks, or depends on how rows or columns were cut into blocks beyond what
+    the docstring says.
     """
 
     @property

@@ -15,9 +15,8 @@ import scipy.sparse as sp
 from distributed import Client, LocalCluster
 
 import daskfs
-from daskfs.protocol import Algorithm, State
+from daskfs.protocol import Algorithm, State, copied
 from daskfs.stream import checkpoint
-from daskfs.stream.lanes import copied
 
 K = 6
 CASES = {
@@ -175,13 +174,15 @@ def test_the_order_of_merging_does_not_matter(datasets, name):
         for number in range(lane, dataset.n_blocks(), 3):
             state = algorithm.update(state, dataset.read(number))
         lanes.append(state)
+    before = [pickle.dumps(copied(state)) for state in lanes]
     results = []
     for order in ([0, 1, 2], [2, 0, 1], [1, 2, 0]):
-        merged, _ = algorithm.end_pass(algorithm.merge([copied(lanes[lane]) for lane in order]))
+        merged, _ = algorithm.end_pass(algorithm.merge([lanes[lane] for lane in order]))
         results.append(algorithm.result(merged))
     for other in results[1:]:
         assert other.features.tolist() == results[0].features.tolist()
         assert other.weights.tobytes() == results[0].weights.tobytes()
+    assert [pickle.dumps(copied(state)) for state in lanes] == before  # they are the inputs of other tasks too
 
 
 @kinds

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.protocol import Axis, Block, ColumnBlock, Meta, Result, RowBlock, Schedule, SparseBlock, State
+from daskfs.protocol import Axis, Block, ColumnBlock, Meta, Result, RowBlock, Schedule, SparseBlock, State, copied
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Tangled:
 
     def merge(self, states: Sequence[State]) -> State:
         lanes = sum(state["lanes"] for state in states)
-        merged = states[0]
+        merged = copied(states[0])
         for name in ("memory", "scores"):
             merged[name] *= states[0]["lanes"] / lanes
             for other in states[1:]:

@@ -15,7 +15,7 @@ from daskfs.algorithms.loss import CODE, coded, labels_told_apart, labels_writte
 from daskfs.algorithms.substitution_columns import AnyColumns
 from daskfs.algorithms.substitution_refit import Fields, Part, new_set, refresh, selected, set_nbytes
 from daskfs.algorithms.substitution_result import fitted, result_of
-from daskfs.protocol import Meta, Result, State
+from daskfs.protocol import Meta, Result, State, copied
 
 if TYPE_CHECKING:
     from daskfs.algorithms.substitution import OnlineSubstitution
@@ -40,7 +40,8 @@ class Block:
             "positive": positive_target(meta),
             "classes": labels_told_apart(meta),
             "passes": 0,
-            "changes": 0,
+            "changes": 0,  # in this pass, …
+            "changes_shared": 0,  # … and how many of them before the last merge, so that they count once
             "version": 0,
             "started": False,
             "lags": np.zeros(_LAGS, np.int64),
@@ -113,12 +114,13 @@ class Block:
 
     def merge(self, states: Sequence[State]) -> State:
         ordered = sorted(states, key=lambda state: [np.sort(selected(one)).tolist() for one in _sets(state)])
-        state = next((state for state in ordered if state["started"]), ordered[0])
-        ready = [state, *(other for other in ordered if other["started"] and other is not state)]
-        before = state["changes"]
+        first = next((state for state in ordered if state["started"]), ordered[0])
+        state = copied(first)
+        ready = [state, *(other for other in ordered if other["started"] and other is not first)]
         for sets in zip(*(_sets(other) for other in ready), strict=True):
             exchange.merge(sets, self.chosen.n_select)
-        state["changes"] = before + sum(other["changes"] for other in ready[1:])
+        state["changes"] += sum(other["changes"] - other["changes_shared"] for other in ready[1:])
+        state["changes_shared"] = state["changes"]
         return state
 
     def end_pass(self, state: State) -> tuple[State, bool]:
@@ -129,7 +131,7 @@ class Block:
         if racing:
             state["score"] = self._lap(state)
         state["history"][state["passes"] - 1] = self._line(Part(state, "0/"), state)
-        state["lags"][:], state["changes"] = 0, 0
+        state["lags"][:], state["changes"], state["changes_shared"] = 0, 0, 0
         state["version"] += 1
         return state, state["passes"] < self.chosen.passes and (changed or racing)
 

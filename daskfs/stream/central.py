@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.protocol import Block, Central, ColumnBlock, SparseColumnBlock, State
+from daskfs.protocol import Block, Central, ColumnBlock, SparseColumnBlock, State, copied
 from daskfs.store.dataset import Dataset
-from daskfs.stream.lanes import copied
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from daskfs.errors import CheckpointError
-from daskfs.protocol import Algorithm, State
+from daskfs.protocol import Algorithm, State, copied
 from daskfs.store.dataset import Dataset
 
 Round = list[range]
@@ -78,15 +78,9 @@ def groups(sizes: NDArray[np.int64], position: int, most: int) -> Iterator[range
             first, total = number + 1, 0
 
 
-def copied(state: State) -> State:
-    """A state with memory of its own."""
-    return {name: np.copy(value) if isinstance(value, np.ndarray) else value for name, value in state.items()}
-
-
 def merged(algorithm: Algorithm, *states: State) -> State:
     """One state from several, all of which stay as they are."""
-    own = copied(states[0])  # the only one that `merge` may change
-    return own if len(states) == 1 else algorithm.merge([own, *states[1:]])
+    return copied(states[0]) if len(states) == 1 else algorithm.merge(states)
 
 
 def joined(items: Sequence[Item], merge: Callable[..., Item]) -> Item:

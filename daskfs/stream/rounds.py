@@ -31,10 +31,10 @@ from distributed import Client, Future, KilledWorker
 from numpy.typing import NDArray
 
 from daskfs.errors import Interrupted, WorkerError
-from daskfs.protocol import Algorithm, State
+from daskfs.protocol import Algorithm, State, copied
 from daskfs.store.dataset import Dataset
 from daskfs.stream.fold import Run
-from daskfs.stream.lanes import FAN_IN, Round, copied, fold_lane, joined, merged, revisited, rounds_of
+from daskfs.stream.lanes import FAN_IN, Round, fold_lane, joined, merged, revisited, rounds_of
 from daskfs.stream.memory import MemoryPlan
 
 Value = TypeVar("Value")

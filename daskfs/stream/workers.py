@@ -24,10 +24,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.protocol import Central, State
+from daskfs.protocol import Central, State, copied
 from daskfs.store.dataset import Dataset
 from daskfs.stream.central import Centre, Report, introduced, rebuilt
-from daskfs.stream.lanes import AHEAD, copied
+from daskfs.stream.lanes import AHEAD
 
 _PATIENCE = 1.0  # seconds until someone who waits for the centre asks whether it is alive
 _SIGN_OF_LIFE = 3.0  # seconds for the answer

@@ -312,14 +312,6 @@ def test_a_foreign_zarr_group_is_never_overwritten(tmp_path):
     assert zarr.open_group(tmp_path / "g.zarr", mode="r").attrs["title"] == "not ours"
 
 
-def test_f15_a_dataset_replaced_under_a_worker_is_noticed(tmp_path):
-    daskfs.write_dataset(tmp_path / "d.zarr", X, Y)
-    sent = pickle.dumps(daskfs.open_dataset(tmp_path / "d.zarr"))
-    daskfs.write_dataset(tmp_path / "d.zarr", X + 1, Y, overwrite=True)
-    with pytest.raises(DatasetError, match="replaced by another dataset"):
-        pickle.loads(sent)
-
-
 def test_plain_xarray_shows_a_missing_chunk_as_nan(tmp_path):
     daskfs.write_dataset(tmp_path / "d.zarr", X, Y, chunk_bytes=3000)
     (tmp_path / "d.zarr/X/c/0/2").unlink()

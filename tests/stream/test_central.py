@@ -14,10 +14,9 @@ from toy_algorithms import Census
 
 import daskfs
 from daskfs.algorithms.substitution_refit import Part
-from daskfs.protocol import ColumnBlock, Meta, SparseColumnBlock, State
+from daskfs.protocol import ColumnBlock, Meta, SparseColumnBlock, State, copied
 from daskfs.stream.around import Ledger
 from daskfs.stream.central import Centre, Report, introduced, rebuilt
-from daskfs.stream.lanes import copied
 
 N, P, PER_BLOCK, K = 60, 32, 4, 4
 BLOCKS = P // PER_BLOCK
