@@ -16,6 +16,7 @@ turn blocks into *offers*, a centre folds offers into the one state and publishe
 
     view = algorithm.view(state, lane)                       # at the centre, for one of its workers
     own, offer = algorithm.work(own, view, block)            # on a worker, with a view that may be old
+    offer = algorithm.both(offer, later, view)               # while the centre is busy with one before
     state = algorithm.accept(state, offer)                   # at the centre
 
 This file needs numpy and nothing else: the three papers under ``algorithms/`` import it, the
@@ -205,6 +206,9 @@ class Central(Algorithm, Protocol):
 
     def work(self, own: State, view: State, block: Block) -> tuple[State, State | None]:
         """One block on one worker: its own state (at first only its "lane"), and an offer for the centre, if any."""
+
+    def both(self, offer: State, later: State, view: State) -> State:
+        """One offer, no larger than offers are, of two that could not be sent yet, the newest view in hand."""
 
     def rest(self, own: State) -> State | None:
         """An offer of what a worker has gathered and not yet offered, asked for now and then."""

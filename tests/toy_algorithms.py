@@ -177,6 +177,11 @@ class Census:
         ids = block.ids.astype(np.int64)
         return {"pass": view["pass"], "ids": ids, "values": positive * view["pass"] + view["target"]}
 
+    def both(self, offer: State, later: State, view: State) -> State:
+        if offer["pass"] < later["pass"]:
+            return later
+        return later | {name: np.concatenate([offer[name], later[name]]) for name in ("ids", "values")}
+
     def rest(self, own: State) -> State | None:
         left = {name: own.pop(name) for name in ("pass", "ids", "values") if name in own}
         return left or None

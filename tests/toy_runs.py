@@ -112,12 +112,17 @@ def tasks_on(client: Client) -> dict[str, str]:
     return states
 
 
+def wait_until(happens: Callable[[], object], why: Callable[[], object] = str) -> None:
+    """Wait for something that takes seconds at most."""
+    deadline = time.monotonic() + 10
+    while not happens():
+        assert time.monotonic() < deadline, why()
+        time.sleep(0.02)
+
+
 def wait_for_no_tasks(client: Client) -> None:
     """Futures are let go of in the background."""
-    deadline = time.monotonic() + 10
-    while left := tasks_on(client):
-        assert time.monotonic() < deadline, f"left on the scheduler: {left}"
-        time.sleep(0.02)
+    wait_until(lambda: not tasks_on(client), lambda: f"left on the scheduler: {tasks_on(client)}")
 
 
 def submitted_bytes(monkeypatch: pytest.MonkeyPatch) -> list[int]:

@@ -141,6 +141,9 @@ class OnlineSubstitution:
     def work(self, own: State, view: State, block: Block) -> tuple[State, State | None]:
         return self._central.work(own, view, _columns(block))
 
+    def both(self, offer: State, later: State, view: State) -> State:
+        return self._central.both(offer, later, view)
+
     def rest(self, own: State) -> State | None:
         return self._central.rest(own)
 

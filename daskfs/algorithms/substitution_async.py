@@ -128,6 +128,11 @@ class Asynchronous:
             "changes": came,
         }
 
+    def both(self, offer: State, later: State, view: State) -> State:
+        """The later push says all that the earlier one did; only what it counts has to be added up."""
+        passed = np.concatenate([offer["passed"], later["passed"]])[-2 * self.chosen.n_select :]
+        return later | {"passed": passed, "changes": offer["changes"] + later["changes"]}
+
     def rest(self, own: State) -> State | None:
         return None
 

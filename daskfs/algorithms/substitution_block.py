@@ -77,6 +77,14 @@ class Block:
                 Part(offer, f"{number}/").update(nominated)
         return own, offer if len(offer) > 1 else None
 
+    def both(self, offer: State, later: State, view: State) -> State:
+        both: State = {"version": view["version"]}
+        for number in range(view["sets"]):
+            parts = [part for part in (Part(one, f"{number}/") for one in (offer, later)) if "X" in part]
+            if parts:
+                Part(both, f"{number}/").update(exchange.both(parts, Part(view, f"{number}/"), self.chosen.n_select))
+        return both
+
     def rest(self, own: State) -> State | None:
         left = {name: own.pop(name) for name in list(own) if "/rejected" in name}
         return left or None

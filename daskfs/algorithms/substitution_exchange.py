@@ -69,8 +69,9 @@ def nominated(own: Fields, view: Fields, now: Scored, wanted: int) -> State | No
     block, found, score, free = now
     ids = block.ids.astype(np.int64)
     most = max(len(ids) // SHARE, FEW, view["room"])
-    best = np.argsort(-np.where(free, score, NEVER), kind="stable")[:most]
-    best = np.sort(best[free[best] & (score[best] > view["threshold"])])
+    best = np.flatnonzero(free & (score > view["threshold"]))
+    if len(best) > most:
+        best = np.sort(best[np.argsort(-score[best], kind="stable")[:most]])
     left = free.copy()
     left[best] = False
     remember(own, ids[left], score[left], wanted)
@@ -82,6 +83,7 @@ def nominated(own: Fields, view: Fields, now: Scored, wanted: int) -> State | No
         "score": score[best],
         "mean": found.mean[best],
         "norm": found.norm[best],
+        "d": found.d[best],
         "X": unit_columns(block, best, found.mean[best], found.norm[best], view["r"].dtype),
     }
 
@@ -89,6 +91,25 @@ def nominated(own: Fields, view: Fields, now: Scored, wanted: int) -> State | No
 def work(own: Fields, view: Fields, block: AnyColumns, wanted: int) -> State | None:
     """Score a block and nominate its best columns."""
     return nominated(own, view, scored(view, block), wanted)
+
+
+def both(offers: Sequence[Fields], view: Fields, wanted: int) -> State:
+    """The best columns of offers that could not be sent yet, scored again; the others count as rejected."""
+    ids, mean, norm, d = (np.concatenate([offer[name] for offer in offers]) for name in ("ids", "mean", "norm", "d"))
+    pull = np.concatenate([transposed(offer["X"], view["r"]) for offer in offers])
+    score = pull**2 / (d + view["ridge"] + _TINY)
+    most = max(FEW, view["room"])
+    best = np.sort(np.argsort(-score, kind="stable")[:most])
+    best = best[(score[best] > view["threshold"]) & ~np.isin(ids[best], view["ids"])]
+    one: State = {"version": view["version"], "ids": ids[best], "score": score[best]}
+    one |= {"mean": mean[best], "norm": norm[best], "d": d[best]}
+    one["X"] = np.asfortranarray(np.concatenate([offer["X"] for offer in offers], axis=1)[:, best])
+    for offer in offers:
+        if "rejected" in offer:
+            remember(one, offer["rejected"], offer["rejected_score"], wanted)
+    left = np.setdiff1d(np.arange(len(ids)), best)
+    remember(one, ids[left], score[left], wanted)
+    return one
 
 
 def accept(one: Fields, offer: Fields, wanted: int) -> int:
@@ -155,6 +176,8 @@ def remember(own: Fields, ids: NDArray[np.int64], score: NDArray[np.float64], wa
     worth = own.get("rejected_score", np.empty(0))
     if len(known) >= POOL * wanted:
         better = score > worth.min()
+        if not better.any():
+            return
         ids, score = ids[better], score[better]
     kept = ~np.isin(known, ids)
     known, worth = np.concatenate([known[kept], ids]), np.concatenate([worth[kept], score])

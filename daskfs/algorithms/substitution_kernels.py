@@ -16,62 +16,93 @@ _TILE = 2048  # rows summed in the data's own precision before they are added up
 
 @summing
 def sweep(X, r, h, sums):
-    """One read of every column x: Σz, Σz², Σrz, Σhz, Σhz² with z = x − x[0], a shift that keeps digits."""
+    """One read of every column x: Σz, Σz², Σrz, Σhz, Σhz² with z = x − x[0], a shift that keeps digits.
+
+    Columns are read two at a time: one alone leaves the memory waiting. The last may be read twice, to the same end.
+    """
     n, b = X.shape
-    for j in range(b):
-        x = X[:, j]
-        sums[j] = 0.0
+    for j in range(0, b, 2):
+        k = min(j + 1, b - 1)
+        sums[j], sums[k] = 0.0, 0.0
         for start in range(0, n, _TILE):
             stop = min(start + _TILE, n)
-            s0, s1, s2, s3, s4 = tile_sums(x[start:stop], x[0], r[start:stop], h[start:stop])
-            sums[j, 0] += s0
-            sums[j, 1] += s1
-            sums[j, 2] += s2
-            sums[j, 3] += s3
-            sums[j, 4] += s4
+            of_j, of_k = two_tile_sums(
+                X[start:stop, j], X[start:stop, k], X[0, j], X[0, k], r[start:stop], h[start:stop]
+            )
+            for which in range(N_SUMS):
+                sums[j, which] += of_j[which]
+                if k != j:
+                    sums[k, which] += of_k[which]
 
 
 @summing_helper
-def tile_sums(x, shift, r, h):
-    """The five sums over a few rows of one column, in the precision of the data."""
-    s0 = s1 = s2 = s3 = s4 = x.dtype.type(0)
-    for i in range(len(x)):
-        z = x[i] - shift
+def two_tile_sums(x, y, x_shift, y_shift, r, h):
+    """The five sums over a few rows of two columns, in the precision of the data."""
+    x0 = x1 = x2 = x3 = x4 = y0 = y1 = y2 = y3 = y4 = x.dtype.type(0)
+    for i in range(len(r)):
+        z = x[i] - x_shift
         hz = h[i] * z
-        s0 += z
-        s1 += z * z
-        s2 += r[i] * z
-        s3 += hz
-        s4 += hz * z
-    return s0, s1, s2, s3, s4
+        x0 += z
+        x1 += z * z
+        x2 += r[i] * z
+        x3 += hz
+        x4 += hz * z
+        z = y[i] - y_shift
+        hz = h[i] * z
+        y0 += z
+        y1 += z * z
+        y2 += r[i] * z
+        y3 += hz
+        y4 += hz * z
+    return (x0, x1, x2, x3, x4), (y0, y1, y2, y3, y4)
 
 
 @summing
 def sweep_uniform(X, r, sums):
-    """The same where h is 1 in every row."""
+    """The same where h is 1 in every row, four columns at a time."""
     n, b = X.shape
-    for j in range(b):
-        x = X[:, j]
-        sums[j] = 0.0
+    for first in range(0, b, 4):
+        j = first, min(first + 1, b - 1), min(first + 2, b - 1), min(first + 3, b - 1)
+        totals = np.zeros((4, 3))
         for start in range(0, n, _TILE):
             stop = min(start + _TILE, n)
-            s0, s1, s2 = uniform_tile_sums(x[start:stop], x[0], r[start:stop])
-            sums[j, 0] += s0
-            sums[j, 1] += s1
-            sums[j, 2] += s2
-        sums[j, 3], sums[j, 4] = sums[j, 0], sums[j, 1]
+            tile = four_uniform_tile_sums(
+                (X[start:stop, j[0]], X[start:stop, j[1]], X[start:stop, j[2]], X[start:stop, j[3]]),
+                (X[0, j[0]], X[0, j[1]], X[0, j[2]], X[0, j[3]]),
+                r[start:stop],
+            )
+            for which in range(4):
+                totals[which, 0] += tile[which][0]
+                totals[which, 1] += tile[which][1]
+                totals[which, 2] += tile[which][2]
+        for which in range(4):
+            sums[j[which], :3] = totals[which]
+            sums[j[which], 3:] = totals[which, :2]
 
 
 @summing_helper
-def uniform_tile_sums(x, shift, r):
-    """The three sums that do not depend on h."""
-    s0 = s1 = s2 = x.dtype.type(0)
-    for i in range(len(x)):
-        z = x[i] - shift
-        s0 += z
-        s1 += z * z
-        s2 += r[i] * z
-    return s0, s1, s2
+def four_uniform_tile_sums(columns, shifts, r):
+    """The three sums that do not depend on h, over a few rows of four columns."""
+    a, b, c, d = columns
+    a0 = a1 = a2 = b0 = b1 = b2 = c0 = c1 = c2 = d0 = d1 = d2 = a.dtype.type(0)
+    for i in range(len(r)):
+        z = a[i] - shifts[0]
+        a0 += z
+        a1 += z * z
+        a2 += r[i] * z
+        z = b[i] - shifts[1]
+        b0 += z
+        b1 += z * z
+        b2 += r[i] * z
+        z = c[i] - shifts[2]
+        c0 += z
+        c1 += z * z
+        c2 += r[i] * z
+        z = d[i] - shifts[3]
+        d0 += z
+        d1 += z * z
+        d2 += r[i] * z
+    return (a0, a1, a2), (b0, b1, b2), (c0, c1, c2), (d0, d1, d2)
 
 
 @kernel

@@ -125,6 +125,8 @@ class Around:
             raise Interrupted("the cluster has no workers any more; start some, and run the same again") from error
         except Exception as error:
             raise CentreLost(repr(error)) from error
+        if not workers:
+            raise CentreLost("the last worker has left")
         homes = {address for address, worker in workers.items() if CENTRE in worker["resources"]}
         return Places(sorted(homes), sorted(workers.keys() - homes))
 

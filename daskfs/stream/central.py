@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,13 @@ class Report:
 
     version: int
     kept: NDArray[np.uint64]
+
+
+class View(NamedTuple):
+    """What a worker sees of the state."""
+
+    version: int
+    view: State
 
 
 class Centre:
@@ -41,25 +49,26 @@ class Centre:
     def __init__(self, algorithm: Central, state: State, lanes: Sequence[str] = ()) -> None:
         self._algorithm, self._state, self._lanes = algorithm, state, list(lanes)
 
-    def join(self, who: str) -> int:
-        """The lane of a worker: its old one if it has been here before."""
+    def join(self, who: str) -> tuple[int, View]:
+        """The lane of a worker, its old one if it has been here before, and what it needs to see."""
         if who not in self._lanes:
             self._lanes.append(who)
-        return self._lanes.index(who)
+        lane = self._lanes.index(who)
+        return lane, self._view(lane)
 
-    def view(self, lane: int, known: int = -1) -> tuple[int, State] | None:
-        """What a worker needs to see, with its version; None if it knows that version."""
-        version: int = self._state["version"]
-        return None if known == version else (version, copied(self._algorithm.view(self._state, lane)))
-
-    def offer(self, lane: int, offer: State, known: int) -> tuple[int, State] | None:
-        """Take an offer in, and answer with a new view if there is one."""
+    def offer(self, lane: int, offer: State, known: int) -> View | None:
+        """Take an offer in, and answer with a new view, unless the worker knows that version."""
         self._state = self._algorithm.accept(self._state, offer)
-        return self.view(lane, known)
+        return None if known == self._state["version"] else self._view(lane)
 
-    def report(self) -> Report:
-        """What it holds now."""
+    def leave(self, offers: Sequence[State]) -> Report:
+        """Take in what a worker has left at the end of its group, and answer with what is held now."""
+        for offer in offers:
+            self._state = self._algorithm.accept(self._state, offer)
         return Report(self._state["version"], self._algorithm.keeps(self._state))
+
+    def _view(self, lane: int) -> View:
+        return View(self._state["version"], copied(self._algorithm.view(self._state, lane)))
 
     def state(self) -> tuple[State, list[str]]:
         """All of it, and the lanes: for a checkpoint, or the end of the pass."""

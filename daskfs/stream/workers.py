@@ -1,8 +1,9 @@
 """The workers of an asynchronous pass: they offer, a centre decides, and nobody waits for anybody.
 
-The centre is a Dask actor. Tasks are groups of blocks; for each block a worker sends its offer without waiting and
-takes the reply, a newer view, one block later; with nothing to offer it says nothing. So a pass that changes little is
-as fast as reading.
+The centre is a Dask actor. Tasks are groups of blocks. A worker sends an offer without waiting, goes on with the next
+blocks, and takes the reply, a newer view, when it is there; what it has to offer until then becomes one offer. With
+nothing to offer it says nothing. So a pass that changes little is as fast as reading, and one that changes much is as
+fast as the centre.
 
     worker 0   read, work ──offer──►┐            ┌◄── view
     worker 1   read, work ──offer──►│  centre    │
@@ -26,12 +27,11 @@ from numpy.typing import NDArray
 
 from daskfs.protocol import Central, State, copied
 from daskfs.store.dataset import Dataset
-from daskfs.stream.central import Centre, Report, introduced, rebuilt
+from daskfs.stream.central import Centre, Report, View, introduced, rebuilt
 from daskfs.stream.lanes import AHEAD
 
 _PATIENCE = 1.0  # seconds until someone who waits for the centre asks whether it is alive
 _SIGN_OF_LIFE = 3.0  # seconds for the answer
-_IN_FLIGHT = 1  # offers whose reply a worker has not taken yet
 _RUNS = 2  # whose desks a thread keeps at a time; those of a driver that was killed are pushed out by later runs
 
 
@@ -145,24 +145,23 @@ def forget(run: str) -> None:
 def work_on(run: str, algorithm: Central, dataset: Dataset, centre: Any, numbers: range) -> Report:
     """One group of blocks, on a worker."""
     desk, call = _desk(run), Calls(centre)
-    desk.own["lane"] = lane = call.now("join", desk.who)
-    known, view = call.now("view", lane)
-    replies: deque[Any] = deque()
-
-    def newest(most: int) -> None:
-        nonlocal known, view
-        while len(replies) > most or (replies and replies[0].done()):
-            reply = call.answer(replies.popleft())
-            if reply is not None and reply[0] > known:  # offers may overtake each other on the way
-                known, view = reply
-
+    joining = call.later("join", desk.who)  # answered while the first block is read
+    lane, seen = -1, View(-1, {})
+    unsent: State | None = None
+    reply: Any = None
     for block in dataset.blocks(numbers, axis=algorithm.axis, ahead=AHEAD):
-        newest(_IN_FLIGHT)
-        desk.own, offer = algorithm.work(desk.own, view, block)
+        if joining is not None:
+            (desk.own["lane"], seen), joining = call.answer(joining), None
+            lane = desk.own["lane"]
+        if reply is not None and reply.done():
+            seen, reply = call.answer(reply) or seen, None
+        desk.own, offer = algorithm.work(desk.own, seen.view, block)
         if offer is not None:
-            replies.append(call.later("offer", lane, offer, known))
-    if (offer := algorithm.rest(desk.own)) is not None:
-        replies.append(call.later("offer", lane, offer, known))
-    newest(0)
-    report: Report = call.now("report")
+            unsent = offer if unsent is None else algorithm.both(unsent, offer, seen.view)
+        if unsent is not None and reply is None:
+            reply, unsent = call.later("offer", lane, unsent, seen.version), None
+    if reply is not None:
+        call.answer(reply)  # offers of a worker arrive in their order
+    left = [offer for offer in (unsent, algorithm.rest(desk.own)) if offer is not None]
+    report: Report = call.now("leave", left)
     return report

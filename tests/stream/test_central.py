@@ -16,7 +16,7 @@ import daskfs
 from daskfs.algorithms.substitution_refit import Part
 from daskfs.protocol import ColumnBlock, Meta, SparseColumnBlock, State, copied
 from daskfs.stream.around import Ledger
-from daskfs.stream.central import Centre, Report, introduced, rebuilt
+from daskfs.stream.central import Centre, Report, View, introduced, rebuilt
 
 N, P, PER_BLOCK, K = 60, 32, 4, 4
 BLOCKS = P // PER_BLOCK
@@ -53,28 +53,37 @@ def begun(algorithm: Any) -> State:
 
 
 def nominated(algorithm: Any, centre: Centre, number: int, lane: int = 0) -> State:
-    _, offer = algorithm.work({"lane": lane}, centre.view(lane)[1], DATA.read(number, "columns"))
+    _, offer = algorithm.work({"lane": lane}, view_of(centre, lane), DATA.read(number, "columns"))
     return offer
+
+
+def seen_by(centre: Centre, lane: int = 0) -> View:
+    """What the worker of a lane sees; lanes are given in the order in which workers come."""
+    return [centre.join(f"worker {number}")[1] for number in range(lane + 1)][lane]
+
+
+def view_of(centre: Centre, lane: int = 0) -> State:
+    return seen_by(centre, lane).view
 
 
 def test_a_worker_keeps_its_lane():
     centre = Centre(Census(), begun(Census()), lanes=["a", "b"])
-    assert [centre.join(who) for who in ("b", "c", "a", "c", "d", "b")] == [1, 2, 0, 2, 3, 1]
+    assert [centre.join(who)[0] for who in ("b", "c", "a", "c", "d", "b")] == [1, 2, 0, 2, 3, 1]
     assert centre.state()[1] == ["a", "b", "c", "d"]
 
 
 def test_a_view_comes_with_its_version_and_once():
     algorithm = daskfs.OnlineSubstitution(K, ridge=0.1)
     centre = Centre(algorithm, begun(algorithm))
-    version, view = centre.view(0)
-    assert view["0/room"] == K
-    assert centre.view(0, known=version) is None
+    lane, (version, view) = centre.join("me")
+    assert (lane, view["0/room"]) == (0, K)
     newer, changed = centre.offer(0, nominated(algorithm, centre, 0), known=version)
     assert newer > version
     assert changed["0/room"] == K - PER_BLOCK
     assert centre.offer(0, {"version": newer}, known=newer) is None  # an offer of nothing changes nothing
-    assert centre.report().version == newer
-    assert centre.report().kept.tolist() == [0, 1, 2, 3]
+    assert centre.leave([]).version == newer
+    assert centre.leave([]).kept.tolist() == [0, 1, 2, 3]
+    assert centre.leave([nominated(algorithm, centre, 1)]).kept.tolist() != [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("method", ["block", "async"])
@@ -84,7 +93,7 @@ def test_what_was_handed_out_stays_as_it_was(method):
     centre = Centre(algorithm, begun(algorithm))
     own: State = {"lane": 0}
     for number in range(BLOCKS):
-        seen, state = centre.view(0)[1], centre.state()[0]
+        seen, state = view_of(centre), centre.state()[0]
         before = copied(seen), copied(state)
         own, offer = algorithm.work(own, seen, DATA.read(number, "columns"))
         if offer is not None:
@@ -92,7 +101,7 @@ def test_what_was_handed_out_stays_as_it_was(method):
         for given, expected in zip((seen, state), before, strict=True):
             for name, value in expected.items():
                 np.testing.assert_array_equal(given[name], value, err_msg=name)
-    assert centre.report().version > 2
+    assert centre.leave([]).version > 2
 
 
 @pytest.mark.parametrize("method", ["block", "async"])
@@ -150,13 +159,13 @@ class Unreliable(RuleBasedStateMachine):
         self.ledger = Ledger(copied(state), groups, Report(-1, self.algorithm.keeps(state)))
         self.centre = Centre(self.algorithm, state)
         self.own: dict[int, State] = {lane: {"lane": lane} for lane in range(3)}
-        self.views = {lane: self.centre.view(lane)[1] for lane in range(3)}
+        self.views = {lane: view_of(self.centre, lane) for lane in range(3)}
         self.under_way: list[State] = []
         self.arrived: list[State] = []
 
     @rule(lane=LANES)
     def look(self, lane: int) -> None:
-        self.views[lane] = self.centre.view(lane)[1]
+        self.views[lane] = view_of(self.centre, lane)
 
     @rule(lane=LANES, number=st.integers(0, BLOCKS - 1))
     def work(self, lane: int, number: int) -> None:
@@ -166,6 +175,13 @@ class Unreliable(RuleBasedStateMachine):
     @rule(lane=LANES)
     def rest(self, lane: int) -> None:
         self._send(self.algorithm.rest(self.own[lane]))
+
+    @precondition(lambda self: len(self.under_way) > 1)
+    @rule(lane=LANES)
+    def become_one(self, lane: int) -> None:
+        """As two offers do while the centre is busy; they are the last two, or one was on its way before."""
+        later, earlier = self.under_way.pop(), self.under_way.pop()
+        self.under_way.append(self.algorithm.both(earlier, later, self.views[lane]))
 
     @precondition(lambda self: self.under_way)
     @rule(which=ANY)
@@ -189,7 +205,7 @@ class Unreliable(RuleBasedStateMachine):
         for one in (offer, self.algorithm.rest(self.own[lane])):
             if one is not None:
                 self._accept(copied(one))
-        self.ledger.done(number, self.centre.report())
+        self.ledger.done(number, self.centre.leave([]))
 
     @rule(lane=LANES)
     def lose_worker(self, lane: int) -> None:
@@ -202,7 +218,7 @@ class Unreliable(RuleBasedStateMachine):
         state = rebuilt(self.algorithm, DATA, copied(self.ledger.begun), self.ledger.newest.kept)
         self.ledger.new_centre()
         self.centre = Centre(self.algorithm, state)
-        self.views = {lane: self.centre.view(lane)[1] for lane in range(3)}
+        self.views = {lane: view_of(self.centre, lane) for lane in range(3)}
 
     def teardown(self) -> None:
         for number in list(self.ledger.groups):
@@ -287,7 +303,7 @@ class Pushes(RuleBasedStateMachine):
 
     @rule(lane=LANES)
     def look(self, lane: int) -> None:
-        self.seen[lane] = self.centre.view(lane)[0]
+        self.seen[lane] = seen_by(self.centre, lane).version
 
     @rule(lane=LANES, seed=st.integers(0, 99))
     def push(self, lane: int, seed: int) -> None:
@@ -327,7 +343,7 @@ class Pushes(RuleBasedStateMachine):
     def a_lane_sees_the_others(self) -> None:
         for lane in range(3):
             others = sum((push["u"] for number, push in self.newest.items() if number != lane), np.zeros(N))
-            np.testing.assert_array_equal(self.centre.view(lane)[1]["others"], others)
+            np.testing.assert_array_equal(view_of(self.centre, lane)["others"], others)
 
 
 for machine, examples in ((Unreliable, 50), (UnreliableSubstitution, 25), (UnreliableRace, 10), (Pushes, 50)):

@@ -73,7 +73,7 @@ class FakeActor:
 
 def test_a_busy_centre_is_waited_for():
     actor = FakeActor(lambda: Reply(7, impatience=5))
-    assert Calls(actor).now("report") == 7
+    assert Calls(actor).now("leave") == 7
     assert actor.pings == 5
 
 
@@ -83,16 +83,16 @@ def test_a_centre_that_shows_no_sign_of_life_is_lost(error):
         raise error
 
     with pytest.raises(CentreLost):
-        Calls(FakeActor(fails)).later("report")
+        Calls(FakeActor(fails)).later("leave")
     for alive in (fails, lambda: Reply(error), lambda: Reply(True, NEVER)):
         with pytest.raises(CentreLost):
-            Calls(FakeActor(lambda: Reply(7, NEVER), alive)).now("report")
+            Calls(FakeActor(lambda: Reply(7, NEVER), alive)).now("leave")
 
 
 @pytest.mark.parametrize("error", [error for error in LOST if not isinstance(error, TimeoutError)], ids=repr)
 def test_a_centre_that_was_lost_on_the_way_is_lost(error):
     with pytest.raises(CentreLost):
-        Calls(FakeActor(lambda: Reply(error))).now("report")
+        Calls(FakeActor(lambda: Reply(error))).now("leave")
 
 
 @pytest.mark.parametrize(
@@ -102,19 +102,19 @@ def test_what_is_raised_at_the_centre_is_no_loss(error):
     """Be it of the kind that Dask raises itself."""
     actor = CentreActor()
     actor._centre = Raising(error)
-    answer = pickle.loads(pickle.dumps(actor.do("report")))
+    answer = pickle.loads(pickle.dumps(actor.do("leave")))
     with pytest.raises(type(error)) as caught:
-        Calls(FakeActor(lambda: Reply(answer))).now("report")
+        Calls(FakeActor(lambda: Reply(answer))).now("leave")
     assert str(caught.value) == str(error)
     assert "At the centre:\nTraceback" in caught.value.__notes__[0]
-    assert "in report" in caught.value.__notes__[0]
+    assert "in leave" in caught.value.__notes__[0]
 
 
 class Raising:
     def __init__(self, error: Exception) -> None:
         self._error = error
 
-    def report(self) -> None:
+    def leave(self) -> None:
         raise self._error
 
 
@@ -136,10 +136,10 @@ def test_an_error_of_a_task_is_no_loss():
 
 
 class Here:
-    """An actor in this process, whose answers come in another order than they were asked for."""
+    """An actor in this process; a busy one answers an offer when it is asked for something else."""
 
-    def __init__(self, algorithm: Any, dataset: daskfs.Dataset, slow_offers: bool = False) -> None:
-        self.actor, self.slow_offers = CentreActor(), slow_offers
+    def __init__(self, algorithm: Any, dataset: daskfs.Dataset, busy: bool = False) -> None:
+        self.actor, self.busy = CentreActor(), busy
         self.asked: list[str] = []
         self._open: list[tuple[Future[Any], Any]] = []
         state = algorithm.start(dataset.meta, seed=0)
@@ -149,17 +149,18 @@ class Here:
         self.asked.append(method)
         reply: Future[Any] = Future()
         self._open.append((reply, lambda: self.actor.do(method, *arguments)))
-        if method != "offer" or not self.slow_offers or len(self._open) == 2:
-            for waiting, answer in reversed(self._open):  # the second offer overtakes the first
-                waiting.set_result(answer())
-            self._open = []
+        if method != "offer" or not self.busy:
+            self._answer()
         return reply
 
     def ping(self) -> Reply:
+        self._answer()
+        return Reply(True)
+
+    def _answer(self) -> None:
         for waiting, answer in self._open:
             waiting.set_result(answer())
         self._open = []
-        return Reply(True)
 
 
 @pytest.fixture
@@ -175,14 +176,21 @@ def test_a_group_of_blocks(tmp_path, run):
     report = work_on(run, algorithm, dataset, centre, range(2, 6))
     widths = [len(dataset.read(number, "columns").ids) for number in range(6)]
     assert report.kept.tolist() == list(range(sum(widths[:2]), sum(widths)))
-    assert centre.asked[:2] == ["join", "view"]
-    assert centre.asked[-1] == "report"
-    assert centre.asked.count("offer") == 3  # of four blocks two are gathered, and offered in the end
+    assert centre.asked == ["join", "offer", "offer", "leave"]  # of four blocks two are gathered, and left in the end
 
 
-@pytest.mark.parametrize("slow_offers", [False, True])
+def test_while_the_centre_is_busy_offers_become_one(tmp_path, run, monkeypatch):
+    monkeypatch.setattr(workers, "_PATIENCE", 0.01)
+    dataset, algorithm = small_dataset(tmp_path / "d"), Census()
+    centre = Here(algorithm, dataset, busy=True)
+    report = work_on(run, algorithm, dataset, centre, range(dataset.n_blocks("columns")))
+    assert report.kept.tolist() == list(range(dataset.n_features))
+    assert centre.asked == ["join", "offer", "leave"]
+
+
+@pytest.mark.parametrize("busy", [False, True])
 @pytest.mark.parametrize("method", ["block", "async"])
-def test_offers_may_overtake_each_other(tmp_path, run, method, slow_offers, monkeypatch):
+def test_nobody_goes_back_to_an_older_view(tmp_path, run, method, busy, monkeypatch):
     monkeypatch.setattr(workers, "_PATIENCE", 0.01)
     dataset, algorithm = small_dataset(tmp_path / "d"), daskfs.OnlineSubstitution(3, method=method)
     versions = []
@@ -193,8 +201,10 @@ def test_offers_may_overtake_each_other(tmp_path, run, method, slow_offers, monk
             versions.append(view["version"]) or work(self, own, view, block)
         ),
     )
-    work_on(run, algorithm, dataset, Here(algorithm, dataset, slow_offers), range(dataset.n_blocks("columns")))
-    assert versions == sorted(versions)  # nobody goes back to an older view
+    centre = Here(algorithm, dataset, busy)
+    for numbers in (range(3), range(3, dataset.n_blocks("columns"))):
+        work_on(run, algorithm, dataset, centre, numbers)
+    assert versions == sorted(versions)
     assert versions[-1] > 0
 
 
