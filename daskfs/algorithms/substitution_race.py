@@ -3,8 +3,8 @@
 Ridge decides *which* columns look good, not only how much weight they get: with little of it columns must explain
 what the others leave, with much of it they are chosen by their own correlation, which is safer where columns
 outnumber rows by far. Only sets built under different ridges can tell, and only after two passes (after one, those
-with little ridge are still behind), so all of them are built side by side on three quarters of the rows. The best of
-them goes on with all rows.
+with little ridge are still behind), so all of them are built side by side, with some rows held back. The best of them
+goes on with all rows.
 
 Where rows are plenty the ridge matters little, a small one is taken, and nothing is held back.
 """
@@ -29,7 +29,8 @@ REFIT = (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)  # of the weigh
 LAPS = 2  # passes that a race lasts
 _MOST_ROWS = 4096  # with more, rows are plenty
 _LEAST_ROWS = 24  # with fewer there are none to spare
-_HELD_BACK = 0.25
+_HELD_BACK = 0.1  # of the rows,
+_ENOUGH, _AT_MOST = 100, 0.25  # or so many, but no larger share
 _HARDLY_WORSE = 1.02
 _ALL_BUT_PERFECT = 0.02  # sets that explain so much are still on their way, and little ridge leads furthest
 
@@ -42,8 +43,8 @@ def entrants(n_samples: int, loss: Loss) -> tuple[float, ...]:
 
 def held_back(n_samples: int, seed: int) -> NDArray[np.int64]:
     """Rows on which a race is judged, at random."""
-    rows = np.random.default_rng(seed).choice(n_samples, int(_HELD_BACK * n_samples), replace=False)
-    return np.sort(rows)
+    count = max(int(_HELD_BACK * n_samples), min(int(_AT_MOST * n_samples), _ENOUGH))
+    return np.sort(np.random.default_rng(seed).choice(n_samples, count, replace=False))
 
 
 class Verdict(NamedTuple):

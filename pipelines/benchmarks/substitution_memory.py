@@ -36,7 +36,7 @@ class Made(daskfs.Dataset):
     """A dataset whose columns are random numbers, drawn anew from the number of their block whenever they are read."""
 
     def __init__(self, like: daskfs.Dataset, n: int, blocks: int) -> None:
-        super().__init__(like.location, like.attributes, like.arrays)
+        super().__init__(like.location)
         self.n, self.count, self.y = n, blocks, np.zeros(n)
         rng = np.random.default_rng(0)
         for number in rng.choice(blocks, min(S, blocks), replace=False):  # one column of each counts
