@@ -1,5 +1,6 @@
 """daskfs: choose the features that matter from data too large for any memory."""
 
+from daskfs.algorithms.mission import Mission
 from daskfs.algorithms.substitution import OnlineSubstitution
 from daskfs.errors import DaskfsError
 from daskfs.selection import Selection, load_selection
@@ -15,6 +16,7 @@ __version__ = "0.1.0"
 __all__ = [
     "DaskfsError",
     "Dataset",
+    "Mission",
     "OnlineSubstitution",
     "Selection",
     "ingest",

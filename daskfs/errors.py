@@ -58,6 +58,17 @@ class ColumnError(DaskfsError):
         return f"column {self.feature}: {self.reason}"
 
 
+class RowError(DaskfsError):
+    """One row of a dataset cannot be used; the engine adds the dataset and the feature's name."""
+
+    def __init__(self, row: int, feature: int, reason: str) -> None:
+        self.row, self.feature, self.reason = row, feature, reason
+        super().__init__(row, feature, reason)
+
+    def __str__(self) -> str:
+        return f"row {self.row}, feature {self.feature}: {self.reason}"
+
+
 class SelectionError(DaskfsError):
     """A saved selection is missing, incomplete, or not what daskfs writes."""
 

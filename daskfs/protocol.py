@@ -62,6 +62,8 @@ class Meta:
     """Bytes of the largest block, as the reader hands it out."""
     itemsize: int = 4
     """Bytes of one number: 4 for float32, 8 for float64."""
+    lanes: int = 1
+    """How many workers share a pass and merge what they learned now and then."""
 
     def class_codes(self, y: NDArray[np.float64]) -> NDArray[np.int64]:
         """Class numbers 0 … C-1 of targets as blocks carry them (see `ColumnBlock.y`)."""

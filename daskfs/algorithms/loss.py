@@ -6,6 +6,7 @@ loss           L(u, y)                    curvature ≤  target
 squared        ½ (u − y)²                 1            a number, or two classes
 squared_hinge  ½ max(0, 1 − y·u)²         1            two classes
 logistic       log(1 + exp(−y·u))         ¼            two classes
+softmax        log Σ_c exp(u_c) − u_y                  classes, of rows only
 ============== ========================== ============ ==============================
 
 Two classes become y = −1 and y = +1, in the order of `Meta.classes`.
@@ -23,12 +24,13 @@ from daskfs.errors import OptionError
 from daskfs.protocol import Label, Meta
 
 Loss = Literal["squared", "squared_hinge", "logistic"]
+RowLoss = Literal["logistic", "squared", "squared_hinge", "softmax"]
 
 CODE: dict[Loss, int] = {"squared": 0, "squared_hinge": 1, "logistic": 2}
 CURVATURE: dict[Loss, float] = {"squared": 1.0, "squared_hinge": 1.0, "logistic": 0.25}
 
 
-def check_target(loss: Loss, meta: Meta) -> None:
+def check_target(loss: Loss | RowLoss, meta: Meta) -> None:
     """OptionError where the dataset's target does not fit the loss."""
     classes = meta.classes
     if classes is not None and len(classes) == 1:
@@ -42,8 +44,8 @@ def check_target(loss: Loss, meta: Meta) -> None:
                 "keep two of them, or number them"
             )
     elif classes is None:
-        raise OptionError(f"loss={loss!r} takes two classes, the target is a real number: use loss='squared'")
-    elif len(classes) > 2:
+        raise OptionError(f"loss={loss!r} takes classes, the target is a real number: use loss='squared'")
+    elif len(classes) > 2 and loss != "softmax":
         raise OptionError(
             f"loss={loss!r} takes two classes, the target has {len(classes)} ({_some(classes)}): keep two of them"
         )

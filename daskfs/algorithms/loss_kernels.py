@@ -36,6 +36,29 @@ def pull(code, u, y):
 
 
 @helper
+def implicit_pull(code, u, y, reach):
+    """The pull at the score it leads to: t with t = pull(u + reach · t). However long the step, it cannot overshoot."""
+    if code != LOGISTIC:
+        return pull(code, u, y) / (1.0 + reach)
+    low, high = 0.0, abs(pull(code, u, y))  # of its size
+    t, before = high, 2 * high
+    for _ in range(20 if reach > 0.0 else 0):
+        at = u + reach * y * t
+        over = t - abs(pull(code, at, y))
+        if over > 0.0:
+            high = t
+        else:
+            low = t
+        step = over / (1.0 + reach * curvature(code, at, y))
+        if abs(step) < 1e-4 * high:
+            break
+        if abs(step) > 0.5 * before or not low < t - step < high:  # Newton's method is lost: halve
+            step = t - 0.5 * (low + high)
+        before, t = abs(step), t - step
+    return y * t
+
+
+@helper
 def curvature(code, u, y):
     """d²L/du²."""
     if code == SQUARED:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import psutil
 from distributed import Client
 from distributed.system import MEMORY_LIMIT
 
-from daskfs.errors import ColumnError, DatasetError, OptionError
+from daskfs.errors import ColumnError, DatasetError, OptionError, RowError
 from daskfs.protocol import Algorithm, Central, Result
 from daskfs.selection import Selection
 from daskfs.store.dataset import Dataset, open_dataset
@@ -91,7 +91,7 @@ def select(
     options = storage_options or dataset.location.options
     with (
         checkpoint_at(checkpoint, options, dataset, algorithm, seed) as kept,
-        _naming_columns(dataset),
+        _naming(dataset),
         one_blas_thread(),
     ):
         lanes = lanes_for(dataset, algorithm, client, synchronous)
@@ -140,11 +140,12 @@ def _begun(
     dataset: Dataset, algorithm: Algorithm, lanes: int, seed: int, checkpoint: Checkpoint | None, resume: bool
 ) -> Snapshot:
     """Where the run begins: at its checkpoint, or at the start, which is then kept at once."""
+    meta = replace(dataset.meta, lanes=max(lanes, 1))
     if checkpoint is None:
-        return Snapshot(algorithm.start(dataset.meta, seed), lanes)
+        return Snapshot(algorithm.start(meta, seed), lanes)
     if resume and (found := checkpoint.read()) is not None:
         return found
-    now = Snapshot(algorithm.start(dataset.meta, seed), lanes)
+    now = Snapshot(algorithm.start(meta, seed), lanes)
     checkpoint.write(now)  # a place that cannot be written to shows now, not after half a minute of work
     return now
 
@@ -170,10 +171,13 @@ def _with_costs(result: Result, costs: list[Cost]) -> Result:
 
 
 @contextmanager
-def _naming_columns(dataset: Dataset) -> Iterator[None]:
-    """Turn what an algorithm says of a column into an error that a person can act on."""
+def _naming(dataset: Dataset) -> Iterator[None]:
+    """Turn what an algorithm says of a column or a row into an error that a person can act on."""
     try:
         yield
     except ColumnError as error:
         name = dataset.names(np.array([error.feature], np.uint64))[0]
         raise DatasetError(f"{dataset.url}: column {name!r} (number {error.feature}): {error.reason}") from error
+    except RowError as error:
+        name = dataset.names(np.array([error.feature], np.uint64))[0]
+        raise DatasetError(f"{dataset.url}: row {error.row}: feature {name!r}: {error.reason}") from error

@@ -1,0 +1,555 @@
+"""Kernels of MISSION: rows stream by, weights live in a table and a sketch.
+
+Two ways to keep a weight, each as a fast kernel for one score per row and depth 3, and as a general one for any
+number of classes, tables and rows of the sketch:
+
+* `sketched`: all weights are in the sketch, the table only remembers who is large ("paper", "hashing");
+* `active`: weights of features in the table are exact and out of the sketch, which keeps the others ("active").
+
+`thresholded` has no sketch at all ("iht", "batch-iht"). Every kernel stops before a row with a value that is not
+finite, and says which; a row is scored before it is learned, and those losses are added up.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from daskfs.algorithms.loss_kernels import implicit_pull, pull, value
+from daskfs.algorithms.sketch_kernels import (
+    add,
+    cells_of_three,
+    find,
+    locate,
+    median_of_three,
+    mixed,
+    new_place,
+    norm,
+    read,
+    sign,
+    tail_cell,
+)
+from daskfs.jit import helper, kernel, summing
+
+COUNT, LEAST = 0, 1  # of a table's gauge: how many are in, and what it takes to come in
+LOSS, WEIGHT, ROWS = 0, 1, 2  # of the tally: losses before learning, the rows' weights, how many rows
+_ONE, _NIL = np.float32(1), np.float32(0)
+
+
+class Rows(NamedTuple):
+    """Some rows to learn from."""
+
+    indptr: Any
+    ids: Any
+    values: Any
+    pairs: Any  # (entries, 2) the features an interaction is made of, or no rows at all
+    y: Any  # the target of `loss_kernels`, or the number of the class
+    weight: Any  # of every row, or empty
+
+
+class Memory(NamedTuple):
+    """What is known of the features. T tables have V classes each: 1 and C, or C and 1."""
+
+    sketch: Any  # depth × 2^bits × C, flat
+    tail: Any  # 2^bits: sums that decide on the steps of features outside the table; empty for plain steps
+    keys: Any  # (T, capacity)
+    weights: Any  # (T, capacity, V)
+    sums: Any  # (T, capacity): the same as `tail`, exact
+    parents: Any  # (T, capacity, 2), or (T, 0, 2) without interactions
+    gauge: Any  # (T, 2): COUNT, LEAST
+    bias: Any  # (C,)
+    bias_sum: Any  # (1,)
+    tally: Any  # (3,): LOSS, WEIGHT, ROWS
+
+
+class Rule(NamedTuple):
+    """How to learn."""
+
+    loss: int  # see `loss.CODE`; with several classes it is softmax
+    rate: float
+    per_sighting: float  # 1/β of the step 1/√(1 + N/β); 0 for plain steps
+    stands_for: float  # rows, that every row does: as many as there are lanes
+    bias_value: float  # the constant that every row has, 0 for none
+    bits: int
+    depth: int
+    n_select: int  # of each table
+    room: int  # of each table, before it is pruned
+    everyone_counts: bool  # in a score: not only those in the table
+
+
+@helper
+def is_finite(x):
+    return x - x == 0
+
+
+@helper
+def weight_of(rows, r):
+    return _ONE if len(rows.weight) == 0 else rows.weight[r]
+
+
+@helper
+def slower(v, total, per_sighting):
+    """A value, made smaller the more has been learned of its feature."""
+    return v / np.float32(math.sqrt(_ONE + total * np.float32(per_sighting)))
+
+
+@helper
+def longest(indptr):
+    most = 0
+    for r in range(len(indptr) - 1):
+        most = max(most, indptr[r + 1] - indptr[r])
+    return most
+
+
+@helper
+def step_of_one(rule, z, y, reach, weight):
+    """The rate times the pull on a score, where the pull is that after the step, which cannot overshoot."""
+    return implicit_pull(rule.loss, z, y, rule.rate * weight * reach) * weight
+
+
+# -------------------------------------------------------------------------------------------------- all in the sketch
+
+
+@summing
+def sketched_three(rows, memory, rule):
+    """Learn rows, one score each, depth 3; returns the row that is not finite, or the number of rows."""
+    sketch, gauge, bits = memory.sketch, memory.gauge[0], rule.bits
+    n, most = len(rows.indptr) - 1, longest(rows.indptr)
+    first, second, third = np.empty(most, np.uint32), np.empty(most, np.uint32), np.empty(most, np.uint32)
+    signs, known = np.empty(most, np.uint8), np.empty(most, np.float32)
+    least = np.float32(gauge[LEAST])
+    for r in range(n):
+        a, size = rows.indptr[r], rows.indptr[r + 1] - rows.indptr[r]
+        square = _NIL
+        for q in range(size):
+            i, j, k, s = cells_of_three(mixed(rows.ids[a + q]), bits)
+            first[q], second[q], third[q], signs[q] = i, j, k, s
+            square += rows.values[a + q] * rows.values[a + q]
+        if not is_finite(square):
+            return r
+        z = np.float32(memory.bias[0] * rule.bias_value)
+        for q in range(size):
+            s = np.uint64(signs[q])
+            w = median_of_three(
+                sign(s, 0) * sketch[np.uint64(first[q])],
+                sign(s, 1) * sketch[np.uint64(second[q])],
+                sign(s, 2) * sketch[np.uint64(third[q])],
+            )
+            known[q] = w
+            if abs(w) >= least:
+                z += w * rows.values[a + q]
+        weight = weight_of(rows, r)
+        memory.tally[LOSS] += weight * value(rule.loss, z, rows.y[r])
+        memory.tally[WEIGHT] += weight
+        g = np.float32(rule.rate * weight * pull(rule.loss, z, rows.y[r]))
+        memory.bias[0] += g * rule.bias_value
+        for q in range(size):
+            s, d = np.uint64(signs[q]), g * rows.values[a + q]
+            sketch[np.uint64(first[q])] += sign(s, 0) * d
+            sketch[np.uint64(second[q])] += sign(s, 1) * d
+            sketch[np.uint64(third[q])] += sign(s, 2) * d
+        for q in range(size):
+            if abs(known[q]) >= least and is_new(rows.ids[a + q], memory, 0):
+                remember(rows, a + q, memory, rule, 0)
+                least = np.float32(gauge[LEAST])
+    memory.tally[ROWS] += n
+    return n
+
+
+@helper
+def is_new(feature, memory, t):
+    """Whether a feature is not in table t."""
+    return find(memory.keys[t], feature + np.uint64(1), mixed(feature)) < 0
+
+
+@kernel
+def remember(rows, e, memory, rule, t):
+    """Put the feature of entry `e` into table t, where it is not yet; its weight stays in the sketch."""
+    keys, key = memory.keys[t], rows.ids[e] + np.uint64(1)
+    slot = -1 - find(keys, key, mixed(rows.ids[e]))
+    keys[slot] = key
+    if len(rows.pairs):
+        memory.parents[t, slot, 0], memory.parents[t, slot, 1] = rows.pairs[e, 0], rows.pairs[e, 1]
+    memory.gauge[t, COUNT] += 1
+    if memory.gauge[t, COUNT] >= rule.room:
+        look_up(memory, rule, t)
+        prune(memory, rule, t, False)
+
+
+@kernel
+def look_up(memory, rule, t):
+    """Bring the weights in table t up to date with the sketch."""
+    place, C, V = new_place(), len(memory.bias), memory.weights.shape[2]
+    for slot in range(memory.keys.shape[1]):
+        if memory.keys[t, slot] != 0:
+            locate(mixed(memory.keys[t, slot] - np.uint64(1)), rule.bits, rule.depth, C, place)
+            read(memory.sketch, place, rule.depth, t * V, memory.weights[t, slot])
+
+
+@kernel
+def prune(memory, rule, t, to_sketch):
+    """Keep the largest of table t; the others go into the sketch, or nowhere."""
+    slots = np.flatnonzero(memory.keys[t])
+    parents = memory.parents[t][slots] if memory.parents.shape[1] else memory.parents[t]
+    keys, weights, sums = memory.keys[t][slots], memory.weights[t][slots], memory.sums[t][slots]
+    keep_largest(keys, weights, sums, parents, memory, rule, t, to_sketch)
+
+
+@kernel
+def keep_largest(keys, weights, sums, parents, memory, rule, t, to_sketch):
+    """Fill table t with the largest of these entries, of equals those of smaller key; the others go into the sketch."""
+    n, keep, place = len(keys), rule.n_select, new_place()
+    size, least, last = np.empty(n, np.float32), np.float32(-1), np.uint64(0)
+    for q in range(n):
+        size[q] = norm(weights[q])
+    if n > keep:
+        least = np.partition(size, n - keep)[n - keep]
+        last = np.sort(keys[size == least])[keep - np.count_nonzero(size > least) - 1]
+        memory.gauge[t, LEAST] = least
+    memory.keys[t] = 0
+    for q in range(n):
+        h = mixed(keys[q] - np.uint64(1))
+        if size[q] > least or (size[q] == least and keys[q] <= last):
+            slot = -1 - find(memory.keys[t], keys[q], h)
+            memory.keys[t, slot], memory.sums[t, slot] = keys[q], sums[q]
+            memory.weights[t, slot] = weights[q]
+            if len(parents):
+                memory.parents[t, slot] = parents[q]
+        elif to_sketch:
+            locate(h, rule.bits, rule.depth, len(memory.bias), place)
+            add(memory.sketch, place, rule.depth, t * weights.shape[1], weights[q], _ONE)
+            if len(memory.tail):
+                cell = tail_cell(h, rule.bits)
+                memory.tail[cell] = max(memory.tail[cell], sums[q])
+    memory.gauge[t, COUNT] = min(n, keep)
+
+
+# ------------------------------------------------------------------------------------------ exact weights in the table
+
+
+@summing
+def active_one(rows, memory, rule):
+    """Learn rows, one score each, depth 3; returns the row that is not finite, or the number of rows."""
+    sketch, tail, bits = memory.sketch, memory.tail, rule.bits
+    keys, weights, sums, gauge = memory.keys[0], memory.weights[0], memory.sums[0], memory.gauge[0]
+    n, most = len(rows.indptr) - 1, longest(rows.indptr)
+    slots, inside = np.empty(most, np.int32), np.empty(most, np.float32)
+    outside, hashes, large = np.empty(most, np.int32), np.empty(most, np.uint64), np.empty(most, np.int32)
+    per = np.float32(rule.per_sighting)
+    for r in range(n):
+        a, size = rows.indptr[r], rows.indptr[r + 1] - rows.indptr[r]
+        n_in = n_out = 0
+        square = _NIL
+        for q in range(size):
+            h, v = mixed(rows.ids[a + q]), rows.values[a + q]
+            slot = find(keys, rows.ids[a + q] + np.uint64(1), h)
+            # Written to both lists and counted in one: a branch here would be guessed wrong half the time.
+            slots[n_in], inside[n_in] = slot, v
+            outside[n_out], hashes[n_out] = q, h
+            n_in += slot >= 0
+            n_out += slot < 0
+            square += v * v
+        if not is_finite(square):
+            return r
+        z = np.float32(memory.bias[0] * rule.bias_value)
+        reach = rule.bias_value * slower(np.float32(rule.bias_value), memory.bias_sum[0], per)
+        for q in range(n_in):
+            z += weights[slots[q], 0] * inside[q]
+            reach += inside[q] * slower(inside[q], sums[slots[q]], per)
+        weight, y = weight_of(rows, r), rows.y[r]
+        memory.tally[LOSS] += weight * value(rule.loss, z, y)
+        memory.tally[WEIGHT] += weight
+        e = np.float32(step_of_one(rule, z, y, reach, weight))
+        g, ee = np.float32(rule.rate * e), e * e * np.float32(rule.stands_for)
+        if rule.bias_value != 0:
+            b = np.float32(rule.bias_value)
+            memory.bias_sum[0] += b * b * ee
+            memory.bias[0] += g * slower(b, memory.bias_sum[0], per)
+        for q in range(n_in):
+            slot, v = slots[q], inside[q]
+            total = sums[slot] + v * v * ee
+            sums[slot] = total
+            weights[slot, 0] += g * slower(v, total, per)
+        n_large = 0
+        least = np.float32(gauge[LEAST])
+        for q in range(n_out):
+            v = rows.values[a + outside[q]]
+            if len(tail):
+                cell = tail_cell(hashes[q], bits)
+                total = tail[cell] + v * v * ee
+                tail[cell] = total
+                v = slower(v, total, per)
+            i, j, k, s = cells_of_three(hashes[q], bits)
+            d, s0, s1, s2 = g * v, sign(s, 0), sign(s, 1), sign(s, 2)
+            x0, x1, x2 = sketch[i] + s0 * d, sketch[j] + s1 * d, sketch[k] + s2 * d
+            sketch[i], sketch[j], sketch[k] = x0, x1, x2
+            large[n_large] = q
+            n_large += abs(median_of_three(s0 * x0, s1 * x1, s2 * x2)) > least
+        for u in range(n_large):
+            take_over(rows, a + outside[large[u]], hashes[large[u]], memory, rule, 0)
+    memory.tally[ROWS] += n
+    return n
+
+
+@kernel
+def take_over(rows, e, h, memory, rule, t):
+    """Move the weight of entry e's feature from the sketch into table t, if it is still large enough."""
+    keys, C, V = memory.keys[t], len(memory.bias), memory.weights.shape[2]
+    vector, place = np.empty(V, np.float32), new_place()
+    locate(h, rule.bits, rule.depth, C, place)
+    read(memory.sketch, place, rule.depth, t * V, vector)
+    if norm(vector) <= memory.gauge[t, LEAST]:
+        return
+    slot = find(keys, rows.ids[e] + np.uint64(1), h)
+    if slot >= 0:
+        return
+    slot = -1 - slot
+    add(memory.sketch, place, rule.depth, t * V, vector, -_ONE)
+    keys[slot] = rows.ids[e] + np.uint64(1)
+    memory.weights[t, slot] = vector
+    memory.sums[t, slot] = memory.tail[tail_cell(h, rule.bits)] if len(memory.tail) else _NIL
+    if len(rows.pairs):
+        memory.parents[t, slot] = rows.pairs[e]
+    memory.gauge[t, COUNT] += 1
+    if memory.gauge[t, COUNT] >= rule.room:
+        prune(memory, rule, t, True)
+
+
+# ---------------------------------------------------------------------------- any number of classes, tables and depths
+
+
+@helper
+def judge(rule, z, y, weight, reach, g, tally):
+    """The pull on every score into `g`, and the loss into the tally."""
+    C = len(z)
+    tally[WEIGHT] += weight
+    if C == 1:
+        tally[LOSS] += weight * value(rule.loss, z[0], y)
+        g[0] = weight * implicit_pull(rule.loss, z[0], y, rule.rate * weight * reach)
+        return
+    most = z[0]
+    for c in range(1, C):
+        most = max(most, z[c])
+    total = _NIL
+    for c in range(C):
+        g[c] = np.float32(math.exp(z[c] - most))
+        total += g[c]
+    right = np.int64(y)
+    tally[LOSS] += weight * (math.log(total) - (z[right] - most))
+    for c in range(C):
+        g[c] *= -weight / total
+    g[right] += weight
+
+
+@helper
+def squared_norm(g):
+    total = _NIL
+    for c in range(len(g)):
+        total += g[c] * g[c]
+    return total
+
+
+@helper
+def learn_bias(memory, rule, g, gg):
+    b = np.float32(rule.bias_value)
+    if b != 0:
+        memory.bias_sum[0] += b * b * gg
+        step = np.float32(rule.rate) * slower(b, memory.bias_sum[0], rule.per_sighting)
+        for c in range(len(g)):
+            memory.bias[c] += step * g[c]
+
+
+@summing
+def sketched(rows, memory, rule):
+    """`sketched_three` for any number of classes, tables and rows of the sketch."""
+    sketch, (n_tables, _, V), C = memory.sketch, memory.weights.shape, len(memory.bias)
+    n, depth = len(rows.indptr) - 1, rule.depth
+    known = np.empty((longest(rows.indptr), C), np.float32)
+    place, z, g = new_place(), np.empty(C, np.float32), np.empty(C, np.float32)
+    for r in range(n):
+        a, size = rows.indptr[r], rows.indptr[r + 1] - rows.indptr[r]
+        square = _NIL
+        for q in range(size):
+            square += rows.values[a + q] * rows.values[a + q]
+        if not is_finite(square):
+            return r
+        for c in range(C):
+            z[c] = memory.bias[c] * rule.bias_value
+        for q in range(size):
+            locate(mixed(rows.ids[a + q]), rule.bits, depth, C, place)
+            read(sketch, place, depth, 0, known[q])
+            for t in range(n_tables):
+                if rule.everyone_counts or norm(known[q, t * V : (t + 1) * V]) >= memory.gauge[t, LEAST]:
+                    for c in range(t * V, (t + 1) * V):
+                        z[c] += known[q, c] * rows.values[a + q]
+        judge(rule, z, rows.y[r], weight_of(rows, r), _NIL, g, memory.tally)
+        learn_bias(memory, rule, g, _NIL)
+        for q in range(size):
+            locate(mixed(rows.ids[a + q]), rule.bits, depth, C, place)
+            add(sketch, place, depth, 0, g, np.float32(rule.rate) * rows.values[a + q])
+        for q in range(size):
+            for t in range(n_tables):
+                if norm(known[q, t * V : (t + 1) * V]) >= memory.gauge[t, LEAST] and is_new(rows.ids[a + q], memory, t):
+                    remember(rows, a + q, memory, rule, t)
+    memory.tally[ROWS] += n
+    return n
+
+
+@summing
+def active(rows, memory, rule):
+    """`active_one` for any number of classes, tables and rows of the sketch."""
+    sketch, tail, (n_tables, _, V), C = memory.sketch, memory.tail, memory.weights.shape, len(memory.bias)
+    n, depth, most = len(rows.indptr) - 1, rule.depth, longest(rows.indptr)
+    slots, hashes = np.empty((most, n_tables), np.int64), np.empty(most, np.uint64)
+    large = np.empty((most * n_tables, 2), np.int64)
+    place, z, g, known = new_place(), np.empty(C, np.float32), np.empty(C, np.float32), np.empty(V, np.float32)
+    per, rate = np.float32(rule.per_sighting), np.float32(rule.rate)
+    for r in range(n):
+        a, size = rows.indptr[r], rows.indptr[r + 1] - rows.indptr[r]
+        for c in range(C):
+            z[c] = memory.bias[c] * rule.bias_value
+        reach = rule.bias_value * slower(np.float32(rule.bias_value), memory.bias_sum[0], per)
+        square = _NIL
+        for q in range(size):
+            h, v = mixed(rows.ids[a + q]), rows.values[a + q]
+            hashes[q] = h
+            square += v * v
+            for t in range(n_tables):
+                slot = find(memory.keys[t], rows.ids[a + q] + np.uint64(1), h)
+                slots[q, t] = slot
+                if slot >= 0:
+                    reach += v * slower(v, memory.sums[t, slot], per)
+                    for c in range(V):
+                        z[t * V + c] += memory.weights[t, slot, c] * v
+        if not is_finite(square):
+            return r
+        judge(rule, z, rows.y[r], weight_of(rows, r), reach, g, memory.tally)
+        gg = squared_norm(g) * np.float32(rule.stands_for)
+        learn_bias(memory, rule, g, gg)
+        n_large = 0
+        for q in range(size):
+            h, v = hashes[q], rows.values[a + q]
+            slower_v, located = v, False
+            for t in range(n_tables):
+                slot = slots[q, t]
+                if slot >= 0:
+                    memory.sums[t, slot] += v * v * gg
+                    step = rate * slower(v, memory.sums[t, slot], per)
+                    for c in range(V):
+                        memory.weights[t, slot, c] += step * g[t * V + c]
+                    continue
+                if not located:
+                    located = True
+                    locate(h, rule.bits, depth, C, place)
+                    if len(tail):
+                        at = tail_cell(h, rule.bits)
+                        tail[at] += v * v * gg
+                        slower_v = slower(v, tail[at], per)
+                add(sketch, place, depth, t * V, g[t * V : (t + 1) * V], rate * slower_v)
+                read(sketch, place, depth, t * V, known)
+                if norm(known) > memory.gauge[t, LEAST]:
+                    large[n_large, 0], large[n_large, 1] = q, t
+                    n_large += 1
+        for u in range(n_large):
+            q = large[u, 0]
+            take_over(rows, a + q, hashes[q], memory, rule, large[u, 1])
+    memory.tally[ROWS] += n
+    return n
+
+
+# ------------------------------------------------------------------------------------------------------- no sketch
+
+
+@summing
+def thresholded(rows, memory, rule):
+    """Iterative hard thresholding: gradients add up beside the weights, until there is no room for another row.
+
+    `memory.sketch` holds those sums, a vector for every slot.
+    """
+    (n_tables, _, V), C, gathered = memory.weights.shape, len(memory.bias), memory.sketch
+    n, capacity = len(rows.indptr) - 1, memory.keys.shape[1]
+    z, g = np.empty(C, np.float32), np.empty(C, np.float32)
+    for r in range(n):
+        a, stop = rows.indptr[r], rows.indptr[r + 1]
+        square = _NIL
+        for e in range(a, stop):
+            square += rows.values[e] * rows.values[e]
+        if not is_finite(square):
+            return r
+        for c in range(C):
+            z[c] = memory.bias[c] * rule.bias_value
+        for t in range(n_tables):
+            if memory.gauge[t, COUNT] + (stop - a) > rule.room:
+                settle(memory, rule, t)
+            for e in range(a, stop):
+                slot = find(memory.keys[t], rows.ids[e] + np.uint64(1), mixed(rows.ids[e]))
+                if slot >= 0:
+                    for c in range(V):
+                        z[t * V + c] += memory.weights[t, slot, c] * rows.values[e]
+        judge(rule, z, rows.y[r], weight_of(rows, r), _NIL, g, memory.tally)
+        learn_bias(memory, rule, g, _NIL)
+        for t in range(n_tables):
+            for e in range(a, stop):
+                slot = find(memory.keys[t], rows.ids[e] + np.uint64(1), mixed(rows.ids[e]))
+                if slot < 0:
+                    slot = -1 - slot
+                    memory.keys[t, slot] = rows.ids[e] + np.uint64(1)
+                    memory.weights[t, slot] = 0
+                    if len(rows.pairs):
+                        memory.parents[t, slot] = rows.pairs[e]
+                    memory.gauge[t, COUNT] += 1
+                step, base = np.float32(rule.rate) * rows.values[e], (t * capacity + slot) * V
+                for c in range(V):
+                    gathered[base + c] += step * g[t * V + c]
+    memory.tally[ROWS] += n
+    return n
+
+
+@kernel
+def settle(memory, rule, t):
+    """Take the step that the gradients of table t add up to, and keep the largest weights."""
+    capacity, V = memory.keys.shape[1], memory.weights.shape[2]
+    for slot in range(capacity):
+        base = (t * capacity + slot) * V
+        for c in range(V):
+            if memory.keys[t, slot] != 0:
+                memory.weights[t, slot, c] += memory.sketch[base + c]
+            memory.sketch[base + c] = 0
+    prune(memory, rule, t, False)
+
+
+# ---------------------------------------------------------------------------------------------------------- merging
+
+
+@kernel
+def unite(keys, weights, sums, parents, lanes, memory, rule, t, is_exact):
+    """Fill table t with the entries of several lanes, sorted by key; `memory` has the merged sketch and no entries.
+
+    Where weights are exact, that of a feature is their mean plus what the sketch holds for the lanes that lack it.
+    """
+    C, V, place, rest = len(memory.bias), weights.shape[1], new_place(), np.empty(weights.shape[1], np.float32)
+    share, n = np.float32(1 / lanes), 0
+    out_keys, out_weights, out_sums = np.empty_like(keys), np.zeros_like(weights), np.zeros_like(sums)
+    out_parents = np.empty_like(parents)
+    start = 0
+    while start < len(keys):
+        stop = start
+        while stop < len(keys) and keys[stop] == keys[start]:
+            out_weights[n] += share * weights[stop]
+            out_sums[n] += sums[stop]
+            stop += 1
+        out_sums[n] /= stop - start
+        out_keys[n] = keys[start]
+        if len(parents):
+            out_parents[n] = parents[start]
+        if not is_exact or stop - start < lanes:
+            locate(mixed(keys[start] - np.uint64(1)), rule.bits, rule.depth, C, place)
+            read(memory.sketch, place, rule.depth, t * V, rest)
+            if is_exact:
+                add(memory.sketch, place, rule.depth, t * V, rest, -_ONE)
+            out_weights[n] += rest
+        n, start = n + 1, stop
+    pairs = out_parents[: n if len(parents) else 0]
+    keep_largest(out_keys[:n], out_weights[:n], out_sums[:n], pairs, memory, rule, t, is_exact)

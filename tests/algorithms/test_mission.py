@@ -1,0 +1,167 @@
+"""MISSION: its kernels against plain Python, its fast kernels against the general ones, and what cannot change it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference.mission import mission, softmax_sgd
+
+import daskfs
+from daskfs.algorithms.loss_kernels import implicit_pull, pull
+from daskfs.algorithms.mission_kernels import active, active_one, sketched, sketched_three
+from daskfs.algorithms.mission_memory import Shape, memory_of, rule_of
+from daskfs.algorithms.mission_pace import measured, pace_of
+from daskfs.algorithms.mission_rows import rows_of
+from daskfs.protocol import Meta, SparseBlock, copied
+
+pytestmark = pytest.mark.kernels
+LOSSES = {"squared": 0, "squared_hinge": 1, "logistic": 2}
+
+
+def some_rows(n: int, p: int, seed: int = 0, per_row: int = 6) -> tuple[list[dict[int, float]], np.ndarray]:
+    """Rows of a few features each, and labels that the first tenth of the features decide."""
+    rng = np.random.default_rng(seed)
+    w = np.where(np.arange(p) < p // 10, rng.choice([-2.0, 2.0], p), 0.0)
+    rows, y = [], np.empty(n)
+    for i in range(n):
+        ids = np.sort(rng.choice(p, per_row, replace=False))
+        values = np.round(rng.normal(size=per_row), 3).astype(np.float32)
+        rows.append(dict(zip((ids * 1_000_003).tolist(), values.tolist(), strict=True)))
+        y[i] = 1.0 if w[ids] @ values + 0.3 * rng.normal() > 0 else -1.0
+    return rows, y
+
+
+def block_of(rows: list[dict[int, float]], y: np.ndarray, first: int = 0) -> SparseBlock:
+    indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows], dtype=np.int64)])
+    ids = np.array([feature for row in rows for feature in row], np.uint64)
+    values = np.array([value for row in rows for value in row.values()], np.float32)
+    return SparseBlock(first, indptr, ids, values, np.asarray(y, np.float64))
+
+
+def meta_of(rows: list[dict[int, float]], classes: Any = (-1.0, 1.0)) -> Meta:
+    entries = sum(map(len, rows))
+    return Meta("sparse", len(rows), 10**9, entries, 10**9, classes, 12 * entries)
+
+
+def selected(algorithm: daskfs.Mission, rows: list[dict[int, float]], y: np.ndarray, classes: Any = (-1.0, 1.0)) -> Any:
+    state = algorithm.start(meta_of(rows, classes), seed=0)
+    go_on = True
+    while go_on:
+        state, go_on = algorithm.end_pass(algorithm.update(state, block_of(rows, y)))
+    return algorithm.result(state)
+
+
+@pytest.mark.parametrize("depth", [1, 3, 5])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_with_room_for_all_features_paper_mode_is_the_listing(loss, depth):
+    rows, y = some_rows(300, 60)
+    chosen = daskfs.Mission(60, loss=loss, method="paper", width=2**14, depth=depth, learning_rate=0.1, intercept=False)
+    norm = np.mean([sum(value**2 for value in row.values()) for row in rows])
+    expected = mission(rows, y, k=60, depth=depth, bits=14, rate=0.1 / norm, loss=loss)
+    given = selected(chosen, rows, y)
+    weights = dict(zip(given.features.tolist(), given.weights.tolist(), strict=True))
+    assert weights.keys() == expected.keys()
+    for feature, weight in expected.items():
+        assert weights[feature] == pytest.approx(weight, abs=2e-5)
+
+
+def test_paper_mode_finds_what_the_listing_finds():
+    rows, y = some_rows(1500, 300)
+    chosen = daskfs.Mission(30, method="paper", width=2**8, learning_rate=0.5, intercept=False)
+    norm = np.mean([sum(value**2 for value in row.values()) for row in rows])
+    expected = mission(rows, y, k=30, depth=3, bits=8, rate=0.5 / norm, loss="logistic")
+    truth = {feature * 1_000_003 for feature in range(30)}
+    found = set(selected(chosen, rows, y).features.tolist())
+    assert len(found & truth) >= len(expected.keys() & truth) - 2
+    assert len(expected.keys() & truth) >= 20
+
+
+@pytest.mark.parametrize("method", ["active", "paper"])
+def test_softmax_without_collisions_is_softmax_regression(method):
+    rows, y = some_rows(200, 40)
+    y = (y > 0) + (np.arange(200) % 2)
+    norm = np.mean([sum(value**2 for value in row.values()) for row in rows])
+    expected = softmax_sgd(rows, y.astype(int), 3, rate=0.2 / norm)
+    options = {"loss": "softmax", "width": 2**12, "learning_rate": 0.2, "intercept": False, "sightings": 1e9}
+    given = selected(daskfs.Mission(40, method=method, **options), rows, y, classes=(0.0, 1.0, 2.0))
+    assert set(given.features.tolist()) == expected.keys()
+    for feature, weights in zip(given.features.tolist(), given.weights, strict=True):
+        np.testing.assert_allclose(weights, expected[feature], atol=2e-5)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared", "squared_hinge"])
+@pytest.mark.parametrize(
+    ("fast", "general", "method"), [(active_one, active, "active"), (sketched_three, sketched, "paper")]
+)
+def test_the_fast_kernel_learns_what_the_general_one_learns(fast, general, method, loss):
+    rows, y = some_rows(600, 400)
+    chosen = daskfs.Mission(20, loss=loss, method=method, width=2**6, learning_rate=1.0)
+    state = chosen.start(meta_of(rows), seed=0)
+    states = []
+    for kernel in (fast, general):
+        own = copied(state)
+        these = rows_of(block_of(rows, y), own)
+        shape = Shape.of(chosen, 1)
+        rule = rule_of(chosen, shape, pace_of(chosen, 1.0, measured(these)))
+        assert kernel(these, memory_of(own), rule) == 600
+        states.append(own)
+    one, other = states
+    assert one["keys"].tolist() == other["keys"].tolist()
+    for name in ("sketch", "tail", "weights", "sums", "bias", "tally", "gauge"):
+        np.testing.assert_allclose(one[name], other[name], rtol=2e-3, atol=2e-4, err_msg=name)
+
+
+@given(
+    cuts=st.lists(st.integers(0, 300), max_size=5), method=st.sampled_from(["active", "paper", "hashing", "batch-iht"])
+)
+@settings(max_examples=30)
+def test_blocks_may_be_cut_anywhere(cuts, method):
+    rows, y = some_rows(300, 200)
+    chosen = daskfs.Mission(15, method=method, width=2**6, learning_rate=1.0)
+    whole = chosen.start(meta_of(rows), seed=0)
+    pieces = copied(whole)
+    whole["size"][:] = pieces["size"][:] = 6.0, 1.0  # measured on the first block otherwise
+    whole = chosen.update(whole, block_of(rows, y))
+    for start, stop in zip([0, *sorted(cuts)], [*sorted(cuts), 300], strict=True):
+        pieces = chosen.update(pieces, block_of(rows[start:stop], y[start:stop], start))
+    for name, value in whole.items():
+        np.testing.assert_array_equal(pieces[name], value, err_msg=name)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_the_scale_of_the_values_does_not_matter(scale):
+    rows, y = some_rows(800, 300)
+    scaled = [{feature: value * scale for feature, value in row.items()} for row in rows]
+    plain, given = (selected(daskfs.Mission(30, width=2**10), some, y) for some in (rows, scaled))
+    assert len(set(plain.features.tolist()) & set(given.features.tolist())) >= 28
+    assert given.history[0]["objective"] == pytest.approx(plain.history[0]["objective"], rel=1e-3)
+
+
+@given(
+    loss=st.sampled_from(list(LOSSES)), u=st.floats(-30, 30), y=st.sampled_from([-1.0, 1.0]), reach=st.floats(0, 1e3)
+)
+def test_an_implicit_step_ends_where_its_own_pull_leads(loss, u, y, reach):
+    code = LOSSES[loss]
+    t = implicit_pull(code, u, y, reach)
+    assert t == pytest.approx(pull(code, u + reach * t, y), abs=2e-3)
+    assert math.copysign(1, t) == math.copysign(1, pull(code, u, y)) or t == 0
+
+
+def test_a_value_that_is_not_finite_is_named_and_the_state_is_as_before_its_row(tmp_path):
+    rows, y = some_rows(50, 40)
+    chosen = daskfs.Mission(5, width=2**6, learning_rate=1.0)
+    feature = list(rows[17])[2]
+    start = chosen.start(meta_of(rows), seed=0)
+    start["size"][:] = 6.0, 1.0
+    before = chosen.update(copied(start), block_of(rows[:17], y[:17]))
+    rows[17][feature] = math.inf
+    with pytest.raises(daskfs.DaskfsError) as caught:
+        chosen.update(start, block_of(rows, y))
+    assert str(caught.value) == f"row 17, feature {feature}: not finite; write the data again without it"
+    for name in ("sketch", "weights", "bias", "keys", "tail"):
+        np.testing.assert_array_equal(start[name], before[name], err_msg=name)

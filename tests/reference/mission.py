@@ -1,0 +1,84 @@
+"""MISSION as the paper lists it: every row, the gradient of all its features into a count-sketch, the top k read back.
+
+Plain Python over dictionaries and a small array: the top k are found among all features seen so far, after every row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+MASK = 2**64 - 1
+
+
+def murmur(x: int) -> int:
+    """The 64-bit finaliser of MurmurHash3."""
+    x ^= x >> 33
+    x = x * 0xFF51AFD7ED558CCD & MASK
+    x ^= x >> 33
+    x = x * 0xC4CEB9FE1A85EC53 & MASK
+    return x ^ (x >> 33)
+
+
+def cells(feature: int, depth: int, bits: int) -> list[tuple[int, int]]:
+    """Cell and sign of a feature in every row of the sketch."""
+    found = []
+    for row in range(depth):
+        h = murmur(feature)
+        if row > 2:
+            h = murmur((h + row // 3) & MASK)
+        g = h * 0x9E3779B97F4A7C15 & MASK
+        g ^= g >> 32
+        place = (h >> (64 - bits), g & (2**bits - 1), g >> (64 - bits))[row % 3]
+        found.append((row * 2**bits + place, 1 - 2 * (h >> (row % 3) & 1)))
+    return found
+
+
+def residual(loss: str, score: float, y: float) -> float:
+    """−dL/du of one row."""
+    if loss == "squared":
+        return 2 * (y - score)  # the paper's loss has no ½
+    if loss == "squared_hinge":
+        return y * max(0.0, 1 - y * score)
+    return y / (1 + math.exp(y * score))
+
+
+def mission(
+    rows: Sequence[dict[int, float]], y: Sequence[float], k: int, depth: int, bits: int, rate: float, loss: str
+) -> dict[int, float]:
+    """The k largest weights, by feature."""
+    sketch = np.zeros(depth << bits)
+    where = {feature: cells(feature, depth, bits) for row in rows for feature in row}
+
+    def weight(feature: int) -> float:
+        return float(np.median([sign * sketch[cell] for cell, sign in where[feature]]))
+
+    top: dict[int, float] = {}
+    seen: set[int] = set()
+    for row, target in zip(rows, y, strict=True):
+        score = sum(top[feature] * value for feature, value in row.items() if feature in top)
+        step = rate * residual(loss, score, target)
+        for feature, value in row.items():
+            for cell, sign in where[feature]:
+                sketch[cell] += sign * step * value
+        seen |= row.keys()
+        ranked = sorted(seen, key=lambda feature: (-abs(weight(feature)), feature))
+        top = {feature: weight(feature) for feature in ranked[:k]}
+    return top
+
+
+def softmax_sgd(
+    rows: Sequence[dict[int, float]], y: Sequence[int], n_classes: int, rate: float
+) -> dict[int, np.ndarray]:
+    """Exact weights of softmax regression by plain steps: what a sketch without collisions must give."""
+    weights: dict[int, np.ndarray] = {}
+    nothing = np.zeros(n_classes)
+    for row, target in zip(rows, y, strict=True):
+        scores = sum((weights.get(feature, nothing) * value for feature, value in row.items()), nothing)
+        p = np.exp(scores - scores.max())
+        pull = np.eye(n_classes)[target] - p / p.sum()
+        for feature, value in row.items():
+            weights[feature] = weights.get(feature, nothing) + rate * value * pull
+    return weights
