@@ -5,6 +5,7 @@ The command line turns a :class:`DaskfsError` into one line and exit code 2; any
 
 from __future__ import annotations
 
+from numbers import Integral, Real
 from typing import get_args
 
 
@@ -90,3 +91,15 @@ def check_choice(option: str, given: object, choices: object) -> None:
     words = get_args(choices)
     if given not in words:
         raise OptionError(f"{option}: {given!r} is none of {', '.join(words)}")
+
+
+def check_whole(option: str, given: object, least: int) -> None:
+    """OptionError for what is no whole number, or too small a one."""
+    if isinstance(given, bool) or not isinstance(given, Integral) or given < least:
+        raise OptionError(f"{option}={given!r:.40}: must be a whole number, at least {least}")
+
+
+def check_positive(option: str, given: object, otherwise: str = "") -> None:
+    """OptionError for what is no number above 0."""
+    if isinstance(given, bool) or not isinstance(given, Real) or not 0 < float(given) < float("inf"):
+        raise OptionError(f"{option}={given!r:.40}: must be a number above 0{otherwise}")

@@ -22,7 +22,7 @@ import os
 import platform
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -85,9 +85,14 @@ def warms(function: F) -> F:
 
 
 def warm_up() -> int:
-    """Compile (or load) every kernel whose module has been imported; returns how many calls ran."""
-    for warmer in _warmers:
-        warmer()
+    """Compile (or load) every kernel whose module has been imported; returns how many calls ran.
+
+    Of several processes that begin on a new machine one compiles, and the others wait and load.
+    """
+    folder = cache_folder()
+    with nullcontext() if folder is None else _locked(folder / "warm-up"):
+        for warmer in _warmers:
+            warmer()
     return len(_warmers)
 
 
@@ -132,7 +137,8 @@ def _locked(folder: Path) -> Iterator[None]:
         return
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 

@@ -62,6 +62,8 @@ class Meta:
     """Bytes of the largest block, as the reader hands it out."""
     itemsize: int = 4
     """Bytes of one number: 4 for float32, 8 for float64."""
+    weighted: bool = False
+    """Whether rows have weights."""
     lanes: int = 1
     """How many workers share a pass and merge what they learned now and then."""
 

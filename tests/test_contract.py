@@ -182,6 +182,10 @@ def test_the_order_of_merging_does_not_matter(datasets, name):
     for other in results[1:]:
         assert other.features.tolist() == results[0].features.tolist()
         assert other.weights.tobytes() == results[0].weights.tobytes()
+    flat = algorithm.merge(lanes)
+    tree = algorithm.merge([algorithm.merge(lanes[:2]), lanes[2]])
+    changes = sum(state["changes"] for state in lanes)
+    assert [algorithm.end_pass(merged)[0]["history"][0, 1] for merged in (flat, tree)] == [changes, changes]
     assert [pickle.dumps(copied(state)) for state in lanes] == before  # they are the inputs of other tasks too
 
 

@@ -85,6 +85,18 @@ def coded(y: NDArray[np.float64], positive: float) -> NDArray[np.float64]:
     return np.where(y == positive, 1.0, -1.0)
 
 
+def of_mean_one(weight: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Importances of rows, so that a ridge means the same whatever they add up to.
+
+    >>> of_mean_one(np.array([100, 300], np.float32))
+    array([0.5, 1.5])
+    """
+    if not weight.any():
+        raise OptionError("every row has weight 0: there is nothing to fit")
+    normalised: NDArray[np.float64] = weight / weight.mean(dtype=np.float64)
+    return normalised
+
+
 def best_constant(loss: Loss, y: NDArray[np.float64]) -> float:
     """The score that serves all rows best before any feature is known."""
     mean = float(y.mean())

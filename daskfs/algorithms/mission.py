@@ -38,7 +38,7 @@ from daskfs.algorithms.mission_pace import RATES, SIGHTINGS, measured, pace_of, 
 from daskfs.algorithms.mission_result import HISTORY, result_of
 from daskfs.algorithms.mission_rows import first_not_finite, numbers_of, rows_of
 from daskfs.algorithms.sketch_kernels import MAX_DEPTH
-from daskfs.errors import OptionError, RowError, check_choice
+from daskfs.errors import OptionError, RowError, check_choice, check_positive, check_whole
 from daskfs.protocol import Axis, Block, Meta, Result, RowBlock, Schedule, SparseBlock, State, copied
 
 Method = Literal["active", "paper", "hashing", "iht", "batch-iht"]
@@ -96,16 +96,15 @@ class Mission:
     def __post_init__(self) -> None:
         check_choice("loss", self.loss, RowLoss)
         check_choice("method", self.method, Method)
-        for name in ("n_select", "passes"):
-            if getattr(self, name) < 1:
-                raise OptionError(f"{name}={getattr(self, name)}: must be at least 1")
+        for name in ("n_select", "passes", "width", "depth"):
+            check_whole(name, getattr(self, name), 1)
         if self.width.bit_count() != 1 or not 2 <= self.width <= 1 << _MAX_BITS:
             raise OptionError(f"width={self.width}: must be a power of two, from 2 to 2**{_MAX_BITS}")
         if self.depth % 2 != 1 or not 1 <= self.depth <= MAX_DEPTH:
             raise OptionError(f"depth={self.depth}: must be an odd number from 1 to {MAX_DEPTH}")
-        for name in ("learning_rate", "sightings"):
-            if getattr(self, name) != "auto" and not 0 < float(getattr(self, name)) < np.inf:
-                raise OptionError(f"{name}={getattr(self, name)}: must be above 0")
+        if self.learning_rate != "auto":
+            check_positive("learning_rate", self.learning_rate, " or 'auto'")
+        check_positive("sightings", self.sightings)
         if self.per_class and self.loss != "softmax":
             raise OptionError("per_class: only loss='softmax' has weights for every class")
 

@@ -34,7 +34,7 @@ from daskfs.algorithms.substitution_async import Asynchronous
 from daskfs.algorithms.substitution_block import Block as BlockMethod
 from daskfs.algorithms.substitution_columns import AnyColumns
 from daskfs.algorithms.substitution_paper import Paper
-from daskfs.errors import OptionError, check_choice
+from daskfs.errors import OptionError, check_choice, check_positive, check_whole
 from daskfs.protocol import Axis, Block, ColumnBlock, Meta, Result, Schedule, SparseColumnBlock, State
 
 Method = Literal["block", "paper", "async"]
@@ -93,15 +93,13 @@ class OnlineSubstitution:
         check_choice("loss", self.loss, Loss)
         check_choice("method", self.method, Method)
         check_choice("budget", self.budget, Budget)
-        for name in ("n_select", "passes", "workers"):
-            if getattr(self, name) < 1:
-                raise OptionError(f"{name}={getattr(self, name)}: must be at least 1")
-        if self.ridge != "auto" and not 0 < float(self.ridge) < np.inf:
-            raise OptionError(f"ridge={self.ridge}: must be 'auto' or above 0")
-        if not 0 < self.step <= 1:
+        for name, least in (("n_select", 1), ("passes", 1), ("workers", 1), ("max_staleness", 0)):
+            check_whole(name, getattr(self, name), least)
+        if self.ridge != "auto":
+            check_positive("ridge", self.ridge, " or 'auto'")
+        check_positive("step", self.step)
+        if self.step > 1:
             raise OptionError(f"step={self.step}: must be above 0 and at most 1, or steps overshoot")
-        if self.max_staleness < 0:
-            raise OptionError(f"max_staleness={self.max_staleness}: must be at least 0")
 
     @property
     def axis(self) -> Axis:
@@ -114,7 +112,10 @@ class OnlineSubstitution:
     def start(self, meta: Meta, seed: int) -> State:
         check_target(self.loss, meta)
         if self.n_select > meta.n_features:
-            raise OptionError(f"n_select={self.n_select:,}: the dataset has only {meta.n_features:,} features")
+            few = "features" if meta.kind == "dense" else "features with entries"
+            raise OptionError(f"n_select={self.n_select:,}: the dataset has only {meta.n_features:,} {few}")
+        if meta.weighted and self.method != "block":
+            raise OptionError(f"method={self.method!r} knows no weights of rows, as the paper does: use method='block'")
         return self._form.start(meta, seed)
 
     def update(self, state: State, block: Block) -> State:

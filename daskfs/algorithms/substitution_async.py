@@ -86,6 +86,7 @@ class Asynchronous:
             "z_others": state["z"] - part["z"],
             "L": self._smoothness(state),
             **self._shares(state, lane),
+            "number": part["number"],
             "constant": state["constant"],
             "positive": state["positive"],
             "n": state["n"],
@@ -95,7 +96,9 @@ class Asynchronous:
     def work(self, own: State, view: State, block: AnyColumns) -> tuple[State, State | None]:
         """Algorithm 3 for a block of columns."""
         if "X" not in own:
-            own.update(new_slots(view["n"], self.chosen.n_select, view["itemsize"]), number=0, lane=own["lane"])
+            own.update(
+                new_slots(view["n"], self.chosen.n_select, view["itemsize"]), number=view["number"], lane=own["lane"]
+            )
         trimmed(own, view["budget"])
         steps = Steps(
             code=CODE[self.chosen.loss],

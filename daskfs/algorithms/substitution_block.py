@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from daskfs.algorithms import substitution_exchange as exchange
 from daskfs.algorithms import substitution_race as race
-from daskfs.algorithms.loss import CODE, coded, labels_told_apart, labels_written, positive_target
+from daskfs.algorithms.loss import CODE, coded, labels_told_apart, labels_written, of_mean_one, positive_target
 from daskfs.algorithms.substitution_columns import AnyColumns
-from daskfs.algorithms.substitution_refit import Fields, Part, new_set, refresh, selected, set_nbytes
+from daskfs.algorithms.substitution_refit import LEAST_RIDGE, Fields, Part, new_set, refresh, selected, set_nbytes
 from daskfs.algorithms.substitution_result import fitted, result_of
 from daskfs.protocol import Meta, Result, State, copied
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from daskfs.algorithms.substitution import OnlineSubstitution
 
 HISTORY = ("objective", "changes", "ridge", "held_back", "staleness", "staleness_max", "offers")
+_SCORING = 256  # bytes for every column of a block: sums, moments, scores
 _LAGS = 64  # staleness is counted up to here
 
 
@@ -38,10 +39,12 @@ class Block:
             "held_back": race.held_back(meta.n_samples, seed) if len(ridges) > 1 else np.empty(0, np.int64),
             "weight": np.ones(meta.n_samples),
             "positive": positive_target(meta),
+            "centre": 0.0,  # taken out of a target of numbers
             "classes": labels_told_apart(meta),
             "passes": 0,
-            "changes": 0,  # in this pass, …
-            "changes_shared": 0,  # … and how many of them before the last merge, so that they count once
+            "changes": 0,  # in this pass; of several lanes, in this one since the last merge, …
+            "changes_before": 0,  # … and in all of them before it
+            "merged": False,  # just now, and nothing has been seen since
             "version": 0,
             "started": False,
             "lags": np.zeros(_LAGS, np.int64),
@@ -57,6 +60,9 @@ class Block:
 
     def update(self, state: State, block: AnyColumns) -> State:
         self._begin(state, block)
+        if state["merged"]:
+            state["changes_before"] += state["changes"]
+            state["changes"], state["merged"] = 0, False
         if not len(block.ids):
             return state
         came = [exchange.update(one, block, self.chosen.n_select) for one in _sets(state)]
@@ -113,9 +119,12 @@ class Block:
             return
         state["started"] = True
         if block.weight is not None:
-            state["weight"][:] = block.weight
+            state["weight"][:] = of_mean_one(block.weight)
+        target = coded(block.y, state["positive"])
+        if self.chosen.intercept and np.isnan(state["positive"]):  # digits of a large mean would be lost in float32
+            state["centre"] = float(np.average(target, weights=state["weight"]))
         for one in _sets(state):
-            one["target"][:] = coded(block.y, state["positive"])
+            one["target"][:] = target - state["centre"]
             one["importance"][:] = state["weight"]
             one["importance"][state["held_back"]] = 0.0
             refresh(one)
@@ -127,19 +136,20 @@ class Block:
         ready = [state, *(other for other in ordered if other["started"] and other is not first)]
         for sets in zip(*(_sets(other) for other in ready), strict=True):
             exchange.merge(sets, self.chosen.n_select)
-        state["changes"] += sum(other["changes"] - other["changes_shared"] for other in ready[1:])
-        state["changes_shared"] = state["changes"]
+        state["changes"] += sum(other["changes"] for other in ready[1:])
+        state["merged"] = True
         return state
 
     def end_pass(self, state: State) -> tuple[State, bool]:
         state["passes"] += 1
+        state["changes"] += state["changes_before"]
         for one in _sets(state) if state["changes"] else ():
             refresh(one)  # what rounding has added up goes with it
         racing, changed = state["sets"] > 1, state["changes"] > 0
         if racing:
             state["score"] = self._lap(state)
         state["history"][state["passes"] - 1] = self._line(Part(state, "0/"), state)
-        state["lags"][:], state["changes"], state["changes_shared"] = 0, 0, 0
+        state["lags"][:], state["changes"], state["changes_before"], state["merged"] = 0, 0, 0, False
         state["version"] += 1
         return state, state["passes"] < self.chosen.passes and (changed or racing)
 
@@ -162,16 +172,19 @@ class Block:
         one = fitted(own, state["refit_ridge"])
         lines = [*state["history"][: state["passes"]].tolist(), self._line(one, state)]
         history = [dict(zip(HISTORY, line, strict=True)) for line in lines]
-        return result_of(one, self.chosen.n_select, spare, labels_written(state["classes"]), history)
+        found = result_of(one, self.chosen.n_select, spare, labels_written(state["classes"]), history)
+        return replace(found, intercept=found.intercept + state["centre"])
 
     def nbytes(self, meta: Meta) -> int:
         sets = len(self._ridges(meta.n_samples))
-        entering = max(self.chosen.n_select, 64)
-        return sets * set_nbytes(meta.n_samples, self.chosen.n_select, entering, meta.itemsize) + 16 * meta.n_samples
+        entering = exchange.crowd(self.chosen.n_select)
+        widest = meta.block_nbytes // (meta.n_samples * meta.itemsize)  # dense; a sparse block has its columns' ids too
+        one = set_nbytes(meta.n_samples, self.chosen.n_select, entering, meta.itemsize)
+        return sets * one + 16 * meta.n_samples + _SCORING * widest
 
     def _ridges(self, n_samples: int) -> tuple[float, ...]:
         given = self.chosen.ridge
-        return race.entrants(n_samples, self.chosen.loss) if given == "auto" else (float(given),)
+        return race.entrants(n_samples, self.chosen.loss) if given == "auto" else (max(float(given), LEAST_RIDGE),)
 
     def _lap(self, state: State) -> float:
         """After a pass of the race: the score on held-back rows; after the last, the best set goes on alone."""

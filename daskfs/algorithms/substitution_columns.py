@@ -27,6 +27,7 @@ from daskfs.protocol import ColumnBlock, SparseColumnBlock
 
 AnyColumns = ColumnBlock | SparseColumnBlock
 Floats = NDArray[np.float64]
+_CANCELLED = 1e-3  # share of Σz² that is left after centring, below which too few of its digits are
 _CONSTANT = 1e-12  # share of Σx² that is left after centring where a column of float64 sums is constant
 
 
@@ -58,7 +59,7 @@ def swept(block: AnyColumns, r: NDArray[Any], h: NDArray[Any], centred: bool) ->
         else:
             sweep_uniform(block.X, r, sums)
         shift = block.X[0].astype(np.float64)
-        scale = _rescued(block, r, every, sums, shift)
+        scale = _rescued(block, r, every, sums, shift, centred)
     else:
         sweep_sparse(block.indptr, block.rows, block.values, r, every, sums)
         shift, scale = np.zeros(len(block.ids)), np.ones(len(block.ids))
@@ -69,19 +70,32 @@ def swept(block: AnyColumns, r: NDArray[Any], h: NDArray[Any], centred: bool) ->
     return _moments(sums, shift, scale, len(block.y), r_sum, h_sum, centred)
 
 
-def _rescued(block: ColumnBlock, r: NDArray[Any], h: NDArray[Any], sums: Floats, shift: Floats) -> Floats:
-    """Take sums that left the range of the data's precision again in float64, of the column divided by its scale."""
+def _rescued(
+    block: ColumnBlock, r: NDArray[Any], h: NDArray[Any], sums: Floats, shift: Floats, centred: bool
+) -> Floats:
+    """Take sums again in float64 that left the range of the data's precision, or whose digits cancel.
+
+    They do where the first row is far from the others: then the shift by it does harm. Such columns are divided by
+    their scale and shifted by their mean.
+    """
     scale = np.ones(len(sums))
     tiny = np.finfo(block.X.dtype).tiny * 1e8
-    doubtful = ~np.isfinite(sums).all(axis=1) | (sums[:, 1] < tiny)
+    z, zz = sums[:, 0], sums[:, 1]
+    with np.errstate(invalid="ignore", over="ignore"):
+        left = zz - z * z / len(r) if centred else zz + 2 * shift * z + len(r) * shift**2
+        doubtful = ~np.isfinite(sums).all(axis=1) | (zz < tiny) | (left < _CANCELLED * zz)
     for j in np.flatnonzero(doubtful):
-        x = block.X[:, j].astype(np.float64)
+        column = block.X[:, j]
+        if zz[j] == 0 and (column == column[0]).all():
+            continue  # constant
+        x = column.astype(np.float64)
         if not np.isfinite(x).all():
             raise ColumnError(int(block.ids[j]), "holds NaN or infinity; write the data again without it")
         scale[j] = np.abs(x - x[0]).max() or 1.0
-        z = (x / scale[j] - x[0] / scale[j])[:, None]
-        shift[j] /= scale[j]
-        sums[j] = np.hstack([z, z * z, r[:, None] * z, h[:, None] * z, h[:, None] * z * z]).sum(axis=0)
+        x /= scale[j]
+        shift[j] = x.mean()
+        y = (x - shift[j])[:, None]
+        sums[j] = np.hstack([y, y * y, r[:, None] * y, h[:, None] * y, h[:, None] * y * y]).sum(axis=0)
     return scale
 
 
@@ -100,7 +114,7 @@ def _moments(sums: Floats, shift: Floats, scale: Floats, n: int, r_sum: float, h
         g = rz + shift * r_sum
         d = hzz + 2 * shift * hz + h_sum * shift**2
         mean = np.zeros(len(sums))
-    norm = np.sqrt(square)
+    norm = np.sqrt(np.maximum(square, 0.0))
     with np.errstate(divide="ignore", invalid="ignore"):
         return Sweep(
             mean=mean,

@@ -19,10 +19,16 @@ from daskfs.algorithms.substitution_refit import Fields, enter, selected, settle
 from daskfs.protocol import State
 
 SHARE = 8  # at most one column in so many of a block is nominated once the set is full,
-FEW = 16  # or so many
+FEW = 16  # or so many,
+_CROWD = 64  # and never more than these, or twice the features asked for: a fit costs the third power of their number
 POOL = 5  # rejected columns remembered for a last look, per feature asked for
 _TINY = 1e-12  # for columns on which all curvature is lost
 NEVER = -1.0  # the score of a column that cannot help, such as a constant
+
+
+def crowd(wanted: int) -> int:
+    """How many columns may be nominated at once, at most."""
+    return max(_CROWD, 2 * wanted)
 
 
 def view(one: Fields, wanted: int) -> State:
@@ -68,7 +74,7 @@ def nominated(own: Fields, view: Fields, now: Scored, wanted: int) -> State | No
     """The best columns of a block, if they beat the threshold; the best of the others are remembered in `own`."""
     block, found, score, free = now
     ids = block.ids.astype(np.int64)
-    most = max(len(ids) // SHARE, FEW, view["room"])
+    most = max(min(len(ids) // SHARE, crowd(wanted)), FEW, view["room"])
     best = np.flatnonzero(free & (score > view["threshold"]))
     if len(best) > most:
         best = np.sort(best[np.argsort(-score[best], kind="stable")[:most]])

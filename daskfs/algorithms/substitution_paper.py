@@ -104,8 +104,6 @@ def take_target(state: State, block: AnyColumns, chosen: OnlineSubstitution) -> 
     """Take over the target from the first block that comes, and the best constant score where there is an intercept."""
     if state["started"]:
         return
-    if block.weight is not None:
-        raise OptionError(f"method={chosen.method!r} knows no weights of rows, as the paper does: use method='block'")
     state["started"] = True
     state["target"][:] = coded(block.y, state["positive"])
     if chosen.intercept:

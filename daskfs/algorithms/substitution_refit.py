@@ -21,6 +21,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from daskfs.algorithms.loss_kernels import SQUARED, curvatures, pulls
 from daskfs.algorithms.substitution_kernels import prune
+from daskfs.errors import OptionError
 from daskfs.protocol import State
 
 Floats = NDArray[np.float64]
@@ -30,9 +31,11 @@ Fields = MutableMapping[str, Any]
 INTERCEPT = -1  # in place of a feature's id, in slot 0
 _TILE = 16_384  # rows multiplied in the data's precision before they are added up in float64
 _WORTHWHILE = 1e-9  # share of the objective that a step must promise for another to follow
+_ATTEMPTS = 8  # at an inverse, with more and more ridge
 _HALVINGS = 20  # of a step that leads uphill
 CAUTIOUS = 1e-2  # curvature of rows that have less: steps are shorter for it, and an old H stays useful for longer
 _DRIFT = 0.1  # share of the curvature that may change before H is taken anew
+LEAST_RIDGE = 1e-7  # of columns of unit norm: what less of it does is lost in rounding
 _DUPLICATE = {4: 1e-5, 8: 1e-9}  # 1 − |cosine| below which two columns are one, by the bytes of a number
 
 
@@ -110,7 +113,7 @@ def refresh(state: Fields, steps: int = 3, least: float = CAUTIOUS) -> Fields:
         state["uniform"] = bool((state["h"] == 1).all())
         H = gram(X[:, :k], state["h"])
         state["diagonal"][:k] = np.diag(H)
-        state["inverse"][:k, :k] = cho_solve(cho_factor(H + np.diag(_penalty(state, k))), np.eye(k))
+        state["inverse"][:k, :k] = _inverse(H + np.diag(_penalty(state, k)))
         if not descend(state):
             break
     _close(state)
@@ -210,10 +213,21 @@ def _distinct(C: Floats, B: Floats, diagonal: Floats, tolerance: float) -> NDArr
 def _extended(inverse: Floats, C: Floats, B: Floats) -> Floats:
     """The inverse of [[H, C], [Cᵀ, B]] from that of H."""
     Z = inverse @ C
-    schur = cho_solve(cho_factor(B - C.T @ Z), np.eye(len(B)))
+    schur = _inverse(B - C.T @ Z)
     schur = (schur + schur.T) / 2
     ZS = Z @ schur
     return np.block([[inverse + ZS @ Z.T, -ZS], [-ZS.T, schur]])
+
+
+def _inverse(H: Floats) -> Floats:
+    """The inverse of a matrix that is positive definite but for rounding, which a little more ridge makes up for."""
+    extra = 0.0
+    for _ in range(_ATTEMPTS):
+        try:
+            return np.asarray(cho_solve(cho_factor(H + extra * np.eye(len(H))), np.eye(len(H))))
+        except np.linalg.LinAlgError:
+            extra = max(10 * extra, 1e-8 * float(np.trace(H)) / len(H))
+    raise OptionError("the chosen columns cannot be fitted together: give a larger ridge")
 
 
 def _close(state: Fields) -> None:

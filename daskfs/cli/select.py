@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import click
 
 from daskfs.cli.algorithms import ALGORITHMS, algorithm_options, make_algorithm
 from daskfs.cli.show import print_selection
-from daskfs.errors import OptionError
+from daskfs.errors import CheckpointError, OptionError
 from daskfs.jit import is_cold
 from daskfs.observe.progress import pass_progress
 from daskfs.observe.terminal import messages
@@ -19,7 +20,7 @@ from daskfs.store.dataset import Dataset, open_dataset
 from daskfs.store.layout import ROOT
 from daskfs.store.location import Location
 from daskfs.store.saved import CHECKPOINT, RECORD
-from daskfs.stream.checkpoint import described
+from daskfs.stream.checkpoint import KEY, described
 from daskfs.stream.pool import cluster_at
 from daskfs.stream.run import memory_plan
 from daskfs.stream.run import select as run_select
@@ -33,8 +34,8 @@ from daskfs.stream.run import select as run_select
 @click.option("--serial", is_flag=True, help="Run in this process, as without --scheduler.")
 @click.option("--synchronous", is_flag=True, help="Let workers wait for each other, so that the run can be repeated.")
 @click.option("--resume", is_flag=True, help="Go on with the run in --out; if it is finished, show it.")
-@click.option("--overwrite", is_flag=True, help="Replace the run in --out, or start it over.")
-@click.option("--seed", type=int, default=0, show_default=True, help="What random choices begin with.")
+@click.option("--overwrite", is_flag=True, help="Replace another run in --out.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="What random choices begin with.")
 @algorithm_options
 def select(
     data: str,
@@ -67,19 +68,25 @@ def select(
     messages.print(f"memory: {memory_plan(dataset, algorithm)}", soft_wrap=True)
     if is_cold():
         messages.print("compiling, once on this machine: some 15 seconds")
-    if location.exists(CHECKPOINT) and not overwrite:
+    if location.exists(f"{CHECKPOINT}/{KEY}") and not overwrite:
         messages.print("going on with the unfinished run that is there")
     with cluster_at(scheduler) as client, pass_progress() as progress:
-        selection = run_select(
+        run = partial(
+            run_select,
             dataset,
             algorithm,
             client=client,
             checkpoint=f"{location.url}/{CHECKPOINT}",
-            resume=not overwrite,
             seed=seed,
             synchronous=synchronous,
             progress=progress,
         )
+        try:
+            selection = run(resume=True)  # also one that was to replace another, and was interrupted
+        except CheckpointError:
+            if not overwrite:
+                raise
+            selection = run()
     selection.save(out)
     location.delete(CHECKPOINT)  # as large as the memory of the run, and of no more use
     print_selection(selection)

@@ -148,13 +148,21 @@ class Dataset:
         return Meta(
             kind=self.kind,
             n_samples=self.n_samples,
-            n_features=self.n_features,
+            n_features=self._n_choosable,
             n_entries=self.n_entries,
             max_id=int(self.attributes["max_id"]),
             classes=self.classes,
             block_nbytes=max(self._cut(axis).nbytes for axis in self._axes()),
             itemsize=self.arrays["X"].dtype.itemsize if self.kind == "dense" else 4,
+            weighted="weight" in self.arrays,
         )
+
+    @property
+    def _n_choosable(self) -> int:
+        """Columns that are there: of a sparse dataset laid out in columns, those with entries."""
+        if self.kind == "sparse" and self.layout == "columns":
+            return int(self._cut("columns").lines.sum())  # type: ignore[union-attr]  # they are sparse
+        return self.n_features
 
     def n_blocks(self, axis: Axis | None = None) -> int:
         """How many blocks there are along an axis."""

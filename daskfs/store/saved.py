@@ -48,7 +48,7 @@ def read_selection(location: Location) -> tuple[Record, Columns]:
             raise SelectionError(f"{location.url}/{RECORD}: larger than {MOST_BYTES >> 20} MB, which none of ours is")
         raw = location.read(RECORD)
     except (FileNotFoundError, NotADirectoryError):
-        if location.exists(CHECKPOINT):
+        if location.exists(f"{CHECKPOINT}/checkpoint"):  # the file; a folder may be left of a run that never began
             raise SelectionError(f"{location.url}: an unfinished run; daskfs select --resume finishes it") from None
         raise SelectionError(f"{location.url}: no selection here") from None
     except OSError as error:

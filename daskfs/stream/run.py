@@ -13,7 +13,7 @@ import psutil
 from distributed import Client
 from distributed.system import MEMORY_LIMIT
 
-from daskfs.errors import ColumnError, DatasetError, OptionError, RowError
+from daskfs.errors import ColumnError, DatasetError, OptionError, RowError, check_whole
 from daskfs.protocol import Algorithm, Central, Result
 from daskfs.selection import Selection
 from daskfs.store.dataset import Dataset, open_dataset
@@ -79,8 +79,11 @@ def select(
     >>> sorted(daskfs.select("twenty.zarr", daskfs.OnlineSubstitution(2)).names)
     ['x3', 'x7']
     """
-    if not isinstance(dataset, Dataset):
+    if isinstance(dataset, str | os.PathLike):
         dataset = open_dataset(dataset, storage_options)
+    elif not isinstance(dataset, Dataset):
+        raise OptionError(f"select reads datasets, not a {type(dataset).__name__}: write it with daskfs.write_dataset")
+    check_whole("seed", seed, 0)
     if isinstance(algorithm, type) or not isinstance(algorithm, Algorithm) or not is_dataclass(algorithm):
         raise OptionError(f"{algorithm!r:.80} is no algorithm: pass one such as daskfs.OnlineSubstitution(100)")
     if resume and checkpoint is None:
@@ -131,9 +134,11 @@ def check_memory(dataset: Dataset, algorithm: Algorithm, client: Client | None, 
         available = min(psutil.virtual_memory().available, MEMORY_LIMIT)
         memory_plan(dataset, algorithm).check(available, "this machine")
         return
-    limits = [worker["memory_limit"] for worker in client.scheduler_info()["workers"].values()]
-    if known := [limit for limit in limits if limit]:
-        MemoryPlan.of(algorithm, dataset.meta, lanes).check(int(_USABLE * min(known)), "a worker")
+    plan = MemoryPlan.of(algorithm, dataset.meta, lanes)
+    for worker in client.scheduler_info()["workers"].values():
+        if worker["memory_limit"]:
+            left = _USABLE * worker["memory_limit"] - worker["metrics"]["memory"]
+            plan.check(int(left / worker["nthreads"]), "each thread of a worker")
 
 
 def _begun(

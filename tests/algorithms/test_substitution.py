@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -12,6 +14,8 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 import daskfs
 from daskfs.errors import DatasetError, OptionError
+from daskfs.protocol import ColumnBlock, Meta
+from daskfs.stream.run import memory_plan
 
 pytestmark = pytest.mark.kernels
 
@@ -156,6 +160,60 @@ class TestAwkwardColumns:
         for place, j in enumerate(true):
             assert len(chosen & {j, *copies[2 * place : 2 * place + 2]}) == 1
 
+    @pytest.mark.parametrize("intercept", [True, False])
+    @pytest.mark.parametrize("method", ["block", "paper"])
+    def test_a_first_row_far_from_the_others_does_no_harm(self, tmp_path, method, intercept):
+        """Columns are shifted by it before they are summed, in float32."""
+        rng = np.random.default_rng(0)
+        X = (rng.random((200_000, 12)) < 3e-4).astype(np.float32) * rng.normal(size=(200_000, 12)).astype(np.float32)
+        X[0] = 1 + rng.random(12)
+        algorithm = daskfs.OnlineSubstitution(2, method=method, intercept=intercept, ridge=1e-3)
+        selection = daskfs.select(store(tmp_path, X, X[:, 4] - X[:, 9]), algorithm)
+        assert sorted(selection.features.tolist()) == [4, 9]
+        np.testing.assert_allclose(np.abs(selection.weights), 1, atol=0.01)
+
+    @pytest.mark.parametrize("offset", [1e4, 1e8])
+    def test_a_target_far_from_zero(self, tmp_path, offset):
+        X, y, true = planted(n=200, dtype=np.float32)
+        near, far = (
+            daskfs.select(store(tmp_path / name, X, target), daskfs.OnlineSubstitution(5))
+            for name, target in (("near", y), ("far", y + offset))
+        )
+        assert set(far.features.tolist()) == set(near.features.tolist()) == set(true)
+        np.testing.assert_allclose(far.weights, near.weights, rtol=1e-3)
+        assert far.intercept[0] - near.intercept[0] == pytest.approx(offset)
+
+    def test_few_rows_and_very_many_columns_in_a_block(self, tmp_path):
+        """Only so many may be fitted at once, however many look good."""
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(120, 20_000)).astype(np.float32)
+        dataset = store(tmp_path, X, X[:, 7] - X[:, 19_000], chunk_bytes=10**8)
+        algorithm = daskfs.OnlineSubstitution(4, ridge=1e-3)
+        assert dataset.n_blocks() == 1
+        tracemalloc.start()
+        selection = daskfs.select(dataset, algorithm)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert {7, 19_000} <= set(selection.features.tolist())
+        assert peak < memory_plan(dataset, algorithm).total
+
+    @pytest.mark.parametrize("loss", ["squared", "logistic"])
+    @pytest.mark.parametrize("importance", [1e-6, 1e5])
+    def test_the_size_of_row_weights_does_not_matter(self, loss, importance):
+        """One-hot columns add up to the intercept, so that only the ridge keeps them apart."""
+        rng = np.random.default_rng(0)
+        kinds = rng.integers(0, 6, 300)
+        X = np.asfortranarray((kinds[:, None] == np.arange(6)).astype(np.float32))
+        y = np.where(rng.random(300) < 0.2 + 0.6 * (kinds == 2), 1.0, -1.0)
+        features = []
+        for factor in (1.0, importance):
+            algorithm = daskfs.OnlineSubstitution(6, loss=loss, ridge=1e-9)
+            meta = Meta("dense", 300, 6, 1800, 5, (-1.0, 1.0), X.nbytes, 4, weighted=True)
+            weight = (factor * (1 + kinds % 2)).astype(np.float32)
+            state = algorithm.update(algorithm.start(meta, 0), ColumnBlock(np.arange(6, dtype=np.uint64), X, y, weight))
+            features.append(algorithm.result(algorithm.end_pass(state)[0]).features.tolist())
+        assert features[0] == features[1]
+
     @pytest.mark.parametrize("n", [1, 2, 3, 5])
     def test_hardly_any_rows(self, tmp_path, n):
         X, y = np.random.default_rng(0).normal(size=(n, 6)), np.arange(n) * 0.7 + 0.5
@@ -180,11 +238,14 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ({"n_select": 0}, "n_select=0: must be at least 1"),
+            ({"n_select": 0}, "n_select=0: must be a whole number, at least 1"),
+            ({"n_select": 2.5}, "n_select=2.5: must be a whole number"),
+            ({"n_select": "2"}, "n_select='2': must be a whole number"),
             ({"n_select": 3, "passes": 0}, "passes=0"),
+            ({"n_select": 3, "ridge": "Auto"}, "ridge='Auto': must be a number above 0 or 'auto'"),
             ({"n_select": 3, "loss": "absolute"}, "loss: 'absolute' is none of squared, squared_hinge, logistic"),
             ({"n_select": 3, "method": "greedy"}, "method: 'greedy' is none of block, paper, async"),
-            ({"n_select": 3, "ridge": -1.0}, "ridge=-1.0: must be 'auto' or above 0"),
+            ({"n_select": 3, "ridge": -1.0}, "ridge=-1.0: must be a number above 0 or 'auto'"),
             ({"n_select": 3, "step": 1.5}, "step=1.5"),
         ],
     )
@@ -200,7 +261,7 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("loss", "y", "message"),
         [
-            ("logistic", np.linspace(0, 1, 30), "takes two classes, the target is a real number"),
+            ("logistic", np.linspace(0, 1, 30), "takes classes, the target is a real number"),
             ("logistic", np.arange(30) % 3, "takes two classes, the target has 3 .0.0, 1.0, 2.0."),
             ("squared", np.array(["a", "b", "c"])[np.arange(30) % 3], "numbers or two classes"),
             ("squared_hinge", np.ones(30, int), "all 30 samples have the label 1.0"),
@@ -221,6 +282,17 @@ class TestRefused:
         dataset = store(tmp_path, X, y, feature_names=names)
         with pytest.raises(DatasetError, match=r"column 'gene21' \(number 21\): holds NaN or infinity"):
             daskfs.select(dataset, daskfs.OnlineSubstitution(3, method=method))
+
+    def test_more_features_than_sparse_columns_with_entries(self, tmp_path):
+        rows = sp.csr_array((np.ones(3, np.float32), ([0, 1, 2], [1, 5, 900])), shape=(3, 901))
+        daskfs.write_dataset(tmp_path / "rows", rows, [0.0, 1.0, 2.5])
+        daskfs.transpose(tmp_path / "rows", tmp_path / "columns")
+        with pytest.raises(OptionError, match="n_select=10: the dataset has only 3 features with entries"):
+            daskfs.select(tmp_path / "columns", daskfs.OnlineSubstitution(10))
+
+    def test_an_array_has_to_be_written_first(self):
+        with pytest.raises(OptionError, match=r"not a ndarray: write it with daskfs\.write_dataset"):
+            daskfs.select(np.eye(3), daskfs.OnlineSubstitution(1))
 
     def test_rows_are_not_columns(self, tmp_path):
         X, y, _ = planted(p=10)
