@@ -195,7 +195,10 @@ def test_places_where_no_selection_can_be(tmp_path):
     for place in ("file", "nowhere", "."):
         with pytest.raises(SelectionError, match="no selection here"):
             daskfs.load_selection(tmp_path / place)
-    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "checkpoint").mkdir()  # of a run that was refused
+    with pytest.raises(SelectionError, match="no selection here"):
+        daskfs.load_selection(tmp_path)
+    (tmp_path / "checkpoint" / "checkpoint").write_bytes(b"a state")
     with pytest.raises(SelectionError, match="an unfinished run; daskfs select --resume"):
         daskfs.load_selection(tmp_path)
 

@@ -36,7 +36,7 @@ class Block:
         state: State = {
             "sets": len(ridges),
             "refit_ridge": ridges[0],
-            "held_back": race.held_back(meta.n_samples, seed) if len(ridges) > 1 else np.empty(0, np.int64),
+            "held_back": self._held_back(meta, seed) if len(ridges) > 1 else np.empty(0, np.int64),
             "weight": np.ones(meta.n_samples),
             "positive": positive_target(meta),
             "centre": 0.0,  # taken out of a target of numbers
@@ -185,6 +185,9 @@ class Block:
     def _ridges(self, n_samples: int) -> tuple[float, ...]:
         given = self.chosen.ridge
         return race.entrants(n_samples, self.chosen.loss) if given == "auto" else (max(float(given), LEAST_RIDGE),)
+
+    def _held_back(self, meta: Meta, seed: int) -> NDArray[np.int64]:
+        return race.held_back(meta.n_samples, meta.classes is not None, seed)
 
     def _lap(self, state: State) -> float:
         """After a pass of the race: the score on held-back rows; after the last, the best set goes on alone."""

@@ -30,7 +30,8 @@ LAPS = 2  # passes that a race lasts
 _MOST_ROWS = 4096  # with more, rows are plenty
 _LEAST_ROWS = 24  # with fewer there are none to spare
 _HELD_BACK = 0.1  # of the rows,
-_ENOUGH, _AT_MOST = 100, 0.25  # or so many, but no larger share
+_ENOUGH = 100  # but so many,
+_AT_MOST = 0.25  # and no larger share; of labels, which say less than numbers, always that
 _HARDLY_WORSE = 1.02
 _ALL_BUT_PERFECT = 0.02  # sets that explain so much are still on their way, and little ridge leads furthest
 
@@ -41,9 +42,10 @@ def entrants(n_samples: int, loss: Loss) -> tuple[float, ...]:
     return tuple(ridge * CURVATURE[loss] for ridge in ridges)
 
 
-def held_back(n_samples: int, seed: int) -> NDArray[np.int64]:
+def held_back(n_samples: int, are_labels: bool, seed: int) -> NDArray[np.int64]:
     """Rows on which a race is judged, at random."""
-    count = max(int(_HELD_BACK * n_samples), min(int(_AT_MOST * n_samples), _ENOUGH))
+    most = int(_AT_MOST * n_samples)
+    count = most if are_labels else max(int(_HELD_BACK * n_samples), min(most, _ENOUGH))
     return np.sort(np.random.default_rng(seed).choice(n_samples, count, replace=False))
 
 

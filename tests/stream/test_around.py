@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,6 @@ from toy_runs import (
     stopping_after,
     submitted_bytes,
     wait_for_no_tasks,
-    wait_until,
 )
 
 import daskfs
@@ -273,15 +273,18 @@ def test_a_worker_meant_for_the_centre_gets_it_and_nothing_else(dataset):
 
 def test_a_cluster_without_workers_ends_the_run(dataset, tmp_path: Path, monkeypatch):
     monkeypatch.setattr(around, "_NO_WORKERS", 0.5)
-    with local_cluster(2, processes=False) as client:
-        with pytest.raises(Interrupted, match="no workers any more"):
-            daskfs.select(
-                dataset,
-                paced("block", 0.05),
-                client=client,
-                checkpoint=tmp_path / "c",
-                progress=Once(lambda: client.cluster.scale(0), 2, 2),
-            )
-        wait_until(lambda: not client.cluster.scheduler_info["workers"])  # or Dask trips over them as it closes
+    with (
+        suppress(KeyError),  # Dask may trip over workers that have left as it closes
+        local_cluster(2, processes=False) as client,
+        pytest.raises(Interrupted, match="no workers any more") as said,
+    ):
+        daskfs.select(
+            dataset,
+            paced("block", 0.05),
+            client=client,
+            checkpoint=tmp_path / "c",
+            progress=Once(lambda: client.cluster.scale(0), 2, 2),
+        )
+    assert isinstance(said.value, Interrupted)
     given = daskfs.select(dataset, paced("block", 0.05), checkpoint=tmp_path / "c", resume=True)
     assert found(given) == K
