@@ -205,6 +205,10 @@ class Central(Algorithm, Protocol):
     target; neither must do harm.
     """
 
+    @property
+    def patience(self) -> int:
+        """Blocks that a worker may go on with while the centre has not answered it."""
+
     def view(self, state: State, lane: int) -> State:
         """What a worker needs to know of the state: small and flat."""
 

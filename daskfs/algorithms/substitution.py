@@ -39,6 +39,7 @@ from daskfs.protocol import Axis, Block, ColumnBlock, Meta, Result, Schedule, Sp
 
 Method = Literal["block", "paper", "async"]
 Budget = Literal["elastic", "faithful"]
+_ANY = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,10 @@ class OnlineSubstitution:
 
     def nbytes(self, meta: Meta) -> int:
         return self._form.nbytes(meta)
+
+    @property
+    def patience(self) -> int:
+        return 1 if self.method == "async" else _ANY  # steps from an old view lead astray, nominations are scored again
 
     def view(self, state: State, lane: int) -> State:
         return self._central.view(state, lane)

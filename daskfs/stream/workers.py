@@ -1,7 +1,8 @@
 """The workers of an asynchronous pass: they offer, a centre decides, and nobody waits for anybody.
 
 The centre is a Dask actor. Tasks are groups of blocks. A worker sends an offer without waiting, goes on with the next
-blocks, and takes the reply, a newer view, when it is there; what it has to offer until then becomes one offer. With
+blocks, as far as the algorithm lets it, and takes the reply, a newer view, when it is there; what it has to offer until
+then becomes one offer. With
 nothing to offer it says nothing. So a pass that changes little is as fast as reading, and one that changes much is as
 fast as the centre.
 
@@ -149,17 +150,19 @@ def work_on(run: str, algorithm: Central, dataset: Dataset, centre: Any, numbers
     lane, seen = -1, View(-1, {})
     unsent: State | None = None
     reply: Any = None
+    unanswered = 0  # blocks since an offer was sent
     for block in dataset.blocks(numbers, axis=algorithm.axis, ahead=AHEAD):
         if joining is not None:
             (desk.own["lane"], seen), joining = call.answer(joining), None
             lane = desk.own["lane"]
-        if reply is not None and reply.done():
+        if reply is not None and (unanswered > algorithm.patience or reply.done()):
             seen, reply = call.answer(reply) or seen, None
+        unanswered += 1
         desk.own, offer = algorithm.work(desk.own, seen.view, block)
         if offer is not None:
             unsent = offer if unsent is None else algorithm.both(unsent, offer, seen.view)
         if unsent is not None and reply is None:
-            reply, unsent = call.later("offer", lane, unsent, seen.version), None
+            reply, unsent, unanswered = call.later("offer", lane, unsent, seen.version), None, 0
     if reply is not None:
         call.answer(reply)  # offers of a worker arrive in their order
     left = [offer for offer in (unsent, algorithm.rest(desk.own)) if offer is not None]
