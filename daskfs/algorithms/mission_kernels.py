@@ -549,7 +549,9 @@ def unite(keys, weights, sums, parents, lanes, memory, rule, t, is_exact):
             read(memory.sketch, place, rule.depth, t * V, rest)
             if is_exact:
                 add(memory.sketch, place, rule.depth, t * V, rest, -_ONE)
-            out_weights[n] += rest
+                out_weights[n] += rest
+            else:
+                out_weights[n] = rest
         n, start = n + 1, stop
     pairs = out_parents[: n if len(parents) else 0]
     keep_largest(out_keys[:n], out_weights[:n], out_sums[:n], pairs, memory, rule, t, is_exact)

@@ -2,9 +2,8 @@
 
 The centre is a Dask actor. Tasks are groups of blocks. A worker sends an offer without waiting, goes on with the next
 blocks, as far as the algorithm lets it, and takes the reply, a newer view, when it is there; what it has to offer until
-then becomes one offer. With
-nothing to offer it says nothing. So a pass that changes little is as fast as reading, and one that changes much is as
-fast as the centre.
+then becomes one offer. With nothing to offer it says nothing. So a pass that changes little is as fast as reading, and
+one that changes much is as fast as the centre.
 
     worker 0   read, work ──offer──►┐            ┌◄── view
     worker 1   read, work ──offer──►│  centre    │

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -165,3 +166,31 @@ def test_a_value_that_is_not_finite_is_named_and_the_state_is_as_before_its_row(
     assert str(caught.value) == f"row 17, feature {feature}: not finite; write the data again without it"
     for name in ("sketch", "weights", "bias", "keys", "tail"):
         np.testing.assert_array_equal(start[name], before[name], err_msg=name)
+
+
+@pytest.mark.parametrize("method", ["active", "paper", "hashing"])
+def test_lanes_that_merge_find_what_one_finds(method):
+    """Each of two lanes learns every other row as if it stood for two, and they meet ten times."""
+    rows, y = some_rows(3000, 300)
+    chosen = daskfs.Mission(30, method=method, width=2**10, learning_rate=0.3)
+    alone = chosen.result(chosen.update(chosen.start(meta_of(rows), 0), block_of(rows, y)))
+    state = chosen.start(replace(meta_of(rows), lanes=2), 0)
+    for start in range(0, 3000, 300):
+        lanes = [
+            chosen.update(copied(state), block_of(rows[first : start + 300 : 2], y[first : start + 300 : 2]))
+            for first in (start, start + 1)
+        ]
+        before = [{name: np.copy(value) for name, value in lane.items()} for lane in lanes]
+        state = chosen.merge(lanes)
+        swapped = chosen.merge(lanes[::-1])
+        for lane, kept in zip(lanes, before, strict=True):
+            for name, value in kept.items():
+                np.testing.assert_array_equal(lane[name], value, err_msg=name)
+        np.testing.assert_allclose(swapped["bias"], state["bias"], rtol=1e-5)
+        assert set(swapped["keys"].ravel().tolist()) == set(state["keys"].ravel().tolist())
+    assert state["tally"][2] == 3000
+    found = chosen.result(state)
+    truth = {feature * 1_000_003 for feature in range(30)}
+    recall = [len(truth & set(result.features.tolist())) for result in (alone, found)]
+    assert recall[0] >= 24
+    assert recall[1] >= recall[0] - 2
