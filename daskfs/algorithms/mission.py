@@ -122,7 +122,8 @@ class Mission:
         several = shape.n_scores > 1
         return {
             **shape.empty(),
-            "tally_shared": np.zeros(3),  # of the tally, before the last merge
+            "tally_before": np.zeros(3),  # the last merge; the tally is this lane's since then
+            "merged_lanes": 1,  # how many this state was merged from, until it learns again
             "labels": numbers_of(meta) if several else np.empty(0),
             "classes": json.dumps(meta.classes) if several else labels_told_apart(meta),
             "positive": positive_target(meta),
@@ -136,6 +137,9 @@ class Mission:
     def update(self, state: State, block: Block) -> State:
         if not isinstance(block, RowBlock | SparseBlock):
             raise OptionError("MISSION reads rows: write dense data with layout='rows' or 'both'")
+        if state["merged_lanes"] > 1:
+            state["tally_before"] += state["tally"]
+            state["tally"][:], state["merged_lanes"] = 0.0, 1
         rows = rows_of(block, state)
         shape = Shape.of(self, len(state["bias"]))
         if np.isnan(state["size"]).any():
@@ -159,10 +163,10 @@ class Mission:
         return merged
 
     def end_pass(self, state: State) -> tuple[State, bool]:
-        loss, weight, rows = state["tally"]
+        loss, weight, rows = state["tally"] + state["tally_before"]
         rate = rate_of(self, state["race"])
         state["history"][state["passes"]] = loss / weight if weight else 0.0, rows, rate
-        state["tally"][:], state["tally_shared"][:] = 0.0, 0.0
+        state["tally"][:], state["tally_before"][:], state["merged_lanes"] = 0.0, 0.0, 1
         state["passes"] += 1
         return state, state["passes"] < self.passes
 

@@ -36,6 +36,7 @@ from daskfs.jit import helper, kernel, summing
 COUNT, LEAST = 0, 1  # of a table's gauge: how many are in, and what it takes to come in
 LOSS, WEIGHT, ROWS = 0, 1, 2  # of the tally: losses before learning, the rows' weights, how many rows
 _ONE, _NIL = np.float32(1), np.float32(0)
+_ALL = np.float32(0.9999)  # of the lanes, but for rounding
 
 
 class Rows(NamedTuple):
@@ -524,27 +525,29 @@ def settle(memory, rule, t):
 
 
 @kernel
-def unite(keys, weights, sums, parents, lanes, memory, rule, t, is_exact):
+def unite(keys, weights, sums, parents, share, memory, rule, t, is_exact):
     """Fill table t with the entries of several lanes, sorted by key; `memory` has the merged sketch and no entries.
 
-    Where weights are exact, that of a feature is their mean plus what the sketch holds for the lanes that lack it.
+    `share` is that of an entry's lane in the mean. Where weights are exact, that of a feature is their mean plus what
+    the sketch holds for the lanes that lack it.
     """
     C, V, place, rest = len(memory.bias), weights.shape[1], new_place(), np.empty(weights.shape[1], np.float32)
-    share, n = np.float32(1 / lanes), 0
+    n = 0
     out_keys, out_weights, out_sums = np.empty_like(keys), np.zeros_like(weights), np.zeros_like(sums)
     out_parents = np.empty_like(parents)
     start = 0
     while start < len(keys):
-        stop = start
+        stop, held = start, _NIL
         while stop < len(keys) and keys[stop] == keys[start]:
-            out_weights[n] += share * weights[stop]
+            held += share[stop]
+            out_weights[n] += share[stop] * weights[stop]
             out_sums[n] += sums[stop]
             stop += 1
         out_sums[n] /= stop - start
         out_keys[n] = keys[start]
         if len(parents):
             out_parents[n] = parents[start]
-        if not is_exact or stop - start < lanes:
+        if not is_exact or held < _ALL:
             locate(mixed(keys[start] - np.uint64(1)), rule.bits, rule.depth, C, place)
             read(memory.sketch, place, rule.depth, t * V, rest)
             if is_exact:

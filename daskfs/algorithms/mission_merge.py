@@ -22,13 +22,13 @@ def merged_memories(shape: Shape, rule: Rule, states: Sequence[State], is_exact:
     """The arrays of the merged memory; those of the states stay as they are."""
     memories = [memory_of(state) for state in states]
     merged = shape.empty()
-    share = np.float32(1 / len(states))
+    lanes = np.array([state["merged_lanes"] for state in states])  # some may be merged already: a tree has branches
+    shares = (lanes / lanes.sum()).astype(np.float32)
     for name in _MEANS:
-        for state in states:
+        for share, state in zip(shares, states, strict=True):
             merged[name] += share * state[name]
-    merged["tally"][:] = states[0]["tally"]
-    merged["tally"] += sum(state["tally"] - state["tally_shared"] for state in states[1:])
-    merged["tally_shared"] = merged["tally"].copy()
+    merged["tally"] += sum(state["tally"] for state in states)
+    merged["merged_lanes"] = int(lanes.sum())
     into = memory_of(merged)
     for t in range(shape.n_tables):
         keys = np.concatenate([memory.keys[t] for memory in memories])
@@ -38,5 +38,6 @@ def merged_memories(shape: Shape, rule: Rule, states: Sequence[State], is_exact:
             np.concatenate([getattr(memory, name)[t] for memory in memories]) for name in ("weights", "sums", "parents")
         )
         parents = parents[order] if shape.has_pairs else parents
-        unite(keys[order], weights[order], sums[order], parents, len(states), into, rule, t, is_exact)
+        share = np.repeat(shares, shape.capacity)[order]
+        unite(keys[order], weights[order], sums[order], parents, share, into, rule, t, is_exact)
     return merged

@@ -188,9 +188,26 @@ def test_lanes_that_merge_find_what_one_finds(method):
                 np.testing.assert_array_equal(lane[name], value, err_msg=name)
         np.testing.assert_allclose(swapped["bias"], state["bias"], rtol=1e-5)
         assert set(swapped["keys"].ravel().tolist()) == set(state["keys"].ravel().tolist())
-    assert state["tally"][2] == 3000
+    assert (state["tally"] + state["tally_before"])[2] == 3000
     found = chosen.result(state)
     truth = {feature * 1_000_003 for feature in range(30)}
     recall = [len(truth & set(result.features.tolist())) for result in (alone, found)]
     assert recall[0] >= 24
     assert recall[1] >= recall[0] - 2
+
+
+@pytest.mark.parametrize("method", ["active", "paper"])
+def test_lanes_may_merge_like_a_tree(method):
+    """Five lanes, four of which meet first: each counts as much as in one merge of all."""
+    rows, y = some_rows(1000, 100)
+    chosen = daskfs.Mission(100, method=method, width=2**12, learning_rate=0.3)  # room for all, and no collisions
+    start = chosen.start(replace(meta_of(rows), lanes=5), 0)
+    lanes = [chosen.update(copied(start), block_of(rows[lane::5], y[lane::5])) for lane in range(5)]
+    flat, tree = chosen.merge(lanes), chosen.merge([chosen.merge(lanes[:4]), lanes[4]])
+    for name in ("bias", "tally", "merged_lanes"):
+        np.testing.assert_allclose(tree[name], flat[name], rtol=1e-5, err_msg=name)
+    one, other = chosen.result(flat), chosen.result(tree)
+    assert set(one.features.tolist()) == set(other.features.tolist())
+    by_id = [result.weights[np.argsort(result.features)] for result in (one, other)]
+    np.testing.assert_allclose(by_id[1], by_id[0], rtol=1e-3, atol=1e-5)
+    assert flat["tally"][2] == 1000
