@@ -25,7 +25,7 @@ machinery around them imports it, and neither imports the other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -42,6 +42,10 @@ State = dict[str, Any]
 def copied(state: State) -> State:
     """A state with memory of its own."""
     return {name: np.copy(value) if isinstance(value, np.ndarray) else value for name, value in state.items()}
+
+
+def _nobody(space: str) -> NDArray[np.uint64]:
+    return np.empty(0, np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,8 @@ class Meta:
     """Whether rows have weights."""
     lanes: int = 1
     """How many workers share a pass and merge what they learned now and then."""
+    members: Callable[[str], NDArray[np.uint64]] = _nobody
+    """The features of a name space, as in ``space^name``, ``space=token`` or ``space:name``, ascending."""
 
     def class_codes(self, y: NDArray[np.float64]) -> NDArray[np.int64]:
         """Class numbers 0 … C-1 of targets as blocks carry them (see `ColumnBlock.y`)."""
@@ -152,6 +158,8 @@ class Result:
     classes: tuple[Label, ...] | None
     """The labels the scores tell apart (with two, a score above 0 means the second); None for real values."""
     history: Sequence[dict[str, float]]  # one record per pass or round, "objective" in each
+    parents: NDArray[np.uint64] | None = None
+    """(k, 2): the two features a feature is the product of; 2^64 − 1 for those that are none. None if none is."""
 
 
 Schedule = Literal["chain", "rounds", "centre"]

@@ -15,9 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 from daskfs.errors import OptionError, SelectionError
 from daskfs.metrics import balanced_accuracy, r_squared
 from daskfs.protocol import Label, Result
-from daskfs.store.chosen import as_dataset, chosen_columns
+from daskfs.store.chosen import as_dataset
 from daskfs.store.dataset import Dataset
 from daskfs.store.location import Location
+from daskfs.store.products import NO_PARENT, Products, chosen_or_made
 from daskfs.store.saved import SOURCE, public_url, read_selection, write_selection
 
 
@@ -49,6 +50,8 @@ class Selection:
         The dataset: "url", "digest", "n_samples", "n_features".
     seed
         What random choices began with.
+    products
+        Which features are products of two others, such as MISSION's interactions, and of which; None if none is.
 
     Examples
     --------
@@ -71,6 +74,7 @@ class Selection:
     algorithm: dict[str, Any]
     source: dict[str, Any]
     seed: int
+    products: Products | None = None
 
     def __post_init__(self) -> None:
         count, shape = len(self.features), self.weights.shape
@@ -90,7 +94,13 @@ class Selection:
 
     @classmethod
     def from_result(
-        cls, result: Result, names: list[str], algorithm: Mapping[str, Any], source: Mapping[str, Any], seed: int
+        cls,
+        result: Result,
+        names: list[str],
+        algorithm: Mapping[str, Any],
+        source: Mapping[str, Any],
+        seed: int,
+        products: Products | None = None,
     ) -> Selection:
         """A result with its names and its origin; secrets in the URL of the source are left out."""
         keys = dict.fromkeys(["objective", *(key for record in result.history for key in record)])
@@ -106,6 +116,7 @@ class Selection:
             algorithm=_as_read_back(algorithm),
             source=_as_read_back(origin),
             seed=int(seed),
+            products=products,
         )
 
     def __repr__(self) -> str:
@@ -116,7 +127,7 @@ class Selection:
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Real scores: one a row, or one for every class."""
-        chosen = chosen_columns(X, self.features, self.names)
+        chosen = chosen_or_made(X, self.features, self.names, self.products)
         scores = np.empty((chosen.shape[0], *self.weights.shape[1:]))
         scores[...] = self.intercept
         for piece in chosen.pieces:
@@ -130,7 +141,7 @@ class Selection:
 
     def transform(self, X: Any) -> Any:
         """The selected columns, in the order of `features`: a float array, or a CSR one if X is sparse."""
-        return chosen_columns(X, self.features, self.names).together()
+        return chosen_or_made(X, self.features, self.names, self.products).together()
 
     def score(self, X: Any, y: ArrayLike | None = None) -> float:
         """How well rows are predicted: balanced accuracy for classes, R² for a real target.
@@ -179,14 +190,18 @@ class Selection:
         write_selection(Location(url, storage_options), self.record(), columns)
 
     def record(self) -> dict[str, Any]:
-        """Everything but the history as JSON holds it: `features` is a list of rank, id, name and weight."""
-        ranked = zip(self.features.tolist(), self.names, self.weights.tolist(), strict=True)
+        """Everything but the history as JSON holds it: `features` is a list of rank, id, name and weight.
+
+        A product of two features has `parents` besides, their ids and names.
+        """
+        made = [{}] * len(self.features) if self.products is None else _as_members(self.products)
+        ranked = zip(self.features.tolist(), self.names, self.weights.tolist(), made, strict=True)
         return {
             "algorithm": self.algorithm,
             "classes": None if self.classes is None else list(self.classes),
             "features": [
-                {"rank": rank, "id": feature, "name": name, "weight": weight}
-                for rank, (feature, name, weight) in enumerate(ranked, 1)
+                {"rank": rank, "id": feature, "name": name, "weight": weight, **parents}
+                for rank, (feature, name, weight, parents) in enumerate(ranked, 1)
             ],
             "intercept": self.intercept.tolist() if self.weights.ndim == 2 else float(self.intercept[0]),
             "seed": self.seed,
@@ -218,9 +233,26 @@ def load_selection(url: str | os.PathLike[str], storage_options: Mapping[str, An
             algorithm=record["algorithm"],
             source=record["source"],
             seed=record["seed"],
+            products=_products(features),
         )
     except ValueError as error:
         raise SelectionError(f"{location.url}: {error}; the selection is damaged, make it again") from error
+
+
+def _as_members(products: Products) -> list[dict[str, Any]]:
+    """What the record of every feature says of its parents."""
+    rows = zip(products.parents.tolist(), products.names, products.are.tolist(), strict=True)
+    return [{"parents": {"ids": ids, "names": list(names)}} if made else {} for ids, names, made in rows]
+
+
+def _products(features: Sequence[Mapping[str, Any]]) -> Products | None:
+    """What `_as_members` wrote."""
+    if not any("parents" in feature for feature in features):
+        return None
+    none = {"ids": [NO_PARENT, NO_PARENT], "names": ["", ""]}
+    parents = [feature.get("parents", none) for feature in features]
+    ids = np.array([both["ids"] for both in parents], np.uint64)
+    return Products(ids, [(both["names"][0], both["names"][1]) for both in parents])
 
 
 def _history(columns: Mapping[str, NDArray[np.float64]]) -> xarray.Dataset:

@@ -16,6 +16,7 @@ from distributed import Client, LocalCluster
 
 import daskfs
 from daskfs.protocol import Algorithm, State, copied
+from daskfs.store import arrays
 from daskfs.stream import checkpoint
 
 K = 6
@@ -28,8 +29,15 @@ CASES = {
     "paper, logistic": daskfs.OnlineSubstitution(K, method="paper", loss="logistic"),
     "async": daskfs.OnlineSubstitution(K, method="async", workers=3),
     "async, faithful": daskfs.OnlineSubstitution(K, method="async", workers=2, budget="faithful", loss="squared_hinge"),
+    "mission": daskfs.Mission(K, passes=6, width=2**10),
+    "mission, softmax": daskfs.Mission(K, passes=6, width=2**10, loss="softmax", depth=5),
+    "mission, counted and refitted": daskfs.Mission(K, passes=6, width=2**10, idf=True, refit=2, loss="squared_hinge"),
+    "mission, paper": daskfs.Mission(K, passes=12, width=2**10, method="paper"),
+    "mission, paper, fading": daskfs.Mission(K, passes=12, width=2**10, method="paper", loss="squared", fading=0.1),
+    "mission, hashing": daskfs.Mission(K, passes=12, width=2**10, method="hashing"),
+    "mission, iht": daskfs.Mission(K, passes=12, method="iht"),
 }
-CHUNKS = (2_000, 17_000, 10_000_000)  # bytes: a few columns, some tens, all of them
+CHUNKS = (2_000, 17_000, 10_000_000)  # bytes: a few columns or rows, some tens, all of them
 
 
 def problem(kind: str) -> tuple[np.ndarray | sp.csr_array, np.ndarray]:
@@ -46,20 +54,25 @@ def problem(kind: str) -> tuple[np.ndarray | sp.csr_array, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def datasets(tmp_path_factory: pytest.TempPathFactory):
-    """A dataset in columns, by its kind and chunk size."""
-    made: dict[tuple[str, int], daskfs.Dataset] = {}
+    """A dataset laid out for an algorithm, by its kind and chunk size."""
+    made: dict[tuple[str, str, int], daskfs.Dataset] = {}
 
-    def get(kind: str, chunk_bytes: int = CHUNKS[1]) -> daskfs.Dataset:
-        if (kind, chunk_bytes) not in made:
+    def get(algorithm: Algorithm, kind: str, chunk_bytes: int = CHUNKS[1]) -> daskfs.Dataset:
+        key = algorithm.axis, kind, chunk_bytes
+        if key not in made:
             folder = tmp_path_factory.mktemp("contract")
             X, y = problem(kind)
             if kind == "dense":
-                daskfs.write_dataset(folder / "d.zarr", X, y, chunk_bytes=chunk_bytes)
+                daskfs.write_dataset(folder / "d.zarr", X, y, layout=algorithm.axis, chunk_bytes=chunk_bytes)
+            elif algorithm.axis == "rows":
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr(arrays, "BLOCK_ENTRIES", chunk_bytes // 8)
+                    daskfs.write_dataset(folder / "d.zarr", X, y)
             else:
                 daskfs.write_dataset(folder / "rows.zarr", X, y)
                 daskfs.transpose(folder / "rows.zarr", folder / "d.zarr", block_entries=chunk_bytes // 8)
-            made[kind, chunk_bytes] = daskfs.open_dataset(folder / "d.zarr")
-        return made[kind, chunk_bytes]
+            made[key] = daskfs.open_dataset(folder / "d.zarr")
+        return made[key]
 
     return get
 
@@ -100,7 +113,7 @@ def differences(one: daskfs.Selection, other: daskfs.Selection) -> list[str]:
 
 @kinds
 def test_exactly_k_named_features(algorithm, datasets, kind):
-    dataset = datasets(kind)
+    dataset = datasets(algorithm, kind)
     selection = daskfs.select(dataset, algorithm)
     assert len(set(selection.features.tolist())) == K == len(selection.features) == len(selection.weights)
     assert selection.features.max() < dataset.n_features
@@ -114,8 +127,8 @@ def test_exactly_k_named_features(algorithm, datasets, kind):
 @pytest.mark.parametrize("name", [name for name in CASES if not name.startswith("async")])  # there a block is a push
 def test_the_size_of_chunks_does_not_matter(name, datasets, kind):
     algorithm = CASES[name]
-    chosen = [daskfs.select(datasets(kind, size), algorithm) for size in CHUNKS]
-    assert len({datasets(kind, size).n_blocks() for size in CHUNKS}) == 3
+    chosen = [daskfs.select(datasets(algorithm, kind, size), algorithm) for size in CHUNKS]
+    assert len({datasets(algorithm, kind, size).n_blocks() for size in CHUNKS}) == 3
     assert len({frozenset(selection.features.tolist()) for selection in chosen}) == 1
     by_id = [selection.weights[np.argsort(selection.features)] for selection in chosen]
     for weights in by_id[1:]:
@@ -123,7 +136,7 @@ def test_the_size_of_chunks_does_not_matter(name, datasets, kind):
 
 
 def test_same_seed_same_answer(algorithm, datasets):
-    dataset = datasets("dense")
+    dataset = datasets(algorithm, "dense")
     assert differences(*(daskfs.select(dataset, algorithm, seed=3) for _ in range(2))) == []
 
 
@@ -139,13 +152,13 @@ def one_worker() -> Iterator[Client]:
 
 
 def test_a_cluster_of_one_gives_the_serial_result(algorithm, datasets, one_worker):
-    dataset = datasets("dense")
+    dataset = datasets(algorithm, "dense")
     on_it = daskfs.select(dataset, algorithm, client=one_worker)
     assert differences(on_it, daskfs.select(dataset, algorithm)) == []
 
 
 def test_resumed_is_uninterrupted(algorithm, datasets, tmp_path, monkeypatch):
-    dataset = datasets("dense")
+    dataset = datasets(algorithm, "dense")
     whole = daskfs.select(dataset, algorithm)
     monkeypatch.setattr(checkpoint, "EVERY_SECONDS", 0.0)
 
@@ -167,7 +180,8 @@ def test_resumed_is_uninterrupted(algorithm, datasets, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", [name for name in CASES if name.startswith("block")])
 def test_the_order_of_merging_does_not_matter(datasets, name):
-    algorithm, dataset = CASES[name], datasets("dense")
+    algorithm = CASES[name]
+    dataset = datasets(algorithm, "dense")
     lanes = []
     for lane in range(3):
         state = algorithm.start(dataset.meta, seed=0)
@@ -192,7 +206,7 @@ def test_the_order_of_merging_does_not_matter(datasets, name):
 @kinds
 def test_the_state_is_flat_travels_and_does_not_grow(algorithm, datasets, kind):
     sizes = []
-    for state in states(algorithm, datasets(kind, CHUNKS[0]), passes=2):
+    for state in states(algorithm, datasets(algorithm, kind, CHUNKS[0]), passes=2):
         for name, value in state.items():
             assert isinstance(name, str)
             assert isinstance(value, np.ndarray | int | float | bool | str), name
@@ -207,7 +221,7 @@ def test_the_state_is_flat_travels_and_does_not_grow(algorithm, datasets, kind):
 def test_memory_keeps_its_promise(algorithm, tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(5000, 120)).astype(np.float32)
-    daskfs.write_dataset(tmp_path / "tall.zarr", X, X[:, 5] > 0, chunk_bytes=400_000)
+    daskfs.write_dataset(tmp_path / "tall.zarr", X, X[:, 5] > 0, layout=algorithm.axis, chunk_bytes=400_000)
     dataset = daskfs.open_dataset(tmp_path / "tall.zarr")
     blocks = [dataset.read(number) for number in range(dataset.n_blocks())]
     state = algorithm.update(algorithm.start(dataset.meta, 0), blocks[0])  # kernels are loaded by now
@@ -223,7 +237,7 @@ def test_memory_keeps_its_promise(algorithm, tmp_path):
 
 
 def test_blocks_stay_as_they_are(algorithm, datasets):
-    dataset = datasets("dense")
+    dataset = datasets(algorithm, "dense")
     blocks = [dataset.read(number) for number in range(dataset.n_blocks())]
     before = [block.X.tobytes() + block.y.tobytes() for block in blocks]
     state = algorithm.start(dataset.meta, seed=0)
@@ -233,7 +247,7 @@ def test_blocks_stay_as_they_are(algorithm, datasets):
 
 
 def test_a_result_leaves_the_state_as_it_is(algorithm, datasets):
-    dataset = datasets("dense")
+    dataset = datasets(algorithm, "dense")
     state, go_on = algorithm.start(dataset.meta, seed=0), True
     while go_on:
         for block in dataset.blocks(axis=algorithm.axis):

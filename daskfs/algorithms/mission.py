@@ -31,17 +31,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.algorithms.loss import RowLoss, check_target, labels_told_apart, positive_target
-from daskfs.algorithms.mission_learn import learn, only_selected
-from daskfs.algorithms.mission_memory import Pace, Shape, rule_of
+from daskfs.algorithms.mission_first import enough, nobody, wait, waiting, waiting_nbytes
+from daskfs.algorithms.mission_frequency import NBYTES, count, no_counts, weigh_by_counts
+from daskfs.algorithms.mission_learn import learn, learn_and_fade, only_selected
+from daskfs.algorithms.mission_memory import Pace, Shape, rule_of, shape_of
+from daskfs.algorithms.mission_memory_kernels import ROWS, Rows
 from daskfs.algorithms.mission_merge import merged_memories
-from daskfs.algorithms.mission_pace import RATES, SIGHTINGS, measured, pace_of, raced, rate_of
+from daskfs.algorithms.mission_pace import RATES, SIGHTINGS, pace_of, rate_of, settle_pace
+from daskfs.algorithms.mission_pairs import check_interactions, name_spaces, pairs_nbytes, windows
+from daskfs.algorithms.mission_refit import (
+    begin,
+    held_back_share,
+    hold,
+    is_held_back,
+    keep_the_better,
+    merged_refits,
+    refit,
+    refit_nbytes,
+    without,
+)
 from daskfs.algorithms.mission_result import HISTORY, result_of
-from daskfs.algorithms.mission_rows import first_not_finite, numbers_of, rows_of
+from daskfs.algorithms.mission_rows import first_unusable, numbers_of, part, rows_of
 from daskfs.algorithms.sketch_kernels import MAX_DEPTH
-from daskfs.errors import OptionError, RowError, check_choice, check_positive, check_whole
+from daskfs.errors import OptionError, check_choice, check_positive, check_whole
 from daskfs.protocol import Axis, Block, Meta, Result, RowBlock, Schedule, SparseBlock, State, copied
 
 Method = Literal["active", "paper", "hashing", "iht", "batch-iht"]
+Stage = Literal["count", "learn", "refit"]
 _MAX_BITS = 32
 
 
@@ -56,7 +72,7 @@ class Mission:
     loss
         "logistic" or "squared_hinge" for two classes, "softmax" for more, "squared" for numbers or two classes.
     passes
-        How many times to read the data.
+        How many times to read the data and learn.
     width
         Cells in a row of the sketch, a power of two.
     depth
@@ -72,6 +88,16 @@ class Mission:
         Whether to fit a constant.
     sightings
         Of "active": after so many of a feature, steps for it begin to get smaller.
+    refit
+        How many more times to read the data in the end, for better weights of the selected features. Some rows are
+        held back from all passes, at most a sixteenth and 4,096; without a smaller loss on them the weights stay.
+    idf
+        Read the data once more at first, and count in how many rows a feature is: rare ones then weigh more.
+    interactions
+        "all" for pairs of features of a row, or two name spaces such as "user,ad" for pairs between them.
+    fading
+        The paper's γ: what the sketch holds beside the largest is scaled again and again, by 1 at first and by
+        1 − `fading` in the end.
 
     Examples
     --------
@@ -92,6 +118,10 @@ class Mission:
     per_class: bool = False
     intercept: bool = True
     sightings: float = SIGHTINGS
+    refit: int = 0
+    idf: bool = False
+    interactions: str | None = None
+    fading: float = 0.0
 
     def __post_init__(self) -> None:
         check_choice("loss", self.loss, RowLoss)
@@ -105,8 +135,12 @@ class Mission:
         if self.learning_rate != "auto":
             check_positive("learning_rate", self.learning_rate, " or 'auto'")
         check_positive("sightings", self.sightings)
+        check_whole("refit", self.refit, 0)
+        check_interactions(self.interactions)
         if self.per_class and self.loss != "softmax":
             raise OptionError("per_class: only loss='softmax' has weights for every class")
+        if not 0 <= self.fading < 1:
+            raise OptionError(f"fading={self.fading!r:.40}: must be a number from 0 up to 1")
 
     @property
     def axis(self) -> Axis:
@@ -116,9 +150,15 @@ class Mission:
     def schedule(self) -> Schedule:
         return "chain" if self.method in ("iht", "batch-iht") else "rounds"
 
+    @property
+    def _stages(self) -> list[Stage]:
+        """What each pass is for."""
+        times: dict[Stage, int] = {"count": int(self.idf), "learn": self.passes, "refit": self.refit}
+        return [stage for stage, number in times.items() for _ in range(number)]
+
     def start(self, meta: Meta, seed: int) -> State:
         check_target(self.loss, meta)
-        shape = Shape.of(self, self._n_scores(meta))
+        shape = self._shape(meta)
         several = shape.n_scores > 1
         return {
             **shape.empty(),
@@ -128,10 +168,17 @@ class Mission:
             "classes": json.dumps(meta.classes) if several else labels_told_apart(meta),
             "positive": positive_target(meta),
             "lanes": meta.lanes,
+            "n_samples": meta.n_samples,
+            "longest_row": self._longest_row(meta),
             "size": np.full(2, np.nan),  # of rows and of values, once some have been seen
             "race": np.zeros(len(RATES)),
+            "seed": seed,
+            "held_back": held_back_share(meta) if self.refit else 0.0,
             "passes": 0,
-            "history": np.full((self.passes, len(HISTORY)), np.nan),
+            "history": np.full((len(self._stages), len(HISTORY)), np.nan),
+            **nobody(),
+            **no_counts(self.idf),
+            **({} if self.interactions is None else name_spaces(self.interactions, meta)),
         }
 
     def update(self, state: State, block: Block) -> State:
@@ -140,50 +187,128 @@ class Mission:
         if state["merged_lanes"] > 1:
             state["tally_before"] += state["tally"]
             state["tally"][:], state["merged_lanes"] = 0.0, 1
-        rows = rows_of(block, state)
-        shape = Shape.of(self, len(state["bias"]))
-        if np.isnan(state["size"]).any():
-            state["size"][:] = measured(rows)
-            state["race"] = raced(self, shape, state["size"], rows)
-        learned = learn(self, shape, self._pace(state), state, rows, state["lanes"])
-        if learned < len(rows.y):
-            feature = first_not_finite(rows, learned)
-            raise RowError(block.first + learned, feature, "not finite; write the data again without it")
-        return state
+        rows, stage = rows_of(block, state), self._stages[state["passes"]]
+        if stage == "count":
+            count(state, rows.ids)
+            state["tally"][ROWS] += len(rows.y)
+            return state
+        if not state["held_back"]:
+            return self._learn_or_wait(state, rows, block.first)
+        held = is_held_back(block.first, len(rows.y), state["seed"], state["held_back"])
+        if stage == "learn":
+            return self._learn_or_wait(state, without(rows, held), block.first)
+        return self._refit(state, rows, held, block.first)
 
     def merge(self, states: Sequence[State]) -> State:
-        shape = Shape.of(self, len(states[0]["bias"]))
-        begun = [state for state in states if not np.isnan(state["size"]).any()] or [states[0]]
+        stage = self._stages[states[0]["passes"]]
+        if stage == "count":
+            return self._merged_counts(states)
+        if stage == "refit":
+            return merged_refits(states)
+        states = [self._without_waiting(copied(state)) for state in states]
+        begun = [state for state in states if not np.isnan(state["size"]).any()]
+        if len(begun) < 2:
+            return (begun or states)[0]
         merged = copied(begun[0])
-        if len(begun) > 1:
-            merged["size"] = np.mean([state["size"] for state in begun], axis=0)
-            merged["race"] = np.sum([state["race"] for state in begun], axis=0)
-            rule = rule_of(self, shape, self._pace(merged))
-            merged.update(merged_memories(shape, rule, begun, self.method == "active"))
+        merged["size"] = np.mean([state["size"] for state in begun], axis=0)
+        merged["race"] = np.sum([state["race"] for state in begun], axis=0)
+        shape = shape_of(self, merged)
+        rule = rule_of(self, shape, self._pace(merged))
+        merged.update(merged_memories(shape, rule, begun, self.method == "active"))
         return merged
 
     def end_pass(self, state: State) -> tuple[State, bool]:
+        stage, number = self._stages[state["passes"]], state["passes"]
+        last_of_stage = self._stages[number + 1 : number + 2] != [stage]
+        if stage == "learn":
+            state = self._without_waiting(state)
         loss, weight, rows = state["tally"] + state["tally_before"]
-        rate = rate_of(self, state["race"])
-        state["history"][state["passes"]] = loss / weight if weight else 0.0, rows, rate
+        record = state["history"][number]
+        record[: len(HISTORY) - 2] = loss / weight if weight else np.nan, rows, np.nan
+        if stage == "count":
+            weigh_by_counts(state, rows)
+        else:
+            record[HISTORY.index("rate")] = rate_of(self, state["race"])
         state["tally"][:], state["tally_before"][:], state["merged_lanes"] = 0.0, 0.0, 1
+        shape = shape_of(self, state)
+        if stage == "learn" and last_of_stage and self.refit:
+            state = begin(only_selected(self, shape, state))
+        if stage == "refit" and last_of_stage:
+            record[-2:] = keep_the_better(self, shape, self._pace(state), state)
         state["passes"] += 1
-        return state, state["passes"] < self.passes
+        return state, state["passes"] < len(self._stages)
 
     def revisit(self, state: State) -> NDArray[np.uint64]:
         return np.empty(0, np.uint64)
 
     def result(self, state: State) -> Result:
-        shape = Shape.of(self, len(state["bias"]))
-        return result_of(only_selected(self, shape, state), self._pace(state).bias_value)
+        is_selected = "path" in state  # a refit has begun
+        chosen = state if is_selected else only_selected(self, shape_of(self, state), state)
+        return result_of(chosen, self._pace(state).bias_value if self.intercept else 0.0)
 
     def nbytes(self, meta: Meta) -> int:
-        shape = Shape.of(self, self._n_scores(meta))
+        shape = self._shape(meta)
         races = self.learning_rate == "auto" and self.method == "active"
-        return shape.nbytes * (1 + races)
+        learning = shape.nbytes * (1 + races) + waiting_nbytes(meta)
+        refitting = shape.nbytes + refit_nbytes(shape, meta) if self.refit else 0
+        return max(learning, refitting) + NBYTES * self.idf + pairs_nbytes(self.interactions, meta)
 
-    def _n_scores(self, meta: Meta) -> int:
-        return len(meta.classes or ()) if self.loss == "softmax" else 1
+    def _shape(self, meta: Meta) -> Shape:
+        n_scores = len(meta.classes or ()) if self.loss == "softmax" else 1
+        return Shape.of(self, n_scores, self._longest_row(meta))
+
+    def _longest_row(self, meta: Meta) -> int:
+        """Entries that a row may have, where room for them is needed."""
+        return min(meta.block_nbytes // 4, meta.n_entries) if self.schedule == "chain" else 0
 
     def _pace(self, state: State) -> Pace:
         return pace_of(self, rate_of(self, state["race"]), state["size"])
+
+    def _learn_or_wait(self, state: State, rows: Rows, first: int) -> State:
+        """Learn rows; the first ones once there are enough of them to know how fast."""
+        if not np.isnan(state["size"]).any():
+            return self._learn(state, rows, first)
+        if not np.isfinite(rows.values).all():
+            raise first_unusable(rows, first)
+        wait(state, rows, first)
+        return state if enough(waiting(state)) is None else self._without_waiting(state)
+
+    def _without_waiting(self, state: State) -> State:
+        """The state with what waits learned."""
+        rows, first = waiting(state), state["waiting_from"]
+        if len(rows.y) == 0:
+            return state
+        state.update(nobody())
+        settle_pace(self, shape_of(self, state), state, part(rows, 0, enough(rows) or len(rows.y)), first)
+        return self._learn(state, rows, first)
+
+    def _learn(self, state: State, rows: Rows, first: int) -> State:
+        shape, pace = shape_of(self, state), self._pace(state)
+        for some in windows(rows, state, first):
+            if self.fading:
+                learned = learn_and_fade(self, shape, pace, state, some)
+            else:
+                learned = learn(self, shape, pace, state, some, state["lanes"])
+            if learned < len(some.y):
+                raise first_unusable(rows, first)
+        return state
+
+    def _refit(self, state: State, rows: Rows, held: NDArray[np.bool_], first: int) -> State:
+        is_first = state["passes"] == len(self._stages) - self.refit
+        shape, pace, done = shape_of(self, state), self._pace(state), 0
+        for some in windows(rows, state, first):
+            stop = done + len(some.y)
+            if is_first:
+                hold(state, some, held[done:stop], first + done)
+            if refit(self, shape, pace, state, without(some, held[done:stop])) < len(some.y):
+                raise first_unusable(rows, first)
+            done = stop
+        return state
+
+    def _merged_counts(self, states: Sequence[State]) -> State:
+        merged = copied(states[0])
+        for state in states[1:]:
+            merged["counts"] += state["counts"]
+            merged["tally"] += state["tally"]
+        merged["merged_lanes"] = sum(state["merged_lanes"] for state in states)
+        return merged

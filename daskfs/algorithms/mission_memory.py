@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from daskfs.algorithms.loss import CODE
-from daskfs.algorithms.mission_kernels import Memory, Rule
+from daskfs.algorithms.mission_memory_kernels import Memory, Rule
 from daskfs.protocol import State
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _SLACK = 1.5  # a table has room for so many times as many as it keeps, so that it is pruned only now and then
 _LEAST_SLACK = 16
-_ROW = 4096  # entries of a row that "iht" has room for at first; its table grows for longer ones
+_ROW = 4096  # entries of a row that "iht" has room for at least
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,10 @@ class Shape:
     has_pairs: bool
 
     @classmethod
-    def of(cls, chosen: Mission, n_scores: int) -> Shape:
-        keep = chosen.n_select
+    def of(cls, chosen: Mission, n_scores: int, longest_row: int = 0) -> Shape:
+        keep, row = chosen.n_select, max(_ROW, longest_row)
         bits, depth = chosen.width.bit_length() - 1, 1 if chosen.method == "hashing" else chosen.depth
-        room = {"iht": keep + _ROW, "batch-iht": keep + (depth << bits)}
+        room = {"iht": keep + row, "batch-iht": keep + max(row, depth << bits)}
         return cls(
             n_scores=n_scores,
             n_tables=n_scores if chosen.per_class else 1,
@@ -51,7 +51,7 @@ class Shape:
             depth=depth,
             has_sketch=chosen.method not in room,
             is_adaptive=chosen.method == "active",
-            has_pairs=False,
+            has_pairs=chosen.interactions is not None,
         )
 
     @property
@@ -83,6 +83,11 @@ class Shape:
     @property
     def nbytes(self) -> int:
         return sum(int(np.prod(shape)) * np.dtype(dtype).itemsize for shape, dtype in self.arrays().values())
+
+
+def shape_of(chosen: Mission, state: State) -> Shape:
+    """The shape of a state's memory."""
+    return Shape.of(chosen, len(state["bias"]), state["longest_row"])
 
 
 def memory_of(state: State) -> Memory:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from daskfs.algorithms.mission_kernels import Rule, unite
 from daskfs.algorithms.mission_memory import Shape, memory_of
+from daskfs.algorithms.mission_memory_kernels import Rule, mean_into, unite
 from daskfs.protocol import State
 
 _MEANS = ("sketch", "tail", "bias", "bias_sum")
@@ -26,7 +26,7 @@ def merged_memories(shape: Shape, rule: Rule, states: Sequence[State], is_exact:
     shares = (lanes / lanes.sum()).astype(np.float32)
     for name in _MEANS:
         for share, state in zip(shares, states, strict=True):
-            merged[name] += share * state[name]
+            mean_into(merged[name], state[name], share)
     merged["tally"] += sum(state["tally"] for state in states)
     merged["merged_lanes"] = int(lanes.sum())
     into = memory_of(merged)

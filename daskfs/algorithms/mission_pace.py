@@ -7,15 +7,16 @@ sightings; β is so many times a mean squared value, so that it counts sightings
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.algorithms.mission_kernels import LOSS, WEIGHT, Rows
 from daskfs.algorithms.mission_learn import learn
-from daskfs.algorithms.mission_memory import Pace, Shape, memory_of
-from daskfs.algorithms.mission_rows import part
+from daskfs.algorithms.mission_memory import Pace, Shape
+from daskfs.algorithms.mission_memory_kernels import LOSS, WEIGHT, Rows
+from daskfs.algorithms.mission_pairs import windows
 from daskfs.protocol import State
 
 if TYPE_CHECKING:
@@ -24,31 +25,14 @@ if TYPE_CHECKING:
 RATES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 SIGHTINGS = 30.0
 PAPER_RATE = 0.5
-_RACE_ROWS = 8192
 _HARDLY_WORSE = 1.03  # a slower rate that costs so little tells signal from noise better
 
 
-def measured(rows: Rows) -> tuple[float, float]:
-    """The mean squared norm of the rows, and the mean squared value of their entries; 1 where there are none."""
-    total = float(np.square(rows.values, dtype=np.float64).sum())
-    return total / max(1, len(rows.y)) or 1.0, total / max(1, len(rows.values)) or 1.0
-
-
-def pace_of(chosen: Mission, rate: float, size: tuple[float, float]) -> Pace:
-    """The pace of a rate that is meant for rows of unit norm."""
-    norm, value = size
-    if chosen.loss == "squared" and chosen.method != "active":
-        rate *= 2  # the paper's loss has no ½
-    per_sighting = 1 / (chosen.sightings * value) if chosen.method == "active" else 0.0
-    return Pace(rate / norm, per_sighting, value**0.5)
-
-
-def raced(chosen: Mission, shape: Shape, size: tuple[float, float], rows: Rows) -> NDArray[np.float64]:
-    """The losses of all rates over the first of some rows; zeros where there is nothing to choose."""
-    if chosen.learning_rate != "auto" or chosen.method != "active":
-        return np.zeros(len(RATES))
-    first = part(rows, 0, min(_RACE_ROWS, len(rows.y)))
-    return np.array([_loss(chosen, shape, pace_of(chosen, rate, size), first) for rate in RATES])
+def settle_pace(chosen: Mission, shape: Shape, state: State, rows: Rows, first: int) -> None:
+    """Measure the first rows, and race rates over them where there is something to choose."""
+    state["size"][:] = _measured(windows(rows, state, first))
+    if chosen.learning_rate == "auto" and chosen.method == "active":
+        state["race"][:] = [_loss(chosen, shape, rate, state, rows, first) for rate in RATES]
 
 
 def rate_of(chosen: Mission, race: NDArray[np.float64]) -> float:
@@ -60,9 +44,28 @@ def rate_of(chosen: Mission, race: NDArray[np.float64]) -> float:
     return RATES[int(np.flatnonzero(race <= _HARDLY_WORSE * race.min())[0])]
 
 
-def _loss(chosen: Mission, shape: Shape, pace: Pace, rows: Rows) -> float:
-    """What the rows cost before they are learned, with a memory that begins with nothing."""
-    state: State = shape.empty()
-    learn(chosen, shape, pace, state, rows)
-    tally = memory_of(state).tally
+def pace_of(chosen: Mission, rate: float, size: tuple[float, float]) -> Pace:
+    """The pace of a rate that is meant for rows of unit norm."""
+    norm, value = size
+    if chosen.loss == "squared" and chosen.method != "active":
+        rate *= 2  # the paper's loss has no ½
+    per_sighting = 1 / (chosen.sightings * value) if chosen.method == "active" else 0.0
+    return Pace(rate / norm, per_sighting, value**0.5)
+
+
+def _measured(some: Iterable[Rows]) -> tuple[float, float]:
+    """The mean squared norm of rows, and the mean squared value of their entries; 1 where there are none."""
+    total, n_rows, n_entries = 0.0, 0, 0
+    for rows in some:
+        total += float(np.square(rows.values, dtype=np.float64).sum())
+        n_rows, n_entries = n_rows + len(rows.y), n_entries + len(rows.values)
+    return total / max(1, n_rows) or 1.0, total / max(1, n_entries) or 1.0
+
+
+def _loss(chosen: Mission, shape: Shape, rate: float, state: State, rows: Rows, first: int) -> float:
+    """What the rows cost before they are learned at a rate, with a memory that begins with nothing."""
+    trial, pace = shape.empty(), pace_of(chosen, rate, state["size"])
+    for some in windows(rows, state, first):
+        learn(chosen, shape, pace, trial, some)
+    tally = trial["tally"]
     return float(tally[LOSS] / tally[WEIGHT]) if tally[WEIGHT] else 0.0

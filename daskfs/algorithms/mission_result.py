@@ -3,29 +3,47 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from daskfs.algorithms.loss import labels_written
+from daskfs.algorithms.mission_frequency import factors
+from daskfs.algorithms.mission_pairs import is_made, parents_of
 from daskfs.protocol import Result, State
 
-HISTORY = ("objective", "rows", "rate")
+HISTORY = ("objective", "rows", "rate", "held_back_loss", "refitted")
+"""Of every pass: the mean loss of rows before they were learned, how many, the rate for rows of unit norm; and of the
+last refit the loss of what was kept on rows that were held back, and whether that are the new weights."""
 
 
 def result_of(state: State, bias_value: float) -> Result:
     """From a state whose tables hold what was selected, and no more."""
     keys, weights = state["keys"], state["weights"]
-    features = np.unique(keys[keys > 0])
+    features = np.unique(keys[keys > 0]) - np.uint64(1)
     by_class = np.zeros((len(features), len(state["bias"])))
     vector = weights.shape[2]
     for t in range(len(keys)):
         slots = np.flatnonzero(keys[t])
-        by_class[np.searchsorted(features, keys[t, slots]), t * vector : (t + 1) * vector] = weights[t, slots]
+        at = np.searchsorted(features, keys[t, slots] - np.uint64(1))
+        by_class[at, t * vector : (t + 1) * vector] = weights[t, slots]
     order = np.argsort(-np.linalg.norm(by_class, axis=1), kind="stable")
+    parents = parents_of(state, features) if state["parents"].size else None
+    by_class *= _factors(state, features, parents)[:, None]
     one = by_class.shape[1] == 1
     passes = state["passes"]
     return Result(
-        features=features[order] - np.uint64(1),
+        features=features[order],
         weights=by_class[order, 0] if one else by_class[order],
         intercept=state["bias"].astype(np.float64) * bias_value,
         classes=labels_written(state["classes"]),
         history=[dict(zip(HISTORY, record, strict=True)) for record in state["history"][:passes].tolist()],
+        parents=None if parents is None else parents[order],
     )
+
+
+def _factors(state: State, features: NDArray[np.uint64], parents: NDArray[np.uint64] | None) -> NDArray[np.float64]:
+    """What learning multiplied the values of features by: of a pair, those of both parents."""
+    own = factors(state, features).astype(np.float64)
+    if parents is None:
+        return own
+    both = factors(state, parents[:, 0].copy()) * factors(state, parents[:, 1].copy())
+    return np.where(is_made(parents), both, own)

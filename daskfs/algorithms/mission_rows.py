@@ -1,4 +1,4 @@
-"""Blocks as the kernels of MISSION take them: sparse rows, a target in their terms, pairs of features if wanted."""
+"""Blocks as the kernels of MISSION take them: sparse rows, and a target in their terms."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.algorithms.loss import coded
-from daskfs.algorithms.mission_kernels import Rows
+from daskfs.algorithms.mission_frequency import factors
+from daskfs.algorithms.mission_memory_kernels import Rows
+from daskfs.errors import RowError
 from daskfs.protocol import Meta, RowBlock, SparseBlock, State
 
-_NO_PAIRS = np.empty((0, 2), np.uint64)
+NO_PAIRS = np.empty((0, 2), np.uint64)
 _NO_WEIGHT = np.empty(0, np.float32)
 
 
@@ -21,11 +23,13 @@ def rows_of(block: RowBlock | SparseBlock, state: State) -> Rows:
         indptr, ids, values = _sparse(block.X)
     else:
         indptr, ids, values = block.indptr, block.ids, block.values
+    if state["idf"].size:
+        values = values * factors(state, ids)
     if len(state["labels"]):
         y = np.searchsorted(state["labels"], block.y).astype(np.float64)
     else:
         y = coded(block.y, state["positive"])
-    return frozen(indptr, ids, values, _NO_PAIRS, y, _NO_WEIGHT if block.weight is None else block.weight)
+    return frozen(indptr, ids, values, NO_PAIRS, y, _NO_WEIGHT if block.weight is None else block.weight)
 
 
 def numbers_of(meta: Meta) -> NDArray[np.float64]:
@@ -34,10 +38,13 @@ def numbers_of(meta: Meta) -> NDArray[np.float64]:
     return np.arange(len(classes), dtype=np.float64) if classes and isinstance(classes[0], str) else np.array(classes)
 
 
-def first_not_finite(rows: Rows, row: int) -> int:
-    """The first feature of a row whose value is not finite."""
-    entries = slice(rows.indptr[row], rows.indptr[row + 1])
-    return int(rows.ids[entries][~np.isfinite(rows.values[entries])][0])
+def first_unusable(rows: Rows, first: int) -> RowError:
+    """What to say of the first value that is not finite, or whose square is not; `first` is the first row's number."""
+    with np.errstate(over="ignore"):
+        entry = int(np.argmin(np.isfinite(np.square(rows.values))))
+    row = int(np.searchsorted(rows.indptr, entry, side="right")) - 1
+    reason = f"the value {rows.values[entry]} is not finite, or too large; write the data again without it"
+    return RowError(first + row, int(rows.ids[entry]), reason)
 
 
 def frozen(*arrays: NDArray[Any]) -> Rows:
@@ -49,12 +56,21 @@ def frozen(*arrays: NDArray[Any]) -> Rows:
 
 
 def part(rows: Rows, start: int, stop: int) -> Rows:
-    """Some of the rows."""
+    """Some of the rows, that follow each other."""
     first, last = rows.indptr[start], rows.indptr[stop]
     pairs = rows.pairs[first:last] if len(rows.pairs) else rows.pairs
     weight = rows.weight[start:stop] if len(rows.weight) else rows.weight
     indptr = rows.indptr[start : stop + 1] - first
     return frozen(indptr, rows.ids[first:last], rows.values[first:last], pairs, rows.y[start:stop], weight)
+
+
+def picked(rows: Rows, numbers: NDArray[np.intp]) -> Rows:
+    """Some of the rows, copied."""
+    starts, sizes = rows.indptr[numbers], np.diff(rows.indptr)[numbers]
+    indptr = np.concatenate([[0], np.cumsum(sizes)])
+    entries = np.repeat(starts - indptr[:-1], sizes) + np.arange(indptr[-1])
+    weight = rows.weight[numbers] if len(rows.weight) else rows.weight
+    return frozen(indptr, rows.ids[entries], rows.values[entries], NO_PAIRS, rows.y[numbers], weight)
 
 
 def _sparse(X: NDArray[np.floating[Any]]) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.float32]]:

@@ -155,6 +155,7 @@ class Dataset:
             block_nbytes=max(self._cut(axis).nbytes for axis in self._axes()),
             itemsize=self.arrays["X"].dtype.itemsize if self.kind == "dense" else 4,
             weighted="weight" in self.arrays,
+            members=self._names.members,
         )
 
     @property

@@ -17,6 +17,7 @@ from daskfs.store.names_kernels import pack_strings
 from daskfs.store.reader import ArrayReader
 
 CHUNK = 1 << 14  # names a chunk
+_ENDS_SPACE = "^=:"  # what stands between a name space, or a column, and the rest of a name
 
 
 class Names(Protocol):
@@ -24,6 +25,9 @@ class Names(Protocol):
 
     def of(self, ids: NDArray[np.uint64]) -> list[str]:
         """The name of each id, in order."""
+
+    def members(self, space: str) -> NDArray[np.uint64]:
+        """The ids of a name space, ascending; all names are looked at."""
 
 
 class NumberedNames:
@@ -35,6 +39,9 @@ class NumberedNames:
     def of(self, ids: NDArray[np.uint64]) -> list[str]:
         return [f"{self._prefix}{feature}" for feature in ids.tolist()]
 
+    def members(self, space: str) -> NDArray[np.uint64]:
+        return np.empty(0, np.uint64)
+
 
 class KmerNames:
     """The name is spelled out by the id's bits."""
@@ -44,6 +51,9 @@ class KmerNames:
 
     def of(self, ids: NDArray[np.uint64]) -> list[str]:
         return [kmer_name(feature, self._shift) for feature in ids.tolist()]
+
+    def members(self, space: str) -> NDArray[np.uint64]:
+        return np.empty(0, np.uint64)
 
 
 class ColumnNames:
@@ -56,6 +66,11 @@ class ColumnNames:
         step = self._names.spec.chunks[0]
         chunks = {number: self._names.read(number) for number in np.unique(ids // np.uint64(step)).tolist()}
         return [str(chunks[feature // step][feature % step]) for feature in ids.tolist()]
+
+    def members(self, space: str) -> NDArray[np.uint64]:
+        names = (self._names.read(number) for number in range(self._names.spec.n_chunks))
+        here = np.concatenate([_is_member(some, space) for some in names])
+        return np.flatnonzero(here).astype(np.uint64)
 
 
 class TableNames:
@@ -76,6 +91,13 @@ class TableNames:
                 found[at] = name
         return found
 
+    def members(self, space: str) -> NDArray[np.uint64]:
+        found = [np.empty(0, np.uint64)]
+        for chunk in range(len(self._first.read_all())):
+            ids = self._ids.read(chunk)
+            found.append(ids[_is_member(self._names.read(chunk)[: len(ids)], space)])
+        return np.concatenate(found)
+
     def _in_chunk(self, chunk: int, wanted: NDArray[np.uint64]) -> Iterator[str]:
         known = self._ids.read(chunk) if chunk >= 0 else np.empty(0, np.uint64)
         at = np.searchsorted(known, wanted)
@@ -86,6 +108,12 @@ class TableNames:
                 )
         names = self._names.read(chunk)
         return (str(names[position]) for position in at.tolist())
+
+
+def _is_member(names: NDArray[Any], space: str) -> NDArray[np.bool_]:
+    """Which names are of a name space: it and more, as in space^name, space=token or space:name, or it alone."""
+    begins = tuple(space + end for end in _ENDS_SPACE)
+    return np.array([name == space or str(name).startswith(begins) for name in names.tolist()], bool)
 
 
 def table_specs(count: int, chunk: int) -> list[ArraySpec]:

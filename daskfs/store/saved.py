@@ -1,9 +1,10 @@
 """How a selection is kept: ``selection.json``, which people and jq read, and ``history.zarr`` beside it.
 
 selection.json holds `version`, `algorithm`, `seed`, `source`, `classes`, `intercept` and `features`, a list of
-``{"id", "name", "rank", "weight"}``, one a line. The same model gives the same bytes: keys are sorted, numbers are the
-shortest that read back the same, and what differs from run to run (seconds) is in the history. It is written last:
-without it nothing loads. Reading checks types and sizes of everything and executes nothing.
+``{"id", "name", "rank", "weight"}``, one a line; a product of two features has its ``"parents"`` too. The same model
+gives the same bytes: keys are sorted, numbers are the shortest that read back the same, and what differs from run to
+run (seconds) is in the history. It is written last: without it nothing loads. Reading checks types and sizes of
+everything and executes nothing.
 """
 
 from __future__ import annotations
@@ -120,8 +121,19 @@ def _check_feature(feature: Any, rank: int) -> None:
     _need(feature, "name", str)
     _check_numbers(feature, "weight")
     feature["name"].encode()  # half a surrogate pair is JSON, but no text
+    if "parents" in feature:
+        _check_parents(feature["parents"], rank)
     if not 0 <= feature["id"] < 1 << 64:
         raise ValueError(f"feature {rank} of the list: {feature['id']!r:.40} is no feature id")
+
+
+def _check_parents(parents: Any, rank: int) -> None:
+    ids, names = (parents.get("ids"), parents.get("names")) if isinstance(parents, dict) else ([], [])
+    good_ids = isinstance(ids, list) and [type(one) is int and 0 <= one < 1 << 64 for one in ids] == [True, True]
+    good_names = isinstance(names, list) and [isinstance(one, str) for one in names] == [True, True]
+    if not good_ids or not good_names:
+        raise ValueError(f"feature {rank} of the list: its parents are not two features")
+    _as_json(names).encode()
 
 
 def _need(record: Mapping[str, Any], key: str, kind: type) -> None:

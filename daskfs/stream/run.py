@@ -17,6 +17,7 @@ from daskfs.errors import ColumnError, DatasetError, OptionError, RowError, chec
 from daskfs.protocol import Algorithm, Central, Result
 from daskfs.selection import Selection
 from daskfs.store.dataset import Dataset, open_dataset
+from daskfs.store.products import Products, product_name
 from daskfs.stream.around import Around
 from daskfs.stream.checkpoint import Checkpoint, Cost, Snapshot, checkpoint_at, described
 from daskfs.stream.fold import PassProgress, Run, Runner, Serial
@@ -110,7 +111,8 @@ def select(
         "n_samples": dataset.n_samples,
         "n_features": dataset.n_features,
     }
-    return Selection.from_result(result, dataset.names(result.features), described(algorithm), source, seed)
+    names, products = _named(dataset, result)
+    return Selection.from_result(result, names, described(algorithm), source, seed, products)
 
 
 def memory_plan(dataset: Dataset, algorithm: Algorithm) -> MemoryPlan:
@@ -172,7 +174,21 @@ def _with_costs(result: Result, costs: list[Cost]) -> Result:
     took += [(np.nan, np.nan)] * (len(result.history) - len(took))  # records of something else than passes
     rows = zip(result.history, took, strict=False)
     history = [{**record, "seconds": seconds, "bytes": nbytes} for record, (seconds, nbytes) in rows]
-    return Result(result.features, result.weights, result.intercept, result.classes, history)
+    return replace(result, history=history)
+
+
+def _named(dataset: Dataset, result: Result) -> tuple[list[str], Products | None]:
+    """The names of a result's features, and what those are made of that are products of two."""
+    if result.parents is None:
+        return dataset.names(result.features), None
+    made = Products(result.parents, [("", "")] * len(result.features))
+    pairs = np.flatnonzero(made.are).tolist()
+    left, right = (dataset.names(result.parents[pairs, side]) for side in (0, 1))
+    plain = iter(dataset.names(result.features[~made.are]))
+    for at, both in zip(pairs, zip(left, right, strict=True), strict=True):
+        made.names[at] = both
+    names = [product_name(both) if is_pair else next(plain) for both, is_pair in zip(made.names, made.are, strict=True)]
+    return names, made
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import daskfs
 from daskfs.algorithms.loss_kernels import implicit_pull, pull
 from daskfs.algorithms.mission_kernels import active, active_one, sketched, sketched_three
 from daskfs.algorithms.mission_memory import Shape, memory_of, rule_of
-from daskfs.algorithms.mission_pace import measured, pace_of
+from daskfs.algorithms.mission_pace import pace_of
 from daskfs.algorithms.mission_rows import rows_of
 from daskfs.protocol import Meta, SparseBlock, copied
 
@@ -108,7 +108,7 @@ def test_the_fast_kernel_learns_what_the_general_one_learns(fast, general, metho
         own = copied(state)
         these = rows_of(block_of(rows, y), own)
         shape = Shape.of(chosen, 1)
-        rule = rule_of(chosen, shape, pace_of(chosen, 1.0, measured(these)))
+        rule = rule_of(chosen, shape, pace_of(chosen, 1.0, (6.0, 1.0)))
         assert kernel(these, memory_of(own), rule) == 600
         states.append(own)
     one, other = states
@@ -163,7 +163,8 @@ def test_a_value_that_is_not_finite_is_named_and_the_state_is_as_before_its_row(
     rows[17][feature] = math.inf
     with pytest.raises(daskfs.DaskfsError) as caught:
         chosen.update(start, block_of(rows, y))
-    assert str(caught.value) == f"row 17, feature {feature}: not finite; write the data again without it"
+    what = "the value inf is not finite, or too large; write the data again without it"
+    assert str(caught.value) == f"row 17, feature {feature}: {what}"
     for name in ("sketch", "weights", "bias", "keys", "tail"):
         np.testing.assert_array_equal(start[name], before[name], err_msg=name)
 

@@ -1,0 +1,45 @@
+"""Features weighted by how rare they are: a pass before the first one counts rows, then values carry 1 + log(n / count).
+
+The weights of a selection apply to values as they are: what a feature was weighted with is part of them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskfs.algorithms.frequency_kernels import count_features, largest_of_two
+from daskfs.protocol import State
+
+CELLS = 1 << 20
+_BITS = CELLS.bit_length() - 1
+NBYTES = 2 * 2 * 4 * CELLS  # counts, and the weights they become
+
+
+def no_counts(is_wanted: bool) -> State:
+    """What a state has before anything is counted."""
+    return {"counts": np.zeros((2, CELLS if is_wanted else 0), np.uint32), "idf": np.empty((2, 0), np.float32)}
+
+
+def count(state: State, ids: NDArray[np.uint64]) -> None:
+    """Count the entries of some rows."""
+    count_features(ids, state["counts"], _BITS)
+
+
+def weigh_by_counts(state: State, n_rows: float) -> None:
+    """Turn counts into weights."""
+    weights = state["counts"].astype(np.float32)
+    state["counts"] = np.empty((2, 0), np.uint32)
+    np.minimum(weights, n_rows, out=weights)  # a cell may count more than there are rows
+    weights += 1
+    np.log(weights, out=weights)
+    np.subtract(np.float32(1 + np.log(1 + n_rows)), weights, out=weights)
+    state["idf"] = weights
+
+
+def factors(state: State, ids: NDArray[np.uint64]) -> NDArray[np.float32]:
+    """What the values of features are multiplied by."""
+    out = np.ones(len(ids), np.float32)
+    if state["idf"].size:
+        largest_of_two(ids, state["idf"], _BITS, out)
+    return out
