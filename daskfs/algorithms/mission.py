@@ -242,9 +242,10 @@ class Mission:
         return np.empty(0, np.uint64)
 
     def result(self, state: State) -> Result:
-        is_selected = "path" in state  # a refit has begun
-        chosen = state if is_selected else only_selected(self, shape_of(self, state), state)
-        return result_of(chosen, self._pace(state).bias_value if self.intercept else 0.0)
+        if "path" not in state:  # no refit has begun, which is of what was selected
+            state = self._without_waiting(copied(state))
+            state = only_selected(self, shape_of(self, state), state)
+        return result_of(state, self._pace(state).bias_value if self.intercept else 0.0)
 
     def nbytes(self, meta: Meta) -> int:
         shape = self._shape(meta)

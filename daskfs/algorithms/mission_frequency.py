@@ -1,4 +1,4 @@
-"""Features weighted by how rare they are: a pass before the first one counts rows, then values carry 1 + log(n / count).
+"""Features weighted by how rare they are: a first pass counts rows, then values carry a factor 1 + log(n / count).
 
 The weights of a selection apply to values as they are: what a feature was weighted with is part of them.
 """
