@@ -183,6 +183,10 @@ class Algorithm(Protocol):
     def schedule(self) -> Schedule:
         """How several workers share a pass; with one worker all three are the serial loop, bit for bit."""
 
+    @property
+    def round_nbytes(self) -> int:
+        """Bytes of blocks that are worth a merge: with fewer of them in a round, a lane had better not be there."""
+
     def start(self, meta: Meta, seed: int) -> State:
         """The state before the first block."""
 

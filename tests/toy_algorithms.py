@@ -19,6 +19,7 @@ class LargestColumns:
     n_select: int
     axis = "columns"
     schedule = "rounds"
+    round_nbytes = 0
 
     def start(self, meta: Meta, seed: int) -> State:
         return {"norms": np.zeros(meta.n_features)}
@@ -57,6 +58,7 @@ class Tangled:
     passes: int = 3
     axis: Axis = "columns"
     schedule: Schedule = "rounds"
+    round_nbytes: int = 0
     revisits: bool = False
     seconds: float = 0.0
     """To sleep over a block, so that a test can strike in the middle."""
@@ -149,6 +151,7 @@ class Census:
     """For a worker to sleep over a block, so that a test can strike in the middle."""
     axis = "columns"
     schedule = "centre"
+    round_nbytes = 0
     patience = 1 << 30
 
     def start(self, meta: Meta, seed: int) -> State:

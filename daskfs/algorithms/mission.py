@@ -35,7 +35,7 @@ from daskfs.algorithms.mission_first import enough, nobody, wait, waiting, waiti
 from daskfs.algorithms.mission_frequency import NBYTES, count, no_counts, weigh_by_counts
 from daskfs.algorithms.mission_learn import learn, learn_and_fade, only_selected
 from daskfs.algorithms.mission_memory import Pace, Shape, rule_of, shape_of
-from daskfs.algorithms.mission_memory_kernels import ROWS, Rows
+from daskfs.algorithms.mission_memory_kernels import ROWS, Memory, Rows
 from daskfs.algorithms.mission_merge import merged_memories
 from daskfs.algorithms.mission_pace import RATES, SIGHTINGS, pace_of, rate_of, settle_pace
 from daskfs.algorithms.mission_pairs import check_interactions, name_spaces, pairs_nbytes, windows
@@ -51,7 +51,7 @@ from daskfs.algorithms.mission_refit import (
     without,
 )
 from daskfs.algorithms.mission_result import HISTORY, result_of
-from daskfs.algorithms.mission_rows import first_unusable, numbers_of, part, rows_of
+from daskfs.algorithms.mission_rows import are_usable, first_unusable, numbers_of, part, rows_of
 from daskfs.algorithms.sketch_kernels import MAX_DEPTH
 from daskfs.errors import OptionError, check_choice, check_positive, check_whole
 from daskfs.protocol import Axis, Block, Meta, Result, RowBlock, Schedule, SparseBlock, State, copied
@@ -151,6 +151,10 @@ class Mission:
         return "chain" if self.method in ("iht", "batch-iht") else "rounds"
 
     @property
+    def round_nbytes(self) -> int:
+        return 16 << 20  # some 40 ms of learning; a merge takes a quarter of that with a sketch of 3 MB
+
+    @property
     def _stages(self) -> list[Stage]:
         """What each pass is for."""
         times: dict[Stage, int] = {"count": int(self.idf), "learn": self.passes, "refit": self.refit}
@@ -205,14 +209,14 @@ class Mission:
             return self._merged_counts(states)
         if stage == "refit":
             return merged_refits(states)
-        states = [self._without_waiting(copied(state)) for state in states]
+        states = [self._without_waiting(copied(state)) if len(state["waiting_y"]) else state for state in states]
         begun = [state for state in states if not np.isnan(state["size"]).any()]
         if len(begun) < 2:
-            return (begun or states)[0]
-        merged = copied(begun[0])
+            return copied((begun or states)[0])
+        merged = copied({name: value for name, value in begun[0].items() if name not in Memory._fields})
         merged["size"] = np.mean([state["size"] for state in begun], axis=0)
         merged["race"] = np.sum([state["race"] for state in begun], axis=0)
-        shape = shape_of(self, merged)
+        shape = shape_of(self, begun[0])
         rule = rule_of(self, shape, self._pace(merged))
         merged.update(merged_memories(shape, rule, begun, self.method == "active"))
         return merged
@@ -269,7 +273,7 @@ class Mission:
         """Learn rows; the first ones once there are enough of them to know how fast."""
         if not np.isnan(state["size"]).any():
             return self._learn(state, rows, first)
-        if not np.isfinite(rows.values).all():
+        if not are_usable(rows).all():
             raise first_unusable(rows, first)
         wait(state, rows, first)
         return state if enough(waiting(state)) is None else self._without_waiting(state)

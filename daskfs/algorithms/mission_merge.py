@@ -21,11 +21,12 @@ _MEANS = ("sketch", "tail", "bias", "bias_sum")
 def merged_memories(shape: Shape, rule: Rule, states: Sequence[State], is_exact: bool) -> State:
     """The arrays of the merged memory; those of the states stay as they are."""
     memories = [memory_of(state) for state in states]
-    merged = shape.empty()
+    merged = {name: array for name, array in shape.empty().items() if name not in _MEANS}
     lanes = np.array([state["merged_lanes"] for state in states])  # some may be merged already: a tree has branches
     shares = (lanes / lanes.sum()).astype(np.float32)
     for name in _MEANS:
-        for share, state in zip(shares, states, strict=True):
+        merged[name] = shares[0] * states[0][name]
+        for share, state in zip(shares[1:], states[1:], strict=True):
             mean_into(merged[name], state[name], share)
     merged["tally"] += sum(state["tally"] for state in states)
     merged["merged_lanes"] = int(lanes.sum())

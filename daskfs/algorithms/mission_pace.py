@@ -41,7 +41,8 @@ def rate_of(chosen: Mission, race: NDArray[np.float64]) -> float:
         return float(chosen.learning_rate)
     if chosen.method != "active":
         return PAPER_RATE
-    return RATES[int(np.flatnonzero(race <= _HARDLY_WORSE * race.min())[0])]
+    losses = np.nan_to_num(race, nan=np.inf)  # of a rate at which numbers grow beyond bounds
+    return RATES[int(np.flatnonzero(losses <= _HARDLY_WORSE * losses.min())[0])]
 
 
 def pace_of(chosen: Mission, rate: float, size: tuple[float, float]) -> Pace:

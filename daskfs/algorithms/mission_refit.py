@@ -158,13 +158,13 @@ def _nobody_held() -> State:
 
 
 def _joined(parts: Sequence[State]) -> State:
-    """Rows held back by several, in the order of their numbers."""
+    """Rows held back by several, each once, in the order of their numbers: lanes have in common what was before."""
     sizes = np.concatenate([np.diff(part["indptr"]) for part in parts])
     indptr = np.concatenate([[0], np.cumsum(sizes)])
     numbers, ids, values, y, weight = (
         np.concatenate([part[name] for part in parts]) for name in ("numbers", "ids", "values", "y", "weight")
     )
-    order = np.argsort(numbers, kind="stable")
+    _, order = np.unique(numbers, return_index=True)
     own = picked(frozen(indptr, ids, values, NO_PAIRS, y, weight), order)
     kept = (numbers[order], own.indptr, own.ids, own.values, own.y, own.weight)
     return {f"held_{name}": np.array(array) for name, array in zip(_HELD, kept, strict=True)}

@@ -38,10 +38,16 @@ def numbers_of(meta: Meta) -> NDArray[np.float64]:
     return np.arange(len(classes), dtype=np.float64) if classes and isinstance(classes[0], str) else np.array(classes)
 
 
-def first_unusable(rows: Rows, first: int) -> RowError:
-    """What to say of the first value that is not finite, or whose square is not; `first` is the first row's number."""
+def are_usable(rows: Rows) -> NDArray[np.bool_]:
+    """Which values are finite, and their squares too."""
     with np.errstate(over="ignore"):
-        entry = int(np.argmin(np.isfinite(np.square(rows.values))))
+        usable: NDArray[np.bool_] = np.isfinite(np.square(rows.values))
+    return usable
+
+
+def first_unusable(rows: Rows, first: int) -> RowError:
+    """What to say of the first value that cannot be used; `first` is the first row's number."""
+    entry = int(np.argmin(are_usable(rows)))
     row = int(np.searchsorted(rows.indptr, entry, side="right")) - 1
     reason = f"the value {rows.values[entry]} is not finite, or too large; write the data again without it"
     return RowError(first + row, int(rows.ids[entry]), reason)

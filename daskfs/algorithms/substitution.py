@@ -110,6 +110,10 @@ class OnlineSubstitution:
     def schedule(self) -> Schedule:
         return "chain" if self.method == "paper" else "centre"
 
+    @property
+    def round_nbytes(self) -> int:
+        return 0  # of rounds only where someone asked for them
+
     def start(self, meta: Meta, seed: int) -> State:
         check_target(self.loss, meta)
         if self.n_select > meta.n_features:

@@ -34,6 +34,9 @@ def selection_lines(selection: Selection) -> list[str]:
     """What was selected, from what, by what, and how the passes went."""
     fields = [f"{name}={value}" for name, value in selection.algorithm.items() if name != "name"]
     size = f"{len(selection.features):,} of {selection.source['n_features']:,} features"
+    asked = selection.algorithm.get("n_select", 0)
+    if len(selection.features) < asked:
+        size += f" (the {asked:,} asked for are not there)"
     return [
         f"{size} of {selection.source['url']}, {selection.source['n_samples']:,} samples",
         f"{selection.algorithm.get('name', '')}({', '.join(fields)}), seed {selection.seed}",

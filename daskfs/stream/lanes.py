@@ -25,9 +25,9 @@ Round = list[range]
 Item = TypeVar("Item")
 
 AHEAD = 2  # blocks held ready while one is worked on
-ROUNDS_PER_PASS = 10  # merges are rare enough to cost little, and frequent enough that lanes do not drift apart
+ROUNDS_PER_PASS = 10  # at least: so often lanes meet that they do not drift apart
 FAN_IN = 4  # states that one task merges: its memory and its network traffic grow with them
-GROUP_BYTES = 256 << 20  # of one lane's tasks: some tenths of a second at the speed of reading or of a kernel
+GROUP_BYTES = 256 << 20  # of one lane's tasks at most: some tenths of a second at the speed of reading or of a kernel
 
 
 def rounds_of(sizes: NDArray[np.int64], lanes: int, position: int = 0) -> list[Round]:
@@ -51,7 +51,8 @@ def rounds_of(sizes: NDArray[np.int64], lanes: int, position: int = 0) -> list[R
     n = len(sizes)
     if lanes == 1:
         return [[group] for group in groups(sizes, position, GROUP_BYTES)]
-    count = max(1, min(ROUNDS_PER_PASS, n // lanes))
+    wanted = max(ROUNDS_PER_PASS, -(-int(sizes.sum()) // (lanes * GROUP_BYTES)))
+    count = max(1, min(wanted, n // lanes))
     edges = [n * number // count for number in range(count + 1)]
     if position not in edges:
         raise CheckpointError(f"no round of {lanes} lanes ends at block {position}: start over without resume")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import is_dataclass, replace
@@ -21,7 +22,7 @@ from daskfs.store.products import Products, product_name
 from daskfs.stream.around import Around
 from daskfs.stream.checkpoint import Checkpoint, Cost, Snapshot, checkpoint_at, described
 from daskfs.stream.fold import PassProgress, Run, Runner, Serial
-from daskfs.stream.lanes import one_blas_thread
+from daskfs.stream.lanes import ROUNDS_PER_PASS, one_blas_thread
 from daskfs.stream.memory import MemoryPlan
 from daskfs.stream.pool import current_client, prepare_workers
 from daskfs.stream.rounds import Rounds
@@ -111,6 +112,7 @@ def select(
         "n_samples": dataset.n_samples,
         "n_features": dataset.n_features,
     }
+    _tell_if_few(algorithm, len(result.features))
     names, products = _named(dataset, result)
     return Selection.from_result(result, names, described(algorithm), source, seed, products)
 
@@ -121,13 +123,18 @@ def memory_plan(dataset: Dataset, algorithm: Algorithm) -> MemoryPlan:
 
 
 def lanes_for(dataset: Dataset, algorithm: Algorithm, client: Client | None, synchronous: bool) -> int:
-    """How many lanes share a pass: as many as there are workers, if the algorithm can use them."""
+    """How many lanes share a pass: as many as there are workers, if the algorithm can use them.
+
+    Little data is sooner done by one than by several who meet `ROUNDS_PER_PASS` times.
+    """
     workers = 1 if client is None else len(client.nthreads())
     if workers == 1 or algorithm.schedule == "chain":
         return 1
     if algorithm.schedule == "centre" and not synchronous:
         return IN_ANY_ORDER
-    return max(1, min(workers, dataset.n_blocks(algorithm.axis)))
+    sizes = dataset.block_sizes(algorithm.axis)
+    least = ROUNDS_PER_PASS * algorithm.round_nbytes
+    return max(1, min(workers, len(sizes), int(sizes.sum()) // least if least else workers))
 
 
 def check_memory(dataset: Dataset, algorithm: Algorithm, client: Client | None, lanes: int) -> None:
@@ -175,6 +182,13 @@ def _with_costs(result: Result, costs: list[Cost]) -> Result:
     rows = zip(result.history, took, strict=False)
     history = [{**record, "seconds": seconds, "bytes": nbytes} for record, (seconds, nbytes) in rows]
     return replace(result, history=history)
+
+
+def _tell_if_few(algorithm: Algorithm, count: int) -> None:
+    """Warn where fewer features were found than asked for: the data have no more, which who asked may not know."""
+    asked = getattr(algorithm, "n_select", 0)
+    if count < asked:
+        warnings.warn(f"{count:,} features of the {asked:,} asked for: the data have no more", stacklevel=3)
 
 
 def _named(dataset: Dataset, result: Result) -> tuple[list[str], Products | None]:

@@ -82,3 +82,27 @@ def softmax_sgd(
         for feature, value in row.items():
             weights[feature] = weights.get(feature, nothing) + rate * value * pull
     return weights
+
+
+def averaged_refit(
+    rows: Sequence[dict[int, float]], y: Sequence[float], weights: dict[int, float], rate: float, beta: float
+) -> dict[int, float]:
+    """Logistic regression on the features of `weights`, from there on: implicit steps that get smaller the more was
+    learned of a feature, v·g/√(1 + Σv²g²/β), and the mean of the weights after every row."""
+    weights, sums = dict(weights), dict.fromkeys(weights, 0.0)
+    total = dict.fromkeys(weights, 0.0)
+    for row, target in zip(rows, y, strict=True):
+        known = {feature: value for feature, value in row.items() if feature in weights}
+        score = sum(weights[feature] * value for feature, value in known.items())
+        reach = rate * sum(value**2 / math.sqrt(1 + sums[feature] / beta) for feature, value in known.items())
+        low, high = 0.0, 1.0
+        for _ in range(60):  # the pull at the score it leads to, by halving
+            middle = (low + high) / 2
+            fits = middle <= 1 / (1 + math.exp(target * score + reach * middle))
+            low, high = (middle, high) if fits else (low, middle)
+        for feature, value in known.items():
+            sums[feature] += (value * low) ** 2
+            weights[feature] += rate * target * low * value / math.sqrt(1 + sums[feature] / beta)
+        for feature in weights:
+            total[feature] += weights[feature]
+    return {feature: value / len(rows) for feature, value in total.items()}

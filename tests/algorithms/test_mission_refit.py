@@ -1,0 +1,124 @@
+"""MISSION's refit: the averaged weights of plain Python, rows that teach nothing, and a verdict that can go either way."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from algorithms.mission_rows import block_of, meta_of, passed, selected, some_rows
+from reference.mission import averaged_refit
+
+import daskfs
+from daskfs.algorithms.mission_refit import held_back_share, is_held_back
+from daskfs.protocol import copied
+
+pytestmark = pytest.mark.kernels
+
+
+def log_loss(weights: dict[int, float], rows: list[dict[int, float]], y: np.ndarray) -> float:
+    scores = [sum(weights.get(feature, 0.0) * value for feature, value in row.items()) for row in rows]
+    return float(np.mean(np.log1p(np.exp(-y * scores))))
+
+
+def begun(chosen: daskfs.Mission, rows: list[dict[int, float]], y: np.ndarray, lanes: int = 1) -> dict:
+    """The state after all passes but the refit."""
+    state = chosen.start(replace(meta_of(rows), lanes=lanes), seed=0)
+    for _ in range(chosen.passes):
+        state, _ = chosen.end_pass(chosen.update(state, block_of(rows, y)))
+    return state
+
+
+def weights_of(result) -> dict[int, float]:
+    return dict(zip(result.features.tolist(), result.weights.tolist(), strict=True))
+
+
+def test_the_refit_is_averaged_regression_on_the_selected_features(monkeypatch):
+    monkeypatch.setattr("daskfs.algorithms.mission.held_back_share", lambda meta: 1e-12)
+    rows, y = some_rows(800, 100)
+    chosen = daskfs.Mission(12, width=2**10, learning_rate=1.0, intercept=False, refit=1, sightings=20)
+    state = begun(chosen, rows, y)
+    before = weights_of(chosen.result(state))
+    sums = {int(key) - 1: float(total) for key, total in zip(state["keys"][0], state["sums"][0], strict=True) if key}
+    state["sums"][:] = 0  # the reference begins with nothing
+    assert max(sums.values()) > 0
+    state = chosen.update(state, block_of(rows, y))
+    norm, value = state["size"]
+    expected = averaged_refit(rows, y, before, rate=1.0 / norm, beta=20 * value)
+    rows_done = float(state["clock"][0])
+    average = state["weights"][0, :, 0] - state["drift"][0, :, 0] / rows_done
+    assert rows_done == 800
+    for key, weight in zip(state["keys"][0], average, strict=True):
+        if key:
+            assert weight == pytest.approx(expected[int(key) - 1], abs=3e-4)
+
+
+def test_a_refit_makes_the_loss_on_other_rows_smaller():
+    rows, y = some_rows(6000, 400)
+    train, test = slice(0, 3000), slice(3000, 6000)
+    plain = selected(daskfs.Mission(40, width=2**10), rows[train], y[train])
+    refitted = selected(daskfs.Mission(40, width=2**10, refit=1), rows[train], y[train])
+    assert refitted.history[-1]["refitted"] == 1
+    losses = [log_loss(weights_of(result), rows[test], y[test]) for result in (plain, refitted)]
+    assert losses[1] < losses[0]
+    assert refitted.history[-1]["held_back_loss"] == pytest.approx(losses[1], rel=0.3)
+
+
+def test_weights_stay_where_a_refit_is_no_better():
+    rows, y = some_rows(2000, 200)
+    chosen = daskfs.Mission(20, width=2**10, refit=1)
+    state = begun(chosen, rows, y)
+    before = weights_of(chosen.result(state))
+    state = chosen.update(state, block_of(rows, y))
+    state["drift"][:] = 1e6  # as if weights had been far off all the time
+    state, go_on = chosen.end_pass(state)
+    result = chosen.result(state)
+    assert not go_on
+    assert result.history[-1]["refitted"] == 0
+    assert weights_of(result) == before
+
+
+def test_rows_held_back_teach_nothing():
+    rows, y = some_rows(3000, 200)
+    held = is_held_back(0, 3000, seed=0, share=held_back_share(meta_of(rows)))
+    assert 100 < held.sum() < 300
+    chosen = daskfs.Mission(20, width=2**10, refit=1)
+    one = begun(chosen, rows, y)
+    other = begun(chosen, rows, np.where(held, -y, y))
+    for name in ("keys", "weights", "bias", "race"):
+        np.testing.assert_array_equal(one[name], other[name], err_msg=name)
+    told = begun(chosen, rows, np.where(np.arange(3000) == np.flatnonzero(~held)[5], -y, y))
+    assert not np.array_equal(told["weights"], one["weights"])
+
+
+def test_few_rows_of_many_are_held_back():
+    meta = replace(meta_of(some_rows(100, 50)[0]), n_samples=10**8, n_entries=85 * 10**8)
+    held = is_held_back(0, 10**6, seed=3, share=held_back_share(meta))
+    assert held.sum() == pytest.approx(4096 / 100, abs=20)
+    parts = [is_held_back(first, 1000, seed=3, share=0.01) for first in range(0, 10_000, 1000)]
+    np.testing.assert_array_equal(np.concatenate(parts), is_held_back(0, 10_000, seed=3, share=0.01))
+    assert not np.array_equal(is_held_back(0, 10_000, seed=4, share=0.01), np.concatenate(parts))
+
+
+@pytest.mark.parametrize("loss", ["softmax", "logistic"])
+def test_lanes_refit_together(loss):
+    rows, y = some_rows(4000, 200)
+    chosen = daskfs.Mission(20, loss=loss, width=2**10, refit=1, learning_rate=2.0)
+    alone = chosen.result(passed(chosen, chosen.start(meta_of(rows), 0), rows, y))
+    state = begun(chosen, rows, y, lanes=2)
+    for start in range(0, 4000, 400):
+        middle, stop = start + 200, start + 400
+        lanes = [
+            chosen.update(copied(state), block_of(rows[a:b], y[a:b], a)) for a, b in ((start, middle), (middle, stop))
+        ]
+        state = chosen.merge(lanes[::-1])
+        assert state["held_numbers"].tolist() == sorted(state["held_numbers"].tolist())
+    held = is_held_back(0, 4000, 0, state["held_back"])
+    assert state["held_numbers"].tolist() == np.flatnonzero(held).tolist()
+    assert state["path_rows"] == (4000 - held.sum()) / 2
+    result = chosen.result(chosen.end_pass(state)[0])
+    assert result.history[-1]["rows"] == 4000
+    assert result.history[-1]["refitted"] == 1
+    assert result.history[-1]["held_back_loss"] == pytest.approx(alone.history[-1]["held_back_loss"], rel=0.05)
+    assert math.isfinite(result.history[-1]["objective"])
