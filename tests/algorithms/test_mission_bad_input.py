@@ -80,7 +80,7 @@ def test_a_class_that_never_appears_is_never_predicted(method):
     given = selected(daskfs.Mission(20, method=method, loss="softmax", width=2**8), rows, y + 1, (0.0, 1.0, 2.0))
     assert given.weights.shape == (20, 3)
     assert given.intercept[1] < min(given.intercept[0], given.intercept[2])
-    features = {feature: weight for feature, weight in zip(given.features.tolist(), given.weights, strict=True)}
+    features = dict(zip(given.features.tolist(), given.weights, strict=True))
     for row in rows:
         scores = sum((features[f] * value for f, value in row.items() if f in features), given.intercept)
         assert scores.argmax() != 1

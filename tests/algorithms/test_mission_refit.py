@@ -1,4 +1,4 @@
-"""MISSION's refit: the averaged weights of plain Python, rows that teach nothing, and a verdict that can go either way."""
+"""MISSION's refit: averaged weights as plain Python gives them, rows that teach nothing, a verdict either way."""
 
 from __future__ import annotations
 
