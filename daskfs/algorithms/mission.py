@@ -25,7 +25,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,7 @@ from daskfs.algorithms.mission_result import HISTORY, result_of
 from daskfs.algorithms.mission_rows import are_usable, first_unusable, numbers_of, part, rows_of
 from daskfs.algorithms.sketch_kernels import MAX_DEPTH
 from daskfs.errors import OptionError, check_choice, check_positive, check_whole
+from daskfs.jit import warms
 from daskfs.protocol import Axis, Block, Meta, Result, RowBlock, Schedule, SparseBlock, State, copied
 
 Method = Literal["active", "paper", "hashing", "iht", "batch-iht"]
@@ -317,3 +318,15 @@ class Mission:
             merged["tally"] += state["tally"]
         merged["merged_lanes"] = sum(state["merged_lanes"] for state in states)
         return merged
+
+
+@warms
+def _warm_up() -> None:
+    ids, values = np.arange(8, dtype=np.uint64), np.ones(8, np.float32)
+    block = SparseBlock(0, np.arange(0, 9, 2), ids, values, np.array([0.0, 1.0, 0.0, 1.0]))
+    meta = Meta("sparse", 4, 8, 8, 7, (0.0, 1.0), block.nbytes)
+    for method in get_args(Method):
+        for loss in ("logistic", "softmax"):
+            algorithm = Mission(2, loss, method=method, width=16, refit=1)
+            state, _ = algorithm.end_pass(algorithm.update(algorithm.start(meta, 0), block))
+            algorithm.end_pass(algorithm.merge([algorithm.update(copied(state), block) for _ in range(2)]))

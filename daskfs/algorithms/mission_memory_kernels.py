@@ -89,10 +89,48 @@ def look_up(memory, rule, t):
 @kernel
 def prune(memory, rule, t, to_sketch):
     """Keep the largest of table t; the others go into the sketch, or nowhere."""
-    slots = np.flatnonzero(memory.keys[t])
-    parents = memory.parents[t][slots] if memory.parents.shape[1] else memory.parents[t]
-    keys, weights, sums = memory.keys[t][slots], memory.weights[t][slots], memory.sums[t][slots]
+    n, slots, V = np.int64(memory.gauge[t, COUNT]), memory.keys.shape[1], memory.weights.shape[2]
+    has_pairs = memory.parents.shape[1] > 0
+    keys, weights, sums = np.empty(n, np.uint64), np.empty((n, V), np.float32), np.empty(n, np.float32)
+    parents = np.empty((n if has_pairs else 0, 2), np.uint64)
+    q = 0
+    for slot in range(slots):
+        if memory.keys[t, slot] != 0:
+            keys[q], sums[q] = memory.keys[t, slot], memory.sums[t, slot]
+            copy_row(memory.weights[t, slot], weights[q])
+            if has_pairs:
+                copy_row(memory.parents[t, slot], parents[q])
+            q += 1
     keep_largest(keys, weights, sums, parents, memory, rule, t, to_sketch)
+
+
+@helper
+def copy_row(source, target):
+    for c in range(len(source)):
+        target[c] = source[c]
+
+
+@helper
+def nth(values, n):
+    """The value that n others come before; the array is put into another order. (numpy's takes long to compile.)"""
+    low, high = 0, len(values) - 1
+    while low < high:
+        pivot, i, j = values[(low + high) >> 1], low, high
+        while i <= j:
+            while values[i] < pivot:
+                i += 1
+            while pivot < values[j]:
+                j -= 1
+            if i <= j:
+                values[i], values[j] = values[j], values[i]
+                i, j = i + 1, j - 1
+        if n <= j:
+            high = j
+        elif n >= i:
+            low = i
+        else:
+            break
+    return values[n]
 
 
 @kernel
@@ -103,18 +141,25 @@ def keep_largest(keys, weights, sums, parents, memory, rule, t, to_sketch):
     for q in range(n):
         size[q] = norm(weights[q])
     if n > keep:
-        least = np.partition(size, n - keep)[n - keep]
-        last = np.sort(keys[size == least])[keep - np.count_nonzero(size > least) - 1]
+        least = nth(size.copy(), n - keep)
+        equals, n_equal, n_larger = np.empty(n, np.uint64), 0, 0
+        for q in range(n):
+            n_larger += size[q] > least
+            if size[q] == least:
+                equals[n_equal] = keys[q]
+                n_equal += 1
+        last = nth(equals[:n_equal], keep - n_larger - 1)
         memory.gauge[t, LEAST] = least
-    memory.keys[t] = 0
+    for slot in range(memory.keys.shape[1]):
+        memory.keys[t, slot] = 0
     for q in range(n):
         h = mixed(keys[q] - np.uint64(1))
         if size[q] > least or (size[q] == least and keys[q] <= last):
             slot = -1 - find(memory.keys[t], keys[q], h)
             memory.keys[t, slot], memory.sums[t, slot] = keys[q], sums[q]
-            memory.weights[t, slot] = weights[q]
+            copy_row(weights[q], memory.weights[t, slot])
             if len(parents):
-                memory.parents[t, slot] = parents[q]
+                copy_row(parents[q], memory.parents[t, slot])
         elif to_sketch:
             locate(h, rule.bits, rule.depth, len(memory.bias), place)
             add(memory.sketch, place, rule.depth, t * weights.shape[1], weights[q], _ONE)
@@ -139,10 +184,10 @@ def take_over(rows, e, h, memory, rule, t):
     slot = -1 - slot
     add(memory.sketch, place, rule.depth, t * V, vector, -_ONE)
     keys[slot] = rows.ids[e] + np.uint64(1)
-    memory.weights[t, slot] = vector
+    copy_row(vector, memory.weights[t, slot])
     memory.sums[t, slot] = memory.tail[tail_cell(h, rule.bits)] if len(memory.tail) else _NIL
     if len(rows.pairs):
-        memory.parents[t, slot] = rows.pairs[e]
+        copy_row(rows.pairs[e], memory.parents[t, slot])
     memory.gauge[t, COUNT] += 1
     if memory.gauge[t, COUNT] >= rule.room:
         prune(memory, rule, t, True)
