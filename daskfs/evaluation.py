@@ -6,6 +6,8 @@ import math
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from numpy.typing import NDArray
 from daskfs.errors import OptionError
 from daskfs.metrics import ClassTally, ValueTally, log_losses, log_odds, mean_known, predicted_classes
 from daskfs.protocol import Label
+from daskfs.store.chosen import Chosen
 from daskfs.store.dataset import Dataset
 from daskfs.store.ranking import RankQuality, rank_quality
 from daskfs.store.regrouped import Regrouped
@@ -22,7 +25,7 @@ from daskfs.store.score_spill import ScoreSpill
 
 WINDOW_CELLS = 1 << 18  # scores that are judged in one go
 
-Scores = Iterable[tuple[slice, NDArray[np.float64]]]
+Scores = Iterator[tuple[slice, NDArray[np.float64]]]
 """Rows, in order and without gaps, and their scores: ``(rows,)`` or ``(rows, classes)``."""
 Progress = Callable[[int, int], None]
 """Told how much is done, and of how much."""
@@ -117,24 +120,43 @@ class Truth:
                 yield window, self._targets.take(len(window)), weight
 
 
-def score_classes(scores: Scores, truth: Truth, n_classes: int) -> float:
-    """The balanced accuracy of scores, rows counted one each."""
-    tally = ClassTally(n_classes, truth.n_labels)
+def linear_scores(chosen: Chosen, weights: NDArray[np.float64], intercept: NDArray[np.float64]) -> Scores:
+    """The scores of a linear model over chosen columns, for every group of rows as soon as all its columns are seen."""
+    done, (n_rows, _) = 0, chosen.shape
+    for rows, pieces in groupby(chosen.pieces, attrgetter("rows")):
+        scores = np.empty((rows.stop - rows.start, *weights.shape[1:]))
+        scores[...] = intercept
+        for piece in pieces:
+            scores += piece.cells @ weights[piece.columns]
+        yield rows, scores
+        done = rows.stop
+    if done < n_rows:  # none of the columns is there
+        yield slice(done, n_rows), np.tile(intercept, (n_rows - done, 1)).reshape(n_rows - done, *weights.shape[1:])
+
+
+def score(scores: Scores, truth: Truth, classes: Sequence[Label] | None) -> float:
+    """The balanced accuracy of scores, or the R² where there are no classes; every row counts as one."""
+    if classes is None:
+        values = ValueTally()
+        for window, target, _ in truth.beside(scores):
+            values.add(target, window)
+        return values.r_squared
+    tally = ClassTally(len(classes), truth.n_labels)
     for window, numbers, _ in truth.beside(scores):
         tally.add(numbers, predicted_classes(window))
     return tally.balanced_accuracy
 
 
-def score_values(scores: Scores, truth: Truth) -> float:
-    """The R² of scores, rows counted one each."""
-    tally = ValueTally()
-    for window, values, _ in truth.beside(scores):
-        tally.add(values, window)
-    return tally.r_squared
+def evaluate(scores: Scores, truth: Truth, classes: Sequence[Label] | None, progress: Progress) -> Evaluation:
+    """How good scores are, by every measure that fits the target."""
+    return _of_values(scores, truth, progress) if classes is None else _of_classes(scores, truth, classes, progress)
 
 
-def evaluate_values(scores: Scores, truth: Truth, progress: Progress) -> Evaluation:
-    """How close scores are to a real target."""
+def in_silence(done: int, total: int) -> None:
+    """Progress that nobody asked for."""
+
+
+def _of_values(scores: Scores, truth: Truth, progress: Progress) -> Evaluation:
     tally = ValueTally()
     for window, values, weight in truth.beside(scores):
         tally.add(values, window, weight)
@@ -143,8 +165,8 @@ def evaluate_values(scores: Scores, truth: Truth, progress: Progress) -> Evaluat
     return Evaluation(tally.rows, 0, truth.weighted, metrics, None)
 
 
-def evaluate_classes(scores: Scores, truth: Truth, classes: Sequence[Label], progress: Progress) -> Evaluation:
-    """How well scores tell classes apart; every row is worked on once, and once more for each class."""
+def _of_classes(scores: Scores, truth: Truth, classes: Sequence[Label], progress: Progress) -> Evaluation:
+    """Every row is worked on once, and once more for each class."""
     tally, loss, count = ClassTally(len(classes), truth.n_labels), 0.0, len(classes)
     with tempfile.TemporaryFile() as file:  # it has no name: nothing stays of a process that is killed
         spill = ScoreSpill(file, count)

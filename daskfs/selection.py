@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import groupby
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -15,20 +13,12 @@ import xarray
 from numpy.typing import ArrayLike, NDArray
 
 from daskfs.errors import OptionError, SelectionError
-from daskfs.evaluation import (
-    Evaluation,
-    Progress,
-    Scores,
-    Truth,
-    evaluate_classes,
-    evaluate_values,
-    score_classes,
-    score_values,
-)
+from daskfs.evaluation import Evaluation, Progress, Scores, Truth, evaluate, in_silence, linear_scores, score
 from daskfs.metrics import predicted_classes
 from daskfs.protocol import Label, Result
 from daskfs.store.chosen import Chosen, as_dataset, chosen_columns
 from daskfs.store.location import Location
+from daskfs.store.predictions import Predictions, check_place
 from daskfs.store.saved import SOURCE, public_url, read_selection, write_selection
 
 
@@ -125,7 +115,7 @@ class Selection:
         size = f"{len(self.features):,} of {self.source['n_features']:,} features"
         return f"<daskfs.Selection {self.source['url']}: {size}, {names}>"
 
-    def scores(self, X: Any) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+    def scores(self, X: Any) -> Scores:
         """Real scores block by block: which rows, and one score for each, or one for every class.
 
         Of datasets laid out in rows, and of arrays, no more than a block is held at a time. Of datasets laid out in
@@ -142,21 +132,8 @@ class Selection:
         """
         return self._scored(chosen_columns(X, self.features, self.names))
 
-    def _scored(self, chosen: Chosen) -> Iterator[tuple[slice, NDArray[np.float64]]]:
-        done, (n_rows, _) = 0, chosen.shape
-        for rows, pieces in groupby(chosen.pieces, attrgetter("rows")):
-            scores = self._constant(rows.stop - rows.start)
-            for piece in pieces:
-                scores += piece.cells @ self.weights[piece.columns]
-            yield rows, scores
-            done = rows.stop
-        if done < n_rows:  # no selected column is there
-            yield slice(done, n_rows), self._constant(n_rows - done)
-
-    def _constant(self, n_rows: int) -> NDArray[np.float64]:
-        scores = np.empty((n_rows, *self.weights.shape[1:]))
-        scores[...] = self.intercept
-        return scores
+    def _scored(self, chosen: Chosen) -> Scores:
+        return linear_scores(chosen, self.weights, self.intercept)
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Real scores: one a row, or one for every class."""
@@ -170,7 +147,60 @@ class Selection:
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The score itself for a real target, else the label of the class it speaks for."""
-        scores = self.decision_function(X)
+        return self._decided(self.decision_function(X))
+
+    def write_predictions(
+        self,
+        X: Any,
+        url: str | os.PathLike[str],
+        *,
+        overwrite: bool = False,
+        storage_options: Mapping[str, Any] | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        """Write what `predict` and `decision_function` give, block by block, as a Zarr group that xarray opens.
+
+        Its variables are "prediction" and "score"; see `scores` for what is held in memory. Until all is written
+        nothing opens, and after an error nothing is left behind.
+
+        Parameters
+        ----------
+        X
+            A dataset (or where one is), or an array.
+        url
+            Where: a local path or any URL fsspec knows.
+        overwrite
+            Replace predictions that are there already.
+        storage_options
+            Passed on to fsspec.
+        progress
+            Called now and then with how many rows are done, and of how many.
+
+        Examples
+        --------
+        >>> X = np.random.default_rng(0).normal(size=(50, 5))
+        >>> daskfs.write_dataset("small.zarr", X, np.where(X[:, 3] > 0, "spam", "ham"))
+        >>> sel = daskfs.select("small.zarr", daskfs.OnlineSubstitution(1))
+        >>> sel.write_predictions("small.zarr", "predicted.zarr")
+        >>> import xarray
+        >>> bool((xarray.open_zarr("predicted.zarr").prediction == sel.predict(X)).all())
+        True
+        """
+        dataset, location = as_dataset(X), Location(url, storage_options)
+        check_place(location, overwrite, None if dataset is None else dataset.location)
+        chosen = chosen_columns(X if dataset is None else dataset, self.features, self.names)
+        if chosen.shape[0] == 0:
+            raise OptionError("there are no rows to predict")
+        source = {} if dataset is None else {"url": public_url(dataset.url), "digest": dataset.digest}
+        Predictions(
+            shape=(chosen.shape[0], *self.weights.shape[1:]),
+            scores=(block for _, block in self._scored(chosen)),
+            decided=self._decided,
+            classes=self.classes,
+            made={"by": "write_predictions", "algorithm": self.algorithm, "trained_on": self.source, "source": source},
+        ).write(location, overwrite, progress or in_silence)
+
+    def _decided(self, scores: NDArray[np.float64]) -> NDArray[Any]:
         return scores if self.classes is None else np.array(self.classes)[predicted_classes(scores)]
 
     def transform(self, X: Any) -> Any:
@@ -188,7 +218,7 @@ class Selection:
             The target of an array's rows; a dataset brings its own.
         """
         truth, scores = self._beside_truth(X, y)
-        return score_values(scores, truth) if self.classes is None else score_classes(scores, truth, len(self.classes))
+        return score(scores, truth, self.classes)
 
     def evaluate(self, X: Any, y: ArrayLike | None = None, *, progress: Progress | None = None) -> Evaluation:
         """How well rows are predicted, by every usual measure, overall and for each class; see `Evaluation`.
@@ -212,10 +242,7 @@ class Selection:
         (50, 1.0, 2)
         """
         truth, scores = self._beside_truth(X, y)
-        report = progress or (lambda done, total: None)
-        if self.classes is None:
-            return evaluate_values(scores, truth, report)
-        return evaluate_classes(scores, truth, self.classes, report)
+        return evaluate(scores, truth, self.classes, progress or in_silence)
 
     def _beside_truth(self, X: Any, y: ArrayLike | None) -> tuple[Truth, Scores]:
         dataset = as_dataset(X)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import tracemalloc
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,20 @@ from sklearn import metrics
 
 import daskfs
 from daskfs.errors import OptionError
+from daskfs.store.ranking import rank_quality
 
 RNG = np.random.default_rng(11)
 N = 400
 X = RNG.integers(-2, 3, size=(N, 4)).astype(np.float32)  # few distinct rows: most scores tie with many others
 WORDS = ("ham", "spam")
 COLOURS = ("blue", "green", "red")
-TWO = {"weights": [1.0, -0.5, 0.25], "intercept": [0.1], "classes": WORDS}
-THREE = {"weights": RNG.integers(-4, 5, (3, 3)) / 4, "intercept": [0.1, -0.2, 0.3], "classes": COLOURS}
+# Sums of these are exact, in whatever order they are taken; and where scores differ, so do probabilities.
+TWO = {"weights": [1.0, -0.5, 0.25], "intercept": [0.125], "classes": WORDS}
+THREE = {
+    "weights": RNG.integers(-(2**20), 2**20, (3, 3)) / 2**20,
+    "intercept": [0.125, -0.25, 0.5],
+    "classes": COLOURS,
+}
 FEATURES = [2, 0, 3]
 LAYOUTS = ["rows", "columns", "both", "sparse rows", "sparse columns"]
 
@@ -299,30 +306,17 @@ def test_data_under_other_names_is_refused_at_once(tmp_path):
 
 @pytest.mark.parametrize("model", [TWO, THREE], ids=["two", "three"])
 def test_memory_does_not_grow_with_rows(tmp_path, monkeypatch, model):
-    """Everything that is held is made small, so that it shows what grows."""
-    monkeypatch.setattr("daskfs.evaluation.WINDOW_CELLS", 1 << 12)
-    monkeypatch.setattr("daskfs.store.score_spill.PIECE_BYTES", 1 << 16)
-    monkeypatch.setattr("daskfs.evaluation.rank_quality", small_ranking)
+    monkeypatch.setattr("daskfs.evaluation.rank_quality", partial(rank_quality, memory=1 << 20))
     selection, peaks = selection_of(FEATURES, **model), []
-    for rows in (1000, 40_000, 160_000):  # the first warms up
+    for rows in (1000, 200_000, 1_000_000):  # the first warms up; labels are stored in chunks of 131,072
         cells = np.tile(X, (rows // N + 1, 1))[:rows]
-        daskfs.write_dataset(
-            tmp_path / f"{rows}",
-            cells,
-            noisy(selection.predict(cells), model["classes"]),
-            layout="rows",
-            chunk_bytes=50_000,
-        )
+        truth = noisy(selection.predict(cells), model["classes"])
+        daskfs.write_dataset(tmp_path / f"{rows}", cells, truth, layout="rows", chunk_bytes=1_000_000)
         for work in (selection.score, selection.evaluate):
             dataset = daskfs.open_dataset(tmp_path / f"{rows}")
             tracemalloc.start()
             work(dataset)
             peaks.append(tracemalloc.get_traced_memory()[1])
             tracemalloc.stop()
-    assert max(peaks[4:]) < max(peaks[2:4]) + 200_000 < 160_000 * 3 * 8
-
-
-def small_ranking(pieces: Any) -> Any:
-    from daskfs.store.ranking import rank_quality
-
-    return rank_quality(pieces, memory=1 << 16)
+    assert peaks[4] < peaks[2] + 2_500_000  # how far the thread that reads ahead has come
+    assert peaks[5] < peaks[3] + 2_500_000
