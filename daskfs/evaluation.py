@@ -124,6 +124,7 @@ def linear_scores(chosen: Chosen, weights: NDArray[np.float64], intercept: NDArr
     """The scores of a linear model over chosen columns, for every group of rows as soon as all its columns are seen."""
     done, (n_rows, _) = 0, chosen.shape
     for rows, pieces in groupby(chosen.pieces, attrgetter("rows")):
+        assert rows.start == done  # whoever sums up takes them in order
         scores = np.empty((rows.stop - rows.start, *weights.shape[1:]))
         scores[...] = intercept
         for piece in pieces:

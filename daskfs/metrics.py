@@ -143,8 +143,8 @@ def log_odds(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     """
     if scores.ndim == 1:
         return np.stack([-scores, scores], axis=1)
-    if scores.shape[1] < 2:
-        return scores
+    if scores.shape[1] == 1:
+        return np.full_like(scores, np.inf)  # of one class alone everything is sure
     rows, best = np.arange(len(scores)), scores.argmax(axis=1)
     highest = scores[rows, best]
     below = scores - highest[:, None]

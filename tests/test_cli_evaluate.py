@@ -242,6 +242,15 @@ def test_predictions_stay_as_they_were_if_new_ones_fail(words, monkeypatch):
     assert "_unfinished" not in os.listdir("out.zarr")
 
 
+def test_an_unfinished_ingest_is_not_touched(words):
+    """It may have taken hours."""
+    Path("out.zarr/_unfinished").mkdir(parents=True)
+    Path("out.zarr/_unfinished/plan.json").write_text("{}")
+    done = run("predict", "run", "d.zarr", "--out", "out.zarr")
+    assert (done.exit_code, "holds an unfinished ingest" in done.stderr) == (2, True)
+    assert Path("out.zarr/_unfinished/plan.json").exists()
+
+
 def test_no_rows(words):
     with pytest.raises(OptionError, match="no rows"):
         daskfs.load_selection("run").write_predictions(X[:0], "out.zarr")

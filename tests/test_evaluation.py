@@ -265,6 +265,15 @@ def test_far_apart_scores_still_rank():
     assert found.per_class.roc_auc.values[:2].tolist() == [1.0, 1.0]
 
 
+def test_one_class_alone():
+    """Softmax gives it all of the probability."""
+    selection = selection_of([0], [[1.0]], intercept=[0.0], classes=("ham",))
+    found = selection.evaluate(X, ["ham"] * N)
+    assert found.metrics == pytest.approx(
+        {"accuracy": 1, "balanced_accuracy": 1, "log_loss": 0, "roc_auc": math.nan, "average_precision": 1}, nan_ok=True
+    )
+
+
 def test_a_record_for_json(tmp_path):
     selection = selection_of(FEATURES, **(THREE | {"classes": (2.0, 5.0, 9.0)}))
     found = selection.evaluate(X, noisy(selection.predict(X), (2.0, 5.0)))

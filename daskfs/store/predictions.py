@@ -49,16 +49,19 @@ class Predictions:
 
     def write(self, location: Location, overwrite: bool, progress: Callable[[int, int], None]) -> None:
         """Write them all, or leave nothing behind. `check_place` comes first, before anything is read."""
-        with location.one_writer(), _all_or_nothing(location):
+        with location.one_writer():
             prepare(location, overwrite)
-            location.write(f"{UNFINISHED}/{KIND}", b"")
-            writer = new_writer(location)
-            self._write_rows(writer, progress)
-            if len(self.shape) == 2:
-                labels = ArraySpec("class", self.shape[1:], self.shape[1:], self._label_type, ("class",))
-                writer.write(labels, np.array(self.classes))
-            classes = None if self.classes is None else list(self.classes)
-            writer.close({"kind": KIND, "n_samples": self.shape[0], "classes": classes, "made": self.made})
+            with _all_or_nothing(location):
+                location.write(f"{UNFINISHED}/{KIND}", b"")
+                self._write_all(new_writer(location), progress)
+
+    def _write_all(self, writer: DatasetWriter, progress: Callable[[int, int], None]) -> None:
+        self._write_rows(writer, progress)
+        if len(self.shape) == 2:
+            labels = ArraySpec("class", self.shape[1:], self.shape[1:], self._label_type, ("class",))
+            writer.write(labels, np.array(self.classes))
+        classes = None if self.classes is None else list(self.classes)
+        writer.close({"kind": KIND, "n_samples": self.shape[0], "classes": classes, "made": self.made})
 
     def _write_rows(self, writer: DatasetWriter, progress: Callable[[int, int], None]) -> None:
         n_rows, columns = self.shape[0], self.shape[1:]
@@ -102,13 +105,13 @@ def _is_within(location: Location, other: Location) -> bool:
 
 @contextmanager
 def _all_or_nothing(location: Location) -> Iterator[None]:
-    """After an error, or Ctrl-C: what was there before, or nothing."""
+    """After an error, or Ctrl-C, leave what was there before, or nothing; for a place that was prepared."""
     try:
         yield
     except BaseException:
         if location.exists(ROOT):
             drop_staged(location)
-        elif location.exists(UNFINISHED):  # or it is not ours to clear
+        else:
             clear(location)
             location.remove_if_empty()
         raise
