@@ -3,6 +3,7 @@
 from daskfs.algorithms.mission import Mission
 from daskfs.algorithms.substitution import OnlineSubstitution
 from daskfs.errors import DaskfsError
+from daskfs.evaluation import Evaluation
 from daskfs.selection import Selection, load_selection
 from daskfs.store.dataset import Dataset, open_dataset
 from daskfs.stream.ingest import ingest
@@ -16,6 +17,7 @@ __version__ = "0.1.0"
 __all__ = [
     "DaskfsError",
     "Dataset",
+    "Evaluation",
     "Mission",
     "OnlineSubstitution",
     "Selection",

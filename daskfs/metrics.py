@@ -1,42 +1,181 @@
-"""How good predictions are. numpy only; tests hold these equal to scikit-learn's."""
+"""How good predictions are, added up block by block. numpy only; tests hold these equal to scikit-learn's.
+
+Rows may have weights, which count as so many rows. What cannot be said (the recall of a class that does not occur) is
+NaN.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.errors import OptionError
+Weights = NDArray[np.floating] | None
 
 
-def balanced_accuracy(truth: NDArray[np.int64], predicted: NDArray[np.int64]) -> float:
-    """The share of rows that are right, of every class that occurs, averaged over classes.
+class ClassTally:
+    """How many rows of which class there are, are predicted, and are both.
 
-    >>> balanced_accuracy(np.array([0, 0, 0, 1]), np.array([0, 0, 0, 0]))
-    0.5
+    Parameters
+    ----------
+    n_classes
+        Classes that can be predicted, numbered from 0.
+    n_labels
+        Labels that rows can have: the classes, and behind them those nobody predicts.
+
+    Examples
+    --------
+    >>> tally = ClassTally(n_classes=2, n_labels=2)
+    >>> tally.add(np.array([0, 0, 0, 1]), np.array([0, 0, 0, 0]))
+    >>> tally.accuracy, tally.balanced_accuracy
+    (0.75, 0.5)
     """
-    _check_aligned(truth, predicted)
-    rows = np.bincount(truth)
-    right = np.bincount(truth[truth == predicted], minlength=len(rows))
-    occurs = rows > 0
-    return float(np.mean(right[occurs] / rows[occurs]))
+
+    def __init__(self, n_classes: int, n_labels: int) -> None:
+        self.rows = np.zeros(n_labels, np.int64)
+        self._weight, self._right = np.zeros(n_labels), np.zeros(n_labels)
+        self._predicted = np.zeros(n_classes)
+
+    def add(self, truth: NDArray[np.integer], predicted: NDArray[np.integer], weight: Weights = None) -> None:
+        """Count some rows."""
+        right = truth == predicted
+        self.rows += np.bincount(truth, minlength=len(self.rows))
+        self._weight += np.bincount(truth, weight, len(self._weight))
+        self._right += np.bincount(truth[right], None if weight is None else weight[right], len(self._right))
+        self._predicted += np.bincount(predicted, weight, len(self._predicted))
+
+    @property
+    def weight(self) -> float:
+        """What all rows weigh together; where they have no weights, how many there are."""
+        return float(self._weight.sum())
+
+    @property
+    def accuracy(self) -> float:
+        """The share of rows that are right."""
+        return float(_ratio(self._right.sum(), self.weight))
+
+    @property
+    def balanced_accuracy(self) -> float:
+        """The share of rows that are right, of every class that occurs, averaged over classes."""
+        return mean_known(_ratio(self._right, self._weight))
+
+    @property
+    def precision(self) -> NDArray[np.float64]:
+        """Of the rows that are predicted to be of a class, the share that is."""
+        return _ratio(self._right[: len(self._predicted)], self._predicted)
+
+    @property
+    def recall(self) -> NDArray[np.float64]:
+        """Of the rows that are of a class, the share that is predicted so."""
+        return _ratio(self._right, self._weight)[: len(self._predicted)]
 
 
-def r_squared(truth: NDArray[np.float64], predicted: NDArray[np.float64]) -> float:
-    """The share of the target's variance that predictions explain; of a constant target, 1 if all are right, else 0.
+class ValueTally:
+    """How far values are from a real target, and the target from its mean.
 
-    >>> r_squared(np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 2.0]))
-    0.5
+    Examples
+    --------
+    >>> tally = ValueTally()
+    >>> tally.add(np.array([1.0, 2.0]), np.array([1.0, 2.0]))
+    >>> tally.add(np.array([3.0]), np.array([2.0]))
+    >>> tally.r_squared, tally.absolute_error
+    (0.5, 0.3333333333333333)
     """
-    _check_aligned(truth, predicted)
-    unexplained = float(np.sum((truth - predicted) ** 2))
-    total = float(np.sum((truth - truth.mean()) ** 2))
-    if total == 0:
-        return float(unexplained == 0)
-    return 1 - unexplained / total
+
+    def __init__(self) -> None:
+        self.rows, self._weight, self._mean, self._spread = 0, 0.0, 0.0, 0.0
+        self._squared, self._absolute = 0.0, 0.0
+
+    def add(self, truth: NDArray[np.float64], predicted: NDArray[np.float64], weight: Weights = None) -> None:
+        """Count some rows, one at least."""
+        each = np.ones(len(truth)) if weight is None else weight.astype(np.float64)
+        self.rows += len(truth)
+        self._squared += float(each @ (truth - predicted) ** 2)
+        self._absolute += float(each @ np.abs(truth - predicted))
+        self._add_target(truth, each, float(each.sum()))
+
+    def _add_target(self, truth: NDArray[np.float64], weight: NDArray[np.float64], total: float) -> None:
+        """The target's mean, and its squared distances from it (Chan, Golub and LeVeque)."""
+        if total == 0:
+            return
+        mean = float(truth[0] + weight @ (truth - truth[0]) / total)  # exact where the target is constant
+        step = mean - self._mean if self._weight else 0.0
+        before, self._weight = self._weight, self._weight + total
+        self._mean = self._mean + step * total / self._weight if before else mean
+        self._spread += float(weight @ (truth - mean) ** 2) + step**2 * before * total / self._weight
+
+    @property
+    def r_squared(self) -> float:
+        """The share of the target's variance that is explained; of a constant target, 1 if all is right, else 0."""
+        if self._weight and self._spread == 0:
+            return float(self._squared == 0)
+        return 1 - float(_ratio(self._squared, self._spread))
+
+    @property
+    def squared_error(self) -> float:
+        """The mean of squared errors."""
+        return float(_ratio(self._squared, self._weight))
+
+    @property
+    def absolute_error(self) -> float:
+        """The mean of errors without their sign."""
+        return float(_ratio(self._absolute, self._weight))
 
 
-def _check_aligned(truth: NDArray[np.generic], predicted: NDArray[np.generic]) -> None:
-    if truth.shape != predicted.shape or len(truth) == 0:
-        raise OptionError(
-            f"labels of shape {truth.shape} for predictions of shape {predicted.shape}: one a row, please"
-        )
+def predicted_classes(scores: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The class each row's scores speak for; of two, which share one score, the second above zero."""
+    return (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
+
+
+def log_odds(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How sure scores are of each class against all others: ``(rows, classes)``, in the order of probabilities.
+
+    The probability p of a class is the logistic function of one score, or the softmax of several; this is
+    log p - log(1 - p), which does not run into 1 as p does. (Scores themselves do not compare from row to row: softmax
+    is the same if all of a row's are raised by one number.)
+
+    Examples
+    --------
+    >>> log_odds(np.array([2.0, -1.0]))
+    array([[-2.,  2.],
+           [ 1., -1.]])
+    >>> 1 / (1 + np.exp(-log_odds(np.log([[1.0, 2.0, 5.0]]))))
+    array([[0.125, 0.25 , 0.625]])
+    """
+    if scores.ndim == 1:
+        return np.stack([-scores, scores], axis=1)
+    if scores.shape[1] == 1:
+        return np.full_like(scores, np.inf)  # of one class alone everything is sure
+    rows, best = np.arange(len(scores)), scores.argmax(axis=1)
+    highest = scores[rows, best]
+    below = scores - highest[:, None]
+    parts = np.exp(below)
+    total = parts.sum(axis=1, keepdims=True)
+    parts[rows, best] = 0  # what is left without it may be nothing at all: it has another way, from the second best
+    odds: NDArray[np.float64] = below - np.log(total - parts)
+    below[rows, best] = -np.inf
+    second = below.max(axis=1)
+    odds[rows, best] = -second - np.log(np.exp(below - second[:, None]).sum(axis=1))
+    return odds
+
+
+def log_losses(odds: NDArray[np.float64], truth: NDArray[np.integer]) -> NDArray[np.float64]:
+    """Minus the logarithm of the true class's probability, from `log_odds` and class numbers.
+
+    >>> np.exp(-log_losses(log_odds(np.array([0.0, np.log(3)])), np.array([0, 1])))
+    array([0.5 , 0.75])
+    """
+    losses: NDArray[np.float64] = np.logaddexp(0, -odds[np.arange(len(truth)), truth])
+    return losses
+
+
+def mean_known(values: NDArray[np.float64]) -> float:
+    """The mean of what is not NaN; NaN if nothing is."""
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else float("nan")
+
+
+def _ratio(part: float | NDArray[np.float64], whole: float | NDArray[np.float64]) -> NDArray[np.float64]:
+    """part / whole, NaN where there is nothing to be a part of."""
+    share = np.full(np.shape(whole), np.nan)
+    np.divide(part, whole, out=share, where=np.asarray(whole) > 0)
+    return share

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +13,12 @@ import xarray
 from numpy.typing import ArrayLike, NDArray
 
 from daskfs.errors import OptionError, SelectionError
-from daskfs.metrics import balanced_accuracy, r_squared
+from daskfs.evaluation import Evaluation, Progress, Scores, Truth, evaluate, in_silence, linear_scores, score
+from daskfs.metrics import predicted_classes
 from daskfs.protocol import Label, Result
-from daskfs.store.chosen import as_dataset
-from daskfs.store.dataset import Dataset
+from daskfs.store.chosen import Chosen, as_dataset
 from daskfs.store.location import Location
+from daskfs.store.predictions import Predictions, check_place
 from daskfs.store.products import NO_PARENT, Products, chosen_or_made
 from daskfs.store.saved import SOURCE, public_url, read_selection, write_selection
 
@@ -125,26 +126,100 @@ class Selection:
         size = f"{len(self.features):,} of {self.source['n_features']:,} features"
         return f"<daskfs.Selection {self.source['url']}: {size}, {names}>"
 
+    def scores(self, X: Any) -> Scores:
+        """Real scores block by block: which rows, and one score for each, or one for every class.
+
+        Of datasets laid out in rows, and of arrays, no more than a block is held at a time. Of datasets laid out in
+        columns a score is only known when all of these are read: all rows come in one block, n scores, or n times the
+        number of classes.
+
+        Examples
+        --------
+        >>> X = np.random.default_rng(0).normal(size=(50, 5))
+        >>> daskfs.write_dataset("small.zarr", X, X[:, 3] > 0, layout="both", chunk_bytes=1000)
+        >>> sel = daskfs.select("small.zarr", daskfs.OnlineSubstitution(1))
+        >>> [rows for rows, scores in sel.scores(X)]
+        [slice(0, 50, None)]
+        """
+        return self._scored(chosen_or_made(X, self.features, self.names, self.products))
+
+    def _scored(self, chosen: Chosen) -> Scores:
+        return linear_scores(chosen, self.weights, self.intercept)
+
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Real scores: one a row, or one for every class."""
         chosen = chosen_or_made(X, self.features, self.names, self.products)
         scores = np.empty((chosen.shape[0], *self.weights.shape[1:]))
-        scores[...] = self.intercept
-        for piece in chosen.pieces:
-            scores[piece.rows] += piece.cells @ self.weights[piece.columns]
+        for rows, block in self._scored(chosen):
+            if len(block) == len(scores):
+                return block
+            scores[rows] = block
         return scores
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The score itself for a real target, else the label of the class it speaks for."""
-        scores = self.decision_function(X)
-        return scores if self.classes is None else np.array(self.classes)[_class_numbers(scores)]
+        return self._decided(self.decision_function(X))
+
+    def write_predictions(
+        self,
+        X: Any,
+        url: str | os.PathLike[str],
+        *,
+        overwrite: bool = False,
+        storage_options: Mapping[str, Any] | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        """Write what `predict` and `decision_function` give, block by block, as a Zarr group that xarray opens.
+
+        Its variables are "prediction" and "score"; see `scores` for what is held in memory. Until all is written
+        nothing opens, and after an error nothing is left behind.
+
+        Parameters
+        ----------
+        X
+            A dataset (or where one is), or an array.
+        url
+            Where: a local path or any URL fsspec knows.
+        overwrite
+            Replace predictions that are there already.
+        storage_options
+            Passed on to fsspec.
+        progress
+            Called now and then with how many rows are done, and of how many.
+
+        Examples
+        --------
+        >>> X = np.random.default_rng(0).normal(size=(50, 5))
+        >>> daskfs.write_dataset("small.zarr", X, np.where(X[:, 3] > 0, "spam", "ham"))
+        >>> sel = daskfs.select("small.zarr", daskfs.OnlineSubstitution(1))
+        >>> sel.write_predictions("small.zarr", "predicted.zarr")
+        >>> import xarray
+        >>> bool((xarray.open_zarr("predicted.zarr").prediction == sel.predict(X)).all())
+        True
+        """
+        dataset, location = as_dataset(X), Location(url, storage_options)
+        check_place(location, overwrite, None if dataset is None else dataset.location)
+        chosen = chosen_or_made(X if dataset is None else dataset, self.features, self.names, self.products)
+        if chosen.shape[0] == 0:
+            raise OptionError("there are no rows to predict")
+        source = {} if dataset is None else {"url": public_url(dataset.url), "digest": dataset.digest}
+        Predictions(
+            shape=(chosen.shape[0], *self.weights.shape[1:]),
+            scores=(block for _, block in self._scored(chosen)),
+            decided=self._decided,
+            classes=self.classes,
+            made={"by": "write_predictions", "algorithm": self.algorithm, "trained_on": self.source, "source": source},
+        ).write(location, overwrite, progress or in_silence)
+
+    def _decided(self, scores: NDArray[np.float64]) -> NDArray[Any]:
+        return scores if self.classes is None else np.array(self.classes)[predicted_classes(scores)]
 
     def transform(self, X: Any) -> Any:
         """The selected columns, in the order of `features`: a float array, or a CSR one if X is sparse."""
         return chosen_or_made(X, self.features, self.names, self.products).together()
 
     def score(self, X: Any, y: ArrayLike | None = None) -> float:
-        """How well rows are predicted: balanced accuracy for classes, R² for a real target.
+        """How well rows are predicted: balanced accuracy for classes, R² for a real target; every row counts as one.
 
         Parameters
         ----------
@@ -153,14 +228,40 @@ class Selection:
         y
             The target of an array's rows; a dataset brings its own.
         """
+        truth, scores = self._beside_truth(X, y)
+        return score(scores, truth, self.classes)
+
+    def evaluate(self, X: Any, y: ArrayLike | None = None, *, progress: Progress | None = None) -> Evaluation:
+        """How well rows are predicted, by every usual measure, overall and for each class; see `Evaluation`.
+
+        Nothing grows with the number of rows but a temporary file (``TMPDIR``), of 8 bytes a row and class, and 20
+        more a row; and, of a dataset laid out in columns, what `scores` holds. If rows have weights, these count.
+
+        Parameters
+        ----------
+        X, y
+            As for `score`.
+        progress
+            Called now and then with how much is done, and of how much.
+
+        Examples
+        --------
+        >>> X = np.random.default_rng(0).normal(size=(50, 5))
+        >>> daskfs.write_dataset("small.zarr", X, X[:, 3] > 0, layout="both")
+        >>> found = daskfs.select("small.zarr", daskfs.OnlineSubstitution(1)).evaluate("small.zarr")
+        >>> found.rows, found.metrics["roc_auc"], found.per_class.sizes["class"]
+        (50, 1.0, 2)
+        """
+        truth, scores = self._beside_truth(X, y)
+        return evaluate(scores, truth, self.classes, progress or in_silence)
+
+    def _beside_truth(self, X: Any, y: ArrayLike | None) -> tuple[Truth, Scores]:
         dataset = as_dataset(X)
         if (y is None) == (dataset is None):
             raise OptionError("score a dataset, which brings its labels, or an array together with y")
-        X = X if dataset is None else dataset
-        if self.classes is None:
-            return r_squared(_numbers(dataset, y), self.decision_function(X))
-        labels, codes = _labels(dataset, y)
-        return balanced_accuracy(_positions(labels, self.classes)[codes], _class_numbers(self.decision_function(X)))
+        chosen = chosen_or_made(X if dataset is None else dataset, self.features, self.names, self.products)
+        truth = Truth(np.asarray(y) if dataset is None else dataset, self.classes, chosen.shape[0])
+        return truth, self._scored(chosen)
 
     def to_xarray(self) -> xarray.Dataset:
         """Features, names, weights and intercept as labelled arrays, the history beside them."""
@@ -266,41 +367,3 @@ def _as_read_back(record: Mapping[str, Any]) -> dict[str, Any]:
     """A record as a file gives it back: sorted, tuples are lists, and numpy's numbers are Python's."""
     plain: dict[str, Any] = json.loads(json.dumps(dict(record), sort_keys=True, default=lambda number: number.item()))
     return plain
-
-
-def _class_numbers(scores: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The class each row's scores speak for; of two, which share one score, the second above zero."""
-    return (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
-
-
-def _numbers(dataset: Dataset | None, y: ArrayLike | None) -> NDArray[np.float64]:
-    """A real target."""
-    target = np.asarray(y) if dataset is None else _all_targets(dataset)
-    words = dataset is not None and dataset.classes is not None and isinstance(dataset.classes[0], str)
-    if words or target.dtype.kind not in "biuf":
-        raise OptionError("the selection predicts numbers, and these labels are none")
-    return target.astype(np.float64)
-
-
-def _labels(dataset: Dataset | None, y: ArrayLike | None) -> tuple[Sequence[Label], NDArray[np.int64]]:
-    """The distinct labels of a target, and which of them each row has."""
-    if dataset is None:
-        labels, codes = np.unique(np.asarray(y), return_inverse=True)
-        return labels.tolist(), codes
-    if dataset.classes is None:
-        raise OptionError(f"{dataset.url}: its labels are real numbers, the selection tells classes apart")
-    return dataset.classes, dataset.meta.class_codes(_all_targets(dataset))
-
-
-def _all_targets(dataset: Dataset) -> NDArray[np.float64]:
-    return np.concatenate(list(dataset.targets()))
-
-
-def _positions(labels: Sequence[Label], classes: Sequence[Label]) -> NDArray[np.int64]:
-    """Where labels stand among the classes; behind them all those that are none of them, which nobody predicts."""
-    known = {label: number for number, label in enumerate(classes)}
-    if not any(label in known for label in labels):
-        raise OptionError(
-            f"labels such as {labels[0]!r:.80} are none of the selection's classes, such as {classes[0]!r:.80}"
-        )
-    return np.array([known.get(label, len(classes) + number) for number, label in enumerate(labels)])

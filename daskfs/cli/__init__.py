@@ -9,6 +9,7 @@ import click
 from rich.text import Text
 
 from daskfs.cli.demo import demo
+from daskfs.cli.evaluate import evaluate, predict
 from daskfs.cli.ingest import ingest
 from daskfs.cli.inspect import info, verify
 from daskfs.cli.select import select
@@ -54,3 +55,5 @@ main.add_command(verify)
 main.add_command(transpose)
 main.add_command(select)
 main.add_command(show)
+main.add_command(evaluate)
+main.add_command(predict)

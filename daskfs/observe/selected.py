@@ -61,17 +61,18 @@ def _weight_title(selection: Selection) -> Text:
         return Text("weight")
     if selection.weights.ndim == 2:
         return Text("largest weight, of class")
-    return Text(f"weight (above 0: {_label(selection.classes[1])})")
+    return Text(f"weight (above 0: {shown_label(selection.classes[1])})")
 
 
 def _weight(weight: NDArray[np.float64], selection: Selection) -> str:
     if weight.ndim == 0 or selection.classes is None:
         return f"{weight:+.4g}"
     largest = int(np.abs(weight).argmax())
-    return f"{weight[largest]:+.4g}  {_label(selection.classes[largest])}"
+    return f"{weight[largest]:+.4g}  {shown_label(selection.classes[largest])}"
 
 
-def _label(label: float | str) -> str:
+def shown_label(label: float | str) -> str:
+    """A label for a terminal."""
     return _short(label) if isinstance(label, str) else f"{label:g}"
 
 

@@ -161,6 +161,11 @@ class Location:
         else:
             target.unlink(missing_ok=True)
 
+    def remove_if_empty(self) -> None:
+        """Remove the folder itself, where there is such a thing, if nothing is in it."""
+        if self.path is not None and self.path.is_dir() and self.is_empty():
+            self.path.rmdir()
+
     @contextmanager
     def one_writer(self) -> Iterator[None]:
         """Refuse to run beside another process that writes here; a killed one leaves no lock behind."""

@@ -1,0 +1,37 @@
+"""Rows that come in pieces of their own lengths, handed out in pieces of the length asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Regrouped:
+    """Takes from pieces, along their first dimension, one after the other; holds one of them at a time.
+
+    Each must have memory of its own, since what is left of it is kept until more rows are asked for.
+
+    >>> rows = Regrouped(iter([np.array([1, 2, 3]), np.array([4]), np.array([5, 6])]))
+    >>> rows.take(2), rows.take(3), rows.take(1)
+    (array([1, 2]), array([3, 4, 5]), array([6]))
+    """
+
+    def __init__(self, pieces: Iterable[NDArray[Any]]) -> None:
+        self._pieces = iter(pieces)
+        self._rest: NDArray[Any] | None = None
+
+    def take(self, count: int) -> NDArray[Any]:
+        """The next `count` rows, at least one: a view where a piece has them all. ValueError if there are too few."""
+        parts, missing = [], count
+        while missing:
+            if self._rest is None or not len(self._rest):
+                self._rest = next(self._pieces, None)
+                if self._rest is None:
+                    raise ValueError(f"{missing} rows are missing")
+            parts.append(self._rest[:missing])
+            self._rest = self._rest[missing:]
+            missing -= len(parts[-1])
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
