@@ -116,6 +116,6 @@ def rule_of(chosen: Mission, shape: Shape, pace: Pace, lanes: int = 1) -> Rule:
         bits=shape.bits,
         depth=shape.depth,
         n_select=shape.n_select,
-        room=shape.room,
+        room=0 if chosen.method == "iht" else shape.room,  # "iht" settles after every row
         everyone_counts=chosen.method == "hashing",
     )

@@ -10,6 +10,7 @@ import tempfile
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,12 @@ def classification(p: int, seed: int) -> Problem:
         return Problem(*_read(url), *_read(url.with_suffix(".test.zarr")), truth=_truth(url))
 
 
+def lagging_gradient(n: int, p: int, k: int, seed: int, alpha: float = 1.0) -> Problem:
+    """MISSION's noise-free target of k columns, which are divided by `alpha`; in memory only."""
+    drawn = _recipe("mission_lagging_gradient").simulate(n, p, k, alpha, "ones", seed)
+    return Problem(drawn.X, drawn.y, truth=dict(zip(drawn.support.tolist(), drawn.weights.tolist(), strict=True)))
+
+
 def dexter(source: Path) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
     """All rows of dexter, from the folder of its public file."""
     with tempfile.TemporaryDirectory() as folder:
@@ -89,13 +96,18 @@ def split(X: NDArray[np.float32], y: NDArray[np.float64], seed: int) -> Problem:
 
 
 def _run(recipe: str, folder: str, *arguments: object) -> Path:
-    """Run a recipe, a script beside its helpers, without what it says."""
-    if str(RECIPES) not in sys.path:
-        sys.path.append(str(RECIPES))
+    """Run a recipe without what it says."""
     url = Path(folder) / "data.zarr"
     with contextlib.redirect_stdout(io.StringIO()):
-        importlib.import_module(recipe).main.main([str(url), *map(str, arguments)], standalone_mode=False)
+        _recipe(recipe).main.main([str(url), *map(str, arguments)], standalone_mode=False)
     return url
+
+
+def _recipe(name: str) -> ModuleType:
+    """A recipe is a script beside its helpers."""
+    if str(RECIPES) not in sys.path:
+        sys.path.append(str(RECIPES))
+    return importlib.import_module(name)
 
 
 def _read(url: Path) -> tuple[NDArray[np.float32], NDArray[np.float64]]:

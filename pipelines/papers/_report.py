@@ -20,7 +20,7 @@ def report(title: str, records: Sequence[Record], across: str, metrics: Sequence
     """Print a row for each method and, for each value of `across`, the mean of each metric over the seeds.
 
     A record has a "method", a "seed", a value of `across`, and numbers for the metrics; ± is the standard
-    deviation over the seeds.
+    deviation over the seeds, where there are several.
     """
     if as_json:
         click.echo(json.dumps({"title": title, "records": records}))
@@ -48,4 +48,5 @@ def _cell(values: Sequence[float]) -> str:
         return ""
     largest = max(np.abs(values))
     digits = 4 if largest < 0.1 else 3 if largest < 10 else 1
-    return f"{np.mean(values):.{digits}f} ±{np.std(values):.{digits}f}"
+    spread = f" ±{np.std(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{np.mean(values):.{digits}f}{spread}"

@@ -10,7 +10,7 @@ import pytest
 from algorithms.mission_rows import block_of, meta_of, selected, some_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference.mission import mission, softmax_sgd
+from reference.mission import iht, mission, softmax_sgd
 
 import daskfs
 from daskfs.algorithms.loss_kernels import implicit_pull, pull
@@ -47,6 +47,16 @@ def test_paper_mode_finds_what_the_listing_finds():
     found = set(selected(chosen, rows, y).features.tolist())
     assert len(found & truth) >= len(expected.keys() & truth) - 2
     assert len(expected.keys() & truth) >= 20
+
+
+def test_iht_keeps_the_largest_after_every_row():
+    """Rows share few features, so that many of them together would still fit into the table."""
+    rows, y = some_rows(300, 60)
+    given = selected(daskfs.Mission(5, loss="squared", method="iht", learning_rate=0.1, intercept=False), rows, y)
+    norm = np.mean([sum(value**2 for value in row.values()) for row in rows])
+    expected = iht(rows, y, k=5, rate=0.1 / norm)
+    weights = dict(zip(given.features.tolist(), given.weights.tolist(), strict=True))
+    assert weights == pytest.approx(expected, abs=2e-5)
 
 
 @pytest.mark.parametrize("method", ["active", "paper"])

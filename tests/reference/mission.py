@@ -69,6 +69,18 @@ def mission(
     return top
 
 
+def iht(rows: Sequence[dict[int, float]], y: Sequence[float], k: int, rate: float) -> dict[int, float]:
+    """Equation 3, squared loss: a step by one row, then the k largest weights and nothing else."""
+    top: dict[int, float] = {}
+    for row, target in zip(rows, y, strict=True):
+        score = sum(top.get(feature, 0.0) * value for feature, value in row.items())
+        step = rate * residual("squared", score, target)
+        stepped = {feature: top.get(feature, 0.0) + step * row.get(feature, 0.0) for feature in top.keys() | row.keys()}
+        ranked = sorted(stepped, key=lambda feature: (-abs(stepped[feature]), feature))
+        top = {feature: stepped[feature] for feature in ranked[:k]}
+    return top
+
+
 def softmax_sgd(
     rows: Sequence[dict[int, float]], y: Sequence[int], n_classes: int, rate: float
 ) -> dict[int, np.ndarray]:
