@@ -33,8 +33,8 @@ from numpy.typing import NDArray
 from daskfs.algorithms.loss import RowLoss, check_target, labels_told_apart, positive_target
 from daskfs.algorithms.mission_first import enough, nobody, wait, waiting, waiting_nbytes
 from daskfs.algorithms.mission_frequency import NBYTES, count, no_counts, weigh_by_counts
-from daskfs.algorithms.mission_learn import learn, learn_and_fade, only_selected
-from daskfs.algorithms.mission_memory import Pace, Shape, rule_of, shape_of
+from daskfs.algorithms.mission_learn import learn, learn_and_fade, only_selected, take_last_step
+from daskfs.algorithms.mission_memory import Pace, Shape, make_room, rule_of, shape_of
 from daskfs.algorithms.mission_memory_kernels import ROWS, Memory, Rows
 from daskfs.algorithms.mission_merge import merged_memories
 from daskfs.algorithms.mission_pace import RATES, SIGHTINGS, pace_of, rate_of, settle_pace
@@ -163,7 +163,7 @@ class Mission:
 
     def start(self, meta: Meta, seed: int) -> State:
         check_target(self.loss, meta)
-        shape = self._shape(meta)
+        shape = Shape.of(self, self._n_scores(meta))
         several = shape.n_scores > 1
         return {
             **shape.empty(),
@@ -174,7 +174,7 @@ class Mission:
             "positive": positive_target(meta),
             "lanes": meta.lanes,
             "n_samples": meta.n_samples,
-            "longest_row": self._longest_row(meta),
+            "longest_row": 0,  # that tables must have room for
             "size": np.full(2, np.nan),  # of rows and of values, once some have been seen
             "race": np.zeros(len(RATES)),
             "seed": seed,
@@ -227,6 +227,7 @@ class Mission:
         last_of_stage = self._stages[number + 1 : number + 2] != [stage]
         if stage == "learn":
             state = self._without_waiting(state)
+            take_last_step(self, shape_of(self, state), state)
         loss, weight, rows = state["tally"] + state["tally_before"]
         record = state["history"][number]
         record[: len(HISTORY) - 2] = loss / weight if weight else np.nan, rows, np.nan
@@ -253,19 +254,18 @@ class Mission:
         return result_of(state, self._pace(state).bias_value if self.intercept else 0.0)
 
     def nbytes(self, meta: Meta) -> int:
-        shape = self._shape(meta)
+        shape = Shape.of(self, self._n_scores(meta), self._longest_row(meta))
         races = self.learning_rate == "auto" and self.method == "active"
         learning = shape.nbytes * (1 + races) + waiting_nbytes(meta)
         refitting = shape.nbytes + refit_nbytes(shape, meta) if self.refit else 0
         return max(learning, refitting) + NBYTES * self.idf + pairs_nbytes(self.interactions, meta)
 
-    def _shape(self, meta: Meta) -> Shape:
-        n_scores = len(meta.classes or ()) if self.loss == "softmax" else 1
-        return Shape.of(self, n_scores, self._longest_row(meta))
+    def _n_scores(self, meta: Meta) -> int:
+        return len(meta.classes or ()) if self.loss == "softmax" else 1
 
     def _longest_row(self, meta: Meta) -> int:
-        """Entries that a row may have, where room for them is needed."""
-        return min(meta.block_nbytes // 4, meta.n_entries) if self.schedule == "chain" else 0
+        """Entries that a row may have at most, where room for them is needed."""
+        return 2 * min(meta.block_nbytes // 4, meta.n_entries) if self.schedule == "chain" else 0
 
     def _pace(self, state: State) -> Pace:
         return pace_of(self, rate_of(self, state["race"]), state["size"])
@@ -289,8 +289,10 @@ class Mission:
         return self._learn(state, rows, first)
 
     def _learn(self, state: State, rows: Rows, first: int) -> State:
-        shape, pace = shape_of(self, state), self._pace(state)
+        pace = self._pace(state)
         for some in windows(rows, state, first):
+            make_room(self, state, int(np.diff(some.indptr).max(initial=0)))
+            shape = shape_of(self, state)
             if self.fading:
                 learned = learn_and_fade(self, shape, pace, state, some)
             else:

@@ -46,6 +46,13 @@ def learn_and_fade(chosen: Mission, shape: Shape, pace: Pace, state: State, rows
     return count
 
 
+def take_last_step(chosen: Mission, shape: Shape, state: State) -> None:
+    """At the end of a pass, take the step that gradients add up to where they wait for one: "batch-iht"."""
+    if not shape.has_sketch:
+        for t in range(shape.n_tables):
+            settle(memory_of(state), rule_of(chosen, shape, Pace(0.0, 0.0, 0.0)), t)
+
+
 def only_selected(chosen: Mission, shape: Shape, state: State) -> State:
     """A copy of the state whose tables hold no more than was asked for, with weights that are up to date."""
     state = copied(state)

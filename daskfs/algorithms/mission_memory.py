@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from daskfs.algorithms.loss import CODE
-from daskfs.algorithms.mission_memory_kernels import Memory, Rule
+from daskfs.algorithms.mission_memory_kernels import Memory, Rule, move_table
 from daskfs.protocol import State
 
 if TYPE_CHECKING:
     from daskfs.algorithms.mission import Mission
 
 _SLACK = 1.5  # a table has room for so many times as many as it keeps, so that it is pruned only now and then
-_LEAST_SLACK = 16
-_ROW = 4096  # entries of a row that "iht" has room for at least
+_LEAST_SLACK = 4
+_ROW = 256  # entries of a row that "iht" has room for; its table grows for longer ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,21 @@ class Shape:
 def shape_of(chosen: Mission, state: State) -> Shape:
     """The shape of a state's memory."""
     return Shape.of(chosen, len(state["bias"]), state["longest_row"])
+
+
+def make_room(chosen: Mission, state: State, longest_row: int) -> None:
+    """Let tables grow, where they must hold a whole row besides what they keep."""
+    before = shape_of(chosen, state)
+    if before.has_sketch or chosen.n_select + longest_row <= before.room:
+        return
+    old, state["longest_row"] = memory_of(state), 1 << (longest_row - 1).bit_length()
+    shape = shape_of(chosen, state)
+    larger = shape.empty()
+    for name in ("bias", "bias_sum", "tally"):
+        larger[name] = state[name]
+    for t in range(shape.n_tables):
+        move_table(old, memory_of(larger), t)
+    state.update(larger)
 
 
 def memory_of(state: State) -> Memory:

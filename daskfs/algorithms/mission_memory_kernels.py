@@ -207,6 +207,23 @@ def settle(memory, rule, t):
 
 
 @kernel
+def move_table(source, target, t):
+    """Put what is in table t, and the gradients beside it, into a larger table without a sketch."""
+    (_, slots, V), new_slots = source.weights.shape, target.keys.shape[1]
+    target.gauge[t, COUNT] = source.gauge[t, COUNT]
+    for slot in range(slots):
+        if source.keys[t, slot] != 0:
+            key = source.keys[t, slot]
+            at = -1 - find(target.keys[t], key, mixed(key - np.uint64(1)))
+            target.keys[t, at], target.sums[t, at] = key, source.sums[t, slot]
+            copy_row(source.weights[t, slot], target.weights[t, at])
+            if source.parents.shape[1]:
+                copy_row(source.parents[t, slot], target.parents[t, at])
+            for c in range(V):
+                target.sketch[(t * new_slots + at) * V + c] = source.sketch[(t * slots + slot) * V + c]
+
+
+@kernel
 def fade(memory, rule, factor, is_exact):
     """Scale the sketch but for what is in a table: the paper's γ, which lets the noise of early steps die away."""
     if not is_exact:
