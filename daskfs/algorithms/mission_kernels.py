@@ -44,11 +44,12 @@ from daskfs.algorithms.sketch_kernels import (
 from daskfs.jit import helper, summing
 
 _ONE, _NIL = np.float32(1), np.float32(0)
+_LARGEST = np.finfo(np.float32).max
 
 
 @helper
 def is_finite(x):
-    return x - x == 0
+    return abs(x) <= _LARGEST
 
 
 @helper
@@ -82,45 +83,52 @@ def step_of_one(rule, z, y, reach, weight):
 @summing
 def sketched_three(rows, memory, rule):
     """Learn rows, one score each, depth 3; returns the row that is not finite, or the number of rows."""
-    sketch, gauge, bits = memory.sketch, memory.gauge[0], rule.bits
+    sketch, keys, gauge, bits = memory.sketch, memory.keys[0], memory.gauge[0], rule.bits
     n, most = len(rows.indptr) - 1, longest(rows.indptr)
     first, second, third = np.empty(most, np.uint32), np.empty(most, np.uint32), np.empty(most, np.uint32)
-    signs, known = np.empty(most, np.uint8), np.empty(most, np.float32)
+    s0, s1, s2 = np.empty(most, np.float32), np.empty(most, np.float32), np.empty(most, np.float32)
+    known, steps = np.empty(most, np.float32), np.empty(most, np.float32)
     least = np.float32(gauge[LEAST])
     for r in range(n):
         a, size = rows.indptr[r], rows.indptr[r + 1] - rows.indptr[r]
         square = _NIL
         for q in range(size):
             i, j, k, s = cells_of_three(mixed(rows.ids[a + q]), bits)
-            first[q], second[q], third[q], signs[q] = i, j, k, s
+            first[q], second[q], third[q] = i, j, k
+            s0[q], s1[q], s2[q] = sign(s, 0), sign(s, 1), sign(s, 2)
             square += rows.values[a + q] * rows.values[a + q]
         if not is_finite(square):
             return r
         z = np.float32(memory.bias[0] * rule.bias_value)
         for q in range(size):
-            s = np.uint64(signs[q])
             w = median_of_three(
-                sign(s, 0) * sketch[np.uint64(first[q])],
-                sign(s, 1) * sketch[np.uint64(second[q])],
-                sign(s, 2) * sketch[np.uint64(third[q])],
+                s0[q] * sketch[np.uint64(first[q])],
+                s1[q] * sketch[np.uint64(second[q])],
+                s2[q] * sketch[np.uint64(third[q])],
             )
             known[q] = w
-            if abs(w) >= least:
-                z += w * rows.values[a + q]
+            z += (w if abs(w) >= least else _NIL) * rows.values[a + q]
         weight = weight_of(rows, r)
         memory.tally[LOSS] += weight * value(rule.loss, z, rows.y[r])
         memory.tally[WEIGHT] += weight
         g = np.float32(rule.rate * weight * pull(rule.loss, z, rows.y[r]))
         memory.bias[0] += g * rule.bias_value
         for q in range(size):
-            s, d = np.uint64(signs[q]), g * rows.values[a + q]
-            sketch[np.uint64(first[q])] += sign(s, 0) * d
-            sketch[np.uint64(second[q])] += sign(s, 1) * d
-            sketch[np.uint64(third[q])] += sign(s, 2) * d
-            known[q] += d
+            steps[q] = g * rows.values[a + q]
         for q in range(size):
-            if abs(known[q]) >= least and is_new(rows.ids[a + q], memory, 0):
-                remember(rows, a + q, memory, rule, 0)
+            d = steps[q]
+            sketch[np.uint64(first[q])] += s0[q] * d
+            sketch[np.uint64(second[q])] += s1[q] * d
+            sketch[np.uint64(third[q])] += s2[q] * d
+        n_large = 0
+        for q in range(size):
+            first[n_large] = q
+            n_large += abs(known[q] + steps[q]) >= least
+        for u in range(n_large):
+            q = first[u]
+            e = a + q
+            if abs(known[q] + steps[q]) >= least and find(keys, rows.ids[e] + np.uint64(1), mixed(rows.ids[e])) < 0:
+                remember(rows, e, memory, rule, 0)
                 least = np.float32(gauge[LEAST])
     memory.tally[ROWS] += n
     return n
@@ -131,13 +139,17 @@ def sketched_three(rows, memory, rule):
 
 @summing
 def active_one(rows, memory, rule):
-    """Learn rows, one score each, depth 3; returns the row that is not finite, or the number of rows."""
+    """Learn rows, one score each, depth 3; returns the row that is not finite, or the number of rows.
+
+    What is looked up at random and what is computed go by turns, in loops of their own: those fill vector registers.
+    """
     sketch, tail, bits = memory.sketch, memory.tail, rule.bits
     keys, weights, sums, gauge = memory.keys[0], memory.weights[0], memory.sums[0], memory.gauge[0]
     n, most = len(rows.indptr) - 1, longest(rows.indptr)
-    slots, inside = np.empty(most, np.int32), np.empty(most, np.float32)
-    outside, hashes, large = np.empty(most, np.int32), np.empty(most, np.uint64), np.empty(most, np.int32)
-    per = np.float32(rule.per_sighting)
+    slots, outside, large = np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most, np.int32)
+    inner, outer = np.empty(most, np.float32), np.empty(most, np.float32)  # values of features in the table, and others
+    total, steps, hashes = np.empty(most, np.float32), np.empty(most, np.float32), np.empty(most, np.uint64)
+    per, b = np.float32(rule.per_sighting), np.float32(rule.bias_value)
     for r in range(n):
         a, size = rows.indptr[r], rows.indptr[r + 1] - rows.indptr[r]
         n_in = n_out = 0
@@ -146,43 +158,45 @@ def active_one(rows, memory, rule):
             h, v = mixed(rows.ids[a + q]), rows.values[a + q]
             slot = find(keys, rows.ids[a + q] + np.uint64(1), h)
             # Written to both lists and counted in one: a branch here would be guessed wrong half the time.
-            slots[n_in], inside[n_in] = slot, v
-            outside[n_out], hashes[n_out] = q, h
+            slots[n_in], inner[n_in] = slot, v
+            outside[n_out], outer[n_out], hashes[n_out] = q, v, h
             n_in += slot >= 0
             n_out += slot < 0
             square += v * v
         if not is_finite(square):
             return r
-        z = np.float32(memory.bias[0] * rule.bias_value)
-        reach = rule.bias_value * slower(np.float32(rule.bias_value), memory.bias_sum[0], per)
+        z = np.float32(memory.bias[0] * b)
         for q in range(n_in):
-            z += weights[slots[q], 0] * inside[q]
-            reach += inside[q] * slower(inside[q], sums[slots[q]], per)
+            total[q] = sums[slots[q]]
+            z += weights[slots[q], 0] * inner[q]
+        reach = b * slower(b, memory.bias_sum[0], per)
+        for q in range(n_in):
+            reach += inner[q] * slower(inner[q], total[q], per)
         weight, y = weight_of(rows, r), rows.y[r]
         memory.tally[LOSS] += weight * value(rule.loss, z, y)
         memory.tally[WEIGHT] += weight
         e = np.float32(step_of_one(rule, z, y, reach, weight))
         g, ee = np.float32(rule.rate * e), e * e * np.float32(rule.stands_for)
-        if rule.bias_value != 0:
-            b = np.float32(rule.bias_value)
+        if b != 0:
             memory.bias_sum[0] += b * b * ee
             memory.bias[0] += g * slower(b, memory.bias_sum[0], per)
         for q in range(n_in):
-            slot, v = slots[q], inside[q]
-            total = sums[slot] + v * v * ee
-            sums[slot] = total
-            weights[slot, 0] += g * slower(v, total, per)
+            total[q] += inner[q] * inner[q] * ee
+            steps[q] = g * slower(inner[q], total[q], per)
+        for q in range(n_in):
+            sums[slots[q]] = total[q]
+            weights[slots[q], 0] += steps[q]
+        for q in range(n_out):
+            cell = tail_cell(hashes[q], bits)
+            total[q] = tail[cell] + outer[q] * outer[q] * ee
+            tail[cell] = total[q]
+        for q in range(n_out):
+            steps[q] = g * slower(outer[q], total[q], per)
         n_large = 0
         least = np.float32(gauge[LEAST])
         for q in range(n_out):
-            v = rows.values[a + outside[q]]
-            if len(tail):
-                cell = tail_cell(hashes[q], bits)
-                total = tail[cell] + v * v * ee
-                tail[cell] = total
-                v = slower(v, total, per)
             i, j, k, s = cells_of_three(hashes[q], bits)
-            d, s0, s1, s2 = g * v, sign(s, 0), sign(s, 1), sign(s, 2)
+            d, s0, s1, s2 = steps[q], sign(s, 0), sign(s, 1), sign(s, 2)
             x0, x1, x2 = sketch[i] + s0 * d, sketch[j] + s1 * d, sketch[k] + s2 * d
             sketch[i], sketch[j], sketch[k] = x0, x1, x2
             large[n_large] = q

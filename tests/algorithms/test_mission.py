@@ -78,7 +78,7 @@ def test_softmax_without_collisions_is_softmax_regression(method):
 )
 def test_the_fast_kernel_learns_what_the_general_one_learns(fast, general, method, loss):
     rows, y = some_rows(600, 400)
-    chosen = daskfs.Mission(20, loss=loss, method=method, width=2**6, learning_rate=1.0)
+    chosen = daskfs.Mission(20, loss=loss, method=method, width=2**7, learning_rate=0.5)
     state = chosen.start(meta_of(rows), seed=0)
     states = []
     for kernel in (fast, general):
