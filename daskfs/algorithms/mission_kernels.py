@@ -184,7 +184,7 @@ def active_one(rows, memory, rule):
             total[q] += inner[q] * inner[q] * ee
             steps[q] = g * slower(inner[q], total[q], per)
         for q in range(n_in):
-            sums[slots[q]] = total[q]
+            sums[slots[q]] += inner[q] * inner[q] * ee
             weights[slots[q], 0] += steps[q]
         for q in range(n_out):
             cell = tail_cell(hashes[q], bits)

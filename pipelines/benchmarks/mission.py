@@ -202,8 +202,8 @@ def rates(work: Path) -> None:
     lines = []
     for kind, change in kinds.items():
         train, test = (_changed(in_memory(dataset), change) for dataset in (rows.train, rows.test))
-        for rate in ("auto", 1.0, 2.0, 4.0, 8.0, 16.0, 32.0):
-            lines.append([f"{kind}, {rate}", *_learned(rows, train, test, rate)])
+        tried = ("auto", 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+        lines += [[f"{kind}, {rate}", *_learned(rows, train, test, rate)] for rate in tried]
     show("learning rates, active", ["", "rate", "progressive loss", "AUC", "recall"], lines)
 
 
@@ -313,7 +313,7 @@ def resident(which: str = "VmRSS") -> int:
 
 
 def _worded(work: Path, count: int, n_classes: int) -> Path:
-    """Rows of 85 words of a million, hashed to ids of 63 bits, of which the first says the class more often than not."""
+    """Rows of a word that says the class and 85 others, of a million, hashed to ids of 63 bits."""
     out = work / f"words_{count}_{n_classes}.zarr"
     if out.exists():
         return out
