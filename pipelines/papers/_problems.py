@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib
-import io
-import sys
 import tempfile
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _recipes import run_recipe
 from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
 import daskfs
 
-RECIPES = Path(__file__).parents[2] / "datasets"
 HELD_OUT = 1 / 3  # of the rows of real data
 
 
@@ -89,13 +85,7 @@ def split(X: NDArray[np.float32], y: NDArray[np.float64], seed: int) -> Problem:
 
 
 def _run(recipe: str, folder: str, *arguments: object) -> Path:
-    """Run a recipe, a script beside its helpers, without what it says."""
-    if str(RECIPES) not in sys.path:
-        sys.path.append(str(RECIPES))
-    url = Path(folder) / "data.zarr"
-    with contextlib.redirect_stdout(io.StringIO()):
-        importlib.import_module(recipe).main.main([str(url), *map(str, arguments)], standalone_mode=False)
-    return url
+    return run_recipe(recipe, Path(folder) / "data.zarr", *arguments)
 
 
 def _read(url: Path) -> tuple[NDArray[np.float32], NDArray[np.float64]]:

@@ -19,8 +19,8 @@ WIDTH = 200  # where the output is no terminal: tables go into notes
 def report(title: str, records: Sequence[Record], across: str, metrics: Sequence[str], as_json: bool) -> None:
     """Print a row for each method and, for each value of `across`, the mean of each metric over the seeds.
 
-    A record has a "method", a "seed", a value of `across`, and numbers for the metrics; ± is the standard
-    deviation over the seeds.
+    A record has a "method", a value of `across` and numbers for the metrics; of those that agree in the first two, and
+    have a "seed" to tell them apart, ± is the standard deviation.
     """
     if as_json:
         click.echo(json.dumps({"title": title, "records": records}))
@@ -48,4 +48,5 @@ def _cell(values: Sequence[float]) -> str:
         return ""
     largest = max(np.abs(values))
     digits = 4 if largest < 0.1 else 3 if largest < 10 else 1
-    return f"{np.mean(values):.{digits}f} ±{np.std(values):.{digits}f}"
+    spread = f" ±{np.std(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{np.mean(values):.{digits}f}{spread}"
