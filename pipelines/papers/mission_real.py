@@ -48,6 +48,7 @@ def measured(
                 continue
             judged = {what: task.judge(task, test, model.scores(test)) for what, test in task.tests.items()}
             records.append({"features": column, "method": name, **judged, "MiB": model.nbytes / MIB})
+            click.echo(f"{column}: {name} {judged}", err=True)  # the table comes last, and this takes a while
     return records
 
 

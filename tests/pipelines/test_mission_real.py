@@ -29,7 +29,7 @@ def tables(monkeypatch, tmp_path):
         where = "--from", str(tmp_path / "public"), "--work", str(tmp_path / "work"), "--json"
         result = CliRunner().invoke(main, [command, *where, *options], catch_exceptions=False)
         assert result.exit_code == 0, result.output
-        return [json.loads(line)["records"] for line in result.output.splitlines()]
+        return [json.loads(line)["records"] for line in result.stdout.splitlines()]
 
     return run
 
