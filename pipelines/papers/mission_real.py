@@ -34,16 +34,20 @@ OF_MISSION: dict[str, Contender] = {name: mission(**fields) for name, fields in 
 
 
 def measured(
-    task: Task, settings: Sequence[Setting], limited: dict[str, Contender], others: dict[str, Contender]
+    task: Task,
+    settings: Sequence[Setting],
+    limited: dict[str, Contender],
+    others: dict[str, Contender],
+    only: Sequence[str] = (),
 ) -> list[Record]:
-    """A record for every contender and setting; `others`, which know no budget, once."""
+    """A record for every contender, or those named `only`, and setting; `others`, which know no budget, once."""
     columns: list[tuple[str, Setting, dict[str, Contender]]] = [
         (str(setting), setting, limited) for setting in settings
     ]
     records = []
     for column, setting, contenders in [*columns, (ANY_MEMORY, settings[-1], others)]:
         for name, contender in contenders.items():
-            model = contender(task, setting)
+            model = contender(task, setting) if name in (only or contenders) else None
             if model is None:
                 continue
             judged = {what: task.judge(task, test, model.scores(test)) for what, test in task.tests.items()}
@@ -63,6 +67,7 @@ def task_options(function: Callable[..., None]) -> Callable[..., None]:
     folder = click.Path(path_type=Path, file_okay=False)
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Every run instead of a table."),
+        click.option("--only", multiple=True, help="The name of a contender, as the table has it; repeatable."),
         click.option("--passes", type=click.IntRange(min=1), default=3, help="How often everybody reads the data."),
         click.option("--work", type=folder, required=True, help="Where datasets are written, and found again."),
         click.option("--from", "source", metavar="DIR", type=folder, required=True, help="Public files."),
@@ -96,38 +101,41 @@ def _show(task: Task, records: Sequence[Record], as_json: bool) -> None:
 @task_options
 @settings_option((1_000, 1.02), (10_000, 0.41))
 @click.option("--split", "splits", type=click.Choice(["runs", "position"]), multiple=True, default=["runs", "position"])
-def splice(source: Path, work: Path, passes: int, settings: Any, splits: Sequence[str], as_json: bool) -> None:
+def splice(
+    source: Path, work: Path, passes: int, only: Any, settings: Any, splits: Sequence[str], as_json: bool
+) -> None:
     """Splice sites among decoys: k-mers of 1 … 6 at their positions, 3 % of the windows positive."""
     for split in splits:
         task = _real.splice(source, work, split, passes)
         others = {"SGD, exact weights": _row_peers.exact_sgd}
-        _show(task, measured(task, _settings(settings), OF_MISSION, others), as_json)
+        _show(task, measured(task, _settings(settings), OF_MISSION, others, only), as_json)
 
 
 @main.command()
 @task_options
 @settings_option((1_000, 4), (10_000, 6))
-def news20(source: Path, work: Path, passes: int, settings: Any, as_json: bool) -> None:
+def news20(source: Path, work: Path, passes: int, only: Any, settings: Any, as_json: bool) -> None:
     """Newsgroups: n-grams of words and characters as strings."""
     task = _real.news20(source, work, passes)
     limited = OF_MISSION | {"VW": vowpal_wabbit(), "LinearSVC tf-idf, cut": _row_peers.linear_svc(cut=True)}
     others = {"VW": vowpal_wabbit(LARGE_BITS), "LinearSVC tf-idf": _row_peers.linear_svc(cut=False)}
-    _show(task, measured(task, _settings(settings), limited, others), as_json)
+    _show(task, measured(task, _settings(settings), limited, others, only), as_json)
 
 
 @main.command()
 @task_options
 @settings_option((50_000, 16), (10_000, 4))
 @click.option("--per-class", "per_class", type=(int, float), multiple=True, default=((10_000, 64), (100_000, 64)))
-def dna(source: Path, work: Path, passes: int, settings: Any, per_class: Any, as_json: bool) -> None:
+def dna(source: Path, work: Path, passes: int, only: Any, settings: Any, per_class: Any, as_json: bool) -> None:
     """Species of reads: k-mers of lengths 6, 8 and 10, then of length 12 with features for every class."""
     task = _real.dna(source, work, "6,8,10", passes)
     counts = _real.dna(source, work, "8", passes, weighting="count")
     others = {"naive Bayes, 8-mers": _row_peers.naive_bayes(counts), "VW": vowpal_wabbit(LARGE_BITS)}
-    _show(task, measured(task, _settings(settings), OF_MISSION | {"VW": vowpal_wabbit()}, others), as_json)
+    limited = OF_MISSION | {"VW": vowpal_wabbit()}
+    _show(task, measured(task, _settings(settings), limited, others, only), as_json)
     if per_class:
         task = _real.dna(source, work, "12", passes)
-        _show(task, measured(task, _settings(per_class), PER_CLASS, {}), as_json)
+        _show(task, measured(task, _settings(per_class), PER_CLASS, {}, only), as_json)
 
 
 PER_CLASS: dict[str, Contender] = {
