@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 import fsspec
@@ -14,6 +14,8 @@ from numpy.typing import ArrayLike
 
 import daskfs
 from daskfs.errors import DaskfsError
+
+T = TypeVar("T")
 
 
 class RecipeError(click.ClickException):
@@ -43,6 +45,17 @@ source_folder = click.option(
     "--from", "folder", metavar="DIR", type=click.Path(path_type=Path), help="Where the public files are."
 )
 seed_option = click.option("--seed", type=click.IntRange(min=0), default=0, help="Same seed, same dataset.")
+shuffle_option = click.option("--shuffle", is_flag=True, help="Rows in random order, and not class by class.")
+
+
+def mixed(items: Iterable[T], seed: int = 0) -> list[T]:
+    """Items in an order that says nothing of them.
+
+    >>> mixed("abc")
+    ['c', 'a', 'b']
+    """
+    ordered = list(items)
+    return [ordered[i] for i in np.random.default_rng(seed).permutation(len(ordered))]
 
 
 def weighting_option(default: str) -> Callable[..., Any]:

@@ -9,26 +9,35 @@ has 207,468 test reads, coverage 1 of 41 million bases, but 1,590,000 training r
 The species is the first "Genus species" in a record's header, so that another strain of the same
 species has the same label (`--label file` takes the file's name instead).
 
+Reads come genome by genome. `--shuffle` draws them from all genomes at once, as whatever learns from one row after the
+other needs them (of which the genomes are read into memory, and the draws are others).
+
 Known truth: the labels; which k-mers tell species apart is not known.
 
     python datasets/dna_fragments.py dna.zarr --from DIR
     python datasets/dna_fragments.py dna-test.zarr --from DIR --coverage 1 --seed 1
     python datasets/dna_fragments.py strains.zarr --from DIR --folder genomes_strains --coverage 1
-    python datasets/dna_fragments.py mixed.zarr --from DIR --k 6,8,10 --coverage .25
+    python datasets/dna_fragments.py mixed.zarr --from DIR --k 6,8,10 --coverage .25 --shuffle
 """
 
 from __future__ import annotations
 
+import gzip
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
+import numpy as np
 from _recipe import (
     RecipeError,
     announce,
     find_all,
     lengths_option,
+    mixed,
     recipe,
     seed_option,
+    shuffle_option,
     source_folder,
     weighting_option,
 )
@@ -52,6 +61,7 @@ LABELS = {"species": r"header:([A-Z][a-z]+ [a-z]+)", "file": "file"}
 @click.option("--label", type=click.Choice(list(LABELS)), default="species", help="What a read is labelled with.")
 @weighting_option("unit")
 @seed_option
+@shuffle_option
 def main(
     out: str,
     folder: Path | None,
@@ -63,24 +73,43 @@ def main(
     label: str,
     weighting: str,
     seed: int,
+    shuffle: bool,
     overwrite: bool,
 ) -> None:
     """Reads sampled from genomes, as counts of their k-mers, labelled with the species."""
-    daskfs.ingest(
-        _genome_files(folder, genomes),
-        out,
-        format="fasta",
-        k=k,
-        canonical=canonical,
-        label=LABELS[label],
-        labels="strings",
-        read_length=read_length,
-        coverage=coverage,
-        seed=seed,
-        weighting=weighting,
-        overwrite=overwrite,
-    )
+    files = _genome_files(folder, genomes)
+    options = {"format": "fasta", "k": k, "canonical": canonical, "weighting": weighting, "overwrite": overwrite}
+    labels = {"label": LABELS[label], "labels": "strings"}
+    if shuffle:
+        if label == "file":
+            raise RecipeError("--shuffle puts the reads of all files into one: label them by species")
+        with tempfile.TemporaryDirectory() as temporary:
+            reads = Path(temporary) / "reads.fasta"
+            with reads.open("w") as file:
+                file.writelines(mixed(_reads(files, read_length, coverage, seed), seed))
+            daskfs.ingest([str(reads)], out, **options, **labels)
+    else:
+        daskfs.ingest(files, out, read_length=read_length, coverage=coverage, seed=seed, **options, **labels)
     announce(out)
+
+
+def _reads(files: Sequence[str], length: int, coverage: float, seed: int) -> Iterator[str]:
+    """Reads of all genomes as FASTA records, which begin at random places; each has the header of its genome."""
+    draws = np.random.default_rng(seed)
+    for file in files:
+        for header, bases in _records(file):
+            places = len(bases) - length + 1
+            count = round(coverage * len(bases) / length) if places > 0 else 0
+            for start in draws.integers(0, max(1, places), count).tolist():
+                yield f"{header}\n{bases[start : start + length]}\n"
+
+
+def _records(file: str) -> Iterator[tuple[str, str]]:
+    """Header and bases of every record of a file, plain or gzipped."""
+    with gzip.open(file, "rt") if file.endswith(".gz") else open(file) as text:
+        for record in text.read().split(">")[1:]:
+            header, _, lines = record.partition("\n")
+            yield f">{header}", lines.replace("\n", "")
 
 
 def _genome_files(folder: Path | None, genomes: str) -> list[str]:

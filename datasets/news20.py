@@ -3,11 +3,12 @@
 A stand-in for the text sets of MISSION (ICML 2018, section 6.1: RCV1 and Webspam trigrams). A document is a
 message with its headers; its label is the group it was posted to; features are strings (``w:the moon`` for
 words, ``c:moo`` for characters). By date means that test messages are later than training messages:
-11,314 and 7,532 of them, in 20 groups.
+11,314 and 7,532 of them, in 20 groups. They come group by group; `--shuffle` mixes them, as whatever learns from one
+row after the other needs them.
 
 Known truth: the labels; which n-grams matter is not known.
 
-    python datasets/news20.py news.zarr --from DIR
+    python datasets/news20.py news.zarr --from DIR --shuffle
     python datasets/news20.py news-test.zarr --from DIR --part test
 """
 
@@ -18,7 +19,17 @@ import tempfile
 from pathlib import Path
 
 import click
-from _recipe import RecipeError, announce, find_files, lengths_option, recipe, source_folder, weighting_option
+from _recipe import (
+    RecipeError,
+    announce,
+    find_files,
+    lengths_option,
+    mixed,
+    recipe,
+    shuffle_option,
+    source_folder,
+    weighting_option,
+)
 
 import daskfs
 
@@ -31,6 +42,7 @@ ORIGIN = 'the "20 Newsgroups" page of Jason Rennie, sorted by date (expected: 20
 @lengths_option("--words", "1,2", "Lengths of the n-grams of words.")
 @lengths_option("--chars", "3", "Lengths of the n-grams of characters; '' for none.")
 @weighting_option("unit")
+@shuffle_option
 def main(
     out: str,
     folder: Path | None,
@@ -38,6 +50,7 @@ def main(
     words: tuple[int, ...],
     chars: tuple[int, ...],
     weighting: str,
+    shuffle: bool,
     overwrite: bool,
 ) -> None:
     """Messages of 20 newsgroups as n-grams of words and characters, labelled with the group."""
@@ -45,7 +58,7 @@ def main(
     with tempfile.TemporaryDirectory() as temporary:
         messages = _unpack(archive, f"20news-bydate-{part}", Path(temporary))
         daskfs.ingest(
-            [str(messages)],
+            mixed(str(path) for path in sorted(messages.glob("*/*"))) if shuffle else [str(messages)],
             out,
             format="text",
             documents="files",

@@ -6,19 +6,21 @@ The paper's set is human, with 50 million windows and 11.7 million features (Son
 the file expected here, of C. elegans acceptor sites, has 100,000 windows of 398 bases, 3.3 % of them true.
 
 Neighbouring windows overlap, so training and test are not split at random: every fifth run of 1,000
-windows is the test set.
+windows is the test set. That leaves windows of the test between windows to learn from, of the same genes;
+with `--split position` the test set is the last fifth of the file, a stretch of chromosome of its own.
 
 Known truth: the labels; which k-mers matter is not known.
 
     python datasets/splice.py splice.zarr --from DIR --part train
     python datasets/splice.py splice-test.zarr --from DIR --part test
+    python datasets/splice.py splice-far.zarr --from DIR --part test --split position
 """
 
 from __future__ import annotations
 
 import bz2
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import click
@@ -37,13 +39,16 @@ RUN, FOLDS = 1000, 5
 @recipe
 @source_folder
 @click.option("--part", type=click.Choice(["train", "test", "all"]), default="all", help="Which windows.")
+@click.option("--split", type=click.Choice(["runs", "position"]), default="runs", help="What the test set is.")
 @lengths_option("--k", "1,2,3,4,5,6", "Lengths of the k-mers.")
 @weighting_option("unit")
-def main(out: str, folder: Path | None, part: str, k: tuple[int, ...], weighting: str, overwrite: bool) -> None:
+def main(
+    out: str, folder: Path | None, part: str, split: str, k: tuple[int, ...], weighting: str, overwrite: bool
+) -> None:
     """Windows around true and false splice sites, as k-mers at their positions."""
     (source,) = find_files(folder, ["C_elegans_acc_*.fasta.bz2"], ORIGIN)
     with tempfile.TemporaryDirectory() as temporary:
-        windows = source if part == "all" else _write_part(source, part, Path(temporary))
+        windows = source if part == "all" else _write_part(source, part, split, Path(temporary))
         daskfs.ingest(
             [str(windows)],
             out,
@@ -58,20 +63,35 @@ def main(out: str, folder: Path | None, part: str, k: tuple[int, ...], weighting
     announce(out)
 
 
-def _write_part(source: Path, part: str, folder: Path) -> Path:
+def _write_part(source: Path, part: str, split: str, folder: Path) -> Path:
     """The windows of one part, in a file of their own."""
     path = folder / f"{part}.fasta"
+    is_test = _in_fifth_runs if split == "runs" else _behind(_count(source) * (FOLDS - 1) // FOLDS)
     with bz2.open(source, "rt") as lines, path.open("w") as file:
-        file.writelines(records_of_part(lines, part))
+        file.writelines(records_of_part(lines, part, is_test))
     return path
 
 
-def records_of_part(lines: Iterable[str], part: str) -> Iterator[str]:
+def _in_fifth_runs(record: int) -> bool:
+    return record // RUN % FOLDS == FOLDS - 1
+
+
+def _behind(first: int) -> Callable[[int], bool]:
+    return lambda record: record >= first
+
+
+def _count(source: Path) -> int:
+    """How many windows there are."""
+    with bz2.open(source, "rt") as lines:
+        return sum(line.startswith(">") for line in lines)
+
+
+def records_of_part(lines: Iterable[str], part: str, is_test: Callable[[int], bool]) -> Iterator[str]:
     """The lines of the records that belong to ``"train"`` or ``"test"``."""
     record = -1
     for line in lines:
         record += line.startswith(">")
-        if (record // RUN % FOLDS == FOLDS - 1) == (part == "test"):
+        if is_test(record) == (part == "test"):
             yield line
 
 

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib
-import io
-import sys
 import tempfile
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
+from _recipes import recipe, run_recipe
 from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
 import daskfs
 
-RECIPES = Path(__file__).parents[2] / "datasets"
 HELD_OUT = 1 / 3  # of the rows of real data
 
 
@@ -71,7 +66,7 @@ def classification(p: int, seed: int) -> Problem:
 
 def lagging_gradient(n: int, p: int, k: int, seed: int, alpha: float = 1.0) -> Problem:
     """MISSION's noise-free target of k columns, which are divided by `alpha`; in memory only."""
-    drawn = _recipe("mission_lagging_gradient").simulate(n, p, k, alpha, "ones", seed)
+    drawn = recipe("mission_lagging_gradient").simulate(n, p, k, alpha, "ones", seed)
     return Problem(drawn.X, drawn.y, truth=dict(zip(drawn.support.tolist(), drawn.weights.tolist(), strict=True)))
 
 
@@ -96,18 +91,7 @@ def split(X: NDArray[np.float32], y: NDArray[np.float64], seed: int) -> Problem:
 
 
 def _run(recipe: str, folder: str, *arguments: object) -> Path:
-    """Run a recipe without what it says."""
-    url = Path(folder) / "data.zarr"
-    with contextlib.redirect_stdout(io.StringIO()):
-        _recipe(recipe).main.main([str(url), *map(str, arguments)], standalone_mode=False)
-    return url
-
-
-def _recipe(name: str) -> ModuleType:
-    """A recipe is a script beside its helpers."""
-    if str(RECIPES) not in sys.path:
-        sys.path.append(str(RECIPES))
-    return importlib.import_module(name)
+    return run_recipe(recipe, Path(folder) / "data.zarr", *arguments)
 
 
 def _read(url: Path) -> tuple[NDArray[np.float32], NDArray[np.float64]]:

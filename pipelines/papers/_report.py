@@ -19,8 +19,8 @@ WIDTH = 200  # where the output is no terminal: tables go into notes
 def report(title: str, records: Sequence[Record], across: str, metrics: Sequence[str], as_json: bool) -> None:
     """Print a row for each method and, for each value of `across`, the mean of each metric over the seeds.
 
-    A record has a "method", a "seed", a value of `across`, and numbers for the metrics; ± is the standard
-    deviation over the seeds, where there are several.
+    A record has a "method", a value of `across` and numbers for the metrics; of those that agree in the first two, and
+    have a "seed" to tell them apart, ± is the standard deviation.
     """
     if as_json:
         click.echo(json.dumps({"title": title, "records": records}))

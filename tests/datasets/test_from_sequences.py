@@ -7,6 +7,7 @@ import gzip
 import math
 import random
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -80,6 +81,24 @@ def test_rows_of_counts_have_unit_norm(write, genomes):
     assert X.multiply(X).sum(axis=1) == pytest.approx(1, abs=1e-5)
 
 
+def test_shuffled_reads_are_pieces_of_their_genome_too(write, genomes):
+    folder, species = genomes
+    options = "--from", folder, "--coverage", 2, "--read-length", 50, "--k", 8, "--weighting", "count", "--shuffle"
+    rows = write("dna_fragments", *options).rows_by_name()
+    labels = [label for label, _ in rows]
+    assert Counter(labels) == {"Alpha una": 2 * 3000 / 50, "Beta duo": 2 * 3000 / 50}
+    assert sum(a != b for a, b in pairwise(labels)) > len(labels) / 3
+    of_species = {label: {kmer for text in texts for kmer in kmers(text, 8)} for label, texts in species.items()}
+    assert all(row.keys() <= of_species[label] for label, row in rows)
+
+
+def test_shuffled_reads_know_no_file(invoke, genomes, tmp_path):
+    folder, _ = genomes
+    result = invoke("dna_fragments", tmp_path / "out.zarr", "--from", folder, "--shuffle", "--label", "file")
+    assert result.exit_code == 2
+    assert "by species" in result.output
+
+
 def test_label_by_file(write, genomes):
     folder, _ = genomes
     written = write("dna_fragments", "--from", folder, "--coverage", 1, "--read-length", 50, "--label", "file")
@@ -125,3 +144,9 @@ def test_runs_of_windows_are_held_back_for_the_test(recipe, write, windows, tmp_
     for part, numbers in [("train", set(range(12)) - test), ("test", test)]:
         expected = [(windows[i][0], expected_window(windows[i][1], [2], 1)) for i in sorted(numbers)]
         assert parts[part].rows_by_name() == expected
+
+
+def test_the_last_windows_are_held_back_for_the_test(write, windows, tmp_path):
+    for part, expected in ("train", windows[:9]), ("test", windows[9:]):  # 12 windows: 9 are four fifths, rounded down
+        options = "--from", tmp_path, "--part", part, "--split", "position", "--k", "2"
+        assert [label for label, _ in write("splice", *options, out=part).rows_by_name()] == [y for y, _ in expected]

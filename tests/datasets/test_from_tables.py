@@ -47,6 +47,15 @@ class TestNews20:
         written = write("news20", "--from", folder, *options)
         assert written.rows_by_name() == [("rec.autos", {"w:car": 1, "w:park": 1})]
 
+    def test_shuffled_messages_are_the_same(self, write, folder):
+        def by_content(row):
+            return row[0], sorted(row[1].items())
+
+        plain, shuffled = (write("news20", "--from", folder, *how, out=f"{len(how)}") for how in ([], ["--shuffle"]))
+        assert shuffled.dataset.classes == plain.dataset.classes
+        assert sorted(map(by_content, shuffled.rows_by_name())) == sorted(map(by_content, plain.rows_by_name()))
+        assert shuffled.dataset.digest != plain.dataset.digest
+
     def test_nothing_is_unpacked_outside_its_folder(self, invoke, tmp_path):
         with tarfile.open(tmp_path / "20news-bydate.tar.xz", "w:xz") as tar:
             member = tarfile.TarInfo("20news-bydate-train/../../evil")
