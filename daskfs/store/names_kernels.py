@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.jit import helper, kernel, warms
+from daskfs.jit import helper, inlined, kernel, warms
 from daskfs.store.hashing_kernels import feature_id
 
 COUNT, BYTES = 0, 1
@@ -96,6 +96,27 @@ def remember(names, feature, source, start, stop):
     if intern(names, feature, source, start, stop) < 0:
         return False
     names.recent[at] = key
+    return True
+
+
+@inlined
+def remember_all(names, ids, first, text, stops, count, unknown):
+    """`remember` for `count` names end to end in `text`, with ids from ``ids[first]`` on; False if there is no room.
+
+    All are looked for first, without a branch to wait at: what is not in the cache is fetched for many at a time.
+    """
+    mask = np.uint64(len(names.keys) - 1)
+    left = 0
+    for i in range(count):
+        feature = ids[first + i]
+        key, at = feature + np.uint64(1), _place(feature, mask)
+        unknown[left] = i
+        left += (names.keys[at] != key) & (names.keys[(at + np.uint64(1)) & mask] != key)
+    for j in range(left):
+        i = unknown[j]
+        start = stops[i - 1] if i > 0 else 0
+        if intern(names, ids[first + i], text, start, stops[i]) < 0:
+            return False
     return True
 
 

@@ -7,9 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daskfs.store.rows_kernels import SHORT_ROW, sort_and_sum
+from daskfs.jit import kernel
+from daskfs.store import rows_kernels
+from daskfs.store.rows_kernels import LONG_ROW, SHORT_ROW, new_spare
 
 pytestmark = pytest.mark.kernels
+
+
+@kernel
+def sorted_in(ids, values, spare):
+    return rows_kernels.sort_and_sum(ids, values, spare)
+
+
+def sort_and_sum(ids, values):
+    return sorted_in(ids, values, new_spare(len(ids)))
 
 
 @settings(deadline=None)
