@@ -56,9 +56,11 @@ def _hashed(text, start, stop):
     if at + 4 <= stop:
         h = _rotate(h ^ (half_word_at(text, at) * P1), 23) * P2 + P3
         at += 4
-    while at < stop:
-        h = _rotate(h ^ (np.uint64(text[at]) * P5), 11) * P1
-        at += 1
+    if start < stop:
+        for i in range(3):  # without a branch: how many bytes are left cannot be foreseen
+            left = at + i < stop
+            byte = np.uint64(text[at + i if left else start])
+            h = _rotate(h ^ (byte * P5), 11) * P1 if left else h
     h = (h ^ (h >> np.uint64(33))) * P2
     h = (h ^ (h >> np.uint64(29))) * P3
     return h ^ (h >> np.uint64(32))

@@ -75,12 +75,12 @@ def close_row(out, stop, y, weight):
     for i in range(start + 1, stop):
         ordered &= out.ids[i - 1] < out.ids[i]
     if not ordered:
-        stop = start + sort_and_sum(out.ids[start:stop], out.values[start:stop], out.spare)
-        finite = True
-        for i in range(start, stop):
-            finite &= np.isfinite(out.values[i])
-        if not finite:
-            return False
+        kept = start + sort_and_sum(out.ids[start:stop], out.values[start:stop], out.spare)
+        if kept < stop:
+            for i in range(start, kept):
+                if not np.isfinite(out.values[i]):
+                    return False
+        stop = kept
     out.y[rows] = y
     out.weight[rows] = weight
     out.indptr[rows + 1] = stop

@@ -11,6 +11,7 @@ import numpy as np
 from daskfs.jit import helper
 
 WORD = 8
+SLACK = 2 * WORD
 _ONES = np.uint64(0x0101010101010101)
 _HIGH = np.uint64(0x8080808080808080)
 
@@ -43,9 +44,11 @@ def put_word(text, at, word):
 
 @helper
 def copy_words(source, start, stop, target, to):
-    """Copy ``source[start:stop]`` in whole words: up to seven bytes more are read, and written behind it."""
-    for at in range(start, stop, WORD):
-        put_word(target, to + at - start, word_at(source, at))
+    """Copy ``source[start:stop]`` in pairs of words: up to SLACK bytes more are read, and written behind it."""
+    for at in range(start, stop, 2 * WORD):
+        first, second = word_at(source, at), word_at(source, at + WORD)
+        put_word(target, to + at - start, first)
+        put_word(target, to + at - start + WORD, second)
 
 
 @helper
@@ -62,5 +65,9 @@ def bytes_equal(word, byte):
 
 @helper
 def first_marked(marks):
-    """The first byte with a mark, if there is any; marks behind the first may be wrong, for a borrow goes up."""
-    return np.int64((((marks - np.uint64(1)) & ~marks & _ONES) * _ONES) >> np.uint64(56)) - 1
+    """The number of the first byte with a mark, 8 if there is none.
+
+    Marks behind the first may be wrong, for a borrow goes up.
+    """
+    marks >>= np.uint64(7)
+    return np.int64((((marks - np.uint64(1)) & ~marks & _ONES) * _ONES) >> np.uint64(56))

@@ -68,10 +68,9 @@ def _read_short_number(word):
     # them is found out below, for it is no digit.
     low = word & _LOW_BITS
     others = ~((low + _ONES * np.uint64(128 - DOT)) & ~(low + _ONES * np.uint64(128 - 58))) | word
-    others &= _HIGH_BITS
-    if others == 0:
+    length = first_marked(others & _HIGH_BITS)
+    if length == WORD:
         return 0.0, 0
-    length = first_marked(others)
     bits = np.uint64(8 * length)
     follower = (word >> bits) & np.uint64(0xDF)
     word &= (np.uint64(1) << bits) - np.uint64(1)

@@ -37,7 +37,7 @@ from daskfs.store.rows_kernels import (
     close_row,
     new_row_arrays,
 )
-from daskfs.store.words_kernels import WORD, bytes_below, bytes_equal, copy_words, first_marked, word_at
+from daskfs.store.words_kernels import SLACK, WORD, bytes_below, bytes_equal, copy_words, first_marked, word_at
 
 NO_LABEL = FIRST_ERROR
 LABEL_IS_NO_NUMBER = FIRST_ERROR + 1
@@ -74,15 +74,21 @@ def _skip_blanks(text, at):
 
 @inlined
 def _word_end(text, at):
-    while at + WORD <= len(text):
-        word = word_at(text, at)
-        ends = bytes_below(word, SPACE + 1) | bytes_equal(word, COLON) | bytes_equal(word, BAR)
-        if ends != 0:
-            return at + first_marked(ends)
-        at += WORD
+    while at + 2 * WORD <= len(text):
+        length, more = first_marked(_ends(word_at(text, at))), first_marked(_ends(word_at(text, at + WORD)))
+        length += more if length == WORD else 0  # no branch: how long a name is cannot be foreseen
+        at += length
+        if length < 2 * WORD:
+            return at
     while not _is_end(text[at]) and text[at] != COLON:
         at += 1
     return at
+
+
+@helper
+def _ends(word):
+    """Marks on the bytes that end a name."""
+    return bytes_below(word, SPACE + 1) | bytes_equal(word, COLON) | bytes_equal(word, BAR)
 
 
 @kernel
@@ -267,8 +273,8 @@ _BATCH = 256
 def new_batch() -> Batch:
     """An empty batch, with room for the longest name."""
     return Batch(
-        prefix=np.zeros(LONGEST_NAME + 1 + WORD, np.uint8),
-        text=np.zeros(2 * LONGEST_NAME + 1 + 3 * WORD, np.uint8),
+        prefix=np.zeros(LONGEST_NAME + 1 + SLACK, np.uint8),
+        text=np.zeros(2 * LONGEST_NAME + 1 + SLACK, np.uint8),
         stops=np.zeros(_BATCH, np.int64),
         unknown=np.zeros(_BATCH, np.int64),
         used=np.zeros(2, np.int64),
@@ -277,14 +283,14 @@ def new_batch() -> Batch:
 
 @inlined
 def _has_room(batch, length):
-    return batch.used[COUNT] < len(batch.stops) and batch.used[BYTES] + length + 2 * WORD <= len(batch.text)
+    return batch.used[COUNT] < len(batch.stops) and batch.used[BYTES] + length + SLACK <= len(batch.text)
 
 
 @inlined
 def _add_to_batch(batch, prefix, text, start, stop):
     used, count = batch.used[BYTES], batch.used[COUNT]
     copy_words(batch.prefix, 0, prefix, batch.text, used)
-    if stop + WORD <= len(text):
+    if stop + SLACK <= len(text):
         copy_words(text, start, stop, batch.text, used + prefix)
     else:
         for i in range(start, stop):
