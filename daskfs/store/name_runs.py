@@ -54,7 +54,7 @@ def sorted_run(names: NameSet) -> tuple[int, bytes]:
     count = int(names.used[COUNT])
     starts = names.starts[: count + 1]
     batch = NameBatch(names.ids[:count], starts[:-1], np.minimum(np.diff(starts), LONGEST), names.text)
-    batch = batch.picked(np.argsort(batch.ids, kind="stable"))
+    batch = batch.picked(np.argsort(batch.ids))
     boundaries = np.arange(SLICES, dtype=np.uint64) << _SLICE_SHIFT
     edges = np.append(np.searchsorted(batch.ids, boundaries), count)
     text_edges = np.append(batch.starts, len(batch.text))[edges]
@@ -94,7 +94,7 @@ class MergedNames:
         starts = np.concatenate([batch.starts + shift for batch, shift in zip(found, shifts, strict=True)])
         ids, lengths, text = (np.concatenate([getattr(b, name) for b in found]) for name in ("ids", "lengths", "text"))
         every = NameBatch(ids, starts, lengths, text)
-        order = np.argsort(ids, kind="stable")
+        order = np.argsort(ids)
         kept, collisions = first_of_each(order, *every)
         self.collisions += int(collisions)
         return every.picked(kept)
