@@ -77,8 +77,11 @@ def intern(names, feature, source, start, stop):
     count, used = names.used[COUNT], names.used[BYTES]
     if count == len(names.ids) or used + (stop - start) > len(names.text):
         return FULL
-    for i in range(start, stop):
-        names.text[used + i - start] = source[i]
+    if stop + SLACK <= len(source) and used + (stop - start) + SLACK <= len(names.text):
+        copy_words(source, start, stop, names.text, used)
+    else:
+        for i in range(start, stop):
+            names.text[used + i - start] = source[i]
     names.ids[count] = feature
     names.starts[count] = used
     names.starts[count + 1] = used + (stop - start)
