@@ -71,10 +71,10 @@ def close_row(out, stop, y, weight):
     """
     rows = out.progress[ROWS]
     start = out.indptr[rows]
-    ordered = True
-    for i in range(start + 1, stop):
-        ordered &= out.ids[i - 1] < out.ids[i]
-    if not ordered:
+    ordered = start + 1
+    while ordered < stop and out.ids[ordered - 1] < out.ids[ordered]:
+        ordered += 1
+    if ordered < stop:
         kept = start + sort_and_sum(out.ids[start:stop], out.values[start:stop], out.spare)
         if kept < stop:
             for i in range(start, kept):
@@ -188,12 +188,12 @@ def sort_and_sum(ids, values, spare):
         _insert_all(ids, values, ids, values)
     elif n > LONG_ROW or not _spreading_sort(ids, values, spare):
         _radix_sort(ids, values, spare)
-    distinct = True
-    for i in range(1, n):
-        distinct &= ids[i - 1] != ids[i]
-    if distinct:
+    distinct = 1
+    while distinct < n and ids[distinct - 1] != ids[distinct]:
+        distinct += 1
+    if distinct >= n:
         return n
-    kept = i = 0
+    kept = i = distinct - 1
     while i < n:
         key, total = ids[i], 0.0  # a float64, since a float32 cannot count beyond 2^24
         while i < n and ids[i] == key:
