@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from daskfs.store.codec import sealed
 from daskfs.store.location import Location
-from daskfs.store.names_kernels import COUNT, NameSet, first_of_each, gather
+from daskfs.store.names_kernels import COUNT, NameSet, first_of_each, gather_text
 
 SLICES = 1024
 LONGEST = 4096  # bytes kept of one name
@@ -45,7 +45,7 @@ class NameBatch(NamedTuple):
         lengths = self.lengths[which]
         starts = np.cumsum(lengths) - lengths
         text = np.empty(int(lengths.sum()), np.uint8)
-        gather(self.text, self.starts[which], lengths, text)
+        gather_text(self.text, self.starts[which], lengths, text)
         return NameBatch(self.ids[which], starts, lengths, text)
 
 

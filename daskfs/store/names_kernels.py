@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from daskfs.jit import helper, inlined, kernel, warms
 from daskfs.store.hashing_kernels import feature_id
-from daskfs.store.words_kernels import SLACK, copy_words
+from daskfs.store.words_kernels import copy_text
 
 COUNT, BYTES, SLOTS = 0, 1, 2
 FEWEST_SLOTS = 1 << 12
@@ -77,11 +77,7 @@ def intern(names, feature, source, start, stop):
     count, used = names.used[COUNT], names.used[BYTES]
     if count == len(names.ids) or used + (stop - start) > len(names.text):
         return FULL
-    if stop + SLACK <= len(source) and used + (stop - start) + SLACK <= len(names.text):
-        copy_words(source, start, stop, names.text, used)
-    else:
-        for i in range(start, stop):
-            names.text[used + i - start] = source[i]
+    copy_text(source, start, stop, names.text, used)
     names.ids[count] = feature
     names.starts[count] = used
     names.starts[count + 1] = used + (stop - start)
@@ -172,17 +168,22 @@ def number_of_label(labels, label):
 
 
 @kernel
-def gather(text, starts, lengths, out):
-    """Copy pieces of text behind one another."""
+def gather(cells, starts, lengths, out):
+    """Copy pieces of an array, of any type, behind one another."""
     at = 0
     for i in range(len(starts)):
-        stop, end = starts[i] + lengths[i], at + lengths[i]
-        if stop + SLACK <= len(text) and end + SLACK <= len(out):
-            copy_words(text, starts[i], stop, out, at)
-        else:
-            for j in range(starts[i], stop):
-                out[at + j - starts[i]] = text[j]
-        at = end
+        for j in range(starts[i], starts[i] + lengths[i]):
+            out[at] = cells[j]
+            at += 1
+
+
+@kernel
+def gather_text(text, starts, lengths, out):
+    """`gather` of bytes, some at a time."""
+    at = 0
+    for i in range(len(starts)):
+        copy_text(text, starts[i], starts[i] + lengths[i], out, at)
+        at += lengths[i]
 
 
 @kernel
@@ -241,6 +242,6 @@ def pack_strings(text, starts, lengths, out):
 def _warm() -> None:
     number_of_label(new_name_set(2, 8), np.zeros(1, np.uint8))
     numbers, text = np.zeros(1, np.int64), np.zeros(8, np.uint8)
-    gather(text, numbers, numbers, text)
+    gather_text(text, numbers, numbers, text)
     first_of_each(numbers, numbers.astype(np.uint64), numbers, numbers, text)
     pack_strings(text, numbers, numbers, text)

@@ -103,7 +103,7 @@ def _insert_all(from_ids, from_values, ids, values):
 
 @helper
 def _spreading_sort(ids, values, spare):
-    """Sort ids that lie evenly between their ends, as hashes do: each goes where its size says, then neighbours are put right.
+    """Sort ids that lie evenly between their ends, as hashes do: each goes where its size says, or close to it.
 
     Stable. False, and nothing is changed, if too many ids would go to one place.
     """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from daskfs.jit import helper
+from daskfs.jit import helper, inlined
 
 WORD = 8
 SLACK = 2 * WORD
@@ -42,13 +42,20 @@ def put_word(text, at, word):
         text[at + np.uint64(i)] = np.uint8(word >> np.uint64(8 * i))
 
 
-@helper
-def copy_words(source, start, stop, target, to):
-    """Copy ``source[start:stop]`` in pairs of words: up to SLACK bytes more are read, and written behind it."""
-    for at in range(start, stop, 2 * WORD):
-        first, second = word_at(source, at), word_at(source, at + WORD)
-        put_word(target, to + at - start, first)
-        put_word(target, to + at - start + WORD, second)
+@inlined
+def copy_text(source, start, stop, target, to):
+    """Copy ``source[start:stop]``, in pairs of words where both arrays go on for SLACK bytes.
+
+    What stands in the target behind the copy, up to that, is overwritten.
+    """
+    if stop + SLACK <= len(source) and to + (stop - start) + SLACK <= len(target):
+        for at in range(start, stop, SLACK):
+            first, second = word_at(source, at), word_at(source, at + WORD)
+            put_word(target, to + at - start, first)
+            put_word(target, to + at - start + WORD, second)
+    else:
+        for at in range(start, stop):
+            target[to + at - start] = source[at]
 
 
 @helper

@@ -60,9 +60,8 @@ class Files(NamedTuple):
 
 def make_text(path: Path, rows: int, part: int) -> None:
     """VW text of RCV1-like rows."""
-    from rcv1_like import Language
+    from rcv1_like import Language, svmlight_text
     from rcv1_like import rows as rows_of
-    from rcv1_like import svmlight_text
 
     with path.open("wb") as file:
         for X, y in rows_of(rows, 0, Language.invent(seed=0), part):

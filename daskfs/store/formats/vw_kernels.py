@@ -37,7 +37,7 @@ from daskfs.store.rows_kernels import (
     close_row,
     new_row_arrays,
 )
-from daskfs.store.words_kernels import SLACK, WORD, bytes_below, bytes_equal, copy_words, first_marked, word_at
+from daskfs.store.words_kernels import SLACK, WORD, bytes_below, bytes_equal, copy_text, first_marked, word_at
 
 NO_LABEL = FIRST_ERROR
 LABEL_IS_NO_NUMBER = FIRST_ERROR + 1
@@ -283,18 +283,14 @@ def new_batch() -> Batch:
 
 @inlined
 def _has_room(batch, length):
-    return batch.used[COUNT] < len(batch.stops) and batch.used[BYTES] + length + SLACK <= len(batch.text)
+    return batch.used[COUNT] < len(batch.stops) and batch.used[BYTES] + length <= len(batch.text)
 
 
 @inlined
 def _add_to_batch(batch, prefix, text, start, stop):
     used, count = batch.used[BYTES], batch.used[COUNT]
-    copy_words(batch.prefix, 0, prefix, batch.text, used)
-    if stop + SLACK <= len(text):
-        copy_words(text, start, stop, batch.text, used + prefix)
-    else:
-        for i in range(start, stop):
-            batch.text[used + prefix + i - start] = text[i]
+    copy_text(batch.prefix, 0, prefix, batch.text, used)
+    copy_text(text, start, stop, batch.text, used + prefix)
     batch.stops[count] = used + prefix + stop - start
     batch.used[BYTES] = used + prefix + stop - start
     batch.used[COUNT] = count + 1
