@@ -16,7 +16,9 @@ The file is VW text of RCV1-like rows (`datasets/rcv1_like.py`): 85 features a r
 VW runs as its own driver, in this process; CPU time is that of all threads, VW's parser and the reading ahead of
 daskfs among them. Kernels are compiled before. AUC is on rows nobody has learned from, by a run that is not timed.
 
-Figures: from text at least 3x VW from text, from Zarr at least 2x VW from its cache, at equal or better AUC.
+Figures asked for: from text at least 3x VW from text, from Zarr at least 2x VW from its cache, at equal or better
+AUC. Not reached: one pass of daskfs takes longer than one of VW, .4x from text and .6x from Zarr, and tells the
+classes apart better (AUC .94 against .86, 120,000 rows). It is not asked here how many passes VW takes for that.
 """
 
 from __future__ import annotations
@@ -148,7 +150,7 @@ def learning_table(files: Files, rounds: int) -> None:
     entries, size = daskfs.open_dataset(files.rows).n_entries, files.text.stat().st_size
     show(
         f"one pass over {size / 1e6:.0f} MB of VW text, {entries:,} entries, best of {rounds}",
-        ["", "CPU s", "ns/entry", "wall s", "of VW's CPU time from there", "test AUC"],
+        ["", "CPU s", "ns/entry", "wall s", "times as fast as VW", "test AUC"],
         [
             [name, f"{cpu:.2f}", f"{cpu / entries * 1e9:.0f}", f"{wall:.2f}", ratio(name, best), f"{aucs[name]:.4f}"]
             for name, (cpu, wall) in best.items()
