@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from daskfs.jit import helper, kernel, warms
+from daskfs.jit import helper, inlined, kernel, warms
+from daskfs.store.words_kernels import half_word_at, word_at
 
 P1 = np.uint64(0x9E3779B185EBCA87)
 P2 = np.uint64(0xC2B2AE3D27D4EB4F)
@@ -24,14 +25,6 @@ def _rotate(x, bits):
 
 
 @helper
-def _word64(text, at):
-    x = np.uint64(0)
-    for i in range(8):
-        x |= np.uint64(text[at + i]) << np.uint64(8 * i)
-    return x
-
-
-@helper
 def _round(lane, word):
     return _rotate(lane + word * P2, 31) * P1
 
@@ -41,17 +34,16 @@ def _merge(h, lane):
     return (h ^ _round(np.uint64(0), lane)) * P1 + P4
 
 
-@kernel
-def xxh64(text, start, stop):
-    """The 64-bit xxHash of ``text[start:stop]``, seed 0."""
+@inlined
+def _hashed(text, start, stop):
     at = start
     if stop - start >= 32:
         a, b, c, d = P1 + P2, P2, np.uint64(0), np.uint64(0) - P1
         while at + 32 <= stop:
-            a = _round(a, _word64(text, at))
-            b = _round(b, _word64(text, at + 8))
-            c = _round(c, _word64(text, at + 16))
-            d = _round(d, _word64(text, at + 24))
+            a = _round(a, word_at(text, at))
+            b = _round(b, word_at(text, at + 8))
+            c = _round(c, word_at(text, at + 16))
+            d = _round(d, word_at(text, at + 24))
             at += 32
         h = _rotate(a, 1) + _rotate(b, 7) + _rotate(c, 12) + _rotate(d, 18)
         h = _merge(_merge(_merge(_merge(h, a), b), c), d)
@@ -59,26 +51,31 @@ def xxh64(text, start, stop):
         h = P5
     h += np.uint64(stop - start)
     while at + 8 <= stop:
-        h = _rotate(h ^ _round(np.uint64(0), _word64(text, at)), 27) * P1 + P4
+        h = _rotate(h ^ _round(np.uint64(0), word_at(text, at)), 27) * P1 + P4
         at += 8
     if at + 4 <= stop:
-        word = np.uint64(0)
-        for i in range(4):
-            word |= np.uint64(text[at + i]) << np.uint64(8 * i)
-        h = _rotate(h ^ (word * P1), 23) * P2 + P3
+        h = _rotate(h ^ (half_word_at(text, at) * P1), 23) * P2 + P3
         at += 4
-    while at < stop:
-        h = _rotate(h ^ (np.uint64(text[at]) * P5), 11) * P1
-        at += 1
+    if start < stop:
+        for i in range(3):  # without a branch: how many bytes are left cannot be foreseen
+            left = at + i < stop
+            byte = np.uint64(text[at + i if left else start])
+            h = _rotate(h ^ (byte * P5), 11) * P1 if left else h
     h = (h ^ (h >> np.uint64(33))) * P2
     h = (h ^ (h >> np.uint64(29))) * P3
     return h ^ (h >> np.uint64(32))
 
 
+@kernel
+def xxh64(text, start, stop):
+    """The 64-bit xxHash of ``text[start:stop]``, seed 0."""
+    return _hashed(text, start, stop)
+
+
 @helper
 def feature_id(text, start, stop):
     """The feature id of a name: its xxHash64 without the top bit, so 0 … 2^63 - 1."""
-    return xxh64(text, start, stop) & ID_MASK
+    return _hashed(text, start, stop) & ID_MASK
 
 
 def id_of_name(name: str) -> int:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from daskfs.store.codec import sealed
 from daskfs.store.location import Location
-from daskfs.store.names_kernels import COUNT, NameSet, first_of_each, gather
+from daskfs.store.names_kernels import COUNT, NameSet, first_of_each, gather_text
 
 SLICES = 1024
 LONGEST = 4096  # bytes kept of one name
@@ -45,7 +45,7 @@ class NameBatch(NamedTuple):
         lengths = self.lengths[which]
         starts = np.cumsum(lengths) - lengths
         text = np.empty(int(lengths.sum()), np.uint8)
-        gather(self.text, self.starts[which], lengths, text)
+        gather_text(self.text, self.starts[which], lengths, text)
         return NameBatch(self.ids[which], starts, lengths, text)
 
 
@@ -54,7 +54,7 @@ def sorted_run(names: NameSet) -> tuple[int, bytes]:
     count = int(names.used[COUNT])
     starts = names.starts[: count + 1]
     batch = NameBatch(names.ids[:count], starts[:-1], np.minimum(np.diff(starts), LONGEST), names.text)
-    batch = batch.picked(np.argsort(batch.ids, kind="stable"))
+    batch = batch.picked(np.argsort(batch.ids))
     boundaries = np.arange(SLICES, dtype=np.uint64) << _SLICE_SHIFT
     edges = np.append(np.searchsorted(batch.ids, boundaries), count)
     text_edges = np.append(batch.starts, len(batch.text))[edges]
@@ -94,7 +94,7 @@ class MergedNames:
         starts = np.concatenate([batch.starts + shift for batch, shift in zip(found, shifts, strict=True)])
         ids, lengths, text = (np.concatenate([getattr(b, name) for b in found]) for name in ("ids", "lengths", "text"))
         every = NameBatch(ids, starts, lengths, text)
-        order = np.argsort(ids, kind="stable")
+        order = np.argsort(ids)
         kept, collisions = first_of_each(order, *every)
         self.collisions += int(collisions)
         return every.picked(kept)

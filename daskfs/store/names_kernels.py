@@ -7,23 +7,28 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.jit import helper, kernel, warms
+from daskfs.jit import helper, inlined, kernel, warms
 from daskfs.store.hashing_kernels import feature_id
+from daskfs.store.words_kernels import copy_text
 
-COUNT, BYTES = 0, 1
+COUNT, BYTES, SLOTS = 0, 1, 2
+FEWEST_SLOTS = 1 << 12
 RECENT = 1 << 14  # 128 kB: stays in the second cache, while the set is larger than any
 FULL = -1
 
 
 class NameSet(NamedTuple):
-    """Open addressing over `keys`; name i is ``text[starts[i]:starts[i + 1]]`` with id ``ids[i]``."""
+    """Open addressing over `keys`; name i is ``text[starts[i]:starts[i + 1]]`` with id ``ids[i]``.
+
+    Of the keys only the first are in use, twice as many as there are names or more: few names stay in the cache.
+    """
 
     keys: NDArray[np.uint64]  # id + 1, or 0; at least twice as many as entries, a power of two
     entries: NDArray[np.int64]  # the number of the entry whose key stands there
     ids: NDArray[np.uint64]
     starts: NDArray[np.int64]
     text: NDArray[np.uint8]
-    used: NDArray[np.int64]  # [COUNT] entries, [BYTES] of text
+    used: NDArray[np.int64]  # [COUNT] entries, [BYTES] of text, [SLOTS] of keys, a power of two
     recent: NDArray[np.uint64]  # id + 1 of names that need no look into the set, each where its low bits say
 
 
@@ -36,15 +41,15 @@ def new_name_set(entries: int, text_bytes: int) -> NameSet:
         ids=np.zeros(entries, np.uint64),
         starts=np.zeros(entries + 1, np.int64),
         text=np.zeros(text_bytes, np.uint8),
-        used=np.zeros(2, np.int64),
+        used=np.array([0, 0, min(slots, FEWEST_SLOTS)]),
         recent=np.zeros(RECENT, np.uint64),
     )
 
 
 def clear(names: NameSet) -> None:
     """Make room for further names; those that were there need not be handed in again."""
-    names.keys[:] = 0
-    names.used[:] = 0
+    names.keys[: names.used[SLOTS]] = 0
+    names.used[[COUNT, BYTES]] = 0
 
 
 def name_list(names: NameSet) -> list[bytes]:
@@ -63,7 +68,7 @@ def _place(key, mask):
 @helper
 def intern(names, feature, source, start, stop):
     """The entry number of an id below 2^63, added as ``source[start:stop]`` if new; FULL if there is no room."""
-    key, mask = feature + np.uint64(1), np.uint64(len(names.keys) - 1)
+    key, mask = feature + np.uint64(1), np.uint64(names.used[SLOTS] - 1)
     at = _place(feature, mask)
     while names.keys[at] != 0:
         if names.keys[at] == key:
@@ -72,8 +77,7 @@ def intern(names, feature, source, start, stop):
     count, used = names.used[COUNT], names.used[BYTES]
     if count == len(names.ids) or used + (stop - start) > len(names.text):
         return FULL
-    for i in range(start, stop):
-        names.text[used + i - start] = source[i]
+    copy_text(source, start, stop, names.text, used)
     names.ids[count] = feature
     names.starts[count] = used
     names.starts[count + 1] = used + (stop - start)
@@ -81,7 +85,23 @@ def intern(names, feature, source, start, stop):
     names.used[BYTES] = used + (stop - start)
     names.keys[at] = key
     names.entries[at] = count
+    if 2 * (count + 1) > names.used[SLOTS] and names.used[SLOTS] < len(names.keys):
+        _double_slots(names)
     return count
+
+
+@helper
+def _double_slots(names):
+    slots = 2 * names.used[SLOTS]
+    names.used[SLOTS] = slots
+    names.keys[:slots] = np.uint64(0)
+    mask = np.uint64(slots - 1)
+    for entry in range(names.used[COUNT]):
+        at = _place(names.ids[entry], mask)
+        while names.keys[at] != 0:
+            at = (at + np.uint64(1)) & mask
+        names.keys[at] = names.ids[entry] + np.uint64(1)
+        names.entries[at] = entry
 
 
 @helper
@@ -99,10 +119,31 @@ def remember(names, feature, source, start, stop):
     return True
 
 
+@inlined
+def remember_all(names, ids, first, text, stops, count, unknown):
+    """`remember` for `count` names end to end in `text`, with ids from ``ids[first]`` on; False if there is no room.
+
+    All are looked for first, without a branch to wait at: what is not in the cache is fetched for many at a time.
+    """
+    mask = np.uint64(names.used[SLOTS] - 1)
+    left = 0
+    for i in range(count):
+        feature = ids[first + i]
+        key, at = feature + np.uint64(1), _place(feature, mask)
+        unknown[left] = i
+        left += (names.keys[at] != key) & (names.keys[(at + np.uint64(1)) & mask] != key)
+    for j in range(left):
+        i = unknown[j]
+        start = stops[i - 1] if i > 0 else 0
+        if intern(names, ids[first + i], text, start, stops[i]) < 0:
+            return False
+    return True
+
+
 @helper
 def forget(names, count):
     """Take back every name since there were `count` of them, as a row does that turns out to be wrong."""
-    mask = np.uint64(len(names.keys) - 1)
+    mask = np.uint64(names.used[SLOTS] - 1)
     if count < names.used[COUNT]:
         names.recent[:] = 0
     for entry in range(names.used[COUNT] - 1, count - 1, -1):  # the last one first: no other was put behind it
@@ -127,13 +168,22 @@ def number_of_label(labels, label):
 
 
 @kernel
-def gather(text, starts, lengths, out):
-    """Copy pieces of text behind one another."""
+def gather(cells, starts, lengths, out):
+    """Copy pieces of an array, of any type, behind one another."""
     at = 0
     for i in range(len(starts)):
         for j in range(starts[i], starts[i] + lengths[i]):
-            out[at] = text[j]
+            out[at] = cells[j]
             at += 1
+
+
+@kernel
+def gather_text(text, starts, lengths, out):
+    """`gather` of bytes, some at a time."""
+    at = 0
+    for i in range(len(starts)):
+        copy_text(text, starts[i], starts[i] + lengths[i], out, at)
+        at += lengths[i]
 
 
 @kernel
@@ -192,6 +242,6 @@ def pack_strings(text, starts, lengths, out):
 def _warm() -> None:
     number_of_label(new_name_set(2, 8), np.zeros(1, np.uint8))
     numbers, text = np.zeros(1, np.int64), np.zeros(8, np.uint8)
-    gather(text, numbers, numbers, text)
+    gather_text(text, numbers, numbers, text)
     first_of_each(numbers, numbers.astype(np.uint64), numbers, numbers, text)
     pack_strings(text, numbers, numbers, text)

@@ -17,6 +17,17 @@ ROWS, ENTRIES, NEXT, LINE, AT, TAG_BYTES = 0, 1, 2, 3, 4, 5
 
 LONGEST_TAG = 256
 
+SHORT_ROW = 16  # up to here insertion beats all else, and needs no memory
+LONG_ROW = 1 << 12  # up to here a row and a place for each of its entries fit the first cache
+
+
+class Spare(NamedTuple):
+    """What sorting a row takes besides the row; of memory, only as much as the longest row needs."""
+
+    ids: NDArray[np.uint64]
+    values: NDArray[np.float32]
+    place: NDArray[np.int64]
+
 
 class RowArrays(NamedTuple):
     """One block of CSR rows being filled; `progress` says how far."""
@@ -29,6 +40,7 @@ class RowArrays(NamedTuple):
     tags: NDArray[np.uint8]  # names of rows, end to end; formats without them leave both alone
     tag_ends: NDArray[np.int64]
     progress: NDArray[np.int64]  # [ROWS], [ENTRIES], [TAG_BYTES] filled; [NEXT] byte to parse; [LINE], [AT] of an error
+    spare: Spare
 
 
 def new_row_arrays(rows: int, entries: int) -> RowArrays:
@@ -42,10 +54,16 @@ def new_row_arrays(rows: int, entries: int) -> RowArrays:
         tags=np.zeros(max(32 * rows, LONGEST_TAG), np.uint8),
         tag_ends=np.zeros(rows, np.int64),
         progress=np.zeros(6, np.int64),
+        spare=new_spare(entries),
     )
 
 
-@kernel
+def new_spare(entries: int) -> Spare:
+    """For rows of up to so many entries."""
+    return Spare(np.empty(entries, np.uint64), np.empty(entries, np.float32), np.empty(LONG_ROW, np.int64))
+
+
+@helper
 def close_row(out, stop, y, weight):
     """Close the row whose entries are ``ids[indptr[rows]:stop]``: sort them, sum duplicates, count it.
 
@@ -53,14 +71,16 @@ def close_row(out, stop, y, weight):
     """
     rows = out.progress[ROWS]
     start = out.indptr[rows]
-    ordered = True
-    for i in range(start + 1, stop):
-        ordered &= out.ids[i - 1] < out.ids[i]
-    if not ordered:
-        stop = start + sort_and_sum(out.ids[start:stop], out.values[start:stop])
-        for i in range(start, stop):
-            if not np.isfinite(out.values[i]):
-                return False
+    ordered = start + 1
+    while ordered < stop and out.ids[ordered - 1] < out.ids[ordered]:
+        ordered += 1
+    if ordered < stop:
+        kept = start + sort_and_sum(out.ids[start:stop], out.values[start:stop], out.spare)
+        if kept < stop:
+            for i in range(start, kept):
+                if not np.isfinite(out.values[i]):
+                    return False
+        stop = kept
     out.y[rows] = y
     out.weight[rows] = weight
     out.indptr[rows + 1] = stop
@@ -69,13 +89,11 @@ def close_row(out, stop, y, weight):
     return True
 
 
-SHORT_ROW = 64  # up to here insertion beats radix, and needs no memory
-
-
 @helper
-def _insertion_sort(ids, values):
-    for i in range(1, len(ids)):
-        key, value = ids[i], values[i]
+def _insert_all(from_ids, from_values, ids, values):
+    """Sort what may stand in the wrong order, but not far from its place; the source may be the target."""
+    for i in range(len(ids)):
+        key, value = from_ids[i], from_values[i]
         j = i - 1
         while j >= 0 and ids[j] > key:
             ids[j + 1], values[j + 1] = ids[j], values[j]
@@ -83,8 +101,44 @@ def _insertion_sort(ids, values):
         ids[j + 1], values[j + 1] = key, value
 
 
-@kernel
-def _radix_sort(ids, values):
+@helper
+def _spreading_sort(ids, values, spare):
+    """Sort ids that lie evenly between their ends, as hashes do: each goes where its size says, or close to it.
+
+    Stable. False, and nothing is changed, if too many ids would go to one place.
+    """
+    n, place = len(ids), spare.place
+    low = high = ids[0]
+    for i in range(1, n):
+        low, high = min(low, ids[i]), max(high, ids[i])
+    scale = (n - 1) / max(np.float64(high - low), 1.0)
+    place[:n] = 0
+    for i in range(n):
+        place[_place(ids[i], low, scale)] += 1
+    before, crowding = 0, 0
+    for i in range(n):
+        count = place[i]
+        place[i] = before
+        before += count
+        crowding += count * count
+    if crowding > 4 * n:  # twice what chance makes of hashes
+        return False
+    for i in range(n):
+        at = _place(ids[i], low, scale)
+        to = place[at]
+        spare.ids[to], spare.values[to] = ids[i], values[i]
+        place[at] = to + 1
+    _insert_all(spare.ids, spare.values, ids, values)
+    return True
+
+
+@helper
+def _place(key, low, scale):
+    return np.uint64(np.float64(key - low) * scale)
+
+
+@helper
+def _radix_sort(ids, values, spare):
     """Sort byte by byte from the lowest, leaving out the bytes in which all ids agree.
 
     Stable, so that equal ids are added in the order of the source.
@@ -92,8 +146,8 @@ def _radix_sort(ids, values):
     differing = np.uint64(0)
     for i in range(1, len(ids)):
         differing |= ids[i] ^ ids[0]
-    spare_ids, spare_values = np.empty_like(ids), np.empty_like(values)
-    place = np.empty(256, np.int64)
+    spare_ids, spare_values = spare.ids[: len(ids)], spare.values[: len(ids)]
+    place = spare.place[:256]
     in_spare = False
     for byte in range(8):
         shift = np.uint64(8 * byte)
@@ -104,8 +158,8 @@ def _radix_sort(ids, values):
                 _scatter(ids, values, spare_ids, spare_values, shift, place)
             in_spare = not in_spare
     if in_spare:
-        ids[:] = spare_ids
-        values[:] = spare_values
+        for i in range(len(ids)):
+            ids[i], values[i] = spare_ids[i], spare_values[i]
 
 
 @helper
@@ -126,15 +180,20 @@ def _scatter(ids, values, to_ids, to_values, shift, place):
         place[digit] = to + 1
 
 
-@kernel
-def sort_and_sum(ids, values):
+@helper
+def sort_and_sum(ids, values, spare):
     """Sort one row by id in place and add up the values of equal ids; returns the new length."""
     n = len(ids)
     if n <= SHORT_ROW:
-        _insertion_sort(ids, values)
-    else:
-        _radix_sort(ids, values)
-    kept = i = 0
+        _insert_all(ids, values, ids, values)
+    elif n > LONG_ROW or not _spreading_sort(ids, values, spare):
+        _radix_sort(ids, values, spare)
+    distinct = 1
+    while distinct < n and ids[distinct - 1] != ids[distinct]:
+        distinct += 1
+    if distinct >= n:
+        return n
+    kept = i = distinct - 1
     while i < n:
         key, total = ids[i], 0.0  # a float64, since a float32 cannot count beyond 2^24
         while i < n and ids[i] == key:
@@ -204,7 +263,6 @@ def first_not_finite(values):
 @warms
 def _warm() -> None:
     ids, ones = np.zeros(2, np.uint64), np.ones(2, np.float32)
-    sort_and_sum(ids, ones)
     all_ones(ones)
     copy_rows(np.array([0, 2]), ids, ones, np.zeros(1), 0, new_row_arrays(1, 2))
     first_not_finite(ones)

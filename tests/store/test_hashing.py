@@ -19,6 +19,15 @@ def test_equals_the_reference_implementation(data):
     assert int(xxh64(text, 2, 2 + len(data))) == xxhash.xxh64_intdigest(data)
 
 
+@pytest.mark.parametrize("offset", [0, 3])
+def test_every_length(offset):
+    data = np.random.default_rng(0).integers(0, 256, 110, dtype=np.uint8)
+    for length in range(101):
+        expected = xxhash.xxh64_intdigest(data[offset : offset + length].tobytes())
+        assert int(xxh64(data, offset, offset + length)) == expected
+        assert int(xxh64(data[offset : offset + length].copy(), 0, length)) == expected  # not a byte behind it
+
+
 @given(st.text(max_size=40))
 def test_ids_of_names_fit_63_bits(name):
     assert id_of_name(name) == xxhash.xxh64_intdigest(name.encode()) & (2**63 - 1)

@@ -12,12 +12,40 @@ from daskfs.jit import kernel
 from daskfs.store.hashing_kernels import id_of_name
 from daskfs.store.location import Location
 from daskfs.store.name_runs import MergedNames, NameRun, sorted_run
-from daskfs.store.names_kernels import COUNT, FULL, clear, intern, name_list, new_name_set
+from daskfs.store.names_kernels import (
+    COUNT,
+    FEWEST_SLOTS,
+    FULL,
+    SLOTS,
+    clear,
+    forget,
+    intern,
+    name_list,
+    new_name_set,
+    remember_all,
+)
 
 
 @kernel
 def intern_one(names, key, text):
     return intern(names, key, text, 0, len(text))
+
+
+@kernel
+def remember_these(names, ids, text, stops):
+    return remember_all(names, ids, 0, text, stops, len(ids), np.zeros(len(ids), np.int64))
+
+
+@kernel
+def forget_back_to(names, count):
+    forget(names, count)
+
+
+def remember_words(names, words) -> bool:
+    """All at once, end to end, with some bytes behind them that nobody asked for."""
+    ids = np.array([xxhash.xxh64_intdigest(word) >> 1 for word in words], np.uint64)
+    text = np.frombuffer(b"".join(words) + b"#" * 5, np.uint8).copy()
+    return bool(remember_these(names, ids, text, np.cumsum([len(word) for word in words])))
 
 
 def fill(names, words):
@@ -55,6 +83,34 @@ def test_a_full_set_says_so_and_stays_sound(entries, text_bytes):
     names = new_name_set(entries, text_bytes)
     assert list(fill(names, [b"ab", b"cd", b"efg", b"cd"])) == [0, 1, FULL, 1]
     assert name_list(names) == [b"ab", b"cd"]
+
+
+@pytest.mark.kernels
+def test_many_at_once_are_remembered_as_one_by_one():
+    rng = np.random.default_rng(0)
+    words = [b"name%d" % i * int(rng.integers(1, 4)) for i in rng.integers(0, 8000, 20_000)]
+    at_once, one_by_one = new_name_set(20_000, 1 << 20), new_name_set(20_000, 1 << 20)
+    assert all(remember_words(at_once, words[i : i + 100]) for i in range(0, len(words), 100))
+    list(fill(one_by_one, words))
+    assert name_list(at_once) == name_list(one_by_one)
+    assert at_once.used[SLOTS] > FEWEST_SLOTS  # or this says nothing of a table that grows
+
+
+@pytest.mark.kernels
+def test_many_at_once_that_do_not_fit():
+    names = new_name_set(3, 100)
+    assert not remember_words(names, [b"a", b"b", b"a", b"c", b"d"])
+    assert name_list(names) == [b"a", b"b", b"c"]
+
+
+@pytest.mark.kernels
+def test_what_is_forgotten_after_the_table_grew_is_gone_and_the_rest_is_not():
+    names = new_name_set(2 * FEWEST_SLOTS, 1 << 20)
+    kept, gone = [b"kept%d" % i for i in range(1000)], [b"gone%d" % i for i in range(FEWEST_SLOTS)]
+    list(fill(names, kept + gone))
+    forget_back_to(names, len(kept))
+    assert name_list(names) == kept
+    assert list(fill(names, [kept[7], gone[7], kept[999], gone[7]])) == [7, 1000, 999, 1000]
 
 
 def test_runs_merge_to_every_name_once_in_order(tmp_path):

@@ -7,15 +7,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daskfs.store.rows_kernels import SHORT_ROW, sort_and_sum
+from daskfs.jit import kernel
+from daskfs.store import rows_kernels
+from daskfs.store.rows_kernels import LONG_ROW, SHORT_ROW, new_spare
 
 pytestmark = pytest.mark.kernels
 
 
+@kernel
+def sorted_in(ids, values, spare):
+    return rows_kernels.sort_and_sum(ids, values, spare)
+
+
+def sort_and_sum(ids, values):
+    return sorted_in(ids, values, new_spare(len(ids)))
+
+
 @settings(deadline=None)
 @given(
-    n=st.sampled_from([0, 1, 2, 30, SHORT_ROW, SHORT_ROW + 1, 500]),
-    distinct=st.sampled_from([1, 3, 100, 10**6]),
+    n=st.sampled_from([0, 1, 2, SHORT_ROW, SHORT_ROW + 1, 30, 500, LONG_ROW, LONG_ROW + 1]),
+    distinct=st.sampled_from([1, 3, 100, 10**6, 2**20]),
     low_bits=st.sampled_from([0, 7, 8, 30, 43]),
     seed=st.integers(0, 2**32),
 )
@@ -29,6 +40,23 @@ def test_sorts_by_id_and_adds_equal_ids_in_order(n: int, distinct: int, low_bits
     length = sort_and_sum(ids, values)
     assert ids[:length].tolist() == sorted(expected)
     assert values[:length].tolist() == [np.float32(expected[i]) for i in sorted(expected)]
+
+
+@pytest.mark.parametrize("n", [SHORT_ROW + 1, 85, LONG_ROW])
+@pytest.mark.parametrize("crowded", [0, 1, 40])
+def test_hashes_with_and_without_crowds(n: int, crowded: int) -> None:
+    """Ids that lie evenly are spread; many in one place, or one far off, are left to the other sort."""
+    rng = np.random.default_rng(n)
+    ids = rng.integers(0, 2**63, n, dtype=np.uint64)
+    crowd = ids[:crowded]
+    crowd[:] = ids[0] + rng.integers(0, 3, len(crowd), dtype=np.uint64)
+    ids[-1] = 2**63 - 1
+    before = ids.copy()
+    values = np.arange(n, dtype=np.float32)
+    length = sort_and_sum(ids, values)
+    expected, place = np.unique(before, return_inverse=True)
+    assert ids[:length].tolist() == expected.tolist()
+    assert values[:length].tolist() == np.bincount(place, np.arange(n)).tolist()
 
 
 def test_counts_beyond_what_a_float32_can_count_to() -> None:

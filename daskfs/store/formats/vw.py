@@ -63,10 +63,10 @@ class VowpalWabbit:
         return line_parts(source, part_bytes)
 
     def read(self, part: Part, rows: RowBuilder, window_bytes: int) -> None:
-        scratch = kernels.new_scratch()
+        batch = kernels.new_batch()
         for window in line_windows(part, window_bytes):
-            rows.parse(window, part.source, partial(self._step, window.text, rows, scratch), REASONS)
+            rows.parse(window, part.source, partial(self._step, window.text, rows, batch), REASONS)
 
-    def _step(self, text: NDArray[np.uint8], rows: RowBuilder, scratch: NDArray[np.uint8]) -> int:
+    def _step(self, text: NDArray[np.uint8], rows: RowBuilder, batch: kernels.Batch) -> int:
         strings = self.labels == "strings"
-        return int(kernels.parse_vw(text, strings, rows.arrays, rows.labels, rows.names, scratch))
+        return int(kernels.parse_vw(text, strings, rows.arrays, rows.labels, rows.names, batch))

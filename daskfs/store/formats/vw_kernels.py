@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import NamedTuple
 
-from daskfs.jit import helper, kernel, warms
+import numpy as np
+from numpy.typing import NDArray
+
+from daskfs.jit import helper, inlined, kernel, warms
 from daskfs.store.formats.numbers_kernels import (
     BAR,
     COLON,
@@ -18,7 +21,7 @@ from daskfs.store.formats.numbers_kernels import (
     read_number,
 )
 from daskfs.store.hashing_kernels import feature_id
-from daskfs.store.names_kernels import COUNT, forget, intern_label, new_name_set, remember
+from daskfs.store.names_kernels import BYTES, COUNT, forget, intern_label, new_name_set, remember_all
 from daskfs.store.rows_kernels import (
     AT,
     DONE,
@@ -34,6 +37,7 @@ from daskfs.store.rows_kernels import (
     close_row,
     new_row_arrays,
 )
+from daskfs.store.words_kernels import SLACK, WORD, bytes_below, bytes_equal, copy_text, first_marked, word_at
 
 NO_LABEL = FIRST_ERROR
 LABEL_IS_NO_NUMBER = FIRST_ERROR + 1
@@ -61,23 +65,40 @@ def _is_end(byte):
     return byte <= SPACE or byte == BAR
 
 
-@helper
+@inlined
 def _skip_blanks(text, at):
     while text[at] == SPACE or text[at] == TAB or (text[at] == CR and text[at + 1] == LF):
         at += 1
     return at
 
 
-@helper
+@inlined
 def _word_end(text, at):
+    while at + 2 * WORD <= len(text):
+        length, more = first_marked(_ends(word_at(text, at))), first_marked(_ends(word_at(text, at + WORD)))
+        length += more if length == WORD else 0  # no branch: how long a name is cannot be foreseen
+        at += length
+        if length < 2 * WORD:
+            return at
     while not _is_end(text[at]) and text[at] != COLON:
         at += 1
     return at
 
 
+@helper
+def _ends(word):
+    """Marks on the bytes that end a name."""
+    return bytes_below(word, SPACE + 1) | bytes_equal(word, COLON) | bytes_equal(word, BAR)
+
+
 @kernel
-def parse_vw(text, labels_are_strings, out, labels, names, scratch):
+def parse_vw(text, labels_are_strings, out, labels, names, batch):
     """Parse lines from ``progress[NEXT]``, as `parse_svmlight` does; names go into the set `names`."""
+    return _parse(text, labels_are_strings, out, labels, names, batch)
+
+
+@helper
+def _parse(text, labels_are_strings, out, labels, names, batch):
     at = out.progress[NEXT]
     while at < len(text):
         line = at
@@ -95,7 +116,7 @@ def parse_vw(text, labels_are_strings, out, labels, names, scratch):
         if state == _FINE and known_tags + tag_stop - tag_start > len(out.tags):
             state = FULL
         if state == _FINE:
-            entry, at, state = _read_namespaces(text, at, out, names, scratch)
+            entry, at, state = _read_namespaces(text, at, out, names, batch)
         if state == _FINE:
             _keep_tag(out, text, tag_start, tag_stop)
             if not close_row(out, entry, label, weight):
@@ -112,7 +133,7 @@ def parse_vw(text, labels_are_strings, out, labels, names, scratch):
     return DONE
 
 
-@helper
+@inlined
 def _keep_tag(out, text, start, stop):
     used = out.progress[TAG_BYTES]
     for i in range(start, stop):
@@ -121,7 +142,7 @@ def _keep_tag(out, text, start, stop):
     out.tag_ends[out.progress[ROWS]] = used + stop - start
 
 
-@helper
+@inlined
 def _read_header(text, at, labels_are_strings, labels, out):
     """What stands before the first bar: (label, importance, where the bar is, tag from, tag to, state)."""
     label, weight, words, tag_start, tag_stop = 0.0, 1.0, 0, 0, 0
@@ -165,10 +186,11 @@ def _read_header(text, at, labels_are_strings, labels, out):
     return label, np.float32(weight), at, tag_start, tag_stop, _FINE
 
 
-@helper
-def _read_namespaces(text, at, out, names, scratch):
+@inlined
+def _read_namespaces(text, at, out, names, batch):
     """Everything from the first bar to the end of the line: (end of the row's entries, where, state)."""
     entry = out.progress[ENTRIES]
+    batch.used[:] = 0
     while text[at] == BAR:
         at += 1
         start = at
@@ -180,9 +202,9 @@ def _read_namespaces(text, at, out, names, scratch):
             if text[start + i] == CARET:
                 out.progress[AT] = start
                 return entry, at, CARET_IN_NAMESPACE
-            scratch[i] = text[start + i]
+            batch.prefix[i] = text[start + i]
         if prefix > 0:
-            scratch[prefix] = CARET
+            batch.prefix[prefix] = CARET
             prefix += 1
         scale = 1.0
         if text[at] == COLON:
@@ -190,14 +212,14 @@ def _read_namespaces(text, at, out, names, scratch):
             scale, at, state = read_number(text, at + 1)
             if state != NUMBER or not _is_end(text[at]):
                 return entry, at, BAD_SCALE
-        entry, at, state = _read_features(text, at, entry, scale, prefix, out, names, scratch)
+        entry, at, state = _read_features(text, at, entry, scale, prefix, out, names, batch)
         if state != _FINE:
             return entry, at, state
-    return entry, at, _FINE
+    return entry, at, _FINE if _close_batch(batch, entry, out.ids, names) else NAMES_FULL
 
 
-@helper
-def _read_features(text, at, entry, scale, prefix, out, names, scratch):
+@inlined
+def _read_features(text, at, entry, scale, prefix, out, names, batch):
     """The features of one namespace, up to the next bar or the end of the line."""
     while True:
         at = _skip_blanks(text, at)
@@ -225,23 +247,68 @@ def _read_features(text, at, entry, scale, prefix, out, names, scratch):
             return entry, at, VALUE_NOT_FINITE
         if entry == len(out.ids):
             return entry, at, FULL
-        for i in range(start, stop):
-            scratch[prefix + i - start] = text[i]
-        name_stop = prefix + stop - start
-        feature = feature_id(scratch, 0, name_stop)
-        if not remember(names, feature, scratch, 0, name_stop):
-            return entry, at, NAMES_FULL
-        out.ids[entry] = feature
         out.values[entry] = value
+        if not _has_room(batch, prefix + stop - start) and not _close_batch(batch, entry, out.ids, names):
+            return entry, at, NAMES_FULL
+        _add_to_batch(batch, prefix, text, start, stop)
         entry += 1
 
 
-def new_scratch() -> np.ndarray:
-    """Room for a namespace and a name."""
-    return np.zeros(2 * LONGEST_NAME + 2, np.uint8)
+class Batch(NamedTuple):
+    """Names of a row that have been read, but not yet hashed and looked up: steps that go better one after the other.
+
+    Looking up many names at a time, the processor waits for their places in memory together.
+    """
+
+    prefix: NDArray[np.uint8]  # the namespace at work, with its caret
+    text: NDArray[np.uint8]  # names end to end
+    stops: NDArray[np.int64]  # of each
+    unknown: NDArray[np.int64]
+    used: NDArray[np.int64]  # [COUNT] names, [BYTES] of text
+
+
+_BATCH = 256
+
+
+def new_batch() -> Batch:
+    """An empty batch, with room for the longest name."""
+    return Batch(
+        prefix=np.zeros(LONGEST_NAME + 1 + SLACK, np.uint8),
+        text=np.zeros(2 * LONGEST_NAME + 1 + SLACK, np.uint8),
+        stops=np.zeros(_BATCH, np.int64),
+        unknown=np.zeros(_BATCH, np.int64),
+        used=np.zeros(2, np.int64),
+    )
+
+
+@inlined
+def _has_room(batch, length):
+    return batch.used[COUNT] < len(batch.stops) and batch.used[BYTES] + length <= len(batch.text)
+
+
+@inlined
+def _add_to_batch(batch, prefix, text, start, stop):
+    used, count = batch.used[BYTES], batch.used[COUNT]
+    copy_text(batch.prefix, 0, prefix, batch.text, used)
+    copy_text(text, start, stop, batch.text, used + prefix)
+    batch.stops[count] = used + prefix + stop - start
+    batch.used[BYTES] = used + prefix + stop - start
+    batch.used[COUNT] = count + 1
+
+
+@inlined
+def _close_batch(batch, stop, ids, names):
+    """Hash and remember the names of the entries before `stop`; False if there is no room for them."""
+    count = batch.used[COUNT]
+    begin = 0
+    for i in range(count):
+        ids[stop - count + i] = feature_id(batch.text, begin, batch.stops[i])
+        begin = batch.stops[i]
+    batch.used[:] = 0
+    return remember_all(names, ids, stop - count, batch.text, batch.stops, count, batch.unknown)
 
 
 @warms
 def _warm() -> None:
     text = np.frombuffer(bytearray(b"1 2 'tag|ns a:1 b\n"), np.uint8)  # writable, as windows are
-    parse_vw(text, False, new_row_arrays(2, 4), new_name_set(2, 8), new_name_set(4, 64), new_scratch())
+    parse_vw(text, False, new_row_arrays(2, 4), new_name_set(2, 8), new_name_set(4, 64), new_batch())

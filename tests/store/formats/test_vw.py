@@ -41,6 +41,28 @@ def test_features_of_a_line(tmp_path, line, expected):
     assert sorted(parsed.ids.tolist()) == sorted(id_of_name(name) for name in expected)
 
 
+NAMESPACES = ["", "f", "user", "exactly", "a-namespace-of-more-than-thirty-two-bytes"]
+
+
+@pytest.mark.parametrize("namespace", NAMESPACES)
+def test_names_of_every_length(tmp_path, namespace):
+    """At the end of a window too, where there is nothing left to read ahead."""
+    names = [("näme" * 30)[:length] for length in range(1, 101)]
+    for window_bytes in (64, 1 << 20):
+        parsed = rows(tmp_path, "\n".join(f"1 |{namespace} {name}" for name in names), window_bytes=window_bytes)
+        expected = [f"{namespace}^{name}" if namespace else name for name in names]
+        assert parsed.named() == [{name: 1} for name in expected]
+        assert parsed.ids.tolist() == [id_of_name(name) for name in expected]
+
+
+def test_a_row_of_many_and_of_long_names(tmp_path):
+    """More than are looked up at a time, by number or by length; the last are the first again."""
+    names = [f"w{i}" for i in range(1000)] + [f"{i}" * 30_000 for i in range(9)] + ["w1", "0" * 30_000]
+    parsed = rows(tmp_path, f"1 |{'n' * 60_000} " + " ".join(names), names_bytes=1 << 22)
+    (row,) = parsed.named()
+    assert row == {f"{'n' * 60_000}^{name}": 1 + (name in names[-2:]) for name in names}
+
+
 def test_labels_weights_and_tags(tmp_path):
     (tmp_path / "x.vw").write_text("1 2.5 'first|a x\n-1 |a x\n1 0.5 0.1 third|a x\n-1 'four |a x\n")
     ds = daskfs.ingest(tmp_path / "x.vw", tmp_path / "x.zarr", "vw")
@@ -66,6 +88,9 @@ BAD = {
     "two colons": ("1 |a x:1:2\n", 1, "value is not a number"),
     "infinite value": ("1 |a x:inf\n", 1, "NaN, infinite"),
     "bad scale": ("1 |a:b x\n", 1, "scale is not a number"),
+    "name too long": (f"1 |a x\n1 |a {'x' * 70_000}\n", 2, "name longer than"),
+    "caret": ("1 |a^b x\n", 1, "namespace with a ^"),
+    "sum too large": ("1 |a x:3e38 y x:3e38\n", 1, "sums up to more"),
     "nul": ("1 |a x\0y\n", 1, "control character"),
 }
 
