@@ -59,7 +59,7 @@ from daskfs.protocol import Axis, Block, Meta, Result, RowBlock, Schedule, Spars
 
 Method = Literal["active", "paper", "hashing", "iht", "batch-iht"]
 Stage = Literal["count", "learn", "refit"]
-_MAX_BITS = 32
+_MAX_BITS = 30  # three rows of them are 12 GB; kernels count cells in 32 bits
 
 
 @dataclass(frozen=True)

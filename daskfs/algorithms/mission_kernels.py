@@ -41,9 +41,10 @@ from daskfs.algorithms.sketch_kernels import (
     sign,
     tail_cell,
 )
-from daskfs.jit import helper, summing
+from daskfs.jit import helper, summing, summing_helper
 
 _ONE, _NIL = np.float32(1), np.float32(0)
+_MARKS = 8  # for every slot of a table
 _LARGEST = np.finfo(np.float32).max
 
 
@@ -137,6 +138,16 @@ def sketched_three(rows, memory, rule):
 # ------------------------------------------------------------------------------------------ exact weights in the table
 
 
+@helper
+def mark_all(keys, marked, shift):
+    """Mark where hashes of the table's features lie: most of the others are told from them by a look at one byte."""
+    for at in range(len(marked)):
+        marked[at] = 0
+    for slot in range(len(keys)):
+        if keys[slot] != 0:
+            marked[mixed(keys[slot] - np.uint64(1)) >> shift] = 1
+
+
 @summing
 def active_one(rows, memory, rule):
     """Learn rows, one score each, depth 3; returns the row that is not finite, or the number of rows.
@@ -149,22 +160,37 @@ def active_one(rows, memory, rule):
     slots, outside, large = np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most, np.int32)
     inner, outer = np.empty(most, np.float32), np.empty(most, np.float32)  # values of features in the table, and others
     total, steps, hashes = np.empty(most, np.float32), np.empty(most, np.float32), np.empty(most, np.uint64)
+    first, second, third = np.empty(most, np.uint32), np.empty(most, np.uint32), np.empty(most, np.uint32)
+    s0, s1, s2 = np.empty(most, np.float32), np.empty(most, np.float32), np.empty(most, np.float32)
+    every, maybe = np.empty(most, np.uint64), np.empty(most, np.int32)
     per, b = np.float32(rule.per_sighting), np.float32(rule.bias_value)
+    marked, shift = np.empty(_MARKS * len(keys), np.uint8), np.uint64(64)
+    while (1 << (64 - np.int64(shift))) < len(marked):
+        shift -= np.uint64(1)
+    mark_all(keys, marked, shift)
     for r in range(n):
         a, size = rows.indptr[r], rows.indptr[r + 1] - rows.indptr[r]
-        n_in = n_out = 0
         square = _NIL
         for q in range(size):
-            h, v = mixed(rows.ids[a + q]), rows.values[a + q]
-            slot = find(keys, rows.ids[a + q] + np.uint64(1), h)
-            # Written to both lists and counted in one: a branch here would be guessed wrong half the time.
-            slots[n_in], inner[n_in] = slot, v
-            outside[n_out], outer[n_out], hashes[n_out] = q, v, h
-            n_in += slot >= 0
-            n_out += slot < 0
-            square += v * v
+            every[q] = mixed(rows.ids[a + q])
+            square += rows.values[a + q] * rows.values[a + q]
         if not is_finite(square):
             return r
+        n_in = n_out = n_maybe = 0
+        for q in range(size):
+            # Written to both lists and counted in one: a branch would often be guessed wrong.
+            is_maybe = np.int64(marked[every[q] >> shift])
+            maybe[n_maybe], outside[n_out] = q, q
+            n_maybe += is_maybe
+            n_out += 1 - is_maybe
+        for u in range(n_maybe):
+            q = maybe[u]
+            slot = find(keys, rows.ids[a + q] + np.uint64(1), every[q])
+            slots[n_in], inner[n_in], outside[n_out] = slot, rows.values[a + q], q
+            n_in += slot >= 0
+            n_out += slot < 0
+        for q in range(n_out):
+            hashes[q], outer[q] = every[outside[q]], rows.values[a + outside[q]]
         z = np.float32(memory.bias[0] * b)
         for q in range(n_in):
             total[q] = sums[slots[q]]
@@ -192,17 +218,24 @@ def active_one(rows, memory, rule):
             tail[cell] = total[q]
         for q in range(n_out):
             steps[q] = g * slower(outer[q], total[q], per)
+            first[q], second[q], third[q], s = cells_of_three(hashes[q], bits)
+            s0[q], s1[q], s2[q] = sign(s, 0), sign(s, 1), sign(s, 2)
         n_large = 0
         least = np.float32(gauge[LEAST])
         for q in range(n_out):
-            i, j, k, s = cells_of_three(hashes[q], bits)
-            d, s0, s1, s2 = steps[q], sign(s, 0), sign(s, 1), sign(s, 2)
-            x0, x1, x2 = sketch[i] + s0 * d, sketch[j] + s1 * d, sketch[k] + s2 * d
-            sketch[i], sketch[j], sketch[k] = x0, x1, x2
+            i, j, k, d = np.uint64(first[q]), np.uint64(second[q]), np.uint64(third[q]), steps[q]
+            # What the feature's own sign makes of its cells; the step is the same for all three then.
+            x0, x1, x2 = s0[q] * sketch[i] + d, s1[q] * sketch[j] + d, s2[q] * sketch[k] + d
+            sketch[i], sketch[j], sketch[k] = s0[q] * x0, s1[q] * x1, s2[q] * x2
             large[n_large] = q
-            n_large += abs(median_of_three(s0 * x0, s1 * x1, s2 * x2)) > least
+            n_large += abs(median_of_three(x0, x1, x2)) > least
         for u in range(n_large):
-            take_over(rows, a + outside[large[u]], hashes[large[u]], memory, rule, 0)
+            count, h = gauge[COUNT], hashes[large[u]]
+            take_over(rows, a + outside[large[u]], h, memory, rule, 0)
+            if gauge[COUNT] > count:
+                marked[h >> shift] = 1
+            elif gauge[COUNT] < count:
+                mark_all(keys, marked, shift)
     memory.tally[ROWS] += n
     return n
 
@@ -290,6 +323,21 @@ def sketched(rows, memory, rule):
     return n
 
 
+@summing_helper
+def stepped_three(sketch, place, first, V, g, factor):
+    """`add` a step to a feature's three cells and return the squared length of what they say now, in one go."""
+    i, j, k = place.cells[0] + first, place.cells[1] + first, place.cells[2] + first
+    s0, s1, s2 = place.signs[0], place.signs[1], place.signs[2]
+    total = _NIL
+    for c in range(V):
+        d = factor * g[first + c]
+        x0, x1, x2 = s0 * sketch[i + c] + d, s1 * sketch[j + c] + d, s2 * sketch[k + c] + d
+        sketch[i + c], sketch[j + c], sketch[k + c] = s0 * x0, s1 * x1, s2 * x2
+        w = median_of_three(x0, x1, x2)
+        total += w * w
+    return total
+
+
 @summing
 def active(rows, memory, rule):
     """`active_one` for any number of classes, tables and rows of the sketch."""
@@ -340,9 +388,13 @@ def active(rows, memory, rule):
                         at = tail_cell(h, rule.bits)
                         tail[at] += v * v * gg
                         slower_v = slower(v, tail[at], per)
-                add(sketch, place, depth, t * V, g[t * V : (t + 1) * V], rate * slower_v)
-                read(sketch, place, depth, t * V, known)
-                if norm(known) > memory.gauge[t, LEAST]:
+                if depth == 3:
+                    size_of = stepped_three(sketch, place, t * V, V, g, rate * slower_v)
+                else:
+                    add(sketch, place, depth, t * V, g[t * V : (t + 1) * V], rate * slower_v)
+                    read(sketch, place, depth, t * V, known)
+                    size_of = squared_norm(known)
+                if size_of > memory.gauge[t, LEAST] * memory.gauge[t, LEAST]:
                     large[n_large, 0], large[n_large, 1] = q, t
                     n_large += 1
         for u in range(n_large):
