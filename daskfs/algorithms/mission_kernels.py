@@ -284,6 +284,43 @@ def learn_bias(memory, rule, g, gg):
             memory.bias[c] += step * g[c]
 
 
+# Slices are taken in helpers, where they cost nothing: a kernel counts references to them.
+@helper
+def find_in(keys, t, key, h):
+    """`find` in table t."""
+    return find(keys[t], key, h)
+
+
+@helper
+def read_row(sketch, place, depth, known, q):
+    """`read` into a row of `known`."""
+    read(sketch, place, depth, 0, known[q])
+
+
+@helper
+def norm_in(known, q, first, last):
+    """`norm` of a part of a row of `known`."""
+    return norm(known[q, first:last])
+
+
+@summing_helper
+def add_scores(z, weights, t, slot, v):
+    """Add what a feature of value v says to the scores."""
+    V = weights.shape[2]
+    own, known = z[t * V : (t + 1) * V], weights[t, slot]
+    for c in range(V):
+        own[c] += v * known[c]
+
+
+@summing_helper
+def add_weights(weights, t, slot, g, step):
+    """Add a step to the weights of a feature in a table."""
+    V = weights.shape[2]
+    own, known = g[t * V : (t + 1) * V], weights[t, slot]
+    for c in range(V):
+        known[c] += step * own[c]
+
+
 @summing
 def sketched(rows, memory, rule):
     """`sketched_three` for any number of classes, tables and rows of the sketch."""
@@ -302,9 +339,9 @@ def sketched(rows, memory, rule):
             z[c] = memory.bias[c] * rule.bias_value
         for q in range(size):
             locate(mixed(rows.ids[a + q]), rule.bits, depth, C, place)
-            read(sketch, place, depth, 0, known[q])
+            read_row(sketch, place, depth, known, q)
             for t in range(n_tables):
-                if rule.everyone_counts or norm(known[q, t * V : (t + 1) * V]) >= memory.gauge[t, LEAST]:
+                if rule.everyone_counts or norm_in(known, q, t * V, (t + 1) * V) >= memory.gauge[t, LEAST]:
                     for c in range(t * V, (t + 1) * V):
                         z[c] += known[q, c] * rows.values[a + q]
         judge(rule, z, rows.y[r], weight_of(rows, r), _NIL, g, memory.tally)
@@ -317,7 +354,9 @@ def sketched(rows, memory, rule):
                 known[q, c] += step * g[c]
         for q in range(size):
             for t in range(n_tables):
-                if norm(known[q, t * V : (t + 1) * V]) >= memory.gauge[t, LEAST] and is_new(rows.ids[a + q], memory, t):
+                if norm_in(known, q, t * V, (t + 1) * V) >= memory.gauge[t, LEAST] and is_new(
+                    rows.ids[a + q], memory, t
+                ):
                     remember(rows, a + q, memory, rule, t)
     memory.tally[ROWS] += n
     return n
@@ -327,12 +366,13 @@ def sketched(rows, memory, rule):
 def stepped_three(sketch, place, first, V, g, factor):
     """`add` a step to a feature's three cells and return the squared length of what they say now, in one go."""
     i, j, k = place.cells[0] + first, place.cells[1] + first, place.cells[2] + first
+    one, two, three, own = sketch[i : i + V], sketch[j : j + V], sketch[k : k + V], g[first : first + V]
     s0, s1, s2 = place.signs[0], place.signs[1], place.signs[2]
     total = _NIL
     for c in range(V):
-        d = factor * g[first + c]
-        x0, x1, x2 = s0 * sketch[i + c] + d, s1 * sketch[j + c] + d, s2 * sketch[k + c] + d
-        sketch[i + c], sketch[j + c], sketch[k + c] = s0 * x0, s1 * x1, s2 * x2
+        d = factor * own[c]
+        x0, x1, x2 = s0 * one[c] + d, s1 * two[c] + d, s2 * three[c] + d
+        one[c], two[c], three[c] = s0 * x0, s1 * x1, s2 * x2
         w = median_of_three(x0, x1, x2)
         total += w * w
     return total
@@ -358,12 +398,11 @@ def active(rows, memory, rule):
             hashes[q] = h
             square += v * v
             for t in range(n_tables):
-                slot = find(memory.keys[t], rows.ids[a + q] + np.uint64(1), h)
+                slot = find_in(memory.keys, t, rows.ids[a + q] + np.uint64(1), h)
                 slots[q, t] = slot
                 if slot >= 0:
                     reach += v * slower(v, memory.sums[t, slot], per)
-                    for c in range(V):
-                        z[t * V + c] += memory.weights[t, slot, c] * v
+                    add_scores(z, memory.weights, t, slot, v)
         if not is_finite(square):
             return r
         judge(rule, z, rows.y[r], weight_of(rows, r), reach, g, memory.tally)
@@ -378,8 +417,7 @@ def active(rows, memory, rule):
                 if slot >= 0:
                     memory.sums[t, slot] += v * v * gg
                     step = rate * slower(v, memory.sums[t, slot], per)
-                    for c in range(V):
-                        memory.weights[t, slot, c] += step * g[t * V + c]
+                    add_weights(memory.weights, t, slot, g, step)
                     continue
                 if not located:
                     located = True

@@ -117,8 +117,9 @@ def add(sketch, place, depth, first, vector, factor):
     """Add `factor` times a vector to the numbers `first`, … of a feature's cells."""
     for row in range(depth):
         base, f = place.cells[row] + first, place.signs[row] * factor
+        own = sketch[base : base + len(vector)]
         for c in range(len(vector)):
-            sketch[base + c] += f * vector[c]
+            own[c] += f * vector[c]
 
 
 @helper
@@ -126,10 +127,11 @@ def read(sketch, place, depth, first, vector):
     """What the sketch knows of a feature, into `vector`."""
     cells, signs, ordered = place.cells, place.signs, place.sorted
     if depth == 3:
-        i, j, k = cells[0] + first, cells[1] + first, cells[2] + first
+        i, j, k, V = cells[0] + first, cells[1] + first, cells[2] + first, len(vector)
+        one, two, three = sketch[i : i + V], sketch[j : j + V], sketch[k : k + V]  # slices: loops fill registers
         s0, s1, s2 = signs[0], signs[1], signs[2]
-        for c in range(len(vector)):
-            vector[c] = median_of_three(s0 * sketch[i + c], s1 * sketch[j + c], s2 * sketch[k + c])
+        for c in range(V):
+            vector[c] = median_of_three(s0 * one[c], s1 * two[c], s2 * three[c])
         return
     for c in range(len(vector)):
         for row in range(depth):
