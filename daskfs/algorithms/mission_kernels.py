@@ -176,7 +176,7 @@ def active_one(rows, memory, rule):
             square += rows.values[a + q] * rows.values[a + q]
         if not is_finite(square):
             return r
-        n_in = n_out = n_maybe = 0
+        n_in = n_out = n_maybe = np.int64(0)
         for q in range(size):
             # Written to both lists and counted in one: a branch would often be guessed wrong.
             is_maybe = np.int64(marked[every[q] >> shift])

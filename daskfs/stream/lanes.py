@@ -53,7 +53,7 @@ def rounds_of(sizes: NDArray[np.int64], lanes: int, position: int = 0) -> list[R
         return [[group] for group in groups(sizes, position, GROUP_BYTES)]
     wanted = max(ROUNDS_PER_PASS, -(-int(sizes.sum()) // (lanes * GROUP_BYTES)))
     count = max(1, min(wanted, n // lanes))
-    edges = [n * number // count for number in range(count + 1)]
+    edges = [lanes * (n // lanes * number // count) for number in range(count)] + [n]  # shares of the same size
     if position not in edges:
         raise CheckpointError(f"no round of {lanes} lanes ends at block {position}: start over without resume")
     return [_split(start, stop, lanes) for start, stop in pairwise(edges) if start >= position]

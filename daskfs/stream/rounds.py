@@ -91,9 +91,13 @@ class Rounds:
         """All tasks of a pass: where each round ends, and the states the next one begins with."""
         heads = [root]
         pending: deque[tuple[int, list[Future[Any]]]] = deque()
+        homes = sorted(self._client.nthreads())
         for share in shares:
             work = partial(self._submit, "fold", fold_lane, self._algorithm, self._dataset)
-            heads = [work(numbers, *heads) for numbers in share]
+            heads = [
+                work(numbers, *heads, at=homes[lane % len(homes)] if homes else None)
+                for lane, numbers in enumerate(share)
+            ]
             if len(heads) > FAN_IN:
                 heads = [joined(heads, partial(self._submit, "merge", merged, self._algorithm))]
             pending.append((share[-1].stop, heads))
@@ -123,8 +127,15 @@ class Rounds:
             future: Future[Any] = self._client.scatter([state], hash=False)[0]
         return future
 
-    def _submit(self, name: str, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        return self._client.submit(function, *arguments, key=f"daskfs-{name}-{os.urandom(8).hex()}", pure=False)
+    def _submit(self, name: str, function: Callable[..., Any], *arguments: Any, at: str | None = None) -> Future[Any]:
+        """A task, preferably on the worker at an address: lanes would all go where the state is, one after the other.
+
+        Preferably, since that worker may die, and come back at another address.
+        """
+        key = f"daskfs-{name}-{os.urandom(8).hex()}"
+        return self._client.submit(
+            function, *arguments, key=key, pure=False, workers=at, allow_other_workers=at is not None
+        )
 
     def _wait(self, futures: Sequence[Future[Any]]) -> None:
         """Wait for tasks without fetching what they made; raise what one of them raised."""

@@ -251,13 +251,14 @@ def workers(count: int, widths: tuple[int, ...], work: Path, rounds: int) -> Non
         ratio = f"{seconds[1] / seconds[2]:.2f}"
         speeds = [f"{count / seconds[number] / 1e3:,.0f}k" for number in (1, 2)]
         lines.append([f"{12 * width / 2**20:.1f} MiB", *speeds, ratio, f"{control:.2f}", *found])
-    columns = ["sketch", "rows/s, 1", "rows/s, 2", "2 against 1", "control", "AUC 1, 2", "recall 1, 2"]
+    columns = ["sketch", "rows/s, 1", "rows/s, 2", "ratio", "control", "AUC 1, 2", "recall 1, 2"]
     show(f"{count:,} rows, best of {rounds}", columns, lines)
 
 
 def _on_workers(rows: Rows, algorithm: daskfs.Mission, rounds: int) -> tuple[dict[int, float], list[str]]:
     best, figures = {1: float("inf"), 2: float("inf")}, {}
-    clusters = {n: LocalCluster(n, threads_per_worker=1, host="127.0.0.1", dashboard_address=None) for n in best}
+    here = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "silence_logs": 40}
+    clusters = {n: LocalCluster(n_workers=n, **here) for n in best}
     clients = {n: Client(cluster, set_as_default=False) for n, cluster in clusters.items()}
     try:
         for client in clients.values():
