@@ -160,6 +160,8 @@ class Result:
     history: Sequence[dict[str, float]]  # one record per pass or round, "objective" in each
     parents: NDArray[np.uint64] | None = None
     """(k, 2): the two features a feature is the product of; 2^64 − 1 for those that are none. None if none is."""
+    remarks: tuple[str, ...] = ()
+    """What whoever ran it should know and might not notice, in a line each."""
 
 
 Schedule = Literal["chain", "rounds", "centre"]

@@ -59,6 +59,7 @@ from daskfs.protocol import Axis, Block, Meta, Result, RowBlock, Schedule, Spars
 
 Method = Literal["active", "paper", "hashing", "iht", "batch-iht"]
 Stage = Literal["count", "learn", "refit"]
+_TELLING = 500  # rows, all of the same class: hardly by chance
 _MAX_BITS = 30  # three rows of them are 12 GB; kernels count cells in 32 bits
 
 
@@ -177,6 +178,7 @@ class Mission:
             "longest_row": 0,  # that tables must have room for
             "size": np.full(2, np.nan),  # of rows and of values, once some have been seen
             "race": np.zeros(len(RATES)),
+            "begins_with_one_class": False,  # which a shuffled source hardly does
             "seed": seed,
             "held_back": held_back_share(meta) if self.refit else 0.0,
             "passes": 0,
@@ -285,7 +287,9 @@ class Mission:
         if len(rows.y) == 0:
             return state
         state.update(nobody())
-        settle_pace(self, shape_of(self, state), state, part(rows, 0, enough(rows) or len(rows.y)), first)
+        begin = part(rows, 0, enough(rows) or len(rows.y))
+        state["begins_with_one_class"] = bool(state["classes"]) and len(begin.y) >= _TELLING and np.ptp(begin.y) == 0
+        settle_pace(self, shape_of(self, state), state, begin, first)
         return self._learn(state, rows, first)
 
     def _learn(self, state: State, rows: Rows, first: int) -> State:

@@ -15,6 +15,12 @@ HISTORY = ("objective", "rows", "rate", "held_back_loss", "refitted")
 last refit the loss of what was kept on rows that were held back, and whether that are the new weights."""
 
 
+_SORTED = (
+    "its first rows are all of one class; MISSION learns row by row, and from rows in the order of their classes "
+    "next to nothing: shuffle the source (shuf), and ingest it again"
+)
+
+
 def result_of(state: State, bias_value: float) -> Result:
     """From a state whose tables hold what was selected, and no more."""
     keys, weights = state["keys"], state["weights"]
@@ -37,6 +43,7 @@ def result_of(state: State, bias_value: float) -> Result:
         classes=labels_written(state["classes"]),
         history=[dict(zip(HISTORY, record, strict=True)) for record in state["history"][:passes].tolist()],
         parents=None if parents is None else parents[order],
+        remarks=(_SORTED,) if state["begins_with_one_class"] else (),
     )
 
 

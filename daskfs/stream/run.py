@@ -112,7 +112,8 @@ def select(
         "n_samples": dataset.n_samples,
         "n_features": dataset.n_features,
     }
-    _tell_if_few(algorithm, len(result.features))
+    for remark in (*result.remarks, *_if_few(algorithm, len(result.features))):
+        warnings.warn(f"{dataset.url}: {remark}", stacklevel=2)
     names, products = _named(dataset, result)
     return Selection.from_result(result, names, described(algorithm), source, seed, products)
 
@@ -184,11 +185,10 @@ def _with_costs(result: Result, costs: list[Cost]) -> Result:
     return replace(result, history=history)
 
 
-def _tell_if_few(algorithm: Algorithm, count: int) -> None:
-    """Warn where fewer features were found than asked for: the data have no more, which who asked may not know."""
+def _if_few(algorithm: Algorithm, count: int) -> list[str]:
+    """A remark where fewer features were found than asked for."""
     asked = getattr(algorithm, "n_select", 0)
-    if count < asked:
-        warnings.warn(f"{count:,} features of the {asked:,} asked for: the data have no more", stacklevel=3)
+    return [f"{count:,} features of the {asked:,} asked for: the data have no more"] if count < asked else []
 
 
 def _named(dataset: Dataset, result: Result) -> tuple[list[str], Products | None]:

@@ -90,7 +90,7 @@ def test_a_class_that_never_appears_is_never_predicted(method):
 def test_fewer_features_than_asked_for_are_all_of_them_and_said(tmp_path, method):
     X = sp.csr_array(np.random.default_rng(0).normal(size=(50, 3)))
     daskfs.write_dataset(tmp_path / "three.zarr", X, X[:, [0]].toarray()[:, 0] > 0)
-    with pytest.warns(UserWarning, match="^3 features of the 10 asked for: the data have no more"):
+    with pytest.warns(UserWarning, match="three.zarr: 3 features of the 10 asked for: the data have no more"):
         selection = daskfs.select(tmp_path / "three.zarr", daskfs.Mission(10, method=method, width=2**8))
     assert sorted(selection.features.tolist()) == [0, 1, 2]
 
@@ -124,3 +124,14 @@ def test_columns_are_refused_in_a_line(tmp_path):
     daskfs.write_dataset(tmp_path / "x.zarr", X, X[:, 0] > 0)
     with pytest.raises(daskfs.DaskfsError, match="layout"):
         daskfs.select(tmp_path / "x.zarr", daskfs.Mission(2))
+
+
+@pytest.mark.parametrize("is_sorted", [True, False])
+def test_rows_in_the_order_of_classes_are_remarked_on(tmp_path, is_sorted, recwarn):
+    X = sp.random_array((20_000, 50), density=0.1, format="csr", rng=np.random.default_rng(0))
+    y = np.arange(20_000) >= 10_000 if is_sorted else np.arange(20_000) % 2
+    daskfs.write_dataset(tmp_path / "x.zarr", X, y)
+    daskfs.select(tmp_path / "x.zarr", daskfs.Mission(5, width=2**8))
+    said = [str(warning.message) for warning in recwarn]
+    assert len(said) == is_sorted
+    assert all("x.zarr: its first rows are all of one class" in line for line in said)
