@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 import numpy as np
 
+from daskfs.algorithms.mission import Mission
 from daskfs.algorithms.substitution import OnlineSubstitution
 from daskfs.cli.show import print_selection
 from daskfs.jit import is_cold
@@ -59,6 +60,11 @@ def demo(out: Path | None) -> None:
     selection = select(turned, OnlineSubstitution(8, loss="logistic"))
     selection.save(run)
     print_selection(selection)
+    output.print(f"[bold]7. daskfs select[/] {target.name} --algorithm mission -k 8 --width 4096 --out run-rows")
+    output.print("   the same question to an algorithm that reads rows, as they were ingested, in a sketch of 48 KiB")
+    from_rows = select(dataset, Mission(8, width=2**12))
+    from_rows.save(folder / "run-rows")
+    print_selection(from_rows)
     output.print(
         f"[bold]Done.[/] Look again: daskfs show {run}\nOr open the data yourself: xarray.open_zarr('{target}')",
         soft_wrap=True,
