@@ -1,0 +1,78 @@
+"""MISSION on two real processes: they share every pass, and give what their lanes give one after the other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import daskfs
+from daskfs.protocol import Result
+from daskfs.store import arrays
+from daskfs.stream import run
+from daskfs.stream.checkpoint import Snapshot
+from daskfs.stream.fold import Run, Serial
+from daskfs.stream.run import lanes_for
+
+CASES = {
+    "active": daskfs.Mission(20, width=2**10),
+    "paper, two passes": daskfs.Mission(20, width=2**10, method="paper", passes=2),
+    "softmax, counted and refitted": daskfs.Mission(20, width=2**8, loss="softmax", idf=True, refit=1),
+    "interactions": daskfs.Mission(20, width=2**12, interactions="all"),
+}
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> daskfs.Dataset:
+    """Sixty blocks of rows whose label ten of 300 features decide."""
+    rng = np.random.default_rng(0)
+    X = sp.random_array((6000, 300), density=0.05, format="csr", rng=rng, data_sampler=rng.standard_normal)
+    y = X @ np.where(np.arange(300) < 10, 3.0, 0.0) + 0.1 * rng.normal(size=6000) > 0
+    folder = tmp_path_factory.mktemp("mission")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(arrays, "BLOCK_ENTRIES", 1500)
+        daskfs.write_dataset(folder / "x.zarr", X, y)
+    return daskfs.open_dataset(folder / "x.zarr")
+
+
+def lane_by_lane(dataset: daskfs.Dataset, algorithm: daskfs.Mission, lanes: int) -> Result:
+    """What lanes give that run one after the other in this process."""
+    state = algorithm.start(replace(dataset.meta, lanes=lanes), 0)
+    return algorithm.result(
+        Run(dataset, algorithm, Snapshot(state, lanes)).finish(Serial(dataset, algorithm, lanes)).state
+    )
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_two_processes_give_what_their_lanes_give(dataset, two_workers, name, monkeypatch):
+    monkeypatch.setattr(run, "ROUNDS_PER_PASS", 0)  # so that little data is shared too
+    algorithm = CASES[name]
+    assert lanes_for(dataset, algorithm, two_workers, synchronous=False) == 2
+    shared = daskfs.select(dataset, algorithm, client=two_workers)
+    expected = lane_by_lane(dataset, algorithm, 2)
+    assert shared.features.tolist() == expected.features.tolist()
+    assert shared.weights.tobytes() == expected.weights.tobytes()
+    assert shared.history.rows.values.tolist() == [6000] * shared.history.sizes["step"]
+    alone = daskfs.select(dataset, algorithm)
+    found = [np.count_nonzero(one.features < 10) for one in (alone, shared)]
+    assert found[0] >= 8
+    assert found[1] >= found[0] - 1
+    assert shared.score(dataset) > alone.score(dataset) - 0.03
+
+
+def test_both_processes_take_part(dataset, two_workers, monkeypatch):
+    monkeypatch.setattr(run, "ROUNDS_PER_PASS", 0)
+    before = two_workers.run(lambda dask_worker: dask_worker.state.executed_count)
+    daskfs.select(dataset, CASES["active"], client=two_workers)
+    after = two_workers.run(lambda dask_worker: dask_worker.state.executed_count)
+    shares = [after[worker] - before[worker] for worker in after]
+    assert min(shares) >= 8  # of ten rounds
+
+
+def test_little_data_is_learned_by_one(dataset, two_workers):
+    assert lanes_for(dataset, CASES["active"], two_workers, synchronous=False) == 1
+    shared = daskfs.select(dataset, CASES["active"], client=two_workers)
+    alone = daskfs.select(dataset, CASES["active"])
+    assert shared.weights.tobytes() == alone.weights.tobytes()
