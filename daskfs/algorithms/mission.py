@@ -41,6 +41,7 @@ from daskfs.algorithms.mission_pace import RATES, SIGHTINGS, pace_of, rate_of, s
 from daskfs.algorithms.mission_pairs import check_interactions, name_spaces, pairs_nbytes, windows
 from daskfs.algorithms.mission_refit import (
     begin,
+    begin_pass,
     held_back_share,
     hold,
     is_held_back,
@@ -240,9 +241,11 @@ class Mission:
         state["tally"][:], state["tally_before"][:], state["merged_lanes"] = 0.0, 0.0, 1
         shape = shape_of(self, state)
         if stage == "learn" and last_of_stage and self.refit:
-            state = begin(only_selected(self, shape, state))
+            state = begin(self, shape, only_selected(self, shape, state))
         if stage == "refit" and last_of_stage:
             record[-2:] = keep_the_better(self, shape, self._pace(state), state)
+        elif stage == "refit":
+            begin_pass(state)
         state["passes"] += 1
         return state, state["passes"] < len(self._stages)
 
@@ -250,7 +253,7 @@ class Mission:
         return np.empty(0, np.uint64)
 
     def result(self, state: State) -> Result:
-        if "path" not in state:  # no refit has begun, which is of what was selected
+        if self._stages[: state["passes"]].count("learn") < self.passes or not self.refit:
             state = self._without_waiting(copied(state))
             state = only_selected(self, shape_of(self, state), state)
         return result_of(state, self._pace(state).bias_value if self.intercept else 0.0)

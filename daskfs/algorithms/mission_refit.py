@@ -1,8 +1,8 @@
 """The selected features, fitted once more without a sketch: their weights no longer make up for what was not selected.
 
-Rows that were held back from all passes decide whether the new weights are better: those of the first refit pass
-stay in memory, reduced to the selected features. Weights are averaged over all rows of the refit (Polyak), since
-steps that follow single rows never come to rest.
+Several rates are tried side by side, since what is fast enough to select may be too slow to fit. Of each, the weights
+in the end and their average over the last pass (Polyak) compete with the weights there were, on rows that were held
+back from all passes; those stay in memory, reduced to the selected features.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.algorithms.mission_memory import Pace, Shape, memory_of, rule_of
-from daskfs.algorithms.mission_memory_kernels import LOSS, WEIGHT, Rows
+from daskfs.algorithms.mission_memory_kernels import LOSS, WEIGHT, Rows, keep_largest
 from daskfs.algorithms.mission_refit_kernels import Way, only_known, refitted
 from daskfs.algorithms.mission_rows import NO_PAIRS, frozen, picked
 from daskfs.protocol import Meta, State, copied
@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 _ONE_IN = 16  # rows, at most, are held back
 _HELD_ROWS = 4096
 _HELD_ENTRIES = 1 << 20  # of those rows, on average
-_MEANS = ("weights", "sums", "bias", "bias_sum", "path", "bias_path")
+_FACTORS = (1.0, 4.0)  # of the rate: what each trial learns with
+_LEARNED = ("weights", "sums", "bias", "bias_sum")  # of a trial
+_WAY = ("drift", "bias_drift", "clock")  # of a trial, since its lane met others
+_PATH = ("path", "bias_path", "path_rows")  # of a trial before that: sums over rows
+_TRIAL = "trial"
 _HELD = ("numbers", "indptr", "ids", "values", "y", "weight")
 
 
@@ -55,22 +59,19 @@ def frozen_array(array: NDArray[np.float32]) -> NDArray[np.float32]:
     return array
 
 
-def begin(selected: State) -> State:
+def begin(chosen: Mission, shape: Shape, selected: State) -> State:
     """A state whose tables hold what was selected, ready to be refitted; nothing is left of the sketch."""
     nothing = np.empty(0, np.float32)
-    return selected | {
-        "sketch": nothing,
-        "tail": nothing,
-        "before": selected["weights"].copy(),
-        "bias_before": selected["bias"].copy(),
-        "drift": np.zeros(selected["weights"].shape),
-        "bias_drift": np.zeros(len(selected["bias"])),
-        "clock": np.zeros(1),
-        "path": np.zeros(selected["weights"].shape),
-        "bias_path": np.zeros(len(selected["bias"])),
-        "path_rows": 0.0,
-        **_nobody_held(),
-    }
+    state = selected | _compact(chosen, shape, selected) | {"sketch": nothing, "tail": nothing} | _nobody_held()
+    for n in range(len(_FACTORS)):
+        state.update(_prefixed(n, {name: state[name].copy() for name in _LEARNED} | _no_way(state)))
+    return state
+
+
+def begin_pass(state: State) -> None:
+    """Forget the way so far: averages are those of the last pass."""
+    for n in range(len(_FACTORS)):
+        state.update(_prefixed(n, _no_way(state)))
 
 
 def hold(state: State, rows: Rows, held: NDArray[np.bool_], first: int) -> None:
@@ -87,32 +88,28 @@ def hold(state: State, rows: Rows, held: NDArray[np.bool_], first: int) -> None:
 
 def refit(chosen: Mission, shape: Shape, pace: Pace, state: State, rows: Rows) -> int:
     """Learn rows up to one with a value that is not finite, and say how many those were."""
-    way = Way(state["drift"], state["bias_drift"], state["clock"])
-    return int(refitted(rows, memory_of(state), way, rule_of(chosen, shape, pace, state["lanes"])))
-
-
-def _arrived(state: State) -> State:
-    """A copy of the state whose way so far is part of its path."""
-    state = copied(state)
-    rows = float(state["clock"][0])
-    state["path"] += rows * state["weights"] - state["drift"]
-    state["bias_path"] += rows * state["bias"] - state["bias_drift"]
-    state["path_rows"] += rows
-    for name in ("drift", "bias_drift", "clock"):
-        state[name][:] = 0
-    return state
+    for n, factor in enumerate(_FACTORS):
+        own = state | _trial(state, n) | ({} if n == 0 else {"tally": np.zeros(3)})
+        faster = Pace(factor * pace.rate, pace.per_sighting, pace.bias_value)
+        way = Way(own["drift"], own["bias_drift"], own["clock"])
+        learned = int(refitted(rows, memory_of(own), way, rule_of(chosen, shape, faster, state["lanes"])))
+        if learned < len(rows.y):
+            break
+    return learned
 
 
 def merged_refits(states: Sequence[State]) -> State:
     """What lanes that began with a common state make of it together; theirs stay as they are."""
-    states = [_arrived(state) for state in states]
     lanes = np.array([state["merged_lanes"] for state in states])
     shares = lanes / lanes.sum()
-    means: State = {}
-    for name in (*_MEANS, "path_rows"):
-        mean = sum(share * state[name] for share, state in zip(shares, states, strict=True))
-        means[name] = float(mean) if name == "path_rows" else mean.astype(states[0][name].dtype)
-    merged = states[0] | means
+    merged = copied({name: value for name, value in states[0].items() if not name.startswith(_TRIAL)})
+    for n in range(len(_FACTORS)):
+        trials = [_arrived(_trial(state, n)) for state in states]
+        means = {
+            name: sum(share * trial[name] for share, trial in zip(shares, trials, strict=True)).astype(array.dtype)
+            for name, array in trials[0].items()
+        }
+        merged.update(_prefixed(n, means))
     merged["tally"] = np.sum([state["tally"] for state in states], axis=0)
     merged["merged_lanes"] = int(lanes.sum())
     merged.update(_joined([{name: state[f"held_{name}"] for name in _HELD} for state in states]))
@@ -120,22 +117,26 @@ def merged_refits(states: Sequence[State]) -> State:
 
 
 def keep_the_better(chosen: Mission, shape: Shape, pace: Pace, state: State) -> tuple[float, bool]:
-    """Give the state the better of its weights; returns their loss on the rows held back, and whether they are new."""
-    end = _arrived(state)
-    rows = max(1.0, end["path_rows"])
-    averages = (end["path"] / rows).astype(np.float32), (end["bias_path"] / rows).astype(np.float32)
-    both = [(state["before"], state["bias_before"]), averages]
-    losses = [_held_back_loss(chosen, shape, pace, state, *one) for one in both]
-    is_new = losses[1] < losses[0]
-    state["weights"], state["bias"] = (one.copy() for one in both[is_new])
-    return losses[is_new], is_new
+    """Give the state the best of all weights; returns their loss on the rows held back, and whether they are new."""
+    choices = [(state["weights"], state["bias"])]
+    for n in range(len(_FACTORS)):
+        end = _arrived(_trial(state, n))
+        rows = max(1.0, float(end["path_rows"][0]))
+        choices += [
+            (end["weights"], end["bias"]),
+            (end["path"] / np.float32(rows), end["bias_path"] / np.float32(rows)),
+        ]
+    losses = np.array([_held_back_loss(chosen, shape, pace, state, *choice) for choice in choices])
+    best = int(np.nan_to_num(losses, nan=np.inf).argmin())
+    state["weights"], state["bias"] = choices[best]
+    return float(losses[best]), best > 0
 
 
 def refit_nbytes(shape: Shape, meta: Meta) -> int:
     """Memory of a refit beyond the tables."""
     weights = shape.n_tables * shape.capacity * (shape.n_scores // shape.n_tables)
     rows = held_back_share(meta) * meta.n_samples
-    return 8 * weights * 6 + int(rows * (40 + 12 * meta.n_entries / meta.n_samples)) * 3
+    return 4 * weights * (1 + 5 * len(_FACTORS)) + int(rows * (40 + 12 * meta.n_entries / meta.n_samples)) * 3
 
 
 def _held_back_loss(
@@ -150,6 +151,52 @@ def _held_back_loss(
     refitted(frozen(indptr, ids, values, NO_PAIRS, y, weight), memory_of(own), way, rule_of(chosen, shape, still))
     tally = own["tally"]
     return float(tally[LOSS] / tally[WEIGHT]) if tally[WEIGHT] else float("nan")
+
+
+def _prefixed(n: int, trial: State) -> State:
+    return {f"{_TRIAL}{n}_{name}": value for name, value in trial.items()}
+
+
+def _trial(state: State, n: int) -> State:
+    """What one of the trials has learned, and where it has been."""
+    return {name: state[f"{_TRIAL}{n}_{name}"] for name in (*_LEARNED, *_WAY, *_PATH)}
+
+
+def _no_way(state: State) -> State:
+    weights, bias = np.zeros_like(state["weights"]), np.zeros_like(state["bias"])
+    way = {"drift": weights, "bias_drift": bias, "clock": np.zeros(1)}
+    return way | {"path": weights.copy(), "bias_path": bias.copy(), "path_rows": np.zeros(1)}
+
+
+def _arrived(trial: State) -> State:
+    """A copy of a trial whose way so far is part of its path."""
+    trial = copied(trial)
+    rows = np.float32(trial["clock"][0])
+    trial["path"] += rows * trial["weights"] - trial["drift"]
+    trial["bias_path"] += rows * trial["bias"] - trial["bias_drift"]
+    trial["path_rows"] += rows
+    for name in _WAY:
+        trial[name][:] = 0
+    return trial
+
+
+def _compact(chosen: Mission, shape: Shape, selected: State) -> State:
+    """The tables of a state in no more slots than they need."""
+    slots, has_pairs = 1 << (2 * chosen.n_select - 1).bit_length(), shape.has_pairs
+    tables, _, vector = selected["weights"].shape
+    small = selected | {
+        "keys": np.zeros((tables, slots), np.uint64),
+        "weights": np.zeros((tables, slots, vector), np.float32),
+        "sums": np.zeros((tables, slots), np.float32),
+        "parents": np.zeros((tables, slots if has_pairs else 0, 2), np.uint64),
+    }
+    rule = rule_of(chosen, shape, Pace(0.0, 0.0, 0.0))
+    for t in range(tables):
+        taken = np.flatnonzero(selected["keys"][t])
+        keys, weights, sums = (selected[name][t, taken] for name in ("keys", "weights", "sums"))
+        parents = selected["parents"][t, taken] if has_pairs else selected["parents"][t]
+        keep_largest(keys, weights, sums, parents, memory_of(small), rule, t, False)
+    return small
 
 
 def _nobody_held() -> State:

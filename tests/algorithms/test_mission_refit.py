@@ -40,14 +40,13 @@ def test_the_refit_is_averaged_regression_on_the_selected_features(monkeypatch):
     chosen = daskfs.Mission(12, width=2**10, learning_rate=1.0, intercept=False, refit=1, sightings=20)
     state = begun(chosen, rows, y)
     before = weights_of(chosen.result(state))
-    sums = {int(key) - 1: float(total) for key, total in zip(state["keys"][0], state["sums"][0], strict=True) if key}
-    state["sums"][:] = 0  # the reference begins with nothing
-    assert max(sums.values()) > 0
+    assert state["trial0_sums"].max() > 0
+    state["trial0_sums"][:] = 0  # the reference begins with nothing
     state = chosen.update(state, block_of(rows, y))
     norm, value = state["size"]
     expected = averaged_refit(rows, y, before, rate=1.0 / norm, beta=20 * value)
-    rows_done = float(state["clock"][0])
-    average = state["weights"][0, :, 0] - state["drift"][0, :, 0] / rows_done
+    rows_done = float(state["trial0_clock"][0])
+    average = state["trial0_weights"][0, :, 0] - state["trial0_drift"][0, :, 0] / rows_done
     assert rows_done == 800
     for key, weight in zip(state["keys"][0], average, strict=True):
         if key:
@@ -71,7 +70,9 @@ def test_weights_stay_where_a_refit_is_no_better():
     state = begun(chosen, rows, y)
     before = weights_of(chosen.result(state))
     state = chosen.update(state, block_of(rows, y))
-    state["drift"][:] = 1e6  # as if weights had been far off all the time
+    for n in (0, 1):
+        state[f"trial{n}_drift"][:] = 1e6  # as if weights had been far off all the time
+        state[f"trial{n}_weights"][:] *= -1
     state, go_on = chosen.end_pass(state)
     result = chosen.result(state)
     assert not go_on
@@ -116,7 +117,7 @@ def test_lanes_refit_together(loss):
         assert state["held_numbers"].tolist() == sorted(state["held_numbers"].tolist())
     held = is_held_back(0, 4000, 0, state["held_back"])
     assert state["held_numbers"].tolist() == np.flatnonzero(held).tolist()
-    assert state["path_rows"] == (4000 - held.sum()) / 2
+    assert state["trial0_path_rows"] == (4000 - held.sum()) / 2
     result = chosen.result(chosen.end_pass(state)[0])
     assert result.history[-1]["rows"] == 4000
     assert result.history[-1]["refitted"] == 1
