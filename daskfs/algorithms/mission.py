@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from daskfs.algorithms.loss import RowLoss, check_target, labels_told_apart, positive_target
 from daskfs.algorithms.mission_first import enough, nobody, wait, waiting, waiting_nbytes
-from daskfs.algorithms.mission_frequency import NBYTES, count, no_counts, weigh_by_counts
+from daskfs.algorithms.mission_frequency import cells_of, count, counts_nbytes, no_counts, weigh_by_counts
 from daskfs.algorithms.mission_learn import learn, learn_and_fade, only_selected, take_last_step
 from daskfs.algorithms.mission_memory import Pace, Shape, make_room, rule_of, shape_of
 from daskfs.algorithms.mission_memory_kernels import ROWS, Memory, Rows
@@ -185,7 +185,7 @@ class Mission:
             "passes": 0,
             "history": np.full((len(self._stages), len(HISTORY)), np.nan),
             **nobody(),
-            **no_counts(self.idf),
+            **no_counts(cells_of(self.width) if self.idf else 0),
             **({} if self.interactions is None else name_spaces(self.interactions, meta)),
         }
 
@@ -263,7 +263,7 @@ class Mission:
         races = self.learning_rate == "auto" and self.method == "active"
         learning = shape.nbytes * (1 + races) + waiting_nbytes(meta)
         refitting = shape.nbytes + refit_nbytes(shape, meta) if self.refit else 0
-        return max(learning, refitting) + NBYTES * self.idf + pairs_nbytes(self.interactions, meta)
+        return max(learning, refitting) + counts_nbytes(self.width) * self.idf + pairs_nbytes(self.interactions, meta)
 
     def _n_scores(self, meta: Meta) -> int:
         return len(meta.classes or ()) if self.loss == "softmax" else 1

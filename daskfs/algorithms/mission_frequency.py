@@ -5,25 +5,35 @@ The weights of a selection apply to values as they are: what a feature was weigh
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.algorithms.frequency_kernels import count_features, largest_of_two
 from daskfs.protocol import State
 
-CELLS = 1 << 20
-_BITS = CELLS.bit_length() - 1
-NBYTES = 2 * 2 * 4 * CELLS  # counts, and the weights they become
+_LEAST_CELLS = 1 << 17  # enough for a million features, most of them rare
 
 
-def no_counts(is_wanted: bool) -> State:
-    """What a state has before anything is counted."""
-    return {"counts": np.zeros((2, CELLS if is_wanted else 0), np.uint32), "idf": np.empty((2, 0), np.float32)}
+def cells_of(width: int) -> int:
+    """In how many cells features are counted, each in two of them, beside a sketch of some width."""
+    return max(_LEAST_CELLS, 2 * width)
+
+
+def counts_nbytes(width: int) -> int:
+    """Memory of the counts, and of the weights they become."""
+    return 2 * 2 * 4 * cells_of(width)
+
+
+def no_counts(cells: int) -> State:
+    """What a state has before anything is counted; no cells if nothing is to be."""
+    return {"counts": np.zeros((2, cells), np.uint32), "idf": np.empty((2, 0), np.float32)}
 
 
 def count(state: State, ids: NDArray[np.uint64]) -> None:
     """Count the entries of some rows."""
-    count_features(ids, state["counts"], _BITS)
+    count_features(ids, state["counts"], _bits(state["counts"]))
 
 
 def weigh_by_counts(state: State, n_rows: float) -> None:
@@ -41,5 +51,9 @@ def factors(state: State, ids: NDArray[np.uint64]) -> NDArray[np.float32]:
     """What the values of features are multiplied by."""
     out = np.ones(len(ids), np.float32)
     if state["idf"].size:
-        largest_of_two(ids, state["idf"], _BITS, out)
+        largest_of_two(ids, state["idf"], _bits(state["idf"]), out)
     return out
+
+
+def _bits(cells: NDArray[Any]) -> int:
+    return int(cells.shape[1]).bit_length() - 1

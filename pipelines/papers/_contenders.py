@@ -2,12 +2,13 @@
 
 Memory is what has to be kept, by formula: 4 bytes for a number, 8 for the id of a feature. A table holds its ids, a
 weight for every class, and for "active" the sum that decides on the steps; a sketch has a number for every cell and
-class, and "active" one more row of sums. Room that a table has to spare while rows stream by is not counted, nor are
-blocks.
+class, and "active" one more row of sums; idf has two rows of counts. Room that a table has to spare while rows stream
+by is not counted, nor are blocks.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ import numpy as np
 from _real import Scores, Task
 
 import daskfs
+from daskfs.algorithms.mission_frequency import cells_of
 
 NUMBER, ID = 4, 8  # bytes
 DEPTH = 3
@@ -67,7 +69,7 @@ def mission(**fields: Any) -> Contender:
         chosen = fields | {"n_select": count, "loss": loss, "width": width, "depth": DEPTH, "passes": task.passes}
         if "method" in fields:
             chosen["learning_rate"] = _best_rate(task, chosen | {"n_select": setting.n_select, "passes": 1})
-        selection = daskfs.select(task.train, daskfs.Mission(**chosen))
+        selection = _selected(task, daskfs.Mission(**chosen))
         return Model(selection.decision_function, kept_bytes(task.n_scores, setting.n_select, width, fields))
 
     return learned
@@ -84,8 +86,9 @@ def kept_bytes(n_scores: int, n_select: int, width: int, fields: dict[str, Any])
         return width * vector
     if method == "iht":
         return (n_select + IHT_ROW) * (ID + 2 * vector)
+    counts = 2 * NUMBER * cells_of(width) if fields.get("idf") else 0
     sums = NUMBER if method == "active" else 0
-    sketch = width * (DEPTH * vector + sums)
+    sketch = width * (DEPTH * vector + sums) + counts
     if fields.get("per_class"):
         return sketch + n_scores * n_select * (ID + NUMBER + sums)
     return sketch + n_select * (ID + vector + sums)
@@ -110,4 +113,11 @@ def _best_rate(task: Task, chosen: dict[str, Any]) -> float:
 
 
 def _cost(task: Task, algorithm: daskfs.Mission) -> float:
-    return float(daskfs.select(task.train, algorithm).history["objective"][-1])
+    return float(_selected(task, algorithm).history["objective"][-1])
+
+
+def _selected(task: Task, algorithm: daskfs.Mission) -> daskfs.Selection:
+    """A selection, of all features there are where a contender asks for more."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*asked for: the data have no more")
+        return daskfs.select(task.train, algorithm)
