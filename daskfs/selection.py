@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from daskfs.protocol import Label, Result
 from daskfs.store.chosen import Chosen, as_dataset
 from daskfs.store.location import Location
 from daskfs.store.predictions import Predictions, check_place
-from daskfs.store.products import NO_PARENT, Products, chosen_or_made
+from daskfs.store.products import Products, as_members, chosen_or_made, products_in
 from daskfs.store.saved import SOURCE, public_url, read_selection, write_selection
 
 
@@ -295,7 +295,7 @@ class Selection:
 
         A product of two features has `parents` besides, their ids and names.
         """
-        made = [{}] * len(self.features) if self.products is None else _as_members(self.products)
+        made = [{}] * len(self.features) if self.products is None else as_members(self.products)
         ranked = zip(self.features.tolist(), self.names, self.weights.tolist(), made, strict=True)
         return {
             "algorithm": self.algorithm,
@@ -334,26 +334,10 @@ def load_selection(url: str | os.PathLike[str], storage_options: Mapping[str, An
             algorithm=record["algorithm"],
             source=record["source"],
             seed=record["seed"],
-            products=_products(features),
+            products=products_in(features),
         )
     except ValueError as error:
         raise SelectionError(f"{location.url}: {error}; the selection is damaged, make it again") from error
-
-
-def _as_members(products: Products) -> list[dict[str, Any]]:
-    """What the record of every feature says of its parents."""
-    rows = zip(products.parents.tolist(), products.names, products.are.tolist(), strict=True)
-    return [{"parents": {"ids": ids, "names": list(names)}} if made else {} for ids, names, made in rows]
-
-
-def _products(features: Sequence[Mapping[str, Any]]) -> Products | None:
-    """What `_as_members` wrote."""
-    if not any("parents" in feature for feature in features):
-        return None
-    none = {"ids": [NO_PARENT, NO_PARENT], "names": ["", ""]}
-    parents = [feature.get("parents", none) for feature in features]
-    ids = np.array([both["ids"] for both in parents], np.uint64)
-    return Products(ids, [(both["names"][0], both["names"][1]) for both in parents])
 
 
 def _history(columns: Mapping[str, NDArray[np.float64]]) -> xarray.Dataset:

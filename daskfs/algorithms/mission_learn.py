@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from daskfs.algorithms.mission_kernels import active, active_one, sketched, sketched_three, thresholded
+from daskfs.algorithms.mission_general_kernels import active, sketched, thresholded
+from daskfs.algorithms.mission_kernels import active_one, sketched_three
 from daskfs.algorithms.mission_memory import Pace, Shape, memory_of, rule_of
 from daskfs.algorithms.mission_memory_kernels import ROWS, Memory, Rows, Rule, fade, look_up, prune, settle
 from daskfs.algorithms.mission_rows import part

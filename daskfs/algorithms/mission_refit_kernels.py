@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from daskfs.algorithms.mission_kernels import is_finite, judge, longest, slower, squared_norm, weight_of
+from daskfs.algorithms.mission_general_kernels import judge, squared_norm
+from daskfs.algorithms.mission_kernels import is_finite, longest, slower, weight_of
 from daskfs.algorithms.mission_memory_kernels import ROWS
 from daskfs.algorithms.sketch_kernels import find, mixed
 from daskfs.jit import kernel, summing

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,6 +58,22 @@ def chosen_or_made(X: Any, ids: NDArray[np.uint64], names: Sequence[str], produc
     whole = [Piece(slice(0, base.shape[0]), np.arange(len(base_ids)), base.together())] if in_columns else base.pieces
     pieces = _made(whole, sides, np.concatenate([plain, pairs]))
     return Chosen((base.shape[0], len(ids)), base.kind, base.dtype, pieces)
+
+
+def as_members(products: Products) -> list[dict[str, Any]]:
+    """What the record of every feature says of its parents."""
+    rows = zip(products.parents.tolist(), products.names, products.are.tolist(), strict=True)
+    return [{"parents": {"ids": ids, "names": list(names)}} if made else {} for ids, names, made in rows]
+
+
+def products_in(features: Sequence[Mapping[str, Any]]) -> Products | None:
+    """What `as_members` wrote."""
+    if not any("parents" in feature for feature in features):
+        return None
+    none = {"ids": [NO_PARENT, NO_PARENT], "names": ["", ""]}
+    parents = [feature.get("parents", none) for feature in features]
+    ids = np.array([both["ids"] for both in parents], np.uint64)
+    return Products(ids, [(both["names"][0], both["names"][1]) for both in parents])
 
 
 def _made(pieces: Any, sides: list[NDArray[np.intp]], columns: NDArray[np.intp]) -> Iterator[Piece]:

@@ -14,7 +14,8 @@ from reference.mission import iht, mission, softmax_sgd
 
 import daskfs
 from daskfs.algorithms.loss_kernels import implicit_pull, pull
-from daskfs.algorithms.mission_kernels import active, active_one, sketched, sketched_three
+from daskfs.algorithms.mission_general_kernels import active, sketched
+from daskfs.algorithms.mission_kernels import active_one, sketched_three
 from daskfs.algorithms.mission_memory import Shape, memory_of, rule_of
 from daskfs.algorithms.mission_pace import pace_of
 from daskfs.algorithms.mission_rows import rows_of
