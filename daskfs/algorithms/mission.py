@@ -32,7 +32,15 @@ from numpy.typing import NDArray
 
 from daskfs.algorithms.loss import RowLoss, check_target, labels_told_apart, positive_target
 from daskfs.algorithms.mission_first import enough, nobody, wait, waiting, waiting_nbytes
-from daskfs.algorithms.mission_frequency import cells_of, count, counts_nbytes, no_counts, weigh_by_counts
+from daskfs.algorithms.mission_frequency import (
+    cells_of,
+    count,
+    counts_nbytes,
+    go_on_counting,
+    merged_counts,
+    no_counts,
+    weigh_by_counts,
+)
 from daskfs.algorithms.mission_learn import learn, learn_and_fade, only_selected, take_last_step
 from daskfs.algorithms.mission_memory import Pace, Shape, make_room, rule_of, shape_of
 from daskfs.algorithms.mission_memory_kernels import ROWS, Memory, Rows
@@ -195,6 +203,7 @@ class Mission:
         if state["merged_lanes"] > 1:
             state["tally_before"] += state["tally"]
             state["tally"][:], state["merged_lanes"] = 0.0, 1
+            go_on_counting(state)
         rows, stage = rows_of(block, state), self._stages[state["passes"]]
         if stage == "count":
             count(state, rows.ids)
@@ -210,7 +219,7 @@ class Mission:
     def merge(self, states: Sequence[State]) -> State:
         stage = self._stages[states[0]["passes"]]
         if stage == "count":
-            return self._merged_counts(states)
+            return merged_counts(states)
         if stage == "refit":
             return merged_refits(states)
         states = [self._without_waiting(copied(state)) if len(state["waiting_y"]) else state for state in states]
@@ -319,14 +328,6 @@ class Mission:
                 raise first_unusable(rows, first)
             done = stop
         return state
-
-    def _merged_counts(self, states: Sequence[State]) -> State:
-        merged = copied(states[0])
-        for state in states[1:]:
-            merged["counts"] += state["counts"]
-            merged["tally"] += state["tally"]
-        merged["merged_lanes"] = sum(state["merged_lanes"] for state in states)
-        return merged
 
 
 @warms

@@ -5,13 +5,14 @@ The weights of a selection apply to values as they are: what a feature was weigh
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.algorithms.frequency_kernels import count_features, largest_of_two
-from daskfs.protocol import State
+from daskfs.protocol import State, copied
 
 _LEAST_CELLS = 1 << 17  # enough for a million features, most of them rare
 
@@ -23,12 +24,16 @@ def cells_of(width: int) -> int:
 
 def counts_nbytes(width: int) -> int:
     """Memory of the counts, and of the weights they become."""
-    return 2 * 2 * 4 * cells_of(width)
+    return 3 * 2 * 4 * cells_of(width)
 
 
 def no_counts(cells: int) -> State:
-    """What a state has before anything is counted; no cells if nothing is to be."""
-    return {"counts": np.zeros((2, cells), np.uint32), "idf": np.empty((2, 0), np.float32)}
+    """What a state has before anything is counted; no cells if nothing is to be.
+
+    "counts" are those of a lane since it met others, "counted" those before, which all lanes have in common.
+    """
+    counts = {name: np.zeros((2, cells), np.uint32) for name in ("counts", "counted")}
+    return counts | {"idf": np.empty((2, 0), np.float32)}
 
 
 def count(state: State, ids: NDArray[np.uint64]) -> None:
@@ -36,10 +41,26 @@ def count(state: State, ids: NDArray[np.uint64]) -> None:
     count_features(ids, state["counts"], _bits(state["counts"]))
 
 
+def go_on_counting(state: State) -> None:
+    """After a merge: what was counted so far, lanes have in common now."""
+    state["counted"] += state["counts"]
+    state["counts"][:] = 0
+
+
+def merged_counts(states: Sequence[State]) -> State:
+    """What several lanes have counted; theirs stays as it is."""
+    merged = copied(states[0])
+    for state in states[1:]:
+        merged["counts"] += state["counts"]
+        merged["tally"] += state["tally"]
+    merged["merged_lanes"] = sum(state["merged_lanes"] for state in states)
+    return merged
+
+
 def weigh_by_counts(state: State, n_rows: float) -> None:
     """Turn counts into weights."""
-    weights = state["counts"].astype(np.float32)
-    state["counts"] = np.empty((2, 0), np.uint32)
+    weights = (state["counts"] + state["counted"]).astype(np.float32)
+    state["counts"], state["counted"] = np.empty((2, 2, 0), np.uint32)
     np.minimum(weights, n_rows, out=weights)  # a cell may count more than there are rows
     weights += 1
     np.log(weights, out=weights)

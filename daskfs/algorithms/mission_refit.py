@@ -41,7 +41,7 @@ def held_back_share(meta: Meta) -> float:
 
 def is_held_back(first: int, count: int, seed: int, share: float) -> NDArray[np.bool_]:
     """Which of some rows are held back: a matter of a row's number and the seed alone."""
-    numbers = np.arange(first, first + count, dtype=np.uint64) + (np.uint64(seed) << np.uint64(32))
+    numbers = np.arange(first, first + count, dtype=np.uint64) + (np.uint64(seed % 2**32) << np.uint64(32))
     mixed = (numbers ^ (numbers >> np.uint64(31))) * np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
     return (mixed >> np.uint64(32)) < np.uint64(share * 2**32)

@@ -67,8 +67,12 @@ def test_lanes_count_together():
     chosen = daskfs.Mission(10, width=2**8, idf=True)
     start = chosen.start(meta_of(rows), 0)
     whole, _ = chosen.end_pass(chosen.update(copied(start), block_of(rows, y)))
-    lanes = [chosen.update(copied(start), block_of(rows[lane::2], y[lane::2])) for lane in (0, 1)]
-    merged, _ = chosen.end_pass(chosen.merge(lanes))
+    state = start
+    for first in range(0, 400, 100):
+        thirds = [range(first + lane, first + 100, 3) for lane in range(3)]
+        lanes = [chosen.update(copied(state), block_of([rows[i] for i in third], y[list(third)])) for third in thirds]
+        state = chosen.merge([chosen.merge(lanes[:2]), lanes[2]])
+    merged, _ = chosen.end_pass(state)
     np.testing.assert_array_equal(merged["idf"], whole["idf"])
     assert merged["history"][0, 1] == 400
 
