@@ -37,6 +37,8 @@ Axis = Literal["columns", "rows"]
 Label = float | str
 State = dict[str, Any]
 """Flat: arrays and scalars by name, so that checkpoint, pickle and size are generic."""
+NO_PARENT = 2**64 - 1
+"""In place of the parents of a feature that is no product of two others; ids have 63 bits."""
 
 
 def copied(state: State) -> State:
@@ -159,7 +161,7 @@ class Result:
     """The labels the scores tell apart (with two, a score above 0 means the second); None for real values."""
     history: Sequence[dict[str, float]]  # one record per pass or round, "objective" in each
     parents: NDArray[np.uint64] | None = None
-    """(k, 2): the two features a feature is the product of; 2^64 − 1 for those that are none. None if none is."""
+    """(k, 2): the two features a feature is the product of, or twice `NO_PARENT`. None if none is a product."""
     remarks: tuple[str, ...] = ()
     """What whoever ran it should know and might not notice, in a line each."""
 

@@ -241,6 +241,9 @@ class Mission:
             state = self._without_waiting(state)
             take_last_step(self, shape_of(self, state), state)
         loss, weight, rows = state["tally"] + state["tally_before"]
+        if not np.isfinite(loss):
+            rate = rate_of(self, state["race"])
+            raise OptionError(f"learning_rate={rate:g}: weights grew beyond all bounds; take a smaller one")
         record = state["history"][number]
         record[: len(HISTORY) - 2] = loss / weight if weight else np.nan, rows, np.nan
         if stage == "count":

@@ -140,6 +140,8 @@ def keep_largest(keys, weights, sums, parents, memory, rule, t, to_sketch):
     size, least, last = np.empty(n, np.float32), np.float32(-1), np.uint64(0)
     for q in range(n):
         size[q] = norm(weights[q])
+        if not size[q] >= 0:  # beyond all numbers, at too large a rate; whoever asks for a result is told
+            size[q] = np.inf
     if n > keep:
         least = nth(size.copy(), n - keep)
         equals, n_equal, n_larger = np.empty(n, np.uint64), 0, 0

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.algorithms.mission_memory_kernels import Rows
-from daskfs.algorithms.mission_pairs_kernels import NO_PARENT, add_members, counted_pairs, with_pairs
+from daskfs.algorithms.mission_pairs_kernels import add_members, counted_pairs, with_pairs
 from daskfs.algorithms.mission_rows import frozen, part
 from daskfs.errors import OptionError, RowError
-from daskfs.protocol import Meta, State
+from daskfs.protocol import NO_PARENT, Meta, State
 
 WINDOW = 1 << 20  # entries, pairs included
 MOST_PAIRS = 1 << 21  # of one row
@@ -80,7 +80,7 @@ def parents_of(state: State, features: NDArray[np.uint64]) -> NDArray[np.uint64]
 
 def is_made(parents: NDArray[np.uint64]) -> NDArray[np.bool_]:
     """Which features are pairs."""
-    made: NDArray[np.bool_] = parents[:, 0] != NO_PARENT
+    made: NDArray[np.bool_] = parents[:, 0] != np.uint64(NO_PARENT)
     return made
 
 

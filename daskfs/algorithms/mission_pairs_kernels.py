@@ -6,8 +6,9 @@ import numpy as np
 
 from daskfs.algorithms.sketch_kernels import find, mixed
 from daskfs.jit import helper, kernel, warms
+from daskfs.protocol import NO_PARENT
 
-NO_PARENT = np.uint64(2**64 - 1)
+_NO_PARENT = np.uint64(NO_PARENT)
 _ONE = np.uint64(1)
 
 
@@ -64,7 +65,7 @@ def with_pairs(indptr, ids, values, left, right, counts):
     n = len(indptr) - 1
     total = len(ids) + counts.sum()
     out_indptr, out_ids, out_values = np.zeros(n + 1, np.int64), np.empty(total, np.uint64), np.empty(total, np.float32)
-    parents = np.full((total, 2), NO_PARENT, np.uint64)
+    parents = np.full((total, 2), _NO_PARENT, np.uint64)
     o = 0
     for r in range(n):
         a, b = indptr[r], indptr[r + 1]

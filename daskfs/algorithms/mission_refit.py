@@ -50,10 +50,10 @@ def is_held_back(first: int, count: int, seed: int, share: float) -> NDArray[np.
 def without(rows: Rows, held: NDArray[np.bool_]) -> Rows:
     """The rows, those held back with a weight of 0, which teaches nothing."""
     weight = rows.weight if len(rows.weight) else np.ones(len(held), np.float32)
-    return rows._replace(weight=frozen_array(np.where(held, np.float32(0), weight)))
+    return rows._replace(weight=_frozen(np.where(held, np.float32(0), weight)))
 
 
-def frozen_array(array: NDArray[np.float32]) -> NDArray[np.float32]:
+def _frozen(array: NDArray[np.float32]) -> NDArray[np.float32]:
     """An array that kernels may only read."""
     array.flags.writeable = False
     return array

@@ -10,9 +10,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from daskfs.protocol import NO_PARENT
 from daskfs.store.chosen import Chosen, Piece, as_dataset, chosen_columns
 
-NO_PARENT = 2**64 - 1
 TIMES = " × "
 
 

@@ -97,16 +97,18 @@ def vw_auc(files: Files, learn: str) -> float:
     model, scores = files.folder / "vw.model", files.folder / "vw.scores"
     vw(f"{learn} -f {model}")
     vw(f"-d {files.test} -t -i {model} -p {scores}")
-    return float(roc_auc_score(test_labels(files), np.loadtxt(scores)))
+    return float(roc_auc_score(held_out_labels(files), np.loadtxt(scores)))
 
 
 def daskfs_auc(files: Files) -> float:
     """The same of the features MISSION has selected."""
     selection = daskfs.select(files.rows, MISSION)
-    return float(roc_auc_score(test_labels(files), selection.decision_function(daskfs.open_dataset(files.rows_test))))
+    return float(
+        roc_auc_score(held_out_labels(files), selection.decision_function(daskfs.open_dataset(files.rows_test)))
+    )
 
 
-def test_labels(files: Files) -> np.ndarray:
+def held_out_labels(files: Files) -> np.ndarray:
     return np.concatenate([y.copy() for y in daskfs.open_dataset(files.rows_test).targets()])
 
 

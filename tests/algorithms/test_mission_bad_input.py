@@ -21,8 +21,8 @@ def test_empty_rows_teach_the_constant_only(method):
     rows, y = some_rows(400, 50)
     without = selected(daskfs.Mission(5, method=method, width=2**8, intercept=False, learning_rate=0.5), rows, y)
     rows = [row for pair in zip(rows, [{}] * 400, strict=True) for row in pair]
-    state_size = daskfs.Mission(5, method=method, width=2**8, intercept=False, learning_rate=0.25)  # rows half as large
-    given = selected(state_size, rows, np.repeat(y, 2))
+    half = daskfs.Mission(5, method=method, width=2**8, intercept=False, learning_rate=0.25)  # as large as rows are now
+    given = selected(half, rows, np.repeat(y, 2))
     assert given.features.tolist() == without.features.tolist()
     np.testing.assert_allclose(given.weights, without.weights, rtol=1e-3)
 
@@ -135,3 +135,11 @@ def test_rows_in_the_order_of_classes_are_remarked_on(tmp_path, is_sorted, recwa
     said = [str(warning.message) for warning in recwarn]
     assert len(said) == is_sorted
     assert all("x.zarr: its first rows are all of one class" in line for line in said)
+
+
+@pytest.mark.parametrize("method", ["paper", "hashing", "iht", "batch-iht"])
+def test_a_rate_at_which_weights_explode_is_named(method):
+    rows, y = some_rows(3000, 60)
+    chosen = daskfs.Mission(5, loss="squared", method=method, width=2**8, learning_rate=1e6, passes=3)
+    with pytest.raises(daskfs.DaskfsError, match=r"learning_rate=1e\+06: weights grew beyond all bounds"):
+        selected(chosen, rows, y)
