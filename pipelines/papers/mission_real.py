@@ -92,6 +92,9 @@ def _settings(given: Sequence[tuple[int, float]]) -> list[Setting]:
 
 
 def _show(task: Task, records: Sequence[Record], as_json: bool) -> None:
+    if not records:
+        click.echo(f"{task.title}: none of its contenders goes by a name given with --only", err=True)
+        return
     rows, features = task.train.n_samples, task.train.n_features
     title = f"{task.title}: {rows:,} rows x {features:,} features, {task.passes} passes"
     report(title, records, "features", [*task.tests, "MiB"], as_json)
