@@ -22,6 +22,7 @@ from daskfs.selection import Selection
 TRUE = frozenset({3, 71, 140, 199, 260, 333, 404, 478})
 K = len(TRUE)
 BLOCKS = 24
+MOST_LANES = 3  # of the clusters in these tests
 
 
 def planted(folder: Path, bad_columns: Sequence[int] = ()) -> daskfs.Dataset:
@@ -61,7 +62,7 @@ class Paced(daskfs.OnlineSubstitution):
 
 def paced(method: str, seconds: float = 0.0, **fields: Any) -> Paced:
     """Room for all features in every lane where budgets are fixed, so that it does not matter who meets which."""
-    shared = {"n_select": 2 * K, "budget": "faithful"} if method == "async" else {"n_select": K}
+    shared = {"n_select": MOST_LANES * K, "budget": "faithful"} if method == "async" else {"n_select": K}
     return Paced(**(shared | fields), method=method, seconds=seconds)
 
 

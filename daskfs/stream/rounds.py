@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -82,10 +82,7 @@ class Rounds:
                     run.keep(known.state)
             return self._fetched(heads)
         finally:
-            # Said aloud, since the frames of an error hold on to them. `Client.cancel` would also cancel tasks behind
-            # them that this client no longer wants, at which the scheduler of Dask 2026.8 closes the connection.
-            for future in (root, *heads, *(head for _, waiting in pending for head in waiting)):
-                future.release()
+            _let_go((root, *heads, *(head for _, waiting in pending for head in waiting)))
 
     def _submitted(self, shares: Sequence[Round], root: Future[Any]) -> deque[tuple[int, list[Future[Any]]]]:
         """All tasks of a pass: where each round ends, and the states the next one begins with."""
@@ -107,17 +104,26 @@ class Rounds:
         """The state that a round has led to."""
         merge = partial(self._submit, "merge", merged, self._algorithm)
         last = joined(heads, merge)
-        self._wait([last])
-        with _lost_if_unreachable():
-            state: State = last.result()
+        try:
+            state: State = self._brought_here(last)
+        finally:
+            if last not in heads:
+                _let_go([last])
         return state
 
     def _revisit(self, state: State, ids: NDArray[np.uint64]) -> tuple[State, int]:
         future = self._submit("revisit", revisit_a_copy, self._algorithm, self._dataset, ids, self._sent(state))
+        try:
+            result: tuple[State, int] = self._brought_here(future)
+        finally:
+            _let_go([future])
+        return result
+
+    def _brought_here(self, future: Future[Any]) -> Any:
+        """What a task makes, as soon as it has."""
         self._wait([future])
         with _lost_if_unreachable():
-            result: tuple[State, int] = future.result()
-        return result
+            return future.result()
 
     def _sent(self, state: State) -> Future[Any]:
         """A state on its way to the workers; in no task's arguments, which would all pass through the scheduler."""
@@ -187,6 +193,16 @@ def _lost_if_unreachable() -> Iterator[None]:
         yield
     except OSError as error:
         raise CancelledError from error
+
+
+def _let_go(futures: Iterable[Future[Any]]) -> None:
+    """Tell the scheduler that nobody waits for these any more.
+
+    Said aloud, since the frames of an error hold on to them. `Client.cancel` would also cancel tasks behind them that
+    this client no longer wants, at which the scheduler of Dask 2026.8 closes the connection.
+    """
+    for future in futures:
+        future.release()
 
 
 def revisit_a_copy(algorithm: Algorithm, dataset: Dataset, ids: NDArray[np.uint64], state: State) -> tuple[State, int]:

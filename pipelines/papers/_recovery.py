@@ -39,7 +39,10 @@ def streamed(rows: int, **fields: Any) -> Method:
         (meta, block), energy = _stored(problem), np.mean(problem.y**2) / 2
         state, go_on = algorithm.start(meta, seed=0), True
         while go_on:
-            state, go_on = algorithm.end_pass(algorithm.update(state, block))
+            try:
+                state, go_on = algorithm.end_pass(algorithm.update(state, block))
+            except daskfs.errors.OptionError:  # the rate of the grid is so large that weights are no numbers any more
+                return np.empty(0, np.int64)
             result = algorithm.result(state)
             go_on = go_on and EXPLAINED < result.history[-1]["objective"] / energy < DIVERGED
         return result.features.astype(np.int64)

@@ -108,15 +108,19 @@ def test_memory_does_not_grow_with_rows():
         for _ in range(0, rows, 1000):
             yield rng.normal(size=1000), rng.choice([-1, 1], 1000).astype(np.float32)
 
-    memory, peaks = 1 << 20, []
-    for rows in (1000, 100_000, 1_000_000):  # the first warms up
+    def peak(rows: int) -> int:
         tracemalloc.start()
         rank_quality(made(rows), memory)
-        peaks.append(tracemalloc.get_traced_memory()[1])
+        _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-    assert peaks[1] < 1.2 * memory + 100_000
-    assert peaks[2] < peaks[1] + 20_000  # a number for every run
-    assert 5 * peaks[2] < 1_000_000 * ROW_BYTES
+        return most
+
+    memory = 1 << 20
+    # The least of several: the first of all warms up, and threads that other tests left behind allocate, too.
+    few, many = (min(peak(rows) for _ in range(4)) for rows in (100_000, 1_000_000))
+    assert few < 1.2 * memory + 100_000
+    assert many < few + 20_000  # a number for every run
+    assert 5 * many < 1_000_000 * ROW_BYTES
 
 
 @pytest.mark.parametrize("piece_bytes", [0, 50_000])
