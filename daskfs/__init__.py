@@ -8,6 +8,7 @@ from daskfs.selection import Selection, load_selection
 from daskfs.store.dataset import Dataset, open_dataset
 from daskfs.stream.ingest import ingest
 from daskfs.stream.run import select
+from daskfs.stream.shuffle import shuffle
 from daskfs.stream.transpose import transpose
 from daskfs.stream.verify import verify_dataset
 from daskfs.stream.write import write_dataset
@@ -25,6 +26,7 @@ __all__ = [
     "load_selection",
     "open_dataset",
     "select",
+    "shuffle",
     "transpose",
     "verify_dataset",
     "write_dataset",

@@ -135,6 +135,12 @@ class Location:
             return self.url == other.url
         return self.path.resolve() == other.path.resolve()
 
+    def is_within(self, other: Location) -> bool:
+        """True if this is the other folder, or lies in it."""
+        if self.path is None or other.path is None:
+            return f"{self.url}/".startswith(f"{other.url}/")
+        return self.path.resolve().is_relative_to(other.path.resolve())
+
     def sweep(self, key: str | None = None) -> None:
         """Remove what a writer that was killed has left half-written beside its target: any, or that of one key."""
         if self.path is not None:

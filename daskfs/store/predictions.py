@@ -86,7 +86,7 @@ def check_place(location: Location, overwrite: bool, source: Location | None) ->
     url = location.url
     if location.path is not None and location.path.is_file():
         raise OptionError(f"{url}: is a file; predictions are a folder, choose another name")
-    if source is not None and _is_within(location, source):
+    if source is not None and location.is_within(source):
         raise OptionError(f"{url}: is the dataset to be predicted, or lies in it; choose another place")
     if not location.exists(ROOT):
         return
@@ -95,12 +95,6 @@ def check_place(location: Location, overwrite: bool, source: Location | None) ->
         raise OptionError(f"{url}: holds something other than predictions; choose another place")
     if not overwrite:
         raise OptionError(f"{url}: already holds predictions; --overwrite replaces them")
-
-
-def _is_within(location: Location, other: Location) -> bool:
-    if location.path is None or other.path is None:
-        return f"{location.url}/".startswith(f"{other.url}/")
-    return location.path.resolve().is_relative_to(other.path.resolve())
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Rows that come in pieces of their own lengths, handed out in pieces of the length asked for."""
+"""What comes in pieces of their own sizes, put together to the size asked for."""
 
 from __future__ import annotations
 
@@ -35,3 +35,18 @@ class Regrouped:
             self._rest = self._rest[missing:]
             missing -= len(parts[-1])
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def groups(sizes: NDArray[np.int64], most: int) -> list[range]:
+    """Consecutive things that have at most this size together, and one at least.
+
+    >>> groups(np.array([3, 4, 5, 20, 1]), most=10)
+    [range(0, 2), range(2, 3), range(3, 4), range(4, 5)]
+    """
+    edges, first = np.concatenate([[0], np.cumsum(sizes)]), 0
+    found = []
+    while first < len(sizes):
+        last = max(first + 1, int(np.searchsorted(edges, edges[first] + most, side="right")) - 1)
+        found.append(range(first, last))
+        first = last
+    return found

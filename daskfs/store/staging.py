@@ -146,6 +146,26 @@ def _cells(rows: RowArrays) -> dict[str, NDArray[Any]]:
     return cells
 
 
+def write_block(
+    location: Location,
+    specs: dict[str, ArraySpec],
+    cells: dict[str, NDArray[Any]],
+    size: StagedBlock,
+    number: int,
+    first_chunk: int,
+) -> dict[str, Records]:
+    """Write the arrays of a block straight to their place; for a dataset whose blocks are known one after the other."""
+    written = {}
+    for name, line in cells.items():
+        width = specs[name].chunks[1]
+        first, count = (first_chunk, size.chunks) if specs[name].dims[0] == "chunk" else (number, 1)
+        written[name] = [
+            write_chunk(location, specs[name], first + i, line[np.newaxis, i * width : (i + 1) * width])
+            for i in range(count)
+        ]
+    return written
+
+
 def publish_piece(
     location: Location,
     piece: SparsePiece,

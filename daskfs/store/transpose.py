@@ -15,9 +15,9 @@ from daskfs.store.column_runs import Columns, Run, count_columns
 from daskfs.store.dataset import Dataset
 from daskfs.store.layout import target_spec, weight_spec
 from daskfs.store.publish import index_spec, write_block_index
-from daskfs.store.reader import ArrayReader
-from daskfs.store.staging import BlockShape, StagedBlock
-from daskfs.store.writer import DatasetWriter, Records, write_chunk, write_file
+from daskfs.store.same_features import copy_names
+from daskfs.store.staging import BlockShape, StagedBlock, write_block
+from daskfs.store.writer import DatasetWriter, Records
 
 
 def column_shape(runs: list[Run], n_entries: int, block_entries: int, compression: Codec) -> BlockShape:
@@ -73,14 +73,10 @@ class ColumnWriter:
             cells["values"] = block.entries["value"]
         # How long the arrays will be is not known yet, but their chunks are.
         specs = self.shape.column_specs(number + 1, self.chunks + chunks)
-        for name, line in cells.items():
-            width = specs[name].chunks[1]
-            first, count = (self.chunks, chunks) if specs[name].dims[0] == "chunk" else (number, 1)
-            self.records.setdefault(name, []).extend(
-                write_chunk(self.writer.location, specs[name], first + i, line[np.newaxis, i * width : (i + 1) * width])
-                for i in range(count)
-            )
-        self.blocks.append(StagedBlock(len(block.ids), entries, chunks))
+        size = StagedBlock(len(block.ids), entries, chunks)
+        for name, records in write_block(self.writer.location, specs, cells, size, number, self.chunks).items():
+            self.records.setdefault(name, []).extend(records)
+        self.blocks.append(size)
         self.chunks += chunks
         self.firsts.append(int(block.ids[0]))
 
@@ -98,14 +94,6 @@ class ColumnWriter:
         self.writer.write(target_spec(source.n_samples), np.concatenate(list(source.targets())))
         if "weight" in source.arrays:
             self.writer.write(weight_spec(source.n_samples), np.concatenate(list(source.weights())))
-        for name, spec in source.content.items():
-            if name == "feature" or name.startswith("names/"):
-                _copy(ArrayReader(source.location, spec), self.writer)
+        copy_names(source, self.writer)
         made = {"by": "transpose", "source": source.digest}
         self.writer.close({**source.attributes, "layout": "columns", "made": made})
-
-
-def _copy(array: ArrayReader, writer: DatasetWriter) -> None:
-    """An array as it is, chunk file by chunk file."""
-    numbers = range(array.spec.n_chunks)
-    writer.add(array.spec, [write_file(writer.location, array.spec, n, array.file(n)) for n in numbers])

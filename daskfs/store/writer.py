@@ -119,11 +119,8 @@ def new_writer(location: Location) -> DatasetWriter:
     return DatasetWriter(location)
 
 
-def prepare(location: Location, overwrite: bool) -> None:
-    """Make sure that nothing of value stands where a dataset is about to be written.
-
-    A dataset that is to be overwritten stays until its successor is certain: see `retire`.
-    """
+def check_free(location: Location, overwrite: bool) -> None:
+    """DatasetError if something of value stands where a dataset is to be written."""
     if location.path is not None and location.path.is_file():
         raise DatasetError(f"{location.url}: is a file; a dataset is a folder, choose another name")
     if location.is_empty():
@@ -135,9 +132,17 @@ def prepare(location: Location, overwrite: bool) -> None:
         raise DatasetError(f"{location.url}: already holds a complete dataset; --overwrite replaces it")
     if location.exists(PLAN) and not overwrite:
         raise DatasetError(f"{location.url}: holds an unfinished ingest; finish it, or use --overwrite to drop it")
-    if complete:
+
+
+def prepare(location: Location, overwrite: bool) -> None:
+    """Make sure that nothing stands where a dataset is about to be written, unless that is of value: see `check_free`.
+
+    A dataset that is to be overwritten stays until its successor is certain: see `retire`.
+    """
+    check_free(location, overwrite)
+    if location.exists(ROOT):
         drop_staged(location)
-    else:
+    elif not location.is_empty():
         clear(location)
 
 

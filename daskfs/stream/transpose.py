@@ -7,7 +7,7 @@ merged, one range of ids after the other, while the range before is written.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,12 +22,13 @@ from daskfs.store.dataset import Dataset, open_dataset
 from daskfs.store.layout import UNFINISHED
 from daskfs.store.location import Location
 from daskfs.store.prefetch import Prefetcher
+from daskfs.store.regrouped import groups
 from daskfs.store.transpose import ColumnWriter, column_shape, in_blocks
 from daskfs.store.writer import new_writer, prepare
+from daskfs.stream.moved import Moved, Report
 from daskfs.stream.pool import Threads, available_cores
 from daskfs.stream.transpose_memory import TransposeMemory
 
-Report = Callable[[int, int], None]
 MOST_ROWS = 1 << 32  # a row's number is stored in 32 bits
 
 
@@ -97,10 +98,10 @@ def transpose(
     with location.one_writer():
         prepare(location, overwrite)
         location.write(f"{UNFINISHED}/transpose", b"")
-        moved = _Moved(2 * source.n_entries, progress)
-        groups = _groups(sizes, budget.run_entries)
-        gap = max(1, budget.range_entries // (4 * len(groups)))
-        tasks = [(source, group, int(sizes[group].sum()), location, n, gap) for n, group in enumerate(groups)]
+        moved = Moved(2 * source.n_entries, progress)
+        some = [group for group in groups(sizes, budget.run_entries) if sizes[group].any()]
+        gap = max(1, budget.range_entries // (4 * len(some)))
+        tasks = [(source, group, int(sizes[group].sum()), location, n, gap) for n, group in enumerate(some)]
         runs = _runs(tasks, budget.workers, moved)
         shape = column_shape(runs, source.n_entries, block_entries, Codec(compression))
         writer = ColumnWriter(new_writer(location), shape, with_values="values" in source.arrays)
@@ -124,18 +125,7 @@ def _check(source: Dataset, location: Location) -> None:
         raise OptionError(f"{source.url}: has no entries, and so no columns to lay out")
 
 
-def _groups(sizes: NDArray[np.int64], most: int) -> list[range]:
-    """Consecutive blocks that have at most so many entries together, and at least one."""
-    edges, first = np.concatenate([[0], np.cumsum(sizes)]), 0
-    groups = []
-    while edges[first] < edges[-1]:
-        last = max(first + 1, int(np.searchsorted(edges, edges[first] + most, side="right")) - 1)
-        groups.append(range(first, last))
-        first = last
-    return [group for group in groups if edges[group.stop] > edges[group.start]]
-
-
-def _runs(tasks: list[tuple[Any, ...]], workers: int, moved: _Moved) -> list[Run]:
+def _runs(tasks: list[tuple[Any, ...]], workers: int, moved: Moved) -> list[Run]:
     """All runs, in the order of their rows."""
     runs: dict[int, Run] = {}
     for number, run in Threads(workers).unordered("transpose", _make_run, tasks):
@@ -160,15 +150,3 @@ def _merged(location: Location, runs: Sequence[Run], edges: NDArray[np.uint64]) 
     """The columns of all runs, the next range of ids being merged while the caller works on one."""
     merged = MergedRuns(location, runs, edges)
     return Prefetcher[Columns, None](lambda number, _: merged.read(number), range(merged.count), lambda: None, ahead=1)
-
-
-class _Moved:
-    """Counts entries, and tells who wants to know."""
-
-    def __init__(self, total: int, progress: Report | None) -> None:
-        self._done, self._total, self._progress = 0, total, progress
-
-    def add(self, entries: int) -> None:
-        self._done += entries
-        if self._progress is not None:
-            self._progress(self._done, self._total)

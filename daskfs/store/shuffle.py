@@ -1,0 +1,256 @@
+"""From runs of rows to a complete dataset with the same rows in the order of their keys.
+
+Once all rows are in runs it is known how many each slot of keys has; by that the new order is cut into blocks, and
+these are written in parts, each by itself, straight to their place.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskfs.errors import DatasetError
+from daskfs.store.dataset import Dataset
+from daskfs.store.layout import ArraySpec, DenseShape, dense_specs, target_spec
+from daskfs.store.location import Location
+from daskfs.store.publish import write_block_index
+from daskfs.store.reader import ArrayReader
+from daskfs.store.regrouped import groups
+from daskfs.store.row_runs import Lines, Runs, Section
+from daskfs.store.same_features import copy_names
+from daskfs.store.staging import OPTIONAL, BlockShape, StagedBlock, write_block
+from daskfs.store.writer import DatasetWriter, Records, write_chunk
+
+SLOTS_PER_BLOCK = 8  # a block consists of whole slots: with more of them it is fuller, and the index is longer
+
+
+class RowBytes(NamedTuple):
+    """What rows take in memory while they are moved."""
+
+    row: int
+    entry: int
+
+    @classmethod
+    def of_source(cls, source: Dataset) -> RowBytes:
+        """Heads, keys and places of rows, and 200 bytes for a tag as a string and as bytes; ids and values."""
+        row = 128 + (200 if "tag" in source.arrays else 0)
+        if source.kind == "dense":
+            return cls(row, int(source.arrays["X"].dtype.itemsize))
+        return cls(row, 12 if "values" in source.arrays else 8)
+
+    def of(self, rows: Any, entries: Any) -> Any:
+        """Bytes of so many; numbers or arrays."""
+        return self.row * rows + self.entry * entries
+
+
+def block_bytes(source: Dataset, each: RowBytes) -> NDArray[np.int64]:
+    """What every block of rows takes."""
+    if source.kind == "dense":
+        rows = np.full(source.n_blocks("rows"), _row_chunks(source).chunks[0], np.int64)
+        return each.of(rows, rows * source.n_features)  # type: ignore[no-any-return]
+    rows = ArrayReader(source.location, source.arrays["block_rows"]).read_all()
+    return each.of(rows, source.block_entries())  # type: ignore[no-any-return]
+
+
+def slot_bits(source: Dataset) -> int:
+    """Into how many slots (2 to that power) the keys are cut: some for every block, as large as the source has them."""
+    if source.kind == "dense":
+        blocks = source.n_samples / _row_chunks(source).chunks[0]
+    else:
+        shape = _shape(source)
+        blocks = max(source.n_entries / shape.entries, source.n_samples / shape.rows)
+    return max(1, math.ceil(math.log2(SLOTS_PER_BLOCK * blocks)))
+
+
+def _row_chunks(source: Dataset) -> ArraySpec:
+    return source.arrays["X_rows" if source.layout == "both" else "X"]
+
+
+def _shape(source: Dataset) -> BlockShape:
+    ids = source.arrays["ids"]
+    return BlockShape(source.arrays["y"].chunks[1], ids.chunks[1], ids.codec)
+
+
+class Slots:
+    """How many rows and entries come before every slot, and after the last."""
+
+    def __init__(self, counts: NDArray[np.int64]) -> None:
+        self.rows, self.entries = (np.concatenate([[0], np.cumsum(count)]) for count in counts)
+
+    def section(self, first: int, last: int) -> Section:
+        """Where rows `first` … `last` - 1 of the new order are."""
+        slot = int(np.searchsorted(self.rows, first, side="right")) - 1
+        end = int(np.searchsorted(self.rows, last, side="left"))
+        return Section(slot, end, first - int(self.rows[slot]), last - first)
+
+    def blocks(self, shape: BlockShape) -> list[StagedBlock]:
+        """Whole slots gathered into blocks that hold them; a slot that is too large alone is a block of its own."""
+        blocks, first = [], 0
+        while self.rows[first] < self.rows[-1]:
+            first = int(np.searchsorted(self.rows, self.rows[first], side="right")) - 1  # past empty ones
+            fitting = (
+                int(np.searchsorted(edges, edges[first] + most, side="right")) - 1
+                for edges, most in ((self.rows, shape.rows), (self.entries, shape.entries))
+            )
+            last = max(first + 1, min(fitting))
+            rows, entries = (int(edges[last] - edges[first]) for edges in (self.rows, self.entries))
+            blocks.append(StagedBlock(rows, entries, max(1, -(-entries // shape.entries))))
+            first = last
+        return blocks
+
+
+@dataclass(frozen=True, slots=True)
+class Part(ABC):
+    """Some of the chunks of the new dataset, written by one task."""
+
+    section: Section
+
+    @property
+    def rows_moved(self) -> int:
+        """How many rows are where they belong once it is written."""
+        return self.section.rows
+
+    @abstractmethod
+    def write(self, runs: Runs, location: Location) -> dict[str, Records]:
+        """Write them, and return their lines of the manifest by array."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparsePart(Part):
+    """Consecutive blocks of sparse rows."""
+
+    specs: dict[str, ArraySpec]
+    blocks: list[StagedBlock]
+    first_block: int
+    first_chunk: int
+
+    def write(self, runs: Runs, location: Location) -> dict[str, Records]:
+        lines, order = runs.read(self.section, runs.cargo)
+        written: dict[str, Records] = {name: [] for name in self.specs}
+        row, chunk = 0, self.first_chunk
+        for number, block in enumerate(self.blocks, self.first_block):
+            cells = _cells(lines, order[row : row + block.rows], self.specs)
+            for name, records in write_block(location, self.specs, cells, block, number, chunk).items():
+                written[name] += records
+            row, chunk = row + block.rows, chunk + block.chunks
+        return written
+
+
+def _cells(lines: Lines, rows: NDArray[np.int64], specs: dict[str, ArraySpec]) -> dict[str, NDArray[Any]]:
+    """The arrays of a block of sparse rows."""
+    heads = lines.heads[rows]
+    cells: dict[str, NDArray[Any]] = {name: lines.carried(name, rows) for name in ("ids", "values") if name in specs}
+    cells["indptr"] = np.concatenate([[0], np.cumsum(heads["entries"], dtype=np.int64)])
+    cells |= {name: heads[name] for name in ("y", "weight") if name in specs}
+    if "tag" in specs:
+        text, ends = lines.carried("tag", rows).tobytes(), accumulate(heads["tag_bytes"].tolist(), initial=0)
+        cells["tag"] = np.array([text[start:stop].decode() for start, stop in pairwise(ends)], object)
+    return cells
+
+
+@dataclass(frozen=True, slots=True)
+class DensePart(Part):
+    """Consecutive chunks of dense rows."""
+
+    spec: ArraySpec
+    first_chunk: int
+
+    def write(self, runs: Runs, location: Location) -> dict[str, Records]:
+        lines, order = runs.read(self.section, ["X"])
+        height, width = self.spec.chunks
+        records = []
+        for number, row in enumerate(range(0, len(order), height), self.first_chunk):
+            X = lines.carried("X", order[row : row + height]).reshape(-1, width)
+            records.append(write_chunk(location, self.spec, number, X))
+        return {self.spec.name: records}
+
+
+@dataclass(frozen=True, slots=True)
+class TargetPart(Part):
+    """One chunk of the labels of dense rows."""
+
+    spec: ArraySpec
+    number: int
+
+    @property
+    def rows_moved(self) -> int:
+        return 0  # they count where their features are
+
+    def write(self, runs: Runs, location: Location) -> dict[str, Records]:
+        lines, order = runs.read(self.section, [])
+        return {self.spec.name: [write_chunk(location, self.spec, self.number, lines.heads["y"][order])]}
+
+
+@dataclass(frozen=True)
+class NewOrder:
+    """What a shuffled dataset consists of, known before it is written."""
+
+    specs: dict[str, ArraySpec]
+    parts: list[Part]
+    blocks: list[StagedBlock]  # of sparse rows
+
+    def close(self, writer: DatasetWriter, source: Dataset, seed: int) -> None:
+        """Write what a dataset has besides its rows, as `source` has it; from then on it opens."""
+        if self.blocks:
+            write_block_index(writer, "rows", self.blocks)
+        copy_names(source, writer)
+        made = {**source.attributes.get("made", {}), "by": "shuffle", "seed": seed, "source": source.digest}
+        if "request" in made:
+            made["request"] = shuffled_request(made["request"], seed)
+        writer.close({**source.attributes, "layout": "rows", "made": made})
+
+
+def shuffled_request(request: str, seed: int) -> str:
+    """What the request of an ingest becomes when its dataset is shuffled: that is not the dataset it asked for."""
+    return f"{request} shuffled {seed}"
+
+
+def new_order(source: Dataset, slots: Slots, each: RowBytes, most: int) -> NewOrder:
+    """Cut the new order as the source is cut, into parts that take at most so many bytes, or one block."""
+    if (int(slots.rows[-1]), int(slots.entries[-1])) != (source.n_samples, source.n_entries):
+        raise DatasetError(f"{source.url}: has not as many rows and entries as it says; verify it")
+    return (
+        _dense_order(source, slots, each, most) if source.kind == "dense" else _sparse_order(source, slots, each, most)
+    )
+
+
+def _sparse_order(source: Dataset, slots: Slots, each: RowBytes, most: int) -> NewOrder:
+    shape = _shape(source)
+    blocks = slots.blocks(shape)
+    shape = BlockShape(max(block.rows for block in blocks), shape.entries, shape.compression)
+    specs = shape.specs(len(blocks), sum(block.chunks for block in blocks))
+    specs = {name: spec for name, spec in specs.items() if name not in OPTIONAL or name in source.arrays}
+    first_row, _, first_chunk = (list(accumulate(column, initial=0)) for column in zip(*blocks, strict=True))
+    parts: list[Part] = [
+        SparsePart(
+            slots.section(first_row[group.start], first_row[group.stop]),
+            specs,
+            blocks[group.start : group.stop],
+            group.start,
+            first_chunk[group.start],
+        )
+        for group in groups(np.array([each.of(block.rows, block.entries) for block in blocks]), most)
+    ]
+    return NewOrder(specs, parts, blocks)
+
+
+def _dense_order(source: Dataset, slots: Slots, each: RowBytes, most: int) -> NewOrder:
+    n, p = source.n_samples, source.n_features
+    chunk = _row_chunks(source)
+    row_bytes = p * int(chunk.dtype.itemsize)
+    (X,) = dense_specs((n, p), chunk.dtype, DenseShape("rows", chunk.chunks[0] * row_bytes, chunk.codec))
+    y = target_spec(n)
+    per_part = X.chunks[0] * max(1, most // each.of(X.chunks[0], X.chunks[0] * p))
+    parts: list[Part] = [
+        DensePart(slots.section(first, min(first + per_part, n)), X, first // X.chunks[0])
+        for first in range(0, n, per_part)
+    ]
+    step = y.chunks[0]
+    parts += [TargetPart(slots.section(i * step, min((i + 1) * step, n)), y, i) for i in range(y.n_chunks)]
+    return NewOrder({"X": X, "y": y}, parts, [])

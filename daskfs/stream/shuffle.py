@@ -1,0 +1,141 @@
+"""shuffle: a dataset with the same rows in a random order, in bounded memory and two passes over the data.
+
+Workers sort groups of row blocks by random keys into runs on the target's disk (`store.row_runs`); then each merges one
+range of keys after the other, and writes the blocks of it (`store.shuffle`).
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from distributed import Client
+from numpy.typing import NDArray
+
+from daskfs.errors import OptionError, check_whole
+from daskfs.store.dataset import Dataset, open_dataset
+from daskfs.store.layout import UNFINISHED
+from daskfs.store.location import Location
+from daskfs.store.regrouped import groups
+from daskfs.store.row_runs import Runs, cargo_of, collected
+from daskfs.store.shuffle import Part, RowBytes, Slots, block_bytes, new_order, slot_bits
+from daskfs.store.writer import Records, check_free, new_writer, prepare
+from daskfs.stream.moved import Moved, Report
+from daskfs.stream.pool import Pool, Threads, pool
+from daskfs.stream.shuffle_memory import ShuffleMemory
+
+MEMORY = "512MB"
+
+
+def shuffle(
+    dataset: Dataset | str | os.PathLike[str],
+    url: str | os.PathLike[str],
+    seed: int = 0,
+    *,
+    memory: int | str = MEMORY,
+    overwrite: bool = False,
+    client: Client | None = None,
+    workers: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    progress: Report | None = None,
+) -> Dataset:
+    """Write a dataset once more with its rows in a random order, for algorithms that learn row by row.
+
+    Everything else stays as it is: labels, row weights, tags, names and the size of blocks. An interrupted shuffle
+    starts over when it is run again.
+
+    Parameters
+    ----------
+    dataset
+        The source, laid out in rows, or where it is. One laid out in rows and columns becomes one in rows.
+    url
+        Where the shuffled rows go. Until they are complete, as much again is kept there as they take uncompressed.
+    seed
+        Which order: that of random numbers made of the seed and the number of a row, and so the same whatever the
+        size of blocks, the memory and the workers.
+    memory
+        What this process (on a cluster: each thread of a worker) may use beyond what it has at the start; and a few
+        times the largest row.
+    overwrite
+        Replace a dataset that is there already.
+    client, workers
+        Where to run, as for `ingest`.
+    storage_options
+        Passed on to fsspec, for both places. Open the source yourself if it needs others.
+    progress
+        Called with (rows moved, rows to move); every row moves twice.
+
+    Returns
+    -------
+    Dataset
+        The new dataset, opened.
+
+    Examples
+    --------
+    >>> X = np.arange(8, dtype="float32").reshape(8, 1)
+    >>> daskfs.write_dataset("sorted.zarr", X, X[:, 0] > 3, layout="rows")
+    >>> mixed = daskfs.shuffle("sorted.zarr", "mixed.zarr", seed=1)
+    >>> mixed.read(0).X[:, 0], mixed.read(0).y
+    (array([2., 4., 7., 0., 6., 5., 3., 1.], dtype=float32), array([0., 1., 1., 0., 1., 1., 0., 0.]))
+    """
+    check_whole("seed", seed, 0)
+    source = dataset if isinstance(dataset, Dataset) else open_dataset(dataset, storage_options)
+    location = Location(url, storage_options)
+    _check(source, location)
+    check_free(location, overwrite)
+    each, bits, where = RowBytes.of_source(source), slot_bits(source), pool(client, workers)
+    sizes = block_bytes(source, each)
+    budget = ShuffleMemory.of(
+        memory, where.sharing, total=int(sizes.sum()), largest_block=int(sizes.max()), slots=1 << bits
+    )
+    if isinstance(where, Threads):
+        where = Threads(budget.workers)
+    with location.one_writer():
+        prepare(location, overwrite)
+        location.write(f"{UNFINISHED}/shuffle", b"")
+        moved = Moved(2 * source.n_samples, progress)
+        some = groups(sizes, budget.run_bytes)
+        # Not where another attempt has its runs: a worker that outlives it would write among ours.
+        runs = Runs(location, f"{UNFINISHED}/{uuid.uuid4().hex[:8]}", len(some), cargo_of(source), bits)
+        slots = _slots([(runs, source, blocks, number, seed) for number, blocks in enumerate(some)], where, moved)
+        order = new_order(source, slots, each, budget.part_bytes)
+        writer = new_writer(location)
+        for spec in order.specs.values():
+            writer.add(spec)
+        for rows, written in where.unordered("write", _write_part, [(p, runs, writer.location) for p in order.parts]):
+            for name, records in written.items():
+                writer.add(order.specs[name], records)
+            moved.add(rows)
+        order.close(writer, source, seed)
+    return open_dataset(url, storage_options)
+
+
+def _check(source: Dataset, location: Location) -> None:
+    if source.layout == "columns":
+        remedy = "write it with layout='rows'" if source.kind == "dense" else "shuffle what it was transposed from"
+        raise OptionError(f"{source.url}: laid out in columns, which cannot be shuffled row by row; {remedy}")
+    if location.is_within(source.location):
+        raise OptionError(f"{location.url}: is the dataset to be shuffled, or lies in it; choose another place")
+
+
+def _slots(tasks: list[tuple[Any, ...]], where: Pool, moved: Moved) -> Slots:
+    """All runs made, and what they have in each slot."""
+    total: NDArray[np.int64] | int = 0
+    for counts in where.unordered("sort", _make_run, tasks):
+        total = total + counts
+        moved.add(int(counts[0].sum()))
+    assert isinstance(total, np.ndarray)  # a dataset has rows
+    return Slots(total)
+
+
+def _make_run(runs: Runs, source: Dataset, blocks: range, number: int, seed: int) -> NDArray[np.int64]:
+    """Turn a group of blocks into the run of that number: a task."""
+    return runs.write(number, collected(source, blocks, seed))
+
+
+def _write_part(part: Part, runs: Runs, location: Location) -> tuple[int, dict[str, Records]]:
+    """Write a part of the new dataset: a task."""
+    return part.rows_moved, part.write(runs, location)
