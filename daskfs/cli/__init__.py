@@ -14,6 +14,7 @@ from daskfs.cli.ingest import ingest
 from daskfs.cli.inspect import info, verify
 from daskfs.cli.select import select
 from daskfs.cli.show import show
+from daskfs.cli.shuffle import shuffle
 from daskfs.cli.transpose import transpose
 from daskfs.errors import DaskfsError, Interrupted
 from daskfs.observe.terminal import messages, printable
@@ -53,6 +54,7 @@ main.add_command(ingest)
 main.add_command(info)
 main.add_command(verify)
 main.add_command(transpose)
+main.add_command(shuffle)
 main.add_command(select)
 main.add_command(show)
 main.add_command(evaluate)
