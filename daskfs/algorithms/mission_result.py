@@ -17,7 +17,7 @@ last refit the loss of what was kept on rows that were held back, and whether th
 
 _SORTED = (
     "its first rows are all of one class; MISSION learns row by row, and from rows in the order of their classes "
-    "next to nothing: shuffle the source (shuf), and ingest it again"
+    "next to nothing: daskfs shuffle IN.zarr OUT.zarr writes them in random order"
 )
 
 

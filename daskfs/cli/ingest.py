@@ -57,7 +57,7 @@ FORMAT_OPTIONS = [
     click.option("--position/--no-position", default=None, help="fasta: a k-mer's position is part of the feature."),
     click.option("--read-length", type=int, help="fasta: rows are reads of this length."),
     click.option("--coverage", type=float, help="fasta: how often reads cover a record on average."),
-    click.option("--seed", type=int, help="fasta: which reads are drawn."),
+    click.option("--seed", type=int, help="fasta: which reads are drawn; with --shuffle: which order."),
     click.option("--documents", type=click.Choice(["lines", "files"]), help="text: what a document is."),
     click.option("--words", type=Numbers(), help="text: sizes of word n-grams."),
     click.option("--chars", type=Numbers(), help="text: sizes of character n-grams."),
@@ -85,6 +85,7 @@ def _format_options(command: Any) -> Any:
     "--max-bad-lines", type=int, default=1000, show_default=True, help="With skip: more than this is an error."
 )
 @click.option("--compression", type=click.Choice(["none", "lz4", "zstd"]), help="Default: none (dense), lz4 (sparse).")
+@click.option("--shuffle", is_flag=True, help="Rows in random order, as daskfs shuffle gives them.")
 @click.option("--overwrite", is_flag=True, help="Replace a dataset, or start over instead of resuming.")
 @click.option("--workers", type=click.IntRange(1), help="Threads; all cores by default.")
 @click.option("--scheduler", help="Run on the Dask cluster at this address.")
@@ -98,6 +99,7 @@ def ingest(
     on_bad_line: Any,
     max_bad_lines: int,
     compression: Any,
+    shuffle: bool,
     overwrite: bool,
     workers: int | None,
     scheduler: str | None,
@@ -108,6 +110,9 @@ def ingest(
     A killed ingest goes on where it stopped when the same command is run again.
     """
     given = {name: value for name, value in format_options.items() if value is not None}
+    order: bool | int = given.get("seed", 0) if shuffle else False
+    if shuffle and format_name != "fasta":
+        given.pop("seed", None)  # the only format that draws rows
     if is_cold():
         messages.print("compiling, once on this machine: some 15 seconds")
     with cluster_at(scheduler) as client, ingest_progress() as progress:
@@ -120,6 +125,7 @@ def ingest(
             on_bad_line=on_bad_line,
             max_bad_lines=max_bad_lines,
             compression=compression,
+            shuffle=order,
             overwrite=overwrite,
             client=client,
             workers=workers,

@@ -107,6 +107,7 @@ def abandon(location: Location) -> None:
     ]
     if not finished:
         location.delete(UNFINISHED)
+        location.remove_if_empty()
 
 
 def begin_publishing(location: Location, work: Sequence[WorkPiece]) -> None:

@@ -122,15 +122,16 @@ class Part:
 
 
 def find_sources(
-    patterns: Sequence[str], options: Mapping[str, Any] | None = None, leave_out: str | None = None
+    patterns: Sequence[str], options: Mapping[str, Any] | None = None, leave_out: Sequence[str] = ()
 ) -> list[Source]:
     """Every file the paths, folders, globs and URLs name, each once, in a stable order.
 
-    Hidden files of a folder are left alone, and so is what lies below `leave_out`, where the output goes.
+    Hidden files of a folder are left alone, and so is what lies below folders to be left out, where the output goes.
     """
     found: dict[str, Source] = {}
     for pattern in patterns:
-        sources = [source for source in _expand(str(pattern), options) if not _is_below(source.url, leave_out)]
+        expanded = _expand(str(pattern), options)
+        sources = [source for source in expanded if not any(_is_below(source.url, folder) for folder in leave_out)]
         if not sources:
             raise SourceError(f"{pattern}: no file matches")
         for source in sorted(sources, key=lambda source: source.url):
@@ -138,9 +139,7 @@ def find_sources(
     return list(found.values())
 
 
-def _is_below(url: str, folder: str | None) -> bool:
-    if folder is None:
-        return False
+def _is_below(url: str, folder: str) -> bool:
     return url.startswith(folder.rstrip("/") + "/") or url.startswith(os.path.abspath(folder) + "/")
 
 

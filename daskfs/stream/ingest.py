@@ -37,6 +37,7 @@ from daskfs.store.publish import SparsePlan, publish_sparse
 from daskfs.store.rows import BadLines, DenseBuilder, RowBuilder
 from daskfs.store.sources import find_sources
 from daskfs.store.staging import BlockShape, SparsePiece, SparseStage
+from daskfs.stream.destination import Destination
 from daskfs.stream.memory import IngestMemory
 from daskfs.stream.pool import Pool, Threads, in_order, pool
 
@@ -91,6 +92,7 @@ def ingest(
     on_bad_line: OnBadLine = "error",
     max_bad_lines: int = 1000,
     compression: Compression | None = None,
+    shuffle: bool | int = False,
     overwrite: bool = False,
     client: Client | None = None,
     workers: int | None = None,
@@ -120,6 +122,9 @@ def ingest(
         With ``"skip"``: more than this many bad lines are an error after all.
     compression
         As for `write_dataset`.
+    shuffle
+        True, or a seed: rows in the random order that `shuffle` gives those of the sources (seed 0 for True), and not
+        as the sources have them. Until they are, they are kept in a dataset beside `url`, ``….unshuffled``.
     overwrite
         Replace a dataset, or start over instead of resuming.
     client
@@ -150,17 +155,22 @@ def ingest(
     if isinstance(sources, str | os.PathLike):
         sources = [sources]
     kind = make_format(format, options)
-    location = Location(url, storage_options)
-    found = find_sources([os.fspath(source) for source in sources], source_options, leave_out=location.url)
+    place = Destination.of(Location(url, storage_options), shuffle)
+    location = place.rows
+    leave_out = place.target.url, location.url
+    found = find_sources([os.fspath(source) for source in sources], source_options, leave_out)
     where = pool(client, workers)
     budget = IngestMemory.of(memory, where.sharing)
     if isinstance(where, Threads):
         where = Threads(budget.workers)
+    request, content = request_digest(kind, found, layout, compression, on_bad_line), content_digest(found)
+    if place.is_shuffled(request, content, overwrite):
+        return open_dataset(url, storage_options)
     with location.one_writer():
-        request, content = request_digest(kind, found, layout, compression, on_bad_line), content_digest(found)
         if not overwrite and is_done(location, request, content):
-            return open_dataset(url, storage_options)
+            return place.finished(memory, overwrite, client, workers)
         plan = new_plan(kind, found, layout, compression, budget.chunk_bytes)
+        place.check(plan.shape)
         work = list(pieces_of(plan.format, found, request))
         begin(location, plan, work, request, overwrite)
         job = Job(location, plan.format, plan.shape, budget, on_bad_line == "skip", max_bad_lines)
@@ -173,7 +183,7 @@ def ingest(
         made |= {"sources": len(found), "bad_lines": sum(piece.bad_lines for piece in pieces)}
         begin_publishing(location, work)
         _publish(job, pieces, made, where)
-    return open_dataset(url, storage_options)
+        return place.finished(memory, overwrite, client, workers)
 
 
 def _staged(
