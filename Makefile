@@ -22,6 +22,7 @@ bench: $(READY)
 	$(BIN)/python pipelines/benchmarks/ingest.py
 	$(BIN)/python pipelines/benchmarks/reading.py
 	$(BIN)/python pipelines/benchmarks/memory.py
+	$(BIN)/python pipelines/benchmarks/shuffle.py
 	$(BIN)/python pipelines/benchmarks/vowpal_wabbit.py
 	$(BIN)/python pipelines/benchmarks/substitution.py
 	$(BIN)/python pipelines/benchmarks/substitution_memory.py

@@ -164,3 +164,40 @@ def test_control_c_leaves_a_resumable_ingest(tmp_path):
     again = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert again.returncode == 0, again.stderr
     assert daskfs.open_dataset(tmp_path / "x.zarr").n_samples == 40 * 4 * 400
+
+
+def test_shuffle(tmp_path):
+    (tmp_path / "x.svm").write_text("".join(f"{row // 50} {row + 1}:1\n" for row in range(100)))
+    rows, mixed = tmp_path / "rows.zarr", tmp_path / "mixed.zarr"
+    run("ingest", tmp_path / "x.svm", rows, "-f", "svmlight")
+    done = run("shuffle", rows, mixed, "--memory", "256MB", "--seed", 4)
+    said = f"{mixed}: sparse, 100 samples x 101 features, classes 0, 1"
+    assert (done.exit_code, done.stdout.strip()) == (0, said), done.stderr
+    at_once = run("ingest", tmp_path / "x.svm", tmp_path / "x.zarr", "-f", "svmlight", "--shuffle", "--seed", 4)
+    assert at_once.exit_code == 0, at_once.stderr
+    assert daskfs.open_dataset(tmp_path / "x.zarr").digest == daskfs.open_dataset(mixed).digest
+    assert "random order" in run("shuffle", "--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["rows.zarr", "there.zarr"], "there.zarr: already holds a complete dataset; --overwrite replaces it"),
+        (["rows.zarr", "rows.zarr", "--overwrite"], "rows.zarr: is the dataset to be shuffled"),
+        (["there.zarr", "new.zarr"], "there.zarr: laid out in columns"),
+        (["none.zarr", "new.zarr"], "none.zarr: no dataset here"),
+        (["rows.zarr", "new.zarr", "--memory", "1kB"], "--memory 1kB: this shuffle needs at least"),
+        (["rows.zarr", "new.zarr", "--seed", "-1"], "-1 is not in the range"),
+        (["rows.zarr", "new.zarr", "--scheduler", "tcp://127.0.0.1:1"], "nothing answers there"),
+        (["rows.zarr"], "Missing argument 'OUT'"),
+    ],
+)
+def test_a_shuffle_that_cannot_be_creates_nothing(tmp_path, monkeypatch, arguments, reason):
+    monkeypatch.chdir(tmp_path)
+    daskfs.write_dataset("rows.zarr", np.eye(4), [1, 2, 3, 4], layout="rows")
+    daskfs.write_dataset("there.zarr", np.eye(4), [1, 2, 3, 4])
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    done = run("shuffle", *arguments)
+    assert done.exit_code == 2
+    assert reason in done.stderr
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before

@@ -8,8 +8,8 @@ A dataset is a Zarr format 3 group that plain zarr and xarray open. Dense, n sam
     feature  (feature)          names, where there are any
 
 Sparse, in rows: block b holds `block_rows[b]` rows with `block_entries[b]` entries, which fill the
-chunks `block_chunk[b]` … `block_chunk[b + 1]` - 1 of `ids` and `values`: one chunk, unless a single row
-is larger than that. What a block does not fill is zero::
+chunks `block_chunk[b]` … `block_chunk[b + 1]` - 1 of `ids` and `values`: one chunk, unless there is a row
+that is larger than that, or nearly. What a block does not fill is zero::
 
     ids      (chunk, entry)     feature ids, ascending within a row; one chunk file a row of this array
     values   (chunk, entry)     float32; absent where every value is 1
