@@ -12,29 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sparse_rows import POOLS, Rows
+from stopping import Killed, dying_after, stopped_everywhere
 
 import daskfs
 from daskfs.errors import DatasetError
-from daskfs.store.location import Location
 from daskfs.stream.shuffle_memory import ShuffleMemory
 
 SMALL = ShuffleMemory(1, run_bytes=4000, part_bytes=4000)
-
-
-class Killed(BaseException):
-    """Where a real process would have ended."""
-
-
-def dying(operation, left: list[int]):
-    """The operation, until it has been called as often as is left."""
-
-    def counted(self, *args):
-        if left[0] == 0:
-            raise Killed
-        left[0] -= 1
-        return operation(self, *args)
-
-    return counted
 
 
 @pytest.fixture
@@ -45,28 +29,15 @@ def rows(tmp_path) -> daskfs.Dataset:
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_it_may_stop_at_any_operation_and_start_over(tmp_path, rows, overwrite, monkeypatch):
     monkeypatch.setattr(ShuffleMemory, "of", lambda *args, **sizes: SMALL)
-    target, stops = tmp_path / "mixed.zarr", 0
+    target = tmp_path / "mixed.zarr"
     wanted = daskfs.shuffle(rows, tmp_path / "wanted.zarr").digest
     if overwrite:
         daskfs.write_dataset(target, np.eye(3), [1, 2, 3])
-    while True:
-        with pytest.MonkeyPatch.context() as patch:
-            left = [stops]
-            for name in ("write", "move", "delete"):
-                patch.setattr(Location, name, dying(getattr(Location, name), left))
-            try:
-                daskfs.shuffle(rows, target, overwrite=overwrite)
-            except Killed:
-                stops += 1
-            else:
-                break
-        try:
-            found = daskfs.open_dataset(target)
-        except DatasetError:
-            continue
-        assert found.digest == wanted or (overwrite and found.kind == "dense")
-        if found.digest == wanted:
-            (target / "zarr.json").unlink()  # it was complete but for the cleaning up: go on with the next stop
+
+    def run() -> None:
+        daskfs.shuffle(rows, target, overwrite=overwrite)
+
+    stops = stopped_everywhere(run, target, wanted, "dense" if overwrite else None)
     assert stops > 30
     done = daskfs.open_dataset(target)
     assert done.digest == wanted
@@ -114,15 +85,11 @@ def test_a_killed_process_leaves_no_dataset_and_no_lock(tmp_path):
 
 
 @pytest.mark.parametrize("stop_after", range(0, 160, 8))
-def test_an_ingest_in_random_order_may_stop_anywhere(tmp_path, stop_after, monkeypatch):
+def test_an_ingest_in_random_order_may_stop_anywhere(tmp_path, stop_after):
     (tmp_path / "x.svm").write_text("".join(f"{row // 20} {row + 1}:1 {row + 50}:{row}\n" for row in range(40)))
     ingest = {"format": "svmlight", "shuffle": 3, "workers": 1}
-    with monkeypatch.context() as patch:
-        left = [stop_after]
-        for name in ("write", "move", "delete"):
-            patch.setattr(Location, name, dying(getattr(Location, name), left))
-        with suppress(Killed):
-            daskfs.ingest(tmp_path / "x.svm", tmp_path / "x.zarr", **ingest)
+    with suppress(Killed), dying_after(stop_after):
+        daskfs.ingest(tmp_path / "x.svm", tmp_path / "x.zarr", **ingest)
     done = daskfs.ingest(tmp_path / "x.svm", tmp_path / "x.zarr", **ingest)
     daskfs.ingest(tmp_path / "x.svm", tmp_path / "plain.zarr", "svmlight")
     assert done.digest == daskfs.shuffle(tmp_path / "plain.zarr", tmp_path / "wanted.zarr", 3).digest

@@ -21,6 +21,7 @@ from faults.samples import small_blocks, vw_lines
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sparse_rows import POOLS, Rows, assert_columns
+from stopping import stopped_everywhere
 
 import daskfs
 from daskfs.cli import main
@@ -28,7 +29,6 @@ from daskfs.errors import ChunkError, DatasetError, OptionError
 from daskfs.observe.describe import describe
 from daskfs.protocol import SparseColumnBlock
 from daskfs.store import column_runs
-from daskfs.store.location import Location
 from daskfs.stream import transpose as module
 from daskfs.stream.transpose_memory import TransposeMemory
 
@@ -282,51 +282,23 @@ def test_a_damaged_table_of_names_is_not_copied(tmp_path, clicks):
         daskfs.transpose(clicks, tmp_path / "columns.zarr")
 
 
-class Killed(BaseException):
-    """Where a real process would have ended."""
-
-
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_it_may_stop_at_any_operation_and_start_over(tmp_path, clicks, overwrite):
     target, options = tmp_path / "columns.zarr", {"block_entries": 64, "overwrite": overwrite}
     wanted = daskfs.transpose(clicks, tmp_path / "wanted.zarr", block_entries=64).digest
-    stops = 0
-    while True:
-        if overwrite and not stops:
-            daskfs.write_dataset(target, np.eye(3), [1, 2, 3])
-        with budget(1, 100, 100), pytest.MonkeyPatch.context() as patch:
-            left = [stops]
-            for name in ("write", "move", "delete"):
-                patch.setattr(Location, name, dying(getattr(Location, name), left))
-            try:
-                daskfs.transpose(clicks, target, **options)
-            except Killed:
-                stops += 1
-            else:
-                break
-        try:
-            found = daskfs.open_dataset(target)
-        except DatasetError:
-            continue
-        assert found.digest == wanted or (overwrite and found.kind == "dense")
-        if found.digest == wanted:
-            (target / "zarr.json").unlink()  # it was complete but for the cleaning up: go on with the next stop
+    if overwrite:
+        daskfs.write_dataset(target, np.eye(3), [1, 2, 3])
+
+    def run() -> None:
+        with budget(1, 100, 100):
+            daskfs.transpose(clicks, target, **options)
+
+    stops = stopped_everywhere(run, target, wanted, "dense" if overwrite else None)
     assert stops > 30
-    assert daskfs.open_dataset(target).digest == wanted
+    found = daskfs.open_dataset(target)
+    assert found.digest == wanted
     members = {path.name for path in target.iterdir()}
     assert members == {"zarr.json", "manifest", "names", *(name for name in found.content if "/" not in name)}
-
-
-def dying(operation, left: list[int]):
-    """The operation, until it has been called as often as is left."""
-
-    def counted(self, *args):
-        if left[0] == 0:
-            raise Killed
-        left[0] -= 1
-        return operation(self, *args)
-
-    return counted
 
 
 def test_a_killed_process_leaves_no_dataset_and_no_lock(tmp_path):

@@ -1,0 +1,60 @@
+"""A run that ends at any one of its operations on the store, as if it had been killed there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import daskfs
+from daskfs.errors import DatasetError
+from daskfs.store.location import Location
+
+
+class Killed(BaseException):
+    """Where a real process would have ended."""
+
+
+@contextmanager
+def dying_after(operations: int) -> Iterator[None]:
+    """Everything that changes the store works so many times, and never again."""
+    left = [operations]
+
+    def counted(operation):
+        def call(self, *args):
+            if left[0] == 0:
+                raise Killed
+            left[0] -= 1
+            return operation(self, *args)
+
+        return call
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("write", "move", "delete"):
+            patch.setattr(Location, name, counted(getattr(Location, name)))
+        yield
+
+
+def stopped_everywhere(run: Callable[[], object], target: Path, wanted: str, replaced: str | None) -> int:
+    """Stop a run at its first operation, the next at its second, … until one comes through; how many were stopped.
+
+    What opens in between is what is wanted, or the dataset that is to be replaced, known by its kind.
+    """
+    stops = 0
+    while True:
+        try:
+            with dying_after(stops):
+                run()
+        except Killed:
+            stops += 1
+        else:
+            return stops
+        try:
+            found = daskfs.open_dataset(target)
+        except DatasetError:
+            continue
+        assert found.digest == wanted or found.kind == replaced
+        if found.digest == wanted:
+            (target / "zarr.json").unlink()  # it was complete but for the cleaning up: go on with the next stop
