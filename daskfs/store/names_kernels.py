@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from daskfs.jit import helper, inlined, kernel, warms
 from daskfs.store.hashing_kernels import feature_id
-from daskfs.store.words_kernels import copy_text
+from daskfs.store.words_kernels import copy_text, half_word_at
 
 COUNT, BYTES, SLOTS, KEYS = 0, 1, 2, 3
 FEWEST_SLOTS = 1 << 12
@@ -259,6 +259,19 @@ def pack_strings(text, starts, lengths, out):
     return True
 
 
+@kernel
+def find_strings(packed, starts):
+    """Where each string of what `pack_strings` wrote begins, the last one's end behind them; False if some are cut."""
+    at = np.int64(4)
+    for i in range(len(starts) - 1):
+        if at > len(packed):
+            return False
+        starts[i] = at
+        at += np.int64(half_word_at(packed, at - 4)) + 4
+    starts[-1] = at
+    return at == len(packed) + 4
+
+
 @warms
 def _warm() -> None:
     number_of_label(new_name_set(2, 8), np.zeros(1, np.uint8))
@@ -266,3 +279,4 @@ def _warm() -> None:
     gather_text(text, numbers, numbers, text)
     first_of_each(numbers, numbers.astype(np.uint64), numbers, numbers, text)
     pack_strings(text, numbers, numbers, text)
+    find_strings(np.frombuffer(bytes(8), np.uint8), numbers)  # what was read cannot be written to
