@@ -85,4 +85,8 @@ class _Shelf:
 
 _shelf = _Shelf()
 borrowed_names = _shelf.borrowed
-drop_collected_names = _shelf.clear
+
+
+def drop_collected_names() -> None:
+    """Give back what this process holds for the next piece of an ingest, once there is none."""
+    _shelf.clear()
