@@ -22,8 +22,9 @@ daskfs among them. Kernels are compiled before. AUC is on rows nobody has learne
 
 Figures asked for: from text at least 3x VW from text, from Zarr at least 2x VW from its cache, at equal or better
 AUC. In time for one pass they are not reached: VW takes about 90 ns an entry from text and 35 from its cache, where
-parsing alone costs daskfs 75, the rest of the ingest 65 and learning from what it wrote 45. At equal AUC VW is not there to compare with:
-daskfs has .94 after its one pass, VW .86 after one and .88 after ten (.89 after twenty; its default gets worse).
+parsing alone costs daskfs 75, the rest of the ingest 65 and learning from what it wrote 45. At equal AUC VW is not
+there to compare with: daskfs has .94 after its one pass, VW .86 after one and .88 after ten (.89 after twenty; its
+default gets worse).
 """
 
 from __future__ import annotations
