@@ -11,6 +11,7 @@ import scipy.sparse as sp
 import daskfs
 from daskfs.protocol import SparseColumnBlock
 from daskfs.store.codec import LZ4
+from daskfs.store.collected import CollectedNames
 from daskfs.store.location import Location
 from daskfs.store.publish import SparsePlan, publish_sparse
 from daskfs.store.rows import BadLines, RowBuilder
@@ -63,7 +64,7 @@ class Rows:
             stage.take_names,
             block_rows=block_rows,
             block_entries=block_entries,
-            names_bytes=1024,
+            collected=CollectedNames(1024),
             bad_lines=BadLines(),
         )
         rows.append(self.indptr, self.ids, self.values, self.y)

@@ -7,8 +7,8 @@ sightings; β is so many times a mean squared value, so that it counts sightings
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,17 +32,46 @@ def settle_pace(chosen: Mission, shape: Shape, state: State, rows: Rows, first: 
     """Measure the first rows, and race rates over them where there is something to choose."""
     state["size"][:] = _measured(windows(rows, state, first))
     if chosen.learning_rate == "auto" and chosen.method == "active":
-        state["race"][:] = [_loss(chosen, shape, rate, state, rows, first) for rate in RATES]
+        state["race"][:] = race(lambda rate: _loss(chosen, shape, rate, state, rows, first))
 
 
-def rate_of(chosen: Mission, race: NDArray[np.float64]) -> float:
+def race(loss_at: Callable[[float], float]) -> NDArray[np.float64]:
+    """What each of the `RATES` costs. Not all of them run: cost falls up to the best rate, and rises behind it.
+
+    So two in the middle say on which side the best one lies, and that side is run until one does worse. For the
+    others stands what those next to them lead to expect: lanes, whose races are added up, need not run the same ones.
+    """
+    costs = np.full(len(RATES), np.nan)
+    first = len(RATES) // 2 - 1
+    costs[first], costs[first + 1] = loss_at(RATES[first]), loss_at(RATES[first + 1])
+    step = 1 if _bounded(costs[first + 1]) < _bounded(costs[first]) else -1
+    at = first + (step > 0)
+    while 0 <= at + step < len(RATES):
+        at += step
+        costs[at] = loss_at(RATES[at])
+        if _bounded(costs[at]) > _bounded(costs[at - step]):
+            break
+    low, high = min(first, at), max(first + 1, at)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for i in range(high + 1, len(RATES)):
+            costs[i] = 2 * costs[i - 1] - costs[i - 2]
+        for i in range(low - 1, -1, -1):
+            costs[i] = 2 * costs[i + 1] - costs[i + 2]
+    return costs
+
+
+def _bounded(costs: Any) -> Any:
+    """Costs to compare by: those of a rate at which numbers grow beyond bounds are infinite."""
+    return np.where(np.isnan(costs), np.inf, costs)
+
+
+def rate_of(chosen: Mission, costs: NDArray[np.float64]) -> float:
     """The rate for rows of unit norm: the one that was given, or that has won."""
     if chosen.learning_rate != "auto":
         return float(chosen.learning_rate)
     if chosen.method != "active":
         return PAPER_RATE
-    losses = np.nan_to_num(race, nan=np.inf)  # of a rate at which numbers grow beyond bounds
-    return RATES[int(losses.argmin())] / _SLOWER
+    return RATES[int(_bounded(costs).argmin())] / _SLOWER
 
 
 def pace_of(chosen: Mission, rate: float, size: tuple[float, float]) -> Pace:

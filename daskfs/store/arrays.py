@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from daskfs.errors import DatasetError, OptionError
 from daskfs.store.codec import Codec
+from daskfs.store.collected import CollectedNames
 from daskfs.store.dense_staging import DensePiece, DensePlan, DenseStage, close_dense
 from daskfs.store.labels import Labels, distinct_numbers, united_strings
 from daskfs.store.layout import ArraySpec, Layout, dense_specs, target_spec
@@ -129,7 +130,7 @@ def write_sparse(
         stage.take_names,
         block_rows=shape.rows,
         block_entries=shape.entries,
-        names_bytes=1024,
+        collected=CollectedNames(1024),
         bad_lines=BadLines(),
     )
     rows.append(matrix.indptr.astype(np.int64), matrix.indices.astype(np.uint64), values, target)

@@ -31,6 +31,11 @@ class NameRun(NamedTuple):
     key: str
     size: int  # names
 
+    @property
+    def folder(self) -> str:
+        """Of the piece it was staged with."""
+        return self.key.rsplit("/", 1)[0]
+
 
 class NameBatch(NamedTuple):
     """Names end to end: name i is ``text[starts[i] : starts[i] + lengths[i]]``."""

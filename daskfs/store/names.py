@@ -98,7 +98,7 @@ class TableNames:
             found.append(ids[_is_member(self._names.read(chunk)[: len(ids)], space)])
         return np.concatenate(found)
 
-    def _in_chunk(self, chunk: int, wanted: NDArray[np.uint64]) -> Iterator[str]:
+    def _in_chunk(self, chunk: int, wanted: NDArray[np.uint64]) -> list[str]:
         known = self._ids.read(chunk) if chunk >= 0 else np.empty(0, np.uint64)
         at = np.searchsorted(known, wanted)
         for feature, position in zip(wanted.tolist(), at.tolist(), strict=True):
@@ -106,8 +106,7 @@ class TableNames:
                 raise DatasetError(
                     f"{self._ids.location.url}: feature {feature} has no name here; another dataset's id?"
                 )
-        names = self._names.read(chunk)
-        return (str(names[position]) for position in at.tolist())
+        return self._names.read_strings(chunk, at)
 
 
 def _is_member(names: NDArray[Any], space: str) -> NDArray[np.bool_]:

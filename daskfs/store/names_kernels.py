@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from daskfs.jit import helper, inlined, kernel, warms
 from daskfs.store.hashing_kernels import feature_id
-from daskfs.store.words_kernels import copy_text
+from daskfs.store.words_kernels import copy_text, half_word_at
 
-COUNT, BYTES, SLOTS = 0, 1, 2
+COUNT, BYTES, SLOTS, KEYS = 0, 1, 2, 3
 FEWEST_SLOTS = 1 << 12
 RECENT = 1 << 14  # 128 kB: stays in the second cache, while the set is larger than any
 FULL = -1
@@ -20,36 +20,43 @@ FULL = -1
 class NameSet(NamedTuple):
     """Open addressing over `keys`; name i is ``text[starts[i]:starts[i + 1]]`` with id ``ids[i]``.
 
-    Of the keys only the first are in use, twice as many as there are names or more: few names stay in the cache.
+    Of names that were handed over only the key stays: they are known, and need not be collected again.
+    Of the slots only the first are in use, twice as many as there are keys or more: few names stay in the cache.
     """
 
     keys: NDArray[np.uint64]  # id + 1, or 0; at least twice as many as entries, a power of two
-    entries: NDArray[np.int64]  # the number of the entry whose key stands there
+    entries: NDArray[np.int32]  # the number of the entry whose key stands there
     ids: NDArray[np.uint64]
     starts: NDArray[np.int64]
     text: NDArray[np.uint8]
-    used: NDArray[np.int64]  # [COUNT] entries, [BYTES] of text, [SLOTS] of keys, a power of two
+    used: NDArray[np.int64]  # [COUNT] entries, [BYTES] of text, [SLOTS] of keys, a power of two, [KEYS] in them
     recent: NDArray[np.uint64]  # id + 1 of names that need no look into the set, each where its low bits say
 
 
-def new_name_set(entries: int, text_bytes: int) -> NameSet:
-    """An empty set with room for `entries` names of `text_bytes` bytes together."""
-    slots = 1 << (2 * entries - 1).bit_length()
+def new_name_set(entries: int, text_bytes: int, known: int = 0) -> NameSet:
+    """An empty set with room for `entries` names of `text_bytes` bytes together, and the keys of `known`."""
+    slots = 1 << (2 * max(entries, known) - 1).bit_length()
     return NameSet(
         keys=np.zeros(slots, np.uint64),
-        entries=np.zeros(slots, np.int64),
-        ids=np.zeros(entries, np.uint64),
+        entries=np.empty(slots, np.int32),
+        ids=np.empty(entries, np.uint64),
         starts=np.zeros(entries + 1, np.int64),
-        text=np.zeros(text_bytes, np.uint8),
-        used=np.array([0, 0, min(slots, FEWEST_SLOTS)]),
+        text=np.empty(text_bytes, np.uint8),
+        used=np.array([0, 0, min(slots, FEWEST_SLOTS), 0]),
         recent=np.zeros(RECENT, np.uint64),
     )
 
 
-def clear(names: NameSet) -> None:
-    """Make room for further names; those that were there need not be handed in again."""
-    names.keys[: names.used[SLOTS]] = 0
+def hand_over(names: NameSet) -> None:
+    """Make room for further names; those that were there are known from now on."""
     names.used[[COUNT, BYTES]] = 0
+
+
+def clear(names: NameSet) -> None:
+    """Begin anew, with no name known."""
+    names.keys[: names.used[SLOTS]] = 0
+    names.recent[:] = 0
+    names.used[[COUNT, BYTES, KEYS]] = 0
 
 
 def name_list(names: NameSet) -> list[bytes]:
@@ -75,7 +82,7 @@ def intern(names, feature, source, start, stop):
             return names.entries[at]
         at = (at + np.uint64(1)) & mask
     count, used = names.used[COUNT], names.used[BYTES]
-    if count == len(names.ids) or used + (stop - start) > len(names.text):
+    if count == len(names.ids) or used + (stop - start) > len(names.text) or 2 * names.used[KEYS] >= len(names.keys):
         return FULL
     copy_text(source, start, stop, names.text, used)
     names.ids[count] = feature
@@ -85,23 +92,36 @@ def intern(names, feature, source, start, stop):
     names.used[BYTES] = used + (stop - start)
     names.keys[at] = key
     names.entries[at] = count
-    if 2 * (count + 1) > names.used[SLOTS] and names.used[SLOTS] < len(names.keys):
+    names.used[KEYS] += 1
+    if 2 * names.used[KEYS] > names.used[SLOTS] and names.used[SLOTS] < len(names.keys):
         _double_slots(names)
     return count
 
 
 @helper
 def _double_slots(names):
-    slots = 2 * names.used[SLOTS]
-    names.used[SLOTS] = slots
-    names.keys[:slots] = np.uint64(0)
-    mask = np.uint64(slots - 1)
-    for entry in range(names.used[COUNT]):
-        at = _place(names.ids[entry], mask)
-        while names.keys[at] != 0:
-            at = (at + np.uint64(1)) & mask
-        names.keys[at] = names.ids[entry] + np.uint64(1)
-        names.entries[at] = entry
+    """Use twice as many slots; of names handed over there is nothing but the key, so keys move where they stand.
+
+    From an empty slot on, every key that another had to make room for stands behind it: what a key passes on its
+    way has moved already, none ends up further from its place than before, and none behind one that came later.
+    """
+    slots = names.used[SLOTS]
+    names.used[SLOTS] = 2 * slots
+    names.keys[slots : 2 * slots] = np.uint64(0)
+    mask = np.uint64(2 * slots - 1)
+    empty = 0
+    while names.keys[empty] != 0:
+        empty += 1
+    for step in range(1, slots):
+        old = (empty + step) & (slots - 1)
+        key, entry = names.keys[old], names.entries[old]
+        if key != 0:
+            names.keys[old] = np.uint64(0)
+            at = _place(key - np.uint64(1), mask)
+            while names.keys[at] != 0:
+                at = (at + np.uint64(1)) & mask
+            names.keys[at] = key
+            names.entries[at] = entry
 
 
 @helper
@@ -151,6 +171,7 @@ def forget(names, count):
         while names.keys[at] != names.ids[entry] + np.uint64(1):
             at = (at + np.uint64(1)) & mask
         names.keys[at] = 0
+        names.used[KEYS] -= 1
     names.used[COUNT] = count
     names.used[BYTES] = names.starts[count]
 
@@ -238,6 +259,19 @@ def pack_strings(text, starts, lengths, out):
     return True
 
 
+@kernel
+def find_strings(packed, starts):
+    """Where each string of what `pack_strings` wrote begins, the last one's end behind them; False if some are cut."""
+    at = np.int64(4)
+    for i in range(len(starts) - 1):
+        if at > len(packed):
+            return False
+        starts[i] = at
+        at += np.int64(half_word_at(packed, at - 4)) + 4
+    starts[-1] = at
+    return at == len(packed) + 4
+
+
 @warms
 def _warm() -> None:
     number_of_label(new_name_set(2, 8), np.zeros(1, np.uint8))
@@ -245,3 +279,4 @@ def _warm() -> None:
     gather_text(text, numbers, numbers, text)
     first_of_each(numbers, numbers.astype(np.uint64), numbers, numbers, text)
     pack_strings(text, numbers, numbers, text)
+    find_strings(np.frombuffer(bytes(8), np.uint8), numbers)  # what was read cannot be written to

@@ -37,6 +37,11 @@ class Piece:
     bad_lines: int = 0
     bad_examples: list[str] = field(default_factory=list)
 
+    @property
+    def relies_on(self) -> set[str]:
+        """The folders of pieces that hold something of this one."""
+        return {self.folder}
+
     def note_labels(self, y: NDArray[np.float64]) -> None:
         """Remember which labels occur."""
         distinct = distinct_numbers(y)

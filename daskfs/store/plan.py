@@ -16,6 +16,7 @@ from typing import Any
 from daskfs.errors import DatasetError
 from daskfs.store.arrays import BLOCK_ENTRIES, block_shape
 from daskfs.store.codec import Codec, Compression
+from daskfs.store.collected import CollectedNames
 from daskfs.store.dataset import open_dataset
 from daskfs.store.formats.base import Format
 from daskfs.store.layout import PLAN, ROOT, UNFINISHED, DenseShape, Layout
@@ -167,7 +168,7 @@ def _look(kind: Format, part: Part) -> tuple[int, int, bool]:
         lambda names: None,
         block_rows=2000,
         block_entries=BLOCK_ENTRIES,
-        names_bytes=1 << 20,
+        collected=CollectedNames(1 << 20),
         bad_lines=BadLines(skip=True, most=10**9),
     )
     try:

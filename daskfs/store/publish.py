@@ -88,7 +88,7 @@ def index_spec(name: str, numbers: NDArray[np.integer[Any]], dim: str) -> ArrayS
 
 def _write_names(writer: DatasetWriter, pieces: Sequence[SparsePiece]) -> dict[str, Any]:
     """Merge all runs into the table of names; it alone knows how many features there are."""
-    names = MergedNames(writer.location, [run for piece in pieces for run in piece.runs])
+    names = MergedNames(writer.location, list({run.key: run for piece in pieces for run in piece.runs}.values()))
     first, id_records, name_records, count, chunk = [], [], [], 0, 1
     for number, batch in enumerate(in_chunks(names)):
         chunk = max(chunk, len(batch.ids))  # every batch but the last is as long as the first

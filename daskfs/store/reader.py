@@ -20,7 +20,7 @@ from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import WrapperStore
 
 from daskfs.errors import ChunkError
-from daskfs.store.codec import CRC_BYTES, DamagedChunk, checked, decode_strings, stored_crc
+from daskfs.store.codec import CRC_BYTES, DamagedChunk, checked, decode_strings, decode_strings_at, stored_crc
 from daskfs.store.integrity import check_against, manifest_spec, read_manifest
 from daskfs.store.layout import ArraySpec
 from daskfs.store.location import Location
@@ -84,6 +84,11 @@ class ArrayReader:
                 (self._read_file if self._direct else self._read_anywhere)(number, buffer)
                 cells = buffer.cells
         return cells[tuple(slice(window.stop - window.start) for window in self._window(number))]
+
+    def read_strings(self, number: int, positions: NDArray[np.int64]) -> list[str]:
+        """Some cells of a chunk of text."""
+        with self._naming(number):
+            return decode_strings_at(self._file(number), positions)
 
     def file(self, number: int) -> bytes:
         """Chunk `number` as it is stored."""

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.errors import BadLineError, SourceError
-from daskfs.store.names_kernels import COUNT, NameSet, clear, name_list, new_name_set, number_of_label
+from daskfs.store.collected import CollectedNames
+from daskfs.store.names_kernels import NameSet, name_list, new_name_set, number_of_label
 from daskfs.store.rows_kernels import (
     AT,
     DONE,
@@ -91,7 +92,7 @@ class DenseBuilder(LabelCodes):
 
 
 class RowBuilder(LabelCodes):
-    """Collects CSR rows into blocks of bounded size; `emit` gets each full block, `emit_names` each full set.
+    """Collects CSR rows into blocks of bounded size; `emit` gets each full block, `emit_names` each full set of names.
 
     The arrays handed out are reused: a receiver writes or copies them before it returns.
     """
@@ -103,16 +104,19 @@ class RowBuilder(LabelCodes):
         *,
         block_rows: int,
         block_entries: int,
-        names_bytes: int,
+        collected: CollectedNames,
         bad_lines: BadLines,
     ) -> None:
         super().__init__()
-        self._emit, self._emit_names = emit, emit_names
+        self._emit, self._emit_names, self._collected = emit, emit_names, collected
         self._block_entries = block_entries
         self.bad_lines = bad_lines
         self.arrays = new_row_arrays(block_rows, block_entries)
-        self._names_room = max(names_bytes // 64, 16), max(names_bytes // 2, 1024)
-        self.names = new_name_set(*self._names_room)
+
+    @property
+    def names(self) -> NameSet:
+        """Where parsers put names."""
+        return self._collected.names
 
     def parse(self, window: Window, source: Source, step: Callable[[], int], reasons: dict[int, str]) -> None:
         """Run the parser kernel call `step` over a window of lines, making room as it asks for it.
@@ -135,10 +139,7 @@ class RowBuilder(LabelCodes):
     def make_room(self, status: int) -> None:
         """After a kernel returned FULL or NAMES_FULL: empty what is full, or grow it for one huge row."""
         if status == NAMES_FULL:
-            if self.names.used[COUNT] > 0:
-                self.flush_names()
-            else:  # one row has more names than fit
-                self.names = new_name_set(2 * len(self.names.ids), 2 * len(self.names.text))
+            self._collected.make_room(self._emit_names)
         elif self.arrays.progress[ROWS] > 0:
             self.flush()
         else:  # one row is larger than a block: it gets a block of its own
@@ -173,18 +174,10 @@ class RowBuilder(LabelCodes):
             self.arrays = new_row_arrays(len(self.arrays.y), self._block_entries)
             self.arrays.progress[NEXT] = following
 
-    def flush_names(self) -> None:
-        """Hand out the names seen since the last time."""
-        if self.names.used[COUNT]:
-            self._emit_names(self.names)
-            clear(self.names)
-        if len(self.names.text) > self._names_room[1]:  # grown for one huge row
-            self.names = new_name_set(*self._names_room)
-
     def finish(self) -> None:
         """Hand out everything that is left."""
         self.flush()
-        self.flush_names()
+        self._collected.flush(self._emit_names)
 
 
 def _next_line(text: NDArray[np.uint8], at: int) -> int:

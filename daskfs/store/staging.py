@@ -5,6 +5,7 @@ Published bytes do not depend on who parsed what when; see `pieces` for what sta
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -78,12 +79,17 @@ class SparsePiece(Piece):
     """What is known of one staged piece of sparse rows."""
 
     blocks: list[StagedBlock] = field(default_factory=list)
-    runs: list[NameRun] = field(default_factory=list)
+    runs: list[NameRun] = field(default_factory=list)  # that hold its names, some of them staged with other pieces
     max_id: int = 0
 
     def __post_init__(self) -> None:  # a record read back has plain lists
         self.blocks = [StagedBlock(*block) for block in self.blocks]
         self.runs = [NameRun(*run) for run in self.runs]
+
+    @property
+    def relies_on(self) -> set[str]:
+        """The folders of pieces, itself among them, that have staged its names."""
+        return {run.folder for run in self.runs}
 
     @property
     def rows(self) -> int:
@@ -99,10 +105,12 @@ class SparsePiece(Piece):
 
 
 class SparseStage(Stage[SparsePiece]):
-    """Takes the blocks and names of one piece."""
+    """Takes the blocks and names of one piece; `runs` hold names that it need not stage again."""
 
-    def __init__(self, location: Location, number: int, key: str, shape: BlockShape) -> None:
-        super().__init__(location, SparsePiece(number, key, new_folder(number)))
+    def __init__(
+        self, location: Location, number: int, key: str, shape: BlockShape, runs: Sequence[NameRun] = ()
+    ) -> None:
+        super().__init__(location, SparsePiece(number, key, new_folder(number), runs=list(runs)))
         self._shape, self._specs = shape, shape.specs(1, 1)
 
     def take_rows(self, rows: RowArrays) -> None:

@@ -7,14 +7,16 @@ of small ones. Pieces are staged in parallel (`store.staging`), then published i
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from distributed import Client
 
 from daskfs.errors import DaskfsError, SourceError, check_choice
 from daskfs.store.codec import Compression
+from daskfs.store.collected import borrowed_names, drop_collected_names
 from daskfs.store.dataset import Dataset, open_dataset
 from daskfs.store.dense_staging import DensePiece, DensePlan, DenseStage, publish_dense
 from daskfs.store.formats import make_format
@@ -80,6 +82,7 @@ class Job:
     memory: IngestMemory
     skip_bad: bool
     most_bad: int
+    attempt: str = ""  # pieces of one may leave out names that were staged with others of it
 
 
 def ingest(
@@ -191,27 +194,45 @@ def _staged(
 ) -> list[AnyPiece]:
     """Every piece staged: those of an earlier run as they are, the others now."""
     kind: type[AnyPiece] = DensePiece if job.format.kind == "dense" else SparsePiece
-    pieces: dict[int, AnyPiece] = {}
-    todo, total = [], sum(piece.nbytes for piece in work)
-    now = Progress(0, len(work), 0, total, 0, 0, 0)
-    for one in work:
-        if (known := recall(kind, job.location, one.number, one.key)) is None:
-            todo.append((job, one))
-        else:
-            pieces[one.number] = known
-            now = now.after(one, known)
+    known = (recall(kind, job.location, one.number, one.key) for one in work)
+    pieces = _with_all_names(piece for piece in known if piece is not None)
+    now = _progress(work, pieces)
     _check_bad_lines(job, now, pieces)
     if progress is not None:
         progress(now)
-    for piece in where.unordered("parse", stage_piece, todo):
-        pieces[piece.number] = piece
-        now = now.after(work[piece.number], piece)
-        if progress is not None:
-            progress(now)
-        _check_bad_lines(job, now, pieces)
+    # More than once only if a piece was parsed twice, as Dask does when a worker is lost, and others rely on the first.
+    while todo := [one for one in work if one.number not in pieces]:
+        now, job = _progress(work, pieces), replace(job, attempt=uuid.uuid4().hex)
+        for piece in where.unordered("parse", stage_piece, [(job, one) for one in todo]):
+            pieces[piece.number] = piece
+            now = now.after(work[piece.number], piece)
+            if progress is not None:
+                progress(now)
+            _check_bad_lines(job, now, pieces)
+        pieces = _with_all_names(pieces.values())
+    where.everywhere(drop_collected_names)
     if job.format.kind == "sparse" and now.rows and not now.entries:
         raise SourceError(f"{work[0].parts[0].source.url}: no row has a feature; is this {job.format.name}?")
     return [pieces[number] for number in sorted(pieces)]
+
+
+def _progress(work: list[WorkPiece], pieces: dict[int, AnyPiece]) -> Progress:
+    """How far an ingest is with these pieces."""
+    now = Progress(0, len(work), 0, sum(one.nbytes for one in work), 0, 0, 0)
+    for piece in pieces.values():
+        now = now.after(work[piece.number], piece)
+    return now
+
+
+def _with_all_names(pieces: Iterable[AnyPiece]) -> dict[int, AnyPiece]:
+    """Pieces by number, without those that rely for names on a piece that is not among them."""
+    found = {piece.number: piece for piece in pieces}
+    while True:
+        folders = {piece.folder for piece in found.values()}
+        sound = {number: piece for number, piece in found.items() if piece.relies_on <= folders}
+        if len(sound) == len(found):
+            return found
+        found = sound
 
 
 def _check_bad_lines(job: Job, now: Progress, pieces: dict[int, AnyPiece]) -> None:
@@ -236,19 +257,23 @@ def _parsed(job: Job, work: WorkPiece) -> AnyPiece:
         for part in work.parts:
             job.format.read_dense(part, table, job.memory.window_bytes)  # type: ignore[attr-defined]  # kind is dense
         return dense.close(table, bad_lines)
-    stage = SparseStage(job.location, work.number, work.key, job.shape)
-    rows = RowBuilder(
-        stage.take_rows,
-        stage.take_names,
-        block_rows=job.shape.rows,
-        block_entries=job.shape.entries,
-        names_bytes=job.memory.names_bytes if job.format.names_from["from"] == "table" else 1024,
-        bad_lines=bad_lines,
-    )
-    for part in work.parts:
-        job.format.read(part, rows, job.memory.window_bytes)
-    rows.finish()
-    return stage.close(rows, bad_lines)
+    names_bytes = job.memory.names_bytes if job.format.names_from["from"] == "table" else 1024
+    with borrowed_names(job.attempt, names_bytes) as collected:
+        stage = SparseStage(job.location, work.number, work.key, job.shape, collected.begin_piece())
+        rows = RowBuilder(
+            stage.take_rows,
+            stage.take_names,
+            block_rows=job.shape.rows,
+            block_entries=job.shape.entries,
+            collected=collected,
+            bad_lines=bad_lines,
+        )
+        for part in work.parts:
+            job.format.read(part, rows, job.memory.window_bytes)
+        rows.finish()
+        piece = stage.close(rows, bad_lines)
+        collected.runs = piece.runs
+    return piece
 
 
 def _publish(job: Job, pieces: list[Any], made: dict[str, Any], where: Pool) -> None:

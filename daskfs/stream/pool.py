@@ -39,6 +39,10 @@ class Threads:
                     running |= {executor.submit(function, *task) for task in islice(queue, 1)}
                     yield result
 
+    def everywhere(self, function: Callable[[], object]) -> None:
+        """Call a function in every process that runs tasks."""
+        function()
+
 
 class Cluster:
     """The workers of a Dask cluster; tasks are named after what they do."""
@@ -61,6 +65,10 @@ class Cluster:
                 future.release()
         finally:
             self._client.cancel(futures)
+
+    def everywhere(self, function: Callable[[], object]) -> None:
+        """Call a function in every process that runs tasks and can be reached."""
+        self._client.run(function, on_error="ignore")
 
 
 Pool = Threads | Cluster

@@ -18,6 +18,7 @@ from _measure import console, interleaved, show, two_processes_against_one
 from sklearn.datasets import load_svmlight_file
 
 import daskfs
+from daskfs.store.collected import CollectedNames
 from daskfs.store.formats.svmlight import Svmlight
 from daskfs.store.rows import BadLines, RowBuilder
 from daskfs.store.rows_kernels import ENTRIES, RowArrays
@@ -44,7 +45,12 @@ def parse(path: Path) -> int:
         entries += int(rows.progress[ENTRIES])
 
     builder = RowBuilder(
-        take, lambda names: None, block_rows=8000, block_entries=1 << 19, names_bytes=1024, bad_lines=BadLines()
+        take,
+        lambda names: None,
+        block_rows=8000,
+        block_entries=1 << 19,
+        collected=CollectedNames(1024),
+        bad_lines=BadLines(),
     )
     (source,) = find_sources([str(path)])
     Svmlight(labels="numbers").read(Part(source), builder, 8 << 20)

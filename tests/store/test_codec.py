@@ -7,7 +7,7 @@ import pytest
 import zarr
 from zarr.codecs import BloscCodec, Crc32cCodec, TransposeCodec
 
-from daskfs.store.codec import Codec, DamagedChunk, decode_strings, encode_strings
+from daskfs.store.codec import Codec, DamagedChunk, decode_strings, decode_strings_at, encode_strings, sealed
 from daskfs.store.layout import STRING, ArraySpec
 
 CODECS = [Codec(compression, contiguous) for compression in ("none", "lz4", "zstd") for contiguous in (False, True)]
@@ -59,6 +59,28 @@ def test_strings_of_any_script_survive():
     names = np.array(["", "a", "ß", "特徴", "x" * 5000], object)
     assert decode_strings(encode_strings(names)).tolist() == names.tolist()
     assert ArraySpec("n", (5,), (5,), STRING, ("name",)).is_text
+
+
+STRINGS = {"none": [], "one": ["a"], "empty": ["", "", ""], "any": ["", "ä€😀", "x" * 5000, "", "last"]}
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("strings", STRINGS.values(), ids=STRINGS.keys())
+def test_some_strings_are_those_of_all(strings):
+    file = encode_strings(np.array(strings, object))
+    positions = np.arange(len(strings))[::-1]
+    assert decode_strings_at(file, positions) == strings[::-1]
+    assert decode_strings_at(file, positions[:1]) == strings[-1:]
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("count", [1, 3, 2**32 - 1])
+@pytest.mark.parametrize("cut", [1, 4, 9])
+def test_strings_that_do_not_fit_their_chunk_are_damage(count, cut):
+    body = encode_strings(np.array(["ab", "cde"], object))[:-4]
+    for wrong in (body[:-cut], np.uint32(count).tobytes() + body[4:], body[:4] + b"\xff" * 4 + body[8:]):
+        with pytest.raises(DamagedChunk):
+            decode_strings_at(sealed(wrong), np.zeros(1, np.int64))
 
 
 @pytest.mark.parametrize("codec", [Codec("none"), Codec("lz4"), Codec("zstd")], ids=str)

@@ -16,9 +16,11 @@ from daskfs.store.names_kernels import (
     COUNT,
     FEWEST_SLOTS,
     FULL,
+    KEYS,
     SLOTS,
     clear,
     forget,
+    hand_over,
     intern,
     name_list,
     new_name_set,
@@ -111,6 +113,42 @@ def test_what_is_forgotten_after_the_table_grew_is_gone_and_the_rest_is_not():
     forget_back_to(names, len(kept))
     assert name_list(names) == kept
     assert list(fill(names, [kept[7], gone[7], kept[999], gone[7]])) == [7, 1000, 999, 1000]
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("seed", range(5))
+def test_names_handed_over_stay_known_as_the_table_grows(seed):
+    """Whatever is looked up, collected, taken back or handed over between: as a Python set has it."""
+    rng = np.random.default_rng(seed)
+    names, known, new = new_name_set(4000, 1 << 20, known=20_000), set(), []
+    while names.used[SLOTS] < 4 * FEWEST_SLOTS:
+        words = [b"w%d" % i for i in rng.integers(0, 30_000, rng.integers(1, 200))]
+        before = len(new)
+        assert remember_words(names, words)
+        new += dict.fromkeys(word for word in words if word not in known and word not in new)
+        assert name_list(names) == new
+        if rng.random() < 0.2:
+            forget_back_to(names, before)
+            new = new[:before]
+        if rng.random() < 0.1 or len(new) > 3000:
+            hand_over(names)
+            known, new = known | set(new), []
+        assert names.used[KEYS] == len(known) + len(new)
+    assert remember_words(names, sorted(known))
+    assert name_list(names) == new
+
+
+@pytest.mark.kernels
+def test_a_set_that_knows_enough_is_full_until_it_is_cleared():
+    names = new_name_set(4, 100, known=8)
+    for words in ([b"a", b"b", b"c", b"d"], [b"e", b"f", b"g", b"h"]):
+        assert remember_words(names, words)
+        hand_over(names)
+    assert remember_words(names, [b"a", b"h"])
+    assert not remember_words(names, [b"i"])
+    clear(names)
+    assert remember_words(names, [b"i", b"a"])
+    assert name_list(names) == [b"i", b"a"]
 
 
 def test_runs_merge_to_every_name_once_in_order(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from dataclasses import replace
 from pathlib import Path
 
 import fsspec
@@ -13,6 +14,8 @@ import daskfs
 import daskfs.stream.ingest
 from daskfs.errors import BadLineError, DatasetError, OptionError, SourceError
 from daskfs.store.formats import FORMATS
+from daskfs.store.names_kernels import name_list
+from daskfs.store.staging import SparseStage
 from daskfs.stream.ingest import Progress
 from daskfs.stream.memory import IngestMemory
 
@@ -50,6 +53,53 @@ def test_a_cluster_writes_the_same_bytes_as_threads(tmp_path, sources, two_worke
     assert one == files_of(tmp_path / "three")
     assert one == files_of(tmp_path / "cluster")
     assert len([key for key in one if key.startswith("ids/c/")]) > 3
+
+
+def test_a_worker_stages_every_name_once(tmp_path, sources, monkeypatch):
+    staged = []
+    take = SparseStage.take_names
+    monkeypatch.setattr(
+        SparseStage, "take_names", lambda self, names: (staged.extend(name_list(names)), take(self, names))
+    )
+    ds = daskfs.ingest(sources, tmp_path / "x.zarr", "vw", workers=1)
+    assert len(staged) == len(set(staged)) == ds.n_features
+
+
+@pytest.mark.parametrize("memory", [1, 1 << 12, 1 << 25], ids=["a few names", "some", "all"])
+@pytest.mark.parametrize("most_runs", [1, 32])
+def test_however_many_names_a_worker_knows_all_come_back(tmp_path, sources, monkeypatch, memory, most_runs):
+    monkeypatch.setattr("daskfs.store.collected.MOST_RUNS", most_runs)
+    expected = files_of(Path(daskfs.ingest(sources, tmp_path / "whole", "vw", workers=1).url))
+    plan = replace(IngestMemory.of(None, 2), names_bytes=memory)
+    monkeypatch.setattr(IngestMemory, "of", lambda *_: plan)
+    assert files_of(Path(daskfs.ingest(sources, tmp_path / "x.zarr", "vw").url)) == expected
+
+
+@pytest.mark.parametrize("lost", [0, 3])
+def test_names_of_a_piece_that_was_parsed_twice(tmp_path, sources, monkeypatch, lost):
+    """As Dask does when it loses a worker: others rely on the first attempt, which is no part of the dataset."""
+    expected = files_of(Path(daskfs.ingest(sources, tmp_path / "whole", "vw", workers=1).url))
+    stage, calls = daskfs.stream.ingest.stage_piece, []
+
+    def twice(job, work):
+        calls.append(work.number)
+        if calls == list(range(lost + 1)):
+            stage(job, work)
+        return stage(job, work)
+
+    monkeypatch.setattr("daskfs.stream.ingest.stage_piece", twice)
+    assert files_of(Path(daskfs.ingest(sources, tmp_path / "x.zarr", "vw", workers=1).url)) == expected
+    assert len(calls) == 2 * len(set(calls)) - lost
+
+
+def test_names_of_a_piece_that_is_gone_before_a_resume(tmp_path, sources, monkeypatch):
+    expected = files_of(Path(daskfs.ingest(sources, tmp_path / "whole", "vw", workers=1).url))
+    with monkeypatch.context() as patch:
+        patch.setattr("daskfs.stream.ingest.begin_publishing", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            daskfs.ingest(sources, tmp_path / "x.zarr", "vw", workers=1)
+    (tmp_path / "x.zarr/_unfinished/000001.json").unlink()
+    assert files_of(Path(daskfs.ingest(sources, tmp_path / "x.zarr", "vw").url)) == expected
 
 
 def test_the_labels_of_all_pieces_share_one_numbering(tmp_path, sources):

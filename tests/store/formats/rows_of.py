@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from daskfs.store.collected import CollectedNames
 from daskfs.store.formats.base import Format
 from daskfs.store.names_kernels import COUNT, NameSet, name_list
 from daskfs.store.rows import BadLines, RowBuilder
@@ -84,7 +85,7 @@ def rows_of(
         emit_names,
         block_rows=block_rows,
         block_entries=block_entries,
-        names_bytes=names_bytes,
+        collected=CollectedNames(names_bytes),
         bad_lines=bad_lines,
     )
     for source in sources:

@@ -1,0 +1,51 @@
+"""The race for MISSION's rate: the best rate of all is found without running all."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import daskfs
+from daskfs.algorithms.mission_pace import RATES, race, rate_of
+
+NAN = float("nan")
+COSTS = {
+    "the slowest": [1, 2, 3, 4, 5, 6],
+    "second": [2, 1, 3, 4, 5, 6],
+    "third": [3, 2, 1, 2, 3, 4],
+    "fourth": [4, 3, 2, 1, 2, 3],
+    "fifth": [6, 5, 4, 3, 2, 4],
+    "the fastest": [6, 5, 4, 3, 2, 1],
+    "some beyond bounds": [3, 2, NAN, NAN, NAN, NAN],
+    "most beyond bounds": [3, NAN, NAN, NAN, NAN, NAN],
+    "the fast beyond bounds": [6, 5, 4, 3, 2, NAN],
+    "infinite": [3, 2, np.inf, np.inf, np.inf, np.inf],
+    "all the same": [0, 0, 0, 0, 0, 0],
+    "huge": [1e308, 2, 1e308, 1.5e308, NAN, NAN],
+}
+
+
+@pytest.mark.parametrize("costs", COSTS.values(), ids=COSTS.keys())
+def test_the_best_rate_wins(costs):
+    by_rate = dict(zip(RATES, map(float, costs), strict=True))
+    found = race(by_rate.__getitem__)
+    everyone = np.array(costs, float)
+    assert rate_of(daskfs.Mission(1), found) == rate_of(daskfs.Mission(1), everyone)
+
+
+@pytest.mark.parametrize("best", range(len(RATES)))
+def test_no_more_run_than_it_takes(best):
+    ran = []
+
+    def cost(rate: float) -> float:
+        ran.append(rate)
+        return abs(np.log2(rate) - best)
+
+    found = race(cost)
+    assert len(ran) == len(set(ran)) <= 4
+    np.testing.assert_allclose(found, abs(np.arange(len(RATES)) - best))  # guesses: a line goes on as it is
+
+
+def test_lanes_that_ran_different_rates_agree_on_one():
+    slow, fast = (race(lambda rate, best=best: (np.log2(rate) - best) ** 2) for best in (1, 4))
+    assert 2 * rate_of(daskfs.Mission(1), slow + fast) in (4.0, 8.0)
