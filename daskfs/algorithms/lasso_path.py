@@ -44,10 +44,10 @@ def path(G: ArrayLike, b: ArrayLike, penalties: Iterable[float], tolerance: floa
 def first_with(G: ArrayLike, b: ArrayLike, n_features: int, tolerance: float = 1e-6) -> Solution:
     """The solution of the largest penalty that uses at least `n_features`, and as few more as can be.
 
-    A feature counts if any target uses it. The path descends until there are enough, then the gap is halved until the
-    number is right or two features come so close together that they cannot be told apart. Where even the smallest
-    penalty has too few (features that are copies of each other, or fewer rows than features), the solution with the
-    most is returned: look at its `support`.
+    A feature counts if any target uses it. The path descends in steps of 0.7 until there are enough, then the gap is
+    halved until the number is right or two features come so close together that they cannot be told apart. Where even
+    the smallest penalty has too few (features that are copies of each other, or fewer rows than features), the solution
+    with the most is returned: look at its `support`.
 
     Examples
     --------
