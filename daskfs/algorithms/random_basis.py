@@ -95,9 +95,9 @@ def expand(
         tile = out[start : start + TILE_ROWS]
         np.matmul(X[start : start + TILE_ROWS], W.T, out=tile)
         if kind == "perceptron":
-            signs(tile, b)
+            signs(tile, frozen(b))
         else:
-            cosines(tile, b)
+            cosines(tile, frozen(b))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -148,8 +148,8 @@ def _warm_up() -> None:
     for array in (indptr, ids, values, offset, weight):  # as blocks are
         array.flags.writeable = False
     draw(ids, np.uint64(0), NORMAL, 1.0, 1.0, Phi, b)
-    cosines(Phi, b)
-    signs(Phi, b)
+    cosines(Phi, values)
+    signs(Phi, values)
     for dtype in (np.float32, np.float64):
         rows = np.ones((2, 2), dtype)
         rows.flags.writeable = False

@@ -48,8 +48,8 @@ def add_gram(Phi: NDArray[np.float32], lo: int, G: NDArray[np.float64]) -> None:
 
 def whole(G: NDArray[np.float64]) -> NDArray[np.float64]:
     """A symmetric matrix from its lower triangle, in place."""
-    above = np.triu_indices(len(G), 1)
-    G[above] = G.T[above]
+    for i in range(len(G)):  # indices of all cells would take more memory than G
+        G[i, i + 1 :] = G[i + 1 :, i]
     return G
 
 

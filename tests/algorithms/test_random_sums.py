@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tracemalloc
 from itertools import pairwise
 
@@ -146,6 +148,34 @@ def test_blocks_may_be_protected_and_are_not_changed():
         array.flags.writeable = False
     sums(features, [arrays])
     assert all(np.array_equal(a, b) for a, b in zip(arrays, before, strict=True))
+
+
+WARM = """
+import numpy as np
+from daskfs.algorithms import random_basis, random_basis_kernels, random_sums
+from daskfs.protocol import RowBlock, SparseBlock
+
+compiled = [f for f in vars(random_basis_kernels).values() if hasattr(f, "signatures")]
+counts = lambda: [len(f.signatures) for f in compiled]
+random_basis_kernels._warm_up()
+before = counts()
+for kind in ("gaussian", "laplacian", "perceptron"):
+    W, b = random_basis.directions(np.arange(600, dtype=np.uint64), 2, 7, kind, 1, "uniform")
+    features = random_basis.RandomFeatures(kind, W, b, np.zeros(2), np.ones(2))
+    blocks = [RowBlock(0, random_basis.frozen(np.ones((5, 2), dtype)), np.ones(5)) for dtype in ("f4", "f8")]
+    blocks.append(SparseBlock(0, np.arange(6), np.ones(5, np.uint64), np.ones(5, np.float32), np.ones(5)))
+    for block in blocks:
+        given = np.ones((5, 2)), np.ones(5), 20, np.zeros((580, 600)), np.zeros((580, 2))
+        random_sums.add_sums(features, block, *given)
+        random_sums.scores(features, block, np.ones((600, 2)))
+assert sum(before) > 0 and counts() == before, (before, counts())
+"""
+
+
+def test_the_warm_up_compiles_all_that_is_met():
+    """In a process of its own, where no other test has compiled anything."""
+    done = subprocess.run([sys.executable, "-c", WARM], capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("A", [3, 300, 3000])
