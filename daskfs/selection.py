@@ -129,7 +129,11 @@ class Selection:
     def __repr__(self) -> str:
         shown = [name[:40] if name[:40].isprintable() else ascii(name[:40])[1:-1] for name in self.names[:3]]
         names = ", ".join([*shown, "…"] if len(self.names) > 3 else shown)
-        of = f"random features of {len(self.inputs.names):,} columns" if self.inputs else f"of {self.source['n_features']:,} features"
+        of = (
+            f"random features of {len(self.inputs.names):,} columns"
+            if self.inputs
+            else f"of {self.source['n_features']:,} features"
+        )
         size = f"{len(self.features):,} {of}"
         return f"<daskfs.Selection {self.source['url']}: {size}, {names}>"
 
@@ -248,7 +252,9 @@ class Selection:
         'x2'
         """
         if self.inputs is None:
-            raise OptionError("features are columns here, and as important as their weights; only random features have inputs")
+            raise OptionError(
+                "features are columns here, and as important as their weights; only random features have inputs"
+            )
         effects = self.inputs.expansion.importance
         order = np.argsort(-effects, kind="stable")
         names = np.array(self.inputs.names, object)[order]

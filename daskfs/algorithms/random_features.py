@@ -15,8 +15,8 @@ perceptron  sign(ω·x − b)         uniform on the sphere
 ==========  ====================  =============================================
 
 A feature is an integer: its direction comes from a counter-based generator keyed by seed and feature, the same on every
-worker and in every later version. Rows are streamed; no N x |A| array is ever made. Memory is O(|A|²) and a tile of rows:
-the Gram matrix stays with whoever runs the selection, workers hold no more than the part of it they add up.
+worker and in every later version. Rows are streamed; no N x |A| array is ever made. Memory is O(|A|²) and a tile of
+rows: the Gram matrix stays with whoever runs the selection, workers hold no more than the part they add up.
 
 By default candidates are *screened*: four are drawn for every one that may enter, one pass takes the derivative of the
 objective by all of them, and only those enter whose derivative is above the penalty, the steepest first. Other features
@@ -51,7 +51,7 @@ class SparseRandomFeatures:
     Parameters
     ----------
     kernel
-        What features look like: ``"gaussian"`` and ``"laplacian"`` waves, smooth and less so, or ``"perceptron"`` steps.
+        What features look like: ``"gaussian"`` or ``"laplacian"`` waves, smooth and less so; ``"perceptron"`` steps.
     penalty
         The paper's λ, for the sum over all rows: the larger, the fewer features. ``"auto"`` chooses one on a tenth of
         the rows that is held back. With a real target, it is for a target scaled to [0, 1] (see `scaling`).
@@ -69,8 +69,8 @@ class SparseRandomFeatures:
     n_select
         Exactly so many features: those that come first on the path of penalties, refitted with a small ridge.
     scaling
-        Of inputs: ``"unit"`` to [0, 1] as in the paper, ``"standard"`` to mean 0 and variance 1, or ``"none"``. Unless it
-        is none, a real target is scaled to [0, 1] while features are chosen.
+        Of inputs: ``"unit"`` to [0, 1] as in the paper, ``"standard"`` to mean 0 and variance 1, or ``"none"``.
+        Unless it is none, a real target is scaled to [0, 1] while features are chosen.
     max_features
         The most there may be at a time: memory grows with its square.
     tolerance

@@ -21,7 +21,13 @@ features drawn so far, and by how much the solution on the working set violates 
 
 def add_record(state: State) -> None:
     """Note where a pass has led."""
-    record = state["objective"] / state["total"], state["round"], len(state["active"]), state["drawn"], state["residual"]
+    record = (
+        state["objective"] / state["total"],
+        state["round"],
+        len(state["active"]),
+        state["drawn"],
+        state["residual"],
+    )
     state["history"] = np.concatenate([state["history"], [record]])
 
 
@@ -74,8 +80,12 @@ def _remarks(chosen: SparseRandomFeatures, state: State) -> tuple[str, ...]:
     if not len(state["active"]):
         remarks.append(
             f"penalty={state['penalty']:g} lets no feature in, every row is predicted the same: "
-            f"it must be below {state['strongest']:.3g}" if state["strongest"] else "no feature has a weight"
+            f"it must be below {state['strongest']:.3g}"
+            if state["strongest"]
+            else "no feature has a weight"
         )
     elif len(state["active"]) == chosen.max_features and chosen.n_select is None:
-        remarks.append(f"there are as many features as max_features={chosen.max_features:,} allows: raise it, or penalty")
+        remarks.append(
+            f"there are as many features as max_features={chosen.max_features:,} allows: raise it, or penalty"
+        )
     return tuple(remarks)

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from daskfs.algorithms import lasso
 from daskfs.algorithms.loss import best_constants
 from daskfs.algorithms.random_features_choice import begin_choice, end_choice
-from daskfs.algorithms.random_features_steps import keep_only, linearise, mirror, newton_step, without_intercepts
+from daskfs.algorithms.random_features_gram import whole
 from daskfs.algorithms.random_features_inputs import settle_inputs
+from daskfs.algorithms.random_features_steps import intercepts, keep_only, linearise, minimised, newton_step
 from daskfs.algorithms.random_features_sums import FRACTIONS, Stage, Sums, layout, panels, size_of
 from daskfs.protocol import State
 
@@ -69,6 +70,7 @@ def blank_rounds(n_scores: int) -> State:
         "steps": 0,  # of Newton's method in this round
         "phase": "grow",
         "residual": 0.0,
+        "raised": 0.0,  # share by which diagonals are raised against rounding
         "history": np.zeros((0, 5)),
     }
 
@@ -172,7 +174,7 @@ def _filled(state: State, sums: Sums) -> bool:
         clear_sums(state)
         return False
     for matrix in gram:
-        mirror(matrix)
+        whole(matrix)
     return True
 
 
@@ -183,11 +185,9 @@ def _gram(chosen: SparseRandomFeatures, state: State, sums: Sums) -> None:
         state["s"] = np.concatenate([state["s"][:known], sums["s"]])
     if not _filled(state, sums):
         return
-    ((gram, b),) = without_intercepts(state)
-    found = lasso.solve(gram, b, state["penalty"], state["weights"], chosen.tolerance)
-    state["weights"], state["residual"] = found.weights, found.residual
-    state["intercept"] = (state["t"] - state["s"][:, 0] @ found.weights) / state["n"]
-    objective = state["constant"] + lasso.objective(gram, b, found.weights, state["penalty"])
+    ((gram, b),), state["weights"], state["residual"] = minimised(state, chosen.tolerance)
+    state["intercept"] = intercepts(state, state["weights"])
+    objective = state["constant"] + lasso.objective(gram, b, state["weights"], state["penalty"])
     _drop_zeros(state)
     _end_round(chosen, state, objective)
 

@@ -15,6 +15,8 @@ from daskfs.algorithms import lasso
 from daskfs.protocol import State
 
 _TINY = float(np.finfo(np.float64).tiny)  # curvature of rows that are all on the right side
+_TIMES = 10.0  # for a step of Newton's method, whose model is no bound
+_LEAST_RAISED, _MOST_RAISED = 1e-8, 1e-3
 Floats = NDArray[np.float64]
 Quadratic = tuple[Floats, Floats]
 """G (A, A) and b (A, scores) of ½ wᵀGw − bᵀw, the intercept already at its best for every w."""
@@ -33,20 +35,44 @@ class Step(NamedTuple):
 
 def newton_step(state: State, tolerance: float) -> Step:
     """A step from the weights of a state."""
-    weights, penalty, ridge = state["weights"], state["penalty"], state["ridge"]
-    new, promised, residual = np.empty_like(weights), 0.0, 0.0
-    everything = np.arange(len(weights))
-    for number, (gram, b) in enumerate(without_intercepts(state)):
-        start = weights[:, number]
-        if penalty:
-            new[:, number] = lasso.solve(gram, b[:, 0], penalty, start, tolerance).weights
-            residual = max(residual, lasso.kkt_residual(gram, b[:, 0], start, penalty))
-        else:
-            gram.flat[:: len(gram) + 1] += ridge
-            new[:, number] = lasso.ridge(gram, b[:, 0], everything, 0.0)
-            residual = max(residual, float(np.abs(gram @ start - b[:, 0]).max(initial=0.0)))
-        promised += _value(gram, b[:, 0], start, penalty) - _value(gram, b[:, 0], new[:, number], penalty)
+    weights, penalty = state["weights"], state["penalty"]
+    promised = residual = 0.0
+    if penalty:
+        models, new, _ = minimised(state, tolerance)
+    else:
+        models, everything = without_intercepts(state), np.arange(len(weights))
+        for gram, _ in models:
+            gram.flat[:: len(gram) + 1] += state["ridge"]
+        new = np.hstack([lasso.ridge(gram, b, everything, 0.0) for gram, b in models])
+    for number, (gram, b) in enumerate(models):
+        before, after = weights[:, number], new[:, number]
+        promised += _value(gram, b[:, 0], before, penalty) - _value(gram, b[:, 0], after, penalty)
+        distance = (
+            lasso.kkt_residual(gram, b[:, 0], before, penalty) if penalty else np.abs(gram @ before - b[:, 0]).max()
+        )
+        residual = max(residual, float(distance))
     return Step(new, intercepts(state, new), promised, residual)
+
+
+def minimised(state: State, tolerance: float) -> tuple[list[Quadratic], Floats, float]:
+    """The quadratic models of a state, the weights where these are least, and how exactly.
+
+    Sums in float32 leave a Gram matrix with eigenvalues a little below zero. Where the penalty is too small to make up
+    for these, weights grow and grow; then every diagonal is raised by a tiny share of itself, now and from now on. At a
+    true minimum the penalty term alone cannot be above what the objective was.
+    """
+    penalty, most = state["penalty"], _TIMES * state["objective"]
+    while True:
+        models = without_intercepts(state)
+        columns = np.split(state["weights"], len(models), axis=1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = [
+                lasso.solve(*model, penalty, start, tolerance) for model, start in zip(models, columns, strict=True)
+            ]
+            weights = np.hstack([one.weights for one in found])
+            if penalty * np.abs(weights).sum() <= most or state["raised"] > _MOST_RAISED:
+                return models, weights, max(one.residual for one in found)
+        state["raised"] = max(10 * state["raised"], _LEAST_RAISED)
 
 
 def _value(gram: Floats, b: Floats, w: Floats, penalty: float) -> float:
@@ -60,6 +86,7 @@ def without_intercepts(state: State) -> list[Quadratic]:
     for number, gram in enumerate(state["gram"]):
         columns = slice(None) if len(state["gram"]) == 1 else slice(number, number + 1)
         model = lasso.centred(gram, b[:, columns], s[:, number], max(float(n[number]), _TINY), t[columns])
+        model.gram.flat[:: len(gram) + 1] *= 1 + state["raised"]
         models.append((model.gram, model.pull))
     return models
 
@@ -88,9 +115,3 @@ def keep_only(state: State, at: NDArray[np.intp]) -> None:
     state["b"], state["s"] = state["b"][at], state["s"][at]
     state["gram"] = np.ascontiguousarray(state["gram"][:, at[:, None], at])
     state["n_known"] = len(at)
-
-
-def mirror(gram: NDArray[np.float64]) -> None:
-    """Fill the upper triangle of a matrix from the lower one, in place and without a copy of it."""
-    for row in range(1, len(gram)):
-        gram[:row, row] = gram[row, :row]

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from daskfs.algorithms.loss import CODE
 from daskfs.algorithms.loss_kernels import curvatures as curvatures_into
 from daskfs.algorithms.loss_kernels import pulls as pulls_into
+from daskfs.algorithms.random_features_gram import add_gram
 from daskfs.algorithms.random_features_inputs import inputs_layout
 from daskfs.basis.expansion import Basis
 from daskfs.protocol import State
@@ -44,7 +45,7 @@ FRACTIONS = np.array([1.0, 0.5, 0.25, 0.125, 0.0625, 0.03, 0.0])
 """Of a step that is too long."""
 
 
-def panels(start: int, size: int, n_grams: int, most: int = PANEL_BYTES) -> list[list[tuple[int, int, int]]]:
+def panels(start: int, size: int, n_grams: int, most: int | None = None) -> list[list[tuple[int, int, int]]]:
     """Which parts of the lower triangles of Gram matrices each pass adds up: (matrix, from row, to row).
 
     Parameters
@@ -64,6 +65,7 @@ def panels(start: int, size: int, n_grams: int, most: int = PANEL_BYTES) -> list
     [[(0, 0, 4)], [(1, 0, 4)]]
     """
     passes: list[list[tuple[int, int, int]]] = [[]]
+    most = PANEL_BYTES if most is None else most
     left = most
     for matrix in range(n_grams):
         low = start
@@ -227,4 +229,4 @@ def _judged(
 
 def _add_panels(sums: Sums, features: NDArray[np.float32], now: list[tuple[int, int, int]]) -> None:
     for number, low, high in now:
-        sums[f"panel {number} {low} {high}"] += features[:, low:high].T @ features[:, :high]
+        add_gram(features[:, :high], low, sums[f"panel {number} {low} {high}"])

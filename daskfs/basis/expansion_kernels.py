@@ -1,4 +1,4 @@
-"""Kernels of random features: drawing them, the cosine and the sign of what they see, rows made ready, sums kept.
+"""Kernels of random features: drawing them, the cosine and the sign of what they see.
 
 Symbols are the paper's: ω (a row of W) the direction of a feature, b its phase, Φ the features of a tile of rows.
 """
@@ -69,8 +69,8 @@ def cosines(Z, b):
 
     In turns the period is taken off without any rounding: z less the nearest whole number is exact in float32. What is
     left and b add up to at most one turn, where the cosine is the sine of t, the distance to half a turn less a
-    quarter. Not a `summing` kernel: sums in another order undo the exact steps (errors of 1e-4 when that was tried). Nor
-    are products and sums fused, which would be a tenth faster, so that z gives the same bits on every processor.
+    quarter. Not a `summing` kernel: sums in another order undo the exact steps (errors of 1e-4 when that was tried).
+    Nor are products and sums fused, a tenth faster, so that a number gives the same bits on every processor.
     """
     for i in range(Z.shape[0]):
         row = Z[i]
@@ -91,70 +91,12 @@ def signs(Z, b):
             row[j] = np.float32(1) if z >= 0 else (np.float32(-1) if z < 0 else z)
 
 
-@kernel
-def scaled_rows(X, offset, scale, out):
-    """(x − offset) · scale of dense rows, in float64 up to the last step: a date less its offset keeps its digits."""
-    for i in range(X.shape[0]):
-        for j in range(X.shape[1]):
-            out[i, j] = (X[i, j] - offset[j]) * scale[j]
-
-
-@kernel
-def scaled_sparse_rows(indptr, ids, values, offset, scale, out):
-    """The same of sparse rows; an id beyond the columns of `out` has no direction, and is passed over."""
-    d = np.uint64(out.shape[1])
-    for i in range(out.shape[0]):
-        row = out[i]
-        row[:] = 0
-        for e in range(indptr[i], indptr[i + 1]):
-            if ids[e] < d:
-                row[ids[e]] += values[e]
-        for j in range(len(row)):
-            row[j] = (row[j] - offset[j]) * scale[j]
-
-
-@kernel
-def weigh_rows(Phi, weight):
-    """√weight times every row, in place: then ΦᵀΦ is Φᵀ D Φ, and symmetric to the last bit."""
-    for i in range(Phi.shape[0]):
-        root = np.float32(math.sqrt(weight[i]))
-        row = Phi[i]
-        for j in range(len(row)):
-            row[j] *= root
-
-
-@kernel
-def add_rows(product, first, G):
-    """Add float32 sums to the first columns of rows `first`, … of float64 totals."""
-    for i in range(product.shape[0]):
-        source, target = product[i], G[first + i]
-        for j in range(len(source)):
-            target[j] += source[j]
-
-
-@kernel
-def add_lower(product, first, column, G):
-    """The same of a square on the diagonal, whose left edge is `column`, and only up to the diagonal."""
-    for i in range(product.shape[0]):
-        source, target = product[i], G[first + i, column:]
-        for j in range(i + 1):
-            target[j] += source[j]
-
-
 @warms
 def _warm_up() -> None:
-    Phi, b, edge = np.ones((2, 2), np.float32), np.zeros(2, np.float32), np.arange(3)
-    indptr, ids, values, offset, weight = edge, edge[:2].astype(np.uint64), b.copy(), np.zeros(2), np.ones(2)
-    for array in (indptr, ids, values, offset, weight):  # as blocks are
+    Phi, b, ids = np.ones((2, 2), np.float32), np.zeros(2, np.float32), np.arange(2, dtype=np.uint64)
+    phases = b.copy()
+    for array in (ids, phases):
         array.flags.writeable = False
     draw(ids, np.uint64(0), NORMAL, 1.0, 1.0, Phi, b)
-    cosines(Phi, b)
-    signs(Phi, b)
-    for dtype in (np.float32, np.float64):
-        rows = np.ones((2, 2), dtype)
-        rows.flags.writeable = False
-        scaled_rows(rows, offset, offset, Phi)
-    scaled_sparse_rows(indptr, ids, values, offset, offset, Phi)
-    weigh_rows(Phi, weight)
-    add_rows(Phi, 0, np.zeros((2, 2)))
-    add_lower(Phi, 0, 0, np.zeros((2, 2)))
+    cosines(Phi, phases)
+    signs(Phi, phases)

@@ -44,7 +44,9 @@ def inputs_in(record: Mapping[str, Any]) -> Inputs:
     kernel, gamma, seed, inputs = (record.get(name) for name in ("kernel", "gamma", "seed", "inputs"))
     if kernel not in KERNELS or not isinstance(gamma, int | float) or type(seed) is not int:
         raise ValueError("the random features are of no known kind")
-    if not isinstance(inputs, list) or not all(isinstance(one, dict) and isinstance(one.get("name"), str) for one in inputs):
+    if not isinstance(inputs, list) or not all(
+        isinstance(one, dict) and isinstance(one.get("name"), str) for one in inputs
+    ):
         raise ValueError("the inputs of the random features are no list of columns with names")
     try:
         columns = {name: np.array([one[name] for one in inputs], np.float64) for name in COLUMNS}
@@ -82,7 +84,7 @@ def _made(pieces: Any, features: NDArray[np.uint64], inputs: Inputs, where: str)
             some = piece.cells[start : start + step]
             X = np.empty(some.shape)
             X[:, piece.columns] = some.toarray() if sp.issparse(some) else some
-            beyond = (X < made.low) | (X > made.high)
+            beyond = (made.low > X) | (made.high < X)
             outside += beyond.sum(axis=0)
             rows, rows_outside = rows + len(X), rows_outside + int(beyond.any(axis=1).sum())
             scaled = ((X - made.offset) * made.scale).astype(np.float32)

@@ -24,13 +24,13 @@ from typing import NamedTuple
 import click
 import numpy as np
 from _measure import interleaved, show
+from daskfs.algorithms.random_basis import RandomFeatures, directions, expand
+from daskfs.algorithms.random_sums import add_gram, add_products, add_sums, scores
 from numpy.typing import NDArray
 from scipy.linalg.blas import ssyrk
 from sklearn.kernel_approximation import RBFSampler
 from threadpoolctl import threadpool_limits
 
-from daskfs.algorithms.random_basis import RandomFeatures, directions, expand
-from daskfs.algorithms.random_sums import add_gram, add_products, add_sums, scores
 from daskfs.protocol import RowBlock
 
 TILE = 4096  # rows of Φ that meet in one product, as many as `add_sums` takes for 1,000 features

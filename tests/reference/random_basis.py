@@ -27,25 +27,25 @@ def uniforms(feature, stream, count, seed):
     return numbers
 
 
-def feature(number, d, seed, kind, gamma, threshold="none"):
+def feature(number, d, seed, kernel, gamma):
     """ω and b of a feature, angles in radians."""
     u = uniforms(number, 0, d, seed)
     phase = uniforms(number, 1, 1, seed)[0] - 0.5
-    if kind == "laplacian":
+    if kernel == "laplacian":
         return gamma * np.array([-1 / math.tan(math.pi * x) for x in u[:d]]), 2 * math.pi * phase
     normal = []
     for x, y in zip(u[::2], u[1::2], strict=True):
         radius = math.sqrt(-2 * math.log(x))
         normal += [radius * math.cos(2 * math.pi * y), radius * math.sin(2 * math.pi * y)]
     omega = np.array(normal[:d])
-    if kind == "gaussian":
+    if kernel == "gaussian":
         return math.sqrt(2 * gamma) * omega, 2 * math.pi * phase
-    return omega / math.sqrt(omega @ omega), (2 * phase / gamma if threshold == "uniform" else 0.0)
+    return omega / math.sqrt(omega @ omega), 2 * phase / gamma
 
 
-def expansion(X, W, b, kind):
+def expansion(X, W, b, kernel):
     """Features of rows in float64, for W and b as `directions` gives them, in turns."""
     u = X.astype(np.float64) @ W.T.astype(np.float64)
-    if kind == "perceptron":
+    if kernel == "perceptron":
         return np.where(u - b >= 0, 1.0, -1.0)
     return math.sqrt(2) * np.cos(2 * math.pi * (u + b))

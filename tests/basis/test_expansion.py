@@ -6,17 +6,15 @@ import math
 
 import numpy as np
 import pytest
-from reference import random_features as reference
+from reference import random_basis as reference
 from scipy import stats
 
-from daskfs.algorithms.philox_kernels import philox
-from daskfs.algorithms.random_basis import RandomFeatures, directions, expand, expand_block
-from daskfs.algorithms.random_basis_kernels import cosines
-from daskfs.protocol import RowBlock, SparseBlock
+from daskfs.basis.expansion import KERNELS, Basis, directions, expand
+from daskfs.basis.expansion_kernels import cosines
+from daskfs.basis.philox_kernels import philox
 
 pytestmark = pytest.mark.kernels
 
-KINDS = ("gaussian", "laplacian", "perceptron")
 ALL_ONES = 0xFFFFFFFF
 PI = (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344), (0xA4093822, 0x299F31D0)
 KNOWN_ANSWERS = [  # of Random123, kat_vectors
@@ -27,15 +25,15 @@ KNOWN_ANSWERS = [  # of Random123, kat_vectors
 # What seed 2^63 + 12345 and γ = ½ stand for in every version to come: id, first five of W, b.
 FROZEN_SEED = 2**63 + 12345
 FROZEN = {
-    ("gaussian", "none"): [
+    "gaussian": [
         (0, [-0.12207415, -0.26041424, 0.05729036, 0.13569452, -0.05224133], 0.27669603),
         (2**63 + 5, [-0.31512678, 0.09561034, 0.22861685, 0.36303455, -0.15919831], 0.3125079),
     ],
-    ("laplacian", "none"): [
+    "laplacian": [
         (0, [-0.11293643, 0.05058353, 0.0410681, -0.11997695, 0.08430605], 0.27669603),
         (2**63 + 5, [-0.20554309, -0.01180629, -0.95612884, -0.14415495, -0.01998506], 0.3125079),
     ],
-    ("perceptron", "uniform"): [
+    "perceptron": [
         (0, [-0.37294415, -0.79558176, 0.17502561, 0.41455522, -0.15960053], 1.1067841),
         (2**63 + 5, [-0.55895156, 0.16958746, 0.4055058, 0.6439272, -0.2823757], 1.2500316),
     ],
@@ -56,43 +54,42 @@ def test_philox_gives_the_published_answers(counter, key, words):
     assert reference.philox(counter, key) == words
 
 
-@pytest.mark.parametrize(("kind", "threshold"), FROZEN)
-def test_features_are_what_they_were_in_the_first_version(kind, threshold):
-    for number, omega, phase in FROZEN[kind, threshold]:
-        W, b = directions(ids_of(number), 5, FROZEN_SEED, kind, 0.5, threshold)
+@pytest.mark.parametrize("kernel", FROZEN)
+def test_features_are_what_they_were_in_the_first_version(kernel):
+    for number, omega, phase in FROZEN[kernel]:
+        W, b = directions(ids_of(number), 5, FROZEN_SEED, kernel, 0.5)
         np.testing.assert_allclose(W[0], omega, rtol=1e-6)
         np.testing.assert_allclose(b[0], phase, rtol=1e-6)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("threshold", ["none", "uniform"])
+@pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("d", [1, 2, 3, 4, 5, 22])
-def test_features_are_those_of_plain_python(kind, threshold, d):
+def test_features_are_those_of_plain_python(kernel, d):
     numbers = [0, 1, 2, 17, 2**32 - 1, 2**32, 2**63 + 5, 2**64 - 1]
-    turn = 1 if kind == "perceptron" else 2 * math.pi
+    turn = 1 if kernel == "perceptron" else 2 * math.pi
     for seed in (0, 1, 2**64 - 1):
-        W, b = directions(ids_of(*numbers), d, seed, kind, 0.7, threshold)
+        W, b = directions(ids_of(*numbers), d, seed, kernel, 0.7)
         for number, omega, phase in zip(numbers, W, b, strict=True):
-            expected = reference.feature(number, d, seed, kind, 0.7, threshold)
+            expected = reference.feature(number, d, seed, kernel, 0.7)
             np.testing.assert_allclose(turn * omega, expected[0], rtol=2e-7)
             np.testing.assert_allclose(turn * phase, expected[1], rtol=2e-7, atol=1e-15)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_feature_is_the_same_in_any_company(kind):
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_feature_is_the_same_in_any_company(kernel):
     ids = np.random.default_rng(1).integers(0, 2**64, 300, np.uint64)
-    W, b = directions(ids, 7, 3, kind, 1.0, "uniform")
+    W, b = directions(ids, 7, 3, kernel, 1.0)
     order = np.random.default_rng(2).permutation(300)[:111]
-    some_W, some_b = directions(ids[order], 7, 3, kind, 1.0, "uniform")
+    some_W, some_b = directions(ids[order], 7, 3, kernel, 1.0)
     assert np.array_equal(some_W, W[order])
     assert np.array_equal(some_b, b[order])
 
 
-@pytest.mark.parametrize(("kind", "law"), [("gaussian", stats.norm), ("laplacian", stats.cauchy)])
-def test_coordinates_and_phases_have_their_law(kind, law):
+@pytest.mark.parametrize(("kernel", "law"), [("gaussian", stats.norm), ("laplacian", stats.cauchy)])
+def test_coordinates_and_phases_have_their_law(kernel, law):
     gamma = 0.8
-    scale = math.sqrt(2 * gamma) if kind == "gaussian" else gamma
-    W, b = directions(np.arange(20_000, dtype=np.uint64), 6, 5, kind, gamma)
+    scale = math.sqrt(2 * gamma) if kernel == "gaussian" else gamma
+    W, b = directions(np.arange(20_000, dtype=np.uint64), 6, 5, kernel, gamma)
     for omega in 2 * math.pi * W.T / scale:
         assert stats.kstest(omega, law.cdf).pvalue > 1e-3
     assert stats.kstest(b + 0.5, "uniform").pvalue > 1e-3
@@ -110,12 +107,11 @@ def test_directions_are_independent_of_each_other_of_phases_and_across_ids_and_s
 
 
 def test_perceptrons_are_uniform_on_the_sphere_and_their_thresholds_in_their_range():
-    W, b = directions(np.arange(20_000, dtype=np.uint64), 3, 5, "perceptron", 0.25, "uniform")
+    W, b = directions(np.arange(20_000, dtype=np.uint64), 3, 5, "perceptron", 0.25)
     np.testing.assert_allclose(np.linalg.norm(W.astype(np.float64), axis=1), 1, rtol=2e-7)
     for coordinate in W.T:  # on a sphere in three dimensions every coordinate is uniform, as Archimedes knew
         assert stats.kstest((coordinate + 1) / 2, "uniform").pvalue > 1e-3
     assert stats.kstest((b / 4 + 1) / 2, "uniform").pvalue > 1e-3
-    assert not directions(ids_of(1, 2), 3, 5, "perceptron", 0.25)[1].any()
 
 
 def angle(x, y):
@@ -127,21 +123,21 @@ def mean_coordinate(d):
     return math.gamma(d / 2) / (math.sqrt(math.pi) * math.gamma((d + 1) / 2))
 
 
-KERNELS = {  # the mean of φ(x) φ(y), from the literature
-    ("gaussian", "none", 0.7): lambda x, y: math.exp(-0.7 * np.sum((x - y) ** 2)),
-    ("laplacian", "none", 0.4): lambda x, y: math.exp(-0.4 * np.abs(x - y).sum()),
-    ("perceptron", "none", 1.0): lambda x, y: 1 - 2 / math.pi * angle(x, y),
-    ("perceptron", "uniform", 0.4): lambda x, y: 1 - 0.4 * mean_coordinate(len(x)) * np.linalg.norm(x - y),
+MEANS = {  # of φ(x) φ(y), from the literature
+    ("gaussian", 0.7): lambda x, y: math.exp(-0.7 * np.sum((x - y) ** 2)),
+    ("laplacian", 0.4): lambda x, y: math.exp(-0.4 * np.abs(x - y).sum()),
+    ("perceptron", 1e9): lambda x, y: 1 - 2 / math.pi * angle(x, y),
+    ("perceptron", 0.4): lambda x, y: 1 - 0.4 * mean_coordinate(len(x)) * np.linalg.norm(x - y),
 }
 
 
-@pytest.mark.parametrize(("kind", "threshold", "gamma"), KERNELS)
-def test_the_mean_of_products_is_the_kernel(kind, threshold, gamma):
+@pytest.mark.parametrize(("kernel", "gamma"), MEANS)
+def test_the_mean_of_products_is_the_kernel(kernel, gamma):
     X, A = rows(12, d=5), 100_000  # |x| ≤ √5 < 1/γ
-    W, b = directions(np.arange(A, dtype=np.uint64), 5, 11, kind, gamma, threshold)
+    W, b = directions(np.arange(A, dtype=np.uint64), 5, 11, kernel, gamma)
     Phi = np.empty((12, A), np.float32)
-    expand(X, W, b, kind, Phi)
-    exact = np.array([[KERNELS[kind, threshold, gamma](x, y) for y in X.astype(np.float64)] for x in X])
+    expand(X, W, b, kernel, Phi)
+    exact = np.array([[MEANS[kernel, gamma](x, y) for y in X.astype(np.float64)] for x in X])
     assert np.abs(Phi.astype(np.float64) @ Phi.T / A - exact).max() < 5 / math.sqrt(A)
     assert exact.min() < 0.8  # there is something to tell apart
 
@@ -164,23 +160,23 @@ def test_cosines_of_whole_turns_and_of_what_is_no_number():
     assert np.isnan(Z[0, 5:]).all()
 
 
-def expanded(kind, r):
+def expanded(kernel, r):
     """Features of rows, in float64 too; how clear a row is of a hyperplane, and by how much X W' may be off."""
     X = rows(r, d=9) - np.float32(0.5)
-    W, b = directions(np.arange(37, dtype=np.uint64), 9, 2, kind, 0.9, "uniform")
+    W, b = directions(np.arange(37, dtype=np.uint64), 9, 2, kernel, 0.9)
     Phi = np.empty((r, 37), np.float32)
-    expand(X, W, b, kind, Phi)
+    expand(X, W, b, kernel, Phi)
     rounding = 9 * 2.0**-24 * (np.abs(X).astype(np.float64) @ np.abs(W).T)
-    return Phi, reference.expansion(X, W, b, kind), np.abs(X.astype(np.float64) @ W.T - b), rounding
+    return Phi, reference.expansion(X, W, b, kernel), np.abs(X.astype(np.float64) @ W.T - b), rounding
 
 
 TILE_EDGES = [0, 1, 511, 512, 513, 1023, 1024, 1025, 20_000]
 
 
-@pytest.mark.parametrize("kind", ["gaussian", "laplacian"])
+@pytest.mark.parametrize("kernel", ["gaussian", "laplacian"])
 @pytest.mark.parametrize("r", TILE_EDGES)
-def test_cosines_of_rows_are_those_of_float64(kind, r):
-    Phi, exact, _, rounding = expanded(kind, r)
+def test_cosines_of_rows_are_those_of_float64(kernel, r):
+    Phi, exact, _, rounding = expanded(kernel, r)
     assert (np.abs(Phi - exact) <= 4e-7 + math.sqrt(2) * 2 * math.pi * rounding).all()
 
 
@@ -194,56 +190,18 @@ def test_perceptrons_answer_as_in_float64_but_next_to_their_hyperplane(r):
 
 def test_a_row_that_is_no_number_shows():
     X = np.array([[np.nan, 0.0], [1.0, 0.0]], np.float32)
-    for kind in KINDS:
-        W, b = directions(ids_of(1, 2, 3), 2, 0, kind, 1.0)
+    for kernel in KERNELS:
+        W, b = directions(ids_of(1, 2, 3), 2, 0, kernel, 1.0)
         Phi = np.empty((2, 3), np.float32)
-        expand(X, W, b, kind, Phi)
+        expand(X, W, b, kernel, Phi)
         assert np.isnan(Phi[0]).all()
         assert np.isfinite(Phi[1]).all()
 
 
-def drawn(kind, d, A=23, scaled=True):
-    W, b = directions(np.arange(A, dtype=np.uint64), d, 4, kind, 0.5, "uniform")
-    rng = np.random.default_rng(9)
-    return RandomFeatures(kind, W, b, rng.normal(size=d) * scaled, rng.uniform(0.5, 2, d) if scaled else np.ones(d))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("r", [0, 1, 1025])
-def test_sparse_rows_are_seen_as_dense_ones_are(kind, r):
-    X = rows(r, d=9)
-    X[X < 0.6] = 0
-    row, column = np.nonzero(X)
-    indptr = np.searchsorted(row, np.arange(r + 1)).astype(np.int64)
-    sparse = SparseBlock(0, indptr, column.astype(np.uint64), X[row, column], np.zeros(r))
-    features = drawn(kind, 9)
-    assert np.array_equal(expand_block(features, sparse), expand_block(features, RowBlock(0, X, np.zeros(r))))
-
-
-def test_of_sparse_rows_strange_ids_are_passed_over_and_double_ones_add_up():
-    block = SparseBlock(
-        0, np.array([0, 3]), ids_of(1, 1, 2**63), np.array([0.25, 0.5, 9], np.float32), np.zeros(1)
-    )  # fmt: skip
-    dense = RowBlock(0, np.array([[0, 0.75]], np.float32), np.zeros(1))
-    features = drawn("gaussian", 2)
-    assert np.array_equal(expand_block(features, block), expand_block(features, dense))
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_rows_are_scaled_on_the_fly_and_keep_their_digits(dtype):
-    """A column of dates: float32 knows 1.7e9 to 128 s only, the difference from its offset is exact in float64."""
-    X = (1000 * rows(600, d=4) + np.array([0, 10, 100, 0])).astype(dtype)
-    X[:, 3] += dtype(1.7e9)
-    offset, scale = X.min(axis=0).astype(np.float64), 1 / np.ptp(X, axis=0).astype(np.float64)
-    W, b = directions(np.arange(23, dtype=np.uint64), 4, 4, "gaussian", 0.5)
-    seen = ((X - offset) * scale).astype(np.float32)
-    Phi = expand_block(RandomFeatures("gaussian", W, b, offset, scale), RowBlock(0, X, np.zeros(600)))
-    np.testing.assert_allclose(Phi, reference.expansion(seen, W, b, "gaussian"), atol=2e-6)
-
-
-def test_arrays_that_do_not_fit_are_refused():
-    features = drawn("gaussian", 4)
-    with pytest.raises(ValueError, match="must be float64"):
-        RandomFeatures("gaussian", features.W, features.b, np.zeros(3), np.ones(4))
-    with pytest.raises(ValueError, match="a row is"):
-        expand_block(features, RowBlock(0, rows(3, d=5), np.zeros(3)))
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_basis_draws_and_expands(kernel):
+    X, ids = rows(30, d=4), ids_of(5, 2**40)
+    W, b = directions(ids, 4, 7, kernel, 0.3)
+    Phi = np.empty((30, 2), np.float32)
+    expand(X, W, b, kernel, Phi)
+    assert np.array_equal(Basis(kernel, 0.3, 7, 4).drawn(ids).expand(X), Phi)
