@@ -72,7 +72,8 @@ def importance(basis: Basis, state: State) -> NDArray[np.float64]:
         other = X.copy()
         other[:, column] = np.roll(X[:, column], 1)
         effects[column] = float(np.square(drawn.expand(other) @ weights - scores).mean())
-    return effects / max(effects.sum(), np.finfo(float).tiny)
+    shares: NDArray[np.float64] = effects / max(float(effects.sum()), float(np.finfo(float).tiny))
+    return shares
 
 
 def _remarks(chosen: SparseRandomFeatures, state: State) -> tuple[str, ...]:

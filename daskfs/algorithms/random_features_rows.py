@@ -29,7 +29,7 @@ class Rows(NamedTuple):
     numbers: NDArray[np.int64]
 
     def where(self, chosen: NDArray[np.bool_]) -> Rows:
-        return Rows(*(part[chosen] for part in self))
+        return Rows(self.X[chosen], self.Y[chosen], self.weight[chosen], self.numbers[chosen])
 
 
 def n_inputs(meta: Meta) -> int:
@@ -98,7 +98,8 @@ def _targets(y: NDArray[np.float64], state: State) -> NDArray[np.float64]:
     if len(state["labels"]):
         return np.where(y[:, None] == state["labels"], 1.0, -1.0)
     target = coded(y, state["positive"])
-    return ((target - state["target_offset"]) * state["target_scale"])[:, None]
+    scaled: NDArray[np.float64] = (target - state["target_offset"]) * state["target_scale"]
+    return scaled[:, None]
 
 
 def _dense(block: SparseBlock, at: slice, d: int) -> NDArray[np.float64]:

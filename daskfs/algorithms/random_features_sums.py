@@ -100,6 +100,7 @@ def layout(state: State) -> dict[str, tuple[int, ...]]:
         return {"losses": (len(state["models"]),), "weight": ()}
     if stage == "done":
         return {}
+    parts: dict[str, tuple[int, ...]]
     parts = {f"panel {matrix} {low} {high}": (high - low, high) for matrix, low, high in _panels_now(state)}
     if state["panels_done"]:
         return parts

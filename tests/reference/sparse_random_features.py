@@ -1,4 +1,4 @@
-"""Algorithm 1 of Sparse Random Features in plain numpy: everything in float64, all of Φ in memory, FISTA for a solver."""
+"""Algorithm 1 of Sparse Random Features in plain numpy: in float64, with all of Φ in memory, and FISTA for a solver."""
 
 from __future__ import annotations
 
