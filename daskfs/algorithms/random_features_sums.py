@@ -40,7 +40,7 @@ Tile = tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.float64]]
 """Scaled inputs, targets, weights."""
 
 TILE = 1024  # rows
-PANEL_BYTES = 48 << 20  # of Gram matrices that one pass adds up: with all else no task's result exceeds 64 MB
+PANEL_BYTES = 24 << 20  # of Gram matrices that one pass adds up: twice in a state, whose size is what tasks hand on
 FRACTIONS = np.array([1.0, 0.5, 0.25, 0.125, 0.0625, 0.03, 0.0])
 """Of a step that is too long."""
 
