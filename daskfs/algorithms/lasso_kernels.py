@@ -87,7 +87,7 @@ def descend(H, q, lam, w, most):
     return most
 
 
-@summing
+@kernel  # not `summing`: with that, bits differed where it was compiled and where it was loaded
 def newton(H, U, S, q, lam, w, tolerance):
     """Newton steps on the support S, whose weights leave it when they reach zero; returns how many.
 
@@ -103,7 +103,8 @@ def newton(H, U, S, q, lam, w, tolerance):
             worst = max(worst, distance(q_S[a], w_S[a], lam))
         if worst <= tolerance or worst > 0.5 * plain:
             break
-        d = solved(U, k, -q_S - lam * np.sign(w_S))
+        d = -q_S - lam * np.sign(w_S)
+        substitute(U, k, d)
         z[:] = 0.0
         combination(H, S[:k], d, z)
         t, bends, least = best_step(w_S, d, dot(q_S, d), dot(z[S[:k]], d), lam)
@@ -151,9 +152,9 @@ def best_step(w, d, slope, curvature, lam):
     return (min(1.0, -slope / curvature) if curvature > 0.0 else 1.0), met, -1
 
 
-@summing
-def solved(U, k, r):
-    """x with UᵀU x = r, for the first k rows and columns of U; r is overwritten."""
+@summing_helper
+def substitute(U, k, r):
+    """r becomes the x with UᵀU x = r, for the first k rows and columns of U."""
     for c in range(k):
         r[c] /= U[c, c]
         x = r[c]
@@ -161,7 +162,6 @@ def solved(U, k, r):
             r[i] -= x * U[c, i]
     for c in range(k - 1, -1, -1):
         r[c] = (r[c] - dot(U[c, c + 1 : k], r[c + 1 : k])) / U[c, c]
-    return r
 
 
 @summing_helper
