@@ -14,6 +14,7 @@ from daskfs.algorithms.random_features_rounds import STAYS, go_to
 from daskfs.algorithms.random_features_sums import layout, size_of
 from daskfs.stream.checkpoint import Snapshot
 from daskfs.stream.fold import Run, Serial
+from daskfs.stream.lanes import one_blas_thread
 from daskfs.stream.run import lanes_for
 
 CASES = {
@@ -50,7 +51,8 @@ def test_two_processes_give_what_their_lanes_give_and_what_one_gives(dataset, tw
     assert lanes_for(dataset, algorithm, two_workers, synchronous=False) == 2
     shared = daskfs.select(dataset, algorithm, client=two_workers)
     begun = Snapshot(algorithm.start(dataset.meta, 0), 2)
-    by_lanes = algorithm.result(Run(dataset, algorithm, begun).finish(Serial(dataset, algorithm, 2)).state)
+    with one_blas_thread():  # as `select` and the workers have it
+        by_lanes = algorithm.result(Run(dataset, algorithm, begun).finish(Serial(dataset, algorithm, 2)).state)
     assert shared.features.tolist() == by_lanes.features.tolist()
     assert shared.weights.tobytes() == by_lanes.weights.tobytes()
     alone = daskfs.select(dataset, algorithm)
