@@ -26,6 +26,7 @@ bench: $(READY)
 	$(BIN)/python pipelines/benchmarks/vowpal_wabbit.py
 	$(BIN)/python pipelines/benchmarks/substitution.py
 	$(BIN)/python pipelines/benchmarks/substitution_memory.py
+	for what in expansion gram passes accuracy; do $(BIN)/python pipelines/benchmarks/random_features.py $$what || exit; done
 	for what in learn classes quality rates workers memory; do $(BIN)/python pipelines/benchmarks/mission.py $$what || exit; done
 
 $(READY): pyproject.toml constraints.txt

@@ -1,6 +1,7 @@
 """daskfs: choose the features that matter from data too large for any memory."""
 
 from daskfs.algorithms.mission import Mission
+from daskfs.algorithms.random_features import SparseRandomFeatures
 from daskfs.algorithms.substitution import OnlineSubstitution
 from daskfs.errors import DaskfsError
 from daskfs.evaluation import Evaluation
@@ -22,6 +23,7 @@ __all__ = [
     "Mission",
     "OnlineSubstitution",
     "Selection",
+    "SparseRandomFeatures",
     "ingest",
     "load_selection",
     "open_dataset",

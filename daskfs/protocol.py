@@ -151,6 +151,23 @@ Block = ColumnBlock | SparseColumnBlock | RowBlock | SparseBlock
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Expansion:
+    """How random features come out of the columns of a dataset: features are then integers, and no columns."""
+
+    kernel: Literal["gaussian", "laplacian", "perceptron"]
+    gamma: float
+    seed: int
+    offset: NDArray[np.float64]
+    scale: NDArray[np.float64]
+    """(d,): a column x is seen as (x - offset) · scale."""
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    """(d,): the range of every column while it was learned."""
+    importance: NDArray[np.float64]
+    """(d,): how much every column matters to the scores, as shares of one."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Result:
     """What an algorithm hands back: features in order of importance, and a linear model over them."""
 
@@ -162,6 +179,8 @@ class Result:
     history: Sequence[dict[str, float]]  # one record per pass or round, "objective" in each
     parents: NDArray[np.uint64] | None = None
     """(k, 2): the two features a feature is the product of, or twice `NO_PARENT`. None if none is a product."""
+    expansion: Expansion | None = None
+    """Where features are random ones: of what. Else they are columns."""
     remarks: tuple[str, ...] = ()
     """What whoever ran it should know and might not notice, in a line each."""
 
@@ -191,6 +210,14 @@ class Algorithm(Protocol):
     def round_nbytes(self) -> int:
         """Bytes of blocks that are worth a merge: with fewer of them in a round, a lane had better not be there."""
 
+    @property
+    def meetings(self) -> int:
+        """How often, at least, lanes merge in a pass: 1 where they only add up, more where one learns from another."""
+
+    @property
+    def stays(self) -> frozenset[str]:
+        """What of the state only `end_pass` and `result` look at: it is sent to no worker, `merge` never sees it."""
+
     def start(self, meta: Meta, seed: int) -> State:
         """The state before the first block."""
 
@@ -211,6 +238,9 @@ class Algorithm(Protocol):
 
     def nbytes(self, meta: Meta) -> int:
         """Memory the state and its work need at their largest, blocks excluded; promised before the first read."""
+
+    def nbytes_staying(self, meta: Meta) -> int:
+        """How much of `nbytes` is needed only where `end_pass` runs: what `stays`, and the work on it."""
 
 
 @runtime_checkable

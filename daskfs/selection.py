@@ -17,6 +17,7 @@ from daskfs.evaluation import Evaluation, Progress, Scores, Truth, evaluate, in_
 from daskfs.metrics import predicted_classes
 from daskfs.protocol import Label, Result
 from daskfs.store.chosen import Chosen, as_dataset
+from daskfs.store.expanded import Inputs, expanded, inputs_in
 from daskfs.store.location import Location
 from daskfs.store.predictions import Predictions, check_place
 from daskfs.store.products import Products, as_members, chosen_or_made, products_in
@@ -53,6 +54,8 @@ class Selection:
         What random choices began with.
     products
         Which features are products of two others, such as MISSION's interactions, and of which; None if none is.
+    inputs
+        The columns that random features are made of, and how; None where features are columns themselves.
 
     Examples
     --------
@@ -76,6 +79,7 @@ class Selection:
     source: dict[str, Any]
     seed: int
     products: Products | None = None
+    inputs: Inputs | None = None
 
     def __post_init__(self) -> None:
         count, shape = len(self.features), self.weights.shape
@@ -102,6 +106,7 @@ class Selection:
         source: Mapping[str, Any],
         seed: int,
         products: Products | None = None,
+        inputs: Inputs | None = None,
     ) -> Selection:
         """A result with its names and its origin; secrets in the URL of the source are left out."""
         keys = dict.fromkeys(["objective", *(key for record in result.history for key in record)])
@@ -118,12 +123,18 @@ class Selection:
             source=_as_read_back(origin),
             seed=int(seed),
             products=products,
+            inputs=inputs,
         )
 
     def __repr__(self) -> str:
         shown = [name[:40] if name[:40].isprintable() else ascii(name[:40])[1:-1] for name in self.names[:3]]
         names = ", ".join([*shown, "…"] if len(self.names) > 3 else shown)
-        size = f"{len(self.features):,} of {self.source['n_features']:,} features"
+        of = (
+            f"random features of {len(self.inputs.names):,} columns"
+            if self.inputs
+            else f"of {self.source['n_features']:,} features"
+        )
+        size = f"{len(self.features):,} {of}"
         return f"<daskfs.Selection {self.source['url']}: {size}, {names}>"
 
     def scores(self, X: Any) -> Scores:
@@ -141,14 +152,20 @@ class Selection:
         >>> [rows for rows, scores in sel.scores(X)]
         [slice(0, 50, None)]
         """
-        return self._scored(chosen_or_made(X, self.features, self.names, self.products))
+        return self._scored(self._chosen(X))
+
+    def _chosen(self, X: Any) -> Chosen:
+        """The columns of X that are the features, or what the features make of its columns."""
+        if self.inputs is not None:
+            return expanded(X, self.features, self.inputs)
+        return chosen_or_made(X, self.features, self.names, self.products)
 
     def _scored(self, chosen: Chosen) -> Scores:
         return linear_scores(chosen, self.weights, self.intercept)
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Real scores: one a row, or one for every class."""
-        chosen = chosen_or_made(X, self.features, self.names, self.products)
+        chosen = self._chosen(X)
         scores = np.empty((chosen.shape[0], *self.weights.shape[1:]))
         for rows, block in self._scored(chosen):
             if len(block) == len(scores):
@@ -199,7 +216,7 @@ class Selection:
         """
         dataset, location = as_dataset(X), Location(url, storage_options)
         check_place(location, overwrite, None if dataset is None else dataset.location)
-        chosen = chosen_or_made(X if dataset is None else dataset, self.features, self.names, self.products)
+        chosen = self._chosen(X if dataset is None else dataset)
         if chosen.shape[0] == 0:
             raise OptionError("there are no rows to predict")
         source = {} if dataset is None else {"url": public_url(dataset.url), "digest": dataset.digest}
@@ -215,8 +232,33 @@ class Selection:
         return scores if self.classes is None else np.array(self.classes)[predicted_classes(scores)]
 
     def transform(self, X: Any) -> Any:
-        """The selected columns, in the order of `features`: a float array, or a CSR one if X is sparse."""
-        return chosen_or_made(X, self.features, self.names, self.products).together()
+        """The selected columns, in the order of `features`: a float array, or a CSR one if X is sparse.
+
+        Where features are random ones, their values: a float array.
+        """
+        return self._chosen(X).together()
+
+    @property
+    def importance(self) -> xarray.DataArray:
+        """How much every input of random features matters, largest first, together 1; by the name of the input.
+
+        It is measured on rows of the training data: what the scores lose when an input has the value of another row.
+
+        Examples
+        --------
+        >>> X = np.random.default_rng(0).uniform(size=(500, 3))
+        >>> daskfs.write_dataset("wave.zarr", X, np.cos(9 * X[:, 2]), layout="rows")
+        >>> daskfs.select("wave.zarr", daskfs.SparseRandomFeatures(rounds=3)).importance.input.values[0]
+        'x2'
+        """
+        if self.inputs is None:
+            raise OptionError(
+                "features are columns here, and as important as their weights; only random features have inputs"
+            )
+        effects = self.inputs.expansion.importance
+        order = np.argsort(-effects, kind="stable")
+        names = np.array(self.inputs.names, object)[order]
+        return xarray.DataArray(effects[order], {"input": names}, ("input",), "importance")
 
     def score(self, X: Any, y: ArrayLike | None = None) -> float:
         """How well rows are predicted: balanced accuracy for classes, R² for a real target; every row counts as one.
@@ -259,7 +301,7 @@ class Selection:
         dataset = as_dataset(X)
         if (y is None) == (dataset is None):
             raise OptionError("score a dataset, which brings its labels, or an array together with y")
-        chosen = chosen_or_made(X if dataset is None else dataset, self.features, self.names, self.products)
+        chosen = self._chosen(X if dataset is None else dataset)
         truth = Truth(np.asarray(y) if dataset is None else dataset, self.classes, chosen.shape[0])
         return truth, self._scored(chosen)
 
@@ -297,7 +339,9 @@ class Selection:
         """
         made = [{}] * len(self.features) if self.products is None else as_members(self.products)
         ranked = zip(self.features.tolist(), self.names, self.weights.tolist(), made, strict=True)
+        random = {} if self.inputs is None else {"random_features": self.inputs.record()}
         return {
+            **random,
             "algorithm": self.algorithm,
             "classes": None if self.classes is None else list(self.classes),
             "features": [
@@ -335,6 +379,7 @@ def load_selection(url: str | os.PathLike[str], storage_options: Mapping[str, An
             source=record["source"],
             seed=record["seed"],
             products=products_in(features),
+            inputs=inputs_in(record["random_features"]) if "random_features" in record else None,
         )
     except ValueError as error:
         raise SelectionError(f"{location.url}: {error}; the selection is damaged, make it again") from error

@@ -67,7 +67,18 @@ for method in ("active", "paper"):
 """
 
 
-@pytest.mark.parametrize(("script", "lines"), [(SUMS, 6), (LEARNED, 2)], ids=["sums", "learned"])
+SOLVED = """
+import hashlib, numpy as np
+from daskfs.algorithms.lasso import solve
+
+rng = np.random.default_rng(0)
+Phi = np.cos(rng.random((500, 3)) @ rng.normal(size=(3, 150)) + 6 * rng.random(150))
+b = Phi.T @ rng.normal(size=500)
+print(hashlib.md5(solve(Phi.T @ Phi, b, 1e-4 * abs(b).max()).weights.tobytes()).hexdigest())
+"""
+
+
+@pytest.mark.parametrize(("script", "lines"), [(SUMS, 6), (LEARNED, 2), (SOLVED, 1)], ids=["sums", "learned", "solved"])
 def test_sums_have_the_same_bits_where_they_were_compiled_and_where_they_were_loaded(tmp_path, script, lines):
     """A caller that was compiled separately from its helper may run another copy of it than one from the cache."""
     compiled, loaded = (run(tmp_path, script) for _ in range(2))

@@ -20,6 +20,8 @@ class LargestColumns:
     axis = "columns"
     schedule = "rounds"
     round_nbytes = 0
+    meetings = 10
+    stays = frozenset[str]()
 
     def start(self, meta: Meta, seed: int) -> State:
         return {"norms": np.zeros(meta.n_features)}
@@ -45,6 +47,9 @@ class LargestColumns:
     def nbytes(self, meta: Meta) -> int:
         return 8 * meta.n_features
 
+    def nbytes_staying(self, meta: Meta) -> int:
+        return 0
+
 
 @dataclass(frozen=True)
 class Tangled:
@@ -59,6 +64,8 @@ class Tangled:
     axis: Axis = "columns"
     schedule: Schedule = "rounds"
     round_nbytes: int = 0
+    meetings: int = 10
+    stays = frozenset[str]()
     revisits: bool = False
     seconds: float = 0.0
     """To sleep over a block, so that a test can strike in the middle."""
@@ -120,6 +127,9 @@ class Tangled:
     def nbytes(self, meta: Meta) -> int:
         return 8 * (2 * meta.n_features + max(meta.n_samples, meta.n_features))
 
+    def nbytes_staying(self, meta: Meta) -> int:
+        return 0
+
     def _best(self, state: State) -> NDArray[np.uint64]:
         return np.argsort(-np.abs(state["scores"][:, 1]), kind="stable")[: self.n_select].astype(np.uint64)
 
@@ -152,6 +162,8 @@ class Census:
     axis = "columns"
     schedule = "centre"
     round_nbytes = 0
+    meetings = 10
+    stays = frozenset[str]()
     patience = 1 << 30
 
     def start(self, meta: Meta, seed: int) -> State:
@@ -222,3 +234,6 @@ class Census:
 
     def nbytes(self, meta: Meta) -> int:
         return 16 * meta.n_features
+
+    def nbytes_staying(self, meta: Meta) -> int:
+        return 0

@@ -105,6 +105,32 @@ def best_constant(loss: Loss, y: NDArray[np.float64]) -> float:
     return mean  # also for the squared hinge while every margin is at most 1, which a constant within [−1, 1] grants
 
 
+def best_constants(
+    loss: Loss, sums: NDArray[np.float64], squares: NDArray[np.float64], total: float
+) -> tuple[NDArray[np.float64], float]:
+    """The best constant for each of several targets, and their losses together.
+
+    Parameters
+    ----------
+    loss
+        Which.
+    sums, squares
+        Of every target over all rows, weighted.
+    total
+        The weights of all rows.
+
+    Examples
+    --------
+    >>> best_constants("squared", np.array([4.0]), np.array([10.0]), total=2)
+    (array([2.]), 1.0)
+    """
+    mean = sums / total
+    if loss != "logistic":  # the squared hinge is the squared loss as long as all margins are at most 1
+        return mean, float((squares - sums * mean).sum() / 2)
+    share = np.clip((1 + mean) / 2, 1 / (2 * total), 1 - 1 / (2 * total))  # a class may have no row at all
+    return np.log(share / (1 - share)), float(-total * (share * np.log(share) + (1 - share) * np.log(1 - share)).sum())
+
+
 def _some(classes: tuple[Label, ...]) -> str:
     shown = ", ".join(str(label) for label in classes[:5])
     return shown if len(classes) <= 5 else f"{shown}, …"

@@ -166,6 +166,14 @@ class Mission:
         return 16 << 20  # some 40 ms of learning; a merge takes a quarter of that with a sketch of 3 MB
 
     @property
+    def meetings(self) -> int:
+        return 10  # or lanes drift apart
+
+    @property
+    def stays(self) -> frozenset[str]:
+        return frozenset()
+
+    @property
     def _stages(self) -> list[Stage]:
         """What each pass is for."""
         times: dict[Stage, int] = {"count": int(self.idf), "learn": self.passes, "refit": self.refit}
@@ -276,6 +284,9 @@ class Mission:
         learning = shape.nbytes * (1 + races) + waiting_nbytes(meta)
         refitting = shape.nbytes + refit_nbytes(shape, meta) if self.refit else 0
         return max(learning, refitting) + counts_nbytes(self.width) * self.idf + pairs_nbytes(self.interactions, meta)
+
+    def nbytes_staying(self, meta: Meta) -> int:
+        return 0
 
     def _n_scores(self, meta: Meta) -> int:
         return len(meta.classes or ()) if self.loss == "softmax" else 1

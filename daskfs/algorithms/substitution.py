@@ -114,6 +114,14 @@ class OnlineSubstitution:
     def round_nbytes(self) -> int:
         return 0  # of rounds only where someone asked for them
 
+    @property
+    def meetings(self) -> int:
+        return 10  # or lanes choose the same features, of which a merge keeps one
+
+    @property
+    def stays(self) -> frozenset[str]:
+        return frozenset()
+
     def start(self, meta: Meta, seed: int) -> State:
         check_target(self.loss, meta)
         if self.n_select > meta.n_features:
@@ -140,6 +148,9 @@ class OnlineSubstitution:
 
     def nbytes(self, meta: Meta) -> int:
         return self._form.nbytes(meta)
+
+    def nbytes_staying(self, meta: Meta) -> int:
+        return 0
 
     @property
     def patience(self) -> int:

@@ -18,11 +18,16 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import click
 
 from daskfs.algorithms.mission import Mission
+from daskfs.algorithms.random_features import SparseRandomFeatures
 from daskfs.algorithms.substitution import OnlineSubstitution
 from daskfs.errors import OptionError
 from daskfs.protocol import Algorithm
 
-ALGORITHMS: dict[str, Callable[..., Algorithm]] = {"substitution": OnlineSubstitution, "mission": Mission}
+ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
+    "substitution": OnlineSubstitution,
+    "mission": Mission,
+    "random-features": SparseRandomFeatures,
+}
 SHORT = {"n_select": "-k"}
 METAVARS = {int: "N", float: "X", str: "TEXT", types.NoneType: "none"}
 IN_WORDS = {int: "a whole number", float: "a number", str: "text", types.NoneType: "none"}

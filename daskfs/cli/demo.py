@@ -9,16 +9,18 @@ import click
 import numpy as np
 
 from daskfs.algorithms.mission import Mission
+from daskfs.algorithms.random_features import SparseRandomFeatures
 from daskfs.algorithms.substitution import OnlineSubstitution
 from daskfs.cli.show import print_selection
 from daskfs.jit import is_cold
 from daskfs.observe.describe import describe, info_table
 from daskfs.observe.terminal import output
-from daskfs.store.dataset import open_dataset
+from daskfs.store.dataset import Dataset, open_dataset
 from daskfs.stream.ingest import ingest
 from daskfs.stream.run import select
 from daskfs.stream.transpose import transpose
 from daskfs.stream.verify import verify_dataset
+from daskfs.stream.write import write_dataset
 
 
 @click.command(short_help="See it work on data made on the spot.")
@@ -65,6 +67,11 @@ def demo(out: Path | None) -> None:
     from_rows = select(dataset, Mission(8, width=2**12))
     from_rows.save(folder / "run-rows")
     print_selection(from_rows)
+    output.print("[bold]8. daskfs select[/] waves.zarr --algorithm random-features --penalty 0.1 --out run-waves")
+    output.print("   a target that is no straight line: sin(6 x2) x4, of ten columns", markup=False)
+    waves = select(write_waves(folder / "waves.zarr"), SparseRandomFeatures(penalty=0.1, rounds=4))
+    waves.save(folder / "run-waves")
+    print_selection(waves, top=3)
     output.print(
         f"[bold]Done.[/] Look again: daskfs show {run}\nOr open the data yourself: xarray.open_zarr('{target}')",
         soft_wrap=True,
@@ -88,6 +95,15 @@ def write_impressions(path: Path, rows: int) -> None:
             file.write(
                 f"{label} |user country={country} device={device} age:{rng.integers(18, 80)} |ad {' '.join(ad)}\n"
             )
+
+
+def write_waves(path: Path) -> Dataset:
+    """Ten columns of which two matter, and only together."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(4000, 10)).astype(np.float32)
+    y = np.sin(6 * X[:, 2]) * X[:, 4] + 0.05 * rng.normal(size=len(X))
+    write_dataset(path, X, y, layout="rows", overwrite=True)
+    return open_dataset(path)
 
 
 def most_frequent(target: Path, count: int = 5) -> list[tuple[str, int]]:

@@ -20,6 +20,7 @@ STEP = {
     "seconds": "{:.1f} s",
 }
 """What people are told of every pass or round; `selection_record` has all."""
+MOST_INPUTS = 8  # of random features that a line names
 LONGEST_NAME = 100  # characters of a name or a label that a table shows
 
 
@@ -34,13 +35,16 @@ def selection_lines(selection: Selection) -> list[str]:
     """What was selected, from what, by what, and how the passes went."""
     fields = [f"{name}={value}" for name, value in selection.algorithm.items() if name != "name"]
     size = f"{len(selection.features):,} of {selection.source['n_features']:,} features"
-    asked = selection.algorithm.get("n_select", 0)
+    asked = selection.algorithm.get("n_select") or 0
     if len(selection.features) < asked:
         size += f" (the {asked:,} asked for are not there)"
+    if selection.inputs is not None:
+        size = f"{len(selection.features):,} random features"
     return [
         f"{size} of {selection.source['url']}, {selection.source['n_samples']:,} samples",
         f"{selection.algorithm.get('name', '')}({', '.join(fields)}), seed {selection.seed}",
         *_step_lines(selection),
+        *_input_lines(selection),
     ]
 
 
@@ -88,6 +92,15 @@ def _step_lines(selection: Selection) -> list[str]:
         told = [STEP[name].format(value) for name, value in values.items() if not math.isnan(value)]
         lines.append(f"step {step + 1}: {', '.join(told)}")
     return lines
+
+
+def _input_lines(selection: Selection) -> list[str]:
+    """Which inputs random features depend on."""
+    if selection.inputs is None:
+        return []
+    shares = selection.importance[:MOST_INPUTS]
+    told = [f"{_short(str(name))} {share:.1%}" for name, share in zip(shares.input.values, shares.values, strict=True)]
+    return [f"inputs that matter: {', '.join(told)}{', …' if len(selection.inputs.names) > MOST_INPUTS else ''}"]
 
 
 def _score(selection: Selection) -> float | None:

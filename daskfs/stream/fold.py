@@ -160,7 +160,8 @@ class Serial:
         return revisited(self._algorithm, self._dataset, ids, state)
 
     def _in_rounds(self, state: State, position: int, run: Run) -> State:
-        for shares in rounds_of(self._dataset.block_sizes(self._algorithm.axis), self._lanes, position):
+        sizes = self._dataset.block_sizes(self._algorithm.axis)
+        for shares in rounds_of(sizes, self._lanes, self._algorithm.meetings, position):
             lanes = [fold_lane(self._algorithm, self._dataset, numbers, state) for numbers in shares]
             state = joined(lanes, partial(merged, self._algorithm))
             if run.reached(shares[-1].stop):

@@ -25,12 +25,11 @@ Round = list[range]
 Item = TypeVar("Item")
 
 AHEAD = 2  # blocks held ready while one is worked on
-ROUNDS_PER_PASS = 10  # at least: so often lanes meet that they do not drift apart
 FAN_IN = 4  # states that one task merges: its memory and its network traffic grow with them
 GROUP_BYTES = 256 << 20  # of one lane's tasks at most: some tenths of a second at the speed of reading or of a kernel
 
 
-def rounds_of(sizes: NDArray[np.int64], lanes: int, position: int = 0) -> list[Round]:
+def rounds_of(sizes: NDArray[np.int64], lanes: int, meetings: int = 1, position: int = 0) -> list[Round]:
     """The rounds of a pass from block `position` on; a round is a run of blocks, and so is each lane's share of it.
 
     Parameters
@@ -39,19 +38,21 @@ def rounds_of(sizes: NDArray[np.int64], lanes: int, position: int = 0) -> list[R
         Bytes of every block.
     lanes
         How many. One lane has no rounds that matter, they are cut by size; several meet at fixed places.
+    meetings
+        How often at least; large passes have more rounds, so that no task grows too long.
     position
         The blocks before this one are in the state already.
 
     Examples
     --------
     >>> from daskfs.stream.lanes import rounds_of
-    >>> rounds_of(np.full(6, 100), lanes=2)
+    >>> rounds_of(np.full(6, 100), lanes=2, meetings=10)
     [[range(0, 1), range(1, 2)], [range(2, 3), range(3, 4)], [range(4, 5), range(5, 6)]]
     """
     n = len(sizes)
     if lanes == 1:
         return [[group] for group in groups(sizes, position, GROUP_BYTES)]
-    wanted = max(ROUNDS_PER_PASS, -(-int(sizes.sum()) // (lanes * GROUP_BYTES)))
+    wanted = max(meetings, -(-int(sizes.sum()) // (lanes * GROUP_BYTES)))
     count = max(1, min(wanted, n // lanes))
     edges = [lanes * (n // lanes * number // count) for number in range(count)] + [n]  # shares of the same size
     if position not in edges:

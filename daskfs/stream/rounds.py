@@ -67,10 +67,12 @@ class Rounds:
         return self._until_done(partial(self._revisit, state, ids))
 
     def _pass(self, known: _Known, run: Run) -> State:
-        shares = rounds_of(self._sizes, self._lanes, known.position)
+        shares = rounds_of(self._sizes, self._lanes, self._algorithm.meetings, known.position)
         if not shares:
             return known.state
-        root = self._sent(known.state)  # held to the end: every other state can be made again from it
+        staying = {name: known.state[name] for name in self._algorithm.stays}
+        travelling = {name: value for name, value in known.state.items() if name not in staying}
+        root = self._sent(travelling)  # held to the end: every other state can be made again from it
         pending = self._submitted(shares, root)
         heads = [root]
         try:
@@ -78,9 +80,9 @@ class Rounds:
                 position, heads = pending.popleft()  # the states of the round before are let go here
                 self._wait(heads)
                 if run.reached(position):
-                    known.state, known.position = self._fetched(heads), position
+                    known.state, known.position = {**self._fetched(heads), **staying}, position
                     run.keep(known.state)
-            return self._fetched(heads)
+            return {**self._fetched(heads), **staying}
         finally:
             _let_go((root, *heads, *(head for _, waiting in pending for head in waiting)))
 

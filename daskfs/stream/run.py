@@ -15,14 +15,15 @@ from distributed import Client
 from distributed.system import MEMORY_LIMIT
 
 from daskfs.errors import ColumnError, DatasetError, OptionError, RowError, check_whole
-from daskfs.protocol import Algorithm, Central, Result
+from daskfs.protocol import Algorithm, Central, Expansion, Result
 from daskfs.selection import Selection
 from daskfs.store.dataset import Dataset, open_dataset
+from daskfs.store.expanded import Inputs
 from daskfs.store.products import Products, product_name
 from daskfs.stream.around import Around
 from daskfs.stream.checkpoint import Checkpoint, Cost, Snapshot, checkpoint_at, described
 from daskfs.stream.fold import PassProgress, Run, Runner, Serial
-from daskfs.stream.lanes import ROUNDS_PER_PASS, one_blas_thread
+from daskfs.stream.lanes import one_blas_thread
 from daskfs.stream.memory import MemoryPlan
 from daskfs.stream.pool import current_client, prepare_workers
 from daskfs.stream.rounds import Rounds
@@ -115,7 +116,8 @@ def select(
     for remark in (*result.remarks, *_if_few(algorithm, len(result.features))):
         warnings.warn(f"{dataset.url}: {remark}", stacklevel=2)
     names, products = _named(dataset, result)
-    return Selection.from_result(result, names, described(algorithm), source, seed, products)
+    inputs = None if result.expansion is None else _inputs(dataset, result.expansion)
+    return Selection.from_result(result, names, described(algorithm), source, seed, products, inputs)
 
 
 def memory_plan(dataset: Dataset, algorithm: Algorithm) -> MemoryPlan:
@@ -126,7 +128,7 @@ def memory_plan(dataset: Dataset, algorithm: Algorithm) -> MemoryPlan:
 def lanes_for(dataset: Dataset, algorithm: Algorithm, client: Client | None, synchronous: bool) -> int:
     """How many lanes share a pass: as many as there are workers, if the algorithm can use them.
 
-    Little data is sooner done by one than by several who meet `ROUNDS_PER_PASS` times.
+    Little data is sooner done by one than by several who meet again and again.
     """
     workers = 1 if client is None else len(client.nthreads())
     if workers == 1 or algorithm.schedule == "chain":
@@ -134,7 +136,7 @@ def lanes_for(dataset: Dataset, algorithm: Algorithm, client: Client | None, syn
     if algorithm.schedule == "centre" and not synchronous:
         return IN_ANY_ORDER
     sizes = dataset.block_sizes(algorithm.axis)
-    least = ROUNDS_PER_PASS * algorithm.round_nbytes
+    least = algorithm.meetings * algorithm.round_nbytes
     return max(1, min(workers, len(sizes), int(sizes.sum()) // least if least else workers))
 
 
@@ -187,12 +189,19 @@ def _with_costs(result: Result, costs: list[Cost]) -> Result:
 
 def _if_few(algorithm: Algorithm, count: int) -> list[str]:
     """A remark where fewer features were found than asked for."""
-    asked = getattr(algorithm, "n_select", 0)
+    asked = getattr(algorithm, "n_select", None) or 0
     return [f"{count:,} features of the {asked:,} asked for: the data have no more"] if count < asked else []
+
+
+def _inputs(dataset: Dataset, expansion: Expansion) -> Inputs:
+    """The columns that random features are made of, by name."""
+    return Inputs(dataset.names(np.arange(len(expansion.offset), dtype=np.uint64)), expansion)
 
 
 def _named(dataset: Dataset, result: Result) -> tuple[list[str], Products | None]:
     """The names of a result's features, and what those are made of that are products of two."""
+    if result.expansion is not None:
+        return [f"{result.expansion.kernel} {feature}" for feature in result.features.tolist()], None
     if result.parents is None:
         return dataset.names(result.features), None
     made = Products(result.parents, [("", "")] * len(result.features))

@@ -11,7 +11,6 @@ import scipy.sparse as sp
 import daskfs
 from daskfs.protocol import Result
 from daskfs.store import arrays
-from daskfs.stream import run
 from daskfs.stream.checkpoint import Snapshot
 from daskfs.stream.fold import Run, Serial
 from daskfs.stream.run import lanes_for
@@ -47,7 +46,7 @@ def lane_by_lane(dataset: daskfs.Dataset, algorithm: daskfs.Mission, lanes: int)
 
 @pytest.mark.parametrize("name", CASES)
 def test_two_processes_give_what_their_lanes_give(dataset, two_workers, name, monkeypatch):
-    monkeypatch.setattr(run, "ROUNDS_PER_PASS", 0)  # so that little data is shared too
+    monkeypatch.setattr(daskfs.Mission, "round_nbytes", 0)  # so that little data is shared too
     algorithm = CASES[name]
     assert lanes_for(dataset, algorithm, two_workers, synchronous=False) == 2
     shared = daskfs.select(dataset, algorithm, client=two_workers)
@@ -63,7 +62,7 @@ def test_two_processes_give_what_their_lanes_give(dataset, two_workers, name, mo
 
 
 def test_both_processes_take_part(dataset, two_workers, monkeypatch):
-    monkeypatch.setattr(run, "ROUNDS_PER_PASS", 0)
+    monkeypatch.setattr(daskfs.Mission, "round_nbytes", 0)
     before = two_workers.run(lambda dask_worker: dask_worker.state.executed_count)
     daskfs.select(dataset, CASES["active"], client=two_workers)
     after = two_workers.run(lambda dask_worker: dask_worker.state.executed_count)

@@ -91,24 +91,24 @@ def test_records_that_are_not_passes_have_no_cost(tmp_path):
 @pytest.mark.parametrize("lanes", [2, 3, 5, 14])
 @pytest.mark.parametrize("blocks", [14, 15, 29, 100, 1000])
 def test_rounds_hold_every_block_once_and_in_order(lanes, blocks):
-    rounds = rounds_of(np.ones(blocks, np.int64), lanes)
+    rounds = rounds_of(np.ones(blocks, np.int64), lanes, 10)
     assert [number for shares in rounds for share in shares for number in share] == list(range(blocks))
     assert all(len(shares) == lanes and min(map(len, shares)) >= 1 for shares in rounds)
     ends = [shares[-1].stop for shares in rounds]
     for number, end in enumerate(ends):
-        assert rounds_of(np.ones(blocks, np.int64), lanes, end) == rounds[number + 1 :]
+        assert rounds_of(np.ones(blocks, np.int64), lanes, 10, end) == rounds[number + 1 :]
 
 
 def test_lanes_meet_at_places_of_their_own():
     with pytest.raises(CheckpointError, match="no round of 3 lanes ends at block 1"):
-        rounds_of(np.ones(30, np.int64), 3, position=1)
+        rounds_of(np.ones(30, np.int64), 3, 10, position=1)
 
 
 @pytest.mark.parametrize("position", [0, 1, 7, 20])
 def test_one_lane_is_cut_by_size(monkeypatch, position):
     monkeypatch.setattr("daskfs.stream.lanes.GROUP_BYTES", 30)
     sizes = np.random.default_rng(0).integers(1, 20, 20)
-    groups = [shares[0] for shares in rounds_of(sizes, 1, position)]
+    groups = [shares[0] for shares in rounds_of(sizes, 1, position=position)]
     assert [number for group in groups for number in group] == list(range(position, 20))
     assert all(30 <= sizes[list(group)].sum() < 50 for group in groups[:-1])
 

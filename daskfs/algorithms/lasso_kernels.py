@@ -1,0 +1,190 @@
+"""Kernels of the l1 solver: rows of a Gram added up, coordinate descent, Newton steps on the support.
+
+G is symmetric, so column j is row j, and rows are what is read. H is the part of it that belongs to a working set;
+q = Hw − b is the gradient of the quadratic, kept up to date with w. S lists the support, and UᵀU = H_SS + δI.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from daskfs.jit import helper, kernel, summing, summing_helper
+
+
+@summing
+def add_rows(G, rows, factors, q):
+    """`combination`, for Python to call."""
+    combination(G, rows, factors, q)
+
+
+@summing_helper
+def combination(G, rows, factors, q):
+    """q += Σ factors_a G[rows_a], two rows at a time so that q is written half as often."""
+    for a in range(0, len(rows) - 1, 2):
+        j, k = rows[a], rows[a + 1]
+        x, y = factors[a], factors[a + 1]
+        for i in range(len(q)):
+            q[i] += x * G[j, i] + y * G[k, i]
+    if len(rows) % 2:
+        j, x = rows[-1], factors[-1]
+        for i in range(len(q)):
+            q[i] += x * G[j, i]
+
+
+@kernel
+def submatrix(G, chosen):
+    """Rows and columns `chosen` of G."""
+    k = len(chosen)
+    H = np.empty((k, k))
+    for a in range(k):
+        for c in range(k):
+            H[a, c] = G[chosen[a], chosen[c]]
+    return H
+
+
+@helper
+def distance(q_j, w_j, lam):
+    """How far −q_j is from lam ∂|w_j|: zero in every coordinate of a minimum."""
+    if w_j > 0.0:
+        return abs(q_j + lam)
+    if w_j < 0.0:
+        return abs(q_j - lam)
+    return max(abs(q_j) - lam, 0.0)
+
+
+@kernel
+def distances(q, w, lam):
+    """`distance` of every coordinate."""
+    out = np.empty(len(q))
+    for j in range(len(q)):
+        out[j] = distance(q[j], w[j], lam)
+    return out
+
+
+@summing
+def descend(H, q, lam, w, most):
+    """Coordinate descent until an epoch leaves every sign as it was, `most` epochs at the most; returns how many."""
+    for epoch in range(most):
+        settled = True
+        for j in range(len(w)):
+            h, old = H[j, j], w[j]
+            if h <= 0.0 or (old == 0.0 and abs(q[j]) <= lam):
+                continue
+            pull = h * old - q[j]
+            new = 0.0
+            if pull > lam:
+                new = (pull - lam) / h
+            elif pull < -lam:
+                new = (pull + lam) / h
+            move = new - old
+            if move != 0.0:
+                settled = settled and new * old > 0.0
+                w[j] = new
+                for i in range(len(q)):
+                    q[i] += move * H[j, i]
+        if settled:
+            return epoch + 1
+    return most
+
+
+@kernel  # not `summing`: with that, bits differed where it was compiled and where it was loaded
+def newton(H, U, S, q, lam, w, tolerance):
+    """Newton steps on the support S, whose weights leave it when they reach zero; returns how many.
+
+    Bounded: a step either drops a weight, or lets the objective fall across a change of sign, or is a plain one that
+    must halve what the last plain one left, as it does until only rounding is left.
+    """
+    k, steps, most, plain = len(S), 0, 3 * len(S) + 10, np.inf
+    z = np.empty(len(q))
+    while k and steps < most:
+        w_S, q_S = w[S[:k]], q[S[:k]]
+        worst = 0.0
+        for a in range(k):
+            worst = max(worst, distance(q_S[a], w_S[a], lam))
+        if worst <= tolerance or worst > 0.5 * plain:
+            break
+        d = -q_S - lam * np.sign(w_S)
+        substitute(U, k, d)
+        z[:] = 0.0
+        combination(H, S[:k], d, z)
+        t, bends, least = best_step(w_S, d, dot(q_S, d), dot(z[S[:k]], d), lam)
+        if t <= 0.0:
+            break
+        steps += 1
+        plain = worst if bends == 0 else np.inf
+        for a in range(k):
+            w[S[a]] += t * d[a]
+        for i in range(len(q)):
+            q[i] += t * z[i]
+        if least >= 0:
+            w[S[least]] = 0.0
+        for a in range(k - 1, -1, -1):  # backwards, as those behind move up
+            if w[S[a]] == 0.0:
+                drop(U, k, a)
+                S[a : k - 1] = S[a + 1 : k].copy()
+                k -= 1
+    return steps
+
+
+@kernel
+def best_step(w, d, slope, curvature, lam):
+    """The t in [0, 1] that makes ½ curvature t² + slope t + lam Σ|w + t d| least.
+
+    The sum bends where a weight changes sign. Bends are passed in their order until the slope is no longer negative.
+    Returns t, how many were met, and the weight that is zero there, or −1.
+    """
+    bends = np.empty(len(w))
+    for j in range(len(w)):
+        bends[j] = -w[j] / d[j] if w[j] * d[j] < 0.0 else np.inf
+        slope += lam * d[j] * np.sign(w[j])
+    met = 0
+    for j in np.argsort(bends):
+        t = bends[j]
+        if t >= 1.0 or slope + curvature * t >= 0.0:
+            break
+        met += 1
+        slope += 2.0 * lam * abs(d[j])
+        if slope + curvature * t >= 0.0:
+            return t, met, j
+    if slope >= 0.0:  # rounding: there is nothing left to gain
+        return 0.0, met, -1
+    # Beyond 1 the curvature that is seen is that of rounding, as it may be negative.
+    return (min(1.0, -slope / curvature) if curvature > 0.0 else 1.0), met, -1
+
+
+@summing_helper
+def substitute(U, k, r):
+    """r becomes the x with UᵀU x = r, for the first k rows and columns of U."""
+    for c in range(k):
+        r[c] /= U[c, c]
+        x = r[c]
+        for i in range(c + 1, k):
+            r[i] -= x * U[c, i]
+    for c in range(k - 1, -1, -1):
+        r[c] = (r[c] - dot(U[c, c + 1 : k], r[c + 1 : k])) / U[c, c]
+
+
+@summing_helper
+def dot(x, y):
+    """xᵀy."""
+    total = 0.0
+    for i in range(len(x)):
+        total += x[i] * y[i]
+    return total
+
+
+@kernel
+def drop(U, k, j):
+    """U of the same matrix without row and column j: what stood behind it takes up its row, by plane rotations."""
+    left = U[j, j + 1 : k].copy()
+    for r in range(j):
+        for i in range(j, k - 1):
+            U[r, i] = U[r, i + 1]
+    for c in range(j, k - 1):
+        length = np.hypot(U[c + 1, c + 1], left[c - j])
+        cosine, sine = U[c + 1, c + 1] / length, left[c - j] / length
+        U[c, c] = length
+        for i in range(c + 1, k - 1):
+            u, v = U[c + 1, i + 1], left[i - j]
+            U[c, i] = cosine * u + sine * v
+            left[i - j] = cosine * v - sine * u

@@ -1,0 +1,91 @@
+"""Sparse Random Features on real processes: shared passes, what travels, and how much of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from distributed import Client
+from toy_runs import local_cluster, wait_for_no_tasks
+
+import daskfs
+from daskfs.algorithms.random_features_rounds import STAYS, go_to
+from daskfs.algorithms.random_features_sums import layout, size_of
+from daskfs.stream.checkpoint import Snapshot
+from daskfs.stream.fold import Run, Serial
+from daskfs.stream.lanes import one_blas_thread
+from daskfs.stream.run import lanes_for
+
+CASES = {
+    "squared": daskfs.SparseRandomFeatures(rounds=3, per_round=40),
+    "logistic": daskfs.SparseRandomFeatures(loss="logistic", rounds=2, per_round=30),
+    "chosen": daskfs.SparseRandomFeatures(n_select=10, rounds=2, per_round=30),
+}
+MB = 10**6
+
+
+@pytest.fixture(scope="module")
+def two_workers() -> Iterator[Client]:
+    with local_cluster(2) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> daskfs.Dataset:
+    X = np.random.default_rng(0).uniform(size=(5000, 4))
+    folder = tmp_path_factory.mktemp("srf") / "d.zarr"
+    daskfs.write_dataset(folder, X, np.sin(7 * X[:, 1]) > X[:, 2], layout="rows", chunk_bytes=10_000)
+    return daskfs.open_dataset(folder)
+
+
+@pytest.fixture
+def shares_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(daskfs.SparseRandomFeatures, "round_nbytes", 0)
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.usefixtures("shares_little")
+def test_two_processes_give_what_their_lanes_give_and_what_one_gives(dataset, two_workers, name):
+    algorithm = CASES[name]
+    assert lanes_for(dataset, algorithm, two_workers, synchronous=False) == 2
+    shared = daskfs.select(dataset, algorithm, client=two_workers)
+    begun = Snapshot(algorithm.start(dataset.meta, 0), 2)
+    with one_blas_thread():  # as `select` and the workers have it
+        by_lanes = algorithm.result(Run(dataset, algorithm, begun).finish(Serial(dataset, algorithm, 2)).state)
+    assert shared.features.tolist() == by_lanes.features.tolist()
+    assert shared.weights.tobytes() == by_lanes.weights.tobytes()
+    alone = daskfs.select(dataset, algorithm)
+    assert shared.history.objective.values[-1] == pytest.approx(alone.history.objective.values[-1], rel=1e-4)
+    assert shared.score(dataset) == pytest.approx(alone.score(dataset), abs=0.005)
+    wait_for_no_tasks(two_workers)
+
+
+@pytest.mark.usefixtures("shares_little")
+def test_the_gram_matrix_stays(dataset, two_workers, monkeypatch):
+    sent, scatter = [], Client.scatter
+
+    def noting(self, data, **options):
+        sent.extend(data)
+        return scatter(self, data, **options)
+
+    monkeypatch.setattr(Client, "scatter", noting)
+    daskfs.select(dataset, CASES["squared"], client=two_workers)
+    assert len(sent) >= 5
+    assert all(not STAYS & state.keys() for state in sent)
+
+
+@pytest.mark.parametrize("loss", ["squared", "squared_hinge"])
+@pytest.mark.parametrize("stage", ["screen", "gram", "newton"])
+def test_no_result_of_a_task_is_large_with_five_thousand_features(dataset, loss, stage):
+    algorithm = daskfs.SparseRandomFeatures(loss=loss, max_features=5000)
+    state = algorithm.start(dataset.meta, 0)
+    state["active"], state["weights"] = np.arange(5000, dtype=np.uint64), np.ones((5000, 1))
+    state["candidates"] = np.arange(2000, dtype=np.uint64)
+    go_to(state, stage)
+    most = 2 * 8 * size_of(layout(state))  # those since the pass began, and those since the last merge
+    assert 0 < most < 64 * MB
+
+
+def test_little_data_is_worked_on_by_one(dataset, two_workers):
+    assert lanes_for(dataset, CASES["squared"], two_workers, synchronous=False) == 1
