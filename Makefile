@@ -10,7 +10,7 @@ demo: $(READY)
 
 test: check
 	$(BIN)/pytest
-	NUMBA_BOUNDSCHECK=1 $(BIN)/pytest -m kernels tests/store tests/algorithms
+	NUMBA_BOUNDSCHECK=1 $(BIN)/pytest -m kernels tests/store tests/basis tests/algorithms
 
 check: $(READY)
 	$(BIN)/ruff check .
