@@ -203,6 +203,49 @@ def test_online_substitution_by_its_flags(tmp_path, monkeypatch):
     assert 2 <= done.stdout.count(" changes, ") <= 3
 
 
+@pytest.fixture
+def waves(tmp_path, monkeypatch) -> np.ndarray:
+    """A dataset of five columns, of which one matters, in no straight line; its rows."""
+    monkeypatch.chdir(tmp_path)
+    X = np.random.default_rng(0).uniform(size=(400, 5))
+    daskfs.write_dataset("waves.zarr", X, np.sin(6 * X[:, 2]), layout="rows")
+    return X
+
+
+def test_random_features_by_their_flags(waves):
+    flags = ("--penalty", "0.1", "--rounds", 2, "--per-round", 40, "--kernel", "gaussian")
+    done = run("select", "waves.zarr", "--algorithm", "random-features", "-k", 30, *flags, "--out", "run")
+    assert done.exit_code == 0, done.output
+    assert re.search(r"1 +gaussian \d+ +[+-]", done.output)
+    assert "30 random features of waves.zarr, 400 samples" in done.output
+    assert re.search(r"inputs that matter: x2 9\d\.\d%, x", done.output)
+    record = json.loads(run("show", "run", "--json").output)
+    assert len(record["features"]) == 30
+    assert [each["name"] for each in record["random_features"]["inputs"]] == ["x0", "x1", "x2", "x3", "x4"]
+    assert json.loads(run("evaluate", "run", "waves.zarr", "--json").output)["metrics"]["r2"] > 0.9
+
+
+def test_rows_outside_the_range_are_a_note(waves):
+    run("select", "waves.zarr", "--algorithm", "random-features", "--rounds", 1, "--out", "run")
+    waves[:9, 1] += 3
+    daskfs.write_dataset("far.zarr", waves, np.zeros(400), layout="rows")
+    for arguments in (("evaluate", "run", "far.zarr"), ("predict", "run", "far.zarr", "--out", "p.zarr")):
+        done = run(*arguments)
+        assert done.exit_code == 0
+        assert "note: far.zarr: 9 of 400 rows have values outside the range" in " ".join(done.output.split())
+
+
+def test_a_penalty_that_lets_nobody_in_is_a_note(waves):
+    done = run("select", "waves.zarr", "--algorithm", "random-features", "--penalty", "1e9", "--out", "run")
+    assert done.exit_code == 0
+    assert "lets no feature in" in done.output
+    assert "0 random features" in done.output
+    done = run("select", "waves.zarr", "--algorithm", "random-features", "--penalty", "0", "--out", "other")
+    assert done.exit_code == 2
+    assert "penalty=0.0: must be a number above 0" in done.output
+    assert not Path("other").exists()
+
+
 def test_the_same_run_twice_gives_the_same_bytes(data):
     run(*SELECT)
     run(*SELECT[:-1], "again")

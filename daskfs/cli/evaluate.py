@@ -8,7 +8,7 @@ import click
 
 from daskfs.observe.evaluated import class_table, evaluation_line, metric_table
 from daskfs.observe.progress import count_progress
-from daskfs.observe.terminal import output, printable
+from daskfs.observe.terminal import output, printable, remarks_told
 from daskfs.selection import load_selection
 from daskfs.store.dataset import open_dataset
 from daskfs.store.saved import public_url
@@ -26,7 +26,7 @@ def evaluate(run: str, dataset: str, as_json: bool) -> None:
     mean squared and mean absolute error. Row weights count.
     """
     selection, data = load_selection(run), open_dataset(dataset)
-    with count_progress("evaluating") as progress:
+    with remarks_told(), count_progress("evaluating") as progress:
         found = selection.evaluate(data, progress=progress)
     if as_json:
         record = {"run": public_url(run), "dataset": public_url(dataset), **found.record()}
@@ -46,6 +46,6 @@ def evaluate(run: str, dataset: str, as_json: bool) -> None:
 def predict(run: str, dataset: str, out: str, overwrite: bool) -> None:
     """Write the predictions of what RUN selected for every row of DATASET, and the scores behind them, to --out."""
     selection, data = load_selection(run), open_dataset(dataset)
-    with count_progress("predicting") as progress:
+    with remarks_told(), count_progress("predicting") as progress:
         selection.write_predictions(data, out, overwrite=overwrite, progress=progress)
     click.echo(f"{data.n_samples:,} predictions in {printable(out)}")

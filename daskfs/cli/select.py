@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -16,7 +13,7 @@ from daskfs.cli.show import print_selection
 from daskfs.errors import CheckpointError, OptionError
 from daskfs.jit import is_cold
 from daskfs.observe.progress import pass_progress
-from daskfs.observe.terminal import messages, printable
+from daskfs.observe.terminal import messages, remarks_told
 from daskfs.protocol import Algorithm
 from daskfs.selection import Selection, load_selection
 from daskfs.store.dataset import Dataset, open_dataset
@@ -94,16 +91,6 @@ def select(
     location.delete(CHECKPOINT)  # as large as the memory of the run, and of no more use
     print_selection(selection)
     click.echo(f"kept in {out}")
-
-
-@contextmanager
-def remarks_told() -> Iterator[None]:
-    """Say what a run warns of like everything else that is said here: in a line, without a place in a file."""
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always", UserWarning)
-        yield
-    for warning in said:
-        messages.print(f"note: {printable(str(warning.message))}", markup=False, soft_wrap=True)
 
 
 def _check_axis(dataset: Dataset, algorithm: Algorithm) -> None:

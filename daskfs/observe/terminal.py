@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from rich.console import Console
 
 output = Console(highlight=False)
@@ -15,3 +19,13 @@ def printable(text: str) -> str:
     'clear the screen: ?[2J'
     """
     return "".join(character if character.isprintable() else "?" for character in text)
+
+
+@contextmanager
+def remarks_told() -> Iterator[None]:
+    """Say what a run warns of like everything else that is said here: in a line, without a place in a file."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    for warning in said:
+        messages.print(f"note: {printable(str(warning.message))}", markup=False, soft_wrap=True)
