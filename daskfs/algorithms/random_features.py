@@ -208,18 +208,23 @@ class SparseRandomFeatures:
         return result_of(self, state)
 
     def nbytes(self, meta: Meta) -> int:
-        d, n_scores = n_inputs(meta), self._n_scores(meta)
-        panel = min(PANEL_BYTES, 8 * self.max_features**2 * self._n_grams(meta))
+        d, n_scores, most = n_inputs(meta), self._n_scores(meta), self._most
+        panel = min(PANEL_BYTES, 8 * most**2 * self._n_grams(meta))
         candidates = CANDIDATES * self.per_round if self.screen else self.per_round
-        widest = self.max_features + max(candidates, self.max_features)  # features of a tile, and a part of them again
+        widest = most + max(candidates, most)  # features of a tile, and a part of them again
         window = 5 * 8 * max(WINDOW_CELLS, d)  # a copy that is scaled, one of the rows that are learned from, and so on
         rows = TILE * (4 * widest + 8 * 4 * n_scores) + sample_nbytes(d) + window
-        directions = 4 * d * (self.max_features + candidates)
+        directions = 4 * d * (most + candidates)
         return self.nbytes_staying(meta) + 3 * panel + rows + directions
 
     def nbytes_staying(self, meta: Meta) -> int:
         matrices = 2 * self._n_grams(meta) + 3  # with the one before, one without the intercept, and two to factor it
-        return matrices * 8 * self.max_features**2
+        return matrices * 8 * self._most**2
+
+    @property
+    def _most(self) -> int:
+        """Features that there can be at a time."""
+        return min(self.max_features, self.rounds * self.per_round)
 
     def _n_scores(self, meta: Meta) -> int:
         return len(labels_of(self.loss, meta)) or 1
