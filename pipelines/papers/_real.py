@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
-from _recipes import dataset_of
+from _recipes import dataset_of, shuffled
 from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score
 
@@ -57,8 +57,9 @@ def splice(source: Path, work: Path, split: str, passes: int) -> Task:
         for part in ("train", "test")
         for how in [("--split", split)]
     }
+    train = shuffled(parts["train"], work / f"splice-{split}-shuffled.zarr")  # the file has one chromosome after another
     title = f"splice sites, test windows by {split}"
-    return Task(title, parts["train"], {"average precision": parts["test"]}, average_precision, passes)
+    return Task(title, train, {"average precision": parts["test"]}, average_precision, passes)
 
 
 def news20(source: Path, work: Path, passes: int) -> Task:

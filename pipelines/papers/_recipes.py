@@ -36,6 +36,14 @@ def dataset_of(name: str, url: Path, *arguments: object) -> daskfs.Dataset:
     return _opened(run_recipe(name, url, *arguments))
 
 
+def shuffled(dataset: daskfs.Dataset, url: Path) -> daskfs.Dataset:
+    """The rows of a dataset in random order, written there before or now."""
+    with contextlib.suppress(DatasetError):
+        return _opened(url)
+    daskfs.shuffle(dataset, url)
+    return _opened(url)
+
+
 def _opened(url: Path) -> daskfs.Dataset:
     dataset = daskfs.open_dataset(url)
     _ = dataset.digest  # opened for certain: what is not complete has none
