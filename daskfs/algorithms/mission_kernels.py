@@ -19,7 +19,7 @@ from daskfs.algorithms.loss_kernels import implicit_pull, pull, value
 from daskfs.algorithms.mission_marks_kernels import admit, new_marks, new_split, split_row
 from daskfs.algorithms.mission_memory_kernels import LEAST, LOSS, ROWS, WEIGHT, remember
 from daskfs.algorithms.sketch_kernels import cells_of_three, find, median_of_three, mixed, sign, tail_cell
-from daskfs.jit import helper, summing
+from daskfs.jit import helper, summing, summing_helper
 
 _ONE, _NIL = np.float32(1), np.float32(0)
 _LARGEST = np.finfo(np.float32).max
@@ -39,6 +39,16 @@ def weight_of(rows, r):
 def slower(v, total, per_sighting):
     """A value, made smaller the more has been learned of its feature."""
     return v / np.float32(math.sqrt(_ONE + total * np.float32(per_sighting)))
+
+
+@summing_helper
+def hash_row(ids, values, first, size, hashes):
+    """Hash the features of a row; returns the sum of its values' squares, which is finite if they are."""
+    square = _NIL
+    for q in range(size):
+        hashes[q] = mixed(ids[first + q])
+        square += values[first + q] * values[first + q]
+    return square
 
 
 @helper
@@ -134,11 +144,7 @@ def active_one(rows, memory, rule):
     per, b = np.float32(rule.per_sighting), np.float32(rule.bias_value)
     for r in range(n):
         a, size = rows.indptr[r], rows.indptr[r + 1] - rows.indptr[r]
-        square = _NIL
-        for q in range(size):
-            every[q] = mixed(rows.ids[a + q])
-            square += rows.values[a + q] * rows.values[a + q]
-        if not is_finite(square):
+        if not is_finite(hash_row(rows.ids, rows.values, a, size, every)):
             return r
         n_in, n_out = split_row(memory.keys, marks, 0, rows.ids, every, a, size, split)
         for q in range(n_in):
