@@ -90,6 +90,18 @@ def add_known(z, known, q, first, last, v):
         own[c] += v * part[c]
 
 
+@summing_helper
+def tail_steps(hashes, values, first, size, lacking, gg, tail, bits, rate, per, steps):
+    """The steps of a row's features outside a table, of one sum for all tables that lack them."""
+    v = values[first : first + size]
+    for q in range(size):
+        at = tail_cell(hashes[q], bits)
+        tail[at] += lacking[q] * v[q] * v[q] * gg
+        steps[q] = tail[at]
+    for q in range(size):
+        steps[q] = rate * slower(v[q], steps[q], per)
+
+
 @inlined
 def step_outside(sketch, places, outside, count, depth, t, g, steps, known, least, large):
     """`step_some`, of those outside table t and its classes."""
@@ -174,12 +186,7 @@ def active(rows, memory, rule):
             for u in range(n_in[t]):
                 add_weights(memory.weights, t, split.slots[t, u], g, steps[u])
         locate_row(hashes, size, rule.bits, depth, C, places)
-        for q in range(size):
-            at, v = tail_cell(hashes[q], rule.bits), rows.values[a + q]
-            total[q] = tail[at] + lacking[q] * v * v * gg  # a sum for all tables that lack the feature
-            tail[at] = total[q]
-        for q in range(size):
-            steps[q] = rate * slower(rows.values[a + q], total[q], per)
+        tail_steps(hashes, rows.values, a, size, lacking, gg, tail, rule.bits, rate, per, steps)
         for t in range(n_tables):
             least = memory.gauge[t, LEAST] * memory.gauge[t, LEAST]
             n_large = step_outside(sketch, places, split.outside, n_out[t], depth, t, g, steps, known, least, large)

@@ -44,10 +44,10 @@ def slower(v, total, per_sighting):
 @summing_helper
 def hash_row(ids, values, first, size, hashes):
     """Hash the features of a row; returns the sum of its values' squares, which is finite if they are."""
-    square = _NIL
+    own, v, square = ids[first : first + size], values[first : first + size], _NIL  # slices: loops fill registers
     for q in range(size):
-        hashes[q] = mixed(ids[first + q])
-        square += values[first + q] * values[first + q]
+        hashes[q] = mixed(own[q])
+        square += v[q] * v[q]
     return square
 
 

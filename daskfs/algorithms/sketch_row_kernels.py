@@ -108,17 +108,19 @@ def step_some(sketch, places, which, count, depth, first, vector, steps, known, 
     Those whose squared length passes `least` now are listed in `large`; returns how many. `known` is room for a vector.
     """
     n_large = 0
-    for u in range(count):
-        q = which[u]
-        ask_for(sketch, places, which[min(u + AHEAD, count - 1)], depth, first, len(vector))
-        if depth == 3:
-            length = step_three(sketch, places, q, first, vector, steps[q])
-        else:
+    if depth != 3:
+        for u in range(count):
+            q = which[u]
             add(sketch, place_of(places, q), depth, first, vector, steps[q])
             read(sketch, place_of(places, q), depth, first, known)
-            length = squared_norm(known)
+            large[n_large] = q
+            n_large += squared_norm(known) > least
+        return n_large
+    for u in range(count):
+        q = which[u]
+        ask_for(sketch, places, which[min(u + AHEAD, count - 1)], 3, first, len(vector))
         large[n_large] = q
-        n_large += length > least
+        n_large += step_three(sketch, places, q, first, vector, steps[q]) > least
     return n_large
 
 
