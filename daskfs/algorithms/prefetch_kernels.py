@@ -36,6 +36,6 @@ def _compiled_prefetch(array, at):
 
 @inlined
 def prefetch_all(array, first, count):
-    """Ask for `count` numbers of four bytes that follow each other, but for a few at the end if they begin in a line."""
+    """Ask for `count` numbers of four bytes that follow each other, but for a few at the end of some."""
     for at in range(first, first + count, _LINE):
         prefetch(array, at)
