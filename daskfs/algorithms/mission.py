@@ -281,7 +281,7 @@ class Mission:
     def nbytes(self, meta: Meta) -> int:
         shape = Shape.of(self, self._n_scores(meta), self._longest_row(meta))
         races = self.learning_rate == "auto" and self.method == "active"
-        learning = shape.nbytes * (1 + races) + waiting_nbytes(meta)
+        learning = shape.nbytes * (1 + races) + shape.marks_nbytes + waiting_nbytes(meta)
         refitting = shape.nbytes + refit_nbytes(shape, meta) if self.refit else 0
         return max(learning, refitting) + counts_nbytes(self.width) * self.idf + pairs_nbytes(self.interactions, meta)
 

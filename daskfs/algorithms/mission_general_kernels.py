@@ -11,20 +11,12 @@ import math
 import numpy as np
 
 from daskfs.algorithms.loss_kernels import implicit_pull, value
-from daskfs.algorithms.mission_kernels import is_finite, longest, slower, weight_of
-from daskfs.algorithms.mission_memory_kernels import (
-    COUNT,
-    LEAST,
-    LOSS,
-    ROWS,
-    WEIGHT,
-    is_new,
-    remember,
-    settle,
-    take_over,
-)
-from daskfs.algorithms.sketch_kernels import add, find, locate, median_of_three, mixed, new_place, norm, read, tail_cell
-from daskfs.jit import helper, summing, summing_helper
+from daskfs.algorithms.mission_kernels import hash_row, is_finite, longest, slower, weight_of
+from daskfs.algorithms.mission_marks_kernels import admit, new_marks, new_split, split_row
+from daskfs.algorithms.mission_memory_kernels import COUNT, LEAST, LOSS, ROWS, WEIGHT, is_new, remember, settle
+from daskfs.algorithms.sketch_kernels import find, mixed, norm, squared_norm, tail_cell
+from daskfs.algorithms.sketch_row_kernels import AHEAD, add_one, ask_for, locate_row, new_places, read_one, step_some
+from daskfs.jit import helper, inlined, summing, summing_helper
 
 _ONE, _NIL = np.float32(1), np.float32(0)
 
@@ -53,14 +45,6 @@ def judge(rule, z, y, weight, reach, g, tally):
 
 
 @helper
-def squared_norm(g):
-    total = _NIL
-    for c in range(len(g)):
-        total += g[c] * g[c]
-    return total
-
-
-@helper
 def learn_bias(memory, rule, g, gg):
     b = np.float32(rule.bias_value)
     if b != 0:
@@ -71,22 +55,13 @@ def learn_bias(memory, rule, g, gg):
 
 
 # Slices are taken in helpers, where they cost nothing: a kernel counts references to them.
-@helper
-def find_in(keys, t, key, h):
-    """`find` in table t."""
-    return find(keys[t], key, h)
-
-
-@helper
-def read_row(sketch, place, depth, known, q):
-    """`read` into a row of `known`."""
-    read(sketch, place, depth, 0, known[q])
-
-
-@helper
-def norm_in(known, q, first, last):
-    """`norm` of a part of a row of `known`."""
-    return norm(known[q, first:last])
+@inlined
+def length_in(known, q, t, n_tables, squared):
+    """The length of what is known of feature q for table t, given the square of it for all tables."""
+    if n_tables == 1 and known.shape[1] > 1:
+        return np.float32(math.sqrt(squared))
+    V = known.shape[1] // n_tables
+    return norm(known[q, t * V : (t + 1) * V])
 
 
 @summing_helper
@@ -107,61 +82,66 @@ def add_weights(weights, t, slot, g, step):
         known[c] += step * own[c]
 
 
-@summing
-def sketched(rows, memory, rule):
-    """`sketched_three` for any number of classes, tables and rows of the sketch."""
-    sketch, (n_tables, _, V), C = memory.sketch, memory.weights.shape, len(memory.bias)
-    n, depth = len(rows.indptr) - 1, rule.depth
-    known = np.empty((longest(rows.indptr), C), np.float32)
-    place, z, g = new_place(), np.empty(C, np.float32), np.empty(C, np.float32)
-    for r in range(n):
-        a, size = rows.indptr[r], rows.indptr[r + 1] - rows.indptr[r]
-        square = _NIL
-        for q in range(size):
-            square += rows.values[a + q] * rows.values[a + q]
-        if not is_finite(square):
-            return r
-        for c in range(C):
-            z[c] = memory.bias[c] * rule.bias_value
-        for q in range(size):
-            locate(mixed(rows.ids[a + q]), rule.bits, depth, C, place)
-            read_row(sketch, place, depth, known, q)
-            for t in range(n_tables):
-                if rule.everyone_counts or norm_in(known, q, t * V, (t + 1) * V) >= memory.gauge[t, LEAST]:
-                    for c in range(t * V, (t + 1) * V):
-                        z[c] += known[q, c] * rows.values[a + q]
-        judge(rule, z, rows.y[r], weight_of(rows, r), _NIL, g, memory.tally)
-        learn_bias(memory, rule, g, _NIL)
-        for q in range(size):
-            locate(mixed(rows.ids[a + q]), rule.bits, depth, C, place)
-            step = np.float32(rule.rate) * rows.values[a + q]
-            add(sketch, place, depth, 0, g, step)
-            for c in range(C):
-                known[q, c] += step * g[c]
-        for q in range(size):
-            for t in range(n_tables):
-                if norm_in(known, q, t * V, (t + 1) * V) >= memory.gauge[t, LEAST] and is_new(
-                    rows.ids[a + q], memory, t
-                ):
-                    remember(rows, a + q, memory, rule, t)
-    memory.tally[ROWS] += n
-    return n
+@summing_helper
+def add_known(z, known, q, first, last, v):
+    """Add what the sketch knows of feature q, of value v, to the scores."""
+    own, part = z[first:last], known[q, first:last]
+    for c in range(last - first):
+        own[c] += v * part[c]
 
 
 @summing_helper
-def stepped_three(sketch, place, first, V, g, factor):
-    """`add` a step to a feature's three cells and return the squared length of what they say now, in one go."""
-    i, j, k = place.cells[0] + first, place.cells[1] + first, place.cells[2] + first
-    one, two, three, own = sketch[i : i + V], sketch[j : j + V], sketch[k : k + V], g[first : first + V]
-    s0, s1, s2 = place.signs[0], place.signs[1], place.signs[2]
-    total = _NIL
-    for c in range(V):
-        d = factor * own[c]
-        x0, x1, x2 = s0 * one[c] + d, s1 * two[c] + d, s2 * three[c] + d
-        one[c], two[c], three[c] = s0 * x0, s1 * x1, s2 * x2
-        w = median_of_three(x0, x1, x2)
-        total += w * w
-    return total
+def tail_steps(hashes, values, first, size, lacking, gg, tail, bits, rate, per, steps):
+    """The steps of a row's features outside a table, of one sum for all tables that lack them."""
+    v = values[first : first + size]
+    for q in range(size):
+        at = tail_cell(hashes[q], bits)
+        tail[at] += lacking[q] * v[q] * v[q] * gg
+        steps[q] = tail[at]
+    for q in range(size):
+        steps[q] = rate * slower(v[q], steps[q], per)
+
+
+@inlined
+def step_outside(sketch, places, outside, count, depth, t, g, steps, known, least, large):
+    """`step_some`, of those outside table t and its classes."""
+    V = len(known)
+    own = g[t * V : (t + 1) * V]
+    return step_some(sketch, places, outside[t], count, depth, t * V, own, steps, known, least, large)
+
+
+@summing
+def sketched(rows, memory, rule):
+    """`sketched_three` for any number of classes, tables and rows of the sketch."""
+    sketch, gauge, (n_tables, _, V), C = memory.sketch, memory.gauge, memory.weights.shape, len(memory.bias)
+    n, depth, most = len(rows.indptr) - 1, rule.depth, longest(rows.indptr)
+    known, hashes, places = np.empty((most, C), np.float32), np.empty(most, np.uint64), new_places(most, depth)
+    z, g, squares = np.empty(C, np.float32), np.empty(C, np.float32), np.empty(most, np.float32)
+    rate = np.float32(rule.rate)
+    for r in range(n):
+        a, size = rows.indptr[r], rows.indptr[r + 1] - rows.indptr[r]
+        if not is_finite(hash_row(rows.ids, rows.values, a, size, hashes)):
+            return r
+        locate_row(hashes, size, rule.bits, depth, C, places)
+        for c in range(C):
+            z[c] = memory.bias[c] * rule.bias_value
+        for q in range(size):
+            ask_for(sketch, places, min(q + AHEAD, size - 1), depth, 0, C)
+            squared = read_one(sketch, places, q, depth, known)
+            for t in range(n_tables):
+                if rule.everyone_counts or length_in(known, q, t, n_tables, squared) >= gauge[t, LEAST]:
+                    add_known(z, known, q, t * V, (t + 1) * V, rows.values[a + q])
+        judge(rule, z, rows.y[r], weight_of(rows, r), _NIL, g, memory.tally)
+        learn_bias(memory, rule, g, _NIL)
+        for q in range(size):
+            squares[q] = add_one(sketch, places, q, depth, g, rate * rows.values[a + q], known)
+        for q in range(size):
+            for t in range(n_tables):
+                is_large = length_in(known, q, t, n_tables, squares[q]) >= gauge[t, LEAST]
+                if is_large and is_new(rows.ids[a + q], memory.keys, t, hashes[q]):
+                    remember(rows, a + q, memory, rule, t)
+    memory.tally[ROWS] += n
+    return n
 
 
 @summing
@@ -169,61 +149,49 @@ def active(rows, memory, rule):
     """`active_one` for any number of classes, tables and rows of the sketch."""
     sketch, tail, (n_tables, _, V), C = memory.sketch, memory.tail, memory.weights.shape, len(memory.bias)
     n, depth, most = len(rows.indptr) - 1, rule.depth, longest(rows.indptr)
-    slots, hashes = np.empty((most, n_tables), np.int64), np.empty(most, np.uint64)
-    large = np.empty((most * n_tables, 2), np.int64)
-    place, z, g, known = new_place(), np.empty(C, np.float32), np.empty(C, np.float32), np.empty(V, np.float32)
-    per, rate = np.float32(rule.per_sighting), np.float32(rule.rate)
+    marks, split, places = new_marks(memory.keys), new_split(n_tables, most), new_places(most, depth)
+    n_in, n_out, large = np.empty(n_tables, np.int64), np.empty(n_tables, np.int64), np.empty(most, np.int32)
+    hashes, lacking = np.empty(most, np.uint64), np.empty(most, np.float32)
+    total, steps, known = np.empty(most, np.float32), np.empty(most, np.float32), np.empty(V, np.float32)
+    z, g = np.empty(C, np.float32), np.empty(C, np.float32)
+    per, rate, b = np.float32(rule.per_sighting), np.float32(rule.rate), np.float32(rule.bias_value)
     for r in range(n):
         a, size = rows.indptr[r], rows.indptr[r + 1] - rows.indptr[r]
-        for c in range(C):
-            z[c] = memory.bias[c] * rule.bias_value
-        reach = rule.bias_value * slower(np.float32(rule.bias_value), memory.bias_sum[0], per)
-        square = _NIL
-        for q in range(size):
-            h, v = mixed(rows.ids[a + q]), rows.values[a + q]
-            hashes[q] = h
-            square += v * v
-            for t in range(n_tables):
-                slot = find_in(memory.keys, t, rows.ids[a + q] + np.uint64(1), h)
-                slots[q, t] = slot
-                if slot >= 0:
-                    reach += v * slower(v, memory.sums[t, slot], per)
-                    add_scores(z, memory.weights, t, slot, v)
-        if not is_finite(square):
+        if not is_finite(hash_row(rows.ids, rows.values, a, size, hashes)):
             return r
+        for c in range(C):
+            z[c] = memory.bias[c] * b
+        reach = b * slower(b, memory.bias_sum[0], per)
+        for q in range(size):
+            lacking[q] = 0
+        for t in range(n_tables):
+            n_in[t], n_out[t] = split_row(memory.keys, marks, t, rows.ids, hashes, a, size, split)
+            for u in range(n_in[t]):
+                slot, v = split.slots[t, u], rows.values[a + split.inside[t, u]]
+                add_scores(z, memory.weights, t, slot, v)
+                if C == 1:
+                    reach += v * slower(v, memory.sums[t, slot], per)
+            for u in range(n_out[t]):
+                lacking[split.outside[t, u]] = 1
         judge(rule, z, rows.y[r], weight_of(rows, r), reach, g, memory.tally)
         gg = squared_norm(g) * np.float32(rule.stands_for)
         learn_bias(memory, rule, g, gg)
-        n_large = 0
-        for q in range(size):
-            h, v = hashes[q], rows.values[a + q]
-            slower_v, located = v, False
-            for t in range(n_tables):
-                slot = slots[q, t]
-                if slot >= 0:
-                    memory.sums[t, slot] += v * v * gg
-                    step = rate * slower(v, memory.sums[t, slot], per)
-                    add_weights(memory.weights, t, slot, g, step)
-                    continue
-                if not located:
-                    located = True
-                    locate(h, rule.bits, depth, C, place)
-                    if len(tail):
-                        at = tail_cell(h, rule.bits)
-                        tail[at] += v * v * gg
-                        slower_v = slower(v, tail[at], per)
-                if depth == 3:
-                    size_of = stepped_three(sketch, place, t * V, V, g, rate * slower_v)
-                else:
-                    add(sketch, place, depth, t * V, g[t * V : (t + 1) * V], rate * slower_v)
-                    read(sketch, place, depth, t * V, known)
-                    size_of = squared_norm(known)
-                if size_of > memory.gauge[t, LEAST] * memory.gauge[t, LEAST]:
-                    large[n_large, 0], large[n_large, 1] = q, t
-                    n_large += 1
-        for u in range(n_large):
-            q = large[u, 0]
-            take_over(rows, a + q, hashes[q], memory, rule, large[u, 1])
+        for t in range(n_tables):
+            for u in range(n_in[t]):
+                slot, v = split.slots[t, u], rows.values[a + split.inside[t, u]]
+                memory.sums[t, slot] += v * v * gg
+                total[u], steps[u] = memory.sums[t, slot], v
+            for u in range(n_in[t]):
+                steps[u] = rate * slower(steps[u], total[u], per)
+            for u in range(n_in[t]):
+                add_weights(memory.weights, t, split.slots[t, u], g, steps[u])
+        locate_row(hashes, size, rule.bits, depth, C, places)
+        tail_steps(hashes, rows.values, a, size, lacking, gg, tail, rule.bits, rate, per, steps)
+        for t in range(n_tables):
+            least = memory.gauge[t, LEAST] * memory.gauge[t, LEAST]
+            n_large = step_outside(sketch, places, split.outside, n_out[t], depth, t, g, steps, known, least, large)
+            if n_large:
+                admit(rows, a, large, n_large, hashes, memory, rule, t, marks)
     memory.tally[ROWS] += n
     return n
 

@@ -16,12 +16,12 @@ import math
 import numpy as np
 
 from daskfs.algorithms.loss_kernels import implicit_pull, pull, value
-from daskfs.algorithms.mission_memory_kernels import COUNT, LEAST, LOSS, ROWS, WEIGHT, remember, take_over
+from daskfs.algorithms.mission_marks_kernels import admit, new_marks, new_split, split_row
+from daskfs.algorithms.mission_memory_kernels import LEAST, LOSS, ROWS, WEIGHT, remember
 from daskfs.algorithms.sketch_kernels import cells_of_three, find, median_of_three, mixed, sign, tail_cell
-from daskfs.jit import helper, summing
+from daskfs.jit import helper, summing, summing_helper
 
 _ONE, _NIL = np.float32(1), np.float32(0)
-_MARKS = 8  # for every slot of a table
 _LARGEST = np.finfo(np.float32).max
 
 
@@ -39,6 +39,16 @@ def weight_of(rows, r):
 def slower(v, total, per_sighting):
     """A value, made smaller the more has been learned of its feature."""
     return v / np.float32(math.sqrt(_ONE + total * np.float32(per_sighting)))
+
+
+@summing_helper
+def hash_row(ids, values, first, size, hashes):
+    """Hash the features of a row; returns the sum of its values' squares, which is finite if they are."""
+    own, v, square = ids[first : first + size], values[first : first + size], _NIL  # slices: loops fill registers
+    for q in range(size):
+        hashes[q] = mixed(own[q])
+        square += v[q] * v[q]
+    return square
 
 
 @helper
@@ -115,16 +125,6 @@ def sketched_three(rows, memory, rule):
 # ------------------------------------------------------------------------------------------ exact weights in the table
 
 
-@helper
-def mark_all(keys, marked, shift):
-    """Mark where hashes of the table's features lie: most of the others are told from them by a look at one byte."""
-    for at in range(len(marked)):
-        marked[at] = 0
-    for slot in range(len(keys)):
-        if keys[slot] != 0:
-            marked[mixed(keys[slot] - np.uint64(1)) >> shift] = 1
-
-
 @summing
 def active_one(rows, memory, rule):
     """Learn rows, one score each, depth 3; returns the row that is not finite, or the number of rows.
@@ -132,40 +132,23 @@ def active_one(rows, memory, rule):
     What is looked up at random and what is computed go by turns, in loops of their own: those fill vector registers.
     """
     sketch, tail, bits = memory.sketch, memory.tail, rule.bits
-    keys, weights, sums, gauge = memory.keys[0], memory.weights[0], memory.sums[0], memory.gauge[0]
+    weights, sums, gauge = memory.weights[0], memory.sums[0], memory.gauge[0]
     n, most = len(rows.indptr) - 1, longest(rows.indptr)
-    slots, outside, large = np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most, np.int32)
+    marks, split, large = new_marks(memory.keys), new_split(1, most), np.empty(most, np.int32)
+    inside, slots, outside = split.inside[0], split.slots[0], split.outside[0]
     inner, outer = np.empty(most, np.float32), np.empty(most, np.float32)  # values of features in the table, and others
-    total, steps, hashes = np.empty(most, np.float32), np.empty(most, np.float32), np.empty(most, np.uint64)
+    total, steps = np.empty(most, np.float32), np.empty(most, np.float32)
+    every, hashes = np.empty(most, np.uint64), np.empty(most, np.uint64)  # of all, and of those outside the table
     first, second, third = np.empty(most, np.uint32), np.empty(most, np.uint32), np.empty(most, np.uint32)
     s0, s1, s2 = np.empty(most, np.float32), np.empty(most, np.float32), np.empty(most, np.float32)
-    every, maybe = np.empty(most, np.uint64), np.empty(most, np.int32)
     per, b = np.float32(rule.per_sighting), np.float32(rule.bias_value)
-    marked, shift = np.empty(_MARKS * len(keys), np.uint8), np.uint64(64)
-    while (1 << (64 - np.int64(shift))) < len(marked):
-        shift -= np.uint64(1)
-    mark_all(keys, marked, shift)
     for r in range(n):
         a, size = rows.indptr[r], rows.indptr[r + 1] - rows.indptr[r]
-        square = _NIL
-        for q in range(size):
-            every[q] = mixed(rows.ids[a + q])
-            square += rows.values[a + q] * rows.values[a + q]
-        if not is_finite(square):
+        if not is_finite(hash_row(rows.ids, rows.values, a, size, every)):
             return r
-        n_in = n_out = n_maybe = np.int64(0)
-        for q in range(size):
-            # Written to both lists and counted in one: a branch would often be guessed wrong.
-            is_maybe = np.int64(marked[every[q] >> shift])
-            maybe[n_maybe], outside[n_out] = q, q
-            n_maybe += is_maybe
-            n_out += 1 - is_maybe
-        for u in range(n_maybe):
-            q = maybe[u]
-            slot = find(keys, rows.ids[a + q] + np.uint64(1), every[q])
-            slots[n_in], inner[n_in], outside[n_out] = slot, rows.values[a + q], q
-            n_in += slot >= 0
-            n_out += slot < 0
+        n_in, n_out = split_row(memory.keys, marks, 0, rows.ids, every, a, size, split)
+        for q in range(n_in):
+            inner[q] = rows.values[a + inside[q]]
         for q in range(n_out):
             hashes[q], outer[q] = every[outside[q]], rows.values[a + outside[q]]
         z = np.float32(memory.bias[0] * b)
@@ -204,14 +187,9 @@ def active_one(rows, memory, rule):
             # What the feature's own sign makes of its cells; the step is the same for all three then.
             x0, x1, x2 = s0[q] * sketch[i] + d, s1[q] * sketch[j] + d, s2[q] * sketch[k] + d
             sketch[i], sketch[j], sketch[k] = s0[q] * x0, s1[q] * x1, s2[q] * x2
-            large[n_large] = q
+            large[n_large] = outside[q]
             n_large += abs(median_of_three(x0, x1, x2)) > least
-        for u in range(n_large):
-            count, h = gauge[COUNT], hashes[large[u]]
-            take_over(rows, a + outside[large[u]], h, memory, rule, 0)
-            if gauge[COUNT] > count:
-                marked[h >> shift] = 1
-            elif gauge[COUNT] < count:
-                mark_all(keys, marked, shift)
+        if n_large:
+            admit(rows, a, large, n_large, every, memory, rule, 0, marks)
     memory.tally[ROWS] += n
     return n

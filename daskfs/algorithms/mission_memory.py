@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from daskfs.algorithms.loss import CODE
+from daskfs.algorithms.mission_marks_kernels import MARKS
 from daskfs.algorithms.mission_memory_kernels import Memory, Rule, move_table
 from daskfs.protocol import State
 
@@ -83,6 +84,11 @@ class Shape:
     @property
     def nbytes(self) -> int:
         return sum(int(np.prod(shape)) * np.dtype(dtype).itemsize for shape, dtype in self.arrays().values())
+
+    @property
+    def marks_nbytes(self) -> int:
+        """What a kernel takes besides, to tell who is in a table."""
+        return MARKS * self.n_tables * self.capacity if self.is_adaptive else 0
 
 
 def shape_of(chosen: Mission, state: State) -> Shape:

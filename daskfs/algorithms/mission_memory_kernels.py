@@ -57,9 +57,9 @@ class Rule(NamedTuple):
 
 
 @helper
-def is_new(feature, memory, t):
-    """Whether a feature is not in table t."""
-    return find(memory.keys[t], feature + np.uint64(1), mixed(feature)) < 0
+def is_new(feature, keys, t, h):
+    """Whether a feature, whose hash is h, is not in table t."""
+    return find(keys[t], feature + np.uint64(1), h) < 0
 
 
 @kernel

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from daskfs.algorithms.mission_general_kernels import judge, squared_norm
+from daskfs.algorithms.mission_general_kernels import judge
 from daskfs.algorithms.mission_kernels import is_finite, longest, slower, weight_of
 from daskfs.algorithms.mission_memory_kernels import ROWS
-from daskfs.algorithms.sketch_kernels import find, mixed
+from daskfs.algorithms.sketch_kernels import find, mixed, squared_norm
 from daskfs.jit import kernel, summing
 
 _NIL = np.float32(0)

@@ -148,7 +148,13 @@ def norm(vector):
     """The length of a vector of class weights; the sign does not matter."""
     if len(vector) == 1:
         return abs(vector[0])
+    return np.float32(math.sqrt(squared_norm(vector)))
+
+
+@helper
+def squared_norm(vector):
+    """The square of it."""
     total = np.float32(0)
     for c in range(len(vector)):
         total += vector[c] * vector[c]
-    return np.float32(math.sqrt(total))
+    return total
