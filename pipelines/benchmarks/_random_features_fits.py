@@ -228,7 +228,9 @@ def _of_daskfs(train: daskfs.Dataset, test: daskfs.Dataset, settings: dict[str, 
     start = time.process_time()
     selection = fitted(int(settings["rounds"]), 500)
     cpu, peak = time.process_time() - start, resident("VmHWM") - base
-    accuracy = float(np.mean(selection.predict(test) == in_memory(test)[1]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a test row may lie a little outside
+        accuracy = float(np.mean(selection.predict(test) == in_memory(test)[1]))
     return {"accuracy": accuracy, "features": len(selection.features), "cpu": cpu, "peak": peak}
 
 

@@ -260,9 +260,10 @@ def _split(dataset: daskfs.Dataset, work: Path, seed: int) -> list[daskfs.Datase
     paths = [work / f"ijcnn1-{part}-{seed}.zarr" for part in ("learn", "validation")]
     if not all(path.exists() for path in paths):
         X, y = rows_of(dataset)
+        names = dataset.names(np.arange(dataset.n_features, dtype=np.uint64))
         held = np.random.default_rng(seed).random(len(y)) < VALIDATION_SHARE
         for path, part in zip(paths, (~held, held), strict=True):
-            daskfs.write_dataset(path, X[part], y[part], layout="rows", overwrite=True)
+            daskfs.write_dataset(path, X[part], y[part], feature_names=names, layout="rows", overwrite=True)
     return [daskfs.open_dataset(path) for path in paths]
 
 
