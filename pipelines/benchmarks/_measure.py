@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import re
 import time
 from collections.abc import Callable
+from pathlib import Path
 
+from distributed.worker import Worker
 from rich.console import Console
 from rich.table import Table
 
@@ -43,6 +47,25 @@ def two_processes_against_one(count: int = 20_000_000) -> float:
         start = time.perf_counter()
         pool.map(_burn, [count, count], chunksize=1)
         return 2 * alone / (time.perf_counter() - start)
+
+
+def pin(dask_worker: Worker) -> None:
+    """Give each worker a core of its own, all its threads, as on a cluster where every core has one."""
+    core = sorted(os.sched_getaffinity(0))[int(dask_worker.name)]
+    for thread in os.listdir("/proc/self/task"):
+        os.sched_setaffinity(int(thread), {core})
+
+
+def resident(which: str = "VmRSS") -> int:
+    """Bytes that this process has resident, or had at most (VmHWM)."""
+    found = re.search(rf"{which}:\s+(\d+)", Path("/proc/self/status").read_text())
+    assert found, "needs Linux"
+    return int(found[1]) * 1024
+
+
+def forget_peak() -> None:
+    """Let the high-water mark of resident memory begin anew."""
+    Path("/proc/self/clear_refs").write_text("5")
 
 
 def show(title: str, columns: list[str], rows: list[list[str]]) -> None:

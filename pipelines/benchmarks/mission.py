@@ -21,7 +21,6 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy is loaded
 
-import re
 import subprocess
 import sys
 import time
@@ -34,9 +33,8 @@ import click
 import numpy as np
 import scipy.sparse as sp
 from _hashing_kernels import hashed_logistic, hashed_softmax
-from _measure import console, interleaved, show, two_processes_against_one
+from _measure import console, forget_peak, interleaved, pin, resident, show, two_processes_against_one
 from distributed import Client, LocalCluster
-from distributed.worker import Worker
 from numpy.typing import NDArray
 from sklearn.linear_model import SGDClassifier
 from sklearn.metrics import roc_auc_score
@@ -228,13 +226,6 @@ def _learned(rows: Rows, train: list[SparseBlock], test: list[SparseBlock], rate
     return [f"{told['rate']:g}", f"{told['objective']:.4f}", f"{roc_auc_score(y > 0, scores):.3f}", f"{recall:.3f}"]
 
 
-def pin(dask_worker: Worker) -> None:
-    """Give each worker a core of its own, all its threads."""
-    core = sorted(os.sched_getaffinity(0))[int(dask_worker.name)]
-    for thread in os.listdir("/proc/self/task"):
-        os.sched_setaffinity(int(thread), {core})
-
-
 @main.command()
 @click.option("--rows", "count", default=800_000)
 @click.option("--width", "widths", multiple=True, default=(2**14, 2**18, 2**22))
@@ -299,18 +290,11 @@ def peak(data: str) -> None:
     small = partial(daskfs.Mission, 5, loss=algorithm.loss, width=2**4)
     learning(small(), dataset.meta, [dataset.read(0)])()  # type: ignore[list-item]  # kernels are loaded by now
     base = resident()
-    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark begins anew
+    forget_peak()
     daskfs.select(dataset, algorithm)
     plan, taken = memory_plan(dataset, algorithm).total, resident("VmHWM") - base
     size = int(dataset.block_sizes("rows").sum())
     click.echo(" ".join(f"{number / 2**20:.0f}" for number in (plan, taken, size)))
-
-
-def resident(which: str = "VmRSS") -> int:
-    """Bytes that this process has resident, or had at most."""
-    found = re.search(rf"{which}:\s+(\d+)", Path("/proc/self/status").read_text())
-    assert found, "needs Linux"
-    return int(found[1]) * 1024
 
 
 def _worded(work: Path, count: int, n_classes: int) -> Path:

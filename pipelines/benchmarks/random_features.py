@@ -1,12 +1,16 @@
-"""Random features on one thread, as ratios: expansion beside scikit-learn's, a pass beside the BLAS calls in it.
+"""Random features on one thread, as ratios: beside scikit-learn's, and beside the BLAS calls in a pass; whole fits.
 
-    python pipelines/benchmarks/random_features.py expansion    # beside RBFSampler.transform
-    python pipelines/benchmarks/random_features.py gram         # a squared-loss pass beside its two products alone
-    python pipelines/benchmarks/random_features.py passes       # scores, gradient and drawing, in expansions
-    python pipelines/benchmarks/random_features.py accuracy     # what float32 costs, largest errors
+    python pipelines/benchmarks/random_features.py expansion               # beside RBFSampler.transform
+    python pipelines/benchmarks/random_features.py gram                    # a squared-loss pass beside its two products
+    python pipelines/benchmarks/random_features.py passes                  # passes of all kinds, in expansions
+    python pipelines/benchmarks/random_features.py accuracy                # what float32 costs, largest errors
+    python pipelines/benchmarks/random_features.py workers                 # two processes against one
+    python pipelines/benchmarks/random_features.py screening --from DIR    # compactiv, to an equal objective
+    python pipelines/benchmarks/random_features.py fit --from DIR          # ijcnn1, beside RBFSampler and LinearSVC
 
-Rows are uniform in the unit cube, float32, and in memory. CPU time, contenders interleaved, best of --rounds. --json
-prints the figures as one line of JSON instead of a table.
+Rows of the first four are uniform in the unit cube, float32, and in memory. CPU time, contenders interleaved, best of
+--rounds. `--from` is where the public files are, of which `datasets/` says more; the recipes write datasets to --work.
+--json prints the figures as one line of JSON instead of a table.
 """
 
 from __future__ import annotations
@@ -24,36 +28,59 @@ from typing import NamedTuple
 import click
 import numpy as np
 from _measure import interleaved, show
-from daskfs.algorithms.random_basis import RandomFeatures, directions, expand
-from daskfs.algorithms.random_sums import add_gram, add_products, add_sums, scores
+from _random_features_fits import fit, one_fit, screening, workers
 from numpy.typing import NDArray
-from scipy.linalg.blas import ssyrk
 from sklearn.kernel_approximation import RBFSampler
 from threadpoolctl import threadpool_limits
 
-from daskfs.protocol import RowBlock
+import daskfs
+from daskfs.algorithms.random_features_gram import add_gram
+from daskfs.algorithms.random_features_rounds import go_to
+from daskfs.algorithms.random_features_sums import TILE, Stage
+from daskfs.basis.expansion import Basis, Drawn, Kernel, directions, expand
+from daskfs.protocol import Meta, RowBlock, State
 
-TILE = 4096  # rows of Φ that meet in one product, as many as `add_sums` takes for 1,000 features
 GAMMA = 1.0
+KEPT_ROWS = ("rows", "rows_Y", "rows_weight")  # of a state: those that did not fill a tile
+Run = Callable[[], object]
 
 
 class Setting(NamedTuple):
-    """Rows, targets, and features of them."""
+    """Rows, a target of two values, and features of the rows."""
 
     X: NDArray[np.float32]
-    targets: NDArray[np.float64]
-    features: RandomFeatures
+    y: NDArray[np.float64]
+    features: Drawn
 
     @property
-    def block(self) -> RowBlock:
-        return RowBlock(0, self.X, self.targets[:, 0])
+    def meta(self) -> Meta:
+        n, d = self.X.shape
+        return Meta("dense", n, d, n * d, d - 1, (-1.0, 1.0), self.X.nbytes)
 
 
 def setting(n: int, d: int, A: int) -> Setting:
     rng = np.random.default_rng(0)
-    W, b = directions(np.arange(A, dtype=np.uint64), d, 0, "gaussian", GAMMA)
-    y = np.column_stack([rng.standard_normal(n), np.ones(n)])
-    return Setting(rng.random((n, d), dtype=np.float32), y, RandomFeatures("gaussian", W, b, np.zeros(d), np.ones(d)))
+    X = rng.random((n, d), dtype=np.float32)
+    return Setting(X, np.sign(X[:, 0] - 0.5), Basis("gaussian", GAMMA, 0, d).drawn(np.arange(A, dtype=np.uint64)))
+
+
+def update_of(given: Setting, stage: Stage, old: int = 0, **options: object) -> Run:
+    """A pass of the algorithm itself over rows in memory, from a state that is in some stage."""
+    algorithm = daskfs.SparseRandomFeatures(gamma=GAMMA, scaling="none", **options)  # type: ignore[arg-type]
+    block, A = RowBlock(0, given.X, given.y), len(given.features.W)
+    state: State = algorithm.start(given.meta, 0)
+    state, _ = algorithm.end_pass(algorithm.update(state, block))
+    ids = np.arange(A, dtype=np.uint64)
+    state["active"], state["weights"] = (ids[:0], np.zeros((0, 1))) if stage == "screen" else (ids, np.zeros((A, 1)))
+    state["candidates"], state["n_known"] = ids, old
+    go_to(state, stage)
+
+    def run() -> None:
+        for name in KEPT_ROWS:
+            state[name] = state[name][:0]
+        algorithm.update(state, block)
+
+    return run
 
 
 def report(title: str, best: dict[str, float], unit: str, numbers: float, as_json: bool) -> None:
@@ -73,7 +100,7 @@ def main() -> None:
 
 
 def options(command: Callable[..., None]) -> Callable[..., None]:
-    """What all commands take."""
+    """What the commands on made-up rows in memory take."""
     for option in (
         click.option("--rows", "n", default=50_000),
         click.option("--columns", "d", default=22),
@@ -100,14 +127,14 @@ def expansion(n: int, d: int, A: int, rounds: int, as_json: bool) -> None:
     assert sampler.transform(X[:9]).dtype == np.float32
     tile, everything = np.empty((512, A), np.float32), np.ones((n, A), np.float32)
 
-    def in_tiles(run: Callable[[NDArray[np.float32], NDArray[np.float32]], object]) -> Callable[[], None]:
+    def in_tiles(run: Callable[[NDArray[np.float32], NDArray[np.float32]], object]) -> Run:
         def over_all() -> None:
             for start in range(0, n, 512):
                 run(X[start : start + 512], tile[: n - start])
 
         return over_all
 
-    contenders: dict[str, Callable[[], object]] = {
+    contenders: dict[str, Run] = {
         "daskfs": lambda: expand(X, features.W, features.b, "gaussian", everything),
         "RBFSampler": lambda: sampler.transform(X),
         "daskfs, tiles": in_tiles(lambda rows, out: expand(rows, features.W, features.b, "gaussian", out)),
@@ -124,57 +151,51 @@ def expansion(n: int, d: int, A: int, rounds: int, as_json: bool) -> None:
 @rounds_option
 @click.option("--old", default=0, help="Features whose products with each other are known.")
 def gram(n: int, d: int, A: int, rounds: int, as_json: bool, old: int) -> None:
-    """`add_sums` (expansion, Gram matrix, Φᵀy, Φᵀ1) beside X W' and Φ'Φ on tiles of the same shape."""
-    X, targets, features = setting(n, d, A)
-    Phi, other = np.empty((TILE, A), np.float32), np.empty((TILE, A), np.float32)
-    total, square_of_all = np.empty((A - old, A), np.float32), np.empty((A, A), np.float32)
-    expand(X[:TILE], features.W, features.b, "gaussian", Phi)
-    G, products, weight = np.zeros((A - old, A)), np.zeros((A - old, 2)), np.ones(n)
+    """A pass as `update` makes it (scaling, expansion, ΦᵀΦ, Φᵀy, Φᵀ1) beside X Wᵀ and ΦᵀΦ on tiles of its shape."""
+    n = n // TILE * TILE
+    given = setting(n, d, A)
+    X, _, features = given
+    Phi, other = features.expand(X[:TILE]), np.empty((TILE, A), np.float32)
+    product, square, G = np.empty((A - old, A), np.float32), np.empty((A, A), np.float32), np.zeros((A - old, A))
 
-    def over_tiles(square: Callable[[], object]) -> Callable[[], None]:
+    def over_tiles(multiply: Run) -> Run:
         def run() -> None:
-            for start in range(0, n - TILE + 1, TILE):
+            for start in range(0, n, TILE):
                 np.matmul(X[start : start + TILE], features.W.T, out=other)
-                square()
+                multiply()
 
         return run
 
-    whole = n // TILE * TILE
-    block = RowBlock(0, X[:whole], targets[:whole, 0])
-    contenders: dict[str, Callable[[], object]] = {
-        "two sgemm": over_tiles(lambda: np.matmul(other[:, old:].T, Phi, out=total)),
-        "sgemm, ssyrk of numpy": over_tiles(lambda: np.matmul(Phi.T, Phi, out=square_of_all)),
-        "sgemm, ssyrk of scipy": over_tiles(lambda: ssyrk(1.0, Phi.T)),
+    contenders: dict[str, Run] = {
+        "two sgemm": over_tiles(lambda: np.matmul(other[:, old:].T, Phi, out=product)),
+        "sgemm, ssyrk of numpy": over_tiles(lambda: np.matmul(Phi.T, Phi, out=square)),
         "sgemm, add_gram": over_tiles(lambda: add_gram(Phi, old, G)),
-        "add_sums": lambda: add_sums(features, block, targets[:whole], None, old, G, products),
-        "add_sums, weights": lambda: add_sums(features, block, targets[:whole], weight[:whole], old, G, products),
+        "update": update_of(given, "gram", old),
     }
     with threadpool_limits(1):
         best = interleaved(contenders, rounds, time.process_time)
-    report(f"a squared-loss pass, n = {whole:,}, d = {d}, A = {A:,}, {old} old", best, "two sgemm", whole * A, as_json)
+    report(f"a squared-loss pass, n = {n:,}, d = {d}, A = {A:,}, {old} old", best, "two sgemm", n * A, as_json)
 
 
 @main.command()
 @options
 @rounds_option
 def passes(n: int, d: int, A: int, rounds: int, as_json: bool) -> None:
-    """Passes without a Gram matrix, and drawing, in expansions of a tile that is used again."""
+    """Passes of all kinds with A features or candidates, and drawing, in expansions of a tile that is used again."""
     given = setting(n, d, A)
-    X, targets, features = given
-    block, tile, products = given.block, np.empty((512, A), np.float32), np.zeros((A, 1))
-    perceptrons = RandomFeatures("perceptron", features.W, features.b, features.offset, features.scale)
-    w = np.ones((A, 1))
-    times = n // A  # directions are drawn for as many numbers as Φ has, or the clock is too coarse
+    X, _, features = given
+    tile, times = np.empty((512, A), np.float32), n // A  # directions: as many numbers as Φ has, for the clock's sake
 
     def expanded() -> None:
         for start in range(0, n, 512):
             expand(X[start : start + 512], features.W, features.b, "gaussian", tile[: n - start])
 
-    contenders = {
+    contenders: dict[str, Run] = {
         "expansion": expanded,
-        "scores": lambda: scores(features, block, w),
-        "scores of perceptrons": lambda: scores(perceptrons, block, w),
-        "gradient": lambda: add_products(features, block, targets[:, :1], products),
+        "screen": update_of(given, "screen"),
+        "screen, perceptron": update_of(given, "screen", kernel="perceptron"),
+        "gram": update_of(given, "gram"),
+        "newton, logistic": update_of(given, "newton", loss="logistic"),
         "directions, normal": lambda: directions(np.arange(A * times, dtype=np.uint64), d, 0, "gaussian", GAMMA),
         "directions, Cauchy": lambda: directions(np.arange(A * times, dtype=np.uint64), d, 0, "laplacian", GAMMA),
     }
@@ -191,21 +212,24 @@ def accuracy(n: int, d: int, A: int, as_json: bool) -> None:
     """How far Φ is from float64, which has room for few rows, and how far Cauchy directions reach."""
     X = setting(min(n, 10_000), d, 1).X
     rows, figures = [], {}
-    for kind in ("gaussian", "laplacian"):
-        W, b = directions(np.arange(A, dtype=np.uint64), d, 0, kind, GAMMA)  # type: ignore[arg-type]
-        Phi = np.empty((len(X), A), np.float32)
-        expand(X, W, b, kind, Phi)  # type: ignore[arg-type]
+    kernels: tuple[Kernel, ...] = ("gaussian", "laplacian")
+    for kernel in kernels:
+        W, b = directions(np.arange(A, dtype=np.uint64), d, 0, kernel, GAMMA)
+        Phi = Drawn(kernel, W, b).expand(X)
         u = X.astype(np.float64) @ W.T.astype(np.float64)
         error = np.abs(Phi - math.sqrt(2) * np.cos(2 * math.pi * (u + b)))
         near = error[np.abs(u) < 10].max()
-        figures[kind] = {"largest": error.max(), "median": float(np.median(error)), "below 10 turns": near}
-        figures[kind] |= {"most turns": float(np.abs(u).max())}
-        rows.append([kind, *(f"{figure:.1e}" for figure in figures[kind].values())])
+        found = {"largest": error.max(), "median": np.median(error), "below 10 turns": near, "most turns": abs(u).max()}
+        figures[kernel] = {name: float(figure) for name, figure in found.items()}
+        rows.append([kernel, *(f"{figure:.1e}" for figure in figures[kernel].values())])
     if as_json:
-        click.echo(json.dumps({kind: {k: float(v) for k, v in of.items()} for kind, of in figures.items()}))
+        click.echo(json.dumps(figures))
     else:
         show("errors of Φ in float32", ["", *figures["gaussian"]], rows)
 
+
+for command in (workers, screening, fit, one_fit):
+    main.add_command(command)
 
 if __name__ == "__main__":
     main()

@@ -24,8 +24,8 @@ from typing import Any
 
 import click
 import numpy as np
-from _measure import console, interleaved, show, two_processes_against_one
-from distributed import Client, LocalCluster, Worker
+from _measure import console, interleaved, pin, show, two_processes_against_one
+from distributed import Client, LocalCluster
 from numpy.typing import NDArray
 
 import daskfs
@@ -161,13 +161,6 @@ def read_on(client: Client, dataset: daskfs.Dataset, workers: int) -> float:
     groups = [range(a, b) for a, b in pairwise(edges.tolist())]
     client.gather([client.submit(read_all, dataset, group, pure=False) for group in groups])
     return time.perf_counter() - start
-
-
-def pin(dask_worker: Worker) -> None:
-    """One core for each worker, as on a cluster where every core has one."""
-    core = sorted(os.sched_getaffinity(0))[int(dask_worker.name)]
-    for thread in os.listdir("/proc/self/task"):
-        os.sched_setaffinity(int(thread), {core})
 
 
 def stream(dataset: daskfs.Dataset, rounds: int) -> None:
