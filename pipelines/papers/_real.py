@@ -57,7 +57,7 @@ def splice(source: Path, work: Path, split: str, passes: int) -> Task:
         for part in ("train", "test")
         for how in [("--split", split)]
     }
-    train = shuffled(parts["train"], work / f"splice-{split}-shuffled.zarr")  # the file has one chromosome after another
+    train = shuffled(parts["train"], work / f"splice-{split}-shuffled.zarr")  # it is sorted by place
     title = f"splice sites, test windows by {split}"
     return Task(title, train, {"average precision": parts["test"]}, average_precision, passes)
 
