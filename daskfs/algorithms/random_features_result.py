@@ -67,11 +67,10 @@ def importance(basis: Basis, state: State) -> NDArray[np.float64]:
     effects = np.zeros(X.shape[1])
     if len(X) < 2 or not len(weights):
         return effects
-    scores = drawn.expand(X) @ weights
+    products, scores = X @ drawn.W.T, drawn.expand(X) @ weights
     for column in range(X.shape[1]):
-        other = X.copy()
-        other[:, column] = np.roll(X[:, column], 1)
-        effects[column] = float(np.square(drawn.expand(other) @ weights - scores).mean())
+        features = drawn.changed(products, column, np.roll(X[:, column], 1) - X[:, column])
+        effects[column] = float(np.square(features @ weights - scores).mean())
     shares: NDArray[np.float64] = effects / max(float(effects.sum()), float(np.finfo(float).tiny))
     return shares
 

@@ -81,10 +81,15 @@ def expand(
     for start in range(0, len(X), TILE_ROWS):
         tile = out[start : start + TILE_ROWS]
         np.matmul(X[start : start + TILE_ROWS], W.T, out=tile)
-        if kernel == "perceptron":
-            signs(tile, frozen(b))
-        else:
-            cosines(tile, frozen(b))
+        _activate(tile, b, kernel)
+
+
+def _activate(Z: NDArray[np.float32], b: NDArray[np.float32], kernel: Kernel) -> None:
+    """The features in place of the products ω·x."""
+    if kernel == "perceptron":
+        signs(Z, frozen(b))
+    else:
+        cosines(Z, frozen(b))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,6 +104,12 @@ class Drawn:
         """The features (r, A) of rows that are scaled already."""
         out = np.empty((len(X), len(self.W)), np.float32)
         expand(X, self.W, self.b, self.kernel, out)
+        return out
+
+    def changed(self, products: NDArray[np.float32], column: int, change: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The features (r, A) of rows whose products X Wᵀ are known, when one column of X is changed by so much."""
+        out = products + np.multiply.outer(change, self.W[:, column])
+        _activate(out, self.b, self.kernel)
         return out
 
 

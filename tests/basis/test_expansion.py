@@ -205,3 +205,11 @@ def test_a_basis_draws_and_expands(kernel):
     Phi = np.empty((30, 2), np.float32)
     expand(X, W, b, kernel, Phi)
     assert np.array_equal(Basis(kernel, 0.3, 7, 4).drawn(ids).expand(X), Phi)
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "laplacian"])
+def test_a_changed_column_changes_what_features_see(kernel):
+    drawn, X = Basis(kernel, 0.3, 7, 4).drawn(np.arange(20, dtype=np.uint64)), rows(30, d=4)
+    other, change = X.copy(), rows(30, d=1, seed=5)[:, 0]
+    other[:, 2] += change
+    np.testing.assert_allclose(drawn.changed(X @ drawn.W.T, 2, change), drawn.expand(other), atol=1e-4)
