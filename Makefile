@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo test check lock bench clean
+.PHONY: demo test check lock bench bench-real clean
 
 demo: $(READY)
 	$(BIN)/daskfs demo
@@ -26,8 +26,12 @@ bench: $(READY)
 	$(BIN)/python pipelines/benchmarks/vowpal_wabbit.py
 	$(BIN)/python pipelines/benchmarks/substitution.py
 	$(BIN)/python pipelines/benchmarks/substitution_memory.py
-	for what in expansion gram passes accuracy; do $(BIN)/python pipelines/benchmarks/random_features.py $$what || exit; done
+	for what in expansion gram passes accuracy workers; do $(BIN)/python pipelines/benchmarks/random_features.py $$what || exit; done
 	for what in learn classes quality rates workers memory; do $(BIN)/python pipelines/benchmarks/mission.py $$what || exit; done
+
+# Minutes long, and on public files below FROM, of which datasets/README.md says more.
+bench-real: $(READY)
+	for what in screening fit; do $(BIN)/python pipelines/benchmarks/random_features.py $$what --from $(FROM) || exit; done
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "daskfs needs Python 3.11 or newer")'
