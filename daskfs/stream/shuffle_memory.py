@@ -9,7 +9,7 @@ from dask.utils import format_bytes
 from daskfs.errors import OptionError
 from daskfs.stream.memory import parsed_memory
 
-# Measured, not derived: `tests/stream/test_shuffle_memory.py`, `pipelines/benchmarks/shuffle.py`.
+# Reckoned, and checked on small data by `tests/stream/test_shuffle_memory.py`.
 _BASE_BYTES = 64 << 20  # compiled kernels as they are loaded
 _SLOT_BYTES = 400  # of the index of a run while it is made, and the sums of all
 _BLOCK_FACTOR = 8  # a block is read ahead, decoded and copied; or put together, packed and written
