@@ -60,7 +60,7 @@ def report(title: str, figures: dict[str, Any], columns: list[str], rows: list[l
 
 
 @click.command()
-@click.option("--rows", "n", default=300_000)
+@click.option("--rows", "n", default=200_000)
 @click.option("--columns", "d", default=20)
 @click.option("--features", "A", default=1000, help="Of the Gram pass.")
 @click.option("--rounds", default=3, help="Of which the best counts.")
