@@ -22,7 +22,8 @@ from daskfs.protocol import State
 if TYPE_CHECKING:
     from daskfs.algorithms.mission import Mission
 
-RATES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+RATES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)  # 128 wins where features are seen once or twice
+_FIRST = 2  # the race begins with this one and the next, between which the best of usual data is
 SIGHTINGS = 30.0
 PAPER_RATE = 0.5
 _SLOWER = 2  # than what does best on the first rows: it tells signal from noise better, and there are many more rows
@@ -38,11 +39,11 @@ def settle_pace(chosen: Mission, shape: Shape, state: State, rows: Rows, first: 
 def race(loss_at: Callable[[float], float]) -> NDArray[np.float64]:
     """What each of the `RATES` costs. Not all of them run: cost falls up to the best rate, and rises behind it.
 
-    So two in the middle say on which side the best one lies, and that side is run until one does worse. For the
+    So two of them say on which side the best one lies, and that side is run until one does worse. For the
     others stands what those next to them lead to expect: lanes, whose races are added up, need not run the same ones.
     """
     costs = np.full(len(RATES), np.nan)
-    first = len(RATES) // 2 - 1
+    first = _FIRST
     costs[first], costs[first + 1] = loss_at(RATES[first]), loss_at(RATES[first + 1])
     step = 1 if _bounded(costs[first + 1]) < _bounded(costs[first]) else -1
     at = first + (step > 0)

@@ -62,7 +62,7 @@ def panels(start: int, size: int, n_grams: int, most: int | None = None) -> list
     >>> panels(2, 6, 1)
     [[(0, 2, 6)]]
     >>> panels(0, 4, 2, most=150)
-    [[(0, 0, 4)], [(1, 0, 4)]]
+    [[(0, 0, 4), (1, 0, 1)], [(1, 1, 4)]]
     """
     passes: list[list[tuple[int, int, int]]] = [[]]
     most = PANEL_BYTES if most is None else most
