@@ -128,6 +128,7 @@ def _begin_round(chosen: SparseRandomFeatures, state: State) -> None:
 def _screened(chosen: SparseRandomFeatures, state: State, sums: Sums) -> None:
     pull = np.abs(sums["pull"]).max(axis=1)
     if state["round"] == 1:
+        _measured(state, float(sums["loss"]))
         state["strongest"] = float(pull.max())
         if chosen.penalty == "auto":
             state["penalty"] = AUTO_PENALTY * state["strongest"]
@@ -140,6 +141,11 @@ def _screened(chosen: SparseRandomFeatures, state: State, sums: Sums) -> None:
         _admit(chosen, state, ids)
     else:
         _end_round(chosen, state, state["objective"])
+
+
+def _measured(state: State, constant: float) -> None:
+    """Take over the loss of the best constant as rows have it: squares of a target far from zero do not tell it."""
+    state["constant"] = state["objective"] = state["objective_of_round"] = constant
 
 
 def _admit(chosen: SparseRandomFeatures, state: State, ids: NDArray[np.uint64]) -> None:
@@ -181,8 +187,10 @@ def _filled(state: State, sums: Sums) -> bool:
 def _gram(chosen: SparseRandomFeatures, state: State, sums: Sums) -> None:
     if "b" in sums:
         known = state["n_known"]
-        state["b"] = np.concatenate([state["b"][:known], sums["b"]])
+        state["b"] = np.concatenate([state["b"][:known], sums["b"] + sums["s"] * state["intercept"]])
         state["s"] = np.concatenate([state["s"][:known], sums["s"]])
+        if not state["weights"].any():
+            _measured(state, float(sums["loss"]))
     if not _filled(state, sums):
         return
     ((gram, b),), state["weights"], state["residual"] = minimised(state, chosen.tolerance)

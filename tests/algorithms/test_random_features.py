@@ -234,6 +234,21 @@ def test_scales_of_inputs_and_of_the_target_do_not_matter(tmp_path, scaling):
     assert scores[1] == pytest.approx(scores[0], abs=0.01)
 
 
+@pytest.mark.parametrize("screen", [False, True])
+@pytest.mark.parametrize("scaling", ["unit", "none"])
+def test_a_target_far_from_zero_is_met_as_well_as_one_around_it(tmp_path, scaling, screen):
+    """Squares of the target, and float32 products with it, have no digits left for what differs between rows."""
+    X, y = smooth()
+    algorithm = daskfs.SparseRandomFeatures(scaling=scaling, screen=screen, gamma=1.0, rounds=3, per_round=40)
+    found = []
+    for number, far in enumerate([0, 1e7]):
+        (tmp_path / str(number)).mkdir()
+        dataset = written(tmp_path / str(number), X, y + far)
+        given = daskfs.select(dataset, algorithm)
+        found.append((given.score(dataset), given.history.objective.values[-1]))
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-3)
+
+
 def test_sparse_rows_are_seen_as_dense_ones(tmp_path):
     X, y = smooth()
     X[X < 0.4] = 0
