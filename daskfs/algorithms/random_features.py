@@ -34,6 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.algorithms.loss import Loss, labels_told_apart, positive_target
+from daskfs.algorithms.random_features_choice import PATH
 from daskfs.algorithms.random_features_inputs import blank_inputs, look_at, sample_nbytes, united_inputs
 from daskfs.algorithms.random_features_result import add_record, result_of
 from daskfs.algorithms.random_features_rounds import CANDIDATES, STAYS, blank_rounds, clear_sums, end_stage
@@ -178,7 +179,8 @@ class SparseRandomFeatures:
             for name, new in (("rows", scaled), ("rows_Y", rows.Y), ("rows_weight", rows.weight))
         )
         whole = len(X) - len(X) % TILE
-        add_tiles(self, state, tiles(X[:whole], Y[:whole], weight[:whole]))
+        if whole:  # directions are drawn for it, which takes long where rows are
+            add_tiles(self, state, tiles(X[:whole], Y[:whole], weight[:whole]))
         state["rows"], state["rows_Y"], state["rows_weight"] = X[whole:].copy(), Y[whole:].copy(), weight[whole:].copy()
 
     def merge(self, states: Sequence[State]) -> State:
@@ -212,10 +214,12 @@ class SparseRandomFeatures:
         panel = min(PANEL_BYTES, 8 * most**2 * self._n_grams(meta))
         candidates = CANDIDATES * self.per_round if self.screen else self.per_round
         widest = most + max(candidates, most)  # features of a tile, and a part of them again
-        window = 5 * 8 * max(WINDOW_CELLS, d)  # a copy that is scaled, one of the rows that are learned from, and so on
-        rows = TILE * (4 * widest + 8 * 4 * n_scores) + sample_nbytes(d) + window
+        window = 5 * 8 * max(WINDOW_CELLS, d + n_scores)  # scaled, learned from, and so on
+        waiting = 3 * 4 * d * TILE  # rows that do not fill a tile, those with others that join them, and the rest
+        rows = TILE * (4 * widest + 8 * 10 * n_scores) + sample_nbytes(d) + window + waiting
+        models = 8 * most * n_scores * (6 + (2 * PATH if self.holds_back else 0))  # and those in question
         directions = 4 * d * (most + candidates)
-        return self.nbytes_staying(meta) + 3 * panel + rows + directions
+        return self.nbytes_staying(meta) + 3 * panel + rows + directions + models
 
     def nbytes_staying(self, meta: Meta) -> int:
         matrices = 2 * self._n_grams(meta) + 3  # with the one before, one without the intercept, and two to factor it

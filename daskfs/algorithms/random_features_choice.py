@@ -38,7 +38,8 @@ def begin_choice(chosen: SparseRandomFeatures, state: State) -> bool:
 
 def end_choice(state: State, sums: Sums) -> None:
     """Keep the model that does best on rows held back."""
-    best = int(np.argmin(sums["losses"]))
+    state["held_back"] = float(sums["weight"])
+    best = int(np.argmin(sums["losses"])) if state["held_back"] else len(state["models"]) // 2
     state["weights"], state["intercept"] = state["models"][best], state["model_intercepts"][best]
     if len(state["penalties"]):
         state["penalty"] = float(state["penalties"][best])
@@ -69,7 +70,8 @@ def _of_exactly(count: int, state: State, tolerance: float) -> list[NDArray[np.f
     keep_only(state, np.sort(first))
     quadratics = without_intercepts(state)
     square = float(np.mean([gram.diagonal().mean() for gram, _ in quadratics]))
-    state["ridges"] = square * np.array([RIDGES[0], *RIDGES])
     everything = np.arange(len(state["active"]))
     refits = [np.hstack([lasso.ridge(*one, everything, share) for one in quadratics]) for share in RIDGES]
-    return [state["weights"], *refits]
+    as_found = [state["weights"]] if state["weights"].any(axis=1).all() else []  # else there would be fewer
+    state["ridges"] = square * np.array([*RIDGES[: len(as_found)], *RIDGES])
+    return [*as_found, *refits]

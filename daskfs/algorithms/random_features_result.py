@@ -88,4 +88,6 @@ def _remarks(chosen: SparseRandomFeatures, state: State) -> tuple[str, ...]:
         remarks.append(
             f"there are as many features as max_features={chosen.max_features:,} allows: raise it, or penalty"
         )
+    if not state["held_back"]:
+        remarks.append("too few rows to hold one back: penalty or ridge is the middle one of a list, and no choice")
     return tuple(remarks)

@@ -21,6 +21,7 @@ from daskfs.algorithms.random_features_gram import whole
 from daskfs.algorithms.random_features_inputs import settle_inputs
 from daskfs.algorithms.random_features_steps import intercepts, keep_only, linearise, minimised, newton_step
 from daskfs.algorithms.random_features_sums import FRACTIONS, Stage, Sums, layout, panels, size_of
+from daskfs.errors import OptionError
 from daskfs.protocol import State
 
 if TYPE_CHECKING:
@@ -31,7 +32,9 @@ PAYS = 1e-3  # of the objective: a round that lowers it by less does not pay,
 PATIENCE = 2  # and so many of them in a row are the last
 AUTO_PENALTY = 1e-3  # of the largest penalty that lets a feature in: where rounds go if they are to find the penalty
 NEWTON_STEPS = 4  # at most in a round, and three times as many in the end
-_ROUNDING = 1e-6  # of an objective, added up over float32 scores
+_NOBODY = "every row has weight 0: there is nothing to fit"
+_NOBODY_HELD = "no row with a weight is left to learn from, as some are held back: give more rows, or a penalty alone"
+_ROUNDING = 1e-6  # of an objective, added up over float32 scores, or of a pull, of which Σ|terms| ≤ √(2 Σ1 ΣL)
 _SETTLED = 1e-4  # of the objective: a step of Newton's method that promises less is the last one of its round
 
 
@@ -60,6 +63,7 @@ def blank_rounds(n_scores: int) -> State:
         "penalty": 0.0,
         "penalties": np.empty(0),  # of the models to choose from
         "ridges": np.empty(0),
+        "held_back": 1.0,  # weight of the rows that chose among them
         "strongest": 0.0,  # pull of a candidate in the first round: a penalty above it lets nobody in
         "ridge": 0.0,  # of the refit of features that were chosen
         "objective": np.inf,
@@ -99,6 +103,8 @@ def end_stage(chosen: SparseRandomFeatures, state: State, sums: Sums) -> None:
 def _inputs(chosen: SparseRandomFeatures, state: State, sums: Sums) -> None:
     settle_inputs(chosen, state, sums)
     offset, scale, total = state["target_offset"], state["target_scale"], float(sums["weight"])
+    if not total:
+        raise OptionError(_NOBODY_HELD if chosen.holds_back and sums["rows"] else _NOBODY)
     state["total"], state["n"] = total, np.array([total])
     state["t"] = (sums["y"] - offset * total) * scale
     squares = (sums["y²"] - 2 * offset * sums["y"] + offset**2 * total) * scale**2
@@ -128,18 +134,26 @@ def _begin_round(chosen: SparseRandomFeatures, state: State) -> None:
 def _screened(chosen: SparseRandomFeatures, state: State, sums: Sums) -> None:
     pull = np.abs(sums["pull"]).max(axis=1)
     if state["round"] == 1:
+        _measured(state, float(sums["loss"]))
         state["strongest"] = float(pull.max())
-        if chosen.penalty == "auto":
-            state["penalty"] = AUTO_PENALTY * state["strongest"]
+        if chosen.penalty == "auto" and state["strongest"] > _ROUNDING * np.sqrt(2 * state["total"] * sums["loss"]):
+            state["penalty"] = AUTO_PENALTY * state["strongest"]  # else features are constant, or the target is
     room = min(chosen.per_round, chosen.max_features - len(state["active"]))
     strongest = np.argsort(-pull, kind="stable")[:room] if chosen.screen else np.arange(len(pull))
     admitted = np.sort(strongest[pull[strongest] > state["penalty"]]) if chosen.screen else strongest[:room]
+    if not state["penalty"]:
+        admitted = admitted[:0]
     ids = state["candidates"][admitted]
     state["candidates"] = np.empty(0, np.uint64)
     if len(ids):
         _admit(chosen, state, ids)
     else:
         _end_round(chosen, state, state["objective"])
+
+
+def _measured(state: State, constant: float) -> None:
+    """Take over the loss of the best constant as rows have it: squares of a target far from zero do not tell it."""
+    state["constant"] = state["objective"] = state["objective_of_round"] = constant
 
 
 def _admit(chosen: SparseRandomFeatures, state: State, ids: NDArray[np.uint64]) -> None:
@@ -181,8 +195,10 @@ def _filled(state: State, sums: Sums) -> bool:
 def _gram(chosen: SparseRandomFeatures, state: State, sums: Sums) -> None:
     if "b" in sums:
         known = state["n_known"]
-        state["b"] = np.concatenate([state["b"][:known], sums["b"]])
+        state["b"] = np.concatenate([state["b"][:known], sums["b"] + sums["s"] * state["intercept"]])
         state["s"] = np.concatenate([state["s"][:known], sums["s"]])
+        if not state["weights"].any():
+            _measured(state, float(sums["loss"]))
     if not _filled(state, sums):
         return
     ((gram, b),), state["weights"], state["residual"] = minimised(state, chosen.tolerance)

@@ -60,7 +60,7 @@ def labels_of(loss: Loss, meta: Meta) -> NDArray[np.float64]:
 def windows(block: RowBlock | SparseBlock, state: State) -> Iterator[Rows]:
     """The rows of a block, some at a time; RowError names the first value that is not finite."""
     d = len(state["offset"])
-    step = max(1, WINDOW_CELLS // max(d, 1))
+    step = max(1, WINDOW_CELLS // (d + len(state["intercept"])))  # scores may well outnumber inputs
     for start in range(0, len(block.y), step):
         at = slice(start, min(start + step, len(block.y)))
         X = block.X[at].astype(np.float64) if isinstance(block, RowBlock) else _dense(block, at, d)
@@ -80,7 +80,7 @@ def row_numbers_hashed(numbers: NDArray[np.int64], seed: int) -> NDArray[np.uint
     array([False, False,  True])
     """
     with np.errstate(over="ignore"):
-        x = numbers.astype(np.uint64) * _MIX[0] + (np.uint64(seed) + np.uint64(1)) * _MIX[2]
+        x = numbers.astype(np.uint64) * _MIX[0] + np.uint64((seed + 1) % 2**64) * _MIX[2]
         x = (x ^ (x >> np.uint64(30))) * _MIX[1]
         x = (x ^ (x >> np.uint64(27))) * _MIX[2]
     mixed: NDArray[np.uint64] = x ^ (x >> np.uint64(31))

@@ -15,6 +15,7 @@ from daskfs.algorithms import lasso
 from daskfs.protocol import State
 
 _TINY = float(np.finfo(np.float64).tiny)  # curvature of rows that are all on the right side
+_FLAT = 1e-12  # of the weight of all rows: a curvature below that says nothing of where a score should go
 _TIMES = 10.0  # for a step of Newton's method, whose model is no bound
 _LEAST_RAISED, _MOST_RAISED = 1e-8, 1e-3
 Floats = NDArray[np.float64]
@@ -92,9 +93,10 @@ def without_intercepts(state: State) -> list[Quadratic]:
 
 
 def intercepts(state: State, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The best intercept of every score for some weights."""
-    s = np.broadcast_to(state["s"], weights.shape)
-    best: NDArray[np.float64] = (state["t"] - np.einsum("ac,ac->c", s, weights)) / np.maximum(state["n"], _TINY)
+    """The best intercept of every score for some weights; the one it has where no row bends its loss."""
+    s, n = np.broadcast_to(state["s"], weights.shape), state["n"]
+    best: NDArray[np.float64] = state["intercept"].copy()
+    np.divide(state["t"] - np.einsum("ac,ac->c", s, weights), n, out=best, where=n > _FLAT * state["total"])
     return best
 
 

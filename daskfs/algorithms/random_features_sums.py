@@ -8,7 +8,7 @@ stage    sums                                                          what for
 ======== ============================================================ =======================================
 inputs   ranges, moments, a sample of rows                             scaling and bandwidth
 screen   loss; −Φ_candᵀL′(z)                                           which candidates are worth a column
-gram     panels of ΦᵀDΦ with the new columns, ΦᵀDy, ΦᵀD1               the lasso on the working set (squared loss)
+gram     loss; panels of ΦᵀDΦ with the new columns, ΦᵀD(y−β), ΦᵀD1      the lasso on the working set (squared loss)
 newton   loss; −ΦᵀL′, ΦᵀDΦ, ΦᵀD1 with D = L″(z)                         a step of Newton's method (other losses)
 line     losses at fractions of a step                                 how far to go where the whole step is too far
 choose   losses of several models, on rows held back                   which of them to keep
@@ -106,7 +106,7 @@ def layout(state: State) -> dict[str, tuple[int, ...]]:
         return parts
     if stage == "gram":
         new = n_active - state["n_known"]
-        return {"b": (new, n_scores), "s": (new, 1), **parts}
+        return {"loss": (), "b": (new, n_scores), "s": (new, 1), **parts}
     return {
         "loss": (),
         "pull": (n_active, n_scores),
@@ -169,7 +169,9 @@ def _gram(basis: Basis, state: State, sums: Sums, tiles: Iterator[Tile], code: i
         features = drawn.expand(X)
         if "b" in sums:
             new = features[:, known:]
-            sums["b"] += new.T @ (weight[:, None] * Y).astype(np.float32)
+            apart = Y - state["intercept"]  # in float32 nothing would be left of a target that is far from zero
+            sums["loss"] += (weight @ np.square(apart)).sum() / 2
+            sums["b"] += new.T @ (weight[:, None] * apart).astype(np.float32)
             sums["s"] += new.T @ weight[:, None].astype(np.float32)
         if (weight != 1).any():
             features *= np.sqrt(weight, dtype=np.float32)[:, None]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import scipy.sparse as sp
@@ -39,22 +40,28 @@ class Inputs:
         return {"kernel": made.kernel, "gamma": made.gamma, "seed": made.seed, "inputs": inputs}
 
 
-def inputs_in(record: Mapping[str, Any]) -> Inputs:
+def inputs_in(record: Any) -> Inputs:
     """What `Inputs.record` gave; ValueError for anything else."""
+    if not isinstance(record, dict):
+        raise ValueError("the random features are no object")
     kernel, gamma, seed, inputs = (record.get(name) for name in ("kernel", "gamma", "seed", "inputs"))
-    if kernel not in KERNELS or not isinstance(gamma, int | float) or type(seed) is not int:
+    if kernel not in KERNELS or not _is_number(gamma) or type(seed) is not int:
         raise ValueError("the random features are of no known kind")
     if not isinstance(inputs, list) or not all(
         isinstance(one, dict) and isinstance(one.get("name"), str) for one in inputs
     ):
         raise ValueError("the inputs of the random features are no list of columns with names")
-    try:
-        columns = {name: np.array([one[name] for one in inputs], np.float64) for name in COLUMNS}
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError("an input of the random features lacks a number") from error
-    if not all(np.isfinite(column).all() for column in columns.values()) or not 0 < gamma < np.inf:
-        raise ValueError("a number of the random features is not finite")
+    if not all(_is_number(one.get(name)) for one in inputs for name in COLUMNS):
+        raise ValueError("an input of the random features lacks a finite number")
+    if not gamma > 0:
+        raise ValueError("the gamma of the random features is not above 0")
+    columns = {name: np.array([one[name] for one in inputs], np.float64) for name in COLUMNS}
     return Inputs([one["name"] for one in inputs], Expansion(kernel, float(gamma), seed, **columns))
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    """Whether JSON gave a number that a float64 can hold; there, whole numbers have no end."""
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max
 
 
 def expanded(X: Any, features: NDArray[np.uint64], inputs: Inputs) -> Chosen:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import tracemalloc
 
@@ -14,7 +15,9 @@ from sklearn.svm import LinearSVC
 
 import daskfs
 from daskfs.algorithms import random_features_sums
-from daskfs.errors import OptionError
+from daskfs.algorithms.random_features_choice import begin_choice
+from daskfs.algorithms.random_features_rows import WINDOW_CELLS, windows
+from daskfs.errors import OptionError, SelectionError
 from daskfs.protocol import Meta, RowBlock
 
 LOSSES = ("squared", "squared_hinge", "logistic")
@@ -210,6 +213,92 @@ def test_row_weights_count_as_repeated_rows(loss):
     np.testing.assert_allclose(weighted.weights, repeated.weights, rtol=0.02, atol=1e-3)
 
 
+def fitted(algorithm, X, y, weight=None, classes=None):
+    block, state = RowBlock(0, X, y, weight), algorithm.start(Meta("dense", *X.shape, X.size, 4, classes, 0), seed=0)
+    go_on = True
+    while go_on:
+        state, go_on = algorithm.end_pass(algorithm.update(state, block))
+    return algorithm.result(state)
+
+
+@pytest.mark.parametrize("loss", ["squared_hinge", "logistic"])
+def test_a_class_without_a_row_to_learn_from_does_no_harm_to_the_others(loss):
+    X, score = smooth()
+    y, weight = np.where(score > np.median(score), 1.0, 0.0), np.ones(600, np.float32)
+    algorithm = daskfs.SparseRandomFeatures(loss=loss, rounds=3, per_round=60, penalty=0.5)
+    weight[7] = 0
+    two = fitted(algorithm, X, y, weight, (0.0, 1.0))
+    y[7] = 2
+    three = fitted(algorithm, X, y, weight, (0.0, 1.0, 2.0))
+    assert three.history[-1]["objective"] == pytest.approx(2 * two.history[-1]["objective"], rel=1e-3)
+    assert not three.weights[:, 2].any()
+    assert three.intercept[2] <= -1
+
+
+def test_rows_without_weight_are_refused():
+    X, y = smooth(50)
+    with pytest.raises(OptionError, match="every row has weight 0"):
+        fitted(daskfs.SparseRandomFeatures(), X, y, np.zeros(50, np.float32))
+    with pytest.raises(OptionError, match="no row with a weight is left"):
+        fitted(daskfs.SparseRandomFeatures(penalty="auto"), X, y, np.zeros(50, np.float32))
+
+
+@pytest.mark.parametrize("fields", [{"penalty": "auto"}, {"n_select": 3}])
+def test_a_choice_without_rows_to_make_it_is_said(fields):
+    X, y = smooth(5)  # the seed holds none of them back
+    given = fitted(daskfs.SparseRandomFeatures(**{"penalty": 0.01, "rounds": 3, "per_round": 20} | fields), X, y)
+    assert any("too few rows to hold one back" in remark for remark in given.remarks)
+
+
+@pytest.mark.parametrize("screen", [False, True])
+@pytest.mark.parametrize("what", ["inputs", "target"])
+def test_what_is_constant_has_no_penalty_and_no_features(screen, what):
+    X, y = smooth()
+    X, y = (np.ones_like(X), y) if what == "inputs" else (X, np.ones_like(y))
+    given = fitted(daskfs.SparseRandomFeatures(penalty="auto", screen=screen, rounds=3, per_round=20), X, y)
+    assert len(given.features) == 0
+    np.testing.assert_allclose(given.intercept, y.mean(), atol=0.02)  # of the rows not held back
+
+
+def test_features_without_a_weight_are_refitted_and_not_dropped():
+    weights = np.array([[1.0, 0.0], [0.0, 0.0], [0.0, 2.0]])
+    state = {"gram": np.stack([np.eye(3)] * 2), "b": np.ones((3, 2)), "s": np.zeros((3, 2)), "n": np.ones(2)}
+    state |= {"t": np.zeros(2), "total": 1.0, "intercept": np.zeros(2), "raised": 0.0, "penalties": np.empty(0)}
+    state |= {"active": np.arange(3, dtype=np.uint64), "weights": weights}
+    begin_choice(daskfs.SparseRandomFeatures(n_select=3), state)
+    assert len(state["models"]) == len(state["ridges"])
+    assert all(model.any(axis=1).all() for model in state["models"])
+
+
+def test_any_whole_number_is_a_seed(regression):
+    algorithm = daskfs.SparseRandomFeatures(rounds=1, per_round=20)
+    given, other = (daskfs.select(regression, algorithm, seed=seed) for seed in (5, 2**64 + 5))
+    assert given.weights.tobytes() == other.weights.tobytes()
+
+
+WHOLE = [None, [], {}]
+PARTS = [{"gamma": 10**400}, {"gamma": True}, {"gamma": -1.0}, {"seed": 0.5}, {"inputs": [1]}]
+FIRST_INPUT = [{"offset": 10**400}, {"offset": [1, 2]}, {"scale": "1"}, {"low": None}, {"name": 3}]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *(lambda record, given=given: record.update(random_features=given) for given in WHOLE),
+        *(lambda record, part=part: record["random_features"].update(part) for part in PARTS),
+        *(lambda record, one=one: record["random_features"]["inputs"][0].update(one) for one in FIRST_INPUT),
+    ],
+)
+def test_a_damaged_model_is_refused(regression, tmp_path, damage):
+    daskfs.select(regression, daskfs.SparseRandomFeatures(rounds=1, per_round=20)).save(tmp_path / "run")
+    file = tmp_path / "run" / "selection.json"
+    record = json.loads(file.read_text())
+    damage(record)
+    file.write_text(json.dumps(record))
+    with pytest.raises(SelectionError, match="the selection is damaged"):
+        daskfs.load_selection(tmp_path / "run")
+
+
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 def test_grams_in_panels_are_the_gram(regression, two_classes, loss, monkeypatch):
     dataset = regression if loss == "squared" else two_classes
@@ -232,6 +321,21 @@ def test_scales_of_inputs_and_of_the_target_do_not_matter(tmp_path, scaling):
         scores.append(daskfs.select(dataset, daskfs.SparseRandomFeatures(scaling=scaling, rounds=4)).score(dataset))
     assert scores[0] > 0.9
     assert scores[1] == pytest.approx(scores[0], abs=0.01)
+
+
+@pytest.mark.parametrize("screen", [False, True])
+@pytest.mark.parametrize("scaling", ["unit", "none"])
+def test_a_target_far_from_zero_is_met_as_well_as_one_around_it(tmp_path, scaling, screen):
+    """Squares of the target, and float32 products with it, have no digits left for what differs between rows."""
+    X, y = smooth()
+    algorithm = daskfs.SparseRandomFeatures(scaling=scaling, screen=screen, gamma=1.0, rounds=3, per_round=40)
+    found = []
+    for number, far in enumerate([0, 1e7]):
+        (tmp_path / str(number)).mkdir()
+        dataset = written(tmp_path / str(number), X, y + far)
+        given = daskfs.select(dataset, algorithm)
+        found.append((given.score(dataset), given.history.objective.values[-1]))
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-3)
 
 
 def test_sparse_rows_are_seen_as_dense_ones(tmp_path):
@@ -258,6 +362,30 @@ def test_memory_is_as_promised_whatever_the_number_of_rows(tmp_path):
     tracemalloc.stop()
     assert peak < algorithm.nbytes(dataset.meta) + 3 * dataset.meta.block_nbytes + 2_000_000
     assert peak < 20_000 * 300 * 4 * 2  # far from an array of all features of all rows
+
+
+@pytest.mark.parametrize(("n", "d", "n_classes"), [(1500, 3000, 0), (2500, 3, 400)])
+def test_memory_is_as_promised_with_many_inputs_or_many_classes(n, d, n_classes):
+    X = np.random.default_rng(0).uniform(size=(n, d)).astype(np.float32)
+    classes = tuple(f"{number:03d}" for number in range(n_classes)) or None
+    block = RowBlock(0, X, np.arange(n) % n_classes * 1.0 if n_classes else X[:, 0].astype(float))
+    algorithm = daskfs.SparseRandomFeatures(penalty="auto", rounds=1, per_round=20)
+    meta = Meta("dense", n, d, X.size, d - 1, classes, 0)
+    state, go_on = algorithm.start(meta, seed=0), True
+    tracemalloc.start()
+    while go_on:
+        state, go_on = algorithm.end_pass(algorithm.update(state, block))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < algorithm.nbytes(meta) < 150_000_000
+
+
+def test_targets_of_many_classes_are_made_a_few_rows_at_a_time():
+    n, classes = 50_000, tuple(f"{number:03d}" for number in range(100))
+    algorithm = daskfs.SparseRandomFeatures()
+    state = algorithm.start(Meta("dense", n, 1, n, 0, classes, 0), seed=0)
+    block = RowBlock(0, np.ones((n, 1), np.float32), np.arange(n) % 100.0)
+    assert max(rows.Y.nbytes for rows in windows(block, state)) <= 8 * WINDOW_CELLS
 
 
 @pytest.mark.parametrize("kernel", ["gaussian", "laplacian", "perceptron"])
