@@ -222,18 +222,18 @@ def _newton(chosen: SparseRandomFeatures, state: State, sums: Sums) -> None:
     linearise(state)
     step = newton_step(state, chosen.tolerance)
     state["residual"] = step.residual
-    if state["phase"] == "grow":
-        is_last = step.promised < _SETTLED * state["objective"] or state["steps"] == NEWTON_STEPS
-    else:
-        enough = 1.0 if state["penalty"] else AUTO_PENALTY * state["strongest"]
-        is_last = step.residual <= chosen.tolerance * enough or state["steps"] == 3 * NEWTON_STEPS
-    if is_last and state["phase"] != "grow":
+    growing = state["phase"] == "grow"
+    enough = 1.0 if state["penalty"] else AUTO_PENALTY * state["strongest"]
+    promises_little = growing and step.promised < _SETTLED * state["objective"]
+    ends_here = state["steps"] == (NEWTON_STEPS if growing else 3 * NEWTON_STEPS)
+    ends_here |= not growing and step.residual <= chosen.tolerance * enough
+    if promises_little or not ends_here:  # else it stays where the objective is known
+        state["weights_before"], state["intercept_before"] = state["weights"], state["intercept"]
+        state["weights"], state["intercept"] = step.weights, step.intercept
+        state["steps"] += 1
+    if not growing and ends_here:
         _settled(chosen, state)
-        return
-    state["weights_before"], state["intercept_before"] = state["weights"], state["intercept"]
-    state["weights"], state["intercept"] = step.weights, step.intercept
-    state["steps"] += 1
-    if is_last:  # what it promises is too little for a pass to see whether it is kept: the next round will
+    elif promises_little or ends_here:  # too little for a pass to see whether it is kept: the next round will
         _drop_zeros(state)
         _end_round(chosen, state, state["objective"])
     else:

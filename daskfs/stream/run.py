@@ -113,7 +113,7 @@ def select(
         "n_samples": dataset.n_samples,
         "n_features": dataset.n_features,
     }
-    for remark in (*result.remarks, *_if_few(algorithm, len(result.features))):
+    for remark in (*result.remarks, *_if_few(algorithm, result)):
         warnings.warn(f"{dataset.url}: {remark}", stacklevel=2)
     names, products = _named(dataset, result)
     inputs = None if result.expansion is None else _inputs(dataset, result.expansion)
@@ -187,10 +187,11 @@ def _with_costs(result: Result, costs: list[Cost]) -> Result:
     return replace(result, history=history)
 
 
-def _if_few(algorithm: Algorithm, count: int) -> list[str]:
+def _if_few(algorithm: Algorithm, result: Result) -> list[str]:
     """A remark where fewer features were found than asked for."""
-    asked = getattr(algorithm, "n_select", None) or 0
-    return [f"{count:,} features of the {asked:,} asked for: the data have no more"] if count < asked else []
+    count, asked = len(result.features), getattr(algorithm, "n_select", None) or 0
+    why = "the data have no more" if result.expansion is None else "with more rounds there will be more"
+    return [f"{count:,} features of the {asked:,} asked for: {why}"] if count < asked else []
 
 
 def _inputs(dataset: Dataset, expansion: Expansion) -> Inputs:
