@@ -67,9 +67,9 @@ def demo(out: Path | None) -> None:
     from_rows = select(dataset, Mission(8, width=2**12))
     from_rows.save(folder / "run-rows")
     print_selection(from_rows)
-    output.print("[bold]8. daskfs select[/] waves.zarr --algorithm random-features --penalty 0.1 --out run-waves")
+    output.print("[bold]8. daskfs select[/] waves.zarr --algorithm random-features -k 60 --out run-waves")
     output.print("   a target that is no straight line: sin(6 x2) x4, of ten columns", markup=False)
-    waves = select(write_waves(folder / "waves.zarr"), SparseRandomFeatures(penalty=0.1, rounds=4))
+    waves = select(write_waves(folder / "waves.zarr"), SparseRandomFeatures(n_select=60, rounds=6))
     waves.save(folder / "run-waves")
     print_selection(waves, top=3)
     output.print(
