@@ -142,10 +142,11 @@ def lanes_for(dataset: Dataset, algorithm: Algorithm, client: Client | None, syn
 
 def check_memory(dataset: Dataset, algorithm: Algorithm, client: Client | None, lanes: int) -> None:
     """OptionError, with the plan, if some process has less memory than a selection takes."""
+    available = min(psutil.virtual_memory().available, MEMORY_LIMIT)
     if client is None:
-        available = min(psutil.virtual_memory().available, MEMORY_LIMIT)
         memory_plan(dataset, algorithm).check(available, "this machine")
         return
+    MemoryPlan(algorithm.nbytes_staying(dataset.meta), blocks=0).check(available, "this machine")
     plan = MemoryPlan.of(algorithm, dataset.meta, lanes)
     for worker in client.scheduler_info()["workers"].values():
         if worker["memory_limit"]:

@@ -129,3 +129,15 @@ def test_f10_too_much_memory_is_said_with_the_plan_before_anything_starts(tmp_pa
         daskfs.select(small_dataset(tmp_path / "d"), Huge(), client=two_workers if where == "cluster" else None)
     assert "state 1024.00 PiB + blocks 4.22 kiB = " in str(caught.value).replace("4 x ", "")
     assert "\n" not in str(caught.value)
+
+
+class HugeAtHome(Huge):
+    """All of what it needs stays where the run is."""
+
+    def nbytes_staying(self, meta):
+        return self.nbytes(meta)
+
+
+def test_f10_what_stays_here_must_find_room_here(tmp_path, two_workers):
+    with pytest.raises(OptionError, match="this machine has"):
+        daskfs.select(small_dataset(tmp_path / "d"), HugeAtHome(), client=two_workers)
