@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 import tracemalloc
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from algorithms.smooth_rows import smooth, unseen, written
 from reference import sparse_random_features as reference
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
@@ -21,23 +21,6 @@ from daskfs.errors import OptionError, SelectionError
 from daskfs.protocol import Meta, RowBlock
 
 LOSSES = ("squared", "squared_hinge", "logistic")
-
-
-def smooth(n=600, seed=0, margin=0.0):
-    """Five inputs of which two matter, together and in no straight line."""
-    rng = np.random.default_rng(seed)
-    X = rng.uniform(margin, 1 - margin, size=(n, 5))
-    return X, np.sin(5 * X[:, 0]) * X[:, 3] + 0.05 * rng.normal(size=n)
-
-
-def unseen(n=600):
-    """Rows that nobody has learned from, within the range of those that were."""
-    return smooth(n, seed=1, margin=0.05)
-
-
-def written(folder, X, y, **options):
-    daskfs.write_dataset(folder / "d.zarr", X, y, **({"layout": "rows"} | options))
-    return daskfs.open_dataset(folder / "d.zarr")
 
 
 @pytest.fixture(scope="module")
@@ -386,60 +369,3 @@ def test_targets_of_many_classes_are_made_a_few_rows_at_a_time():
     state = algorithm.start(Meta("dense", n, 1, n, 0, classes, 0), seed=0)
     block = RowBlock(0, np.ones((n, 1), np.float32), np.arange(n) % 100.0)
     assert max(rows.Y.nbytes for rows in windows(block, state)) <= 8 * WINDOW_CELLS
-
-
-@pytest.mark.parametrize("kernel", ["gaussian", "laplacian", "perceptron"])
-def test_a_penalty_that_lets_nobody_in_is_said(regression, kernel):
-    with pytest.warns(UserWarning, match=r"penalty=1e\+09 lets no feature in, .* it must be below \d"):
-        given = daskfs.select(regression, daskfs.SparseRandomFeatures(kernel, penalty=1e9))
-    assert len(given.features) == 0
-    y = regression.to_xarray().y.values
-    np.testing.assert_allclose(given.predict(regression), y.mean(), rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"penalty": 0}, "penalty=0: must be a number above 0"),
-        ({"penalty": -1.0}, "penalty"),
-        ({"penalty": math.nan}, "penalty"),
-        ({"gamma": 0}, "gamma"),
-        ({"kernel": "cosine"}, "kernel"),
-        ({"loss": "softmax"}, "loss"),
-        ({"scaling": "log"}, "scaling"),
-        ({"rounds": 0}, "rounds"),
-        ({"per_round": 1.5}, "per_round"),
-        ({"n_select": 0}, "n_select"),
-        ({"n_select": 50, "max_features": 40}, "max_features"),
-        ({"tolerance": 0}, "tolerance"),
-    ],
-)
-def test_wrong_options_are_refused(fields, message):
-    with pytest.raises(OptionError, match=message):
-        daskfs.SparseRandomFeatures(**fields)
-
-
-def test_one_class_alone_and_a_real_target_for_classes_are_refused(tmp_path, regression):
-    X, _ = smooth(50)
-    with pytest.raises(OptionError, match="nothing to tell apart"):
-        daskfs.select(written(tmp_path, X, np.full(50, "same")), daskfs.SparseRandomFeatures(loss="logistic"))
-    with pytest.raises(OptionError, match="takes classes"):
-        daskfs.select(regression, daskfs.SparseRandomFeatures(loss="squared_hinge"))
-
-
-def test_constant_columns_do_no_harm(tmp_path):
-    X, y = smooth()
-    X[:, 1], X[:, 2] = 0, 7
-    given = daskfs.select(written(tmp_path, X, y), daskfs.SparseRandomFeatures(rounds=4))
-    assert given.score(X, y) > 0.9
-    assert set(given.importance.input.values[-2:]) == {"x1", "x2"}
-    assert given.importance.values[-2:].tolist() == [0, 0]
-
-
-def test_rows_outside_the_range_are_counted(regression):
-    given = daskfs.select(regression, daskfs.SparseRandomFeatures(rounds=2))
-    X, _ = unseen(100)
-    X[:7, 3] += 5
-    X[3, 0] = -2
-    with pytest.warns(UserWarning, match=r"X: 7 of 100 rows have values outside .* in 'x3' \(7\)"):
-        given.predict(X)
