@@ -3,14 +3,31 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo test check lock bench bench-real clean
+.PHONY: demo test test-airflow test-hosts test-distributed-oldest check docs lock bench bench-airflow bench-real bench-workers clean
 
 demo: $(READY)
 	$(BIN)/daskfs demo
 
 test: check
-	$(BIN)/pytest
-	NUMBA_BOUNDSCHECK=1 $(BIN)/pytest -m kernels tests/store tests/basis tests/algorithms
+	$(BIN)/pytest -n 2 --dist loadfile
+	NUMBA_BOUNDSCHECK=1 $(BIN)/pytest -n 2 -m kernels tests/store tests/basis tests/algorithms
+
+# Scheduler, workers, object store and client in network namespaces, with TLS and cables that are pulled: root, minutes.
+test-hosts: $(READY)
+	$(BIN)/pytest tests/hosts
+
+# The page in Dask's dashboard leans on parts of Dask that may change: here with the oldest version that is supported.
+OLDEST := 2025.1.0
+test-distributed-oldest:
+	rm -rf .venv-oldest && $(PYTHON) -m venv .venv-oldest
+	grep -viE '^(dask|distributed)==' constraints.txt > .venv-oldest/constraints.txt
+	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check -c .venv-oldest/constraints.txt \
+	  'dask[array]==$(OLDEST)' 'distributed==$(OLDEST)' -e '.[test]'
+	.venv-oldest/bin/pytest tests/observe/test_dashboard.py
+
+# Airflow is large, and few need it: an environment of its own.
+test-airflow: .venv-airflow/ready
+	.venv-airflow/bin/pytest tests/dags
 
 check: $(READY)
 	$(BIN)/ruff check .
@@ -18,16 +35,35 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# The pages of docs/ as a site in site/, for a browser or a server; after the installation without network.
+docs: .venv/ready-for-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	$(BIN)/python pipelines/docs/links.py site
+
+.venv/ready-for-docs: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	touch $@
+
 bench: $(READY)
 	$(BIN)/python pipelines/benchmarks/ingest.py
 	$(BIN)/python pipelines/benchmarks/reading.py
+	$(BIN)/python pipelines/benchmarks/object_store.py
 	$(BIN)/python pipelines/benchmarks/memory.py
 	$(BIN)/python pipelines/benchmarks/shuffle.py
 	$(BIN)/python pipelines/benchmarks/vowpal_wabbit.py
 	$(BIN)/python pipelines/benchmarks/substitution.py
 	$(BIN)/python pipelines/benchmarks/substitution_memory.py
+	$(BIN)/python pipelines/benchmarks/watching.py
 	for what in expansion gram passes accuracy workers; do $(BIN)/python pipelines/benchmarks/random_features.py $$what || exit; done
 	for what in learn classes quality rates workers memory; do $(BIN)/python pipelines/benchmarks/mission.py $$what || exit; done
+
+# Two processes against one, all algorithms in one table: minutes, 9 GB in benchmark-data, and a machine with nothing else to do.
+bench-workers: $(READY)
+	$(BIN)/python pipelines/benchmarks/workers.py
+
+# From trigger to published selection, beside the command line.
+bench-airflow: .venv-airflow/ready
+	.venv-airflow/bin/python pipelines/benchmarks/airflow_overhead.py
 
 # Minutes long, and on public files below FROM, of which datasets/README.md says more.
 bench-real: $(READY)
@@ -39,12 +75,17 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
 	touch $@
 
+.venv-airflow/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-airflow
+	.venv-airflow/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[airflow,test]'
+	touch $@
+
 # Resolve the newest versions that fit together, in an environment of their own.
 lock:
 	rm -rf .venv-lock && $(PYTHON) -m venv .venv-lock
-	.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check '.[test]'
+	.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check '.[airflow,docs,test]'
 	.venv-lock/bin/python -m pip freeze --exclude daskfs | grep -E '^[A-Za-z0-9._-]+==' | sort -f > constraints.txt
 	rm -rf .venv-lock
 
 clean:
-	rm -rf .venv .venv-lock .mypy_cache .ruff_cache .pytest_cache build dist
+	rm -rf .venv .venv-airflow .venv-lock .venv-oldest .mypy_cache .ruff_cache .pytest_cache build dist site

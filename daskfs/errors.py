@@ -5,6 +5,8 @@ The command line turns a :class:`DaskfsError` into one line and exit code 2; any
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import get_args
 
@@ -33,8 +35,16 @@ class OptionError(DaskfsError, ValueError):
     """An argument that cannot work, noticed before anything is read or written."""
 
 
+class Unreachable(OptionError):
+    """Nobody answers where a cluster should be; it may be there later."""
+
+
 class DatasetError(DaskfsError):
     """A dataset is missing, incomplete, or not laid out as daskfs lays datasets out."""
+
+
+class Busy(DatasetError):
+    """Another process writes to the same place; when it has ended, the same can be tried again."""
 
 
 class ChunkError(DatasetError):
@@ -46,6 +56,10 @@ class ChunkError(DatasetError):
 
     def __str__(self) -> str:
         return f"{self.dataset}: chunk {self.chunk}: {self.reason}"
+
+
+class StorageError(DaskfsError):
+    """An object store does not do what it is asked: unreachable, no such bucket, credentials that it refuses."""
 
 
 class ColumnError(DaskfsError):
@@ -78,12 +92,27 @@ class CheckpointError(DaskfsError):
     """A checkpoint is damaged, or belongs to another run than the one that should resume from it."""
 
 
+class JobError(DaskfsError):
+    """A job file says something that cannot be done, noticed before anything is begun."""
+
+
 class WorkerError(DaskfsError):
     """The workers of a cluster die of the work they are given, again and again."""
 
 
 class Interrupted(DaskfsError):
     """A run ended before its time through no fault of its own; the same command resumes it."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """What somebody who wrote a word may have meant, as a question to add to an error; nothing if nothing is near.
+
+    >>> from daskfs.errors import nearest
+    >>> nearest("widht", ["width", "depth"])
+    " (did you mean 'width'?)"
+    """
+    match = get_close_matches(word, list(known), 1)
+    return f" (did you mean {match[0]!r}?)" if match else ""
 
 
 def check_choice(option: str, given: object, choices: object) -> None:

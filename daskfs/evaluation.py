@@ -15,11 +15,13 @@ import xarray
 from numpy.typing import NDArray
 
 from daskfs.errors import OptionError
-from daskfs.metrics import ClassTally, ValueTally, log_losses, log_odds, mean_known, predicted_classes
+from daskfs.intervals import Interval
+from daskfs.metrics import ClassTally, MeanTally, ValueTally, log_losses, log_odds, mean_known, predicted_classes
 from daskfs.protocol import Label
 from daskfs.store.chosen import Chosen
 from daskfs.store.dataset import Dataset
-from daskfs.store.ranking import RankQuality, rank_quality
+from daskfs.store.ranking import RankQuality, mean_area_interval, rank_quality
+from daskfs.store.records import without_nan
 from daskfs.store.regrouped import Regrouped
 from daskfs.store.score_spill import ScoreSpill
 
@@ -44,6 +46,13 @@ class Evaluation:
     That is what the losses "logistic" and "softmax" fit. Under "squared" and "squared_hinge" scores are no log-odds,
     and the log loss only says how bad it would be to take them for such.
 
+    An interval covers what the metric would be on all rows there could be, of which these are independent draws, 95
+    times in 100. Accuracy and recall: Wilson's score interval. Balanced accuracy: from those of the recalls (Zou and
+    Donner's MOVER). ROC AUC: DeLong's variance, exact, on the scale of log-odds; average precision: the same from the
+    infinitesimal jackknife; both, of several classes, by the mean of the standard errors, which is rather too wide. Log
+    loss and errors: the variance over rows, on the scale of logarithms; R²: the delta method, on that of 1 - R². A row
+    with a weight is one draw that counts for more, so that uneven weights make intervals wider.
+
     A row whose label is none of the selection's classes counts as wrong, and among "the rest" of every class. It has
     no probability: the log loss is NaN then.
 
@@ -57,26 +66,31 @@ class Evaluation:
         Whether rows have weights: in every metric a row counts as its weight says. (In `rows` it is one.)
     metrics
         The metrics by name.
+    intervals
+        The 95 % interval of each, low and high; NaN where it cannot be told.
     per_class
-        Along the dimension "class": "rows", "precision", "recall", "roc_auc" and "average_precision"; None where the
-        target is a real number.
+        Along the dimension "class": "rows", "precision", "recall", "roc_auc" and "average_precision", and along "end",
+        low and high, "recall_interval"; None where the target is a real number.
     """
 
     rows: int
     unknown_rows: int
     weighted: bool
     metrics: dict[str, float]
+    intervals: dict[str, Interval]
     per_class: xarray.Dataset | None
 
     def record(self) -> dict[str, Any]:
         """All of it as JSON holds it: None for NaN, `per_class` as a list."""
         record: dict[str, Any] = {"rows": self.rows, "unknown_rows": self.unknown_rows, "weighted": self.weighted}
-        record["metrics"] = {name: _finite(value) for name, value in self.metrics.items()}
+        record |= {"metrics": self.metrics, "intervals": self.intervals}
         if self.per_class is not None:
             columns = {name: self.per_class[name].values.tolist() for name in ("class", *self.per_class.data_vars)}
-            lines = zip(*columns.values(), strict=True)
-            record["per_class"] = [dict(zip(columns, map(_finite, line), strict=True)) for line in lines]
-        return record
+            record["per_class"] = [
+                dict(zip(columns, line, strict=True)) for line in zip(*columns.values(), strict=True)
+            ]
+        plain: dict[str, Any] = without_nan(record)
+        return plain
 
 
 class Truth:
@@ -116,8 +130,11 @@ class Truth:
                 if not np.isfinite(window).all():
                     bad = rows.start + start + int(np.argmin(np.isfinite(window.reshape(len(window), -1)).all(axis=1)))
                     raise OptionError(f"row {bad}: its score is not finite, its values are too large for the weights")
-                weight = self._weights.take(len(window)) if self.weighted else None
-                yield window, self._targets.take(len(window)), weight
+                yield window, *self.take(len(window))
+
+    def take(self, count: int) -> tuple[NDArray[Any], NDArray[np.float32] | None]:
+        """The truth and the weights of the next rows, at least one."""
+        return self._targets.take(count), self._weights.take(count) if self.weighted else None
 
 
 def linear_scores(chosen: Chosen, weights: NDArray[np.float64], intercept: NDArray[np.float64]) -> Scores:
@@ -163,18 +180,23 @@ def _of_values(scores: Scores, truth: Truth, progress: Progress) -> Evaluation:
         tally.add(values, window, weight)
         progress(tally.rows, truth.rows)
     metrics = {"r2": tally.r_squared, "mse": tally.squared_error, "mae": tally.absolute_error}
-    return Evaluation(tally.rows, 0, truth.weighted, metrics, None)
+    intervals = {
+        "r2": tally.r_squared_interval,
+        "mse": tally.squared_error_interval,
+        "mae": tally.absolute_error_interval,
+    }
+    return Evaluation(tally.rows, 0, truth.weighted, metrics, intervals, None)
 
 
 def _of_classes(scores: Scores, truth: Truth, classes: Sequence[Label], progress: Progress) -> Evaluation:
     """Every row is worked on once, and once more for each class."""
-    tally, loss, count = ClassTally(len(classes), truth.n_labels), 0.0, len(classes)
+    tally, loss, count = ClassTally(len(classes), truth.n_labels), MeanTally(), len(classes)
     with tempfile.TemporaryFile() as file:  # it has no name: nothing stays of a process that is killed
         spill = ScoreSpill(file, count)
         for window, numbers, weight in truth.beside(scores):
             odds = log_odds(window)
             tally.add(numbers, predicted_classes(window), weight)
-            loss += _total_loss(odds, numbers, weight)
+            loss.add(_known_losses(odds, numbers), weight)
             spill.add(odds, numbers, weight)
             progress(int(tally.rows.sum()), truth.rows * (1 + count))
         qualities = []
@@ -182,24 +204,28 @@ def _of_classes(scores: Scores, truth: Truth, classes: Sequence[Label], progress
             qualities.append(rank_quality(spill.ranked(number)))
             progress(truth.rows * (2 + number), truth.rows * (1 + count))
     per_class = _per_class(tally, qualities, classes)
-    overall = per_class.isel({"class": [1]}) if count == 2 else per_class
+    overall = qualities[1:] if count == 2 else qualities
     metrics = {
         "accuracy": tally.accuracy,
         "balanced_accuracy": tally.balanced_accuracy,
-        "log_loss": loss / tally.weight if tally.weight else math.nan,
-        "roc_auc": mean_known(overall.roc_auc.values),
-        "average_precision": mean_known(overall.average_precision.values),
+        "log_loss": loss.mean,
+        "roc_auc": mean_known(np.array([quality.roc_auc for quality in overall])),
+        "average_precision": mean_known(np.array([quality.average_precision for quality in overall])),
+    }
+    intervals = {
+        "accuracy": tally.accuracy_interval,
+        "balanced_accuracy": tally.balanced_accuracy_interval,
+        "log_loss": loss.interval,
+        "roc_auc": mean_area_interval("roc_auc", overall),
+        "average_precision": mean_area_interval("average_precision", overall),
     }
     unknown = int(tally.rows[count:].sum())
-    return Evaluation(truth.rows, unknown, truth.weighted, metrics, per_class)
+    return Evaluation(truth.rows, unknown, truth.weighted, metrics, intervals, per_class)
 
 
-def _total_loss(odds: NDArray[np.float64], numbers: NDArray[np.int64], weight: NDArray[np.float32] | None) -> float:
-    """The log losses of rows together; NaN if a label is none of the classes, so that no probability is its."""
-    if numbers.max() >= odds.shape[1]:
-        return math.nan
-    losses = log_losses(odds, numbers)
-    return float(losses.sum() if weight is None else weight @ losses)
+def _known_losses(odds: NDArray[np.float64], numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The log losses of rows; NaN if a label is none of the classes, so that no probability is its."""
+    return log_losses(odds, numbers) if numbers.max() < odds.shape[1] else np.full(len(odds), math.nan)
 
 
 def _per_class(tally: ClassTally, qualities: Sequence[RankQuality], classes: Sequence[Label]) -> xarray.Dataset:
@@ -210,8 +236,9 @@ def _per_class(tally: ClassTally, qualities: Sequence[RankQuality], classes: Seq
         "roc_auc": np.array([quality.roc_auc for quality in qualities]),
         "average_precision": np.array([quality.average_precision for quality in qualities]),
     }
-    variables = {name: ("class", column) for name, column in columns.items()}
-    return xarray.Dataset(variables, coords={"class": np.array(classes)})
+    variables: dict[str, Any] = {name: ("class", column) for name, column in columns.items()}
+    variables["recall_interval"] = (("class", "end"), tally.recall_intervals)
+    return xarray.Dataset(variables, coords={"class": np.array(classes), "end": ["low", "high"]})
 
 
 def _values(source: Dataset | NDArray[Any]) -> Iterable[NDArray[np.float64]]:
@@ -243,8 +270,3 @@ def _positions(labels: Sequence[Label], classes: Sequence[Label]) -> NDArray[np.
             f"labels such as {labels[0]!r:.80} are none of the selection's classes, such as {classes[0]!r:.80}"
         )
     return np.array([known.get(label, len(classes) + number) for number, label in enumerate(labels)])
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no NaN."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -185,6 +185,25 @@ class Result:
     """What whoever ran it should know and might not notice, in a line each."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Glance:
+    """What a state says at a moment's notice, to people who watch a run: a little of it, and not the last word."""
+
+    objective: float
+    """NaN while there is none."""
+    changes: float
+    """Of the set since the pass began; NaN where nobody counts them."""
+    features: NDArray[np.uint64]
+    """A few, the most important first."""
+    weights: NDArray[np.float64]  # (t,) or (t, classes), aligned with `features`
+    parents: NDArray[np.uint64] | None = None
+    """As in `Result`."""
+    lags: NDArray[np.int64] | None = None
+    """How many offers of this pass came so many versions late; None without a centre."""
+    called: str = ""
+    """What features are that are no columns, such as "gaussian"."""
+
+
 Schedule = Literal["chain", "rounds", "centre"]
 """How several workers share a pass: one after the other; side by side, merged now and then; or never waiting."""
 
@@ -241,6 +260,18 @@ class Algorithm(Protocol):
 
     def nbytes_staying(self, meta: Meta) -> int:
         """How much of `nbytes` is needed only where `end_pass` runs: what `stays`, and the work on it."""
+
+
+@runtime_checkable
+class Watchable(Protocol):
+    """An algorithm whose runs can be watched. One that is not runs all the same."""
+
+    @property
+    def verb(self) -> str:
+        """What it does with blocks, in one word: tasks are named after it."""
+
+    def glance(self, state: State, most: int) -> Glance:
+        """What there is to see, at most so many features of it; quick, at any time, and the state stays as it is."""
 
 
 @runtime_checkable

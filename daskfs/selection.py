@@ -21,6 +21,7 @@ from daskfs.store.expanded import Inputs, expanded, inputs_in
 from daskfs.store.location import Location
 from daskfs.store.predictions import Predictions, check_place
 from daskfs.store.products import Products, as_members, chosen_or_made, products_in
+from daskfs.store.published import followed
 from daskfs.store.saved import SOURCE, public_url, read_selection, write_selection
 
 
@@ -152,9 +153,9 @@ class Selection:
         >>> [rows for rows, scores in sel.scores(X)]
         [slice(0, 50, None)]
         """
-        return self._scored(self._chosen(X))
+        return self._scored(self.chosen(X))
 
-    def _chosen(self, X: Any) -> Chosen:
+    def chosen(self, X: Any) -> Chosen:
         """The columns of X that are the features, or what the features make of its columns."""
         if self.inputs is not None:
             return expanded(X, self.features, self.inputs)
@@ -165,7 +166,7 @@ class Selection:
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Real scores: one a row, or one for every class."""
-        chosen = self._chosen(X)
+        chosen = self.chosen(X)
         scores = np.empty((chosen.shape[0], *self.weights.shape[1:]))
         for rows, block in self._scored(chosen):
             if len(block) == len(scores):
@@ -196,11 +197,11 @@ class Selection:
         X
             A dataset (or where one is), or an array.
         url
-            Where: a local path or any URL fsspec knows.
+            Where: a local path or a URL, as for `open_dataset`.
         overwrite
             Replace predictions that are there already.
         storage_options
-            Passed on to fsspec.
+            How the store is reached, in fsspec's words or obstore's; by default environment variables say it.
         progress
             Called now and then with how many rows are done, and of how many.
 
@@ -216,7 +217,7 @@ class Selection:
         """
         dataset, location = as_dataset(X), Location(url, storage_options)
         check_place(location, overwrite, None if dataset is None else dataset.location)
-        chosen = self._chosen(X if dataset is None else dataset)
+        chosen = self.chosen(X if dataset is None else dataset)
         if chosen.shape[0] == 0:
             raise OptionError("there are no rows to predict")
         source = {} if dataset is None else {"url": public_url(dataset.url), "digest": dataset.digest}
@@ -236,7 +237,7 @@ class Selection:
 
         Where features are random ones, their values: a float array.
         """
-        return self._chosen(X).together()
+        return self.chosen(X).together()
 
     @property
     def importance(self) -> xarray.DataArray:
@@ -301,7 +302,7 @@ class Selection:
         dataset = as_dataset(X)
         if (y is None) == (dataset is None):
             raise OptionError("score a dataset, which brings its labels, or an array together with y")
-        chosen = self._chosen(X if dataset is None else dataset)
+        chosen = self.chosen(X if dataset is None else dataset)
         truth = Truth(np.asarray(y) if dataset is None else dataset, self.classes, chosen.shape[0])
         return truth, self._scored(chosen)
 
@@ -319,15 +320,42 @@ class Selection:
         attributes = {"algorithm": json.dumps(self.algorithm), "source": json.dumps(self.source), "seed": self.seed}
         return self.history.assign(variables).assign_coords(coords).assign_attrs(attributes)
 
+    def to_sklearn(self) -> Any:
+        """The same model of scikit-learn's own classes, for places where daskfs is not: pickle it, predict with it.
+
+        Where features are columns it is a linear model over the selected ones alone, in the order of `features`: give
+        it ``X[sel.names]`` of a DataFrame or ``X[:, sel.features]`` of an array. Where they are random features it is
+        a pipeline that takes all input columns, and gives the scores of `decision_function` to 1e-5 of their size:
+        features are float32 here, and float64 there.
+
+        Returns
+        -------
+        A fitted `LogisticRegression` (logistic loss, softmax), `LinearSVC` (squared hinge), `SGDClassifier` (squared
+        loss of classes; several classes by logistic loss, one against the rest) or `LinearRegression`; behind a scaler
+        and an `RBFSampler` where features are random.
+
+        Examples
+        --------
+        >>> X = np.random.default_rng(0).normal(size=(50, 5))
+        >>> daskfs.write_dataset("small.zarr", X, X[:, 3] > X[:, 1])
+        >>> sel = daskfs.select("small.zarr", daskfs.OnlineSubstitution(2, loss="logistic"))
+        >>> model = sel.to_sklearn()
+        >>> model, bool((model.predict(X[:, sel.features]) == sel.predict(X)).all())
+        (LogisticRegression(), True)
+        """
+        from daskfs.exported import plain_model  # scikit-learn takes a second to import
+
+        return plain_model(self)
+
     def save(self, url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> None:
         """Keep the selection in a folder, as JSON and Zarr, in place of one that is there.
 
         Parameters
         ----------
         url
-            A local path, or any URL fsspec knows (``s3://…``).
+            A local path or a URL, as for `open_dataset`.
         storage_options
-            Passed on to fsspec.
+            How the store is reached, in fsspec's words or obstore's; by default environment variables say it.
         """
         columns = {str(name): np.asarray(column.values, np.float64) for name, column in self.history.data_vars.items()}
         write_selection(Location(url, storage_options), self.record(), columns)
@@ -355,16 +383,16 @@ class Selection:
 
 
 def load_selection(url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> Selection:
-    """Read back what `Selection.save` or ``daskfs select`` kept; nothing in it is executed.
+    """Read back what `Selection.save`, ``daskfs select`` or ``daskfs run`` kept; nothing in it is executed.
 
     Parameters
     ----------
     url
-        The folder: a local path, or any URL fsspec knows (``s3://…``).
+        The folder of a run; or of a job, for the run it has published. A local path or a URL.
     storage_options
-        Passed on to fsspec.
+        How the store is reached, in fsspec's words or obstore's; by default environment variables say it.
     """
-    location = Location(url, storage_options)
+    location = followed(Location(url, storage_options))
     record, history = read_selection(location)
     features, classes, intercept = record["features"], record["classes"], np.array(record["intercept"], np.float64)
     try:

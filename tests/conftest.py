@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
+from chromium import chromium
 from distributed import Client, LocalCluster
 from hypothesis import settings
 from s3_server import s3
 
-__all__ = ["s3", "two_workers"]
+__all__ = ["chromium", "s3", "two_workers"]
+
+os.environ["COLUMNS"] = "200"  # tables of the terminal do not wrap, whoever runs the tests
 
 # The first example of a test may compile a kernel, and the machine may be busy: time decides nothing here.
 settings.register_profile("daskfs", deadline=None, print_blob=True)

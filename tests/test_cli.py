@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import daskfs
-from daskfs.cli import main
+from daskfs.cli import COMMANDS, main
 
 
 def run(*arguments: object) -> Result:
@@ -133,13 +133,26 @@ def test_version():
     assert daskfs.__version__ in run("--version").stdout
 
 
-def test_the_demo_runs(tmp_path):
+def test_the_demo_replaces_nothing_that_is_not_its_own(tmp_path):
+    (tmp_path / "clicks.vw").write_text("1 |mine x\n")
+    done = run("demo", "--out", tmp_path)
+    assert (done.exit_code, "files called clicks that are not the demo's" in done.stderr) == (2, True)
+    assert (tmp_path / "clicks.vw").read_text() == "1 |mine x\n"
+
+
+def test_the_demo_runs_and_finds_the_truth(tmp_path):
     done = run("demo", "--out", tmp_path)
     assert done.exit_code == 0, done.output
-    assert "0 damaged" in done.stdout
-    assert "user^age" in done.stdout
+    found = {name: daskfs.load_selection(tmp_path / name) for name in ("clicks", "genes", "waves")}
     drawn = ["user^country=jp", "user^device=mobile", *(f"ad^word{i}" for i in range(3, 8))]
-    assert set(drawn) <= set(daskfs.load_selection(tmp_path / "run").names)
+    assert set(drawn) <= set(found["clicks"].names)
+    assert set(found["genes"].names) == {f"gene{1000 * i}" for i in range(1, 11)}
+    assert set(found["waves"].importance.input.values[:2]) == {"sensor2", "sensor4"}
+    for name in found:
+        (report,) = (tmp_path / name / "runs").glob("*/report.html")
+        assert str(report) in done.stdout
+    assert done.stdout.count("ROC AUC") == 2
+    assert "R² 0.8" in done.stdout
 
 
 def test_control_c_leaves_a_resumable_ingest(tmp_path):
@@ -201,3 +214,18 @@ def test_a_shuffle_that_cannot_be_creates_nothing(tmp_path, monkeypatch, argumen
     assert done.exit_code == 2
     assert reason in done.stderr
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+
+def test_help_loads_nothing_that_takes_long():
+    code = "import sys; from daskfs.cli import main\ntry: main(['--help'])\nfinally: print(sorted(sys.modules))"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout
+    assert "Choose the features that matter" in shown
+    for slow in ("numpy", "numba", "dask", "distributed", "zarr", "xarray", "bokeh", "sklearn", "pydantic"):
+        assert f"'{slow}'" not in shown
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_of_the_table_is_there(name):
+    result = run(name, "--help")
+    assert result.exit_code == 0
+    assert f"daskfs {name}" in result.output or f"main {name}" in result.output

@@ -23,6 +23,8 @@ import daskfs
 from daskfs.cli import main
 from daskfs.errors import OptionError
 from daskfs.store import predictions
+from daskfs.store.location import Location
+from daskfs.store.records import METRICS, SIZES, read_record
 
 RNG = np.random.default_rng(8)
 X = RNG.normal(size=(300, 5)).astype(np.float32)
@@ -71,7 +73,7 @@ def test_evaluate_for_machines(model):
     assert done.exit_code == 0, done.output
     record = json.loads(done.stdout)
     found = daskfs.load_selection("run").evaluate("d.zarr")
-    assert record == {"run": "run", "dataset": "d.zarr", **found.record()}
+    assert record == {"run": "run", "dataset": "d.zarr", "digest": selection_digest(), **found.record()}
     assert record["rows"] == 300
     assert record["metrics"] == found.metrics
     assert done.stderr == ""  # no progress bar in a pipe
@@ -81,8 +83,11 @@ def test_evaluate_for_people(model):
     done = run("evaluate", "run", "d.zarr")
     assert done.exit_code == 0, done.output
     found = daskfs.load_selection("run").evaluate("d.zarr")
-    for value in found.metrics.values():
-        assert re.search(rf" {re.escape(f'{value:.4f}')}\s*$", done.stdout, re.MULTILINE)
+    for name, value in found.metrics.items():
+        low, high = found.intervals[name]
+        assert low < value < high
+        shown = re.escape(f"{value:.4f}") + " +" + re.escape(f"{low:.4f} to {high:.4f}")
+        assert re.search(rf" {shown}\s*$", done.stdout, re.MULTILINE)
     assert done.stdout.endswith("run on d.zarr: 300 rows\n")
     classes = model.get("classes", ())
     assert ("(spam)" in done.stdout) == (classes == ("ham", "spam"))
@@ -90,14 +95,58 @@ def test_evaluate_for_people(model):
     for number, label in enumerate(classes if len(classes) > 2 else ()):
         shown = label if isinstance(label, str) else f"{label:g}"
         recall = found.per_class.recall.values[number]
-        assert re.search(rf"^ +{shown} +{found.per_class.rows.values[number]} .* {recall:.4f} ", done.stdout, re.M)
+        low, high = found.per_class.recall_interval.values[number]
+        line = rf"^ +{shown} +{found.per_class.rows.values[number]} .* {recall:.4f} .* {low:.4f} to {high:.4f}\s*$"
+        assert re.search(line, done.stdout, re.M)
+
+
+def test_evaluate_keeps_what_it_found(model):
+    train = daskfs.open_dataset("d.zarr")
+    selection = daskfs.load_selection("run")
+    before = Path("run/selection.json").read_bytes()
+    assert run("evaluate", "run", "d.zarr").exit_code == 0
+    assert sorted(os.listdir("run")) == ["history.zarr", "selection.json"]
+    assert run("evaluate", "run", "d.zarr", "--keep").exit_code == 0
+    assert sorted(os.listdir("run")) == ["history.zarr", "metrics.json", "selection.json"]
+    expected = {"dataset": "d.zarr", "digest": train.digest, **selection.evaluate(train).record()}
+    assert read_record(Location("run"), METRICS) == expected
+    done = run("evaluate", "run", "d.zarr", "--keep", "--json", "--sizes", "d.zarr")
+    assert done.exit_code == 0, done.output
+    path = daskfs.size_path(selection, train, train)
+    assert read_record(Location("run"), SIZES) == path.record() == json.loads(done.stdout)["sizes"]
+    assert read_record(Location("run"), METRICS) == expected
+    assert Path("run/selection.json").read_bytes() == before
+    assert daskfs.load_selection("run").names == selection.names
+
+
+def test_sizes_for_people(words):
+    done = run("evaluate", "run", "d.zarr", "--sizes", "d.zarr")
+    assert done.exit_code == 0, done.output
+    path = daskfs.size_path(daskfs.load_selection("run"), "d.zarr", "d.zarr")
+    assert path.sizes == [1, 2]
+    for size, score, (low, high) in zip(
+        ["1", "2", "as selected, 2"],
+        [*path.scores, path.as_selected[0]],
+        [*path.intervals, path.as_selected[1]],
+        strict=True,
+    ):
+        assert re.search(rf"^ +{size} +{score:.4f} +{low:.4f} to {high:.4f}\s*$", done.stdout, re.MULTILINE)
+    assert not Path("run/sizes.json").exists()
+
+
+def test_evaluate_that_fails_keeps_nothing(words):
+    daskfs.write_dataset("other.zarr", X, ["ham", "spam", "eggs"] * 100)
+    done = run("evaluate", "run", "d.zarr", "--keep", "--sizes", "other.zarr")
+    assert done.exit_code == 2
+    assert "error: other.zarr: has labels that the selection does not know" in done.stderr
+    assert sorted(os.listdir("run")) == ["history.zarr", "selection.json"]
 
 
 def test_what_cannot_be_told_is_null_and_a_dash(words):
     daskfs.write_dataset("one.zarr", X[:1], ["spam"])
     metrics = json.loads(run("evaluate", "run", "one.zarr", "--json").stdout)["metrics"]
     assert metrics["roc_auc"] is None
-    assert re.search(r"ROC AUC \(spam\) +-\s*$", run("evaluate", "run", "one.zarr").stdout, re.MULTILINE)
+    assert re.search(r"ROC AUC \(spam\) +- +-\s*$", run("evaluate", "run", "one.zarr").stdout, re.MULTILINE)
 
 
 def test_labels_the_run_does_not_know(words):
@@ -188,6 +237,7 @@ def test_predictions_are_replaced_only_if_told(words):
         (("evaluate", "none", "d.zarr"), "none: no selection here"),
         (("evaluate", "d.zarr", "d.zarr"), "d.zarr: no selection here"),
         (("evaluate", "run", "none.zarr"), "none.zarr: no dataset here"),
+        (("evaluate", "run", "d.zarr", "--keep", "--sizes", "none.zarr"), "none.zarr: no dataset here"),
         (("evaluate", "run", "named.zarr"), "named.zarr: feature 3 is 'd' there and 'x3' in the selection"),
         (("evaluate", "run", "narrow.zarr"), "narrow.zarr: has 2 columns, none of them feature 3 ('x3')"),
         (("evaluate", "run", "other.zarr"), "labels such as 'cat' are none of the selection's classes, such as 'ham'"),
@@ -261,6 +311,8 @@ SLOW = """
 import time
 from daskfs.cli import main
 from daskfs.store import predictions
+from daskfs.store.location import Location
+from daskfs.store.records import METRICS, SIZES, read_record
 from daskfs.store.predictions import write_chunk
 
 def slowly(*arguments):

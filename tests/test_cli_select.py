@@ -22,9 +22,11 @@ from selections import HISTORY, selection_of
 from toy_algorithms import Tangled
 
 import daskfs
+import daskfs.cli.select  # its flags are those of the algorithms there are now, not of a test's
 from daskfs.cli import main
-from daskfs.cli.algorithms import ALGORITHMS, algorithm_options, make_algorithm, parameter_docs
+from daskfs.cli.algorithms import algorithm_options, make_algorithm, parameter_docs
 from daskfs.errors import Interrupted, OptionError
+from daskfs.job.algorithms import ALGORITHMS
 
 
 def run(*arguments: object) -> Result:
@@ -164,7 +166,7 @@ def data(tmp_path, monkeypatch) -> Path:
     return tmp_path / "d.zarr"
 
 
-SELECT = ("select", "d.zarr", "--algorithm", "substitution", "-k", "4", "--out", "run")
+SELECT = ("select", "d.zarr", "--serial", "--algorithm", "substitution", "-k", "4", "--out", "run")
 
 
 def test_select_and_show(data):
@@ -182,7 +184,7 @@ def test_select_and_show(data):
     assert done.stdout.endswith("kept in run\n")
     assert re.search(r"^memory: state .* \+ blocks .* = ", done.stderr, re.MULTILINE)
     assert "pass 1" not in done.stderr  # no progress bar in a pipe
-    assert sorted(path.name for path in Path("run").iterdir()) == ["history.zarr", "selection.json"]
+    assert sorted(path.name for path in Path("run").iterdir()) == ["history.zarr", "run.json", "selection.json"]
     shown = run("show", "run")
     assert shown.exit_code == 0
     assert shown.stdout + "kept in run\n" == done.stdout
@@ -214,7 +216,7 @@ def waves(tmp_path, monkeypatch) -> np.ndarray:
 
 def test_random_features_by_their_flags(waves):
     flags = ("--penalty", "0.1", "--rounds", 2, "--per-round", 40, "--kernel", "gaussian")
-    done = run("select", "waves.zarr", "--algorithm", "random-features", "-k", 30, *flags, "--out", "run")
+    done = run("select", "waves.zarr", "--serial", "--algorithm", "random-features", "-k", 30, *flags, "--out", "run")
     assert done.exit_code == 0, done.output
     assert re.search(r"1 +gaussian \d+ +[+-]", done.output)
     assert "30 random features of waves.zarr, 400 samples" in done.output
@@ -226,7 +228,7 @@ def test_random_features_by_their_flags(waves):
 
 
 def test_rows_outside_the_range_are_a_note(waves):
-    run("select", "waves.zarr", "--algorithm", "random-features", "--rounds", 1, "--out", "run")
+    run("select", "waves.zarr", "--serial", "--algorithm", "random-features", "--rounds", 1, "--out", "run")
     waves[:9, 1] += 3
     daskfs.write_dataset("far.zarr", waves, np.zeros(400), layout="rows")
     for arguments in (("evaluate", "run", "far.zarr"), ("predict", "run", "far.zarr", "--out", "p.zarr")):
@@ -236,11 +238,11 @@ def test_rows_outside_the_range_are_a_note(waves):
 
 
 def test_a_penalty_that_lets_nobody_in_is_a_note(waves):
-    done = run("select", "waves.zarr", "--algorithm", "random-features", "--penalty", "1e9", "--out", "run")
+    done = run("select", "waves.zarr", "--serial", "--algorithm", "random-features", "--penalty", "1e9", "--out", "run")
     assert done.exit_code == 0
     assert "lets no feature in" in done.output
     assert "0 random features" in done.output
-    done = run("select", "waves.zarr", "--algorithm", "random-features", "--penalty", "0", "--out", "other")
+    done = run("select", "waves.zarr", "--serial", "--algorithm", "random-features", "--penalty", "0", "--out", "other")
     assert done.exit_code == 2
     assert "penalty=0.0: must be a number above 0" in done.output
     assert not Path("other").exists()
@@ -250,6 +252,17 @@ def test_the_same_run_twice_gives_the_same_bytes(data):
     run(*SELECT)
     run(*SELECT[:-1], "again")
     assert Path("run/selection.json").read_bytes() == Path("again/selection.json").read_bytes()
+
+
+def test_the_record_of_a_run(data):
+    run(*SELECT, "--seed", 3)
+    record = json.loads(Path("run/run.json").read_text())
+    selection = daskfs.load_selection("run")
+    assert (record["algorithm"], record["seed"], record["source"]) == (selection.algorithm, 3, selection.source)
+    assert record["bytes_read"] == np.nansum(selection.history.bytes.values) > 0
+    assert (record["workers"], record["daskfs"]) == (0, daskfs.__version__)
+    assert record["memory"]["promised"] > 0
+    assert record["started"] <= record["finished"]
 
 
 def test_json_for_machines(data):
@@ -369,7 +382,8 @@ def test_a_damaged_run_can_be_made_again(data):
         (("--ridge", "1"), "--ridge: substitution has no such option; it takes --n-select, --passes"),
         (("--passes", "many"), "--passes: 'many' is not a whole number"),
         (("--algorithm", "nonsense"), "nonsense"),
-        (("--scheduler", "tcp://127.0.0.1:1"), "nothing answers there"),
+        (("--serial", "--processes", "2"), "choose one of them"),
+        (("--performance-report", "dask.html"), "is of a cluster"),
         (("--out", "d.zarr"), "d.zarr: is a dataset; choose another place"),
     ],
 )
@@ -377,6 +391,12 @@ def test_wrong_use_is_exit_code_2_and_writes_nothing(data, arguments, reason):
     done = run(*SELECT, *arguments)
     assert done.exit_code == 2
     assert reason in done.stderr
+    assert not Path("run").exists()
+
+
+def test_a_scheduler_that_is_not_there(data):
+    done = run("select", "d.zarr", *SELECT[3:], "--scheduler", "tcp://127.0.0.1:1")
+    assert (done.exit_code, "nothing answers there" in done.stderr) == (2, True)
     assert not Path("run").exists()
 
 
@@ -398,17 +418,32 @@ def test_sparse_rows_must_be_transposed_first(data):
 
 
 def test_on_a_cluster(data, two_workers):
-    done = run("select", data, *SELECT[2:], "--scheduler", two_workers.scheduler.address)
+    done = run("select", data, *SELECT[3:], "--scheduler", two_workers.scheduler.address)
     assert done.exit_code == 0, done.stderr
     expected = daskfs.select(data, Tangled(4), client=two_workers)
     assert daskfs.load_selection("run").weights.tolist() == expected.weights.tolist()
+
+
+def test_a_cluster_of_its_own_by_default(data):
+    """Real processes on this machine, nobody else's dashboard address, and everything gone afterwards."""
+    command = [sys.executable, "-c", SLOW, "select", "d.zarr", *SELECT[3:], "--performance-report", "dask.html"]
+    environment = {**os.environ, "COLUMNS": "200", "PYTHONPATH": str(Path(__file__).parent)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=250, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^dashboard: http://127\.0\.0\.1:\d+/daskfs$", done.stderr, re.MULTILINE)
+    record = json.loads(Path("run/run.json").read_text())
+    assert record["workers"] == len(os.sched_getaffinity(0))
+    assert record["memory"]["used"] > 0
+    assert record["performance_report"] == "dask.html"
+    assert "bokeh" in Path("dask.html").read_text().lower()
+    assert daskfs.load_selection("run").features.shape == (4,)
 
 
 def test_a_cluster_that_went_away_is_exit_code_75(data, monkeypatch):
     def gone(*_: Any, **__: Any) -> None:
         raise Interrupted("the Dask scheduler is gone")
 
-    monkeypatch.setattr(sys.modules["daskfs.cli.select"], "run_select", gone)
+    monkeypatch.setattr(sys.modules["daskfs.job.selecting"], "select", gone)
     done = run(*SELECT)
     assert (done.exit_code, "interrupted: the Dask scheduler is gone" in done.stderr) == (75, True)
 
@@ -417,7 +452,7 @@ SLOW = """
 from dataclasses import dataclass
 from toy_algorithms import Tangled
 from daskfs.cli import main
-from daskfs.cli.algorithms import ALGORITHMS
+from daskfs.job.algorithms import ALGORITHMS
 
 @dataclass(frozen=True)
 class Slow(Tangled):
@@ -428,23 +463,25 @@ main()
 """
 
 
-def test_control_c_and_the_same_command_again(data):
-    """A real process, a real SIGINT after the first pass, then the same command: as if nothing had happened."""
+@pytest.mark.parametrize("where", [("--serial",), ("--processes", "2")], ids=["serial", "cluster"])
+def test_control_c_and_the_same_command_again(data, where):
+    """A real SIGINT for all processes after the first pass, then the same command: as if nothing had happened."""
     environment = {**os.environ, "COLUMNS": "200", "PYTHONPATH": str(Path(__file__).parent)}
-    whole = [sys.executable, "-c", SLOW, *SELECT[:-1], "whole"]
-    subprocess.run(whole, check=True, capture_output=True, timeout=120, env=environment)
-    command = [sys.executable, "-c", SLOW, *SELECT]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+    select = [sys.executable, "-c", SLOW, "select", "d.zarr", *where, *SELECT[3:-1]]
+    subprocess.run([*select, "whole"], check=True, capture_output=True, timeout=120, env=environment)
+    command = [*select, "run"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True)
     checkpoint, written = Path("run/checkpoint/checkpoint"), set()
     deadline = time.monotonic() + 60
     while len(written) < 2 and time.monotonic() < deadline:  # the first is written at the start
         if checkpoint.exists():
             written.add(checkpoint.stat().st_mtime_ns)
         time.sleep(0.001)
-    process.send_signal(signal.SIGINT)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 75, errors
-    assert "interrupted: run the same command again to go on" in errors
+    assert errors.splitlines()[-1] == "interrupted: run the same command again to go on"
+    assert "Traceback" not in errors
     assert not Path("run/selection.json").exists()
     unfinished = run("show", "run")
     assert (unfinished.exit_code, "unfinished run" in unfinished.stderr) == (2, True)

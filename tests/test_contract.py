@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from distributed import Client, LocalCluster
+from toy_runs import TIMES
 
 import daskfs
 from daskfs.protocol import Algorithm, State, copied
@@ -110,7 +111,7 @@ def differences(one: daskfs.Selection, other: daskfs.Selection) -> list[str]:
         for name in ("features", "weights", "intercept")
         if getattr(one, name).tobytes() != getattr(other, name).tobytes()
     ]
-    columns = set(one.history) - {"seconds"}
+    columns = set(one.history) - {*TIMES}
     return found + [
         f"{name}: {one.history[name].values} and {other.history[name].values}"
         for name in columns

@@ -3,44 +3,42 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from pages import ROOT, blocks, check_link, commands, completed_job, links, parse_command, run_examples
 
-from daskfs.cli import main
+from daskfs.job.file import load_job
 
-ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 
 
 def test_the_examples_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    examples = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    names: dict[str, object] = {}  # what one defines, the next may use
-    for example in examples:
-        exec(compile(example, "README.md", "exec"), names)
+    run_examples(README, "README.md")
     printed = capsys.readouterr().out
     assert "gene3" in printed
     assert "gene8" in printed
     assert "user^country=uk" in printed
-    assert len([line for line in examples[0].splitlines() if line.strip()]) <= 10
+    assert len([line for line in blocks(README, "python")[0].splitlines() if line.strip()]) <= 10
 
 
-@pytest.mark.parametrize("line", re.findall(r"^daskfs (\w+ .*)$", README, re.MULTILINE))
+@pytest.mark.parametrize("line", commands(README))
 def test_every_command_and_flag_exists(line):
-    command, *rest = line.split("#")[0].split()
-    shown = CliRunner().invoke(main, [command, "--help"])
-    assert shown.exit_code == 0
-    for flag in (word for word in rest if word.startswith("-")):
-        assert re.search(rf"{flag}\b", shown.output), flag
+    parse_command(line)
 
 
-@pytest.mark.parametrize("link", re.findall(r"\]\(([^)#]+)\)", README))
+@pytest.mark.parametrize("snippet", blocks(README, "toml"))
+def test_every_job_file_loads(snippet, tmp_path):
+    job = tmp_path / "job.toml"
+    job.write_text(completed_job(snippet))
+    assert load_job(job).select.made
+
+
+@pytest.mark.parametrize("link", links(README))
 def test_every_link_leads_somewhere(link):
-    assert (ROOT / link).exists()
+    check_link(ROOT / "README.md", link)
 
 
-@pytest.mark.parametrize("target", re.findall(r"^make (\w+)", README, re.MULTILINE))
+@pytest.mark.parametrize("target", re.findall(r"^make ([\w-]+)", README, re.MULTILINE))
 def test_every_make_target_exists(target):
     assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from selections import HISTORY, selection_of
 
 import daskfs
-from daskfs.errors import DaskfsError, OptionError, SelectionError
+from daskfs.errors import DaskfsError, OptionError, SelectionError, StorageError
 from daskfs.protocol import Result
 from daskfs.selection import Selection
 from daskfs.store.saved import public_url
@@ -118,7 +118,7 @@ def test_on_s3(s3):
     assert_same(daskfs.load_selection(url, s3.options), other)
     with pytest.raises(SelectionError, match="no selection here"):
         daskfs.load_selection(s3.url("nothing"), s3.options)
-    with pytest.raises(SelectionError, match="cannot be read") as caught:
+    with pytest.raises(StorageError, match="check the credentials") as caught:
         daskfs.load_selection(url, {**s3.options, "secret": "wrong"})
     assert "wrong" not in str(caught.value)
     fs = fsspec.filesystem("s3", skip_instance_cache=True, **s3.options)

@@ -59,12 +59,12 @@ from daskfs.algorithms.mission_refit import (
     refit_nbytes,
     without,
 )
-from daskfs.algorithms.mission_result import HISTORY, result_of
+from daskfs.algorithms.mission_result import HISTORY, glance_of, result_of
 from daskfs.algorithms.mission_rows import are_usable, first_unusable, numbers_of, part, rows_of
 from daskfs.algorithms.sketch_kernels import MAX_DEPTH
 from daskfs.errors import OptionError, check_choice, check_positive, check_whole
 from daskfs.jit import warms
-from daskfs.protocol import Axis, Block, Meta, Result, RowBlock, Schedule, SparseBlock, State, copied
+from daskfs.protocol import Axis, Block, Glance, Meta, Result, RowBlock, Schedule, SparseBlock, State, copied
 
 Method = Literal["active", "paper", "hashing", "iht", "batch-iht"]
 Stage = Literal["count", "learn", "refit"]
@@ -287,6 +287,13 @@ class Mission:
 
     def nbytes_staying(self, meta: Meta) -> int:
         return 0
+
+    @property
+    def verb(self) -> str:
+        return "sketch"
+
+    def glance(self, state: State, most: int) -> Glance:
+        return glance_of(state, most)
 
     def _n_scores(self, meta: Meta) -> int:
         return len(meta.classes or ()) if self.loss == "softmax" else 1

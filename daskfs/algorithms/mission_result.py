@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from daskfs.algorithms.loss import labels_written
 from daskfs.algorithms.mission_frequency import factors
 from daskfs.algorithms.mission_pairs import is_made, parents_of
-from daskfs.protocol import Result, State
+from daskfs.protocol import Glance, Result, State
 
 HISTORY = ("objective", "rows", "rate", "held_back_loss", "refitted")
 """Of every pass: the mean loss of rows before they were learned, how many, the rate for rows of unit norm; and of the
@@ -44,6 +44,20 @@ def result_of(state: State, bias_value: float) -> Result:
         history=[dict(zip(HISTORY, record, strict=True)) for record in state["history"][:passes].tolist()],
         parents=None if parents is None else parents[order],
         remarks=(_SORTED,) if state["begins_with_one_class"] else (),
+    )
+
+
+def glance_of(state: State, most: int) -> Glance:
+    """What the tables hold at the moment: perhaps a little more than was asked for, and a little old."""
+    passes, (loss, weight, _) = state["passes"], state["tally"] + state["tally_before"]
+    so_far = loss / weight if weight else np.nan
+    now = result_of(state, 0.0)
+    return Glance(
+        objective=float(state["history"][passes - 1, 0] if passes and not weight else so_far),
+        changes=np.nan,
+        features=now.features[:most],
+        weights=now.weights[:most],
+        parents=None if now.parents is None else now.parents[:most],
     )
 
 

@@ -36,13 +36,13 @@ from numpy.typing import NDArray
 from daskfs.algorithms.loss import Loss, labels_told_apart, positive_target
 from daskfs.algorithms.random_features_choice import PATH
 from daskfs.algorithms.random_features_inputs import blank_inputs, look_at, sample_nbytes, united_inputs
-from daskfs.algorithms.random_features_result import add_record, result_of
+from daskfs.algorithms.random_features_result import add_record, glance_of, result_of
 from daskfs.algorithms.random_features_rounds import CANDIDATES, STAYS, blank_rounds, clear_sums, end_stage
 from daskfs.algorithms.random_features_rows import WINDOW_CELLS, Rows, are_held_back, labels_of, n_inputs, windows
 from daskfs.algorithms.random_features_sums import PANEL_BYTES, TILE, add_tiles, layout, parts_of, tiles
 from daskfs.basis.expansion import Kernel
 from daskfs.errors import OptionError, check_choice, check_positive, check_whole
-from daskfs.protocol import Axis, Block, Meta, Result, RowBlock, Schedule, SparseBlock, State, copied
+from daskfs.protocol import Axis, Block, Glance, Meta, Result, RowBlock, Schedule, SparseBlock, State, copied
 
 
 @dataclass(frozen=True)
@@ -224,6 +224,13 @@ class SparseRandomFeatures:
     def nbytes_staying(self, meta: Meta) -> int:
         matrices = 2 * self._n_grams(meta) + 3  # with the one before, one without the intercept, and two to factor it
         return matrices * 8 * self._most**2
+
+    @property
+    def verb(self) -> str:
+        return "expand"
+
+    def glance(self, state: State, most: int) -> Glance:
+        return glance_of(self, state, most)
 
     @property
     def _most(self) -> int:

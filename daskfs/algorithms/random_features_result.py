@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from daskfs.algorithms.loss import labels_written
 from daskfs.basis.expansion import Basis
-from daskfs.protocol import Expansion, Result, State
+from daskfs.protocol import Expansion, Glance, Result, State
 
 if TYPE_CHECKING:
     from daskfs.algorithms.random_features import SparseRandomFeatures
@@ -53,6 +53,21 @@ def result_of(chosen: SparseRandomFeatures, state: State) -> Result:
             high=state["high"],
             importance=importance(Basis(chosen.kernel, state["gamma"], state["seed"], len(state["offset"])), state),
         ),
+    )
+
+
+def glance_of(chosen: SparseRandomFeatures, state: State, most: int) -> Glance:
+    """The working set as it was solved last; features that have just entered come behind it, and have no weight yet."""
+    weights = state["weights"][: len(state["active"])]
+    order = np.argsort(-np.linalg.norm(weights, axis=1), kind="stable")[:most]
+    shown = weights[order] / state["target_scale"]
+    is_known = state["total"] > 0 and np.isfinite(state["objective"])
+    return Glance(
+        objective=float(state["objective"] / state["total"]) if is_known else np.nan,
+        changes=np.nan,
+        features=state["active"][order],
+        weights=shown[:, 0] if shown.shape[1] == 1 else shown,
+        called=chosen.kernel,
     )
 
 

@@ -35,7 +35,7 @@ from daskfs.algorithms.substitution_block import Block as BlockMethod
 from daskfs.algorithms.substitution_columns import AnyColumns
 from daskfs.algorithms.substitution_paper import Paper
 from daskfs.errors import OptionError, check_choice, check_positive, check_whole
-from daskfs.protocol import Axis, Block, ColumnBlock, Meta, Result, Schedule, SparseColumnBlock, State
+from daskfs.protocol import Axis, Block, ColumnBlock, Glance, Meta, Result, Schedule, SparseColumnBlock, State
 
 Method = Literal["block", "paper", "async"]
 Budget = Literal["elastic", "faithful"]
@@ -151,6 +151,13 @@ class OnlineSubstitution:
 
     def nbytes_staying(self, meta: Meta) -> int:
         return 0
+
+    @property
+    def verb(self) -> str:
+        return "score"
+
+    def glance(self, state: State, most: int) -> Glance:
+        return self._form.glance(state, most)
 
     @property
     def patience(self) -> int:

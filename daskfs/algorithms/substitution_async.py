@@ -25,11 +25,19 @@ from numpy.typing import NDArray
 
 from daskfs.algorithms.loss import CODE, CURVATURE, coded
 from daskfs.algorithms.substitution_columns import AnyColumns, swept, unit_columns
-from daskfs.algorithms.substitution_paper import blank_target, loss_of, refitted, spared, take_target
+from daskfs.algorithms.substitution_paper import (
+    blank_target,
+    last_objective,
+    loss_of,
+    refitted,
+    spared,
+    take_target,
+)
 from daskfs.algorithms.substitution_refit import Part, set_nbytes, transposed
+from daskfs.algorithms.substitution_result import glance_of
 from daskfs.algorithms.substitution_steps import Steps, new_slots, slots_nbytes, trimmed
 from daskfs.errors import OptionError
-from daskfs.protocol import Meta, Result, State
+from daskfs.protocol import Glance, Meta, Result, State
 
 if TYPE_CHECKING:
     from daskfs.algorithms.substitution import OnlineSubstitution
@@ -187,6 +195,17 @@ class Asynchronous:
     def result(self, state: State) -> Result:
         history = [dict(zip(HISTORY, line, strict=True)) for line in state["history"][: state["passes"]].tolist()]
         return refitted(state, state["X"], self.chosen, state["spare"], history)
+
+    def glance(self, state: State, most: int) -> Glance:
+        """Weights are of columns of unit norm, whose scale only workers know; in the end, before the refit, unknown."""
+        if "ids" in state:
+            ids, w = state["ids"], np.full(len(state["ids"]), np.nan)
+        else:
+            parts = self._lanes(state)
+            ids = np.concatenate([np.empty(0, np.int64), *(part["ids"] for part in parts)])
+            w = np.concatenate([np.empty(0), *(part["w"] for part in parts)])
+        objective = last_objective(state)
+        return glance_of(ids, w, np.ones(len(w)), most, objective, state["changes"], state["lags"])
 
     def nbytes(self, meta: Meta) -> int:
         n, k, lanes = meta.n_samples, self.chosen.n_select, self.chosen.workers

@@ -14,8 +14,8 @@ from daskfs.algorithms import substitution_race as race
 from daskfs.algorithms.loss import CODE, coded, labels_told_apart, labels_written, of_mean_one, positive_target
 from daskfs.algorithms.substitution_columns import AnyColumns
 from daskfs.algorithms.substitution_refit import LEAST_RIDGE, Fields, Part, new_set, refresh, selected, set_nbytes
-from daskfs.algorithms.substitution_result import fitted, result_of
-from daskfs.protocol import Meta, Result, State, copied
+from daskfs.algorithms.substitution_result import fitted, glance_of, result_of
+from daskfs.protocol import Glance, Meta, Result, State, copied
 
 if TYPE_CHECKING:
     from daskfs.algorithms.substitution import OnlineSubstitution
@@ -174,6 +174,12 @@ class Block:
         history = [dict(zip(HISTORY, line, strict=True)) for line in lines]
         found = result_of(one, self.chosen.n_select, spare, labels_written(state["classes"]), history)
         return replace(found, intercept=found.intercept + state["centre"])
+
+    def glance(self, state: State, most: int) -> Glance:
+        one, changes = Part(state, "0/"), state["changes"] + state["changes_before"]
+        at = slice(one["fixed"], one["k"])
+        objective = one["objective"] if state["started"] else np.nan
+        return glance_of(one["ids"][at], one["w"][at], one["norm"][at], most, objective, changes, state["lags"])
 
     def nbytes(self, meta: Meta) -> int:
         sets = len(self._ridges(meta.n_samples))

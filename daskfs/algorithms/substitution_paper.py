@@ -22,10 +22,10 @@ from daskfs.algorithms.loss_kernels import pulls
 from daskfs.algorithms.substitution_columns import AnyColumns
 from daskfs.algorithms.substitution_race import PLENTY
 from daskfs.algorithms.substitution_refit import Fields, new_set, set_nbytes
-from daskfs.algorithms.substitution_result import fitted, result_of
+from daskfs.algorithms.substitution_result import fitted, glance_of, result_of
 from daskfs.algorithms.substitution_steps import Steps, new_slots, slots_nbytes
 from daskfs.errors import OptionError
-from daskfs.protocol import Meta, Result, State
+from daskfs.protocol import Glance, Meta, Result, State
 
 if TYPE_CHECKING:
     from daskfs.algorithms.substitution import OnlineSubstitution
@@ -84,9 +84,18 @@ class Paper:
         history = [dict(zip(HISTORY, line, strict=True)) for line in state["history"][: state["passes"]].tolist()]
         return refitted(state, state["X"], self.chosen, state["spare"], history)
 
+    def glance(self, state: State, most: int) -> Glance:
+        ids, w, norm = (state[name][: state["k"]] for name in ("ids", "w", "norm"))
+        return glance_of(ids, w, norm, most, last_objective(state), state["changes"])
+
     def nbytes(self, meta: Meta) -> int:
         n, k = meta.n_samples, self.chosen.n_select
         return slots_nbytes(n, k, meta.itemsize) + set_nbytes(n, k, 0, meta.itemsize)
+
+
+def last_objective(state: State) -> float:
+    """Of the pass before this one, as far as there was one."""
+    return float(state["history"][state["passes"] - 1, 0]) if state["passes"] else np.nan
 
 
 def blank_target(meta: Meta) -> State:

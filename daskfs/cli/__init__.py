@@ -3,27 +3,50 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from typing import Any
 
 import click
 from rich.text import Text
 
-from daskfs.cli.demo import demo
-from daskfs.cli.evaluate import evaluate, predict
-from daskfs.cli.ingest import ingest
-from daskfs.cli.inspect import info, verify
-from daskfs.cli.select import select
-from daskfs.cli.show import show
-from daskfs.cli.shuffle import shuffle
-from daskfs.cli.transpose import transpose
 from daskfs.errors import DaskfsError, Interrupted
-from daskfs.observe.terminal import messages, printable
+from daskfs.observe.terminal import discreet, messages, printable
 
 BAD_INPUT, INTERRUPTED = 2, 75
+
+COMMANDS = {
+    "demo": ("demo", "See it work on data made on the spot."),
+    "ingest": ("ingest", "Turn source files into a dataset."),
+    "info": ("inspect", "Show what a dataset is."),
+    "verify": ("inspect", "Check every chunk of a dataset."),
+    "transpose": ("transpose", "Lay a sparse dataset out in columns."),
+    "shuffle": ("shuffle", "Write a dataset with its rows in random order."),
+    "split": ("split", "Divide the rows of a dataset into training and test."),
+    "select": ("select", "Select the features of a dataset that matter."),
+    "show": ("show", "Show what a run selected."),
+    "evaluate": ("evaluate", "Say how good a selection is on a dataset."),
+    "predict": ("evaluate", "Predict every row of a dataset."),
+    "report": ("report", "Write what a run found as a page to look at."),
+    "run": ("run", "Run a whole job from one file."),
+}
+"""The module of every command, and what it does: a module is loaded when its command is run, which takes seconds."""
 
 
 class Commands(click.Group):
     """Turns an error we foresaw into one line and an exit code; anything else keeps its traceback."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(f"daskfs.cli.{COMMANDS[cmd_name][0]}"), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, about) for name, (_, about) in COMMANDS.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -40,22 +63,10 @@ class Commands(click.Group):
 
 
 def _say(message: str, style: str) -> None:
-    messages.print(Text(printable(message), style=style), soft_wrap=True)
+    messages.print(Text(printable(discreet(message)), style=style), soft_wrap=True)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="daskfs")
 def main() -> None:
     """Choose the features that matter from data too large for any memory."""
-
-
-main.add_command(demo)
-main.add_command(ingest)
-main.add_command(info)
-main.add_command(verify)
-main.add_command(transpose)
-main.add_command(shuffle)
-main.add_command(select)
-main.add_command(show)
-main.add_command(evaluate)
-main.add_command(predict)

@@ -1,7 +1,7 @@
-"""The algorithms by the names the command line knows them by, and a flag for every one of their fields.
+"""A flag for every field of every algorithm.
 
 Flags, their values and their help come from the algorithm's dataclass: its fields, their types and the "Parameters" of
-its docstring. A new algorithm is a new line in `ALGORITHMS`.
+its docstring.
 """
 
 from __future__ import annotations
@@ -12,22 +12,15 @@ import re
 import types
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import click
 
-from daskfs.algorithms.mission import Mission
-from daskfs.algorithms.random_features import SparseRandomFeatures
-from daskfs.algorithms.substitution import OnlineSubstitution
 from daskfs.errors import OptionError
+from daskfs.job.algorithms import ALGORITHMS, default_of, fields_of
 from daskfs.protocol import Algorithm
 
-ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
-    "substitution": OnlineSubstitution,
-    "mission": Mission,
-    "random-features": SparseRandomFeatures,
-}
 SHORT = {"n_select": "-k"}
 METAVARS = {int: "N", float: "X", str: "TEXT", types.NoneType: "none"}
 IN_WORDS = {int: "a whole number", float: "a number", str: "text", types.NoneType: "none"}
@@ -37,7 +30,7 @@ def algorithm_options(command: Any) -> Any:
     """Decorate a command with the flags of all algorithms; those not given are None."""
     owners: dict[str, list[str]] = {}
     for name, algorithm in ALGORITHMS.items():
-        for field in _fields(algorithm):
+        for field in fields_of(algorithm):
             owners.setdefault(field, []).append(name)
     for field, names in reversed(owners.items()):
         command = _option(field, names)(command)
@@ -51,12 +44,12 @@ def make_algorithm(name: str, given: Mapping[str, Any]) -> Algorithm:
     0.5
     """
     algorithm = ALGORITHMS[name]
-    known, kinds = _fields(algorithm), get_type_hints(algorithm)
+    known, kinds = fields_of(algorithm), get_type_hints(algorithm)
     for field in given:
         if field not in known:
             raise OptionError(f"{_flag(field)}: {name} has no such option; it takes {', '.join(map(_flag, known))}")
     for field in known:
-        if field not in given and _default(algorithm, field) is MISSING:
+        if field not in given and default_of(algorithm, field) is MISSING:
             raise OptionError(f"{name} needs {' or '.join(_flags(field))}")
     return algorithm(**{field: _value(_flag(field), kinds[field], word) for field, word in given.items()})
 
@@ -72,16 +65,6 @@ def parameter_docs(documented: Callable[..., Any]) -> dict[str, str]:
         for name in names if line.startswith(" ") else ():
             texts[name] = f"{texts.get(name, '')} {line.strip()}".lstrip()
     return texts
-
-
-def _fields(algorithm: Any) -> dict[str, Field[Any]]:
-    return {field.name: field for field in fields(algorithm)}
-
-
-def _default(algorithm: Any, field: str) -> Any:
-    """What a field is unless told otherwise, MISSING if it must be told."""
-    factory = _fields(algorithm)[field].default_factory
-    return _fields(algorithm)[field].default if factory is MISSING else factory()
 
 
 def _flag(field: str) -> str:
@@ -104,7 +87,7 @@ def _option(field: str, names: list[str]) -> Any:
 
 def _about(field: str, name: str) -> str:
     algorithm = ALGORITHMS[name]
-    default = _default(algorithm, field)
+    default = default_of(algorithm, field)
     text = parameter_docs(algorithm).get(field, "").replace("``", "")
     return text if default is MISSING else f"{text}  [default: {default}]".lstrip()
 

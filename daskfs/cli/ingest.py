@@ -10,8 +10,8 @@ from daskfs.jit import is_cold
 from daskfs.observe.progress import ingest_progress
 from daskfs.observe.terminal import messages
 from daskfs.store.formats import FORMATS
+from daskfs.stream.clusters import cluster_at
 from daskfs.stream.ingest import ingest as run_ingest
-from daskfs.stream.pool import cluster_at
 
 
 class Numbers(click.ParamType[tuple[int, ...]]):
@@ -72,7 +72,7 @@ def _format_options(command: Any) -> Any:
     return command
 
 
-@click.command(short_help="Turn source files into a dataset.")
+@click.command()
 @click.argument("sources", nargs=-1, required=True)
 @click.argument("out")
 @click.option(

@@ -12,11 +12,11 @@ from daskfs.observe.describe import describe, info_table
 from daskfs.observe.progress import count_progress
 from daskfs.observe.terminal import output
 from daskfs.store.dataset import open_dataset
-from daskfs.stream.pool import cluster_at
+from daskfs.stream.clusters import cluster_at
 from daskfs.stream.verify import verify_dataset
 
 
-@click.command(short_help="Show what a dataset is.")
+@click.command()
 @click.argument("dataset")
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 def info(dataset: str, as_json: bool) -> None:
@@ -28,7 +28,7 @@ def info(dataset: str, as_json: bool) -> None:
         output.print(info_table(facts))
 
 
-@click.command(short_help="Check every chunk of a dataset.")
+@click.command()
 @click.argument("dataset")
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 @click.option("--workers", type=click.IntRange(1), help="Threads; all cores by default.")

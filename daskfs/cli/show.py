@@ -13,7 +13,7 @@ from daskfs.selection import Selection, load_selection
 TOP = 20
 
 
-@click.command(short_help="Show what a run selected.")
+@click.command()
 @click.argument("run")
 @click.option("--top", type=click.IntRange(0), help=f"How many features; {TOP} by default, all with --json.")
 @click.option("--json", "as_json", is_flag=True, help="For machines.")

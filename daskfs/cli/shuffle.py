@@ -5,12 +5,12 @@ from __future__ import annotations
 import click
 
 from daskfs.observe.progress import count_progress
-from daskfs.stream.pool import cluster_at
+from daskfs.stream.clusters import cluster_at
 from daskfs.stream.shuffle import MEMORY
 from daskfs.stream.shuffle import shuffle as run_shuffle
 
 
-@click.command(short_help="Write a dataset with its rows in random order.")
+@click.command()
 @click.argument("source", metavar="IN")
 @click.argument("out")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Which order.")

@@ -10,7 +10,7 @@ from daskfs.observe.progress import count_progress
 from daskfs.stream.transpose import transpose as run_transpose
 
 
-@click.command(short_help="Lay a sparse dataset out in columns.")
+@click.command()
 @click.argument("rows")
 @click.argument("columns")
 @click.option("--memory", default="512MB", show_default=True, help="What the transpose may use.")

@@ -8,7 +8,9 @@ from rich.table import Table
 from rich.text import Text
 
 from daskfs.evaluation import Evaluation
+from daskfs.intervals import Interval
 from daskfs.observe.selected import shown_label
+from daskfs.sizes import SizePath
 
 TITLES = {
     "accuracy": "accuracy",
@@ -26,13 +28,15 @@ MOST_CLASSES = 50  # lines of a table; `Evaluation.record` has all
 
 
 def metric_table(evaluation: Evaluation) -> Table:
-    """The metrics for a terminal."""
-    table = Table(show_header=False, box=None, padding=(0, 2))
+    """The metrics and their intervals for a terminal."""
+    table = Table(box=None, padding=(0, 2), header_style="bold")
     table.add_column(style="bold")
     table.add_column(justify="right")
+    table.add_column("95 % interval", justify="right")
     for name, value in evaluation.metrics.items():
         # Text, so that nothing in a label is taken for markup
-        table.add_row(Text(TITLES[name] + _of_what(name, evaluation)), _number(value))
+        title = Text(TITLES[name] + _of_what(name, evaluation))
+        table.add_row(title, _number(value), _interval(evaluation.intervals[name]))
     return table
 
 
@@ -42,16 +46,31 @@ def class_table(evaluation: Evaluation) -> Table | None:
     if columns is None or columns.sizes["class"] <= 2:
         return None
     shown = columns.isel({"class": slice(MOST_CLASSES)})
-    names = [str(name) for name in columns.data_vars if name != "rows"]
+    names = [str(name) for name in columns.data_vars if name in TITLES]
     table = Table(box=None, padding=(0, 2), header_style="bold")
     table.add_column("class", overflow="fold")
-    for title in ("rows", *(TITLES[name] for name in names)):
+    for title in ("rows", *(TITLES[name] for name in names), "95 % interval of recall"):
         table.add_column(title, justify="right")
     for number, label in enumerate(shown["class"].values.tolist()):
         values = [_number(float(shown[name].values[number])) for name in names]
-        table.add_row(Text(shown_label(label)), f"{int(shown.rows.values[number]):,}", *values)
+        low, high = shown.recall_interval.values[number].tolist()
+        table.add_row(Text(shown_label(label)), f"{int(shown.rows.values[number]):,}", *values, _interval((low, high)))
     if columns.sizes["class"] > MOST_CLASSES:
         table.caption = f"… and {columns.sizes['class'] - MOST_CLASSES:,} more; --json has all"
+    return table
+
+
+def size_table(path: SizePath) -> Table:
+    """The score of the first features, by their number, and of all as they were selected."""
+    table = Table(box=None, padding=(0, 2), header_style="bold")
+    for title in ("first features", TITLES[path.metric], "95 % interval"):
+        table.add_column(title, justify="right")
+    for size, score, ends in zip(path.sizes, path.scores, path.intervals, strict=True):
+        table.add_row(f"{size:,}", _number(score), _interval(ends))
+    score, ends = path.as_selected
+    table.add_row(f"as selected, {path.n_features:,}", _number(score), _interval(ends))
+    if path.n_features > path.sizes[-1]:
+        table.caption = f"no more than the first {path.sizes[-1]:,} are refitted"
     return table
 
 
@@ -67,6 +86,10 @@ def _of_what(name: str, evaluation: Evaluation) -> str:
         return ""
     labels = evaluation.per_class["class"].values.tolist()
     return f" ({shown_label(labels[1])})" if len(labels) == 2 else " (mean over classes)"
+
+
+def _interval(ends: Interval) -> str:
+    return "-" if math.isnan(ends[0]) else f"{_number(ends[0])} to {_number(ends[1])}"
 
 
 def _number(value: float) -> str:

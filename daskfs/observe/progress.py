@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -43,11 +44,29 @@ def pass_progress() -> Iterator[Callable[[PassProgress], None]]:
             if now.number != shown:  # time left is that of one pass
                 shown = now.number
                 bar.reset(task, description=f"pass {now.number}" + (f"/{now.passes}" if now.passes else ""))
-            speed = format_bytes(int(now.bytes_done / max(now.seconds, 1e-9)))
-            detail = f"{now.blocks_done:,} of {now.blocks:,} blocks  {speed}/s"
-            bar.update(task, total=max(now.bytes, 1), completed=now.bytes_done, detail=detail)
+            bar.update(task, total=max(now.bytes, 1), completed=now.bytes_done, detail=pass_detail(now))
 
         yield show
+
+
+def pass_detail(now: PassProgress) -> str:
+    """How far a pass is and how fast, and what came of the one before.
+
+    >>> from daskfs.observe.progress import pass_detail
+    >>> from daskfs.stream.fold import PassProgress
+    >>> now = PassProgress(2, 3, 1, 4, 10**6, 4 * 10**6, "rows", 8000, seconds=0.5, objective=0.25, changes=7)
+    >>> pass_detail(now)
+    '1 of 4 blocks  4,000 rows/s  1.91 MiB/s  objective 0.25  7 changes'
+    """
+    seconds, share = max(now.seconds, 1e-9), now.bytes_done / max(now.bytes, 1)
+    parts = [
+        f"{now.blocks_done:,} of {now.blocks:,} blocks",
+        f"{share * now.items / seconds:,.0f} {now.axis}/s",
+        f"{format_bytes(int(now.bytes_done / seconds))}/s",
+    ]
+    parts += [] if math.isnan(now.objective) else [f"objective {now.objective:.6g}"]
+    parts += [] if math.isnan(now.changes) else [f"{now.changes:,.0f} changes"]
+    return "  ".join(parts)
 
 
 @contextmanager

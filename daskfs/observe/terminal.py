@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
 
+_USER, _QUERY = re.compile(r"://[^/\s@]*@"), re.compile(r"(://[^\s?]+)\?[^\s:]+")
 output = Console(highlight=False)
 messages = Console(stderr=True, highlight=False)
 
@@ -21,11 +23,20 @@ def printable(text: str) -> str:
     return "".join(character if character.isprintable() else "?" for character in text)
 
 
+def discreet(text: str) -> str:
+    """Text that may hold URLs, without the users, passwords and signatures in them.
+
+    >>> discreet("https://me:secret@host/x.vw?sig=secret: no such file")
+    'https://host/x.vw?…: no such file'
+    """
+    return _QUERY.sub(r"\1?…", _USER.sub("://", text))
+
+
 @contextmanager
 def remarks_told() -> Iterator[None]:
     """Say what a run warns of like everything else that is said here: in a line, without a place in a file."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", UserWarning)
         yield
-    for warning in said:
-        messages.print(f"note: {printable(str(warning.message))}", markup=False, soft_wrap=True)
+    for remark in dict.fromkeys(str(warning.message) for warning in said):  # each once
+        messages.print(f"note: {printable(discreet(remark))}", markup=False, soft_wrap=True)

@@ -1,1 +1,1 @@
-"""Bytes: the only folder that touches zarr and fsspec. Sources in, checked datasets out, blocks on demand."""
+"""Bytes: the only folder that touches zarr, obstore and fsspec. Sources in, checked datasets out, blocks on demand."""

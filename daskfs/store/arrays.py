@@ -122,8 +122,7 @@ def write_sparse(
         raise DatasetError(
             f"X[{row}, {matrix.indices[bad]}] is {matrix.data[bad]}: values must be finite float32 numbers"
         )
-    shape = block_shape(max(matrix.nnz / matrix.shape[0], 1), compression, BLOCK_ENTRIES)
-    shape = BlockShape(min(shape.rows, matrix.shape[0]), min(shape.entries, max(matrix.nnz, 1)), compression)
+    shape = rows_shape(matrix.shape[0], matrix.nnz, compression)
     stage = SparseStage(location, 0, "", shape)
     rows = RowBuilder(
         stage.take_rows,
@@ -142,6 +141,12 @@ def write_sparse(
     names = {"from": "ids", "prefix": "x"} if feature_names is None else {"from": "columns"}
     plan = SparsePlan(shape, names, {"by": "write_dataset"}, matrix.shape[1], feature_names)
     publish_sparse(location, [piece], plan, run)
+
+
+def rows_shape(n_rows: int, n_entries: int, compression: Codec) -> BlockShape:
+    """Blocks of a whole matrix in memory: no larger than all there is."""
+    shape = block_shape(max(n_entries / n_rows, 1), compression, BLOCK_ENTRIES)
+    return BlockShape(min(shape.rows, n_rows), min(shape.entries, max(n_entries, 1)), compression)
 
 
 def block_shape(mean_entries: float, compression: Codec, entries: int) -> BlockShape:

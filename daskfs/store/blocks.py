@@ -6,7 +6,6 @@ Each class has `count`, `nbytes` (of the largest block), `sizes` (bytes of each 
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,13 +13,15 @@ from numpy.typing import NDArray
 
 from daskfs.protocol import ColumnBlock, RowBlock
 from daskfs.store.reader import ArrayReader, ChunkBuffer
+from daskfs.store.shared_reads import RecentChunks, WholeArray
 
 
 class ColumnBlocks:
     """Whole columns of a dense matrix, one chunk a block; every block carries the whole target."""
 
-    def __init__(self, X: ArrayReader, y: ArrayReader) -> None:
-        self._X, self._y = X, y
+    def __init__(self, X: ArrayReader, y: ArrayReader, weight: ArrayReader | None = None) -> None:
+        self._X, self._y = X, WholeArray(y)
+        self._weight = None if weight is None else WholeArray(weight)
         self.count, self.width = X.spec.n_chunks, X.spec.chunks[1]
         self.nbytes = int(np.prod(X.spec.chunks)) * X.spec.dtype.itemsize
 
@@ -28,9 +29,13 @@ class ColumnBlocks:
     def sizes(self) -> NDArray[np.int64]:
         return _extents(self._X, 1) * (self._X.spec.shape[0] * int(self._X.spec.dtype.itemsize))
 
-    @cached_property
+    @property
     def target(self) -> NDArray[np.float64]:
-        return frozen(self._y.read_all())
+        return self._y.cells()
+
+    @property
+    def weight(self) -> NDArray[np.float32] | None:
+        return None if self._weight is None else self._weight.cells()
 
     def new_buffers(self) -> ChunkBuffer:
         return ChunkBuffer(self._X.spec)
@@ -39,7 +44,7 @@ class ColumnBlocks:
         X = self._X.read(number, buffers)
         first = number * self.width
         ids = np.arange(first, first + X.shape[1], dtype=np.uint64)
-        return ColumnBlock(frozen(ids), frozen(X), self.target)
+        return ColumnBlock(frozen(ids), frozen(X), self.target, self.weight)
 
     def holding(self, ids: NDArray[np.uint64]) -> NDArray[np.uint64]:
         """The number of the block that each column is in."""
@@ -62,8 +67,9 @@ class ColumnBlocks:
 class RowBlocks:
     """Whole rows of a dense matrix, one chunk a block."""
 
-    def __init__(self, X: ArrayReader, y: ArrayReader) -> None:
-        self._X, self._y = X, y
+    def __init__(self, X: ArrayReader, y: ArrayReader, weight: ArrayReader | None = None) -> None:
+        self._X, self._y = X, RecentChunks(y)
+        self._weight = None if weight is None else RecentChunks(weight)
         self.count = X.spec.n_chunks
         self.nbytes = int(np.prod(X.spec.chunks)) * X.spec.dtype.itemsize + 8 * X.spec.chunks[0]
 
@@ -77,15 +83,19 @@ class RowBlocks:
     def read(self, number: int, buffers: ChunkBuffer) -> RowBlock:
         X = self._X.read(number, buffers)
         first = number * self._X.spec.chunks[0]
-        return RowBlock(first, frozen(X), frozen(self._targets(first, first + len(X))))
+        rows = first, first + len(X)
+        weight = None if self._weight is None else frozen(_between(self._weight, *rows))
+        return RowBlock(first, frozen(X), frozen(_between(self._y, *rows)), weight)
 
-    def _targets(self, start: int, stop: int) -> NDArray[np.float64]:
-        step = self._y.spec.chunks[0]
-        parts = []
-        for number in range(start // step, -(-stop // step)):
-            begin = number * step
-            parts.append(self._y.read(number)[max(start - begin, 0) : stop - begin])
-        return np.concatenate(parts)
+
+def _between(array: RecentChunks, start: int, stop: int) -> NDArray[Any]:
+    """Some of the numbers that there is one of for every row."""
+    step = array.spec.chunks[0]
+    parts = []
+    for number in range(start // step, -(-stop // step)):
+        begin = number * step
+        parts.append(array.read(number)[max(start - begin, 0) : stop - begin])
+    return np.concatenate(parts)
 
 
 def _extents(array: ArrayReader, dimension: int) -> NDArray[np.int64]:

@@ -33,9 +33,9 @@ def open_dataset(url: str | os.PathLike[str], storage_options: Mapping[str, Any]
     Parameters
     ----------
     url
-        A local path, or any URL fsspec knows (``s3://…``).
+        A local path, or a URL: ``s3://…``, ``gs://…``, ``az://…``, or any that fsspec knows.
     storage_options
-        Passed on to fsspec.
+        How the store is reached, in fsspec's words or obstore's; by default environment variables say it.
 
     Examples
     --------
@@ -59,8 +59,12 @@ class Dataset:
     fail, as it must not: Dask loads the arguments of tasks where an error costs the worker its connection.
     """
 
+    travels = True
+    """Whether other processes can open it."""
+
     def __init__(self, location: Location, digest: str | None = None) -> None:
         self.location, self._expected = location, digest
+        self._is_number = False  # the target, whatever its values look like
         self._cuts: dict[Axis, Cut] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -129,7 +133,22 @@ class Dataset:
     def classes(self) -> tuple[Label, ...] | None:
         """The distinct labels, sorted; None where the target is a real number."""
         classes = self.attributes["labels"]["classes"]
-        return None if classes is None else tuple(classes)
+        return None if classes is None or self._is_number else tuple(classes)
+
+    def with_real_target(self) -> Dataset:
+        """The same dataset with a real target, also where that has so few values that it could be a class.
+
+        Examples
+        --------
+        >>> daskfs.write_dataset("eye.zarr", np.eye(3), [0, 1, 1])
+        >>> daskfs.open_dataset("eye.zarr").with_real_target()
+        <daskfs.Dataset eye.zarr: dense, 3 samples x 3 features, real target>
+        """
+        if self.attributes["labels"]["kind"] == "strings":
+            raise OptionError(f"{self.url}: its labels are text, and no numbers")
+        same = Dataset(self.location, self.digest)
+        same._is_number = True
+        return same
 
     @property
     def layout(self) -> Layout:
@@ -188,8 +207,15 @@ class Dataset:
             raise IndexError(f"block {block} of {cut.count}")
         return cut.read(block, cut.new_buffers())  # type: ignore[arg-type]  # buffers of the same class
 
-    def blocks(self, numbers: Sequence[int] | None = None, axis: Axis | None = None, ahead: int = 2) -> Iterable[Block]:
-        """Iterate over blocks, read ahead by a thread while the caller works on the one before.
+    @property
+    def ahead(self) -> int:
+        """How many blocks are in memory beside the one worked on: more of them where each comes from far away."""
+        return self.location.folder.ahead
+
+    def blocks(
+        self, numbers: Sequence[int] | None = None, axis: Axis | None = None, ahead: int | None = None
+    ) -> Iterable[Block]:
+        """Iterate over blocks, read ahead by threads while the caller works on the one before.
 
         A block's memory is reused: it is valid until the next one is asked for.
 
@@ -200,11 +226,12 @@ class Dataset:
         axis
             As for `read`.
         ahead
-            How many blocks to hold ready; memory is ``ahead + 1`` blocks.
+            How many blocks to hold ready, memory is ``ahead + 1`` blocks; by default as many as the store needs.
         """
-        cut = self._cut(axis or self.axis)
+        cut, folder = self._cut(axis or self.axis), self.location.folder
+        asked = (folder.ahead if self.location.path else folder.threads) if ahead is None else ahead
         return Prefetcher[Block, Any](
-            cut.read, range(cut.count) if numbers is None else numbers, cut.new_buffers, ahead
+            cut.read, range(cut.count) if numbers is None else numbers, cut.new_buffers, asked, folder.threads
         )
 
     def block_entries(self) -> NDArray[np.int64]:
@@ -330,9 +357,10 @@ class Dataset:
             names = [name for name, spec in self.arrays.items() if not spec.is_text and "/" not in name]
             arrays = {name: self._reader(name) for name in names}
             return SparseColumnBlocks(arrays) if axis == "columns" else SparseBlocks(arrays)
+        target, weight = self._reader("y"), self._reader("weight") if "weight" in self.arrays else None
         if axis == "columns":
-            return ColumnBlocks(self._reader("X"), self._reader("y"))
-        return RowBlocks(self._reader("X_rows" if self.layout == "both" else "X"), self._reader("y"))
+            return ColumnBlocks(self._reader("X"), target, weight)
+        return RowBlocks(self._reader("X_rows" if self.layout == "both" else "X"), target, weight)
 
 
 @lru_cache(maxsize=8)

@@ -50,6 +50,8 @@ ATTRIBUTE = "daskfs"
 UNFINISHED = "_unfinished"
 PLAN = f"{UNFINISHED}/plan.json"
 STRING = np.dtypes.StringDType()
+CHUNK_BYTES = 8_000_000
+"""Of a chunk of dense data, unless told otherwise."""
 
 Layout = Literal["columns", "rows", "both"]
 Attributes = dict[str, Any]

@@ -1,4 +1,4 @@
-"""A folder of bytes, on a local disk or behind any fsspec URL: the few operations a dataset needs.
+"""A folder of bytes, on a local disk, in an object store or behind any fsspec URL: the few operations a dataset needs.
 
 Keys are relative, with slashes. A write is all or nothing: readers see the old bytes or the new.
 """
@@ -6,32 +6,31 @@ Keys are relative, with slashes. A write is all or nothing: readers see the old 
 from __future__ import annotations
 
 import os
-import shutil
-import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import fsspec
+import numpy as np
+from numpy.typing import NDArray
 from zarr.abc.store import Store
-from zarr.storage import FsspecStore, LocalStore
+from zarr.storage import LocalStore
 
-from daskfs.errors import DatasetError
-
-try:
-    import fcntl
-except ImportError:  # not on this system
-    fcntl = None  # type: ignore[assignment]
+from daskfs.store.folder import Folder
+from daskfs.store.fsspec_folder import FsspecFolder
+from daskfs.store.local_folder import LocalFolder
+from daskfs.store.object_stores import object_store
+from daskfs.store.options import StorageOptions
+from daskfs.store.zarr_view import LocationStore
 
 
 class Location:
-    """One dataset's folder. Small and picklable: workers open the connection themselves."""
+    """One dataset's folder. Small and picklable: workers open the connection themselves, and secrets stay here."""
 
     def __init__(self, url: str | os.PathLike[str], options: Mapping[str, Any] | None = None) -> None:
         self.url = os.fspath(url).rstrip("/")
-        self.options = dict(options or {})
+        self.options = StorageOptions(options)
         if "://" not in self.url or self.url.startswith("file://"):
             self.path: Path | None = Path(self.url.removeprefix("file://")).absolute()
         else:
@@ -40,6 +39,9 @@ class Location:
     def __reduce__(self) -> tuple[Any, ...]:
         return Location, (self.url if self.path is None else self.path, self.options)  # others work in other folders
 
+    def __repr__(self) -> str:
+        return f"<Location {self.url}>"
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Location) and (self.url, self.options) == (other.url, other.options)
 
@@ -47,83 +49,66 @@ class Location:
         return hash(self.url)
 
     @cached_property
-    def _remote(self) -> tuple[fsspec.AbstractFileSystem, str]:
-        try:
-            fs, root = fsspec.core.url_to_fs(self.url, **self.options)
-        except (ImportError, ValueError) as error:
-            raise DatasetError(f"{self.url}: {error}") from error
-        return fs, root.rstrip("/")
+    def folder(self) -> Folder:
+        """What does the work, for the kind of place this is."""
+        if self.path is not None:
+            return LocalFolder(self.path, self.url)
+        if object_store(self.url, self.options) is None:
+            return FsspecFolder(self.url, self.options)
+        from daskfs.store.object_folder import ObjectFolder  # needs obstore, which is an extra
+
+        return ObjectFolder(self.url, self.options)
 
     def zarr_store(self) -> Store:
         """The same folder as zarr sees it, read-only."""
-        if self.path is not None:
-            return LocalStore(self.path, read_only=True)
-        return FsspecStore.from_url(self.url, storage_options=self.options or None, read_only=True)
+        return LocationStore(self) if self.path is None else LocalStore(self.path, read_only=True)
 
     def read(self, key: str, start: int | None = None, stop: int | None = None) -> bytes:
         """The bytes of a key, or a range of them; FileNotFoundError if there is none."""
-        if self.path is None:
-            fs, root = self._remote
-            data: bytes = fs.cat_file(f"{root}/{key}", start=start, end=stop)
-            return data
-        with open(self.path / key, "rb") as file:
-            file.seek(start or 0)
-            return file.read() if stop is None else file.read(stop - (start or 0))
+        return bytes(self.folder.fetch(key, start, stop))
+
+    def fetch(self, key: str) -> NDArray[np.uint8]:
+        """The bytes of a key where they came in, without a copy; not to be written to."""
+        return np.frombuffer(self.folder.fetch(key, None, None), np.uint8)
 
     def size(self, key: str) -> int:
         """How many bytes are stored under a key; FileNotFoundError if there is none."""
-        if self.path is None:
-            fs, root = self._remote
-            return int(fs.info(f"{root}/{key}")["size"])
-        return (self.path / key).stat().st_size
+        return self.folder.size(key)
 
     def write(self, key: str, *parts: bytes | memoryview) -> None:
         """Store bytes under a key in one step; several parts are put together on the way."""
-        if self.path is None:
-            fs, root = self._remote
-            fs.pipe_file(f"{root}/{key}", b"".join(parts))
-            return
-        target = self.path / key
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(f"{target.name}.{uuid.uuid4().hex[:8]}.part")
-        try:
-            with open(temporary, "wb") as file:
-                file.writelines(parts)
-            os.replace(temporary, target)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        self.folder.check_writer()
+        self.folder.write(key, parts)
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Store bytes under a key that is not there; False if it is. Of several who try, one succeeds."""
+        self.folder.check_writer()
+        return self.folder.create(key, data)
+
+    def replace_if(self, key: str, data: bytes, expected: bytes) -> bool:
+        """Store bytes in place of the expected ones; False if others are there. Of several who try, one succeeds.
+
+        Behind fsspec, which has no such thing, it is a look and then a write.
+        """
+        self.folder.check_writer()
+        return self.folder.replace_if(key, data, expected)
 
     def move(self, key: str, target: str) -> None:
         """Give bytes another key, at no cost where the store can rename."""
-        if self.path is None:
-            fs, root = self._remote
-            fs.mv(f"{root}/{key}", f"{root}/{target}")
-            return
-        (self.path / target).parent.mkdir(parents=True, exist_ok=True)
-        os.replace(self.path / key, self.path / target)
+        self.folder.check_writer()
+        self.folder.move(key, target)
 
     def exists(self, key: str) -> bool:
-        if self.path is None:
-            fs, root = self._remote
-            return bool(fs.exists(f"{root}/{key}"))
-        return (self.path / key).exists()
+        """True if there is such a key, or something below it."""
+        return self.folder.exists(key)
 
     def is_empty(self) -> bool:
         """True if nothing is stored here (or the folder does not exist)."""
-        if self.path is None:
-            fs, root = self._remote
-            return not fs.exists(root) or not fs.find(root, maxdepth=2)
-        return not self.path.exists() or (self.path.is_dir() and not any(self.path.iterdir()))
+        return self.folder.is_empty()
 
     def members(self, key: str = "") -> list[str]:
         """The names of what lies directly in the folder, or in one below it."""
-        if self.path is None:
-            fs, root = self._remote
-            names = fs.ls(f"{root}/{key}".rstrip("/"), detail=False)
-            return [name.rstrip("/").rsplit("/", 1)[-1] for name in names]
-        folder = self.path / key
-        return [member.name for member in folder.iterdir()] if folder.is_dir() else []
+        return self.folder.members(key)
 
     def below(self, key: str) -> Location:
         """A folder in this one, as a place of its own."""
@@ -149,42 +134,21 @@ class Location:
 
     def stored_bytes(self, key: str) -> int:
         """Bytes of everything below a key."""
-        if self.path is None:
-            fs, root = self._remote
-            return int(fs.du(f"{root}/{key}"))
-        return sum(file.stat().st_size for file in (self.path / key).rglob("*") if file.is_file())
+        return self.folder.stored_bytes(key)
 
     def delete(self, key: str) -> None:
         """Remove a key and everything below it; nothing happens if it is not there."""
-        if self.path is None:
-            fs, root = self._remote
-            if fs.exists(f"{root}/{key}"):
-                fs.rm(f"{root}/{key}", recursive=True)
-            return
-        target = self.path / key
-        if target.is_dir():
-            shutil.rmtree(target)
-        else:
-            target.unlink(missing_ok=True)
+        self.folder.check_writer()
+        self.folder.delete(key)
 
     def remove_if_empty(self) -> None:
         """Remove the folder itself, where there is such a thing, if nothing is in it."""
         if self.path is not None and self.path.is_dir() and self.is_empty():
             self.path.rmdir()
 
-    @contextmanager
-    def one_writer(self) -> Iterator[None]:
-        """Refuse to run beside another process that writes here; a killed one leaves no lock behind."""
-        if self.path is None or fcntl is None:  # no such lock there; the job runner's lease covers object stores
-            yield
-            return
-        self.path.mkdir(parents=True, exist_ok=True)
-        folder = os.open(self.path, os.O_RDONLY)
-        try:
-            try:
-                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)  # on the folder itself: no lock file to forget
-            except BlockingIOError:
-                raise DatasetError(f"{self.url}: another process is writing here; wait for it to end") from None
-            yield
-        finally:
-            os.close(folder)
+    def one_writer(self) -> AbstractContextManager[None]:
+        """Refuse to run beside another process that writes here; a killed one is in nobody's way for long.
+
+        On a local disk a lock, in an object store a lease (see `lease`), behind fsspec nothing.
+        """
+        return self.folder.one_writer()

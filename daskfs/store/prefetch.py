@@ -1,24 +1,26 @@
-"""Read ahead: while a kernel works on one block, a thread fetches the next ones."""
+"""Read ahead: while a kernel works on one block, threads fetch the next ones."""
 
 from __future__ import annotations
 
-import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Generic, TypeVar
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Generic, TypeVar
+
+from daskfs.store.retrying import given_up_at
 
 Item = TypeVar("Item")
 Buffers = TypeVar("Buffers")
-_END = object()
 
 
 class Prefetcher(Generic[Item, Buffers]):
-    """Iterates ``read(number, buffers)`` over `numbers`, up to `ahead` of them ready in advance.
+    """Iterates ``read(number, buffers)`` over `numbers`, up to `ahead` of them ready or under way in advance.
 
     There are ``ahead + 1`` sets of buffers in rotation, so memory is bounded and nothing is allocated
     after the first round: an item is valid until the next one is asked for, and a list of them all would
-    show the last few over and over. An error of the reader
-    surfaces at the item it belongs to; leaving the loop early stops the thread.
+    show the last few over and over. Up to `threads` reads run at a time; items come in order. An error of the reader
+    surfaces at the item it belongs to; leaving the loop early stops the threads.
     """
 
     def __init__(
@@ -27,34 +29,32 @@ class Prefetcher(Generic[Item, Buffers]):
         numbers: Sequence[int],
         new_buffers: Callable[[], Buffers],
         ahead: int = 2,
+        threads: int = 1,
     ) -> None:
-        self._read, self._numbers, self._new_buffers, self._ahead = read, numbers, new_buffers, max(ahead, 1)
+        self._read, self._numbers, self._new_buffers = read, numbers, new_buffers
+        self._ahead = max(ahead, 1)
+        self._threads = min(max(threads, 1), self._ahead)
 
     def __iter__(self) -> Iterator[Item]:
-        free: queue.Queue[tuple[Buffers] | None] = queue.Queue()
-        for _ in range(self._ahead + 1):
-            free.put((self._new_buffers(),))
-        ready: queue.Queue[tuple[object, tuple[Buffers] | None]] = queue.Queue()
-        thread = threading.Thread(target=self._fetch, args=(free, ready), name="daskfs-prefetch", daemon=True)
-        thread.start()
-        try:
-            while (found := ready.get())[0] is not _END:
-                item, buffers = found
-                if isinstance(item, BaseException):
-                    raise item
-                yield item  # type: ignore[misc]  # what `read` returned
-                free.put(buffers)
-        finally:
-            free.put(None)  # wakes the thread if it waits for buffers, and ends it
-            thread.join()
+        left, stop = iter(self._numbers), threading.Event()
+        coming: deque[tuple[Future[Item], Buffers]] = deque()
+        threads = ThreadPoolExecutor(self._threads, thread_name_prefix="daskfs-prefetch")
 
-    def _fetch(self, free: queue.Queue[Any], ready: queue.Queue[Any]) -> None:
+        def ask(buffers: Buffers) -> None:
+            for number in left:
+                coming.append((threads.submit(self._one, stop, number, buffers), buffers))
+                break
+
         try:
-            for number in self._numbers:
-                if (buffers := free.get()) is None:
-                    return
-                ready.put((self._read(number, buffers[0]), buffers))
-        except BaseException as error:
-            ready.put((error, None))
-        else:
-            ready.put((_END, None))
+            for _ in range(min(self._ahead + 1, len(self._numbers))):
+                ask(self._new_buffers())
+            while coming:
+                yield coming[0][0].result()
+                ask(coming.popleft()[1])
+        finally:
+            stop.set()
+            threads.shutdown(cancel_futures=True)
+
+    def _one(self, stop: threading.Event, number: int, buffers: Buffers) -> Item:
+        with given_up_at(stop):
+            return self._read(number, buffers)

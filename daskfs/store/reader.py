@@ -49,9 +49,17 @@ class ChunkBuffer:
         # The checksum lands right behind the cells, so that a plain chunk file is read in one piece.
         self._raw = np.empty(size + CRC_BYTES, np.uint8)
         self.stored: NDArray[Any] = self._raw[:size].view(spec.dtype).reshape(in_memory)
-        self.cells = self.stored.T if spec.codec.columns_contiguous else self.stored
+        self.cells: NDArray[Any] = self.stored.T if spec.codec.columns_contiguous else self.stored
+        self._transposed = spec.codec.columns_contiguous
         self._in_place = spec.codec.compression == "none"
         self._packed = np.empty(0, np.uint8)
+
+    def cells_in(self, file: NDArray[np.uint8]) -> NDArray[Any] | None:
+        """The cells of a plain chunk file where it lies in memory; None if they must be unpacked or moved."""
+        if not self._in_place or len(file) != len(self._raw) or file.ctypes.data % self.stored.itemsize:
+            return None
+        stored = file[:-CRC_BYTES].view(self.stored.dtype).reshape(self.stored.shape)
+        return stored.T if self._transposed else stored
 
     def file(self, size: int) -> NDArray[np.uint8]:
         """Room for a chunk file of `size` bytes."""
@@ -75,14 +83,13 @@ class ArrayReader:
             raise ChunkError(location.url, manifest_spec(spec).key(0), reason) from error
 
     def read(self, number: int, buffer: ChunkBuffer | None = None) -> NDArray[Any]:
-        """The cells of chunk `number` (of the array only, no padding); a view of `buffer` if given."""
+        """The cells of chunk `number` (of the array only, no padding), in `buffer` or in memory they came in with."""
         with self._naming(number):
             if self.spec.is_text:
                 cells = self._read_strings(number)
             else:
                 buffer = buffer or ChunkBuffer(self.spec)
-                (self._read_file if self._direct else self._read_anywhere)(number, buffer)
-                cells = buffer.cells
+                cells = (self._read_file if self._direct else self._read_anywhere)(number, buffer)
         return cells[tuple(slice(window.stop - window.start) for window in self._window(number))]
 
     def read_strings(self, number: int, positions: NDArray[np.int64]) -> list[str]:
@@ -117,15 +124,21 @@ class ArrayReader:
     def _read_strings(self, number: int) -> NDArray[Any]:
         return decode_strings(self._file(number)).reshape(self.spec.chunks)
 
-    def _read_anywhere(self, number: int, buffer: ChunkBuffer) -> None:
-        self.spec.codec.decode(self._file(number), buffer.stored)
+    def _read_anywhere(self, number: int, buffer: ChunkBuffer) -> NDArray[Any]:
+        file = self.location.fetch(self.spec.key(number))
+        check_against(self.manifest, number, len(file), stored_crc(file))
+        if (cells := buffer.cells_in(file)) is not None:
+            checked(file)
+            return cells
+        self.spec.codec.decode(file, buffer.stored)
+        return buffer.cells
 
     def _file(self, number: int) -> bytes:
         file = self.location.read(self.spec.key(number))
         check_against(self.manifest, number, len(file), stored_crc(file))
         return file
 
-    def _read_file(self, number: int, buffer: ChunkBuffer) -> None:
+    def _read_file(self, number: int, buffer: ChunkBuffer) -> NDArray[Any]:
         size = int(self.manifest[number, 0])
         file = buffer.file(size)
         with open(f"{self.location.path}/{self.spec.key(number)}", "rb", buffering=0) as handle:
@@ -141,6 +154,7 @@ class ArrayReader:
             checked(file)
         else:
             self.spec.codec.decode(file, buffer.stored)
+        return buffer.cells
 
     def _window(self, number: int) -> tuple[slice, ...]:
         """The part of the array that chunk `number` covers."""

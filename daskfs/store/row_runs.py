@@ -1,8 +1,7 @@
 """Rows on their way into a random order: sorted by a random key run by run, and then merged.
 
-The *key* of a row is a 64-bit number made of the seed and the row's number, another one for every row; the new order
-is that of the keys. So it does not depend on how the rows are cut, nor on who moves them when. A *run* is the rows
-of some consecutive blocks, as many as there is memory for, sorted by key, in files of their own.
+The new order is that of the rows' keys (`row_keys`). A *run* is the rows of some consecutive blocks, as many as there
+is memory for, sorted by key, in files of their own.
 
 All keys are equally likely, and so the range of keys is cut into 2^bits *slots* of equal width before a row is read:
 each gets about as many rows. Where a slot begins in the files of a run, and what its bytes hash to, is the run's index:
@@ -13,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +22,7 @@ from daskfs.protocol import RowBlock, SparseBlock
 from daskfs.store.dataset import Dataset
 from daskfs.store.location import Location
 from daskfs.store.names_kernels import gather, gather_text
+from daskfs.store.row_keys import Keys, row_keys
 from daskfs.store.row_runs_kernels import hash_parts
 
 HEAD = np.dtype(
@@ -32,27 +32,6 @@ HEAD = np.dtype(
 """What every row has; what belongs to it besides is as long as it says here."""
 LENGTHS = {"ids": "entries", "values": "entries", "X": "entries", "tag": "tag_bytes"}
 """What rows carry, end to end in arrays of their own, and which field of the head says how much of it."""
-
-_STEP = 0x9E3779B97F4A7C15  # odd, so that no two rows of a seed get the same number
-
-
-def row_keys(seed: int, first: int, count: int) -> NDArray[np.uint64]:
-    """The keys of rows `first`, `first` + 1, …: splitmix64 of a counter, which begins where the seed says.
-
-    >>> row_keys(seed=0, first=3, count=2) == row_keys(seed=0, first=0, count=5)[3:]
-    array([ True,  True])
-    """
-    with np.errstate(over="ignore"):
-        start = _mixed(np.array([seed + _STEP & 2**64 - 1], np.uint64))
-        rows = np.arange(first + 1, first + count + 1, dtype=np.uint64)
-        return _mixed(start + rows * np.uint64(_STEP))
-
-
-def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Each number turned into another one that looks random: one to one."""
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        numbers = (numbers ^ (numbers >> np.uint64(shift))) * np.uint64(factor)
-    return numbers ^ (numbers >> np.uint64(31))
 
 
 class Lines:
@@ -79,28 +58,30 @@ class Lines:
         return out
 
 
-def collected(source: Dataset, blocks: range, seed: int) -> Lines:
-    """The rows of some blocks of a dataset."""
+def collected(source: Dataset, blocks: range, wanted: Keys) -> Lines:
+    """The wanted rows of some blocks of a dataset."""
     heads: list[NDArray[Any]] = []
     parts: dict[str, list[NDArray[Any]]] = {name: [] for name in cargo_of(source)}
     for number, block in zip(blocks, source.blocks(blocks, "rows", ahead=1), strict=True):
         assert isinstance(block, SparseBlock | RowBlock)
         head = np.zeros(len(block.y), HEAD)
-        head["key"], head["y"] = row_keys(seed, block.first, len(block.y)), block.y
+        head["key"], head["y"] = row_keys(wanted.seed, block.first, len(block.y)), block.y
         head["weight"] = 1 if block.weight is None else block.weight
+        kept = slice(None) if wanted.are_all else wanted.among(head["key"])
         if isinstance(block, RowBlock):
             head["entries"] = block.X.shape[1]
-            parts["X"].append(block.X.flatten())
+            parts["X"].append(block.X[kept].flatten())
         else:
             head["entries"] = np.diff(block.indptr)
+            entries = kept if isinstance(kept, slice) else np.repeat(kept, head["entries"])
             for name in ("ids", "values"):
                 if name in parts:
-                    parts[name].append(getattr(block, name).copy())
+                    parts[name].append(getattr(block, name)[entries].copy())
         if "tag" in parts:
-            tags = [tag.encode() for tag in source.tags(number)]
-            head["tag_bytes"] = [len(tag) for tag in tags]
+            tags = [tag.encode() for tag in np.array(source.tags(number), object)[kept]]
+            head["tag_bytes"][kept] = [len(tag) for tag in tags]
             parts["tag"].append(np.frombuffer(b"".join(tags), np.uint8))
-        heads.append(head)
+        heads.append(head[kept])
     # One after the other, and the parts dropped: only one of the arrays is there twice at a time.
     return Lines(np.concatenate(heads), {name: np.concatenate(parts.pop(name)) for name in list(parts)})
 
@@ -124,6 +105,17 @@ class Section(NamedTuple):
     last_slot: int
     skipped: int
     rows: int
+
+
+class Ordered(Protocol):
+    """Rows in the order a new dataset has them in, of which any section can be read; small and picklable."""
+
+    @property
+    def cargo(self) -> Mapping[str, np.dtype[Any]]:
+        """What the rows carry."""
+
+    def read(self, section: Section, names: Iterable[str]) -> tuple[Lines, NDArray[np.int64]]:
+        """Some rows with what they carry of these names, and which of them are the section's, in order."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""From runs of rows to a complete dataset with the same rows in the order of their keys.
+"""From rows in a new order, such as runs of them have by their keys, to a complete dataset.
 
 Once all rows are in runs it is known how many each slot of keys has; by that the new order is cut into blocks, and
 these are written in parts, each by itself, straight to their place.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 
 from daskfs.errors import DatasetError
 from daskfs.store.dataset import Dataset
-from daskfs.store.layout import ArraySpec, DenseShape, dense_specs, target_spec
+from daskfs.store.layout import ArraySpec, target_spec
 from daskfs.store.location import Location
 from daskfs.store.publish import write_block_index
 from daskfs.store.reader import ArrayReader
 from daskfs.store.regrouped import groups
-from daskfs.store.row_runs import Lines, Runs, Section
-from daskfs.store.same_features import copy_names
+from daskfs.store.row_keys import Keys
+from daskfs.store.row_runs import Lines, Ordered, Section
+from daskfs.store.same_features import close_like
 from daskfs.store.staging import OPTIONAL, BlockShape, StagedBlock, write_block
 from daskfs.store.writer import DatasetWriter, Records, write_chunk
 
@@ -49,13 +50,20 @@ class RowBytes(NamedTuple):
         return self.row * rows + self.entry * entries
 
 
+def block_rows(source: Dataset) -> NDArray[np.int64]:
+    """How many rows every block of rows has."""
+    if source.kind == "dense":
+        height = _row_chunks(source).chunks[0]
+        return np.minimum(height, source.n_samples - height * np.arange(source.n_blocks("rows")))
+    rows: NDArray[np.int64] = ArrayReader(source.location, source.arrays["block_rows"]).read_all()
+    return rows
+
+
 def block_bytes(source: Dataset, each: RowBytes) -> NDArray[np.int64]:
     """What every block of rows takes."""
-    if source.kind == "dense":
-        rows = np.full(source.n_blocks("rows"), _row_chunks(source).chunks[0], np.int64)
-        return each.of(rows, rows * source.n_features)  # type: ignore[no-any-return]
-    rows = ArrayReader(source.location, source.arrays["block_rows"]).read_all()
-    return each.of(rows, source.block_entries())  # type: ignore[no-any-return]
+    rows = block_rows(source)
+    entries = rows * source.n_features if source.kind == "dense" else source.block_entries()
+    return each.of(rows, entries)  # type: ignore[no-any-return]
 
 
 def slot_bits(source: Dataset) -> int:
@@ -70,6 +78,13 @@ def slot_bits(source: Dataset) -> int:
 
 def _row_chunks(source: Dataset) -> ArraySpec:
     return source.arrays["X_rows" if source.layout == "both" else "X"]
+
+
+def row_chunks(source: Dataset, rows: int) -> ArraySpec:
+    """The array of a dense dataset's rows, as it is for so many of them."""
+    found = _row_chunks(source)
+    height, p = found.chunks
+    return replace(found, shape=(rows, p), chunks=(min(rows, height), p))
 
 
 def _shape(source: Dataset) -> BlockShape:
@@ -105,24 +120,33 @@ class Slots:
         return blocks
 
 
-@dataclass(frozen=True, slots=True)
 class Part(ABC):
     """Some of the chunks of the new dataset, written by one task."""
 
-    section: Section
-
     @property
-    def rows_moved(self) -> int:
-        """How many rows are where they belong once it is written."""
-        return self.section.rows
+    @abstractmethod
+    def moved(self) -> int:
+        """How many rows (or columns) are where they belong once it is written."""
 
     @abstractmethod
-    def write(self, runs: Runs, location: Location) -> dict[str, Records]:
+    def write(self, location: Location) -> dict[str, Records]:
         """Write them, and return their lines of the manifest by array."""
 
 
 @dataclass(frozen=True, slots=True)
-class SparsePart(Part):
+class RowsPart(Part):
+    """Chunks that hold a section of the rows."""
+
+    rows: Ordered
+    section: Section
+
+    @property
+    def moved(self) -> int:
+        return self.section.rows
+
+
+@dataclass(frozen=True, slots=True)
+class SparsePart(RowsPart):
     """Consecutive blocks of sparse rows."""
 
     specs: dict[str, ArraySpec]
@@ -130,8 +154,8 @@ class SparsePart(Part):
     first_block: int
     first_chunk: int
 
-    def write(self, runs: Runs, location: Location) -> dict[str, Records]:
-        lines, order = runs.read(self.section, runs.cargo)
+    def write(self, location: Location) -> dict[str, Records]:
+        lines, order = self.rows.read(self.section, self.rows.cargo)
         written: dict[str, Records] = {name: [] for name in self.specs}
         row, chunk = 0, self.first_chunk
         for number, block in enumerate(self.blocks, self.first_block):
@@ -155,14 +179,14 @@ def _cells(lines: Lines, rows: NDArray[np.int64], specs: dict[str, ArraySpec]) -
 
 
 @dataclass(frozen=True, slots=True)
-class DensePart(Part):
+class DensePart(RowsPart):
     """Consecutive chunks of dense rows."""
 
     spec: ArraySpec
     first_chunk: int
 
-    def write(self, runs: Runs, location: Location) -> dict[str, Records]:
-        lines, order = runs.read(self.section, ["X"])
+    def write(self, location: Location) -> dict[str, Records]:
+        lines, order = self.rows.read(self.section, ["X"])
         height, width = self.spec.chunks
         records = []
         for number, row in enumerate(range(0, len(order), height), self.first_chunk):
@@ -172,38 +196,44 @@ class DensePart(Part):
 
 
 @dataclass(frozen=True, slots=True)
-class TargetPart(Part):
+class TargetPart(RowsPart):
     """One chunk of the labels of dense rows."""
 
     spec: ArraySpec
     number: int
 
     @property
-    def rows_moved(self) -> int:
+    def moved(self) -> int:
         return 0  # they count where their features are
 
-    def write(self, runs: Runs, location: Location) -> dict[str, Records]:
-        lines, order = runs.read(self.section, [])
+    def write(self, location: Location) -> dict[str, Records]:
+        lines, order = self.rows.read(self.section, [])
         return {self.spec.name: [write_chunk(location, self.spec, self.number, lines.heads["y"][order])]}
 
 
 @dataclass(frozen=True)
 class NewOrder:
-    """What a shuffled dataset consists of, known before it is written."""
+    """What a dataset of rows consists of, known before it is written."""
 
+    rows: int
+    entries: int
     specs: dict[str, ArraySpec]
     parts: list[Part]
     blocks: list[StagedBlock]  # of sparse rows
 
-    def close(self, writer: DatasetWriter, source: Dataset, seed: int) -> None:
+    def close(self, writer: DatasetWriter, source: Dataset, made: dict[str, Any]) -> None:
         """Write what a dataset has besides its rows, as `source` has it; from then on it opens."""
         if self.blocks:
             write_block_index(writer, "rows", self.blocks)
-        copy_names(source, writer)
-        made = {**source.attributes.get("made", {}), "by": "shuffle", "seed": seed, "source": source.digest}
-        if "request" in made:
-            made["request"] = shuffled_request(made["request"], seed)
-        writer.close({**source.attributes, "layout": "rows", "made": made})
+        close_like(source, writer, layout="rows", n_samples=self.rows, n_entries=self.entries, made=made)
+
+
+def made_by_shuffle(source: Dataset, seed: int) -> dict[str, Any]:
+    """How a shuffled dataset came about, for the record."""
+    made = {**source.attributes.get("made", {}), "by": "shuffle", "seed": seed, "source": source.digest}
+    if "request" in made:
+        made["request"] = shuffled_request(made["request"], seed)
+    return made
 
 
 def shuffled_request(request: str, seed: int) -> str:
@@ -211,16 +241,19 @@ def shuffled_request(request: str, seed: int) -> str:
     return f"{request} shuffled {seed}"
 
 
-def new_order(source: Dataset, slots: Slots, each: RowBytes, most: int) -> NewOrder:
+def new_order(source: Dataset, rows: Ordered, wanted: Keys, slots: Slots, each: RowBytes, most: int) -> NewOrder:
     """Cut the new order as the source is cut, into parts that take at most so many bytes, or one block."""
-    if (int(slots.rows[-1]), int(slots.entries[-1])) != (source.n_samples, source.n_entries):
+    found, entries = int(slots.rows[-1]), int(slots.entries[-1])
+    if found != wanted.rows or (wanted.are_all and entries != source.n_entries):
         raise DatasetError(f"{source.url}: has not as many rows and entries as it says; verify it")
-    return (
-        _dense_order(source, slots, each, most) if source.kind == "dense" else _sparse_order(source, slots, each, most)
-    )
+    make = _dense_order if source.kind == "dense" else _sparse_order
+    return NewOrder(found, entries, *make(source, rows, slots, each, most))
 
 
-def _sparse_order(source: Dataset, slots: Slots, each: RowBytes, most: int) -> NewOrder:
+Planned = tuple[dict[str, ArraySpec], list[Part], list[StagedBlock]]
+
+
+def _sparse_order(source: Dataset, rows: Ordered, slots: Slots, each: RowBytes, most: int) -> Planned:
     shape = _shape(source)
     blocks = slots.blocks(shape)
     shape = BlockShape(max(block.rows for block in blocks), shape.entries, shape.compression)
@@ -229,6 +262,7 @@ def _sparse_order(source: Dataset, slots: Slots, each: RowBytes, most: int) -> N
     first_row, _, first_chunk = (list(accumulate(column, initial=0)) for column in zip(*blocks, strict=True))
     parts: list[Part] = [
         SparsePart(
+            rows,
             slots.section(first_row[group.start], first_row[group.stop]),
             specs,
             blocks[group.start : group.stop],
@@ -237,20 +271,22 @@ def _sparse_order(source: Dataset, slots: Slots, each: RowBytes, most: int) -> N
         )
         for group in groups(np.array([each.of(block.rows, block.entries) for block in blocks]), most)
     ]
-    return NewOrder(specs, parts, blocks)
+    return specs, parts, blocks
 
 
-def _dense_order(source: Dataset, slots: Slots, each: RowBytes, most: int) -> NewOrder:
-    n, p = source.n_samples, source.n_features
-    chunk = _row_chunks(source)
-    row_bytes = p * int(chunk.dtype.itemsize)
-    (X,) = dense_specs((n, p), chunk.dtype, DenseShape("rows", chunk.chunks[0] * row_bytes, chunk.codec))
-    y = target_spec(n)
+def _dense_order(source: Dataset, rows: Ordered, slots: Slots, each: RowBytes, most: int) -> Planned:
+    n = int(slots.rows[-1])
+    X, y = replace(row_chunks(source, n), name="X"), target_spec(n)
+    step = y.chunks[0]
+    targets = [TargetPart(rows, slots.section(i * step, min((i + 1) * step, n)), y, i) for i in range(y.n_chunks)]
+    return {"X": X, "y": y}, [*dense_parts(X, rows, slots, each, most), *targets], []
+
+
+def dense_parts(X: ArraySpec, rows: Ordered, slots: Slots, each: RowBytes, most: int) -> list[Part]:
+    """An array of dense rows, in parts that take at most so many bytes, or one chunk."""
+    n, p = X.shape
     per_part = X.chunks[0] * max(1, most // each.of(X.chunks[0], X.chunks[0] * p))
-    parts: list[Part] = [
-        DensePart(slots.section(first, min(first + per_part, n)), X, first // X.chunks[0])
+    return [
+        DensePart(rows, slots.section(first, min(first + per_part, n)), X, first // X.chunks[0])
         for first in range(0, n, per_part)
     ]
-    step = y.chunks[0]
-    parts += [TargetPart(slots.section(i * step, min((i + 1) * step, n)), y, i) for i in range(y.n_chunks)]
-    return NewOrder({"X": X, "y": y}, parts, [])

@@ -12,14 +12,17 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import IO, Any
 
 import fsspec
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.errors import SourceError
+from daskfs.errors import OptionError, SourceError, StorageError
+from daskfs.store.location import Location
+from daskfs.store.object_sources import ObjectFile, found_objects, in_object_store
+from daskfs.store.options import StorageOptions
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -56,7 +59,7 @@ class Source:
     url: str
     size: int
     fingerprint: str  # changes when the file does
-    options: Mapping[str, Any] | None = None  # fsspec's storage options
+    options: StorageOptions = field(default_factory=StorageOptions)
 
     @property
     def compression(self) -> str | None:
@@ -78,19 +81,34 @@ class Source:
 
     def check_unchanged(self) -> None:
         """SourceError if the file is no longer the one the ingest was planned for."""
-        fs, path = fsspec.core.url_to_fs(self.url, **(self.options or {}))
-        fs.invalidate_cache()
-        if _fingerprint(fs.info(path)) != self.fingerprint:
+        if _fingerprint(self._info()) != self.fingerprint:
             raise SourceError(f"{self.url}: changed while it was read; run the ingest again")
 
+    def _info(self) -> Mapping[str, Any]:
+        """What the store says of the file now."""
+        if in_object_store(self.url, self.options):
+            return next(found_objects(self.url, self.options))
+        fs, path = fsspec.core.url_to_fs(self.url, **self.options)
+        fs.invalidate_cache()
+        info: Mapping[str, Any] = fs.info(path)
+        return info
+
+    def _raw(self, stop: int | None) -> Any:
+        if in_object_store(self.url, self.options):
+            # Buffered, since those who ask for so many bytes (Arrow) expect no fewer.
+            return io.BufferedReader(ObjectFile(Location(self.url, self.options), self.size, stop), 1 << 16)
+        fs, path = fsspec.core.url_to_fs(self.url, **self.options)
+        # fsspec's memory has one file object for all who read: threads would take each other's place in it.
+        return io.BytesIO(fs.cat_file(path)) if fs.protocol == "memory" else fs.open(path, "rb")
+
     @contextmanager
-    def open(self) -> Iterator[IO[bytes]]:
-        """The file's decompressed bytes; damage is reported as a SourceError with the file's name."""
-        fs, path = fsspec.core.url_to_fs(self.url, **(self.options or {}))
+    def open(self, stop: int | None = None) -> Iterator[IO[bytes]]:
+        """The file's decompressed bytes; damage is reported as a SourceError with the file's name.
+
+        Whoever will not read beyond byte `stop` may say so.
+        """
         try:
-            # fsspec's memory has one file object for all who read: threads would take each other's place in it.
-            shared = fs.protocol == "memory"
-            with io.BytesIO(fs.cat_file(path)) if shared else fs.open(path, "rb") as raw:
+            with self._raw(stop) as raw:
                 if self.compression is None:
                     yield raw
                 else:
@@ -129,8 +147,9 @@ def find_sources(
     Hidden files of a folder are left alone, and so is what lies below folders to be left out, where the output goes.
     """
     found: dict[str, Source] = {}
+    known = StorageOptions(options)
     for pattern in patterns:
-        expanded = _expand(str(pattern), options)
+        expanded = _expand(str(pattern), known)
         sources = [source for source in expanded if not any(_is_below(source.url, folder) for folder in leave_out)]
         if not sources:
             raise SourceError(f"{pattern}: no file matches")
@@ -143,14 +162,20 @@ def _is_below(url: str, folder: str) -> bool:
     return url.startswith(folder.rstrip("/") + "/") or url.startswith(os.path.abspath(folder) + "/")
 
 
-def _expand(pattern: str, options: Mapping[str, Any] | None) -> Iterator[Source]:
+def _expand(pattern: str, options: StorageOptions) -> Iterator[Source]:
     try:
-        fs, path = fsspec.core.url_to_fs(pattern, **(options or {}))
+        if in_object_store(pattern, options):
+            for info in found_objects(pattern, options):
+                yield Source(info["name"], int(info["size"]), _fingerprint(info), options)
+            return
+        fs, path = fsspec.core.url_to_fs(pattern, **options)
         # A name may hold what looks like a pattern: the shell has expanded it already.
         is_glob = fsspec.core.has_magic(path) and not fs.exists(path)
         infos = [info for p in (fs.glob(path) if is_glob else [path]) for info in _files_below(fs, p)]
-    except FileNotFoundError as error:
-        raise SourceError(f"{pattern}: no such file") from error
+    except FileNotFoundError:
+        raise SourceError(f"{pattern}: no such file") from None
+    except (StorageError, OptionError):
+        raise
     except Exception as error:  # each file system has errors of its own, of no common family
         raise SourceError(f"{pattern}: {error}") from error
     local = "file" in ((fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol)
@@ -191,7 +216,7 @@ def line_windows(part: Part, window_bytes: int, separator: bytes = b"\n") -> Ite
     lose none. `separator` may be longer than a newline, as in ``b"\\n>"``: it begins with the newline
     that ends a record, and the rest opens the next.
     """
-    with part.source.open() as file:
+    with part.source.open(part.stop) as file:
         offset = _first_start(file, part.start, separator) if part.start else 0
         yield from _LineWindows(file, part, offset, window_bytes, separator)
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from daskfs.protocol import Axis, SparseBlock, SparseColumnBlock
 from daskfs.store.blocks import frozen
 from daskfs.store.reader import ArrayReader, ChunkBuffer
+from daskfs.store.shared_reads import WholeArray
 
 Arrays = dict[str, ArrayReader]
 Buffers = dict[str, ChunkBuffer]
@@ -81,19 +82,20 @@ class SparseColumnBlocks(_Lines):
 
     def __init__(self, arrays: Arrays) -> None:
         super().__init__(arrays, "columns", "rows")
-        self._ids, self._y, self._weight = arrays["ids"], arrays["y"], arrays.get("weight")
+        self._ids, self._y = arrays["ids"], WholeArray(arrays["y"])
+        self._weight = WholeArray(arrays["weight"]) if "weight" in arrays else None
         self._first: NDArray[np.uint64] = arrays["block_first"].read_all()
         self.width = int(self.lines.max())
         self.sizes = 8 * self.entries + 16 * self.lines + 8
         self.nbytes = int(8 * self.entries.max() + 16 * self.width + 8)
 
-    @cached_property
+    @property
     def target(self) -> NDArray[np.float64]:
-        return frozen(self._y.read_all())
+        return self._y.cells()
 
-    @cached_property
+    @property
     def weight(self) -> NDArray[np.float32] | None:
-        return None if self._weight is None else frozen(self._weight.read_all())
+        return None if self._weight is None else self._weight.cells()
 
     def new_buffers(self) -> Buffers:
         return self._buffers(self._ids)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,18 +12,18 @@ from numpy.typing import NDArray
 from daskfs.errors import DatasetError
 from daskfs.store.arrays import block_shape
 from daskfs.store.codec import Codec
-from daskfs.store.column_runs import Columns, Run, count_columns
+from daskfs.store.column_runs import Columns, Sample, count_columns
 from daskfs.store.dataset import Dataset
-from daskfs.store.layout import target_spec, weight_spec
 from daskfs.store.publish import index_spec, write_block_index
-from daskfs.store.same_features import copy_names
+from daskfs.store.row_keys import Keys
+from daskfs.store.same_features import close_like, copy_targets
 from daskfs.store.staging import BlockShape, StagedBlock, write_block
 from daskfs.store.writer import DatasetWriter, Records
 
 
-def column_shape(runs: list[Run], n_entries: int, block_entries: int, compression: Codec) -> BlockShape:
+def column_shape(samples: Iterable[Sample], n_entries: int, block_entries: int, compression: Codec) -> BlockShape:
     """Blocks of `block_entries` entries of columns as long as they are on average; no larger than all there is."""
-    columns = count_columns(run.sample for run in runs)
+    columns = count_columns(samples)
     shape = block_shape(n_entries / columns, compression, min(block_entries, n_entries))
     return BlockShape(min(shape.rows, columns), shape.entries, compression)
 
@@ -33,7 +34,7 @@ def in_blocks(ranges: Iterable[Columns], shape: BlockShape) -> Iterator[Columns]
     for found in ranges:
         columns = found if rest is None else _joined(rest, found)
         first = 0
-        while (last := _block_end(columns.indptr, first, shape)) < len(columns.ids):
+        while (last := block_end(columns.indptr, first, shape)) < len(columns.ids):
             yield columns.between(first, last)
             first = last
         rest = Columns(*map(np.copy, columns.between(first, last)))  # lest it keep the whole range in memory
@@ -41,7 +42,7 @@ def in_blocks(ranges: Iterable[Columns], shape: BlockShape) -> Iterator[Columns]
         yield rest
 
 
-def _block_end(indptr: NDArray[np.int64], first: int, shape: BlockShape) -> int:
+def block_end(indptr: NDArray[np.int64], first: int, shape: BlockShape) -> int:
     """Where the block ends that begins with column `first`: it has one column at least, however long."""
     fitting = int(np.searchsorted(indptr, indptr[first] + shape.entries, side="right")) - 1
     return max(first + 1, min(fitting, first + shape.rows))
@@ -80,10 +81,10 @@ class ColumnWriter:
         self.chunks += chunks
         self.firsts.append(int(block.ids[0]))
 
-    def close(self, source: Dataset) -> None:
-        """Write what a dataset has besides its columns, as `source` has it; from then on it opens."""
+    def close(self, source: Dataset, wanted: Keys, made: dict[str, Any]) -> None:
+        """Write what a dataset has besides its columns, as `source` has it for these rows; from then on it opens."""
         written = sum(block.entries for block in self.blocks)
-        if written != source.n_entries:
+        if wanted.are_all and written != source.n_entries:
             raise DatasetError(f"{source.url}: {source.n_entries} entries were expected, {written} found; verify it")
         specs = self.shape.column_specs(len(self.blocks), self.chunks)
         for name, records in self.records.items():
@@ -91,9 +92,5 @@ class ColumnWriter:
         write_block_index(self.writer, "columns", self.blocks)
         firsts = np.array(self.firsts, np.uint64)
         self.writer.write(index_spec("block_first", firsts, "block"), firsts)
-        self.writer.write(target_spec(source.n_samples), np.concatenate(list(source.targets())))
-        if "weight" in source.arrays:
-            self.writer.write(weight_spec(source.n_samples), np.concatenate(list(source.weights())))
-        copy_names(source, self.writer)
-        made = {"by": "transpose", "source": source.digest}
-        self.writer.close({**source.attributes, "layout": "columns", "made": made})
+        copy_targets(source, wanted, self.writer)
+        close_like(source, self.writer, layout="columns", n_samples=wanted.rows, n_entries=written, made=made)

@@ -16,6 +16,7 @@ from concurrent.futures import CancelledError
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic, sleep
 from typing import Any
 
@@ -29,7 +30,9 @@ from daskfs.store.dataset import Dataset
 from daskfs.stream.central import Report
 from daskfs.stream.fold import Run
 from daskfs.stream.lanes import groups
-from daskfs.stream.rounds import Rounds
+from daskfs.stream.presence import await_worker
+from daskfs.stream.rounds import Rounds, task_key
+from daskfs.stream.watching import verb_of
 from daskfs.stream.workers import Calls, CentreActor, CentreLost, forget, work_on
 
 CENTRE = "centre"
@@ -54,16 +57,25 @@ class Ledger:
     """Those still to do, by number."""
     newest: Report
     """What the centre held when a group ended, at the newest version known."""
+    busy: float = 0.0
+    """Seconds that workers were, in groups that are done."""
+    at_work: float = 0.0
+    """Seconds that this centre was, as far as it is known; …"""
+    before: float = 0.0
+    """… and those that were lost."""
 
     def done(self, number: int, report: Report) -> None:
         """Strike out a group; what the centre held when it ended is remembered, if nothing newer is known."""
         self.groups.pop(number, None)
+        self.busy += report.busy
+        self.at_work = max(self.at_work, report.at_work)
         if report.version >= self.newest.version:
             self.newest = report
 
     def new_centre(self) -> None:
         """From now on versions are those of another centre, which begins to count where the pass began."""
         self.newest = Report(-1, self.newest.kept)
+        self.before, self.at_work = self.before + self.at_work, 0.0
 
     def position(self, end: int) -> int:
         """All blocks before this one are done; some behind it may be."""
@@ -77,6 +89,8 @@ class Places:
     homes: list[str]
     """Meant for a centre."""
     others: list[str]
+    threads: int = 1
+    """Of those who read."""
 
 
 class Around:
@@ -98,7 +112,9 @@ class Around:
                 places = self._places()
                 if ledger is None:
                     tasks = groups_of(self._sizes, position, len(places.others or places.homes))
-                    ledger = Ledger(state, dict(enumerate(tasks)), Report(-1, self._algorithm.keeps(state)))
+                    spent = run.now.costs[-1]
+                    known = Report(-1, self._algorithm.keeps(state))
+                    ledger = Ledger(state, dict(enumerate(tasks)), known, busy=spent.busy, before=spent.merging)
                 return self._attempt(ledger, places, run)
             except CentreLost as lost:
                 reason = str(lost)
@@ -119,8 +135,8 @@ class Around:
     def _places(self) -> Places:
         """Who is there; waits until somebody is."""
         try:
-            self._client.wait_for_workers(1, timeout=_NO_WORKERS)
-            workers = self._client.scheduler_info()["workers"]
+            await_worker(self._client, _NO_WORKERS)
+            workers = self._client.scheduler_info(n_workers=-1)["workers"]
         except TimeoutError as error:
             raise Interrupted("the cluster has no workers any more; start some, and run the same again") from error
         except Exception as error:
@@ -128,12 +144,14 @@ class Around:
         if not workers:
             raise CentreLost("the last worker has left")
         homes = {address for address, worker in workers.items() if CENTRE in worker["resources"]}
-        return Places(sorted(homes), sorted(workers.keys() - homes))
+        others = workers.keys() - homes
+        threads = sum(workers[address]["nthreads"] for address in others or homes)
+        return Places(sorted(homes), sorted(others), threads)
 
     def _attempt(self, ledger: Ledger, places: Places, run: Run) -> State:
         """A pass from what the ledger knows to its end, unless the centre is lost."""
         made = self._client.submit(
-            CentreActor, actor=True, key=f"daskfs-centre-{os.urandom(8).hex()}", priority=100,
+            CentreActor, actor=True, key=task_key("centre"), priority=100,
             resources={CENTRE: 1} if places.homes else None,
         )  # fmt: skip
         futures: dict[Any, int] = {}
@@ -142,10 +160,15 @@ class Around:
             ledger.new_centre()
             call = Calls(centre)
             call.now("open", self._algorithm, self._dataset, ledger.begun, ledger.newest.kept, self._lanes)
-            futures = {self._submitted(centre, group, places): number for number, group in ledger.groups.items()}
+            submitted = partial(self._submitted, centre, places, run.watch.run)
+            futures = {submitted(group): number for number, group in ledger.groups.items()}
             for future in self._as_they_end(list(futures), places):
-                ledger.done(futures[future], self._report(future, made))
+                report = self._report(future, made)
+                ledger.done(futures[future], report)
                 future.release()
+                run.note_work(places.threads, ledger.busy, ledger.before + ledger.at_work, beside=True)
+                if report.glance is not None:
+                    run.watch.glance(report.glance)
                 if run.reached(ledger.position(len(self._sizes))):
                     run.keep(call.now("state")[0])
             last: tuple[State, list[str]] = call.now("state")
@@ -164,10 +187,10 @@ class Around:
         except Exception as error:
             raise CentreLost(repr(error)) from error
 
-    def _submitted(self, centre: Any, group: range, places: Places) -> Future[Any]:
+    def _submitted(self, centre: Any, places: Places, told: str, group: range) -> Future[Any]:
         return self._client.submit(
-            work_on, self._run, self._algorithm, self._dataset, centre, group,
-            key=f"daskfs-offer-{os.urandom(8).hex()}", pure=False,
+            work_on, self._run, self._algorithm, self._dataset, centre, group, told,
+            key=task_key(verb_of(self._algorithm)), pure=False,
             workers=places.others if places.homes and places.others else None,
         )  # fmt: skip
 

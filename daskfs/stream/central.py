@@ -7,15 +7,18 @@ it was last known to hold (`rebuilt`), and work goes on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from time import monotonic
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.protocol import Block, Central, ColumnBlock, SparseColumnBlock, State, copied
+from daskfs.protocol import Block, Central, ColumnBlock, Glance, SparseColumnBlock, State, copied
 from daskfs.store.dataset import Dataset
+from daskfs.stream.watching import GLANCE_EVERY, glance_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,12 @@ class Report:
 
     version: int
     kept: NDArray[np.uint64]
+    at_work: float = 0.0
+    """Seconds that the centre has been, since it was made."""
+    busy: float = 0.0
+    """Seconds that the worker was, whose group has ended."""
+    glance: Glance | None = None
+    """What the state shows, now and then."""
 
 
 class View(NamedTuple):
@@ -48,24 +57,41 @@ class Centre:
 
     def __init__(self, algorithm: Central, state: State, lanes: Sequence[str] = ()) -> None:
         self._algorithm, self._state, self._lanes = algorithm, state, list(lanes)
+        self._at_work, self._next_glance = 0.0, 0.0
 
     def join(self, who: str) -> tuple[int, View]:
         """The lane of a worker, its old one if it has been here before, and what it needs to see."""
-        if who not in self._lanes:
-            self._lanes.append(who)
-        lane = self._lanes.index(who)
-        return lane, self._view(lane)
+        with self._working():
+            if who not in self._lanes:
+                self._lanes.append(who)
+            lane = self._lanes.index(who)
+            return lane, self._view(lane)
 
     def offer(self, lane: int, offer: State, known: int) -> View | None:
         """Take an offer in, and answer with a new view, unless the worker knows that version."""
-        self._state = self._algorithm.accept(self._state, offer)
-        return None if known == self._state["version"] else self._view(lane)
+        with self._working():
+            self._state = self._algorithm.accept(self._state, offer)
+            return None if known == self._state["version"] else self._view(lane)
 
     def leave(self, offers: Sequence[State]) -> Report:
         """Take in what a worker has left at the end of its group, and answer with what is held now."""
-        for offer in offers:
-            self._state = self._algorithm.accept(self._state, offer)
-        return Report(self._state["version"], self._algorithm.keeps(self._state))
+        with self._working():
+            for offer in offers:
+                self._state = self._algorithm.accept(self._state, offer)
+        kept = self._algorithm.keeps(self._state)
+        return Report(self._state["version"], kept, self._at_work, glance=self._glance())
+
+    def _glance(self) -> Glance | None:
+        if monotonic() < self._next_glance:
+            return None
+        self._next_glance = monotonic() + GLANCE_EVERY
+        return glance_at(self._algorithm, self._state)
+
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        begun = monotonic()
+        yield
+        self._at_work += monotonic() - begun
 
     def _view(self, lane: int) -> View:
         return View(self._state["version"], copied(self._algorithm.view(self._state, lane)))

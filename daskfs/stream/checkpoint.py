@@ -25,6 +25,7 @@ from daskfs.store.location import Location
 EVERY_SECONDS = 30.0
 """Within a pass; beside this one is written at every end of a pass."""
 KEY = "checkpoint"
+_SPENT = ("closing", "workers", "busy", "merging", "beside")  # of a cost, in this order
 _STATE = "state."  # before the names of a state's values, which are none of ours
 Stage = Literal["passes", "revisit", "finished"]
 
@@ -35,6 +36,29 @@ class Cost:
 
     seconds: float = 0.0
     bytes: int = 0
+    closing: float = 0.0
+    """Of these seconds, those after the last block: `end_pass`, where the selection was started."""
+    workers: int = 0
+    """That shared the pass; 0 where there was no cluster."""
+    busy: float = 0.0
+    """Seconds, summed over workers, that they read blocks and worked on them."""
+    merging: float = 0.0
+    """Seconds that states were merged; around a centre, seconds that it was at work, beside the workers."""
+    beside: bool = False
+    """Whether merging was none of the workers' business."""
+
+    def times(self) -> dict[str, float]:
+        """Seconds by what they were for; on a cluster also of the workers together.
+
+        `idle` is the rest of the workers' time until the last block was done: waiting for the scheduler, for states on
+        their way, for each other, for the centre.
+        """
+        if not self.workers:
+            return {"seconds": self.seconds, "closing": self.closing}
+        working = self.busy + (0.0 if self.beside else self.merging)
+        idle = max(0.0, self.workers * (self.seconds - self.closing) - working)
+        of_workers = {"busy": self.busy, "merging": self.merging, "idle": idle}
+        return {"seconds": self.seconds, "closing": self.closing, **of_workers}
 
 
 @dataclass(slots=True)
@@ -73,6 +97,7 @@ class Checkpoint:
         values = {f"{_STATE}{name}": value for name, value in now.state.items()}
         values["seconds"] = np.array([cost.seconds for cost in now.costs])
         values["bytes"] = np.array([cost.bytes for cost in now.costs])
+        values["spent"] = np.array([[float(getattr(cost, name)) for name in _SPENT] for cost in now.costs])
         try:
             write_container(self._location, KEY, {"of": self._of, "at": at}, values)
         except OSError as error:
@@ -90,7 +115,7 @@ class Checkpoint:
         try:
             snapshot = _snapshot(about["at"], values)
             changes = list(_changes(about["of"], self._of))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise self._refusal("not a checkpoint as daskfs writes them") from error
         if changes:
             raise self._refusal(f"the checkpoint is of another run: {'; '.join(changes)}")
@@ -138,10 +163,17 @@ def _snapshot(at: dict[str, Any], values: State) -> Snapshot:
         raise ValueError(at["stage"])
     state = {name.removeprefix(_STATE): value for name, value in values.items() if name.startswith(_STATE)}
     seconds, nbytes = values["seconds"].tolist(), values["bytes"].tolist()
-    costs = [Cost(float(took), int(read)) for took, read in zip(seconds, nbytes, strict=True)]
+    nothing = np.zeros((len(seconds), len(_SPENT)))  # is known of checkpoints of earlier versions
+    spent = values.get("spent", nothing).tolist()
+    costs = [_cost(*row) for row in zip(seconds, nbytes, spent, strict=True)]
     if not costs:
         raise ValueError("costs")
     return Snapshot(state, at["lanes"], at["stage"], at["position"], costs)
+
+
+def _cost(seconds: float, nbytes: int, spent: list[float]) -> Cost:
+    closing, workers, busy, merging, beside = spent
+    return Cost(float(seconds), int(nbytes), float(closing), int(workers), float(busy), float(merging), bool(beside))
 
 
 def _changes(before: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:

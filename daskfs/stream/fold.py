@@ -6,18 +6,21 @@ A `Run` knows where it stands, what it has cost, and whom to tell; a `Runner` ca
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from math import nan
 from time import monotonic
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.protocol import Algorithm, State
+from daskfs.protocol import Algorithm, Axis, Glance, State
 from daskfs.store.dataset import Dataset
 from daskfs.stream.checkpoint import Checkpoint, Cost, Snapshot
-from daskfs.stream.lanes import AHEAD, fold_lane, joined, merged, revisited, rounds_of
+from daskfs.stream.lanes import fold_lane, joined, merged, revisited, rounds_of
+from daskfs.stream.watching import Watch, glance_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,14 @@ class PassProgress:
     blocks: int
     bytes_done: int
     bytes: int
+    axis: Axis
+    items: int
+    """Rows or columns, whichever is streamed, of a whole pass."""
     seconds: float
+    objective: float = nan
+    """After the pass before; NaN where there was none, or the algorithm does not say."""
+    changes: float = nan
+    """Of the set in the pass before."""
 
 
 class Runner(Protocol):
@@ -62,6 +72,8 @@ class Run:
         Where it is kept, if anywhere.
     progress
         Called with a `PassProgress` after every block or round.
+    watch
+        Tells others how the run goes.
     """
 
     def __init__(
@@ -71,11 +83,15 @@ class Run:
         now: Snapshot,
         checkpoint: Checkpoint | None = None,
         progress: Callable[[PassProgress], None] | None = None,
+        watch: Watch | None = None,
     ) -> None:
         self.now, self._dataset, self._algorithm = now, dataset, algorithm
+        self.watch = watch or Watch(dataset, algorithm)
         self._checkpoint, self._progress = checkpoint, progress
         self._bytes = np.concatenate([[0], np.cumsum(dataset.block_sizes(algorithm.axis))])
         self._started = 0.0
+        self._before: Glance | None = None
+        self._after: Glance | None = None
 
     def finish(self, runner: Runner) -> Snapshot:
         """Run to the end: all passes, then the columns to be seen once more."""
@@ -89,22 +105,35 @@ class Run:
         """Note that so many blocks of the pass are done; True if the state should be kept now."""
         self.now.position = position
         self._note_cost()
+        told = self._told()
+        self.watch.progress(told)
         if self._progress is not None:
-            self._progress(self._told())
+            self._progress(told)
         at_end = position == len(self._bytes) - 1  # where a checkpoint follows anyway
         return self._checkpoint is not None and not at_end and self._checkpoint.is_due()
+
+    def note_work(self, workers: int, busy: float, merging: float, beside: bool = False) -> None:
+        """What workers have spent on this pass so far, in seconds (see `Cost`)."""
+        cost = self.now.costs[-1]
+        cost.workers, cost.busy, cost.merging, cost.beside = workers, busy, merging, beside
 
     def keep(self, state: State) -> None:
         """Write a checkpoint of the state, at the position reached last."""
         if self._checkpoint is not None:
+            begun = monotonic()
             self._checkpoint.write(Snapshot(state, self.now.lanes, self.now.stage, self.now.position, self.now.costs))
+            self.watch.checkpoint(monotonic() - begun)
 
     def _one_pass(self, runner: Runner) -> None:
         self._started = monotonic() - self.now.costs[-1].seconds
         state = runner.one_pass(self._handed_over(), self.now.position, self)
+        before, begun = self._glance(state), monotonic()
         self.now.state, go_on = self._algorithm.end_pass(state)
+        self.now.costs[-1].closing = monotonic() - begun
         self.now.position = len(self._bytes) - 1
         self._note_cost()
+        self._before, self._after = before, self._glance(self.now.state)
+        self.watch.closed(self.now.costs[-1], len(self.now.costs), self._before, self._after)
         self.now.costs.append(Cost())
         self.now.position, self.now.stage = 0, "passes" if go_on else "revisit"
         self.keep(self.now.state)
@@ -124,10 +153,17 @@ class Run:
         return state
 
     def _note_cost(self) -> None:
-        self.now.costs[-1] = Cost(monotonic() - self._started, int(self._bytes[self.now.position]))
+        cost = self.now.costs[-1]
+        cost.seconds, cost.bytes = monotonic() - self._started, int(self._bytes[self.now.position])
+
+    def _glance(self, state: State) -> Glance | None:
+        """What a state shows, if somebody looks; a run does not end because it cannot be watched."""
+        with suppress(Exception):
+            return glance_at(self._algorithm, state) if self._progress or self.watch.run else None
+        return None
 
     def _told(self) -> PassProgress:
-        cost = self.now.costs[-1]
+        cost, columns = self.now.costs[-1], self._algorithm.axis == "columns"
         return PassProgress(
             number=self.now.passes + 1,
             passes=getattr(self._algorithm, "passes", None),
@@ -135,7 +171,11 @@ class Run:
             blocks=len(self._bytes) - 1,
             bytes_done=cost.bytes,
             bytes=int(self._bytes[-1]),
+            axis=self._algorithm.axis,
+            items=self._dataset.n_features if columns else self._dataset.n_samples,
             seconds=cost.seconds,
+            objective=self._after.objective if self._after else nan,
+            changes=self._before.changes if self._before else nan,
         )
 
 
@@ -149,7 +189,7 @@ class Serial:
         if self._lanes > 1:
             return self._in_rounds(state, position, run)
         axis = self._algorithm.axis
-        for block in self._dataset.blocks(range(position, self._dataset.n_blocks(axis)), axis, AHEAD):
+        for block in self._dataset.blocks(range(position, self._dataset.n_blocks(axis)), axis):
             state = self._algorithm.update(state, block)
             position += 1
             if run.reached(position):

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from distributed import Client
 
-from daskfs.errors import DaskfsError, SourceError, check_choice
+from daskfs.errors import DaskfsError, Interrupted, SourceError, StorageError, check_choice
 from daskfs.store.codec import Compression
 from daskfs.store.collected import borrowed_names, drop_collected_names
 from daskfs.store.dataset import Dataset, open_dataset
@@ -109,7 +109,8 @@ def ingest(
     Parameters
     ----------
     sources
-        Paths, folders, globs or fsspec URLs; plain or ``.gz``, ``.bz2``, ``.xz``, ``.zst``.
+        Paths, folders, globs or URLs (``s3://…``, or any that fsspec knows); plain or ``.gz``, ``.bz2``, ``.xz``,
+        ``.zst``.
     url
         Where the dataset goes.
     format
@@ -135,7 +136,7 @@ def ingest(
     workers
         Use that many threads of this process.
     storage_options, source_options
-        For the dataset's and the sources' file systems, passed on to fsspec.
+        How the dataset's and the sources' stores are reached; see `open_dataset`.
     progress
         Called with a `Progress` after every piece.
     **options
@@ -162,7 +163,7 @@ def ingest(
     location = place.rows
     leave_out = place.target.url, location.url
     found = find_sources([os.fspath(source) for source in sources], source_options, leave_out)
-    where = pool(client, workers)
+    where = pool(client, workers, [location.options, *(source.options for source in found)])
     budget = IngestMemory.of(memory, where.sharing)
     if isinstance(where, Threads):
         where = Threads(budget.workers)
@@ -179,6 +180,8 @@ def ingest(
         job = Job(location, plan.format, plan.shape, budget, on_bad_line == "skip", max_bad_lines)
         try:
             pieces = _staged(job, work, where, progress)
+        except (StorageError, Interrupted):  # nobody there to tidy up with, or nobody's business any more
+            raise
         except DaskfsError:
             abandon(location)
             raise

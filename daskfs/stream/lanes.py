@@ -19,12 +19,12 @@ from threadpoolctl import threadpool_limits
 from daskfs.errors import CheckpointError
 from daskfs.protocol import Algorithm, State, copied
 from daskfs.store.dataset import Dataset
+from daskfs.stream.meter import Meter
 
 Round = list[range]
 """The blocks of each lane."""
 Item = TypeVar("Item")
 
-AHEAD = 2  # blocks held ready while one is worked on
 FAN_IN = 4  # states that one task merges: its memory and its network traffic grow with them
 GROUP_BYTES = 256 << 20  # of one lane's tasks at most: some tenths of a second at the speed of reading or of a kernel
 
@@ -93,10 +93,14 @@ def joined(items: Sequence[Item], merge: Callable[..., Item]) -> Item:
     return items[0]
 
 
-def fold_lane(algorithm: Algorithm, dataset: Dataset, numbers: range, *states: State) -> State:
+def fold_lane(
+    algorithm: Algorithm, dataset: Dataset, numbers: range, *states: State, meter: Meter | None = None
+) -> State:
     """One lane's share of a round: the states of the round before, merged, and some blocks folded into that."""
-    state = merged(algorithm, *states)
-    for block in dataset.blocks(numbers, axis=algorithm.axis, ahead=AHEAD):
+    meter = meter or Meter()
+    with meter.merging():
+        state = merged(algorithm, *states)
+    for block in meter.over(dataset.blocks(numbers, axis=algorithm.axis)):
         state = algorithm.update(state, block)
     return state
 

@@ -9,7 +9,10 @@ from dask.utils import format_bytes, parse_bytes
 from daskfs.errors import OptionError
 from daskfs.protocol import Algorithm, Meta
 from daskfs.store.arrays import BLOCK_ENTRIES
-from daskfs.stream.lanes import AHEAD, FAN_IN
+from daskfs.store.local_folder import AHEAD
+from daskfs.stream.lanes import FAN_IN
+
+_USABLE = 0.8  # of a worker's memory: beyond that Dask pauses it
 
 # Measured, not derived: `pipelines/benchmarks/memory.py`, and a file of ten million different names.
 _BASE_BYTES = 64 << 20  # compiled kernels as they are loaded, and merging names
@@ -24,6 +27,11 @@ def parsed_memory(memory: int | str) -> int:
         return int(parse_bytes(memory))
     except ValueError as error:
         raise OptionError(f"--memory {memory}: not a size such as 512MB") from error
+
+
+def room_on(limit: int | None, used: int, threads: int) -> int | None:
+    """Bytes that each thread of a worker may take; None where nothing limits it."""
+    return int((_USABLE * limit - used) / threads) if limit else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +74,12 @@ class MemoryPlan:
     """How many of them a process holds at a time."""
 
     @classmethod
-    def of(cls, algorithm: Algorithm, meta: Meta, lanes: int | None = None) -> MemoryPlan:
-        """The plan of a run in this process, or on a cluster where so many lanes share a pass."""
-        blocks = (AHEAD + 1) * meta.block_nbytes
+    def of(cls, algorithm: Algorithm, meta: Meta, lanes: int | None = None, ahead: int = AHEAD) -> MemoryPlan:
+        """The plan of a run in this process, or on a cluster where so many lanes share a pass.
+
+        So many blocks are held ready while one is worked on: more of those that come from far away.
+        """
+        blocks = (ahead + 1) * meta.block_nbytes
         if lanes is None:
             return cls(algorithm.nbytes(meta), blocks)
         # The state a pass began with, one that nobody has fetched yet, those of the other lanes, and the one at work.
@@ -85,6 +96,11 @@ class MemoryPlan:
                 f"{where} has {format_bytes(available)} of memory, the selection needs {self}; "
                 "select fewer features, or write the dataset in smaller chunks"
             )
+
+    def check_worker(self, address: str, room: int | None) -> None:
+        """OptionError if a worker has less room than that for each of its threads."""
+        if room is not None:
+            self.check(room, f"each thread of worker {address}")
 
     def __str__(self) -> str:
         """In words.

@@ -1,18 +1,29 @@
-"""What every worker process of a cluster gets, also after a restart: kernels ready, memory kept, one BLAS thread."""
+"""What every worker process of a cluster gets, also after a restart or when it joins late.
+
+Kernels ready, memory kept, one BLAS thread; and a look at whether it may take part at all. One that may not leaves
+again: its log says why.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import ctypes
+import os
+import pickle
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 import scipy.linalg  # noqa: F401  # so that its BLAS, which kernels use, is among those limited to one thread
 from distributed import Worker, WorkerPlugin
 from threadpoolctl import threadpool_limits
 
 import daskfs.store.formats  # noqa: F401  # so that their kernels are among those warmed up
+from daskfs.errors import OptionError
 from daskfs.jit import warm_up
+from daskfs.store.options import StorageOptions, learn
+from daskfs.stream.memory import MemoryPlan, room_on
+from daskfs.stream.versions import check_same, versions_here
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEEP_BYTES = 1 << 30
@@ -24,10 +35,67 @@ class DaskfsWorker(WorkerPlugin):
     name = "daskfs"
     idempotent = True
 
+    def __init__(self) -> None:
+        self._versions = versions_here()  # of the client, which the scheduler has too
+
     async def setup(self, worker: Worker) -> None:
+        with _leaving(worker):
+            check_same(f"worker {worker.address}", versions_here(), self._versions)
         keep_freed_memory()
         threadpool_limits(1, user_api="blas")  # Dask runs a task per core already
         await asyncio.to_thread(warm_up)  # compiling takes long the first time; the worker must stay responsive
+
+
+class StorageAccess(WorkerPlugin):
+    """Brings storage options to every worker, so that tasks need not carry them; see `store.options`.
+
+    Dask keeps it on the scheduler for workers to come, and writes its pickle to its log where that says everything
+    (level debug). The options are masked there, so that no log shows them; that is no encryption.
+    """
+
+    idempotent = True
+
+    def __init__(self, options: StorageOptions) -> None:
+        self.name = f"daskfs-storage-{options.token}"
+        raw = pickle.dumps(options.values_here())
+        self._token, self._mask = options.token, os.urandom(len(raw))
+        self._masked = _exclusive_or(raw, self._mask)
+
+    def setup(self, worker: Worker) -> None:
+        learn(self._token, pickle.loads(_exclusive_or(self._masked, self._mask)))
+
+
+def _exclusive_or(one: bytes, other: bytes) -> bytes:
+    return bytes(a ^ b for a, b in zip(one, other, strict=True))
+
+
+class EnoughMemory(WorkerPlugin):
+    """Keeps workers out of a run that have less memory than it takes; the newest run on a cluster decides.
+
+    Those that were there when it began have been looked at before.
+    """
+
+    name = "daskfs-memory"
+
+    def __init__(self, plan: MemoryPlan, checked: frozenset[str]) -> None:
+        self._plan, self._checked = plan, checked
+
+    def setup(self, worker: Worker) -> None:
+        if worker.address in self._checked:
+            return
+        limit, used = worker.memory_manager.memory_limit, worker.monitor.get_process_memory()
+        with _leaving(worker):
+            self._plan.check_worker(worker.address, room_on(limit, used, worker.state.nthreads))
+
+
+@contextmanager
+def _leaving(worker: Worker) -> Iterator[None]:
+    """Close a worker that is refused; Dask itself makes no more than a note of what the plugin of a new one raises."""
+    try:
+        yield
+    except OptionError as refusal:
+        worker.loop.add_callback(worker.close, reason=f"daskfs: {refusal}")
+        raise
 
 
 def keep_freed_memory() -> bool:

@@ -8,14 +8,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
 from distributed import Client, as_completed, get_client, get_worker
 
 from daskfs.errors import OptionError
-from daskfs.stream.plugin import DaskfsWorker
+from daskfs.store.options import StorageOptions
+from daskfs.stream.plugin import DaskfsWorker, StorageAccess
+from daskfs.stream.presence import a_worker_stays, register
+from daskfs.stream.versions import check_versions
 
 Task = tuple[Any, ...]
 WAIT_FOR_WORKERS = 30  # seconds; an adaptive cluster needs a moment to start the first
@@ -47,10 +49,10 @@ class Threads:
 class Cluster:
     """The workers of a Dask cluster; tasks are named after what they do."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, *options: StorageOptions) -> None:
         self._client = client
         self.sharing = 1
-        prepare_workers(client)
+        prepare_workers(client, *options)
 
     def unordered(self, name: str, function: Callable[..., Any], tasks: Sequence[Task]) -> Iterator[Any]:
         """Results as they come; an error cancels what has not run."""
@@ -74,11 +76,14 @@ class Cluster:
 Pool = Threads | Cluster
 
 
-def pool(client: Client | None = None, workers: int | None = None) -> Pool:
-    """The given or the current Dask client; threads of this process if there is none."""
+def pool(client: Client | None = None, workers: int | None = None, options: Iterable[StorageOptions] = ()) -> Pool:
+    """The given or the current Dask client, whose workers get these options; threads of this process if there is none.
+
+    Options are those of the places that tasks will name, as locations carry them.
+    """
     if client is None and workers is None:
         client = current_client()
-    return Threads(workers) if client is None else Cluster(client)
+    return Threads(workers) if client is None else Cluster(client, *options)
 
 
 def current_client() -> Client | None:
@@ -94,13 +99,17 @@ def current_client() -> Client | None:
         return None
 
 
-def prepare_workers(client: Client) -> None:
-    """Wait for the first worker; each, now or later, gets what daskfs needs."""
-    try:
-        client.wait_for_workers(1, timeout=WAIT_FOR_WORKERS)
-    except TimeoutError:
-        raise OptionError("no worker has joined the Dask scheduler; start some, or leave the cluster out") from None
-    client.register_plugin(DaskfsWorker())
+def prepare_workers(client: Client, *options: StorageOptions) -> None:
+    """Wait for the first worker; each, now or later, gets what daskfs needs, and the options of stores it will use."""
+    with a_worker_stays(client):
+        try:
+            client.wait_for_workers(1, timeout=WAIT_FOR_WORKERS)
+        except TimeoutError:
+            raise OptionError("no worker has joined the Dask scheduler; start some, or leave the cluster out") from None
+        check_versions(client)
+        register(client, DaskfsWorker())
+        for given in set(filter(None, options)):
+            register(client, StorageAccess(given))
 
 
 def _inside_a_task() -> bool:
@@ -132,17 +141,3 @@ def _numbered(function: Callable[..., Any], number: int, task: Task) -> tuple[in
 def available_cores() -> int:
     """Cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-@contextmanager
-def cluster_at(address: str | None) -> Iterator[Client | None]:
-    """A client of the scheduler at `address`, closed afterwards; None without an address."""
-    if address is None:
-        yield None
-        return
-    try:
-        client = Client(address, timeout="10s")
-    except (OSError, ValueError) as error:
-        raise OptionError(f"--scheduler {address}: nothing answers there ({error})") from error
-    with client:
-        yield client

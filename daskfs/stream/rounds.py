@@ -20,7 +20,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from time import sleep
@@ -31,17 +31,21 @@ from distributed import Client, Future, KilledWorker
 from numpy.typing import NDArray
 
 from daskfs.errors import Interrupted, WorkerError
-from daskfs.protocol import Algorithm, State, copied
+from daskfs.protocol import Algorithm, State
 from daskfs.store.dataset import Dataset
 from daskfs.stream.fold import Run
-from daskfs.stream.lanes import FAN_IN, Round, fold_lane, joined, merged, revisited, rounds_of
+from daskfs.stream.lanes import FAN_IN, Round, joined, rounds_of
 from daskfs.stream.memory import MemoryPlan
+from daskfs.stream.presence import await_worker
+from daskfs.stream.tasks import BUSY, MERGING, arrived, fold_share, look_at_share, merge_shares, revisit_a_copy
+from daskfs.stream.watching import Watch, verb_of
 
 Value = TypeVar("Value")
 
 _ATTEMPTS = 10  # at a pass that loses the state it began with, and all that could replace it
 _NO_WORKERS = 60.0  # seconds without a single worker until a run gives up; a restart takes some
 _POLL = 5.0  # seconds between two looks at whether there are any
+_SOON = 1.0  # seconds for something small that is there to be fetched
 _PAUSE = 1.0  # seconds before another attempt, for the scheduler to notice who is gone
 
 
@@ -58,6 +62,7 @@ class Rounds:
 
     def __init__(self, client: Client, dataset: Dataset, algorithm: Algorithm, lanes: int) -> None:
         self._client, self._dataset, self._algorithm, self._lanes = client, dataset, algorithm, lanes
+        self._look: Future[Any] | None = None  # at a state, under way
         self._sizes = dataset.block_sizes(algorithm.axis)
 
     def one_pass(self, state: State, position: int, run: Run) -> State:
@@ -73,44 +78,66 @@ class Rounds:
         staying = {name: known.state[name] for name in self._algorithm.stays}
         travelling = {name: value for name, value in known.state.items() if name not in staying}
         root = self._sent(travelling)  # held to the end: every other state can be made again from it
-        pending = self._submitted(shares, root)
+        pending = self._submitted(shares, root, run.watch.run)
         heads = [root]
+        before = run.now.costs[-1].busy, run.now.costs[-1].merging
         try:
             while pending:
                 position, heads = pending.popleft()  # the states of the round before are let go here
                 self._wait(heads)
                 if run.reached(position):
-                    known.state, known.position = {**self._fetched(heads), **staying}, position
+                    known.state, known.position = {**self._fetched(heads, run, before), **staying}, position
                     run.keep(known.state)
-            return {**self._fetched(heads), **staying}
+                self._look_at(heads[0], run.watch)
+            return {**self._fetched(heads, run, before), **staying}
         finally:
+            self._look_away()
             _let_go((root, *heads, *(head for _, waiting in pending for head in waiting)))
 
-    def _submitted(self, shares: Sequence[Round], root: Future[Any]) -> deque[tuple[int, list[Future[Any]]]]:
+    def _look_at(self, head: Future[Any], watch: Watch) -> None:
+        """Tell what a lane's state shows, now and then: a small task where the state is, that nobody waits for."""
+        if self._look is not None and self._look.status == "finished":
+            with suppress(Exception):
+                watch.glance(self._look.result(timeout=_SOON))
+        if self._look is not None and self._look.status != "pending":
+            self._look_away()
+        if self._look is None and watch.is_glance_due():
+            self._look = self._submit("glance", look_at_share, self._algorithm, head)
+
+    def _look_away(self) -> None:
+        if self._look is not None:
+            _let_go([self._look])
+        self._look = None
+
+    def _submitted(self, shares: Sequence[Round], root: Future[Any], run: str) -> deque[tuple[int, list[Future[Any]]]]:
         """All tasks of a pass: where each round ends, and the states the next one begins with."""
         heads = [root]
         pending: deque[tuple[int, list[Future[Any]]]] = deque()
-        homes = sorted(self._client.nthreads())
+        homes, verb = sorted(self._client.nthreads()), verb_of(self._algorithm)
         for share in shares:
-            work = partial(self._submit, "fold", fold_lane, self._algorithm, self._dataset)
+            work = partial(self._submit, verb, fold_share, run)
             heads = [
-                work(numbers, *heads, at=homes[lane % len(homes)] if homes else None)
+                work(
+                    lane, self._lanes, self._algorithm, self._dataset, numbers, *heads,
+                    at=homes[lane % len(homes)] if homes else None,
+                )
                 for lane, numbers in enumerate(share)
-            ]
+            ]  # fmt: skip
             if len(heads) > FAN_IN:
-                heads = [joined(heads, partial(self._submit, "merge", merged, self._algorithm))]
+                heads = [joined(heads, partial(self._submit, "merge", merge_shares, run, self._algorithm))]
             pending.append((share[-1].stop, heads))
         return pending
 
-    def _fetched(self, heads: list[Future[Any]]) -> State:
-        """The state that a round has led to."""
-        merge = partial(self._submit, "merge", merged, self._algorithm)
+    def _fetched(self, heads: list[Future[Any]], run: Run, before: tuple[float, float]) -> State:
+        """The state that a round has led to; the run hears what workers have spent on it, beside what was known."""
+        merge = partial(self._submit, "merge", merge_shares, run.watch.run, self._algorithm)
         last = joined(heads, merge)
         try:
-            state: State = self._brought_here(last)
+            state, spent = arrived(self._brought_here(last))
         finally:
             if last not in heads:
                 _let_go([last])
+        run.note_work(self._lanes, before[BUSY] + float(spent[BUSY]), before[MERGING] + float(spent[MERGING]))
         return state
 
     def _revisit(self, state: State, ids: NDArray[np.uint64]) -> tuple[State, int]:
@@ -140,7 +167,7 @@ class Rounds:
 
         Preferably, since that worker may die, and come back at another address.
         """
-        key = f"daskfs-{name}-{os.urandom(8).hex()}"
+        key = task_key(name)
         return self._client.submit(
             function, *arguments, key=key, pure=False, workers=at, allow_other_workers=at is not None
         )
@@ -160,7 +187,7 @@ class Rounds:
         """Return as soon as there is a worker; Interrupted if none comes in time."""
         with _lost_if_unreachable():
             try:
-                self._client.wait_for_workers(1, timeout=_NO_WORKERS)
+                await_worker(self._client, _NO_WORKERS)
             except TimeoutError:
                 raise Interrupted("the cluster has no workers any more; start some, and run the same again") from None
 
@@ -181,11 +208,22 @@ class Rounds:
         ) from lost
 
     def _deadly(self, killed: KilledWorker) -> WorkerError:
-        plan = MemoryPlan.of(self._algorithm, self._dataset.meta, self._lanes)
+        plan = MemoryPlan.of(self._algorithm, self._dataset.meta, self._lanes, self._dataset.ahead)
         return WorkerError(
             f"{self._dataset.url}: {killed.allowed_failures + 1} workers died of the same task; "
             f"their logs say why, and if it was memory: each needs {plan}"
         )
+
+
+def task_key(name: str) -> str:
+    """A key of its own that Dask's pages show as ``daskfs-name``.
+
+    >>> from distributed.utils import key_split
+    >>> from daskfs.stream.rounds import task_key
+    >>> key_split(task_key("merge"))
+    'daskfs-merge'
+    """
+    return f"daskfs-{name}-0x{os.urandom(8).hex()}"  # what has a digit in it is no part of a name
 
 
 @contextmanager
@@ -205,8 +243,3 @@ def _let_go(futures: Iterable[Future[Any]]) -> None:
     """
     for future in futures:
         future.release()
-
-
-def revisit_a_copy(algorithm: Algorithm, dataset: Dataset, ids: NDArray[np.uint64], state: State) -> tuple[State, int]:
-    """Columns folded into a copy of a state once more: the task a worker runs."""
-    return revisited(algorithm, dataset, ids, copied(state))

@@ -19,18 +19,21 @@ from daskfs.protocol import Algorithm, Central, Expansion, Result
 from daskfs.selection import Selection
 from daskfs.store.dataset import Dataset, open_dataset
 from daskfs.store.expanded import Inputs
-from daskfs.store.products import Products, product_name
+from daskfs.store.products import Products
 from daskfs.stream.around import Around
 from daskfs.stream.checkpoint import Checkpoint, Cost, Snapshot, checkpoint_at, described
 from daskfs.stream.fold import PassProgress, Run, Runner, Serial
 from daskfs.stream.lanes import one_blas_thread
-from daskfs.stream.memory import MemoryPlan
+from daskfs.stream.memory import MemoryPlan, room_on
+from daskfs.stream.naming import named, products_of
 from daskfs.stream.pool import current_client, prepare_workers
+from daskfs.stream.presence import expected_workers, taking_part
+from daskfs.stream.reporting import are_wanted, from_client
 from daskfs.stream.rounds import Rounds
+from daskfs.stream.watching import Watch
 
 IN_ANY_ORDER = 0
 """Lanes of a run whose workers do not wait for each other."""
-_USABLE = 0.8  # of a worker's memory: beyond that Dask pauses it
 
 
 def select(
@@ -68,7 +71,7 @@ def select(
     progress
         Called with a `PassProgress` after every block, or every round of blocks.
     storage_options
-        For the file systems of dataset and checkpoint, passed on to fsspec.
+        How the stores of dataset and checkpoint are reached; see `open_dataset`.
 
     Returns
     -------
@@ -91,9 +94,9 @@ def select(
         raise OptionError(f"{algorithm!r:.80} is no algorithm: pass one such as daskfs.OnlineSubstitution(100)")
     if resume and checkpoint is None:
         raise OptionError("resume: there is nothing to go on from without a checkpoint; say where it is")
-    client = client or current_client()
+    client = (client or current_client()) if dataset.travels else None
     if client is not None:
-        prepare_workers(client)
+        prepare_workers(client, dataset.location.options)
     options = storage_options or dataset.location.options
     with (
         checkpoint_at(checkpoint, options, dataset, algorithm, seed) as kept,
@@ -101,12 +104,24 @@ def select(
         one_blas_thread(),
     ):
         lanes = lanes_for(dataset, algorithm, client, synchronous)
-        check_memory(dataset, algorithm, client, lanes)
+        plan = check_memory(dataset, algorithm, client, lanes)
         now = _begun(dataset, algorithm, lanes, seed, kept, resume)
-        run = Run(dataset, algorithm, now, kept, progress)
-        with _runner(dataset, algorithm, client, now.lanes) as runner:
+        watch = Watch(dataset, algorithm, from_client(client) if client is not None and are_wanted() else None)
+        run = Run(dataset, algorithm, now, kept, progress, watch)
+        with (
+            taking_part(client, plan),
+            _told(watch, now, client),
+            _runner(dataset, algorithm, client, now.lanes) as runner,
+        ):
             done = run.finish(runner)
-        result = _with_costs(algorithm.result(done.state), done.costs)
+            result = _with_costs(algorithm.result(done.state), done.costs)
+    selection = as_selection(result, dataset, algorithm, seed)
+    watch.finished(selection.names, result.weights)
+    return selection
+
+
+def as_selection(result: Result, dataset: Dataset, algorithm: Algorithm, seed: int) -> Selection:
+    """A result with the names of its features and where it comes from; what should be known of it is said aloud."""
     source = {
         "url": dataset.url,
         "digest": dataset.digest,
@@ -114,7 +129,7 @@ def select(
         "n_features": dataset.n_features,
     }
     for remark in (*result.remarks, *_if_few(algorithm, result)):
-        warnings.warn(f"{dataset.url}: {remark}", stacklevel=2)
+        warnings.warn(f"{dataset.url}: {remark}", stacklevel=3)
     names, products = _named(dataset, result)
     inputs = None if result.expansion is None else _inputs(dataset, result.expansion)
     return Selection.from_result(result, names, described(algorithm), source, seed, products, inputs)
@@ -122,7 +137,7 @@ def select(
 
 def memory_plan(dataset: Dataset, algorithm: Algorithm) -> MemoryPlan:
     """What a selection in this process will take, before anything is read."""
-    return MemoryPlan.of(algorithm, dataset.meta)
+    return MemoryPlan.of(algorithm, dataset.meta, ahead=dataset.ahead)
 
 
 def lanes_for(dataset: Dataset, algorithm: Algorithm, client: Client | None, synchronous: bool) -> int:
@@ -130,7 +145,7 @@ def lanes_for(dataset: Dataset, algorithm: Algorithm, client: Client | None, syn
 
     Little data is sooner done by one than by several who meet again and again.
     """
-    workers = 1 if client is None else len(client.nthreads())
+    workers = 1 if client is None else expected_workers(client)
     if workers == 1 or algorithm.schedule == "chain":
         return 1
     if algorithm.schedule == "centre" and not synchronous:
@@ -140,18 +155,19 @@ def lanes_for(dataset: Dataset, algorithm: Algorithm, client: Client | None, syn
     return max(1, min(workers, len(sizes), int(sizes.sum()) // least if least else workers))
 
 
-def check_memory(dataset: Dataset, algorithm: Algorithm, client: Client | None, lanes: int) -> None:
-    """OptionError, with the plan, if some process has less memory than a selection takes."""
+def check_memory(dataset: Dataset, algorithm: Algorithm, client: Client | None, lanes: int) -> MemoryPlan:
+    """What every process that takes part needs; OptionError, with that plan, if some process has less memory."""
     available = min(psutil.virtual_memory().available, MEMORY_LIMIT)
     if client is None:
-        memory_plan(dataset, algorithm).check(available, "this machine")
-        return
+        plan = memory_plan(dataset, algorithm)
+        plan.check(available, "this machine")
+        return plan
     MemoryPlan(algorithm.nbytes_staying(dataset.meta), blocks=0).check(available, "this machine")
-    plan = MemoryPlan.of(algorithm, dataset.meta, lanes)
-    for worker in client.scheduler_info()["workers"].values():
-        if worker["memory_limit"]:
-            left = _USABLE * worker["memory_limit"] - worker["metrics"]["memory"]
-            plan.check(int(left / worker["nthreads"]), "each thread of a worker")
+    plan = MemoryPlan.of(algorithm, dataset.meta, lanes, dataset.ahead)
+    for address, worker in sorted(client.scheduler_info(n_workers=-1)["workers"].items()):
+        room = room_on(worker["memory_limit"], worker["metrics"]["memory"], worker["nthreads"])
+        plan.check_worker(address, room)
+    return plan
 
 
 def _begun(
@@ -172,20 +188,29 @@ def _begun(
 def _runner(dataset: Dataset, algorithm: Algorithm, client: Client | None, lanes: int) -> Iterator[Runner]:
     if client is None:
         yield Serial(dataset, algorithm, max(lanes, 1))
-    elif lanes == IN_ANY_ORDER and len(client.nthreads()) > 1 and isinstance(algorithm, Central):
+    elif lanes == IN_ANY_ORDER and expected_workers(client) > 1 and isinstance(algorithm, Central):
         with closing(Around(client, dataset, algorithm)) as around:
             yield around
     else:
         yield Rounds(client, dataset, algorithm, max(lanes, 1))
 
 
+@contextmanager
+def _told(watch: Watch, now: Snapshot, client: Client | None) -> Iterator[None]:
+    """Tell those who watch that a run begins, and why it ends if that is not what was meant."""
+    watch.begun(now, 0 if client is None else len(client.nthreads()))
+    try:
+        yield
+    except BaseException as error:
+        watch.failed(error)
+        raise
+
+
 def _with_costs(result: Result, costs: list[Cost]) -> Result:
     """A result whose history says what each pass took; one record more is that of the columns seen once more."""
-    took = [(cost.seconds, float(cost.bytes)) for cost in costs]
-    took += [(np.nan, np.nan)] * (len(result.history) - len(took))  # records of something else than passes
-    rows = zip(result.history, took, strict=False)
-    history = [{**record, "seconds": seconds, "bytes": nbytes} for record, (seconds, nbytes) in rows]
-    return replace(result, history=history)
+    took = [{**cost.times(), "bytes": float(cost.bytes)} for cost in costs]
+    took += [{}] * (len(result.history) - len(took))  # records of something else than passes
+    return replace(result, history=[record | of for record, of in zip(result.history, took, strict=False)])
 
 
 def _if_few(algorithm: Algorithm, result: Result) -> list[str]:
@@ -202,18 +227,9 @@ def _inputs(dataset: Dataset, expansion: Expansion) -> Inputs:
 
 def _named(dataset: Dataset, result: Result) -> tuple[list[str], Products | None]:
     """The names of a result's features, and what those are made of that are products of two."""
-    if result.expansion is not None:
-        return [f"{result.expansion.kernel} {feature}" for feature in result.features.tolist()], None
-    if result.parents is None:
-        return dataset.names(result.features), None
-    made = Products(result.parents, [("", "")] * len(result.features))
-    pairs = np.flatnonzero(made.are).tolist()
-    left, right = (dataset.names(result.parents[pairs, side]) for side in (0, 1))
-    plain = iter(dataset.names(result.features[~made.are]))
-    for at, both in zip(pairs, zip(left, right, strict=True), strict=True):
-        made.names[at] = both
-    names = [product_name(both) if is_pair else next(plain) for both, is_pair in zip(made.names, made.are, strict=True)]
-    return names, made
+    called = "" if result.expansion is None else result.expansion.kernel
+    made = None if result.parents is None else products_of(dataset.names, result.parents)
+    return named(dataset.names, result.features, made, called), made
 
 
 @contextmanager

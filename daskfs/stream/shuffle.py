@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,17 +19,21 @@ from numpy.typing import NDArray
 
 from daskfs.errors import OptionError, check_whole
 from daskfs.store.dataset import Dataset, open_dataset
-from daskfs.store.layout import UNFINISHED
+from daskfs.store.layout import UNFINISHED, ArraySpec
 from daskfs.store.location import Location
 from daskfs.store.regrouped import groups
+from daskfs.store.row_keys import Keys
 from daskfs.store.row_runs import Runs, cargo_of, collected
-from daskfs.store.shuffle import Part, RowBytes, Slots, block_bytes, new_order, slot_bits
-from daskfs.store.writer import Records, check_free, new_writer, prepare
+from daskfs.store.shuffle import Part, RowBytes, Slots, block_bytes, made_by_shuffle, new_order, slot_bits
+from daskfs.store.writer import DatasetWriter, Records, check_free, new_writer, prepare
 from daskfs.stream.moved import Moved, Report
 from daskfs.stream.pool import Pool, Threads, pool
 from daskfs.stream.shuffle_memory import ShuffleMemory
 
 MEMORY = "512MB"
+
+Closing = Callable[[dict[str, Any]], None]
+"""Completes a dataset, given how it came about: from then on it opens."""
 
 
 def shuffle(
@@ -64,7 +70,7 @@ def shuffle(
     client, workers
         Where to run, as for `ingest`.
     storage_options
-        Passed on to fsspec, for both places. Open the source yourself if it needs others.
+        How the stores of both places are reached; see `open_dataset`. Open the source yourself if it needs others.
     progress
         Called with (rows moved, rows to move); every row moves twice.
 
@@ -86,39 +92,74 @@ def shuffle(
     location = Location(url, storage_options)
     _check(source, location)
     check_free(location, overwrite)
-    each, bits, where = RowBytes.of_source(source), slot_bits(source), pool(client, workers)
-    sizes = block_bytes(source, each)
-    budget = ShuffleMemory.of(
-        memory, where.sharing, total=int(sizes.sum()), largest_block=int(sizes.max()), slots=1 << bits
-    )
-    if isinstance(where, Threads):
-        where = Threads(budget.workers)
+    mixer = Mixer.of(source, memory, pool(client, workers, [source.location.options, location.options]))
     with location.one_writer():
         prepare(location, overwrite)
         location.write(f"{UNFINISHED}/shuffle", b"")
-        moved = Moved(2 * source.n_samples, progress)
-        some = groups(sizes, budget.run_bytes)
-        # Not where another attempt has its runs: a worker that outlives it would write among ours.
-        runs = Runs(location, f"{UNFINISHED}/{uuid.uuid4().hex[:8]}", len(some), cargo_of(source), bits)
-        slots = _slots([(runs, source, blocks, number, seed) for number, blocks in enumerate(some)], where, moved)
-        order = new_order(source, slots, each, budget.part_bytes)
-        writer = new_writer(location)
-        for spec in order.specs.values():
-            writer.add(spec)
-        for rows, written in where.unordered("write", _write_part, [(p, runs, writer.location) for p in order.parts]):
-            for name, records in written.items():
-                writer.add(order.specs[name], records)
-            moved.add(rows)
-        order.close(writer, source, seed)
+        moved = Moved(mixer.to_move(source.n_samples), progress)
+        close = mixer.write(Keys.every(seed, source.n_samples), location, moved)
+        close(made_by_shuffle(source, seed))
     return open_dataset(url, storage_options)
 
 
+@dataclass(frozen=True, slots=True)
+class Mixer:
+    """Writes rows of a dataset in the order of their keys, with so much memory and on these workers."""
+
+    source: Dataset
+    budget: ShuffleMemory
+    where: Pool
+
+    @classmethod
+    def of(cls, source: Dataset, memory: int | str, where: Pool) -> Mixer:
+        """OptionError if the memory does not suffice."""
+        sizes = block_bytes(source, RowBytes.of_source(source))
+        total, largest = int(sizes.sum()), int(sizes.max())
+        slots = 1 << slot_bits(source)
+        budget = ShuffleMemory.of(memory, where.sharing, total=total, largest_block=largest, slots=slots)
+        return cls(source, budget, Threads(budget.workers) if isinstance(where, Threads) else where)
+
+    def to_move(self, rows: int) -> int:
+        """How much `write` will say it has moved: every row moves twice."""
+        return 2 * rows
+
+    def write(self, wanted: Keys, location: Location, moved: Moved) -> Closing:
+        """Write the wanted rows to a place that was prepared; what is left to do is to close the new dataset."""
+        source, each = self.source, RowBytes.of_source(self.source)
+        some = groups(block_bytes(source, each), self.budget.run_bytes)
+        # Not where another attempt has its runs: a worker that outlives it would write among ours.
+        folder = f"{UNFINISHED}/{uuid.uuid4().hex[:8]}"
+        runs = Runs(location, folder, len(some), cargo_of(source), slot_bits(source))
+        tasks = [(runs, source, blocks, number, wanted) for number, blocks in enumerate(some)]
+        order = new_order(source, runs, wanted, _slots(tasks, self.where, moved), each, self.budget.part_bytes)
+        writer = new_writer(location)
+        write_parts(order.specs.values(), order.parts, writer, self.where, moved)
+        return partial(order.close, writer, source)
+
+
+def write_parts(
+    specs: Iterable[ArraySpec], parts: Iterable[Part], writer: DatasetWriter, where: Pool, moved: Moved
+) -> None:
+    """Write arrays that are planned, each part by one worker."""
+    for spec in specs:
+        writer.add(spec)
+    for count, written in where.unordered("write", _write_part, [(part, writer.location) for part in parts]):
+        for name, records in written.items():
+            writer.add(writer.arrays[name], records)
+        moved.add(count)
+
+
 def _check(source: Dataset, location: Location) -> None:
+    check_laid_out_in_rows(source)
+    if location.is_within(source.location):
+        raise OptionError(f"{location.url}: is the dataset to be shuffled, or lies in it; choose another place")
+
+
+def check_laid_out_in_rows(source: Dataset) -> None:
+    """OptionError if a dataset cannot be shuffled."""
     if source.layout == "columns":
         remedy = "write it with layout='rows'" if source.kind == "dense" else "shuffle what it was transposed from"
         raise OptionError(f"{source.url}: laid out in columns, which cannot be shuffled row by row; {remedy}")
-    if location.is_within(source.location):
-        raise OptionError(f"{location.url}: is the dataset to be shuffled, or lies in it; choose another place")
 
 
 def _slots(tasks: list[tuple[Any, ...]], where: Pool, moved: Moved) -> Slots:
@@ -131,11 +172,11 @@ def _slots(tasks: list[tuple[Any, ...]], where: Pool, moved: Moved) -> Slots:
     return Slots(total)
 
 
-def _make_run(runs: Runs, source: Dataset, blocks: range, number: int, seed: int) -> NDArray[np.int64]:
+def _make_run(runs: Runs, source: Dataset, blocks: range, number: int, wanted: Keys) -> NDArray[np.int64]:
     """Turn a group of blocks into the run of that number: a task."""
-    return runs.write(number, collected(source, blocks, seed))
+    return runs.write(number, collected(source, blocks, wanted))
 
 
-def _write_part(part: Part, runs: Runs, location: Location) -> tuple[int, dict[str, Records]]:
+def _write_part(part: Part, location: Location) -> tuple[int, dict[str, Records]]:
     """Write a part of the new dataset: a task."""
-    return part.rows_moved, part.write(runs, location)
+    return part.moved, part.write(location)

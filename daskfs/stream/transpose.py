@@ -23,6 +23,7 @@ from daskfs.store.layout import UNFINISHED
 from daskfs.store.location import Location
 from daskfs.store.prefetch import Prefetcher
 from daskfs.store.regrouped import groups
+from daskfs.store.row_keys import Keys
 from daskfs.store.transpose import ColumnWriter, column_shape, in_blocks
 from daskfs.store.writer import new_writer, prepare
 from daskfs.stream.moved import Moved, Report
@@ -63,7 +64,7 @@ def transpose(
     overwrite
         Replace a dataset that is there already.
     storage_options
-        Passed on to fsspec, for both places. Open the source yourself if it needs others.
+        How the stores of both places are reached; see `open_dataset`. Open the source yourself if it needs others.
     progress
         Called with (entries moved, entries to move); every entry moves twice.
 
@@ -103,12 +104,12 @@ def transpose(
         gap = max(1, budget.range_entries // (4 * len(some)))
         tasks = [(source, group, int(sizes[group].sum()), location, n, gap) for n, group in enumerate(some)]
         runs = _runs(tasks, budget.workers, moved)
-        shape = column_shape(runs, source.n_entries, block_entries, Codec(compression))
+        shape = column_shape((run.sample for run in runs), source.n_entries, block_entries, Codec(compression))
         writer = ColumnWriter(new_writer(location), shape, with_values="values" in source.arrays)
         for block in in_blocks(_merged(location, runs, range_edges(runs, gap, budget.range_entries)), shape):
             writer.write(block)
             moved.add(len(block.entries))
-        writer.close(source)
+        writer.close(source, Keys.every(0, source.n_samples), {"by": "transpose", "source": source.digest})
     return open_dataset(url, storage_options)
 
 

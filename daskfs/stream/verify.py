@@ -69,7 +69,7 @@ def verify_dataset(
         for start in range(0, spec.n_chunks, BATCH)
     ]
     total, checked = sum(len(manifest) for manifest in manifests.values()), 0
-    for results in pool(client, workers).unordered("verify", _check, tasks):
+    for results in pool(client, workers, [dataset.location.options]).unordered("verify", _check, tasks):
         checked += len(results)
         damage += [result for result in results if result is not None]
         if progress is not None:

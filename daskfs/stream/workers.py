@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from traceback import format_exc
 from typing import Any
 
@@ -28,7 +28,8 @@ from numpy.typing import NDArray
 from daskfs.protocol import Central, State, copied
 from daskfs.store.dataset import Dataset
 from daskfs.stream.central import Centre, Report, View, introduced, rebuilt
-from daskfs.stream.lanes import AHEAD
+from daskfs.stream.meter import Meter
+from daskfs.stream.reporting import from_task
 
 _PATIENCE = 1.0  # seconds until someone who waits for the centre asks whether it is alive
 _SIGN_OF_LIFE = 3.0  # seconds for the answer
@@ -142,28 +143,31 @@ def forget(run: str) -> None:
         desks.pop(run, None)
 
 
-def work_on(run: str, algorithm: Central, dataset: Dataset, centre: Any, numbers: range) -> Report:
-    """One group of blocks, on a worker."""
-    desk, call = _desk(run), Calls(centre)
+def work_on(run: str, algorithm: Central, dataset: Dataset, centre: Any, numbers: range, told: str = "") -> Report:
+    """One group of blocks, on a worker; what it did is told under the name of the run that is watched, if it is."""
+    desk, call, meter = _desk(run), Calls(centre), Meter(from_task(told))
     joining = call.later("join", desk.who)  # answered while the first block is read
     lane, seen = -1, View(-1, {})
     unsent: State | None = None
     reply: Any = None
     unanswered = 0  # blocks since an offer was sent
-    for block in dataset.blocks(numbers, axis=algorithm.axis, ahead=AHEAD):
+    for block in meter.over(dataset.blocks(numbers, axis=algorithm.axis)):
         if joining is not None:
-            (desk.own["lane"], seen), joining = call.answer(joining), None
+            with meter.waiting():
+                (desk.own["lane"], seen), joining = call.answer(joining), None
             lane = desk.own["lane"]
         if reply is not None and (unanswered > algorithm.patience or reply.done()):
-            seen, reply = call.answer(reply) or seen, None
+            with meter.waiting():
+                seen, reply = call.answer(reply) or seen, None
         unanswered += 1
         desk.own, offer = algorithm.work(desk.own, seen.view, block)
         if offer is not None:
             unsent = offer if unsent is None else algorithm.both(unsent, offer, seen.view)
         if unsent is not None and reply is None:
             reply, unsent, unanswered = call.later("offer", lane, unsent, seen.version), None, 0
-    if reply is not None:
-        call.answer(reply)  # offers of a worker arrive in their order
-    left = [offer for offer in (unsent, algorithm.rest(desk.own)) if offer is not None]
-    report: Report = call.now("leave", left)
-    return report
+    with meter.waiting():
+        if reply is not None:
+            call.answer(reply)  # offers of a worker arrive in their order
+        left = [offer for offer in (unsent, algorithm.rest(desk.own)) if offer is not None]
+        report: Report = call.now("leave", left)
+    return replace(report, busy=meter.done().busy)

@@ -21,13 +21,12 @@ from daskfs.store import arrays
 from daskfs.store.codec import Codec, Compression
 from daskfs.store.dense_staging import DensePlan, close_dense, publish_dense
 from daskfs.store.labels import Labels
-from daskfs.store.layout import UNFINISHED, DenseShape, Layout, dense_specs, target_spec
+from daskfs.store.layout import CHUNK_BYTES, UNFINISHED, DenseShape, Layout, dense_specs, target_spec
 from daskfs.store.location import Location
 from daskfs.store.names import checked_column_names
 from daskfs.store.writer import new_writer, prepare, retire
 from daskfs.stream.pool import Threads, available_cores, in_order, pool
 
-CHUNK_BYTES = 8_000_000
 OnBadRow = Literal["error", "drop"]
 
 
@@ -49,7 +48,7 @@ def write_dataset(
     Parameters
     ----------
     url
-        Where: a local path or any URL fsspec knows.
+        Where: a local path or a URL, as for `open_dataset`.
     X
         ``(samples, features)``: numpy, scipy.sparse (becomes a sparse dataset), dask.array, xarray.DataArray or a
         DataFrame. Numbers of any kind; float64 and wide integers are kept as float64, the rest as float32.
@@ -69,7 +68,7 @@ def write_dataset(
     on_bad_row
         What to do about NaN and infinity: name the first in an error, or drop the rows that hold them.
     storage_options
-        Passed on to fsspec.
+        How the store is reached, in fsspec's words or obstore's; by default environment variables say it.
 
     Examples
     --------
@@ -102,6 +101,7 @@ def write_dataset(
         shape = DenseShape(layout, chunk_bytes, Codec(compression or "none"))
         plan = DensePlan(shape, feature_names, {"by": "write_dataset"})
         if isinstance(X, DaskArray):
+            pool(options=[location.options])  # workers that will write must know how
             _write_dask(location, X, target, labels, plan)
         else:
             arrays.write_dense(new_writer(location), X, target, labels, plan)
@@ -179,4 +179,4 @@ def _write_dask_rows(location: Location, X: DaskArray, y: NDArray[np.float64], l
     for piece in pieces:
         piece.strings = [str(label) for label in labels.classes or ()] if labels.strings else []
     retire(location)
-    publish_dense(location, pieces, plan, in_order(pool(), "publish"), group_bytes=64 << 20)
+    publish_dense(location, pieces, plan, in_order(pool(options=[location.options]), "publish"), group_bytes=64 << 20)

@@ -6,14 +6,17 @@ import multiprocessing
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from distributed import Client, LocalCluster
 from distributed.worker import Worker
 from rich.console import Console
 from rich.table import Table
 
 console = Console(highlight=False)
+IDLE = 1.85  # two processes against one: below that the machine is too busy to judge
 
 
 def interleaved(
@@ -54,6 +57,22 @@ def pin(dask_worker: Worker) -> None:
     core = sorted(os.sched_getaffinity(0))[int(dask_worker.name)]
     for thread in os.listdir("/proc/self/task"):
         os.sched_setaffinity(int(thread), {core})
+
+
+@contextmanager
+def one_and_two_workers() -> Iterator[dict[int, Client]]:
+    """A cluster of one worker and a cluster of two, by their size, a core for each worker."""
+    here = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "silence_logs": 40}
+    clusters = {number: LocalCluster(n_workers=number, **here) for number in (1, 2)}
+    clients = {number: Client(cluster, set_as_default=False) for number, cluster in clusters.items()}
+    try:
+        for client in clients.values():
+            client.run(pin)
+        yield clients
+    finally:
+        for number, client in clients.items():
+            client.close()
+            clusters[number].close()
 
 
 def resident(which: str = "VmRSS") -> int:

@@ -33,8 +33,15 @@ import click
 import numpy as np
 import scipy.sparse as sp
 from _hashing_kernels import hashed_logistic, hashed_softmax
-from _measure import console, forget_peak, interleaved, pin, resident, show, two_processes_against_one
-from distributed import Client, LocalCluster
+from _measure import (
+    console,
+    forget_peak,
+    interleaved,
+    one_and_two_workers,
+    resident,
+    show,
+    two_processes_against_one,
+)
 from numpy.typing import NDArray
 from sklearn.linear_model import SGDClassifier
 from sklearn.metrics import roc_auc_score
@@ -248,21 +255,12 @@ def workers(count: int, widths: tuple[int, ...], work: Path, rounds: int) -> Non
 
 def _on_workers(rows: Rows, algorithm: daskfs.Mission, rounds: int) -> tuple[dict[int, float], list[str]]:
     best, figures = {1: float("inf"), 2: float("inf")}, {}
-    here = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "silence_logs": 40}
-    clusters = {n: LocalCluster(n_workers=n, **here) for n in best}
-    clients = {n: Client(cluster, set_as_default=False) for n, cluster in clusters.items()}
-    try:
-        for client in clients.values():
-            client.run(pin)
+    with one_and_two_workers() as clients:
         for _ in range(rounds):
             for n, client in clients.items():
                 selection = daskfs.select(rows.train, algorithm, client=client)
                 best[n] = min(best[n], float(selection.history.seconds.values[0]))
                 figures[n] = judged(selection, rows)
-    finally:
-        for n, client in clients.items():
-            client.close()
-            clusters[n].close()
     return best, [", ".join(f"{figures[n][which]:.4f}" for n in (1, 2)) for which in (1, 2)]
 
 

@@ -11,7 +11,7 @@ from daskfs.store.prefetch import Prefetcher
 
 
 def alive() -> int:
-    return sum(thread.name == "daskfs-prefetch" for thread in threading.enumerate())
+    return sum(thread.name.startswith("daskfs-prefetch") for thread in threading.enumerate())
 
 
 def test_items_come_in_order_from_a_fixed_set_of_buffers():

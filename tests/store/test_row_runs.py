@@ -11,7 +11,8 @@ from scipy import stats
 
 from daskfs.errors import ChunkError
 from daskfs.store.location import Location
-from daskfs.store.row_runs import HEAD, Lines, Runs, Section, row_keys
+from daskfs.store.row_keys import row_keys
+from daskfs.store.row_runs import HEAD, Lines, Runs, Section
 from daskfs.store.shuffle import Slots
 from daskfs.store.staging import BlockShape
 

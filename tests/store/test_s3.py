@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 import daskfs
-from daskfs.errors import ChunkError, DatasetError, SourceError
+from daskfs.errors import ChunkError, DatasetError, SourceError, StorageError
 
 X = np.random.default_rng(0).normal(size=(50, 12)).astype(np.float32)
 Y = np.array(["red", "blue"])[np.arange(50) % 2]
@@ -122,9 +122,9 @@ def test_a_wrong_secret_and_a_missing_source(s3, tmp_path):
     wrong = {**s3.options, "secret": "wrong"}
     with pytest.raises(SourceError, match=r"nothing\.svm: no such file"):
         daskfs.ingest(s3.url("nothing.svm"), tmp_path / "d.zarr", "svmlight", source_options=s3.options)
-    with pytest.raises(DatasetError, match="cannot be read") as caught:
+    with pytest.raises(StorageError, match=r"refused \(403 Forbidden, \w+\); check the credentials") as caught:
         daskfs.open_dataset(s3.url("d.zarr"), wrong)
     assert "wrong" not in str(caught.value)
-    with pytest.raises(SourceError) as caught:
+    with pytest.raises(StorageError, match="check the credentials") as caught:
         daskfs.ingest(s3.url("x.svm"), tmp_path / "d.zarr", "svmlight", source_options=wrong)
     assert "wrong" not in str(caught.value)

@@ -13,8 +13,9 @@ from daskfs.errors import OptionError
 from daskfs.stream.memory import IngestMemory
 
 PEAK = """
-import re, sys
+import importlib, re, sys
 import daskfs.cli
+importlib.import_module("daskfs.cli." + daskfs.cli.COMMANDS[sys.argv[1]][0])  # which is else loaded when it is run
 def peak(): return int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1024
 before = peak()
 try:

@@ -17,7 +17,7 @@ from whole_rows import rows_of
 import daskfs
 from daskfs.errors import ChunkError, DatasetError, OptionError
 from daskfs.observe.describe import describe
-from daskfs.store.row_runs import row_keys
+from daskfs.store.row_keys import row_keys
 from daskfs.stream.shuffle_memory import ShuffleMemory
 
 

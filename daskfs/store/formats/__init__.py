@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from difflib import get_close_matches
 from typing import Any
 
-from daskfs.errors import OptionError
+from daskfs.errors import OptionError, nearest
 from daskfs.store.formats.base import Format
 from daskfs.store.formats.delimited import Delimited, TabSeparated
 from daskfs.store.formats.fasta import Fasta
@@ -21,22 +20,29 @@ FORMATS: dict[str, type[Any]] = {
 }
 
 
+def options_of(name: str) -> list[str]:
+    """What the format called `name` takes."""
+    return [field.name for field in fields(_kind(name))]
+
+
 def make_format(name: str, options: Mapping[str, Any]) -> Format:
     """The format called `name` with its options; OptionError with the nearest known word for a wrong one."""
-    if name == "libsvm":
-        name = "svmlight"
-    if name not in FORMATS:
-        raise OptionError(f"format {name!r}{_nearest(name, FORMATS)}; known are {', '.join(FORMATS)}")
-    known = [field.name for field in fields(FORMATS[name])]
+    known = options_of(name)
     for option in options:
         if option not in known:
             raise OptionError(
-                f"format {name} takes no option {option!r}{_nearest(option, known)}; it takes {', '.join(known)}"
+                f"format {name} takes no option {option!r}{nearest(option, known)}; it takes {', '.join(known)}"
             )
-    made: Format = FORMATS[name](**{key: tuple(v) if isinstance(v, list) else v for key, v in options.items()})
+    for field in fields(_kind(name)):
+        if isinstance(field.default, tuple) and isinstance(value := options.get(field.name), str):
+            raise OptionError(f"{field.name}={value!r}: must be a list, such as [{value!r}]")  # not its letters
+    made: Format = _kind(name)(**{key: tuple(v) if isinstance(v, list) else v for key, v in options.items()})
     return made
 
 
-def _nearest(word: str, known: Any) -> str:
-    match = get_close_matches(word, list(known), 1)
-    return f" (did you mean {match[0]!r}?)" if match else ""
+def _kind(name: str) -> type[Any]:
+    if name == "libsvm":
+        name = "svmlight"
+    if name not in FORMATS:
+        raise OptionError(f"format {name!r}{nearest(name, FORMATS)}; known are {', '.join(FORMATS)}")
+    return FORMATS[name]

@@ -1,0 +1,22 @@
+"""daskfs report: a run as a page to look at."""
+
+from __future__ import annotations
+
+import click
+
+from daskfs.observe.terminal import printable
+
+
+@click.command()
+@click.argument("run")
+@click.option("-o", "--out", help="The file or URL to write; report.html in RUN by default.")
+@click.option("--overwrite", is_flag=True, help="Replace a file that is not the run's own report.")
+def report(run: str, out: str | None, overwrite: bool) -> None:
+    """Write everything known of RUN as one HTML file that needs nothing else, and no network.
+
+    It shows the selected features, and the rest as far as it is there: how good they are on unseen data (daskfs
+    evaluate --keep), score against their number, stability, how the passes went, memory, cost, and how to do it again.
+    """
+    from daskfs.observe.report import write_report  # Bokeh and Jinja take half a second that others need not wait for
+
+    click.echo(f"report in {printable(write_report(run, out, overwrite=overwrite))}")

@@ -1,0 +1,108 @@
+"""How far a score may be from that of all rows there could be: intervals that cover it 95 times in 100. numpy only.
+
+The rows of a dataset are taken for independent draws, the model for given. A row with a weight is one draw that counts
+for more: what weights do to the variance is counted, and an "effective" number of rows is how many without weights
+would vary as much. What cannot be told is NaN at both ends.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+Z = 1.959963984540054  # standard deviations of the normal distribution within which 95 % of it lie
+
+Interval = tuple[float, float]
+Numbers = NDArray[np.float64]
+UNKNOWN = (math.nan, math.nan)
+
+
+def effective_rows(weight: Numbers, squares: Numbers, squares_right: Numbers) -> Numbers:
+    """How many rows without weights a share of right ones is worth as much as.
+
+    By Kish it is (Σw)²/Σw²; fewer where the rows that weigh most are also those that are wrong, so that the share
+    varies more than this.
+
+    Parameters
+    ----------
+    weight
+        The sum of all weights, and of the weights of rows that are right: ``(2, …)``.
+    squares, squares_right
+        The sums of squared weights, of all rows and of those that are right.
+    """
+    total, right = weight
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share, kish = right / total, total**2 / squares
+        varies = (squares_right * (1 - share) ** 2 + (squares - squares_right) * share**2) / total**2
+        rows: Numbers = np.fmin(kish, share * (1 - share) / varies)
+    return rows
+
+
+def wilson(share: Numbers, rows: Numbers) -> tuple[Numbers, Numbers]:
+    """Wilson's score interval of shares of so many rows, low ends and high ends.
+
+    >>> low, high = wilson(np.array([0.5, 1.0]), np.array([100, 10]))
+    >>> low.round(3), high.round(3)
+    (array([0.404, 0.722]), array([0.596, 1.   ]))
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        extra = Z**2 / rows
+        middle = (share + extra / 2) / (1 + extra)
+        half = np.sqrt(share * (1 - share) * extra + extra**2 / 4) / (1 + extra)
+    return np.maximum(middle - half, 0.0), np.minimum(middle + half, 1.0)
+
+
+def mean_of_shares(shares: Numbers, low: Numbers, high: Numbers) -> Interval:
+    """The interval of the mean of independent shares from their own (Zou and Donner, 2008: MOVER).
+
+    The distance of a share from the end of its interval stands for its standard error on that side, so that shares of
+    0 and 1, whose variance is estimated as 0, still vary.
+    """
+    if len(shares) == 0:
+        return UNKNOWN
+    mean, count = shares.mean(), len(shares)
+    down, up = (np.sqrt(np.square(shares - ends).sum()) / count for ends in (low, high))
+    return max(float(mean - down), 0.0), min(float(mean + up), 1.0)
+
+
+def on_log_scale(value: float, error: float) -> Interval:
+    """The interval of something above 0 with this standard error, normal in its logarithm.
+
+    >>> tuple(round(end, 2) for end in on_log_scale(10.0, 1.0))
+    (8.22, 12.17)
+    """
+    if not math.isfinite(error) or not value > 0:
+        return (value, value) if value == error == 0 else UNKNOWN
+    factor = math.exp(min(Z * error / value, 700.0))
+    return value / factor, value * factor
+
+
+def on_odds_scale(value: float, error: float) -> Interval:
+    """The interval of something between 0 and 1 with this standard error, normal in its log-odds.
+
+    >>> tuple(round(end, 3) for end in on_odds_scale(0.9, 0.05))
+    (0.752, 0.964)
+    """
+    if not math.isfinite(error) or not 0 < value < 1:
+        return UNKNOWN
+    factor = math.exp(min(Z * error / (value * (1 - value)), 700.0))
+    odds = value / (1 - value)
+    return 1 / (1 + factor / odds), 1 / (1 + 1 / (factor * odds))
+
+
+def mean_error(weight: float, squares: float, deviations: float) -> float:
+    """The standard error of a weighted mean, NaN unless there is more than one row and numbers did not overflow.
+
+    Parameters
+    ----------
+    weight, squares
+        The sums of weights, and of squared weights.
+    deviations
+        The sum of squared products of weight and distance from the mean.
+    """
+    rows = weight**2 / squares if squares > 0 else 0.0
+    if not rows > 1 + 1e-9 or not math.isfinite(deviations):
+        return math.nan
+    return math.sqrt(max(deviations, 0.0) * rows / (rows - 1)) / weight

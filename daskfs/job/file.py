@@ -1,0 +1,179 @@
+"""JOB.toml: a whole job in one file, read and checked before anything is begun.
+
+Paths in it are relative to its folder. ``${NAME}`` stands for an environment variable in any text; what is secret may
+be there in no other way. `tables` says what there can be.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from daskfs.errors import JobError, OptionError, nearest
+from daskfs.job.tables import SHORT, Job
+
+_SECRET = re.compile(r"secret|password|token|(^|_)key$|credential|sas", re.IGNORECASE)
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+
+
+def load_job(path: str | os.PathLike[str], changes: Mapping[str, Any] | None = None) -> Job:
+    """Read a job file; JobError says in one line what is wrong with it, and where.
+
+    Parameters
+    ----------
+    path
+        The file.
+    changes
+        Keys with other values than in the file, such as ``{"select.n_select": 50}``.
+
+    Examples
+    --------
+    >>> _ = Path("job.toml").write_text('''
+    ... out = "runs/genes"
+    ... [data]
+    ... train = "genes.zarr"
+    ... [select]
+    ... algorithm = "substitution"
+    ... k = 10
+    ... ''')
+    >>> from daskfs.job.file import load_job
+    >>> load_job("job.toml", {"select.k": 20}).select.made.n_select
+    20
+    """
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        content = tomllib.loads(text)
+    except OSError as error:
+        raise JobError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise JobError(f"{path}: is not TOML: {error}") from error
+    for key, value in (changes or {}).items():
+        _change(content, key, value)
+    try:
+        _check_secrets(content)
+        job = Job.model_validate(_absolute(_substituted(content), path.absolute().parent))
+    except ValidationError as error:
+        raise JobError(_refusal(path, text, error)) from None
+    except OptionError as error:
+        raise JobError(f"{path}: {error}") from None
+    return job if job.name else job.model_copy(update={"name": path.stem})
+
+
+def _change(content: dict[str, Any], key: str, value: Any) -> None:
+    *tables, last = key.split(".")
+    for table in tables:
+        content = content.setdefault(table, {})
+        if not isinstance(content, dict):
+            raise JobError(f"{key}: {table} is no table")
+    if last in SHORT.values() or last in SHORT:  # one key by two names
+        for other in (*SHORT, *SHORT.values()):
+            content.pop(other, None)
+    content[last] = value
+
+
+def _check_secrets(content: Mapping[str, Any]) -> None:
+    _check_no_secret("storage", content.get("storage"))
+
+
+def _check_no_secret(where: str, table: Any) -> None:
+    for key, value in table.items() if isinstance(table, dict) else ():
+        _check_no_secret(f"{where}.{key}", value)
+        if _SECRET.search(key) and isinstance(value, str) and not _VARIABLE.fullmatch(value):
+            raise OptionError(f'{where}.{key}: no secrets in a file; write "${{NAME}}" and set NAME in the environment')
+
+
+def _substituted(value: Any, where: str = "") -> Any:
+    """The same with the values of environment variables in place of ``${NAME}``."""
+    if isinstance(value, dict):
+        return {key: _substituted(member, f"{where}.{key}".lstrip(".")) for key, member in value.items()}
+    if isinstance(value, list):
+        return [_substituted(member, where) for member in value]
+    if not isinstance(value, str):
+        return value
+    for name in _VARIABLE.findall(value):
+        if name not in os.environ:
+            raise OptionError(f"{where}: ${{{name}}} is not set in the environment")
+    return _VARIABLE.sub(lambda found: os.environ[found[1]], value)
+
+
+def _absolute(content: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The same with paths that are relative to the folder of the file made absolute."""
+    _check_tables(content)
+    for table, keys in _PATHS.items():
+        inside = content if not table else content.get(table, {})
+        for key in keys & inside.keys():
+            value = inside[key]
+            inside[key] = [_path(one, folder) for one in value] if isinstance(value, list) else _path(value, folder)
+    return content
+
+
+_PATHS = {
+    "": {"out"},
+    "ingest": {"sources", "test_sources"},
+    "data": {"train", "test"},
+    "publish": {"to"},
+    "report": {"to"},
+}
+
+
+def _check_tables(content: Mapping[str, Any]) -> None:
+    for table in filter(None, _PATHS):
+        if not isinstance(content.get(table, {}), dict):
+            raise OptionError(f"{table}: must be a table, [{table}]")
+
+
+def _path(value: Any, folder: Path) -> Any:
+    return value if not isinstance(value, str) or "://" in value else os.path.join(folder, value)
+
+
+def _refusal(path: Path, text: str, error: ValidationError) -> str:
+    """The first thing that is wrong, in a line."""
+    # A key that is misspelt is missing under its right name, too: the spelling is what to say.
+    found = min(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
+    where = [str(part) for part in found["loc"]]
+    reason = found["msg"].removeprefix("Value error, ")
+    about = re.match(r"(\w+)[:=]", reason)  # a key of that table, such as a field of an algorithm
+    line = (_line(text, [*where, about[1]]) if about else None) or _line(text, where)
+    place = f"{path}:{line}" if line else str(path)
+    key = ".".join(where)
+    if found["type"] == "extra_forbidden":
+        known = _keys(where[:-1])
+        return f"{place}: {key}: no such key{nearest(where[-1], known)}; there are {', '.join(known)}"
+    if found["type"] == "missing":
+        given = found["input"] if isinstance(found["input"], dict) else {}
+        meant = get_close_matches(where[-1], given, 1)
+        return f"{place}: {key}: must be given" + (f" (is it {meant[0]!r} that you call it?)" if meant else "")
+    return f"{place}: {key}: {reason[0].lower()}{reason[1:]}" if key else f"{place}: {reason}"
+
+
+def _keys(tables: list[str]) -> list[str]:
+    """The keys of the table a key stands in."""
+    model: Any = Job
+    for table in tables:
+        kinds = [model.model_fields[table].annotation]
+        kinds += getattr(kinds[0], "__args__", ())
+        model = next(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel))
+    return list(model.model_fields)
+
+
+def _line(text: str, where: list[str]) -> int | None:
+    """The number of the line a key stands in, as far as a look tells: tables are written [table], keys ``key = …``."""
+    if not where:
+        return None
+    table: list[str] = []
+    found = None
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := re.match(r"\s*\[\s*([\w.-]+)\s*\]", line):
+            table = header[1].split(".")
+            found = number if table == where else found
+        elif (key := re.match(r'\s*"?([\w-]+)"?\s*=', line)) and [*table, key[1]] == where[: len(table) + 1]:
+            return number
+    return found

@@ -1,0 +1,247 @@
+"""daskfs run: the steps of a job, each done once.
+
+::
+
+    OUT/data/KEY/                the job's datasets, if it makes any
+    OUT/runs/KEY/                a run: selection.json, history.zarr, run.json, metrics.json, …, report.html
+    OUT/published.json           which run counts
+
+Keys are digests of all that goes in. A step whose output is there is done; a changed source, parameter or seed leads to
+another key, and to another run beside the old one, which counts until the new one is published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any, Literal, get_args
+
+from distributed import Client
+
+from daskfs.agreement import Over, stability
+from daskfs.errors import JobError, OptionError, check_choice
+from daskfs.job.data import DATA, Datasets, Preparation, Shown, Told, is_key, key_of
+from daskfs.job.selecting import Request
+from daskfs.job.tables import Job
+from daskfs.observe.report import write_report
+from daskfs.selection import Selection
+from daskfs.sizes import size_path
+from daskfs.store.dataset import Dataset
+from daskfs.store.location import Location
+from daskfs.store.published import PUBLISHED, followed, publish
+from daskfs.store.records import METRICS, RUN_RECORD, SIZES, STABILITY, read_record, without_nan, write_record
+from daskfs.store.saved import RECORD, public_url
+from daskfs.stream.checkpoint import described
+from daskfs.stream.fold import PassProgress
+
+Step = Literal["ingest", "split", "select", "stability", "evaluate", "report", "publish"]
+RUNS = "runs"
+AGAIN = "again"
+"""In a run, while it lasts: the same selection once more, for its stability."""
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Who is told how a job gets on.
+
+    Parameters
+    ----------
+    tell
+        Called with a line for every step.
+    ingesting, selecting
+        Show the progress of an ingest, and of a selection.
+    """
+
+    tell: Told
+    ingesting: Shown
+    selecting: Callable[[], AbstractContextManager[Callable[[PassProgress], None]]]
+
+
+@dataclass
+class JobRun:
+    """One execution of a job.
+
+    Parameters
+    ----------
+    job
+        What to do.
+    client
+        The cluster to use; None for this process.
+    watch
+        Who is told.
+    """
+
+    job: Job
+    client: Client | None
+    watch: Watch
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.out = Location(self.job.out, self.job.storage)
+        self._preparation = Preparation(self.job, self.out, self.client, self.watch.tell, self.watch.ingesting)
+
+    def check(self) -> None:
+        """Raise what stands in the way, before anything is written."""
+        if not (self.out.is_empty() or self.out.exists(PUBLISHED) or self._holds_runs_only()):
+            raise OptionError(f"{public_url(self.out.url)}: holds something that is no job's; choose another out")
+        self._preparation.check()
+
+    def _holds_runs_only(self) -> bool:
+        """True if a job has begun here; others have folders called data and runs, too."""
+        there = [folder for folder in (DATA, RUNS) if self.out.exists(folder)]
+        return bool(there) and all(is_key(name) for folder in there for name in self.out.members(folder))
+
+    def run(self, until: Step = "publish") -> Location | None:
+        """Do what is not done yet, up to a step; the run's folder, if it gets that far."""
+        check_choice("until", until, Step)
+        steps = list(get_args(Step))
+        last = steps.index(until)
+        with self.out.one_writer():
+            found = self._timed("ingest", self._preparation.ingested)
+            if last < steps.index("split"):
+                return None
+            datasets = self._timed("split", lambda: self._preparation.arranged(found))
+            if last < steps.index("select"):
+                return None
+            place = self._place(datasets)
+            selection = self._timed("select", lambda: self._selected(datasets, place))
+            todo: dict[str, Callable[[], object]] = {
+                "stability": lambda: self._stability(datasets, place, selection),
+                "evaluate": lambda: self._evaluate(datasets, place, selection),
+                "report": lambda: self._report(place),
+                "publish": lambda: self._publish(place),
+            }
+            for step in steps[3 : last + 1]:
+                self._timed(step, todo[step])
+            if until == "publish":
+                self._preparation.drop_others({found.key, datasets.key})
+        return place
+
+    def _place(self, datasets: Datasets) -> Location:
+        """The folder of the run that these datasets and the job's algorithm make."""
+        select = self.job.select
+        test = None if datasets.test is None else datasets.test.digest
+        made_of = [datasets.train.digest, test, described(select.made), select.seed, select.synchronous]
+        return self.out.below(f"{RUNS}/{key_of(made_of)}")
+
+    def _request(self, dataset: Dataset, place: Location, seed: int) -> Request:
+        return Request(dataset, self.job.select.made, place, seed, self.job.select.synchronous)
+
+    def _selected(self, datasets: Datasets, place: Location) -> Selection:
+        request = self._request(datasets.train, place, self.job.select.seed)
+        if (kept := request.found()) is not None:
+            self.watch.tell(f"select: there already, {public_url(place.url)}")
+            return kept
+        request.check()
+        self.watch.tell(f"select: memory {request.plan(self.client)}")
+        if request.is_begun():
+            self.watch.tell("select: going on with the unfinished run that is there")
+        selection = self._made(request)
+        self.watch.tell(f"select: {len(selection.features):,} features in {public_url(place.url)}")
+        return selection
+
+    def _made(self, request: Request) -> Selection:
+        with self.watch.selecting() as progress:
+            return request.made(self.client, {"job": self.job.record}, progress=progress)
+
+    def _stability(self, datasets: Datasets, place: Location, selection: Selection) -> None:
+        if (asked := self.job.stability) is None:
+            return
+        first = self.job.select.seed
+        seeds = [first + more for more in range(2 * asked.pairs if asked.pairs else 1 + (asked.seeds or 0))]
+        over: Over = "halves" if asked.pairs else "seeds"
+        known = read_record(place, STABILITY)
+        if known is not None and (known["seeds"], known.get("over")) == (seeds, over):
+            self.watch.tell("stability: there already")
+            return
+        found = self._of_halves(datasets, place, seeds) if asked.pairs else self._of_seeds(datasets, place, seeds[1:])
+        selections = [] if asked.pairs else [selection]
+        for one in found:
+            selections.append(one)
+            self.watch.tell(f"stability: {len(selections)} of {len(seeds)} {over}")
+        write_record(place, STABILITY, without_nan(stability(selections, over).record()))
+        place.delete(AGAIN)
+
+    def _of_seeds(self, datasets: Datasets, place: Location, seeds: list[int]) -> Iterator[Selection]:
+        """The same selection under other seeds."""
+        for seed in seeds:
+            request = self._request(datasets.train, place.below(f"{AGAIN}/{seed}"), seed)
+            yield request.found() or self._made(request)
+
+    def _of_halves(self, datasets: Datasets, place: Location, seeds: list[int]) -> Iterator[Selection]:
+        """The same selection from halves of the rows; each pair is there only as long as it is needed."""
+        for one, other in zip(seeds[::2], seeds[1::2], strict=True):
+            halves = self._preparation.halves(datasets.train, place.below(f"{AGAIN}/halves-{one}"), one)
+            for half, seed in zip(halves, (one, other), strict=True):
+                request = self._request(half, place.below(f"{AGAIN}/half-{seed}"), seed)
+                yield request.found() or self._made(request)
+            place.delete(f"{AGAIN}/halves-{one}")
+
+    def _evaluate(self, datasets: Datasets, place: Location, selection: Selection) -> None:
+        if (test := datasets.test) is None:
+            return
+        about = {"dataset": public_url(test.url), "digest": test.digest}
+        if not _is_of(read_record(place, METRICS), test.digest):
+            found = selection.evaluate(test)
+            write_record(place, METRICS, without_nan({**about, **found.record()}))
+            shown = ", ".join(f"{name} {value:.4f}" for name, value in list(found.metrics.items())[:3])
+            self.watch.tell(f"evaluate: {shown} on {found.rows:,} rows held back")
+        else:
+            self.watch.tell("evaluate: there already")
+        with_sizes = self.job.evaluate is None or self.job.evaluate.sizes
+        if with_sizes and not _is_of(read_record(place, SIZES), test.digest):
+            path = size_path(selection, datasets.train, test)
+            write_record(place, SIZES, without_nan({**about, **path.record()}))
+            self.watch.tell("evaluate: score against the number of features")
+
+    def _report(self, place: Location) -> None:
+        self._note_seconds(place)
+        for out in (None, self.job.report.to) if self.job.report.to else (None,):
+            written = write_report(place.url, out, overwrite=True, storage_options=self.job.storage or None)
+            self.watch.tell(f"report: {public_url(written)}")
+
+    def _publish(self, place: Location) -> None:
+        metrics = read_record(place, METRICS)
+        for name, bound in self.job.publish.at_least.items():
+            value = (metrics or {}).get("metrics", {}).get(name)
+            if value is None or value < bound:
+                told = "is not known" if value is None else f"is {value:.4f}"
+                raise JobError(
+                    f"not published: {name} {told}, at least {bound:g} was asked for; "
+                    f"the run is in {public_url(place.url)}"
+                )
+        pointer = pointer_of(self.job)
+        files = [name for name in (RECORD, METRICS, SIZES, STABILITY) if place.exists(name)]
+        changed = publish(pointer, place, files, self.job.name)
+        self.watch.tell(f"publish: {public_url(pointer.url)}{'' if changed else ', as it was'}")
+
+    def _note_seconds(self, place: Location) -> None:
+        """What steps took, beside what the selection took; a step that was found done keeps the time it took then."""
+        record = read_record(place, RUN_RECORD)
+        if record is not None:
+            known = record.get("steps", {})
+            write_record(place, RUN_RECORD, {**record, "steps": {**self.seconds, **known}})
+
+    def _timed(self, step: str, do: Callable[[], Any]) -> Any:
+        begun = monotonic()
+        result = do()
+        self.seconds[step] = round(monotonic() - begun, 3)
+        return result
+
+
+def pointer_of(job: Job) -> Location:
+    """The file that says which run of a job counts, as a place."""
+    return Location(job.publish.to or f"{Location(job.out, job.storage).url}/{PUBLISHED}", job.storage)
+
+
+def published_run(out: str, storage: dict[str, Any] | None = None) -> Location | None:
+    """The run of a job that counts; None if none was published."""
+    location = Location(out, storage)
+    found = followed(location)
+    return None if found == location else found
+
+
+def _is_of(record: dict[str, Any] | None, digest: str) -> bool:
+    return record is not None and record.get("digest") == digest

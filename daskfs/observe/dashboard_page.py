@@ -1,0 +1,177 @@
+"""The page "daskfs" of Dask's dashboard: live plots of the newest run, in Bokeh.
+
+Everything that is shown comes from `watched`; names are drawn on canvases or escaped, whatever they are.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from bokeh.document import Document
+from bokeh.layouts import column, row
+from bokeh.models import BasicTicker, ColumnDataSource, FactorRange, NumeralTickFormatter, Range1d
+from bokeh.models.widgets import Div
+from bokeh.plotting import figure
+
+from daskfs.observe.dashboard_series import NOBODY, SERIES, Room, Series, feature_table, headline, series_of, span_of
+from daskfs.observe.watched import BIN_SECONDS, Watched
+
+EVERY_MS = 3000  # drawing takes a browser a tenth of a second, perhaps on a core that a worker could use
+COLOURS = {"busy": "#4c78a8", "merging": "#f58518", "idle": "#d8d8d8", "closing": "#b279a2"}
+BLUE, GREEN, ORANGE, RED, GREY = "#4c78a8", "#54a24b", "#f58518", "#e45756", "#888888"
+_HEAD, _HEIGHT = 24, 230
+
+
+def page(watched: Watched, extra: dict[str, Any], doc: Document) -> None:
+    """Fill a document: what Dask calls for every browser that opens the page."""
+    view = View(watched)
+    view.update()
+    doc.add_root(view.root)
+    doc.title = "Dask: daskfs"
+    doc.add_periodic_callback(view.update, EVERY_MS)
+    _like_the_others(doc, extra)
+
+
+def _like_the_others(doc: Document, extra: dict[str, Any]) -> None:
+    """Tabs and colours of Dask's own pages, where they are to be had."""
+    try:
+        from distributed.dashboard.components.scheduler import BOKEH_THEME, env
+
+        template = env.get_template("simple.html")
+    except Exception:  # the page stands without them
+        return
+    doc.theme, doc.template = BOKEH_THEME, template
+    doc.template_variables.update(extra)
+
+
+@dataclass(slots=True)
+class Fit:
+    """An axis that is kept as long as the data are."""
+
+    axis: Range1d
+    source: str
+    columns: tuple[str, ...]
+    is_stacked: bool = False
+    room: Room = "above"
+
+    def update(self, data: Series) -> None:
+        columns = [data[self.source][name] for name in self.columns]
+        values = [sum(row) for row in zip(*columns, strict=True)] if self.is_stacked else list(chain(*columns))
+        start, end = span_of(values, self.room)
+        if (self.axis.start, self.axis.end) != (start, end):
+            self.axis.update(start=start, end=end)
+
+
+class View:
+    """The plots of one browser."""
+
+    def __init__(self, watched: Watched) -> None:
+        self._watched, self._shown, self._fits = watched, (-1, -1), list[Fit]()
+        self._sources = {name: ColumnDataSource({key: [] for key in keys}, name=name) for name, keys in SERIES.items()}
+        heights = (_HEAD, 2 * _HEIGHT)  # fixed, or everything is laid out anew with every text
+        self._head, self._table = (Div(disable_math=True, sizing_mode="stretch_width", height=one) for one in heights)
+        self._workers = FactorRange(factors=[NOBODY])
+        across: dict[str, Any] = {"sizing_mode": "stretch_width"}
+        columns = [
+            [self._objective(), self._table],
+            [self._changes(), self._times(), row(self._lags(), self._checkpoints(), **across)],
+            [self._bytes(), self._items(), self._shares()],
+        ]
+        self.root = column(self._head, row([column(plots, **across) for plots in columns], **across), **across)
+
+    def update(self) -> None:
+        """Show what is new; while nothing happens, nothing is sent."""
+        now, run = time.time(), self._watched.latest
+        state = (self._watched.version, 0 if run is None or run.ended else int(now / BIN_SECONDS))
+        if state == self._shown:
+            return
+        self._shown = state
+        self._head.text = headline(run)
+        if run is None:
+            return
+        self._table.text, data = feature_table(run), series_of(run, now)
+        self._workers.factors = data["workers"]["worker"] or [NOBODY]
+        for fit in self._fits:
+            fit.update(data)
+        for name, columns in data.items():
+            if self._sources[name].data != columns:
+                self._sources[name].data = columns
+
+    def _plot(
+        self, title: str, x: str, source: str, of_x: str, *of_y: str, across: Room = "around", **how: Any
+    ) -> figure:
+        """A figure whose axes follow the data."""
+        x_fit = Fit(Range1d(start=0, end=1), source, (of_x,), room=across)
+        y_fit = Fit(Range1d(start=0, end=1), source, of_y, **how)
+        self._fits += x_fit, y_fit
+        plot = _figure(title, x, x_range=x_fit.axis, y_range=y_fit.axis)
+        if across == "bars":
+            plot.xaxis.ticker = BasicTicker(min_interval=1, num_minor_ticks=0)
+        return plot
+
+    def _objective(self) -> figure:
+        plot = self._plot("Objective", "passes", "objective", "x", "y", room="around")
+        plot.line("x", "y", source=self._sources["objective"], line_width=2, color=BLUE)
+        plot.scatter("x", "y", source=self._sources["objective"], size=5, color=BLUE)
+        return plot
+
+    def _changes(self) -> figure:
+        plot = self._plot("Changes of the set, by pass", "pass", "changes", "number", "changes", across="bars")
+        plot.vbar("number", top="changes", width=0.7, source=self._sources["changes"], color=GREEN)
+        return plot
+
+    def _bytes(self) -> figure:
+        plot = self._plot("Bytes read per second", "seconds", "rates", "x", "bytes", "storage", "fastest")
+        plot.yaxis.formatter = NumeralTickFormatter(format="0 b")
+        source = self._sources["rates"]
+        plot.line("x", "bytes", source=source, line_width=2, color=BLUE)
+        plot.line("x", "storage", source=source, color=RED, line_dash="dashed", legend_label="reading alone, at best")
+        plot.line("x", "fastest", source=source, color=GREY, line_dash="dashed", legend_label="fastest so far")
+        return _with_legend(plot)
+
+    def _items(self) -> figure:
+        plot = self._plot("Rows or columns per second", "seconds", "rates", "x", "items")
+        plot.yaxis.formatter = NumeralTickFormatter(format="0.0a")
+        plot.line("x", "items", source=self._sources["rates"], line_width=2, color=GREEN)
+        return plot
+
+    def _times(self) -> figure:
+        names, colours = list(COLOURS), list(COLOURS.values())
+        title = "Where the time of a pass went: seconds of all workers"
+        plot = self._plot(title, "pass", "times", "number", *names, across="bars", is_stacked=True)
+        source = self._sources["times"]
+        plot.vbar_stack(names, x="number", width=0.8, source=source, color=colours, legend_label=names)
+        return _with_legend(plot)
+
+    def _shares(self) -> figure:
+        fit = Fit(Range1d(start=0, end=1), "workers", ("bytes",))
+        self._fits.append(fit)
+        plot = _figure("Bytes by worker (red: lags behind)", "", x_range=fit.axis, y_range=self._workers)
+        plot.xaxis.formatter, plot.xaxis.ticker = NumeralTickFormatter(format="0 b"), BasicTicker(desired_num_ticks=4)
+        plot.hbar("worker", right="bytes", height=0.7, color="colour", source=self._sources["workers"])
+        return plot
+
+    def _lags(self) -> figure:
+        plot = self._plot("Staleness of offers", "versions behind", "lags", "lag", "offers", across="bars")
+        plot.vbar("lag", top="offers", width=0.8, source=self._sources["lags"], color=ORANGE)
+        return plot
+
+    def _checkpoints(self) -> figure:
+        plot = self._plot("Seconds of checkpoints", "seconds", "checkpoints", "x", "seconds")
+        plot.scatter("x", "seconds", source=self._sources["checkpoints"], size=7, color=COLOURS["closing"])
+        return plot
+
+
+def _figure(title: str, x: str, **ranges: Any) -> figure:
+    look: dict[str, Any] = {"height": _HEIGHT, "toolbar_location": None, "tools": "", "sizing_mode": "stretch_width"}
+    return figure(title=title, x_axis_label=x, **look, **ranges)
+
+
+def _with_legend(plot: figure) -> figure:
+    plot.add_layout(plot.legend[0], "below")
+    plot.legend.orientation, plot.legend.label_text_font_size = "horizontal", "8pt"
+    plot.legend.border_line_alpha, plot.legend.margin = 0.0, 0
+    return plot

@@ -1,0 +1,113 @@
+"""Text and numbers as the report prints them. Whatever comes from a dataset or a record passes through here."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from typing import Any
+
+from dask.utils import format_bytes
+
+LONGEST = 100
+"""Characters that are shown of a name, a label or an address."""
+_TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff")
+
+
+def visible(text: str, longest: int = LONGEST) -> str:
+    """Text without what steers or turns around the line it stands in, and not longer than people read.
+
+    Examples
+    --------
+    >>> visible("a\\x00b\\u202ec"), visible("x" * 9, longest=5)
+    ('a\\\\x00b\\\\u202ec', 'xxxx…')
+    """
+    if len(text) > longest:
+        text = text[: longest - 1] + "…"
+    return text if text.isprintable() else "".join(_escaped(one) if _steers(one) else one for one in text)
+
+
+def _steers(character: str) -> bool:
+    return character in _TURNING or unicodedata.category(character) in ("Cc", "Cs", "Co", "Cn", "Zl", "Zp")
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def label(value: object) -> str:
+    """A class label, with a minus as print has it.
+
+    >>> label(-1.0), label("spam")
+    ('−1', 'spam')
+    """
+    return number(value, "{:g}") if isinstance(value, int | float) else visible(str(value))
+
+
+def number(value: object, form: str | None = None) -> str:
+    """A number for people, – where there is none.
+
+    Examples
+    --------
+    >>> number(0.91234), number(-1234.5678), number(None), number(3, "{:,.0f}")
+    ('0.912', '−1,235', '–', '3')
+    """
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+        return "–"
+    if form is None:
+        form = (
+            "{:.3f}" if 0.001 <= abs(value) < 100 or value == 0 else "{:,.0f}" if 100 <= abs(value) < 1e9 else "{:.3g}"
+        )
+    return form.format(value).replace("-", "−")
+
+
+def interval(pair: object) -> str:
+    """From where to where; empty where it cannot be told.
+
+    >>> interval([0.25, 0.5]), interval([None, 0.5])
+    ('0.250 – 0.500', '')
+    """
+    ends = pair if isinstance(pair, list | tuple) else ()
+    known = len(ends) == 2 and all(isinstance(end, int | float) for end in ends)
+    return f"{number(ends[0])} – {number(ends[1])}" if known else ""
+
+
+def count(how_many: int, what: str) -> str:
+    """So many of something.
+
+    >>> count(1, "row"), count(2000, "row")
+    ('1 row', '2,000 rows')
+    """
+    return f"{how_many:,} {what}{'' if how_many == 1 else 's'}"
+
+
+def seconds(value: object) -> str:
+    """A duration.
+
+    >>> seconds(0.02), seconds(75.2), seconds(7300)
+    ('20 ms', '1 min 15 s', '2 h 1 min')
+    """
+    if not isinstance(value, int | float) or not 0 <= value < math.inf:
+        return "–"
+    if value < 1:
+        return f"{1000 * value:.0f} ms"
+    if value < 60:
+        return f"{value:.1f} s"
+    whole = round(value)
+    return f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def size(value: object) -> str:
+    """Bytes.
+
+    >>> size(3.14159 * 2**20), size(121 << 20), size(None)
+    ('3.14 MiB', '121 MiB', '–')
+    """
+    if not isinstance(value, int | float) or not 0 <= value < math.inf:
+        return "–"
+    amount, unit = format_bytes(int(value)).split()
+    return f"{float(amount):,.0f} {unit}" if float(amount) >= 100 else f"{float(amount):.3g} {unit}"
+
+
+def plain(value: Any) -> str:
+    """Anything that JSON holds, in a few words."""
+    return label(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else visible(str(value))

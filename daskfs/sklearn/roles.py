@@ -1,0 +1,187 @@
+"""What estimators are for: to choose columns, to tell classes apart, to predict numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, softmax
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.feature_selection import SelectorMixin
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
+
+from daskfs.errors import OptionError
+from daskfs.metrics import predicted_classes
+from daskfs.selection import Selection
+from daskfs.sklearn.base import SelectingEstimator, labels_of
+from daskfs.sklearn.inputs import is_lazy, picked
+from daskfs.store.chosen import as_dataset
+from daskfs.store.dataset import Dataset
+from daskfs.store.labels import MOST_CLASSES
+
+if TYPE_CHECKING:
+    from daskfs.protocol import Meta
+
+
+class Selects(SelectorMixin, SelectingEstimator):
+    """An estimator whose `transform` keeps the chosen columns, in the order they had."""
+
+    _share = 0.5
+
+    def transform(self, X: Any) -> Any:
+        """The chosen columns of X in their order: a dask array stays one, of a dataset they are read."""
+        check_is_fitted(self)
+        dataset = as_dataset(X)
+        if dataset is not None:
+            return self.selection_.transform(dataset)[:, np.argsort(self.selection_.features)]
+        return picked(self._readable(X), self.get_support(indices=True)) if is_lazy(X) else super().transform(X)
+
+    def _get_support_mask(self) -> NDArray[np.bool_]:
+        check_is_fitted(self)
+        mask = np.zeros(self.n_features_in_, np.bool_)
+        mask[chosen_columns(self.selection_, self.n_features_in_)] = True
+        return mask
+
+
+def _has_probabilities(estimator: Any) -> bool:
+    loss = getattr(estimator, "loss", "auto")
+    if loss not in ("auto", "logistic", "softmax"):
+        raise AttributeError(f"loss={loss!r} gives no probabilities: use 'logistic'")
+    return True
+
+
+class TellsClassesApart(ClassifierMixin, SelectingEstimator):
+    """An estimator that predicts labels of any kind."""
+
+    classes_: NDArray[Any]
+    loss: str
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Scores: one a row for two classes, above 0 for the second; else one for every class."""
+        X = self._readable(X)
+        scores = self.selection_.decision_function(X)
+        return _one_for_two(scores.T)[0] if scores.shape[1:] == (2,) else scores
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The label of every row."""
+        check_is_fitted(self)
+        labels: NDArray[Any] = self.classes_[predicted_classes(self.decision_function(X))]
+        return labels
+
+    @available_if(_has_probabilities)
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """The probability of every class, in the order of `classes_`."""
+        check_is_fitted(self)
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            second = expit(scores)
+            return np.stack([1 - second, second], axis=1)
+        if self.loss != "logistic":
+            return np.asarray(softmax(scores, axis=1))
+        apart = expit(scores)  # each class against the rest
+        return np.asarray(apart / apart.sum(axis=1, keepdims=True))
+
+    @available_if(_has_probabilities)
+    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
+        """The logarithms of `predict_proba`."""
+        return np.asarray(np.log(self.predict_proba(X)))
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """The share of rows whose label is predicted; a dataset brings its labels."""
+        X, y = _with_labels(self, X, y)
+        return float(super().score(X, y, sample_weight))
+
+    def _encoded(self, y: NDArray[Any]) -> NDArray[Any]:
+        check_classification_targets(y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        self._check_classes()
+        if y.dtype.kind in "biuf" and (len(self.classes_) > MOST_CLASSES or self._needs_text()):
+            return np.char.zfill(codes.astype(str), 8)  # text that keeps their order
+        return y
+
+    def _learn_labels(self, dataset: Dataset) -> None:
+        if dataset.classes is None:
+            raise OptionError(f"{dataset.url}: its target is a real number, not a class: use a regressor")
+        self.classes_ = np.array(dataset.classes)
+        self._check_classes()
+
+    def _needs_text(self) -> bool:
+        """Whether the algorithm would take several numbered classes for numbers."""
+        return False
+
+    def _check_classes(self) -> None:
+        if len(self.classes_) < 2:
+            raise OptionError(f"y has one class only, {self.classes_.tolist()}: there is nothing to tell apart")
+
+
+class PredictsNumbers(RegressorMixin, SelectingEstimator):
+    """An estimator that predicts a number."""
+
+    _numeric_target = True
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """The number of every row."""
+        X = self._readable(X)
+        return self.selection_.predict(X)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """R², the share of the target's variance that is predicted; a dataset brings its labels."""
+        X, y = _with_labels(self, X, y)
+        return float(super().score(X, y, sample_weight))
+
+    def _taken(self, dataset: Dataset) -> Dataset:
+        return dataset.with_real_target()
+
+    def _loss_for(self, meta: Meta) -> str:
+        return "squared"
+
+
+class OverColumns:
+    """The linear model of an estimator whose features are columns."""
+
+    n_features_in_: int
+    selection_: Selection
+
+    @property
+    def coef_(self) -> NDArray[np.float64]:
+        """The weights of all columns, 0 for those that were not chosen: a row for every score of a classifier."""
+        check_is_fitted(self)
+        try:
+            columns = chosen_columns(self.selection_, self.n_features_in_)
+        except OptionError as error:
+            raise AttributeError(f"coef_: {error}") from error
+        weights = self.selection_.weights
+        coef = np.zeros((*weights.shape[1:], self.n_features_in_))
+        coef[..., columns] = weights.T
+        return coef if isinstance(self, RegressorMixin) else _one_for_two(np.atleast_2d(coef))
+
+    @property
+    def intercept_(self) -> NDArray[np.float64] | float:
+        """What a score is where all columns are 0."""
+        check_is_fitted(self)
+        intercept = self.selection_.intercept
+        return float(intercept[0]) if isinstance(self, RegressorMixin) else _one_for_two(intercept)
+
+
+def chosen_columns(selection: Selection, width: int) -> NDArray[np.intp]:
+    """Which of so many columns were chosen, most important first; OptionError where features are no columns."""
+    features = selection.features
+    if selection.products is not None or (len(features) and int(features.max()) >= width):
+        raise OptionError("features are hashes or products of two, and no columns: see selection_")
+    return features.astype(np.intp)
+
+
+def _one_for_two(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Scores, or their weights, along the first axis: of two classes that of the second less that of the first."""
+    return scores[1:] - scores[:1] if len(scores) == 2 else scores
+
+
+def _with_labels(estimator: SelectingEstimator, X: Any, y: Any) -> tuple[Any, Any]:
+    """X and y, or a dataset and its labels as `estimator` knows them."""
+    dataset = as_dataset(X)
+    if (y is None) == (dataset is None):
+        raise OptionError("score a dataset, which brings its labels, or an array together with y")
+    return (X, y) if dataset is None else (dataset, labels_of(estimator._taken(dataset)))

@@ -1,0 +1,266 @@
+"""A matrix in memory offered as a dataset: the blocks that its written form would have, without a byte on disk.
+
+Blocks are views of the matrix where its numbers lie as blocks have them (float32 or float64, columns or rows
+contiguous as the algorithm reads them), else converted one at a time, like blocks that are read. Only a sparse matrix
+that is to be read in columns is turned round once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any, NoReturn
+
+import google_crc32c
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from daskfs.errors import OptionError
+from daskfs.protocol import Axis, SparseBlock, SparseColumnBlock
+from daskfs.store.arrays import BLOCK_ENTRIES, rows_shape, stored_dtype
+from daskfs.store.blocks import frozen
+from daskfs.store.codec import LZ4
+from daskfs.store.column_runs import Sample
+from daskfs.store.dataset import Cut, Dataset
+from daskfs.store.labels import Labels
+from daskfs.store.layout import CHUNK_BYTES, ArraySpec, Attributes, DenseShape, dense_specs, target_spec, weight_spec
+from daskfs.store.location import Location
+from daskfs.store.names import checked_column_names, feature_spec
+from daskfs.store.reader import ChunkBuffer
+from daskfs.store.sparse_blocks import Buffers, SparseBlocks, SparseColumnBlocks
+from daskfs.store.transpose import block_end, column_shape
+
+_TILE = (64, 1024)  # numbers
+
+
+class InMemory(Dataset):
+    """Rows and labels in memory, with the members of `Dataset` that a selection uses; it stays in this process.
+
+    Parameters
+    ----------
+    X
+        A matrix of finite numbers: numpy, or scipy.sparse.
+    target, labels
+        What `arrays.checked_target` makes of y.
+    axis
+        How it is going to be read.
+    names
+        Of the columns, if they have any.
+    weight
+        Of the rows, if they have any.
+
+    Examples
+    --------
+    >>> from daskfs.store.arrays import checked_target
+    >>> from daskfs.store.in_memory import InMemory
+    >>> X = np.eye(4)
+    >>> here = InMemory(X, *checked_target(np.array([0, 1, 1, 0])), axis="columns")
+    >>> here, np.shares_memory(here.read(0).X, X)
+    (<daskfs.Dataset X: dense, 4 samples x 4 features, classes 0, 1>, False)
+    """
+
+    travels = False
+
+    def __init__(
+        self,
+        X: Any,
+        target: NDArray[np.float64],
+        labels: Labels,
+        axis: Axis,
+        names: Sequence[Any] | None = None,
+        weight: NDArray[np.float32] | None = None,
+    ) -> None:
+        super().__init__(Location("X"))
+        self._labels = labels
+        self._X = _canonical(X) if sp.issparse(X) else X
+        self._held: dict[str, _Held] = {}
+        if not sp.issparse(X):
+            cut = dense_specs(X.shape, stored_dtype(X.dtype), DenseShape(axis, CHUNK_BYTES))
+            self._hold(cut[0], X)
+        self._hold(target_spec(len(target)), target)
+        if weight is not None:
+            self._hold(weight_spec(len(weight)), weight)
+        if names is not None:
+            self._hold(feature_spec(X.shape[1]), checked_column_names(names, X.shape[1]))
+        self._layout: Axis = axis
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a matrix in memory stays in its process: write it with daskfs.write_dataset")
+
+    def with_real_target(self) -> InMemory:
+        self._labels = Labels(False, None)
+        return self
+
+    def _hold(self, spec: ArraySpec, array: NDArray[Any]) -> None:
+        self._held[spec.name] = _Held(spec, array)
+
+    @cached_property
+    def _root(self) -> tuple[Attributes, dict[str, ArraySpec]]:
+        is_sparse, (n_samples, n_features) = sp.issparse(self._X), self._X.shape
+        attributes = {
+            "kind": "sparse" if is_sparse else "dense",
+            "layout": self._layout,
+            "n_samples": n_samples,
+            "n_features": n_features,
+            "n_entries": self._X.nnz if is_sparse else n_samples * n_features,
+            "max_id": int(self._X.indices.max(initial=0)) if is_sparse else n_features - 1,
+            "labels": self._labels.attributes(),
+            "names": {"from": "columns"} if "feature" in self._held else {"from": "ids", "prefix": "x"},
+        }
+        return attributes, {name: held.spec for name, held in self._held.items()}
+
+    @cached_property
+    def digest(self) -> str:
+        """One number for the whole content, names and labels included; not that of the same data on disk."""
+        total = hashlib.sha256(json.dumps(self.attributes, sort_keys=True).encode())
+        parts = (self._X.indptr, self._X.indices, self._X.data) if sp.issparse(self._X) else ()
+        for part in (*parts, *(held.array for held in self._held.values())):
+            total.update(_checksum(part).to_bytes(4, "little"))
+        return total.hexdigest()
+
+    def _reader(self, name: str) -> Any:
+        return self._held[name]
+
+    def _new_cut(self, axis: Axis) -> Cut:
+        if not sp.issparse(self._X):
+            return super()._new_cut(axis)
+        weight = self._held["weight"].array if "weight" in self._held else None
+        return (_HeldRows if axis == "rows" else _HeldColumns)(self._X, self._held["y"].array, weight)
+
+
+class _Held:
+    """An array in memory, with the members of an `ArrayReader` that blocks are made with."""
+
+    def __init__(self, spec: ArraySpec, array: NDArray[Any]) -> None:
+        self.spec, self.array = spec, array
+
+    def read(self, number: int, buffer: ChunkBuffer | None = None) -> NDArray[Any]:
+        """The cells of chunk `number`: a view where they lie as a chunk's do, else converted into the buffer."""
+        where = np.unravel_index(number, self.spec.grid)
+        cells = self.array[tuple(slice(i * c, (i + 1) * c) for i, c in zip(where, self.spec.chunks, strict=True))]
+        if self.spec.is_text:
+            return cells
+        as_wished = cells.flags.f_contiguous if self.spec.codec.columns_contiguous else cells.flags.c_contiguous
+        if cells.dtype == self.spec.dtype and as_wished:
+            return cells
+        converted: NDArray[Any] = (buffer or ChunkBuffer(self.spec)).cells[tuple(map(slice, cells.shape))]
+        for tile in _tiles(cells.shape):
+            converted[tile] = cells[tile]
+        return converted
+
+    def read_all(self) -> NDArray[Any]:
+        return self.array
+
+
+class _HeldRows(SparseBlocks):
+    """Rows of a CSR matrix, cut as `arrays.write_sparse` cuts them."""
+
+    def __init__(self, matrix: Any, y: NDArray[np.float64], weight: NDArray[np.float32] | None) -> None:
+        self._matrix, self._targets, self._weights = matrix, y, weight
+        indptr, shape = matrix.indptr, rows_shape(len(y), matrix.nnz, LZ4)
+        edges = [0]
+        while edges[-1] < len(y):
+            room = shape.entries
+            while indptr[edges[-1] + 1] - indptr[edges[-1]] > room:
+                room *= 2  # as it grows for one huge row
+            fitting = int(np.searchsorted(indptr, indptr[edges[-1]] + room, side="right")) - 1
+            edges.append(min(fitting, edges[-1] + shape.rows))
+        self._first = np.array(edges)
+        self.lines, self.entries = np.diff(self._first), np.diff(indptr[self._first]).astype(np.int64)
+        self.count = len(self.lines)
+        self.sizes = 12 * self.entries + (16 if weight is None else 20) * self.lines + 8
+        self.nbytes = int(self.sizes.max())
+
+    def new_buffers(self) -> Buffers:
+        return {}
+
+    def read(self, number: int, buffers: Buffers) -> SparseBlock:
+        rows = slice(self._first[number], self._first[number + 1])
+        edges = self._matrix.indptr[rows.start : rows.stop + 1].astype(np.int64)
+        entries = slice(edges[0], edges[-1])
+        ids, values = self._matrix.indices[entries].astype(np.uint64), _float32(self._matrix.data[entries])
+        weight = None if self._weights is None else frozen(self._weights[rows])
+        indptr, y = frozen(edges - edges[0]), frozen(self._targets[rows])
+        return SparseBlock(int(rows.start), indptr, frozen(ids), frozen(values), y, weight)
+
+
+class _HeldColumns(SparseColumnBlocks):
+    """The columns of a matrix that have entries, cut as `transpose` cuts them."""
+
+    def __init__(self, matrix: Any, y: NDArray[np.float64], weight: NDArray[np.float32] | None) -> None:
+        if matrix.nnz == 0:
+            raise OptionError("X has no entries, and so no columns to choose from")
+        self._columns = matrix.tocsc()
+        self._targets, self._weights = frozen(y), None if weight is None else frozen(weight)
+        lengths = np.diff(self._columns.indptr)
+        self._used = np.flatnonzero(lengths)
+        self._edges = np.concatenate([[0], np.cumsum(lengths[self._used], dtype=np.int64)])
+        ids = self._used.astype(np.uint64)
+        shape = column_shape([Sample.of(ids)], matrix.nnz, BLOCK_ENTRIES, LZ4)
+        starts = [0]
+        while starts[-1] < len(ids):
+            starts.append(min(len(ids), block_end(self._edges, starts[-1], shape)))
+        self._starts = np.array(starts)
+        self.lines, self.entries = np.diff(self._starts), np.diff(self._edges[self._starts])
+        self.count, self.width = len(self.lines), int(self.lines.max())
+        self._first = ids[self._starts[:-1]]
+        self.sizes = 8 * self.entries + 16 * self.lines + 8
+        self.nbytes = int(8 * self.entries.max() + 16 * self.width + 8)
+
+    @property
+    def target(self) -> NDArray[np.float64]:
+        return self._targets
+
+    @property
+    def weight(self) -> NDArray[np.float32] | None:
+        return self._weights
+
+    def new_buffers(self) -> Buffers:
+        return {}
+
+    def read(self, number: int, buffers: Buffers) -> SparseColumnBlock:
+        first, last = self._starts[number], self._starts[number + 1]
+        edges, ids = self._edges[first : last + 1], self._used[first:last].astype(np.uint64)
+        entries = slice(edges[0], edges[-1])
+        rows, values = self._columns.indices[entries].astype(np.uint32), _float32(self._columns.data[entries])
+        indptr = frozen(edges - edges[0])
+        return SparseColumnBlock(frozen(ids), indptr, frozen(rows), frozen(values), self.target, self.weight)
+
+
+def _canonical(X: Any) -> Any:
+    """CSR with ascending ids and none twice; X itself if it is so already."""
+    matrix = X.tocsr()
+    if not matrix.has_canonical_format:
+        matrix = matrix.astype(np.float32)  # a copy, and sums as the store makes them
+        matrix.sum_duplicates()
+    if not np.isfinite(_float32(matrix.data)).all():
+        raise OptionError("X has values that are not finite, or too large for float32, in which sparse data are kept")
+    return matrix
+
+
+def _float32(values: NDArray[Any]) -> NDArray[np.float32]:
+    with np.errstate(over="ignore"):
+        return values.astype(np.float32, copy=False)
+
+
+def _checksum(array: NDArray[Any]) -> int:
+    """The crc32c of an array's numbers, however they lie in memory."""
+    if array.dtype.kind == "O":
+        return int(google_crc32c.value("\0".join(array).encode()))
+    checksum = 0
+    for tile in _tiles(array.shape):
+        checksum = google_crc32c.extend(checksum, np.ascontiguousarray(array[tile]).reshape(-1).view(np.uint8))
+    return checksum
+
+
+def _tiles(shape: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
+    """An array in parts that fit a cache: turned round as a whole, every number would come from far away."""
+    if len(shape) == 1:
+        yield from ((slice(start, start + _TILE[0] * _TILE[1]),) for start in range(0, shape[0], _TILE[0] * _TILE[1]))
+        return
+    for row in range(0, shape[0], _TILE[0]):
+        for column in range(0, shape[1], _TILE[1]):
+            yield slice(row, row + _TILE[0]), slice(column, column + _TILE[1])

@@ -1,0 +1,232 @@
+"""The cluster a command runs on: one that is there, one that is started for it, or none."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from importlib import import_module
+from time import monotonic, sleep
+from typing import Any
+
+import psutil
+from distributed import Client, LocalCluster
+from distributed.comm.core import CommClosedError
+from distributed.security import Security
+from distributed.system import MEMORY_LIMIT
+
+from daskfs.errors import OptionError, Unreachable
+from daskfs.stream.pool import available_cores, prepare_workers
+from daskfs.stream.presence import await_worker
+
+DASHBOARD_PORT = 8787  # where Dask's users look first
+LOOPBACK = "127.0.0.1"
+START_SECONDS = 120  # for worker processes on this machine to be there
+WAIT_IN_QUEUE = 3600  # seconds for the first workers of a cluster that is started: batch systems let people wait
+WAIT_FOR_OTHERS = 60  # seconds from the first to the last: a run shares its passes among those that see it begin
+
+
+@contextmanager
+def cluster_at(address: str | None) -> Iterator[Client | None]:
+    """A client of the scheduler at `address`, closed afterwards; None without an address."""
+    if address is None:
+        yield None
+        return
+    _check_security(address)
+    try:
+        client = Client(address, timeout="10s", set_as_default=False)
+    except (OSError, ValueError) as error:
+        kind = Unreachable if isinstance(error, OSError) else OptionError  # the latter of what is no address
+        raise kind(f"--scheduler {address}: {_why_not(address, error)}") from error
+    with client:
+        yield client
+
+
+def _check_security(address: str) -> None:
+    """OptionError for what Dask would stumble over later, and less clearly."""
+    try:
+        arguments = Security().get_connection_args("client")
+    except (OSError, ValueError) as error:
+        raise OptionError(f"distributed.comm.tls: a certificate or key cannot be read ({error})") from error
+    if address.startswith("tls://") and arguments.get("ssl_context") is None:
+        raise OptionError(
+            f"--scheduler {address}: no certificates to show there; set ca-file, client.cert and client.key "
+            "of distributed.comm.tls in Dask's configuration"
+        )
+    if address.startswith("tcp://") and arguments.get("require_encryption"):
+        raise OptionError(f"--scheduler {address}: Dask's configuration asks for encryption; write tls://")
+
+
+def _why_not(address: str, error: Exception) -> str:
+    """What keeps a scheduler from being reached, in a line."""
+    said = " ".join(str(error).split())
+    if isinstance(error, CommClosedError) and address.startswith("tls://"):  # it was there, and hung up
+        return f"certificates do not match; check distributed.comm.tls in Dask's configuration ({said})"
+    if isinstance(error, CommClosedError) and address.startswith("tcp://"):
+        return f"what is there does not speak this; if it is a scheduler with TLS, write tls:// ({said})"
+    return f"nothing answers there ({said})"
+
+
+@contextmanager
+def cluster_for(scheduler: str | None, serial: bool, processes: int | None) -> Iterator[Client | None]:
+    """What the flags ``--scheduler``, ``--serial`` and ``--processes`` ask for: by default a cluster on this machine.
+
+    None stands for this process.
+    """
+    if sum((scheduler is not None, serial, processes is not None)) > 1:
+        raise OptionError("--scheduler, --serial, --processes: choose one of them")
+    with cluster_at(scheduler) if scheduler or serial else local_cluster(processes) as client:
+        yield client
+
+
+@contextmanager
+def local_cluster(processes: int | None = None) -> Iterator[Client]:
+    """A client of new worker processes on this machine, one for every core; nobody else can reach them."""
+    count = processes or available_cores()
+    with (
+        _silent("asyncio", "distributed"),
+        LocalCluster(
+            n_workers=0,
+            threads_per_worker=1,
+            processes=True,
+            host=LOOPBACK,
+            dashboard_address=f"{LOOPBACK}:{_free_port(DASHBOARD_PORT)}",
+            silence_logs=logging.CRITICAL,
+            memory_limit=MEMORY_LIMIT // count,
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        with _deaf_to_interrupts():
+            cluster.scale(count)
+            _wait_for_processes(count)
+        try:
+            client.wait_for_workers(count, timeout=START_SECONDS)
+        except TimeoutError:
+            raise OptionError(
+                f"{count} processes did not start in {START_SECONDS} s; try --processes 1, or --serial"
+            ) from None
+        yield client
+
+
+@contextmanager
+def cluster_of_class(
+    path: str, arguments: Mapping[str, Any], workers: int | None, adapt: Mapping[str, int] | None
+) -> Iterator[Client]:
+    """A client of a cluster that a class such as ``dask_jobqueue.SLURMCluster`` starts, and stops afterwards.
+
+    Parameters
+    ----------
+    path
+        The class, with its module.
+    arguments
+        For the class, as it documents them.
+    workers
+        How many to ask it for, where its arguments do not say.
+    adapt
+        Its "minimum" and "maximum", where the number is to follow the work.
+    """
+    with _started(path, arguments, workers, adapt) as cluster, Client(cluster, set_as_default=False) as client:
+        try:
+            await_worker(client, WAIT_IN_QUEUE)
+        except TimeoutError:
+            raise OptionError(f"cluster: {path}: no worker has come within {WAIT_IN_QUEUE:,} seconds") from None
+        with suppress(TimeoutError):  # then with those who are there
+            client.wait_for_workers((adapt or {}).get("minimum") or workers or 1, timeout=WAIT_FOR_OTHERS)
+        prepare_workers(client)
+        yield client
+
+
+@contextmanager
+def _started(
+    path: str, arguments: Mapping[str, Any], workers: int | None, adapt: Mapping[str, int] | None
+) -> Iterator[Any]:
+    """A cluster of a class, with workers on their way."""
+    kind = _class_at(path)
+    if kind is LocalCluster:
+        arguments = {"dashboard_address": f"{LOOPBACK}:0", **arguments}  # its own default is open to the network
+    with ExitStack() as started:
+        try:
+            with _silent("asyncio", "distributed"):
+                cluster = started.enter_context(kind(**arguments))
+            if workers is not None:
+                cluster.scale(workers)
+            if adapt is not None:
+                cluster.adapt(**adapt)
+        except Exception as error:  # whatever its package raises, it is about what it was given
+            raise OptionError(f"cluster: {path}: {_first_line(error)}") from error
+        yield cluster
+
+
+def _first_line(error: BaseException) -> str:
+    """What was wrong in the first place, which packages wrap again and again."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def _class_at(path: str) -> Any:
+    module, _, name = path.rpartition(".")
+    if not name.endswith("Cluster"):
+        raise OptionError(f"cluster: {path}: names no cluster; one is distributed.LocalCluster")
+    try:
+        return getattr(import_module(module), name)
+    except (ImportError, ValueError, AttributeError) as error:
+        raise OptionError(f"cluster: {path}: no such class ({error}); is its package installed?") from error
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Start processes that Ctrl-C does not reach: it is for the command, which then stops them in good order.
+
+    They inherit deafness, and so for the moment that takes the command is deaf, too.
+    """
+    if threading.current_thread() is not threading.main_thread():  # which alone may set it, and alone is interrupted
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _wait_for_processes(count: int) -> None:
+    """Wait until so many worker processes are there, if not yet ready."""
+    deadline = monotonic() + START_SECONDS
+    while monotonic() < deadline:
+        children = psutil.Process().children()
+        if sum(any("spawn_main" in part for part in _command(child)) for child in children) >= count:
+            return
+        sleep(0.01)
+
+
+def _command(process: psutil.Process) -> list[str]:
+    with suppress(psutil.Error):  # it has just ended
+        return process.cmdline()
+    return []
+
+
+@contextmanager
+def _silent(*loggers: str) -> Iterator[None]:
+    """What Dask says of its own parts while they are stopped is no news to whoever stopped them; errors are raised."""
+    levels = {logger: logging.getLogger(logger).level for logger in loggers}
+    try:
+        for logger in loggers:
+            logging.getLogger(logger).setLevel(logging.CRITICAL)
+        yield
+    finally:
+        for logger, level in levels.items():
+            logging.getLogger(logger).setLevel(level)
+
+
+def _free_port(wanted: int) -> int:
+    """The port if nobody listens there, else 0: any."""
+    with socket.socket() as listener:
+        try:
+            listener.bind((LOOPBACK, wanted))
+        except OSError:
+            return 0
+    return wanted

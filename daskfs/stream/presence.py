@@ -1,0 +1,65 @@
+"""Which workers take part in a run: how many to reckon with, that there is one, and that none is too small.
+
+The workers of an adaptive cluster come when there are tasks and go when there are none, also between two passes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
+
+from distributed import Client, WorkerPlugin
+
+from daskfs.stream.memory import MemoryPlan
+from daskfs.stream.plugin import EnoughMemory
+
+
+def expected_workers(client: Client) -> int:
+    """How many share the work: those that are there, or as many as an adaptive cluster may start, where it says so."""
+    most = getattr(getattr(client.cluster, "_adaptive", None), "maximum", 0)  # of LocalCluster, SSH and job queues
+    there = len(client.nthreads())
+    return max(there, int(most)) if most != float("inf") else there
+
+
+@contextmanager
+def a_worker_stays(client: Client) -> Iterator[None]:
+    """An adaptive cluster without workers starts one, and the last one does not leave."""
+    # A task whose result somebody must hold: Dask starts a worker for it, and closes none that it has no other for.
+    seat = client.submit(bytes, 1, key=f"daskfs-seat-{os.urandom(8).hex()}", pure=False)
+    try:
+        yield
+    finally:
+        if client.status == "running":
+            seat.release()
+
+
+def await_worker(client: Client, seconds: float) -> None:
+    """Return as soon as there is a worker; TimeoutError if none comes in time."""
+    with nullcontext() if client.nthreads() else a_worker_stays(client):
+        client.wait_for_workers(1, timeout=seconds)
+
+
+@contextmanager
+def taking_part(client: Client | None, plan: MemoryPlan) -> Iterator[None]:
+    """For the time of a run: no cluster leaves it without a worker, and no worker joins that is too small for it."""
+    if client is None:
+        yield
+        return
+    with a_worker_stays(client):
+        register(client, EnoughMemory(plan, frozenset(client.nthreads())))
+        try:
+            yield
+        finally:
+            if client.status == "running":
+                with suppress(Exception):  # another run that ended meanwhile took it away
+                    client.unregister_worker_plugin(EnoughMemory.name)
+
+
+def register(client: Client, plugin: WorkerPlugin) -> None:
+    """Give every worker a plugin, now and when one joins."""
+    try:
+        client.register_plugin(plugin)
+    except OSError:  # a worker left while it was told; the others, and all that come, have it
+        if client.status != "running":
+            raise

@@ -1,0 +1,72 @@
+"""What the workers of a cluster run in rounds: the pieces of `lanes`, which also say how long they took.
+
+A state on its way from task to task carries what its pass has taken so far: a row of seconds for every lane. A task
+adds to the row of its lane what it took itself, and of the states that it merges it takes the larger number of every
+row, since each lane is furthest in its own. So these sums are as pure as the states: what dies and is done again
+counts once, and they come to the driver with the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskfs.protocol import Algorithm, Glance, State, copied
+from daskfs.store.dataset import Dataset
+from daskfs.stream.lanes import fold_lane, merged, revisited
+from daskfs.stream.meter import Meter
+from daskfs.stream.reporting import from_task
+from daskfs.stream.watching import glance_at
+
+LANE, SPENT = "daskfs lane", "daskfs spent"  # no algorithm calls its own like that
+BUSY, MERGING = 0, 1
+"""Columns of `SPENT`."""
+
+
+def fold_share(
+    run: str, lane: int, lanes: int, algorithm: Algorithm, dataset: Dataset, numbers: range, *states: State
+) -> State:
+    """One lane's share of a round; see `fold_lane`."""
+    meter, spent = Meter(from_task(run)), _furthest(states, lanes)
+    state = fold_lane(algorithm, dataset, numbers, *map(_bare, states), meter=meter)
+    took = meter.done()
+    spent[lane] += took.busy, took.merging
+    return state | {LANE: lane, SPENT: spent}
+
+
+def merge_shares(run: str, algorithm: Algorithm, *states: State) -> State:
+    """One state from those of several lanes."""
+    lane, spent = states[0][LANE], _furthest(states, 0)
+    meter = Meter(from_task(run))
+    with meter.merging():
+        state = merged(algorithm, *map(_bare, states))
+    spent[lane, MERGING] += meter.done().merging
+    return state | {LANE: lane, SPENT: spent}
+
+
+def look_at_share(algorithm: Algorithm, state: State) -> Glance | None:
+    """What a state shows that is on its way."""
+    return glance_at(algorithm, state)
+
+
+def revisit_a_copy(algorithm: Algorithm, dataset: Dataset, ids: NDArray[np.uint64], state: State) -> tuple[State, int]:
+    """Columns folded into a copy of a state once more."""
+    return revisited(algorithm, dataset, ids, copied(state))
+
+
+def arrived(state: State) -> tuple[State, NDArray[np.float64]]:
+    """A state as it is outside of tasks, and the seconds that its lanes took, one after the other and summed up."""
+    spent: NDArray[np.float64] = state[SPENT]
+    return _bare(state), spent.sum(axis=0)
+
+
+def _bare(state: State) -> State:
+    return {name: value for name, value in state.items() if name not in (LANE, SPENT)}
+
+
+def _furthest(states: Sequence[State], lanes: int) -> NDArray[np.float64]:
+    """What every lane has taken, as far as it is known; nothing in a state that comes from the driver."""
+    known = [state[SPENT] for state in states if SPENT in state]
+    return np.maximum.reduce(known) if len(known) > 1 else known[0].copy() if known else np.zeros((lanes, 2))

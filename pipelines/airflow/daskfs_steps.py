@@ -1,0 +1,119 @@
+"""What the DAGs of daskfs share: how a part of a job is done as a task, what can be asked for, what is retried.
+
+daskfs is imported inside tasks: Airflow reads these files every half minute, which need not load compilers. What passes
+between tasks is paths and small JSON.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import Asset, Param
+from airflow.sdk.exceptions import AirflowFailException
+
+log = logging.getLogger(__name__)
+
+SELECTION = Asset("daskfs_selection", uri="x-daskfs://selection")
+"""Changes whenever a run is published; the event's extra says which, of what job."""
+
+PATIENCE: dict[str, Any] = {
+    "retries": 3,
+    "retry_delay": timedelta(seconds=float(os.environ.get("DASKFS_RETRY_SECONDS", "30"))),
+    "retry_exponential_backoff": 2,
+    "max_retry_delay": timedelta(minutes=15),
+    "execution_timeout": timedelta(hours=float(os.environ.get("DASKFS_TASK_HOURS", "24"))),
+}
+"""Of every task: retried after 30 seconds, 1 minute and 2, since a retry goes on where the last one stopped."""
+
+SCHEDULER = Param(
+    None,
+    type=["null", "string"],
+    pattern=r"^[a-z]+://\S+$",
+    description="The Dask scheduler, such as tcp://10.0.0.5:8786; if empty, what [cluster] of the job file says.",
+)
+CHANGES = Param(
+    {},
+    type="object",
+    propertyNames={"pattern": r"^[a-z_]+(\.[A-Za-z0-9_]+)*$"},
+    description='Other values than in the job file, such as {"select.passes": 3}. No secrets: Airflow shows them.',
+)
+
+
+def changes_of(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What is asked for beside the job file, as `daskfs.job.execute.execute` takes it."""
+    changes = dict(asked.get("changes") or {})
+    if asked.get("n_select") is not None:
+        changes["select.n_select"] = asked["n_select"]
+    if asked.get("scheduler") is not None:
+        changes["cluster"] = {"scheduler": asked["scheduler"]}
+    return changes
+
+
+def do(until: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Do a job up to a step, its progress in the log; what is done already is found done.
+
+    Parameters
+    ----------
+    until
+        The last step to do, as ``daskfs run --until`` takes it.
+    asked
+        The "job" (its file), and perhaps "scheduler", "n_select" and "changes".
+    """
+    from daskfs.job.execute import execute, lines
+
+    with foreseen():
+        changes = changes_of(asked)
+        if _is_alone(until, asked["job"], changes):
+            changes = {key: value for key, value in changes.items() if not key.startswith("cluster.")}
+            changes["cluster"] = {"serial": True}
+        return execute(asked["job"], lines(tell), until=until, changes=changes).record()  # type: ignore[arg-type]
+
+
+def _is_alone(until: str, path: str, changes: Mapping[str, Any]) -> bool:
+    """True if the task has nothing to do that a cluster would help with, so that none need be started."""
+    from daskfs.job.file import load_job
+
+    return until == "publish" or (until == "evaluate" and load_job(path, changes).stability is None)
+
+
+def published(asked: Mapping[str, Any], outlet_events: Any) -> dict[str, Any]:
+    """Report and publish what a job has selected, and let everybody know who waits for it."""
+    from daskfs.job.file import load_job
+    from daskfs.job.runner import pointer_of
+    from daskfs.store.saved import public_url
+
+    record = do("publish", asked)
+    job = load_job(asked["job"], changes_of(asked))
+    where = {"published": public_url(pointer_of(job).url), "run": record["run"], "file": asked["job"]}
+    outlet_events[SELECTION].extra = where
+    return {**record, **where, "n_select": asked.get("n_select")}
+
+
+@contextmanager
+def foreseen() -> Iterator[None]:
+    """Fail at once, in one line, for what no retry makes better; what may pass is left to Airflow to retry."""
+    from daskfs.errors import Busy, DaskfsError, Interrupted, StorageError, Unreachable
+
+    try:
+        yield
+    except (Interrupted, Busy, StorageError, Unreachable) as stop:
+        tell(f"interrupted: {stop}")
+        raise
+    except DaskfsError as error:
+        from daskfs.observe.terminal import discreet, printable
+
+        reason = printable(discreet(str(error)))
+        log.error("%s", reason)
+        raise AirflowFailException(reason) from None
+
+
+def tell(line: str) -> None:
+    """A line for the log; nothing in a name can steer whoever reads it."""
+    from daskfs.observe.terminal import discreet, printable
+
+    log.info("%s", printable(discreet(line)))

@@ -1,0 +1,78 @@
+"""What Airflow adds to a job: from trigger to published selection, beside `daskfs run` with the same file.
+
+    python pipelines/benchmarks/airflow_overhead.py [--rows 20000] [--rounds 2]
+
+The job is the demo's: advertisements clicked or not, on a Dask cluster of two workers that both use in turn. Airflow
+and the workers have been started before, and kernels are compiled.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from itertools import count
+from pathlib import Path
+
+import click
+from _airflow_services import airflow, dask_cluster
+from _measure import console, interleaved, show, two_processes_against_one
+
+from daskfs.cli.demo import write_impressions
+
+DASKFS = str(Path(sys.executable).with_name("daskfs"))
+JOB = """
+[ingest]
+sources = ["clicks.vw"]
+format = "vw"
+
+[split]
+test = 0.25
+
+[select]
+algorithm = "mission"
+k = 8
+width = 4096
+
+[evaluate]
+"""
+
+
+def write_job(folder: Path, number: int) -> Path:
+    """The same job as ever, with a folder of its own to fill."""
+    path = folder / f"job-{number}.toml"
+    path.write_text(f'out = "runs-{number}"\n{JOB}')
+    return path
+
+
+@click.command()
+@click.option("--rows", default=20_000)
+@click.option("--rounds", default=2)
+def main(rows: int, rounds: int) -> None:
+    """Print the table."""
+    console.print(f"control, two processes against one: {two_processes_against_one():.2f}x (below 1.85: void)")
+    with tempfile.TemporaryDirectory() as name:
+        folder, numbers = Path(name), count()
+        write_impressions(folder / "clicks.vw", rows)
+        with airflow(folder / "airflow") as services, dask_cluster(folder) as scheduler:
+
+            def on_the_command_line() -> None:
+                job = write_job(folder, next(numbers))
+                command = [DASKFS, "run", str(job), "--scheduler", scheduler]
+                subprocess.run(command, check=True, capture_output=True)
+
+            def in_airflow() -> None:
+                job = write_job(folder, next(numbers))
+                run = services.trigger("daskfs_job", job=str(job), scheduler=scheduler)
+                assert services.finished("daskfs_job", run) == "success"
+
+            on_the_command_line()  # compiles
+            best = interleaved({"daskfs run": on_the_command_line, "Airflow": in_airflow}, rounds, time.perf_counter)
+    added = best["Airflow"] - best["daskfs run"]
+    rows_shown = [[name, f"{seconds:.1f}"] for name, seconds in best.items()]
+    show(f"{rows:,} rows, best of {rounds}", ["", "s"], [*rows_shown, ["Airflow adds", f"{added:.1f}"]])
+
+
+if __name__ == "__main__":
+    main()

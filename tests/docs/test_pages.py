@@ -1,0 +1,133 @@
+"""The pages under docs/ are tests: their Python runs, commands parse, job files load, links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import MISSING
+
+import pytest
+from pages import ROOT, blocks, check_link, commands, completed_job, links, parse_command, run_examples
+
+import daskfs.sklearn
+from daskfs.job.algorithms import ALGORITHMS, default_of, fields_of
+from daskfs.job.file import load_job
+from daskfs.job.tables import Job, Table
+from daskfs.store.formats import FORMATS, options_of
+
+DOCS = ROOT / "docs"
+PAGES = {path.relative_to(DOCS).as_posix(): path.read_text() for path in sorted(DOCS.rglob("*.md"))}
+STORE = "object-storage.md"
+ELSEWHERE = {STORE, "airflow.md"}
+"""Pages whose Python needs a server, or an environment of Airflow's own."""
+
+
+def each(of):
+    """A parameter for everything of a kind that is in the pages, called after its page."""
+    return [
+        pytest.param(page, found, id=f"{page}-{at}")
+        for page, text in PAGES.items()
+        for at, found in enumerate(of(text))
+    ]
+
+
+@pytest.mark.parametrize(
+    "page", [page for page, text in PAGES.items() if blocks(text, "python") and page not in ELSEWHERE]
+)
+def test_the_examples_run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run_examples(PAGES[page], page)
+
+
+def test_the_examples_of_object_storage_run_on_a_real_server(s3, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, value in {
+        "AWS_ENDPOINT_URL": s3.endpoint,
+        "AWS_ACCESS_KEY_ID": s3.options["key"],
+        "AWS_SECRET_ACCESS_KEY": s3.options["secret"],
+    }.items():
+        monkeypatch.setenv(name, value)
+    assert blocks(PAGES[STORE], "python")
+    run_examples(PAGES[STORE].replace("s3://bucket/", s3.url()), STORE)
+
+
+@pytest.mark.parametrize(("page", "line"), each(commands))
+def test_every_command_and_flag_exists(page, line):
+    parse_command(line)
+
+
+@pytest.mark.parametrize(("page", "snippet"), each(lambda text: blocks(text, "toml")))
+def test_every_job_file_loads(page, snippet, tmp_path, monkeypatch):
+    for name in ("STORE_KEY", "STORE_SECRET"):
+        monkeypatch.setenv(name, "…")
+    job = tmp_path / "job.toml"
+    job.write_text(completed_job(snippet))
+    assert load_job(job).select.made
+
+
+@pytest.mark.parametrize(("page", "link"), each(links))
+def test_every_link_leads_somewhere(page, link):
+    check_link(DOCS / page, link)
+
+
+def test_pages_and_navigation_are_the_same():
+    listed = {word for word in (ROOT / "mkdocs.yml").read_text().split() if word.endswith(".md")}
+    assert listed == set(PAGES)
+
+
+def test_the_commands_of_the_page_are_what_help_prints():
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    spec = spec_from_file_location("docs_pages", ROOT / "pipelines" / "docs" / "pages.py")
+    assert spec is not None
+    assert spec.loader is not None
+    pages = module_from_spec(spec)
+    spec.loader.exec_module(pages)
+    assert pages.MARK in PAGES["cli.md"]
+    text = pages.commands()
+    for name in pages.COMMANDS:
+        assert f"## daskfs {name}\n" in text
+        assert f"Usage: daskfs {name} " in text
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_parameter_is_in_the_table_with_its_default(name):
+    algorithm = ALGORITHMS[name]
+    section = PAGES[f"algorithms/{name}.md"].partition("\n## Parameters\n")[2].partition("\n## ")[0]
+    told = dict(re.findall(r"^\| `(\w+)` \| (.+?) \| .+ \|$", section, re.MULTILINE))
+    assert list(told) == list(fields_of(algorithm))
+    for field, text in told.items():
+        default = default_of(algorithm, field)
+        assert text == "must be given" if default is MISSING else eval(text.strip("`")) == default, field
+
+
+def test_every_option_of_every_format_is_told():
+    section = PAGES["data-formats.md"].partition("\n### Options of each format\n")[2].partition("\n## ")[0]
+    told = set(re.findall(r"`(\w+)`", section))
+    found_out = {"kinds"}  # nobody gives it
+    assert {option for name in FORMATS for option in options_of(name)} - found_out <= told
+
+
+def test_every_key_of_a_job_is_told():
+    section = PAGES["job-files.md"].partition("\n## Tables and keys\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (?:`\[(\w+)\]`)? ?\| (`.+?|any) \|", section, re.MULTILINE)
+    told: dict[str, set[str]] = {}
+    table = ""
+    for head, keys in rows:
+        table = head or table
+        told.setdefault(table, set()).update(re.findall(r"`(\w+)`", keys))
+    tables = {name: table_of(field) for name, field in Job.model_fields.items()}
+    expected = {name: set(table.model_fields) for name, table in tables.items() if table is not None}
+    expected |= {"": {name for name, table in tables.items() if table is None} - {"storage"}, "storage": set()}
+    assert told == expected
+
+
+def table_of(field):
+    """The table that a field of a job is, if it is one."""
+    kinds = [field.annotation, *getattr(field.annotation, "__args__", ())]
+    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Table)), None)
+
+
+@pytest.mark.parametrize("module", [daskfs, daskfs.sklearn])
+def test_every_public_name_has_its_place_in_the_reference(module):
+    told = set(re.findall(r"^::: [\w.]+\.(\w+)$|(\w+Error)", PAGES["api.md"], re.MULTILINE))
+    assert set(module.__all__) <= {name for pair in told for name in pair}

@@ -1,0 +1,168 @@
+"""F28: keys of a store are in no graph, log, run record, error or repr; and reach the workers all the same."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import cloudpickle
+import fsspec
+import numpy as np
+import pytest
+from distributed import Client
+from s3_server import KEY, SECRET
+
+import daskfs
+from daskfs.errors import ChunkError, DaskfsError, StorageError
+from daskfs.store.location import Location
+from daskfs.store.options import StorageOptions
+from daskfs.store.sources import find_sources
+
+CANARIES = KEY.encode(), SECRET.encode()
+LINES = b"".join(b"%d |n f%d:0.5 g%d h%d\n" % (i % 2, i % 7, i % 5, i % 2) for i in range(400))
+WAIT_SECONDS = 60
+
+
+def assert_clean(*found: object) -> None:
+    for one in found:
+        data = one if isinstance(one, bytes) else str(one).encode()
+        for canary in CANARIES:
+            assert canary not in data, f"{canary!r} in {data[max(data.find(canary) - 200, 0) :][:400]!r}"
+
+
+class Cluster:
+    """`dask scheduler` and `dask worker` as users start them, saying all they can; no keys in their environment."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.processes = folder, []
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        self.address = f"tcp://127.0.0.1:{port}"
+        where = ["--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0"]
+        self.start("scheduler", *where, "--port", str(port))
+
+    def start(self, kind: str, *arguments: str) -> subprocess.Popen[bytes]:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+        environment["DASK_LOGGING__DISTRIBUTED"] = "debug"
+        with open(self.folder / f"{kind}{len(self.processes)}.log", "wb") as log:
+            command = [sys.executable, "-m", "dask", kind, *arguments]
+            process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=self.folder)
+        self.processes.append(process)
+        return process
+
+    def worker(self) -> subprocess.Popen[bytes]:
+        where = ["--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0", "--no-nanny", "--nthreads", "1"]
+        return self.start("worker", self.address, *where)
+
+    def logs(self) -> bytes:
+        return b"".join(path.read_bytes() for path in self.folder.glob("*.log"))
+
+
+@pytest.fixture
+def cluster(tmp_path) -> Iterator[Cluster]:
+    started = Cluster(tmp_path)
+    try:
+        yield started
+    finally:
+        for process in started.processes:
+            process.kill()
+            process.wait(WAIT_SECONDS)
+
+
+@contextmanager
+def recorded_graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
+    """Every task that is submitted, as it is pickled."""
+    sent: list[bytes] = []
+    submit = Client.submit
+
+    def recording(self: Client, function: object, *arguments: object, **options: object) -> object:
+        plain = [one for one in arguments if type(one).__module__.split(".")[0] != "distributed"]  # no futures
+        sent.append(cloudpickle.dumps((function, plain)))
+        return submit(self, function, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Client, "submit", recording)
+        yield sent
+
+
+def test_ingest_select_and_errors_on_a_cluster(s3, cluster, monkeypatch, caplog, capfd):
+    for name in s3.environment:
+        monkeypatch.delenv(name, raising=False)
+    source, out, run = s3.url("source.vw"), s3.url("d.zarr"), s3.url("run")
+    fs = fsspec.filesystem("s3", skip_instance_cache=True, **s3.options)
+    fs.pipe_file(source, LINES)
+    first = cluster.worker()
+    with Client(cluster.address, timeout="60s") as client, recorded_graphs(monkeypatch) as graphs, caplog.at_level(0):
+        ds = daskfs.ingest(source, out, "vw", client=client, storage_options=s3.options, source_options=s3.options)
+        cluster.worker()  # one that comes later, and stays alone
+        client.wait_for_workers(2, timeout=WAIT_SECONDS)
+        first.kill()
+        selection = daskfs.select(
+            ds, daskfs.Mission(2), client=client, checkpoint=s3.url("c"), storage_options=s3.options
+        )
+        selection.save(run, s3.options)
+        assert set(selection.names) == {"n^h0", "n^h1"}
+        Location(out, s3.options).delete("ids/c/0/0")
+        with pytest.raises(ChunkError, match="ids/c/0/0: missing") as caught:
+            daskfs.select(daskfs.open_dataset(out, s3.options), daskfs.Mission(2), client=client)
+    assert len(graphs) > 3
+    assert any(b"Location" in graph for graph in graphs)
+    assert_clean(*graphs, repr(ds), repr(selection), repr(caught.value), caplog.text, *capfd.readouterr())
+    assert_clean(*(fs.cat_file(key) for place in (out, run) for key in fs.find(place)))
+    logs = cluster.logs()
+    assert b"ids/c/0/0" in logs  # they do say what failed
+    assert_clean(logs)
+
+
+def test_pickles_and_reprs(s3):
+    url, source = s3.url("d.zarr"), s3.url("x.svm")
+    X = np.random.default_rng(0).normal(size=(40, 4))
+    daskfs.write_dataset(url, X, X[:, 1] > 0, storage_options=s3.options)
+    fsspec.filesystem("s3", **s3.options).pipe_file(source, b"1 2:3\n")
+    ds, location = daskfs.open_dataset(url, s3.options), Location(url, s3.options)
+    things = [ds, location, location.options, ds.to_xarray(), find_sources([source], s3.options), location.zarr_store()]
+    for one in things:
+        assert_clean(cloudpickle.dumps(one), repr(one), str(one))
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(ds.to_xarray())).X.values, X)
+    assert pickle.loads(pickle.dumps(location)).read("zarr.json") == location.read("zarr.json")
+
+
+def test_a_process_that_has_not_learned_the_options_says_what_to_do(s3):
+    raw = pickle.dumps(StorageOptions({"key": "a", "secret": "b"}))
+    script = "import pickle, sys; print(dict(pickle.loads(sys.stdin.buffer.read())))"
+    end = subprocess.run([sys.executable, "-c", script], input=raw, capture_output=True, timeout=WAIT_SECONDS)
+    assert b"StorageError: the storage options have not reached this process" in end.stderr
+
+
+@pytest.mark.parametrize(
+    "change", [{"secret": f"{SECRET}-"}, {"key": f"{KEY}-"}, {"client_kwargs": {"endpoint_url": "http://127.0.0.1:9"}}]
+)
+def test_errors(s3, monkeypatch, change):
+    monkeypatch.setattr("daskfs.store.retrying.BUDGET", 0.3)
+    options = {**s3.options, **change}
+    for call in (
+        lambda: daskfs.open_dataset(s3.url("d.zarr"), options),
+        lambda: daskfs.write_dataset(s3.url("d.zarr"), np.eye(3), [0, 1, 1], storage_options=options),
+        lambda: daskfs.ingest(
+            s3.url("x.svm"), s3.url("d"), "svmlight", storage_options=options, source_options=options
+        ),
+        lambda: daskfs.load_selection(s3.url("run"), options),
+    ):
+        with pytest.raises(StorageError) as caught:
+            call()
+        assert_clean(str(caught.value), repr(caught.value))
+        assert "\n" not in str(caught.value)
+        assert re.match(r"s3://daskfs/", str(caught.value))
+
+
+def test_a_url_is_no_place_for_secrets():
+    with pytest.raises(DaskfsError, match=r"s3://bucket/d: a URL is no place for credentials") as caught:
+        daskfs.open_dataset(f"s3://{KEY}:{SECRET}@bucket/d")
+    assert_clean(str(caught.value))

@@ -1,0 +1,155 @@
+"""Scheduler, workers, object store and client on hosts of their own: whole, cut apart, healed, and kept out.
+
+`make test-hosts` runs this; it takes some minutes, root and the ip command.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import pytest
+from dask_processes import said
+from hosts.certificates import configured, made
+from hosts.conftest import Hosts
+
+pytestmark = pytest.mark.timeout(600)
+
+WRITE = """
+import numpy as np, scipy.sparse as sp, daskfs
+rng = np.random.default_rng(0)
+X = rng.standard_normal((2000, 3000), dtype=np.float32)
+daskfs.write_dataset("s3://bucket/wide.zarr", X, X[:, :6] @ [6.0, -5, 4, -3, 2, 2], chunk_bytes=400_000)
+S = sp.random_array((20_000, 5000), density=0.01, rng=rng, format="csr", dtype=np.float32)
+y = S[:, [10, 20, 30]] @ np.array([3.0, -3, 3]) > 0.01
+daskfs.write_dataset("s3://bucket/rows.zarr", S, y)
+Z = rng.random((40_000, 8), dtype=np.float32)
+daskfs.write_dataset("s3://bucket/waves.zarr", Z, np.sin(6 * Z[:, 1]) * Z[:, 4], layout="rows", chunk_bytes=100_000)
+"""
+JOBS = {
+    "substitution": ("s3://bucket/wide.zarr", "-k", "6", "--passes", "12", "--ridge", "0.1"),
+    "mission": ("s3://bucket/rows.zarr", "-k", "30", "--passes", "60", "--width", "4096", "--learning-rate", "1.0"),
+    "random-features": ("s3://bucket/waves.zarr", "--penalty", "2.0", "--rounds", "12", "--per-round", "60"),
+}
+CLI = "from daskfs.cli import main; main()"
+
+
+@pytest.fixture(scope="module")
+def data(hosts: Hosts) -> None:
+    """The datasets, in the object store."""
+    hosts.python(WRITE)
+
+
+def command(hosts: Hosts, algorithm: str, out: str, *flags: str, scheduler: str | None = None) -> list[str]:
+    where = [] if "--serial" in flags else ["--scheduler", scheduler or hosts.scheduler]
+    data, *fields = JOBS[algorithm]
+    return [sys.executable, "-c", CLI, "select", data, "-a", algorithm, "--out", out, *fields, *flags, *where]
+
+
+def selected(hosts: Hosts, algorithm: str, name: str, *flags: str) -> dict[str, Any]:
+    """What a run selects, made on the hosts unless it is serial."""
+    out = f"s3://bucket/runs/{algorithm}-{name}"
+    code, _, errors = hosts.ran(*command(hosts, algorithm, out, *flags))
+    assert code == 0, errors
+    return shown(hosts, out)
+
+
+def shown(hosts: Hosts, out: str) -> dict[str, Any]:
+    code, text, errors = hosts.ran(sys.executable, "-c", CLI, "show", out, "--json")
+    assert code == 0, errors
+    record: dict[str, Any] = json.loads(text)
+    return {key: record[key] for key in ("features", "intercept", "algorithm", "seed")}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(hosts: Hosts, data: None) -> Callable[[str], dict[str, Any]]:
+    """What an algorithm selects on the hosts when they are left alone, workers waiting for each other; run once."""
+    return cache(lambda algorithm: selected(hosts, algorithm, "whole", "--synchronous"))
+
+
+@pytest.mark.parametrize("algorithm", JOBS)
+def test_hosts_select_what_one_process_does(hosts, undisturbed, algorithm):
+    alone = selected(hosts, algorithm, "serial", "--serial")
+    given = undisturbed(algorithm)
+    assert {each["id"] for each in given["features"]} == {each["id"] for each in alone["features"]}
+    weights = [{each["id"]: each["weight"] for each in one["features"]} for one in (given, alone)]
+    assert weights[0] == pytest.approx(weights[1], rel=1e-3, abs=1e-3)
+
+
+def test_workers_that_do_not_wait_for_each_other(hosts, data):
+    given = selected(hosts, "substitution", "asynchronous")
+    assert {each["id"] for each in given["features"]} == set(range(6))
+
+
+def survived(hosts: Hosts, algorithm: str, out: str, host: str, seconds: float, *flags: str) -> None:
+    """A run in the middle of which a host is cut off for a time, and which ends well all the same."""
+    log = hosts.folder / f"{out.rpartition('/')[2]}.log"
+    with hosts.begun(command(hosts, algorithm, out, *flags), log) as process:
+        said(log, "memory: ")
+        time.sleep(1)  # then it is at its passes
+        with hosts.network.cut(host):
+            assert process.poll() is None, "the run was over before anything could be cut"
+            time.sleep(seconds)
+        process.communicate(timeout=240)
+    assert process.returncode == 0, log.read_text()
+
+
+CUTS = [
+    ("worker1", 10, "substitution"),
+    ("worker1", 10, "mission"),
+    ("worker2", 10, "random-features"),
+    ("client", 10, "substitution"),
+    ("store", 10, "mission"),
+    ("scheduler", 10, "random-features"),
+    ("worker2", 45, "substitution"),  # longer than Dask believes in a connection
+]
+
+
+@pytest.mark.parametrize(("host", "seconds", "algorithm"), CUTS)
+def test_a_host_that_is_cut_off_and_comes_back(hosts, undisturbed, host, seconds, algorithm):
+    """The run ends, and its result is the one of a run that was left alone."""
+    out, expected = f"s3://bucket/runs/{algorithm}-{host}-{seconds}", undisturbed(algorithm)
+    survived(hosts, algorithm, out, host, seconds, "--synchronous")
+    assert shown(hosts, out) == expected
+
+
+@pytest.mark.parametrize("host", ["worker1", "worker2"])
+def test_an_asynchronous_run_goes_on_without_its_centre(hosts, data, host):
+    """On one of the two the centre is."""
+    out = f"s3://bucket/runs/asynchronous-{host}"
+    survived(hosts, "substitution", out, host, 10)
+    assert {each["id"] for each in shown(hosts, out)["features"]} == set(range(6))
+
+
+@pytest.mark.parametrize("wrong", ["none", "foreign", "foreign certificate", "tcp", "tcp, none", "no file"])
+def test_who_has_the_wrong_certificates_is_told_so_in_a_line(hosts, data, tmp_path, wrong):
+    foreign, ours = made(tmp_path / "theirs"), hosts.folder / "ours"
+    configuration = {
+        "none": {"DASK_CONFIG": str(tmp_path / "nothing")},
+        "foreign": configured(tmp_path / "a", foreign, foreign),
+        "foreign certificate": configured(tmp_path / "b", ours, foreign),
+        "tcp": {},
+        "tcp, none": {"DASK_CONFIG": str(tmp_path / "nothing")},
+        "no file": configured(tmp_path / "c", tmp_path, ours),
+    }[wrong]
+    reason = {
+        "none": "no certificates to show there; set ca-file, client.cert and client.key of distributed.comm.tls",
+        "foreign": "certificates do not match; check distributed.comm.tls",
+        "foreign certificate": "certificates do not match; check distributed.comm.tls",
+        "tcp": "Dask's configuration asks for encryption; write tls://",
+        "tcp, none": "if it is a scheduler with TLS, write tls://",
+        "no file": "distributed.comm.tls: a certificate or key cannot be read",
+    }[wrong]
+    address = hosts.scheduler.replace("tls://", "tcp://") if wrong.startswith("tcp") else hosts.scheduler
+    line = command(hosts, "substitution", "s3://bucket/runs/never", scheduler=address)
+    code, out, errors = hosts.ran(*line, environment=configuration)
+    assert code == 2, errors
+    assert out == ""
+    assert errors.startswith("error: ")
+    assert errors.count("\n") == 1
+    assert reason in errors
+    assert hosts.python("import s3fs; print(s3fs.S3FileSystem().exists('bucket/runs/never'))") == "False\n"

@@ -1,0 +1,193 @@
+"""Events become series, whatever comes and however much of it; no cluster and no browser here."""
+
+from __future__ import annotations
+
+import math
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from daskfs.observe.dashboard_series import MOST_BARS, SERIES, WELCOME, feature_table, headline, series_of
+from daskfs.observe.watched import BIN_SECONDS, MOST_POINTS, MOST_RUNS, MOST_WORKERS, OTHERS, Watched
+from daskfs.stream.events import Share, share_event
+
+BEGUN = {
+    "run": "a", "what": "begun", "algorithm": "Mission", "verb": "sketch", "dataset": "d.zarr", "axis": "rows",
+    "items": 1000, "blocks": 10, "passes": 3, "workers": 2, "done": 0,
+}  # fmt: skip
+PROGRESS = {
+    "run": "a", "what": "progress", "number": 1, "blocks_done": 5, "blocks": 10, "bytes_done": 50, "bytes": 100,
+    "seconds": 1.0,
+}  # fmt: skip
+GLANCE = {
+    "run": "a", "what": "glance", "objective": 3.0, "changes": 4.0, "features": [["x", 1.5]], "lags": [3, 1],
+}  # fmt: skip
+PASS = {
+    "run": "a", "what": "pass", "number": 1, "objective": 2.0, "changes": 7.0, "bytes": 100, "seconds": 2.0,
+    "closing": 0.5, "busy": 1.0, "merging": 0.25, "idle": 1.75,
+}  # fmt: skip
+CHECKPOINT = {"run": "a", "what": "checkpoint", "seconds": 0.125}
+ENDED = {"run": "a", "what": "ended", "features": [["y", -2.0], ["x", None]], "why": None}
+SHARE = share_event("a", "w", Share(2, 20, 200, 0.5, 0.25, 0.0, 0.0, 100, 0.5))
+ALL = (BEGUN, PROGRESS, SHARE, GLANCE, PASS, CHECKPOINT, ENDED)
+
+
+def learned(*events: dict, every: float = 1.0) -> Watched:
+    watched = Watched()
+    for number, event in enumerate(events):
+        assert watched.take(event, 1000.0 + every * number), event
+    return watched
+
+
+def test_a_run_from_its_begin_to_its_end():
+    run = learned(*ALL).latest
+    assert (run.algorithm, run.dataset, run.passes, run.ended, run.why) == ("Mission", "d.zarr", 3, True, None)
+    assert (run.number, run.blocks_done, run.fraction) == (2, 5, 0.0)
+    assert (run.objectives.x, run.objectives.y) == ([0.5, 1], [3.0, 2.0])
+    assert run.changes_before == 7
+    assert run.lags == [3, 1]
+    assert run.features == [("y", -2.0), ("x", None)]
+    assert (run.checkpoints.x, run.checkpoints.y) == ([5.0], [0.125])
+    assert run.total.bytes == 200
+    assert run.storage_rate == 200.0
+    drawn = series_of(run, 1100.0)
+    assert drawn["times"] == {"number": [1], "busy": [1.0], "merging": [0.25], "idle": [1.75], "closing": [0.5]}
+    assert drawn["rates"]["bytes"] == [200 / BIN_SECONDS]
+    assert "finished after 1 passes" in headline(run)
+
+
+def test_every_plot_has_its_columns_of_equal_length():
+    for count in range(len(ALL) + 1):
+        run = learned(*ALL[:count]).latest
+        if run is not None:
+            drawn = series_of(run, 1000.5)
+            assert {name: tuple(columns) for name, columns in drawn.items()} == SERIES
+            assert all(len({*map(len, columns.values())}) == 1 for columns in drawn.values())
+
+
+def test_without_a_run_there_is_a_friendly_word():
+    assert headline(Watched().latest) == WELCOME
+
+
+def test_a_run_whose_begin_was_missed_is_shown_all_the_same():
+    assert learned(SHARE, PROGRESS).latest.blocks_done == 5
+
+
+def test_the_newest_run_is_the_latest_and_few_are_kept():
+    watched = learned(*({**BEGUN, "run": f"r{number}"} for number in range(20)))
+    assert len(watched.runs) == MOST_RUNS
+    assert watched.latest.run == "r19"
+    watched.take({**PROGRESS, "run": "r18"}, 2000.0)
+    assert watched.latest.run == "r19"
+
+
+def test_changes_never_fall():
+    """Prometheus takes a counter that falls for one that began anew; a new centre counts from nothing."""
+    watched, totals = Watched(), []
+    for changes in (4.0, 9.0, 1.0, None):
+        watched.take({**GLANCE, "changes": changes} if changes is not None else {**PASS, "changes": 9.0}, 0.0)
+        totals.append(watched.latest.changes_before + (watched.latest.changes or 0.0))
+    assert totals == [4, 9, 9, 9]
+
+
+def test_a_worker_that_does_half_of_the_usual_lags_behind():
+    speeds = {"a": 100, "b": 110, "c": 90, "slow": 40}
+    watched = learned(*(share_event("a", name, Share(1, 1, speed, busy=1.0)) for name, speed in speeds.items()))
+    assert watched.latest.stragglers() == {"slow"}
+    assert "lagging behind: slow" in headline(watched.latest)
+    colours = series_of(watched.latest, 0.0)["workers"]["colour"]
+    assert len({*colours[:3]}) == 1 != len({*colours})
+
+
+def test_memory_is_bounded_however_much_comes():
+    watched = Watched()
+    sizes = []
+    for number in range(40_000):
+        watched.take({**SHARE, "worker": f"w{number}"}, 10.0 * number)
+        watched.take({**GLANCE, "objective": float(number)}, 10.0 * number)
+        watched.take({**PASS, "number": number}, 10.0 * number)
+        watched.take(CHECKPOINT, 10.0 * number)
+        if number in (20_000, 39_999):
+            sizes.append(len(pickle.dumps(watched)))
+    run = watched.latest
+    assert sizes[1] < 1.3 * sizes[0] < 1_000_000
+    assert len(run.workers) <= MOST_WORKERS + 1
+    assert run.workers[OTHERS].blocks > 0
+    assert len(run.objectives.x) <= MOST_POINTS
+    assert run.total.blocks == 80_000
+    assert run.n_checkpoints == 40_000
+    drawn = series_of(run, 10.0 * 40_000)
+    assert len(drawn["workers"]["worker"]) == len({*drawn["workers"]["worker"]}) == MOST_BARS
+    middle, nbytes, _ = run.flow.rates()
+    assert len(middle) <= MOST_POINTS
+    assert sum(nbytes) * run.flow.span == run.total.bytes  # spans grow, and nothing gets lost
+
+
+def test_a_rate_is_shown_when_its_span_is_over():
+    watched = learned(SHARE)
+    assert series_of(watched.latest, 1000.0 + BIN_SECONDS / 2)["rates"]["x"] == []
+    assert series_of(watched.latest, 1000.0 + BIN_SECONDS)["rates"]["x"] == [BIN_SECONDS / 2]
+
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+def test_hostile_texts_are_texts():
+    watched = learned(
+        {**BEGUN, "algorithm": HOSTILE, "dataset": HOSTILE + "\x1b[2J"},
+        {**GLANCE, "features": [[HOSTILE, 1.0], ["a" * 10**6, 2.0]]},
+        {**ENDED, "features": None, "why": HOSTILE},
+    )
+    shown = headline(watched.latest) + feature_table(watched.latest)
+    assert "<script" not in shown
+    assert "&lt;script&gt;" in shown
+    assert "\x1b" not in shown
+    assert len(shown) < 3000
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.data())
+def test_whatever_comes_is_taken_or_left(data):
+    """One event with one of its values replaced, among others that are as they should be."""
+    event = dict(data.draw(st.sampled_from(ALL)))
+    event[data.draw(st.sampled_from(sorted(event)))] = data.draw(JSON)
+    watched = learned(*ALL)
+    watched.take(event, 1010.0)
+    watched.take(data.draw(JSON), 1010.0)
+    for run in watched.runs.values():
+        headline(run)
+        feature_table(run)
+        columns = [column for plot in series_of(run, 1020.0).values() for column in plot.values()]
+        numbers = [x for column in columns for x in column if isinstance(x, float)]
+        assert not any(math.isinf(x) for x in numbers)
+
+
+NO_EVENTS = [None, 3, "text", [], {}, {"run": "a"}, {"run": "a", "what": "odd"}, {**BEGUN, "run": 5}]
+
+
+@pytest.mark.parametrize("event", NO_EVENTS)
+def test_what_is_no_event_is_left(event):
+    watched = Watched()
+    assert not watched.take(event, 0.0)
+    assert watched.runs == {}
+    assert watched.version == 0
+
+
+def test_metrics_tell_of_every_run():
+    pytest.importorskip("prometheus_client")
+    from daskfs.observe.prometheus import families, values_of
+
+    watched = learned(*ALL, {**BEGUN, "run": "b", "algorithm": "Two\nlines"})
+    found = {family.name: family.samples for family in families(watched)}
+    assert [sample.labels["run"] for sample in found["daskfs_pass"]] == ["a", "b"]
+    assert [sample.labels["run"] for sample in found["daskfs_objective"]] == ["a"]  # of b there is none yet
+    assert found["daskfs_bytes_read"][0].name == "daskfs_bytes_read_total"
+    assert values_of(watched.runs["a"])["daskfs_merging_seconds"] == 0.25
