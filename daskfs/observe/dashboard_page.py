@@ -11,8 +11,8 @@ from itertools import chain
 from typing import Any
 
 from bokeh.document import Document
-from bokeh.layouts import column, row
-from bokeh.models import BasicTicker, ColumnDataSource, FactorRange, NumeralTickFormatter, Range1d
+from bokeh.layouts import column
+from bokeh.models import AdaptiveTicker, BasicTicker, ColumnDataSource, FactorRange, NumeralTickFormatter, Range1d
 from bokeh.models.widgets import Div
 from bokeh.plotting import figure
 
@@ -23,6 +23,21 @@ EVERY_MS = 3000  # drawing takes a browser a tenth of a second, perhaps on a cor
 COLOURS = {"busy": "#4c78a8", "merging": "#f58518", "idle": "#d8d8d8", "closing": "#b279a2"}
 BLUE, GREEN, ORANGE, RED, GREY = "#4c78a8", "#54a24b", "#f58518", "#e45756", "#888888"
 _HEAD, _HEIGHT = 24, 230
+_TABLE = 470  # twenty features
+_WIDE, _TALL = "wide", "tall"
+_GRID = """
+:host { display: grid !important; grid-auto-flow: dense; gap: 6px 14px;
+        grid-template-columns: repeat(auto-fit, minmax(min(100%, 310px), 1fr)); }
+"""
+"""As many plots side by side as there is room for, on a phone one."""
+_LINES = "@media (max-width: 700px) { :host { min-height: 64px !important; } }"
+"""Where a line does not go across."""
+_CELL = f"""
+:host {{ min-width: 0; }}
+:host(.{_TALL}) {{ grid-row: span 3; }}
+@media (min-width: 1100px) {{ :host(.{_WIDE}) {{ grid-column: span 2; }} }}
+"""
+"""All are of one width; what has more to show takes several places."""
 
 
 def page(watched: Watched, extra: dict[str, Any], doc: Document) -> None:
@@ -71,16 +86,15 @@ class View:
     def __init__(self, watched: Watched) -> None:
         self._watched, self._shown, self._fits = watched, (-1, -1), list[Fit]()
         self._sources = {name: ColumnDataSource({key: [] for key in keys}, name=name) for name, keys in SERIES.items()}
-        heights = (_HEAD, 2 * _HEIGHT)  # fixed, or everything is laid out anew with every text
-        self._head, self._table = (Div(disable_math=True, sizing_mode="stretch_width", height=one) for one in heights)
+        across: dict[str, Any] = {"disable_math": True, "sizing_mode": "stretch_width"}
+        # Of fixed height, or everything is laid out anew with every text.
+        self._head = Div(height=_HEAD, stylesheets=[_LINES], **across)
+        self._table = Div(height=_TABLE, css_classes=[_TALL], stylesheets=[_CELL], **across)
         self._workers = FactorRange(factors=[NOBODY])
-        across: dict[str, Any] = {"sizing_mode": "stretch_width"}
-        columns = [
-            [self._objective(), self._table],
-            [self._changes(), self._times(), row(self._lags(), self._checkpoints(), **across)],
-            [self._bytes(), self._items(), self._shares()],
-        ]
-        self.root = column(self._head, row([column(plots, **across) for plots in columns], **across), **across)
+        plots = [self._objective(), self._changes(), self._bytes(), self._table, self._times(), self._items()]
+        plots += [self._shares(), self._lags(), self._checkpoints()]
+        grid = column(plots, sizing_mode="stretch_width", stylesheets=[_GRID])
+        self.root = column(self._head, grid, sizing_mode="stretch_width")
 
     def update(self) -> None:
         """Show what is new; while nothing happens, nothing is sent."""
@@ -125,7 +139,7 @@ class View:
 
     def _bytes(self) -> figure:
         plot = self._plot("Bytes read per second", "seconds", "rates", "x", "bytes", "storage", "fastest")
-        plot.yaxis.formatter = NumeralTickFormatter(format="0 b")
+        _in_bytes(plot.yaxis)
         source = self._sources["rates"]
         plot.line("x", "bytes", source=source, line_width=2, color=BLUE)
         plot.line("x", "storage", source=source, color=RED, line_dash="dashed", legend_label="reading alone, at best")
@@ -144,13 +158,14 @@ class View:
         plot = self._plot(title, "pass", "times", "number", *names, across="bars", is_stacked=True)
         source = self._sources["times"]
         plot.vbar_stack(names, x="number", width=0.8, source=source, color=colours, legend_label=names)
+        plot.css_classes = [_WIDE]
         return _with_legend(plot)
 
     def _shares(self) -> figure:
         fit = Fit(Range1d(start=0, end=1), "workers", ("bytes",))
         self._fits.append(fit)
         plot = _figure("Bytes by worker (red: lags behind)", "", x_range=fit.axis, y_range=self._workers)
-        plot.xaxis.formatter, plot.xaxis.ticker = NumeralTickFormatter(format="0 b"), BasicTicker(desired_num_ticks=4)
+        _in_bytes(plot.xaxis)
         plot.hbar("worker", right="bytes", height=0.7, color="colour", source=self._sources["workers"])
         return plot
 
@@ -166,8 +181,15 @@ class View:
 
 
 def _figure(title: str, x: str, **ranges: Any) -> figure:
-    look: dict[str, Any] = {"height": _HEIGHT, "toolbar_location": None, "tools": "", "sizing_mode": "stretch_width"}
-    return figure(title=title, x_axis_label=x, **look, **ranges)
+    size: dict[str, Any] = {"height": _HEIGHT, "sizing_mode": "stretch_width", "frame_align": False}
+    look: dict[str, Any] = {"toolbar_location": None, "tools": "", "stylesheets": [_CELL]}
+    return figure(title=title, x_axis_label=x, **size, **look, **ranges)
+
+
+def _in_bytes(axis: Any) -> None:
+    """Ticks at round numbers of KiB, MiB and so on."""
+    axis.formatter = NumeralTickFormatter(format="0.[0] ib")
+    axis.ticker = AdaptiveTicker(base=1024, mantissas=[2**power for power in range(10)], desired_num_ticks=4)
 
 
 def _with_legend(plot: figure) -> figure:

@@ -82,9 +82,11 @@ def headline(run: WatchedRun | None) -> str:
     if run is None:
         return WELCOME
     of = f" of {run.passes}" if run.passes and run.number <= run.passes else ""
-    at = f"pass {run.number}{of}, {run.blocks_done:,} of {run.blocks:,} blocks ({run.fraction:.0%})"
+    done = run.blocks_done if run.fraction else 0  # those of the pass before, until this one has some
+    at = f"pass {run.number}{of}, {done:,} of {run.blocks:,} blocks ({run.fraction:.0%})"
     if run.ended:
-        at = f"finished after {len(run.closed)} passes" if run.why is None else f"stopped: {run.why}"
+        passes = "1 pass" if len(run.closed) == 1 else f"{len(run.closed):,} passes"
+        at = f"finished after {passes}" if run.why is None else f"stopped: {run.why}"
     parts = [
         at,
         f"{format_bytes(run.total.bytes)} read by {len(run.workers) or run.n_workers} workers",

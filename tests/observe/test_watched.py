@@ -55,7 +55,12 @@ def test_a_run_from_its_begin_to_its_end():
     drawn = series_of(run, 1100.0)
     assert drawn["times"] == {"number": [1], "busy": [1.0], "merging": [0.25], "idle": [1.75], "closing": [0.5]}
     assert drawn["rates"]["bytes"] == [200 / BIN_SECONDS]
-    assert "finished after 1 passes" in headline(run)
+    assert "finished after 1 pass ·" in headline(run)
+
+
+def test_a_pass_begins_with_no_blocks():
+    assert "pass 1 of 3, 5 of 10 blocks (50%)" in headline(learned(BEGUN, PROGRESS).latest)
+    assert "pass 2 of 3, 0 of 10 blocks (0%)" in headline(learned(BEGUN, PROGRESS, PASS).latest)
 
 
 def test_every_plot_has_its_columns_of_equal_length():
