@@ -20,10 +20,13 @@ import functools
 import hashlib
 import os
 import platform
+import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar
 
 import llvmlite.binding as llvm
@@ -37,6 +40,8 @@ _ANY_ORDER = {"reassoc", "contract", "nsz"}
 # An option numba keeps to itself: without it kernels are slower, not wrong.
 _NO_COUNTING: dict[str, Any] = {"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}
 _warmers: list[Callable[[], object]] = []
+COMPILING = "compiling, once on this machine: some 15 seconds"
+"""What to say before something that `is_cold` is used."""
 
 
 def kernel(function: F) -> F:
@@ -93,22 +98,47 @@ def warms(function: F) -> F:
     return function
 
 
-def warm_up() -> int:
-    """Compile (or load) every kernel whose module has been imported; returns how many calls ran.
+def warm_up(*modules: str) -> int:
+    """Compile (or load) the kernels that these modules lead to, by default all there are; returns how many calls ran.
 
-    Of several processes that begin on a new machine one compiles, and the others wait and load.
+    A module leads to those it has imported functions and classes from. Of several processes that begin on a new
+    machine one compiles, and the others wait and load.
+
+    >>> from daskfs.jit import warm_up
+    >>> warm_up("daskfs.protocol")  # which has none
+    0
     """
+    reached = _reached(modules)  # imports them
+    wanted = [warmer for warmer in _warmers if not modules or warmer.__module__ in reached]
     folder = cache_folder()
     with nullcontext() if folder is None else _locked(folder / "warm-up"):
-        for warmer in _warmers:
+        for warmer in wanted:
             warmer()
-    return len(_warmers)
+    return len(wanted)
 
 
-def is_cold() -> bool:
-    """Whether kernels have yet to be compiled on this machine, which takes some seconds each."""
-    folder = cache_folder()
-    return folder is None or next(folder.rglob("*.nbi"), None) is None
+def _reached(modules: Iterable[str]) -> set[str]:
+    """The modules of daskfs that these use, themselves included."""
+    reached, ahead = set[str](), {import_module(name).__name__ for name in modules}
+    while ahead:
+        reached |= ahead
+        used = {_home(value) for name in ahead for value in vars(sys.modules[name]).values()}
+        ahead = {name for name in used - reached if name.startswith("daskfs.") and name in sys.modules}
+    return reached
+
+
+def _home(value: object) -> str:
+    """The module that something was defined in, or is."""
+    home = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+    return home if isinstance(home, str) else ""
+
+
+def is_cold(module: str) -> bool:
+    """Whether kernels that a module leads to have yet to be compiled on this machine, which takes some seconds each."""
+    folder, reached = cache_folder(), _reached([module])
+    homes = [one.__module__.rpartition(".")[2] for one in _warmers if one.__module__ in reached]
+    with_kernels = [home for home in homes if home.endswith("_kernels")]  # others warm those of their neighbours
+    return folder is None or not all(any(folder.rglob(f"{home}.*.nbi")) for home in with_kernels)
 
 
 def _cached(dispatcher: Any) -> Any:

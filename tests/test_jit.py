@@ -124,3 +124,36 @@ def test_a_torn_cache_file_is_compiled_anew(tmp_path):
 
 def test_warm_up_runs_every_registered_kernel():
     assert jit.warm_up() >= 5
+
+
+LED_TO = """
+import importlib, sys
+from daskfs import jit
+
+importlib.import_module({module!r})
+called = []
+
+def noted(warmer):  # in its place, since compiling in earnest takes long
+    note = lambda: called.append(warmer.__module__.rpartition(".")[2])
+    note.__module__ = warmer.__module__
+    return note
+
+jit._warmers[:] = map(noted, jit._warmers)
+assert jit.warm_up({module!r}) == len(called)
+print(*called)
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "expected"),
+    {
+        "daskfs.algorithms.mission": {"mission", "mission_pairs_kernels", "frequency_kernels", "loss_kernels"},
+        "daskfs.algorithms.substitution": {"substitution_kernels", "loss_kernels"},
+        "daskfs.algorithms.random_features": {"random_features_kernels", "expansion_kernels", "loss_kernels"},
+        "daskfs.store.formats.vw": {"vw_kernels", "rows_kernels", "names_kernels", "hashing_kernels"},
+        "daskfs.store.formats.delimited": {"tabular_kernels", "rows_kernels", "names_kernels", "hashing_kernels"},
+    }.items(),
+)
+def test_warm_up_is_for_what_a_module_leads_to_and_for_nothing_else(tmp_path, module, expected):
+    done = run(tmp_path, LED_TO.format(module=module))
+    assert set(done.stdout.split()) == expected, done.stderr

@@ -12,7 +12,6 @@ from rich.table import Table
 from rich.text import Text
 
 from daskfs.cli.demo_problems import PROBLEMS, Problem
-from daskfs.jit import is_cold
 from daskfs.job.execute import execute
 from daskfs.job.runner import Watch
 from daskfs.observe.evaluated import TITLES
@@ -30,8 +29,6 @@ def demo(out: Path | None) -> None:
     """Run three small jobs whose answers are known: ingest, split, select, evaluate, report, publish."""
     folder = out or Path(tempfile.mkdtemp(prefix="daskfs-demo-"))
     folder.mkdir(parents=True, exist_ok=True)
-    if is_cold():
-        output.print("(the first run on a machine compiles the kernels: some 15 seconds)")
     table = Table(box=None, padding=(0, 1), header_style="bold")
     for title in ("job", "algorithm", "features", "on rows held back", "s"):
         table.add_column(title, no_wrap=True)

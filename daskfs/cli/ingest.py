@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from daskfs.jit import is_cold
+from daskfs.jit import COMPILING, is_cold
 from daskfs.observe.progress import ingest_progress
 from daskfs.observe.terminal import messages
-from daskfs.store.formats import FORMATS
+from daskfs.store.formats import FORMATS, make_format
 from daskfs.stream.clusters import cluster_at
 from daskfs.stream.ingest import ingest as run_ingest
 
@@ -113,8 +113,8 @@ def ingest(
     order: bool | int = given.get("seed", 0) if shuffle else False
     if shuffle and format_name != "fasta":
         given.pop("seed", None)  # the only format that draws rows
-    if is_cold():
-        messages.print("compiling, once on this machine: some 15 seconds")
+    if messages.is_terminal and is_cold(type(make_format(format_name, given)).__module__):
+        messages.print(COMPILING)
     with cluster_at(scheduler) as client, ingest_progress() as progress:
         dataset = run_ingest(
             sources,

@@ -13,7 +13,7 @@ from distributed import performance_report
 from daskfs.cli.algorithms import algorithm_options, make_algorithm
 from daskfs.cli.show import print_selection
 from daskfs.errors import OptionError
-from daskfs.jit import is_cold
+from daskfs.jit import COMPILING, is_cold
 from daskfs.job.algorithms import ALGORITHMS
 from daskfs.job.execute import announce
 from daskfs.job.selecting import Request
@@ -72,8 +72,8 @@ def select(
             raise OptionError(f"{out}: holds this run, finished; --resume shows it, --overwrite runs it again")
         _print(kept, as_json)
         return
-    if is_cold():
-        messages.print("compiling, once on this machine: some 15 seconds")
+    if messages.is_terminal and is_cold(type(algorithm).__module__):
+        messages.print(COMPILING)
     asked = {"command": ["daskfs", *map(public_url, sys.argv[1:])], "performance_report": performance}
     with remarks_told(), cluster_for(scheduler, serial, processes) as client:
         announce(client, lambda line: messages.print(line, soft_wrap=True, markup=False))

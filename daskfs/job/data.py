@@ -16,6 +16,7 @@ from typing import Any
 
 from distributed import Client
 
+from daskfs.jit import COMPILING, is_cold
 from daskfs.job.selecting import must_transpose
 from daskfs.job.tables import Ingest, Job
 from daskfs.store.dataset import Dataset, open_dataset
@@ -111,6 +112,8 @@ class Preparation:
         if place.exists(ROOT):
             self.tell(f"ingest: there already, {place.url}")
             return open_dataset(place.url, place.options)
+        if is_cold(self.job.ingest.made.__module__):
+            self.tell(f"ingest: {COMPILING}")
         storage = self.job.storage or None
         with self.shown() as progress:
             dataset = ingest(

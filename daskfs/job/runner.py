@@ -22,6 +22,7 @@ from distributed import Client
 
 from daskfs.agreement import Over, stability
 from daskfs.errors import JobError, OptionError, check_choice
+from daskfs.jit import COMPILING, is_cold
 from daskfs.job.data import DATA, Datasets, Preparation, Shown, Told, is_key, key_of
 from daskfs.job.selecting import Request
 from daskfs.job.tables import Job
@@ -136,6 +137,8 @@ class JobRun:
             return kept
         request.check()
         self.watch.tell(f"select: memory {request.plan(self.client)}")
+        if is_cold(type(request.algorithm).__module__):
+            self.watch.tell(f"select: {COMPILING}")
         if request.is_begun():
             self.watch.tell("select: going on with the unfinished run that is there")
         selection = self._made(request)

@@ -12,6 +12,7 @@ from daskfs.job.algorithms import ALGORITHMS, fields_of
 from daskfs.protocol import Algorithm
 from daskfs.store.codec import Compression
 from daskfs.store.formats import make_format, options_of
+from daskfs.store.formats.base import Format
 from daskfs.store.layout import Layout
 from daskfs.store.saved import public_url
 from daskfs.stream.ingest import OnBadLine
@@ -53,10 +54,15 @@ class Ingest(Table):
         for key in given:
             if key not in known:
                 raise OptionError(f"{key}: no such key{nearest(key, known)}; there are {', '.join(known)}")
-        make_format(self.format, given)
+        _ = self.made  # raises what is wrong with it
         if self.memory is not None:
             parsed_memory(self.memory)
         return self
+
+    @cached_property
+    def made(self) -> Format:
+        """The format with its options."""
+        return make_format(self.format, self.model_extra or {})
 
     @property
     def options(self) -> dict[str, Any]:

@@ -163,7 +163,7 @@ def ingest(
     location = place.rows
     leave_out = place.target.url, location.url
     found = find_sources([os.fspath(source) for source in sources], source_options, leave_out)
-    where = pool(client, workers, [location.options, *(source.options for source in found)])
+    where = pool(client, workers, [location.options, *(source.options for source in found)], [kind])
     budget = IngestMemory.of(memory, where.sharing)
     if isinstance(where, Threads):
         where = Threads(budget.workers)

@@ -1,7 +1,7 @@
 """What every worker process of a cluster gets, also after a restart or when it joins late.
 
-Kernels ready, memory kept, one BLAS thread; and a look at whether it may take part at all. One that may not leaves
-again: its log says why.
+Memory kept, one BLAS thread, the kernels of what it will be asked to do ready; and a look at whether it may take part
+at all. One that may not leaves again: its log says why.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import scipy.linalg  # noqa: F401  # so that its BLAS, which kernels use, is amo
 from distributed import Worker, WorkerPlugin
 from threadpoolctl import threadpool_limits
 
-import daskfs.store.formats  # noqa: F401  # so that their kernels are among those warmed up
 from daskfs.errors import OptionError
 from daskfs.jit import warm_up
 from daskfs.store.options import StorageOptions, learn
@@ -43,7 +42,22 @@ class DaskfsWorker(WorkerPlugin):
             check_same(f"worker {worker.address}", versions_here(), self._versions)
         keep_freed_memory()
         threadpool_limits(1, user_api="blas")  # Dask runs a task per core already
-        await asyncio.to_thread(warm_up)  # compiling takes long the first time; the worker must stay responsive
+
+
+class WarmKernels(WorkerPlugin):
+    """Compiles or loads the kernels that some modules lead to, before the first task needs them.
+
+    Not those of all of daskfs: that takes a minute on a new machine, and no run needs more than a third of them.
+    """
+
+    idempotent = True
+
+    def __init__(self, *modules: str) -> None:
+        self.name, self._modules = f"daskfs-kernels-{'-'.join(modules)}", modules
+
+    async def setup(self, worker: Worker) -> None:
+        del worker
+        await asyncio.to_thread(warm_up, *self._modules)  # in its own time: the worker must stay responsive
 
 
 class StorageAccess(WorkerPlugin):

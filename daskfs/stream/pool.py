@@ -15,7 +15,7 @@ from distributed import Client, as_completed, get_client, get_worker
 
 from daskfs.errors import OptionError
 from daskfs.store.options import StorageOptions
-from daskfs.stream.plugin import DaskfsWorker, StorageAccess
+from daskfs.stream.plugin import DaskfsWorker, StorageAccess, WarmKernels
 from daskfs.stream.presence import a_worker_stays, register
 from daskfs.stream.versions import check_versions
 
@@ -49,10 +49,12 @@ class Threads:
 class Cluster:
     """The workers of a Dask cluster; tasks are named after what they do."""
 
-    def __init__(self, client: Client, *options: StorageOptions) -> None:
+    def __init__(
+        self, client: Client, options: Iterable[StorageOptions] = (), kernels_of: Iterable[object] = ()
+    ) -> None:
         self._client = client
         self.sharing = 1
-        prepare_workers(client, *options)
+        prepare_workers(client, options, kernels_of)
 
     def unordered(self, name: str, function: Callable[..., Any], tasks: Sequence[Task]) -> Iterator[Any]:
         """Results as they come; an error cancels what has not run."""
@@ -76,14 +78,20 @@ class Cluster:
 Pool = Threads | Cluster
 
 
-def pool(client: Client | None = None, workers: int | None = None, options: Iterable[StorageOptions] = ()) -> Pool:
-    """The given or the current Dask client, whose workers get these options; threads of this process if there is none.
+def pool(
+    client: Client | None = None,
+    workers: int | None = None,
+    options: Iterable[StorageOptions] = (),
+    kernels_of: Iterable[object] = (),
+) -> Pool:
+    """The given or the current Dask client, its workers prepared; threads of this process if there is none.
 
-    Options are those of the places that tasks will name, as locations carry them.
+    `options` are those of the places that tasks will name, as locations carry them. For `kernels_of` see
+    `prepare_workers`.
     """
     if client is None and workers is None:
         client = current_client()
-    return Threads(workers) if client is None else Cluster(client, *options)
+    return Threads(workers) if client is None else Cluster(client, options, kernels_of)
 
 
 def current_client() -> Client | None:
@@ -99,8 +107,18 @@ def current_client() -> Client | None:
         return None
 
 
-def prepare_workers(client: Client, *options: StorageOptions) -> None:
-    """Wait for the first worker; each, now or later, gets what daskfs needs, and the options of stores it will use."""
+def prepare_workers(client: Client, options: Iterable[StorageOptions] = (), kernels_of: Iterable[object] = ()) -> None:
+    """Wait for the first worker; each, now or later, gets what daskfs needs.
+
+    Parameters
+    ----------
+    client
+        The cluster.
+    options
+        Of the stores that they will use.
+    kernels_of
+        What they will be asked to use, such as an algorithm: its kernels are compiled, or loaded.
+    """
     with a_worker_stays(client):
         try:
             client.wait_for_workers(1, timeout=WAIT_FOR_WORKERS)
@@ -110,6 +128,8 @@ def prepare_workers(client: Client, *options: StorageOptions) -> None:
         register(client, DaskfsWorker())
         for given in set(filter(None, options)):
             register(client, StorageAccess(given))
+        if modules := sorted({type(used).__module__ for used in kernels_of}):
+            register(client, WarmKernels(*modules))
 
 
 def _inside_a_task() -> bool:

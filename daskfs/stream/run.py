@@ -96,7 +96,7 @@ def select(
         raise OptionError("resume: there is nothing to go on from without a checkpoint; say where it is")
     client = (client or current_client()) if dataset.travels else None
     if client is not None:
-        prepare_workers(client, dataset.location.options)
+        prepare_workers(client, [dataset.location.options], [algorithm])
     options = storage_options or dataset.location.options
     with (
         checkpoint_at(checkpoint, options, dataset, algorithm, seed) as kept,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from importlib import import_module
 
 import pytest
 from distributed import Client
 
+import daskfs
 from daskfs.stream.plugin import keep_freed_memory
-from daskfs.stream.pool import Cluster, Threads, in_order, pool
+from daskfs.stream.pool import Cluster, Threads, in_order, pool, prepare_workers
 
 
 def square(x: int) -> int:
@@ -59,6 +61,12 @@ def test_workers_are_prepared(two_workers):
     Cluster(two_workers)
     plugins = two_workers.run(lambda dask_worker: "daskfs" in dask_worker.plugins)
     assert all(plugins.values())
+
+
+def test_kernels_are_ready_before_the_first_task(two_workers):
+    prepare_workers(two_workers, kernels_of=[daskfs.OnlineSubstitution(3)])
+    compiled = two_workers.run(lambda: len(import_module("daskfs.algorithms.substitution_kernels").sweep.signatures))
+    assert min(compiled.values()) >= 1
 
 
 def test_memory_can_be_kept():
