@@ -468,7 +468,7 @@ def test_control_c_and_the_same_command_again(data, where):
     """A real SIGINT for all processes after the first pass, then the same command: as if nothing had happened."""
     environment = {**os.environ, "COLUMNS": "200", "PYTHONPATH": str(Path(__file__).parent)}
     select = [sys.executable, "-c", SLOW, "select", "d.zarr", *where, *SELECT[3:-1]]
-    subprocess.run([*select, "whole"], check=True, capture_output=True, timeout=120, env=environment)
+    subprocess.run([*select, "whole"], check=True, capture_output=True, timeout=240, env=environment)
     command = [*select, "run"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True)
     checkpoint, written = Path("run/checkpoint/checkpoint"), set()

@@ -79,11 +79,12 @@ class Rounds:
         travelling = {name: value for name, value in known.state.items() if name not in staying}
         root = self._sent(travelling)  # held to the end: every other state can be made again from it
         pending = self._submitted(shares, root, run.watch.run)
-        heads = [root]
+        heads: list[Future[Any]] = []
         before = run.now.costs[-1].busy, run.now.costs[-1].merging
         try:
             while pending:
-                position, heads = pending.popleft()  # the states of the round before are let go here
+                _let_go(heads)  # states of the round before
+                position, heads = pending.popleft()
                 self._wait(heads)
                 if run.reached(position):
                     known.state, known.position = {**self._fetched(heads, run, before), **staying}, position
