@@ -68,6 +68,7 @@ from daskfs.protocol import Axis, Block, Glance, Meta, Result, RowBlock, Schedul
 
 Method = Literal["active", "paper", "hashing", "iht", "batch-iht"]
 Stage = Literal["count", "learn", "refit"]
+_FAR = 30.0  # spreads from zero: from here on the intercept is not found before the features are chosen
 _TELLING = 500  # rows, all of the same class: hardly by chance
 _MAX_BITS = 30  # three rows of them are 12 GB; kernels count cells in 32 bits
 
@@ -196,6 +197,7 @@ class Mission:
             "size": np.full(2, np.nan),  # of rows and of values, once some have been seen
             "race": np.zeros(len(RATES)),
             "begins_with_one_class": False,  # which a shuffled source hardly does
+            "is_far_from_zero": False,  # a real target, seen from its own spread
             "seed": seed,
             "held_back": held_back_share(meta) if self.refit else 0.0,
             "passes": 0,
@@ -322,6 +324,7 @@ class Mission:
         state.update(nobody())
         begin = part(rows, 0, enough(rows) or len(rows.y))
         state["begins_with_one_class"] = bool(state["classes"]) and len(begin.y) >= _TELLING and np.ptp(begin.y) == 0
+        state["is_far_from_zero"] = not state["classes"] and _is_far_from_zero(begin.y)
         settle_pace(self, shape_of(self, state), state, begin, first)
         return self._learn(state, rows, first)
 
@@ -349,6 +352,10 @@ class Mission:
                 raise first_unusable(rows, first)
             done = stop
         return state
+
+
+def _is_far_from_zero(y: NDArray[np.float64]) -> bool:
+    return bool(abs(y.mean()) > _FAR * y.std() > 0)
 
 
 @warms

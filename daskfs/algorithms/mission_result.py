@@ -15,10 +15,17 @@ HISTORY = ("objective", "rows", "rate", "held_back_loss", "refitted")
 last refit the loss of what was kept on rows that were held back, and whether that are the new weights."""
 
 
-_SORTED = (
-    "its first rows are all of one class; MISSION learns row by row, and from rows in the order of their classes "
-    "next to nothing: daskfs shuffle IN.zarr OUT.zarr writes them in random order"
-)
+_REMARKS = {
+    "begins_with_one_class": (
+        "its first rows are all of one class; MISSION learns row by row, and from rows in the order of their classes "
+        "next to nothing: daskfs shuffle IN.zarr OUT.zarr writes them in random order"
+    ),
+    "is_far_from_zero": (
+        "its target is far from zero beside its spread; MISSION learns the intercept row by row like everything else, "
+        "and meanwhile chooses by chance: subtract the mean of the target first"
+    ),
+}
+"""What should be known of a result, by the fields of a state that say so."""
 
 
 def result_of(state: State, bias_value: float) -> Result:
@@ -43,7 +50,7 @@ def result_of(state: State, bias_value: float) -> Result:
         classes=labels_written(state["classes"]),
         history=[dict(zip(HISTORY, record, strict=True)) for record in state["history"][:passes].tolist()],
         parents=None if parents is None else parents[order],
-        remarks=(_SORTED,) if state["begins_with_one_class"] else (),
+        remarks=tuple(remark for name, remark in _REMARKS.items() if state[name]),
     )
 
 

@@ -52,9 +52,9 @@ def look_at(state: State, sums: dict[str, NDArray[np.float64]], rows: Rows, lear
         return
     np.minimum(state["low"], rows.X.min(axis=0), out=state["low"])
     np.maximum(state["high"], rows.X.max(axis=0), out=state["high"])
-    state["target_low"] = min(state["target_low"], float(rows.Y.min()))
-    state["target_high"] = max(state["target_high"], float(rows.Y.max()))
     weight = np.where(learned, rows.weight, 0.0)
+    state["target_low"] = min(state["target_low"], float(rows.Y[weight > 0].min(initial=np.inf)))
+    state["target_high"] = max(state["target_high"], float(rows.Y[weight > 0].max(initial=-np.inf)))
     for name, value in {
         "rows": len(rows.X),
         "weight": weight.sum(),

@@ -13,6 +13,7 @@ from daskfs.selection import load_selection
 from daskfs.sizes import size_path
 from daskfs.store.dataset import open_dataset
 from daskfs.store.location import Location
+from daskfs.store.published import followed
 from daskfs.store.records import METRICS, SIZES, write_record
 from daskfs.store.saved import public_url
 
@@ -43,9 +44,10 @@ def evaluate(run: str, dataset: str, as_json: bool, train: str | None, keep: boo
         with remarks_told(), count_progress("sizes") as progress:
             path = size_path(selection, fitted_on, data, progress=progress)
     if keep:
-        write_record(Location(run), METRICS, record)
+        place = followed(Location(run))
+        write_record(place, METRICS, record)
         if path is not None:
-            write_record(Location(run), SIZES, path.record())
+            write_record(place, SIZES, path.record())
     if as_json:
         shown = {"run": public_url(run), **record, **({} if path is None else {"sizes": path.record()})}
         click.echo(json.dumps(shown, indent=1, allow_nan=False))

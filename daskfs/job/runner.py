@@ -185,10 +185,11 @@ class JobRun:
     def _evaluate(self, datasets: Datasets, place: Location, selection: Selection) -> None:
         if (test := datasets.test) is None:
             return
-        about = {"dataset": public_url(test.url), "digest": test.digest}
+        about: dict[str, Any] = {"dataset": public_url(test.url), "digest": test.digest}
+        judged = {**about, "held_back": self.job.split is not None}
         if not _is_of(read_record(place, METRICS), test.digest):
             found = selection.evaluate(test)
-            write_record(place, METRICS, without_nan({**about, **found.record()}))
+            write_record(place, METRICS, without_nan({**judged, **found.record()}))
             shown = ", ".join(f"{name} {value:.4f}" for name, value in list(found.metrics.items())[:3])
             self.watch.tell(f"evaluate: {shown} on {found.rows:,} rows held back")
         else:

@@ -29,6 +29,7 @@ from daskfs.observe.report_text import interval, number, visible
 from daskfs.observe.report_words import Run, Table
 from daskfs.selection import Selection, load_selection
 from daskfs.store.location import Location
+from daskfs.store.published import followed
 from daskfs.store.records import METRICS, REPORT, RUN_RECORD, SIZES, STABILITY, Record, read_record
 
 POLICY = (
@@ -69,7 +70,7 @@ def write_report(
     >>> write_report("run")
     'run/report.html'
     """
-    location = Location(run, storage_options)
+    location = followed(Location(run, storage_options))
     folder, name = (location, REPORT) if out is None else _place(out, storage_options)
     own = name == REPORT and folder.is_same_place(location)
     if folder.path is not None and (folder.path / name).is_dir():

@@ -48,13 +48,22 @@ def pass_table(selection: Selection) -> Table | None:
 
 def pass_words(selection: Selection) -> str:
     """A warning where one pass minimises something else than another."""
-    ridges = selection.history["ridge"].values if "ridge" in selection.history else np.empty(0)
-    if len(np.unique(ridges[np.isfinite(ridges)])) < 2:
-        return ""
-    return (
-        "Objectives of different ridges do not compare, and while rows are held back these are left out: "
-        "they may rise from one pass to the next."
-    )
+    known = {name: set(_finite(selection, name)) for name in ("ridge", "held_back", "held_back_loss")}
+    if len(known["ridge"]) > 1:
+        return (
+            "Objectives of different ridges do not compare, and while rows are held back these are left out: "
+            "they may rise from one pass to the next."
+        )
+    if known["held_back"]:
+        return "While rows are held back, objectives leave them out: with all rows in the end it may rise."
+    if known["held_back_loss"]:
+        return "The last passes fit the chosen features alone, and their objective is that of these: it may rise."
+    return ""
+
+
+def _finite(selection: Selection, name: str) -> list[float]:
+    values = selection.history[name].values if name in selection.history else np.empty(0)
+    return [value for value in values.tolist() if np.isfinite(value)]
 
 
 def _cell(name: str, value: float) -> str:

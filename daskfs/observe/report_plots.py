@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from bokeh.embed import json_item
-from bokeh.models import ColumnDataSource, FixedTicker, HoverTool, NumeralTickFormatter
+from bokeh.models import BasicTicker, ColumnDataSource, FixedTicker, HoverTool, NumeralTickFormatter
 from bokeh.plotting import figure
 from numpy.typing import NDArray
 
@@ -39,7 +39,7 @@ def size_curve(record: dict[str, Any], metric: str) -> Item:
     dots = plot.scatter("x", "y", source=data, size=7, fill_color=PAPER, line_color=ACCENT, line_width=2)
     tips = [("features", "@x{0,0}"), (metric, "@y{0.0000}"), ("95 %", "@low{0.000} – @high{0.000}")]
     plot.add_tools(HoverTool(renderers=[dots], tooltips=tips))
-    plot.xaxis.ticker = FixedTicker(ticks=_few(sizes).tolist())
+    plot.xaxis.ticker = _whole(sizes) if sizes.max() <= 2 * MOST_TICKS else FixedTicker(ticks=_few(sizes).tolist())
     if (own := record.get("as_selected")) and own["score"] is not None:
         plot.scatter([own["size"]], [own["score"]], size=10, marker="diamond", color=ACCENT)
     plot.xaxis.formatter = NumeralTickFormatter(format="0,0")
@@ -72,6 +72,7 @@ def bars(at: Sequence[int], heights: Sequence[float], across: str, up: str, *, t
     plot.y_range.start = 0
     plot.add_tools(HoverTool(renderers=[drawn], tooltips=[(across, "@x{0,0}"), (up, "@y{0,0}")]))
     plot.xaxis.ticker = _whole(np.array(at))
+    plot.yaxis.ticker = BasicTicker(min_interval=1)
     plot.yaxis.formatter = NumeralTickFormatter(format="0,0")
     return _item(plot)
 

@@ -85,6 +85,8 @@ def headline(selection: Selection) -> str:
     if selection.inputs is not None:
         columns = count(len(selection.inputs.names), "column")
         return f"{count(chosen, 'random feature')} of {columns} {_purpose(selection, chosen)}"
+    if selection.products is not None:
+        return f"{count(chosen, 'feature')} and pairs of {source['n_features']:,} {_purpose(selection, chosen)}"
     return f"{chosen:,} of {count(source['n_features'], 'feature')} {_purpose(selection, chosen)}"
 
 
@@ -134,10 +136,11 @@ def _held_back(selection: Selection) -> Figure | None:
 
 
 def _seen(run: Run) -> str:
-    """Whether the data of the evaluation are those of the selection."""
+    """Whether the data of the evaluation are those of the selection, others, or rows held back from the same source."""
     assert run.metrics is not None
-    same = run.metrics.get("digest") == run.selection.source["digest"]
-    return "the data it was selected from" if same else "unseen data"
+    if run.metrics.get("digest") == run.selection.source["digest"]:
+        return "the data it was selected from"
+    return "unseen data" if run.metrics.get("held_back") is True else "test data"
 
 
 def main_metric(selection: Selection) -> str:

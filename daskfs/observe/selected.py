@@ -34,7 +34,8 @@ def selection_record(selection: Selection, top: int | None = None) -> dict[str, 
 def selection_lines(selection: Selection) -> list[str]:
     """What was selected, from what, by what, and how the passes went."""
     fields = [f"{name}={value}" for name, value in selection.algorithm.items() if name != "name"]
-    size = f"{len(selection.features):,} of {selection.source['n_features']:,} features"
+    pairs = "" if selection.products is None else "and pairs "
+    size = f"{len(selection.features):,} {pairs}of {selection.source['n_features']:,} features"
     asked = selection.algorithm.get("n_select") or 0
     if len(selection.features) < asked:
         size += f" (the {asked:,} asked for are not there)"

@@ -56,7 +56,7 @@ class SelectingEstimator(BaseEstimator):
             selection = select(dataset, self._algorithm_for(dataset.meta), seed=self._seed())
         if is_lazy(X):  # from a place that is gone
             selection = replace(selection, source={**selection.source, "url": "X"})
-        self.selection_ = selection
+        self.selection_ = self._labelled(selection)
         return self
 
     def __sklearn_tags__(self) -> Tags:
@@ -75,6 +75,10 @@ class SelectingEstimator(BaseEstimator):
 
     def _learn_labels(self, dataset: Dataset) -> None:
         """Note what labels a dataset has."""
+
+    def _labelled(self, selection: Selection) -> Selection:
+        """A selection with the labels that the estimator was given."""
+        return selection
 
     def _taken(self, dataset: Dataset) -> Dataset:
         """A dataset with its target as this estimator takes it."""
@@ -166,7 +170,17 @@ class SelectingEstimator(BaseEstimator):
             return checked.astype(np.float32) if sp.issparse(checked) else checked  # which sparse data are learned as
         if X.shape[1] != self.n_features_in_:
             raise OptionError(f"X has {X.shape[1]} columns, the estimator was fitted with {self.n_features_in_}")
+        _check_names(column_names(X), getattr(self, "feature_names_in_", None))
         return X
+
+
+def _check_names(names: NDArray[Any] | None, fitted: NDArray[Any] | None) -> None:
+    """OptionError where columns that have names come in another order, or are others."""
+    if names is not None and fitted is not None and not np.array_equal(names, fitted):
+        at = int(np.flatnonzero(names != fitted)[0])
+        raise OptionError(
+            f"column {at} of X is {names[at]!r:.60}, the estimator was fitted with {fitted[at]!r:.60} there"
+        )
 
 
 def checked_weight(sample_weight: Any, X: Any) -> NDArray[np.float32]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from daskfs.errors import OptionError
 from daskfs.metrics import predicted_classes
 from daskfs.selection import Selection
 from daskfs.sklearn.base import SelectingEstimator, labels_of
-from daskfs.sklearn.inputs import is_lazy, picked
+from daskfs.sklearn.inputs import in_memory, is_lazy, picked
 from daskfs.store.chosen import as_dataset
 from daskfs.store.dataset import Dataset
 from daskfs.store.labels import MOST_CLASSES
@@ -37,7 +38,9 @@ class Selects(SelectorMixin, SelectingEstimator):
         dataset = as_dataset(X)
         if dataset is not None:
             return self.selection_.transform(dataset)[:, np.argsort(self.selection_.features)]
-        return picked(self._readable(X), self.get_support(indices=True)) if is_lazy(X) else super().transform(X)
+        if is_lazy(X):
+            return picked(self._readable(X), self.get_support(indices=True))
+        return super().transform(in_memory(X))
 
     def _get_support_mask(self) -> NDArray[np.bool_]:
         check_is_fitted(self)
@@ -101,6 +104,12 @@ class TellsClassesApart(ClassifierMixin, SelectingEstimator):
         if y.dtype.kind in "biuf" and (len(self.classes_) > MOST_CLASSES or self._needs_text()):
             return np.char.zfill(codes.astype(str), 8)  # text that keeps their order
         return y
+
+    def _labelled(self, selection: Selection) -> Selection:
+        as_text = all(isinstance(name, str) for name in selection.classes or ())
+        if self.classes_.dtype.kind not in "biuf" or not as_text:
+            return selection
+        return replace(selection, classes=tuple(self.classes_.tolist()))  # in the order of the text
 
     def _learn_labels(self, dataset: Dataset) -> None:
         if dataset.classes is None:

@@ -195,3 +195,10 @@ def test_lanes_may_merge_like_a_tree(method):
     by_id = [result.weights[np.argsort(result.features)] for result in (one, other)]
     np.testing.assert_allclose(by_id[1], by_id[0], rtol=1e-3, atol=1e-5)
     assert flat["tally"][2] == 1000
+
+
+def test_a_target_far_from_zero_is_a_remark(tmp_path):
+    X = np.random.default_rng(0).normal(size=(600, 5))
+    daskfs.write_dataset(tmp_path / "far.zarr", X, X[:, 3] + 300, layout="rows")
+    with pytest.warns(UserWarning, match="its target is far from zero"):
+        daskfs.select(tmp_path / "far.zarr", daskfs.Mission(2, loss="squared", width=2**10))

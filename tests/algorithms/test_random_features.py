@@ -19,6 +19,7 @@ from daskfs.algorithms.random_features_choice import begin_choice
 from daskfs.algorithms.random_features_rows import WINDOW_CELLS, windows
 from daskfs.errors import OptionError, SelectionError
 from daskfs.protocol import Meta, RowBlock
+from daskfs.sklearn import SparseRandomFeaturesRegressor
 
 LOSSES = ("squared", "squared_hinge", "logistic")
 
@@ -369,3 +370,11 @@ def test_targets_of_many_classes_are_made_a_few_rows_at_a_time():
     state = algorithm.start(Meta("dense", n, 1, n, 0, classes, 0), seed=0)
     block = RowBlock(0, np.ones((n, 1), np.float32), np.arange(n) % 100.0)
     assert max(rows.Y.nbytes for rows in windows(block, state)) <= 8 * WINDOW_CELLS
+
+
+def test_rows_of_no_weight_do_not_decide_on_the_scale_of_the_target():
+    X = np.random.default_rng(0).uniform(size=(400, 3))
+    y, weight = np.sin(6 * X[:, 1]), np.ones(400)
+    y[7], weight[7] = 1e4, 0.0
+    model = SparseRandomFeaturesRegressor(penalty=0.05, rounds=3, per_round=60).fit(X, y, sample_weight=weight)
+    assert model.score(X, y, sample_weight=weight) > 0.97

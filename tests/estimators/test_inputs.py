@@ -226,3 +226,22 @@ def test_hashed_features_are_told_by_the_selection(tmp_path):
         selector.get_support()
     with pytest.raises(OptionError, match="interactions"):
         MissionSelector(2, interactions="all").fit(words)
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_columns_of_xarray_in_another_order_are_refused(lazy):
+    X = np.random.default_rng(0).normal(size=(200, 5))
+    names = [f"gene{number}" for number in range(5)]
+    A = xarray.DataArray(da.from_array(X) if lazy else X, dims=("sample", "gene"), coords={"gene": names})
+    fitted = OnlineSubstitutionSelector(2).fit(A, X[:, 3] - X[:, 1])
+    assert np.array_equal(np.asarray(fitted.transform(A)), X[:, [1, 3]])
+    with pytest.raises(ValueError, match="gene"):
+        fitted.transform(A.isel(gene=[4, 3, 2, 1, 0]))
+
+
+def test_labels_that_are_numbers_stay_numbers():
+    X = np.random.default_rng(0).uniform(size=(300, 2))
+    y = np.array([10, 20, 30])[(3 * X[:, 0]).astype(int)]
+    model = SparseRandomFeaturesClassifier(loss="squared", rounds=2, per_round=40, penalty=0.1).fit(X, y)
+    assert set(model.selection_.predict(X)) <= {10, 20, 30}
+    assert model.selection_.predict(X).tolist() == model.predict(X).tolist()

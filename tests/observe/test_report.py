@@ -51,8 +51,8 @@ def test_what_it_says_of_two_classes(runs):
     said = text_of(runs / "two")
     assert "5 of 30 features tell the classes 0 and 1 apart" in said
     assert re.search(r"Chosen by Online Substitution from \S+two\.zarr, 300 samples\.", said)
-    assert "Score on unseen data 0.800 balanced accuracy, 95 % interval 0.690 – 0.890" in said
-    assert "Judged on unseen data: test.zarr, 1,234 rows." in said
+    assert "Score on test data 0.800 balanced accuracy, 95 % interval 0.690 – 0.890" in said
+    assert "Judged on test data: test.zarr, 1,234 rows." in said
     assert "accuracy 0.812 0.700 – 0.900" in said
     assert "ROC AUC" not in said  # it could not be told
     assert "20 0.750" in said  # a size, and its score
@@ -82,6 +82,9 @@ def test_the_score_of_the_data_it_was_selected_from_is_not_called_unseen(tmp_pat
     selection.save(tmp_path / "run")
     keep_records(tmp_path / "run", selection)
     record = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert "unseen" not in text_of(tmp_path / "run")  # nobody knows whether it was
+    (tmp_path / "run" / "metrics.json").write_text(json.dumps({**record, "held_back": True}))
+    assert "Score on unseen data" in text_of(tmp_path / "run")
     record["digest"] = selection.source["digest"]
     (tmp_path / "run" / "metrics.json").write_text(json.dumps(record))
     said = text_of(tmp_path / "run")
