@@ -1,6 +1,6 @@
-"""Ridge least squares on the first s columns, for many s at once. numpy and scipy only.
+"""Linear models on the first s columns, for many s at once: ridge least squares, and discriminants of classes.
 
-For every size s, with columns centred and scaled to variance 1, and rows of weight w,
+Numbers. For every size s, with columns centred and scaled to variance 1, and rows of weight w,
 
     minimise  Σᵢ wᵢ |yᵢ − b − βᵀxᵢ|² / Σᵢ wᵢ + λ |β|²    over β with s entries.
 
@@ -8,6 +8,18 @@ One look at the rows gives the correlations R of the columns, and r with the tar
 serves all sizes, since the factor of a leading block is the leading block of the factor: with u = L⁻¹r, the weights of
 size s are L[:s, :s]⁻ᵀ u[:s]. λ is one of a few, chosen for every size by generalised cross-validation (Golub, Heath and
 Wahba, 1979), for which the trace of (R + λI)⁻¹ is a sum over the first s rows of L⁻¹. Memory is a few times k².
+
+Classes. Linear discriminant analysis with equal priors, the rule for balanced accuracy: a row belongs to the class c
+with the largest
+
+    (x − μ)ᵀ w_c − ½ (μ_c − μ)ᵀ w_c    where    w_c = (W + λI)⁻¹ (μ_c − μ)    over the first s columns,
+
+W = R − Σ_c π_c (μ_c − μ)(μ_c − μ)ᵀ is the covariance within classes, pooled by their shares π_c of the weight, and
+columns are scaled to variance 1 within classes. Targets of 0 or 1 for every class give all of it in the same look:
+then r is π_c (μ_c − μ). One factor of W + λI serves all sizes, as above, and λ is the one that generalised
+cross-validation prefers for least squares on these columns of the classes' indicators over √π_c, since its penalised
+fit spans the discriminants with the same λ (Hastie, Buja and Tibshirani, 1995). Memory is a few times k², and k numbers
+a class. numpy and scipy only.
 """
 
 from __future__ import annotations
@@ -23,6 +35,9 @@ from scipy.linalg import cholesky, lapack
 RIDGES = (1e-6, 1e-3, 1e-2, 1e-1, 1.0)
 CONSTANT = 1e-12  # a standard deviation that is so small a share of the mean is rounding
 CANCELLED = 1e-7  # and one that is so small a share of the distance from where distances are taken from
+WITHIN = 1e-6  # of its variance a column has at least so much within classes, even if it tells them apart perfectly
+ABSENT = 1e-12  # a class with so small a share of the weight has no rows, but for rounding
+NEVER = -1e300  # the score of a class without rows: finite, as scores must be, and lower than any other
 
 Floats = NDArray[np.float64]
 
@@ -139,7 +154,53 @@ def prefix_fits(of: Correlated, sizes: Sequence[int], ridges: Sequence[float] = 
             score = missed / free**2 if free > 1e-3 else np.inf
             if score < best[at][0] or (ridge == ridges[-1] and not np.isfinite(best[at][0])):
                 best[at] = (score, weights, ridge)
-    return [_on_their_scale(of, weights, ridge) for _, weights, ridge in best]
+    return [_on_their_scale(of, weights, of.mean_y, ridge) for _, weights, ridge in best]
+
+
+def prefix_discriminants(of: Correlated, sizes: Sequence[int]) -> list[PrefixFit]:
+    """The discriminants of every size, one a class; the targets of the sums are 0 or 1 for every class.
+
+    A class without rows is never predicted.
+
+    >>> X, sums = np.array([[0.0], [1.0], [4.0], [5.0], [4.0], [5.0]]), CrossSums()
+    >>> sums.add(X, np.eye(2)[[0, 0, 1, 1, 1, 1]], None)
+    >>> [fit] = prefix_discriminants(sums.correlated(), [1])
+    >>> (X @ fit.weights + fit.intercept).argmax(axis=1)
+    array([0, 0, 1, 1, 1, 1])
+    >>> (-np.diff(fit.intercept) / np.diff(fit.weights)).round(3)  # halfway, however many rows a class has
+    array([[2.5]])
+    """
+    there = of.mean_y > ABSENT
+    W, scoring = _within(of, there)
+    wanted = [fit.ridge for fit in prefix_fits(scoring, sizes)]
+    means = np.zeros_like(of.r)
+    means[:, there] = scoring.r / scoring.mean_y
+    fits: dict[int, PrefixFit] = {}
+    for least in sorted(set(wanted)):
+        ridge, inverse = _inverse_factor_from(W, least)
+        u = inverse @ means
+        for size in (size for size, each in zip(sizes, wanted, strict=True) if each == least):
+            level = np.where(there, -np.square(u[:size]).sum(axis=0) / 2, NEVER)
+            fits[size] = _on_their_scale(scoring, inverse[:size, :size].T @ u[:size], level, ridge)
+    return [fits[size] for size in sizes]
+
+
+def _within(of: Correlated, there: NDArray[np.bool_]) -> tuple[Floats, Correlated]:
+    """W, and the least squares that choose λ; both of columns scaled to variance 1 within classes.
+
+    A column that hardly varies within classes is taken to vary a little, on its own, so that it counts for much but
+    not for infinitely much.
+    """
+    root = np.sqrt(of.mean_y[there])
+    r = of.r[:, there] / root
+    W = of.R - r @ r.T
+    narrow = 1 / np.sqrt(np.maximum(W.diagonal(), WITHIN))
+    W *= narrow
+    W *= narrow[:, None]
+    np.fill_diagonal(W, 1.0)
+    r *= narrow[:, None]
+    spread = float(np.sum(1 - root**2))
+    return W, of._replace(R=W + r @ r.T, r=r, spread=spread, scale=of.scale * narrow, mean_y=root)
 
 
 def _inverse_factor(R: Floats, ridge: float) -> Floats:
@@ -151,7 +212,18 @@ def _inverse_factor(R: Floats, ridge: float) -> Floats:
     return found
 
 
-def _on_their_scale(of: Correlated, weights: Floats, ridge: float) -> PrefixFit:
+def _inverse_factor_from(W: Floats, least: float) -> tuple[float, Floats]:
+    """L⁻¹ of W + λI with the first λ from `least` on that has one; if none has, of every column on its own."""
+    for ridge in (ridge for ridge in RIDGES if ridge >= least):
+        try:
+            return ridge, _inverse_factor(W, ridge)
+        except np.linalg.LinAlgError:  # W is narrower than what λ was chosen for
+            continue
+    return RIDGES[-1], np.eye(len(W)) / np.sqrt(1 + RIDGES[-1])
+
+
+def _on_their_scale(of: Correlated, weights: Floats, at_mean: Floats, ridge: float) -> PrefixFit:
+    """The model of the columns themselves, where that of the scaled ones is `at_mean` at their means."""
     size = len(weights)
     own = weights * of.scale[:size, None]
-    return PrefixFit(own, of.mean_y - of.mean_x[:size] @ own, ridge)
+    return PrefixFit(own, at_mean - of.mean_x[:size] @ own, ridge)

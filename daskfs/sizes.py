@@ -18,7 +18,7 @@ from daskfs.errors import OptionError, check_whole
 from daskfs.evaluation import Progress, Truth, in_silence, linear_scores
 from daskfs.intervals import Interval
 from daskfs.metrics import ClassTally, ValueTally, predicted_classes
-from daskfs.prefix_fits import CrossSums, PrefixFit, prefix_fits
+from daskfs.prefix_fits import CrossSums, PrefixFit, prefix_discriminants, prefix_fits
 from daskfs.selection import Selection
 from daskfs.store.chosen import as_dataset
 from daskfs.store.dataset import Dataset
@@ -29,6 +29,7 @@ from daskfs.store.saved import public_url
 
 MOST_FEATURES = 2048  # the square of it is 32 MB
 ABOUT = 20  # sizes
+LINEAR_DISCRIMINANTS = "linear discriminant analysis with equal weight for every class"
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,9 +96,10 @@ class SizePath:
 
     def _how(self) -> str:
         few = f" (no more than {MOST_FEATURES:,} of its {self.n_features:,})" if self.n_features > MOST_FEATURES else ""
+        by = "least squares" if self.metric == "r2" else LINEAR_DISCRIMINANTS
         return (
-            f"The first features of the selection{few}, in its order, refitted on {self.train['dataset']} by least "
-            "squares with a ridge chosen by generalised cross-validation, and scored on "
+            f"The first features of the selection{few}, in its order, refitted on {self.train['dataset']} by {by}, "
+            "with a ridge chosen by generalised cross-validation, and scored on "
             f"{self.test['dataset']}; the 95 % intervals are of the rows scored."
         )
 
@@ -112,6 +114,8 @@ def size_path(
 ) -> SizePath:
     """How good the first features of a selection are, by their number; one pass over each dataset.
 
+    Numbers are refitted by least squares, classes by linear discriminant analysis with equal weight for every class,
+    as balanced accuracy gives them, both with a ridge chosen by generalised cross-validation.
     The order is that of the selection, made with all its features in view; a run with a smaller k may choose others.
     Memory is a few times k², 8 bytes each, and a block; of datasets laid out in columns, as for `Selection.scores`, the
     scores of all rows, of the test data for every size; of training data laid out in columns, dense ones go through a
@@ -144,7 +148,7 @@ def size_path(
     shown = _sizes(sizes, len(selection.features))
     tell, total = progress or in_silence, fitted_on.n_samples + scored_on.n_samples
     sums = _summed(_first(selection, shown[-1]), fitted_on, lambda rows: tell(rows, total))
-    fits = prefix_fits(sums.correlated(), shown)
+    fits = _fitted(selection, sums, shown)
     own, *found = _scored(selection, fits, scored_on, lambda rows: tell(fitted_on.n_samples + rows, total))
     return SizePath(
         metric="r2" if selection.classes is None else "balanced_accuracy",
@@ -210,13 +214,22 @@ def _summed(selection: Selection, train: Dataset, tell: Callable[[int], None]) -
 
 
 def _as_columns(targets: NDArray[Any], selection: Selection) -> NDArray[np.float64]:
-    """What least squares fits: values; -1 and 1 for two classes that share a score; else 0 or 1 for every class."""
+    """What is fitted: values; 0 or 1 for every class, of which there are two where one score tells them apart."""
     if selection.classes is None:
         return targets.astype(np.float64)[:, None]
-    if selection.weights.ndim == 1:
-        return np.where(targets == 1, 1.0, -1.0)[:, None]
-    one_hot: NDArray[np.float64] = (targets[:, None] == np.arange(len(selection.classes))).astype(np.float64)
+    n_classes = 2 if selection.weights.ndim == 1 else len(selection.classes)
+    one_hot: NDArray[np.float64] = (targets[:, None] == np.arange(n_classes)).astype(np.float64)
     return one_hot
+
+
+def _fitted(selection: Selection, sums: CrossSums, sizes: Sequence[int]) -> list[PrefixFit]:
+    """The fit of every size, with as many scores as the selection has: of two classes that share one, a difference."""
+    if selection.classes is None:
+        return prefix_fits(sums.correlated(), sizes)
+    fits = prefix_discriminants(sums.correlated(), sizes)
+    if selection.weights.ndim == 2:
+        return fits
+    return [PrefixFit(np.diff(fit.weights), np.diff(fit.intercept), fit.ridge) for fit in fits]
 
 
 def _scored(

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from faults.samples import small_blocks
-from reference.prefix_ridge import fitted
+from reference import prefix_discriminant, prefix_ridge
 from selections import selection_of
 from sklearn import metrics
 
@@ -71,25 +71,23 @@ def one_by_one(
     cells, others = (dense(selection.transform(part[0])) for part in (train, test))
     scores, ridges = [], []
     for size in sizes:
-        predict, ridge = fitted(cells[:, :size], as_columns(selection, train[1]), first, RIDGES)
+        predict, ridge = alone(selection, cells[:, :size], train[1], first)
         scores.append(judged(selection, predict(others[:, :size]), test[1], weights[1]))
         ridges.append(ridge)
     return scores, ridges
 
 
-def as_columns(selection: daskfs.Selection, y: np.ndarray) -> np.ndarray:
+def alone(selection: daskfs.Selection, cells: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Any:
     if selection.classes is None:
-        return y[:, None]
-    if selection.weights.ndim == 1:
-        return np.where(y == selection.classes[1], 1.0, -1.0)[:, None]
-    return (y[:, None] == np.array(selection.classes)).astype(float)
+        return prefix_ridge.fitted(cells, y[:, None], weight, RIDGES)
+    codes = np.searchsorted(selection.classes, y)
+    return prefix_discriminant.fitted(cells, codes, len(selection.classes), weight, RIDGES)
 
 
 def judged(selection: daskfs.Selection, scores: np.ndarray, y: np.ndarray, weight: Any) -> float:
     if selection.classes is None:
         return metrics.r2_score(y, scores[:, 0], sample_weight=weight)
-    best = scores.argmax(axis=1) if scores.shape[1] > 1 else (scores[:, 0] > 0).astype(int)
-    return metrics.balanced_accuracy_score(y, np.array(selection.classes)[best], sample_weight=weight)
+    return metrics.balanced_accuracy_score(y, np.array(selection.classes)[scores.argmax(axis=1)], sample_weight=weight)
 
 
 @pytest.mark.parametrize("target", TARGETS)
