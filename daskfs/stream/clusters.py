@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import signal
 import socket
@@ -13,8 +14,9 @@ from time import monotonic, sleep
 from typing import Any
 
 import psutil
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, SpecCluster
 from distributed.comm.core import CommClosedError
+from distributed.core import Status
 from distributed.security import Security
 from distributed.system import MEMORY_LIMIT
 
@@ -133,8 +135,9 @@ def cluster_of_class(
             await_worker(client, WAIT_IN_QUEUE)
         except TimeoutError:
             raise OptionError(f"cluster: {path}: no worker has come within {WAIT_IN_QUEUE:,} seconds") from None
+        asked_for = workers if adapt is None else adapt["minimum"]
         with suppress(TimeoutError):  # then with those who are there
-            client.wait_for_workers((adapt or {}).get("minimum") or workers or 1, timeout=WAIT_FOR_OTHERS)
+            client.wait_for_workers(asked_for or _begun_by(cluster) or 1, timeout=WAIT_FOR_OTHERS)
         prepare_workers(client)
         yield client
 
@@ -149,22 +152,55 @@ def _started(
         arguments = {"dashboard_address": f"{LOOPBACK}:0", **arguments}  # its own default is open to the network
     with ExitStack() as started:
         try:
-            with _silent("asyncio", "distributed"):
+            with _silent("asyncio", "distributed", "tornado.application"):
                 cluster = started.enter_context(kind(**arguments))
-            if workers is not None:
-                cluster.scale(workers)
-            if adapt is not None:
-                cluster.adapt(**adapt)
+                _scale(cluster, workers, adapt)
         except Exception as error:  # whatever its package raises, it is about what it was given
-            raise OptionError(f"cluster: {path}: {_first_line(error)}") from error
+            raise OptionError(f"cluster: {path}: {_in_a_line(error)}") from error
         yield cluster
 
 
-def _first_line(error: BaseException) -> str:
-    """What was wrong in the first place, which packages wrap again and again."""
+def _scale(cluster: Any, workers: int | None, adapt: Mapping[str, int] | None) -> None:
+    """Ask a cluster for workers; raise what keeps it from starting any."""
+    if workers is None and adapt is None:
+        return
+    if not getattr(cluster, "_supports_scaling", True):
+        raise OptionError("its workers are those of its arguments; leave out workers and adapt")
+    cluster.scale(workers if adapt is None else max(adapt["minimum"], 1))
+    if isinstance(cluster, SpecCluster):
+        cluster.sync(_all_begun, cluster)
+    if adapt is not None:
+        cluster.adapt(**adapt)
+
+
+async def _all_begun(cluster: SpecCluster) -> None:
+    """Return when every worker was asked for, as in a queue; raise what one is refused for.
+
+    Dask itself would only log it, and everybody wait for workers that never come.
+    """
+    with suppress(Exception):  # raised again below
+        await cluster._correct_state()  # which `scale` has only scheduled
+    workers = list(cluster.workers.values())
+    begun = await asyncio.gather(*workers, return_exceptions=True)  # who was refused is tried once more, and says why
+    refused = {worker: error for worker, error in zip(workers, begun, strict=True) if isinstance(error, Exception)}
+    for worker in refused:
+        worker.status = Status.failed  # Dask closes nobody who was not even begun
+    for error in refused.values():
+        raise error
+
+
+def _begun_by(cluster: Any) -> int:
+    """How many workers a cluster has begun by itself, as its arguments say, and as far as it can be asked."""
+    if not isinstance(cluster, SpecCluster):
+        return 0
+    return sum(getattr(process, "n_workers", 1) for process in cluster.workers.values())  # by SSH a process has several
+
+
+def _in_a_line(error: BaseException) -> str:
+    """What was wrong in the first place, which packages wrap again and again, and on how many lines they like."""
     while error.__cause__ is not None:
         error = error.__cause__
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _class_at(path: str) -> Any:

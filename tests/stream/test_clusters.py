@@ -75,3 +75,28 @@ def test_fewer_come_than_were_asked_for(monkeypatch):
     monkeypatch.setattr(LocalCluster, "scale", lambda cluster, count: scale(cluster, min(count, 1)))
     with cluster_of_class(LOCAL, SMALL, 3, None) as client:
         assert len(client.nthreads()) == 1
+
+
+def test_a_run_begins_with_all_that_a_class_has_begun():
+    """By SSH, the scheduler knows a worker some time after its host was told to start it."""
+    with cluster_of_class("toy_clusters.LateCluster", {}, None, None) as client:
+        assert len(client.nthreads()) == 2
+
+
+@pytest.mark.parametrize(("workers", "adapt"), [(2, None), (None, {"minimum": 0, "maximum": 2})])
+def test_a_queue_that_refuses_is_not_waited_for(caplog, workers, adapt):
+    with (
+        pytest.raises(OptionError, match=r"RefusingCluster: Command failed\. stderr: no such queue$"),
+        cluster_of_class("toy_clusters.RefusingCluster", {}, workers, adapt),
+    ):
+        pass
+    gc.collect()  # asyncio would complain now of what nobody has asked about
+    assert not caplog.records
+
+
+def test_a_class_whose_workers_are_those_of_its_arguments():
+    with (
+        pytest.raises(OptionError, match="its workers are those of its arguments; leave out workers and adapt"),
+        cluster_of_class("toy_clusters.LateCluster", {}, 3, None),
+    ):
+        pass
