@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo test test-airflow test-hosts test-distributed-oldest check docs lock bench bench-airflow bench-real bench-workers clean
+.PHONY: demo test test-airflow test-clusters test-hosts test-distributed-oldest check docs lock bench bench-airflow bench-real bench-workers clean
 
 demo: $(READY)
 	$(BIN)/daskfs demo
@@ -15,6 +15,14 @@ test: check
 # Scheduler, workers, object store and client in network namespaces, with TLS and cables that are pulled: root, minutes.
 test-hosts: $(READY)
 	$(BIN)/pytest tests/hosts
+
+# The job files of docs/clusters.md by real services on this machine: minutes; what is not installed is skipped, and said.
+test-clusters: .venv/ready-for-clusters
+	$(BIN)/pytest -rs tests/clusters
+
+.venv/ready-for-clusters: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[cluster-tests]'
+	touch $@
 
 # The page in Dask's dashboard leans on parts of Dask that may change: here with the oldest version that is supported.
 OLDEST := 2025.1.0
@@ -83,7 +91,7 @@ $(READY): pyproject.toml constraints.txt
 # Resolve the newest versions that fit together, in an environment of their own.
 lock:
 	rm -rf .venv-lock && $(PYTHON) -m venv .venv-lock
-	.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check '.[airflow,docs,test]'
+	.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check '.[airflow,cluster-tests,docs,test]'
 	.venv-lock/bin/python -m pip freeze --exclude daskfs | grep -E '^[A-Za-z0-9._-]+==' | sort -f > constraints.txt
 	rm -rf .venv-lock
 
