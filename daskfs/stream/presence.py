@@ -17,7 +17,7 @@ from daskfs.stream.plugin import EnoughMemory
 
 def expected_workers(client: Client) -> int:
     """How many share the work: those that are there, or as many as an adaptive cluster may start, where it says so."""
-    most = getattr(getattr(client.cluster, "_adaptive", None), "maximum", 0)  # of LocalCluster, SSH and job queues
+    most = getattr(getattr(client.cluster, "_adaptive", None), "maximum", 0)  # of LocalCluster and job queues
     there = len(client.nthreads())
     return max(there, int(most)) if most != float("inf") else there
 
