@@ -47,7 +47,7 @@ def records(selection: Selection) -> dict[str, Any]:
             "workers": 2,
             "memory": {"promised": 140 << 20, "used": 70 << 20, "text": "state 60 MiB + blocks 80 MiB = 140 MiB"},
             "bytes_read": 300 << 20,
-            "staleness": {"0": 12, "1": 3},
+            "offers": {"count": 49.0, "staleness": 0.75, "staleness_max": 4.0},
             "performance_report": None,
         },
         "metrics": {

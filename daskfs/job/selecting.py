@@ -15,6 +15,7 @@ from typing import Any
 from distributed import Client
 
 from daskfs.errors import CheckpointError, OptionError
+from daskfs.jit import warm_up
 from daskfs.job.record import Account
 from daskfs.protocol import Algorithm
 from daskfs.selection import Selection, load_selection
@@ -52,6 +53,14 @@ class Request:
         dataset.n_blocks(algorithm.axis)
         if self.out.exists(ROOT):
             raise OptionError(f"{self.out.url}: is a dataset; choose another place for the run")
+        if not (self.out.exists(RECORD) or self.is_begun()) and self._holds_something():
+            raise OptionError(f"{self.out.url}: holds something that is no run; choose another place for this one")
+
+    def _holds_something(self) -> bool:
+        """True if there is anything but the empty folder of a run that never began."""
+        if self.out.is_empty():
+            return False
+        return set(self.out.members()) != {CHECKPOINT} or bool(self.out.members(CHECKPOINT))
 
     def plan(self, client: Client | None) -> MemoryPlan:
         """What it will take in every process that takes part; waits for the first of them."""
@@ -100,6 +109,8 @@ class Request:
         progress
             As for `select`.
         """
+        if client is None:
+            warm_up(type(self.algorithm).__module__)  # what kernels take is not the run's
         account = Account(client, self.plan(client), Footprint.begin(client))
         run = partial(
             select,

@@ -121,7 +121,6 @@ def rendered(run: Run) -> str:
         "about_passes": report_origin.pass_words(run.selection),
         "passes": report_origin.pass_table(run.selection),
         "stability": _stability(run, plots),
-        "staleness": _staleness(run, plots),
         "inputs": _inputs(run.selection),
         "pairs": report_words.pair_table(run.selection),
         "cost": report_origin.cost_facts(run),
@@ -196,16 +195,6 @@ def _stability(run: Run, plots: dict[str, report_plots.Item]) -> dict[str, Any] 
         plots["stability"] = report_plots.bars(at, [often[times] for times in at], "times chosen", what)
     words = report_words.stability_words(record)
     return {"plot": "stability" if "stability" in plots else None, "words": words, "seeds": seeds}
-
-
-def _staleness(run: Run, plots: dict[str, report_plots.Item]) -> bool:
-    """How old the views were that workers went by, where they did not wait for each other."""
-    counts = {int(age): times for age, times in (run.made.get("staleness") or {}).items() if age.isdecimal()}
-    if not any(counts.values()) or max(counts) > 10_000:
-        return False
-    ages = sorted(counts)
-    plots["staleness"] = report_plots.bars(ages, [counts[age] for age in ages], "versions behind", "contributions")
-    return True
 
 
 def _inputs(selection: Selection) -> dict[str, Any] | None:

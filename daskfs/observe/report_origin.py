@@ -87,6 +87,7 @@ def cost_facts(run: Run) -> Facts:
         ("workers", f"{workers:,}" if workers else ""),
         ("memory promised", _promised(memory)),
         ("memory used", _used(memory)),
+        ("how far workers were behind", _behind(made.get("offers") or {})),
         ("machine", _machine(machine)),
         ("Dask's performance report", visible(made.get("performance_report") or "", LONGEST_URL)),
     ]
@@ -105,6 +106,14 @@ def _used(memory: dict[str, Any]) -> str:
     if used is None:
         return ""
     return f"{size(used)}, {100 * used / promised:.0f} % of what was promised" if promised else size(used)
+
+
+def _behind(offers: dict[str, Any]) -> str:
+    """How old the views were that workers went by, where they did not wait for each other."""
+    if not offers.get("count"):
+        return ""
+    mean, most = number(offers.get("staleness"), "{:.1f}"), number(offers.get("staleness_max"), "{:.0f}")
+    return f"{mean} versions on average, {most} at most, in {count(int(offers['count']), 'offer')}"
 
 
 def _machine(machine: dict[str, Any]) -> str:

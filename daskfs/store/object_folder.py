@@ -51,7 +51,7 @@ class ObjectFolder:
 
     def write(self, key: str, parts: Parts) -> None:
         flat = [memoryview(part).cast("B") for part in parts]
-        self._call(key, lambda path: self._put(path, flat))
+        self._change(key, lambda path: self._put(path, flat))
 
     def create(self, key: str, data: bytes) -> bool:
         return self.create_tagged(key, data) is not None
@@ -81,8 +81,8 @@ class ObjectFolder:
         return self._put_if(key, data, {"e_tag": tag})
 
     def move(self, key: str, target: str) -> None:
-        self._call(key, lambda path: obstore.copy(self._store, path, self._at(target)))
-        self._call(key, lambda path: obstore.delete(self._store, path))
+        self._change(key, lambda path: obstore.copy(self._store, path, self._at(target)))
+        self._change(key, lambda path: obstore.delete(self._store, path))
 
     def exists(self, key: str) -> bool:
         try:
@@ -108,9 +108,9 @@ class ObjectFolder:
         paths = [found["path"] for found in self._below(key)]
         for first in range(0, len(paths), _DELETIONS):
             some = paths[first : first + _DELETIONS]
-            self._call(key, lambda _, some=some: obstore.delete(self._store, some))  # type: ignore[misc]
+            self._change(key, lambda _, some=some: obstore.delete(self._store, some))  # type: ignore[misc]
         if key:
-            self._call(key, lambda path: _ignoring_absence(lambda: obstore.delete(self._store, path)))
+            self._change(key, lambda path: _ignoring_absence(lambda: obstore.delete(self._store, path)))
 
     def objects(self) -> Iterable[dict[str, Any]]:
         """Everything below the folder: "path" in the bucket, "size", "e_tag"."""
@@ -158,6 +158,16 @@ class ObjectFolder:
             return tag if now == data else None
 
         return self._call_counted(key, put)
+
+    def _change(self, key: str, operation: Callable[[str], object]) -> None:
+        """Try to change something, and before every attempt look whether we still may: the last one may be long ago."""
+
+        def attempt(path: str, number: int) -> None:
+            if number:
+                self.check_writer()
+            operation(path)
+
+        self._call_counted(key, attempt)
 
     def _call(self, key: str, operation: Callable[[str], Answer]) -> Answer:
         return self._call_counted(key, lambda path, number: operation(path))

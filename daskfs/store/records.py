@@ -170,7 +170,7 @@ SHAPES: dict[str, tuple[dict[str, Check], dict[str, Check]]] = {
             "workers": _or_none(_is_count),
             "memory": _or_none(_with(promised=_told, used=_told, text=_is_text)),
             "bytes_read": _told,
-            "staleness": _or_none(_object_of(_is_count)),
+            "offers": _or_none(_with(count=_told, staleness=_told, staleness_max=_told)),
             "performance_report": _or_none(_is_text),
         },
     ),
@@ -179,6 +179,7 @@ SHAPES: dict[str, tuple[dict[str, Check], dict[str, Check]]] = {
         {
             "dataset": _is_text,
             "digest": _is_text,
+            "held_back": _is_flag,
             "unknown_rows": _is_count,
             "weighted": _is_flag,
             "per_class": _list_of(_with(**{"class": _is_label})),

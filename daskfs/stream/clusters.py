@@ -12,11 +12,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from importlib import import_module
 from time import monotonic, sleep
 from typing import Any
+from urllib.parse import urlsplit
 
 import psutil
 from distributed import Client, LocalCluster, SpecCluster
 from distributed.comm.core import CommClosedError
-from distributed.core import Status
+from distributed.core import Status, rpc
 from distributed.security import Security
 from distributed.system import MEMORY_LIMIT
 
@@ -26,6 +27,8 @@ from daskfs.stream.presence import await_worker
 
 DASHBOARD_PORT = 8787  # where Dask's users look first
 LOOPBACK = "127.0.0.1"
+_SCHEMES = ("tcp", "tls", "ws", "wss")
+_ANSWER_SECONDS = 10
 START_SECONDS = 120  # for worker processes on this machine to be there
 WAIT_IN_QUEUE = 3600  # seconds for the first workers of a cluster that is started: batch systems let people wait
 WAIT_FOR_OTHERS = 60  # seconds from the first to the last: a run shares its passes among those that see it begin
@@ -37,14 +40,40 @@ def cluster_at(address: str | None) -> Iterator[Client | None]:
     if address is None:
         yield None
         return
+    address = _checked_address(address)
     _check_security(address)
     try:
+        asyncio.run(_answers(address))
         client = Client(address, timeout="10s", set_as_default=False)
     except (OSError, ValueError) as error:
         kind = Unreachable if isinstance(error, OSError) else OptionError  # the latter of what is no address
         raise kind(f"--scheduler {address}: {_why_not(address, error)}") from error
     with client:
         yield client
+
+
+def _checked_address(address: str) -> str:
+    """The address of a scheduler, tcp:// by default; OptionError for what is none, at which Dask would stumble."""
+    parts = urlsplit(address if "://" in address else f"tcp://{address}")
+    try:
+        complete = bool(parts.hostname and parts.port)
+    except ValueError:  # a port that is no number
+        complete = False
+    if parts.scheme not in _SCHEMES or not complete:
+        raise OptionError(f"--scheduler {address}: must be an address such as tcp://127.0.0.1:8786")
+    return parts.geturl()
+
+
+async def _answers(address: str) -> None:
+    """OSError unless a scheduler is there. A client would wait for ever for what is something else."""
+    try:
+        async with (
+            asyncio.timeout(_ANSWER_SECONDS),
+            rpc(address, connection_args=Security().get_connection_args("client")) as there,
+        ):
+            await there.identity()
+    except TimeoutError:
+        raise TimeoutError(f"no answer in {_ANSWER_SECONDS} s") from None
 
 
 def _check_security(address: str) -> None:
@@ -80,7 +109,7 @@ def cluster_for(scheduler: str | None, serial: bool, processes: int | None) -> I
     """
     if sum((scheduler is not None, serial, processes is not None)) > 1:
         raise OptionError("--scheduler, --serial, --processes: choose one of them")
-    with cluster_at(scheduler) if scheduler or serial else local_cluster(processes) as client:
+    with cluster_at(scheduler) if scheduler is not None or serial else local_cluster(processes) as client:
         yield client
 
 

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from itertools import islice
 from typing import Any
 
 from distributed import Client, as_completed, get_client, get_worker
+from distributed.comm.core import CommClosedError
+from distributed.scheduler import KilledWorker
 
-from daskfs.errors import OptionError
+from daskfs.errors import Interrupted, OptionError, WorkerError
 from daskfs.store.options import StorageOptions
 from daskfs.stream.plugin import DaskfsWorker, StorageAccess, WarmKernels
 from daskfs.stream.presence import a_worker_stays, register
@@ -67,8 +69,18 @@ class Cluster:
             for future in as_completed(futures, loop=self._client.loop):
                 yield future.result()
                 future.release()
+        except (CancelledError, CommClosedError) as error:
+            raise Interrupted(
+                "the Dask scheduler or its workers are gone; when they are back, run the same again to go on"
+            ) from error
+        except KilledWorker as killed:
+            raise WorkerError(
+                f"{killed.allowed_failures + 1} workers died of the same task, {name}; their logs say why, and if it "
+                "was memory, allow less (--memory) or give workers more"
+            ) from killed
         finally:
-            self._client.cancel(futures)
+            if self._client.status == "running":
+                self._client.cancel(futures)
 
     def everywhere(self, function: Callable[[], object]) -> None:
         """Call a function in every process that runs tasks and can be reached."""

@@ -98,13 +98,15 @@ def select(
     if client is not None:
         prepare_workers(client, [dataset.location.options], [algorithm])
     options = storage_options or dataset.location.options
+    lanes = lanes_for(dataset, algorithm, client, synchronous)
+    plan = check_memory(dataset, algorithm, client, lanes)
+    with _naming(dataset):
+        algorithm.start(dataset.meta, seed)  # raises what is wrong with the two, before there is a checkpoint
     with (
         checkpoint_at(checkpoint, options, dataset, algorithm, seed) as kept,
         _naming(dataset),
         one_blas_thread(),
     ):
-        lanes = lanes_for(dataset, algorithm, client, synchronous)
-        plan = check_memory(dataset, algorithm, client, lanes)
         now = _begun(dataset, algorithm, lanes, seed, kept, resume)
         watch = Watch(dataset, algorithm, from_client(client) if client is not None and are_wanted() else None)
         run = Run(dataset, algorithm, now, kept, progress, watch)

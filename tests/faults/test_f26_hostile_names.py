@@ -53,7 +53,6 @@ def spoiled(found: dict[str, dict]) -> dict[str, dict]:
     found["run"] |= {"daskfs": bad, "python": bad, "packages": {bad: bad}, "started": bad, "finished": bad}
     found["run"] |= {"command": None, "job": {bad: [bad, {"deep": bad}]}, "performance_report": f"javascript:{bad}"}
     found["run"]["memory"]["text"] = bad
-    found["run"]["staleness"] = {bad: 3, "1": 2, "99999999999999999999": 1}
     found["metrics"] |= {"dataset": bad, "digest": bad}
     found["metrics"]["metrics"][bad] = 0.5
     found["sizes"] |= {"metric": bad, "how": bad * 1000}
