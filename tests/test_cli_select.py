@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -385,6 +386,7 @@ def test_a_damaged_run_can_be_made_again(data):
         (("--serial", "--processes", "2"), "choose one of them"),
         (("--performance-report", "dask.html"), "is of a cluster"),
         (("--out", "d.zarr"), "d.zarr: is a dataset; choose another place"),
+        (("--scheduler", ""), "choose one of them"),
     ],
 )
 def test_wrong_use_is_exit_code_2_and_writes_nothing(data, arguments, reason):
@@ -394,9 +396,43 @@ def test_wrong_use_is_exit_code_2_and_writes_nothing(data, arguments, reason):
     assert not Path("run").exists()
 
 
+@pytest.mark.parametrize("address", ["nonsense", "http://127.0.0.1:8786", "tcp://", "ucx://x:1", "", "tcp://x:port"])
+def test_what_is_no_address_of_a_scheduler(data, address):
+    done = run("select", "d.zarr", *SELECT[3:], "--scheduler", address)
+    assert done.exit_code == 2
+    assert done.stderr == f"error: --scheduler {address}: must be an address such as tcp://127.0.0.1:8786\n"
+    assert not Path("run").exists()
+
+
 def test_a_scheduler_that_is_not_there(data):
     done = run("select", "d.zarr", *SELECT[3:], "--scheduler", "tcp://127.0.0.1:1")
     assert (done.exit_code, "nothing answers there" in done.stderr) == (2, True)
+    assert not Path("run").exists()
+
+
+def test_what_is_there_and_not_a_scheduler(data):
+    """Something that listens and never says a word, as a server of another kind may."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        done = run("select", "d.zarr", *SELECT[3:], "--scheduler", address)
+    assert (done.exit_code, "nothing answers there (no answer in" in done.stderr) == (2, True)
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["report.html", "checkpoint/model.pt", "history.zarr/mine", "notes.txt"])
+def test_a_folder_that_is_no_run_is_left_alone(data, name):
+    mine = Path("run") / name
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine")
+    for overwrite in ((), ("--overwrite",)):
+        done = run(*SELECT, *overwrite)
+        assert (done.exit_code, "holds something that is no run" in done.stderr) == (2, True)
+    assert [path for path in Path("run").rglob("*") if path.is_file()] == [mine]
+
+
+def test_what_does_not_fit_together_leaves_nothing_behind(data):
+    done = run("select", "d.zarr", "--serial", "-a", "mission", "-k", "3", "--loss", "softmax", "--out", "run")
+    assert done.exit_code == 2
     assert not Path("run").exists()
 
 

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_factor, cho_solve, eigh
 
 from daskfs.algorithms import lasso_kernels as kernels
 from daskfs.errors import OptionError
@@ -145,7 +145,14 @@ def kkt_residual(G: ArrayLike, b: ArrayLike, w: ArrayLike, lam: float) -> float:
     return max(_residual(_gradient(G, b_c, w_c), w_c, lam) / lam for b_c, w_c in zip(B, W, strict=True))
 
 
-def solve(G: ArrayLike, b: ArrayLike, lam: float, start: ArrayLike | None = None, tolerance: float = 1e-6) -> Solution:
+def solve(
+    G: ArrayLike,
+    b: ArrayLike,
+    lam: float,
+    start: ArrayLike | None = None,
+    tolerance: float = 1e-6,
+    most: float = np.inf,
+) -> Solution:
     """Minimise F.
 
     Parameters
@@ -161,6 +168,9 @@ def solve(G: ArrayLike, b: ArrayLike, lam: float, start: ArrayLike | None = None
         how long it takes, not where F ends.
     tolerance
         The `kkt_residual` to reach. Look at `converged` where G has more noise than float64.
+    most
+        Give up as soon as lam ‖w‖₁ is above this, where G is known to have a minimum below: with eigenvalues that noise
+        has made negative, weights grow without end.
 
     Examples
     --------
@@ -169,7 +179,7 @@ def solve(G: ArrayLike, b: ArrayLike, lam: float, start: ArrayLike | None = None
     (array([1., 0.]), True)
     """
     G, b, W = _checked(G, b, lam, start)
-    found = [_solved(G, b_c, lam, w_c, tolerance) for b_c, w_c in zip(_by_target(b), _by_target(W), strict=True)]
+    found = [_solved(G, b_c, lam, w_c, tolerance, most) for b_c, w_c in zip(_by_target(b), _by_target(W), strict=True)]
     weights = np.stack([one.weights for one in found], axis=-1).reshape(b.shape)
     return Solution(
         weights,
@@ -220,12 +230,13 @@ def _shortest(H: Floats, b: Floats) -> Floats:
         pivots = np.square(lower.diagonal())
         if pivots.min() > noise * pivots.max():
             return np.asarray(cho_solve((lower, True), b))
-    values, vectors = np.linalg.eigh(H)  # an order slower, and right about what is singular
-    kept = values > noise * values[-1]
-    return np.asarray(vectors[:, kept] @ ((vectors[:, kept].T @ b).T / values[kept]).T)
+        del lower  # as large as H
+    values, vectors = eigh(H, overwrite_a=True)  # an order slower, and right about what is singular
+    inverse = np.divide(1.0, values, where=values > noise * values[-1], out=np.zeros_like(values))
+    return np.asarray(vectors @ ((vectors.T @ b).T * inverse).T)
 
 
-def _solved(G: Floats, b: Floats, lam: float, start: Floats, tolerance: float) -> Solution:
+def _solved(G: Floats, b: Floats, lam: float, start: Floats, tolerance: float, most: float) -> Solution:
     """`solve` for one target: working sets, until no feature of all breaks the KKT conditions."""
     if lam >= largest_penalty(b):
         return Solution(np.zeros_like(b), lam, 0.0, True, 0.0, 0, 0)
@@ -246,9 +257,11 @@ def _solved(G: Floats, b: Floats, lam: float, start: Floats, tolerance: float) -
         chosen = _working_set(w, broken, tolerance * lam)
         H = G if len(chosen) == len(b) else kernels.submatrix(G, chosen)
         w_n, q_n = w[chosen], q[chosen]
-        more = _descended(H, q_n, lam, w_n, max(0.3 * tolerance * lam, 0.1 * worst))
+        more = _descended(H, q_n, lam, w_n, max(0.3 * tolerance * lam, 0.1 * worst), most)
         epochs, steps = epochs + more[0], steps + more[1]
         w[chosen] = w_n
+        if lam * np.abs(w).sum() > most:
+            break
     residual = _residual(_gradient(G, b, w), w, lam) / lam
     if not np.isfinite(residual):
         raise OptionError(_NO_GRAM)
@@ -265,17 +278,17 @@ def _working_set(w: Floats, broken: Floats, tolerance: float) -> Ids:
     return np.sort(np.concatenate((np.flatnonzero(w), outside)))
 
 
-def _descended(H: Floats, q: Floats, lam: float, w: Floats, tolerance: float) -> tuple[int, int]:
+def _descended(H: Floats, q: Floats, lam: float, w: Floats, tolerance: float, most: float) -> tuple[int, int]:
     """Minimise over a working set, w and q in place; returns epochs and Newton steps."""
     epochs = steps = 0
     for _ in range(_TURNS):
         epochs += kernels.descend(H, q, lam, w, _EPOCHS)
-        if _residual(q, w, lam) <= tolerance:
+        if _residual(q, w, lam) <= tolerance or lam * np.abs(w).sum() > most:
             break
         S = np.flatnonzero(w)
         if len(S):
             steps += kernels.newton(H, _factor(H, S), S, q, lam, w, 0.3 * tolerance)
-        if _residual(q, w, lam) <= tolerance:
+        if _residual(q, w, lam) <= tolerance or lam * np.abs(w).sum() > most:
             break
     return epochs, steps
 

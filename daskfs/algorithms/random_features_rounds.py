@@ -35,6 +35,7 @@ NEWTON_STEPS = 4  # at most in a round, and three times as many in the end
 _NOBODY = "every row has weight 0: there is nothing to fit"
 _NOBODY_HELD = "no row with a weight is left to learn from, as some are held back: give more rows, or a penalty alone"
 _ROUNDING = 1e-6  # of an objective, added up over float32 scores, or of a pull, of which Σ|terms| ≤ √(2 Σ1 ΣL)
+_NOTHING = 1e-9  # of the objective: sums in float32 do not show more
 _SETTLED = 1e-4  # of the objective: a step of Newton's method that promises less is the last one of its round
 
 
@@ -213,10 +214,10 @@ def _newton(chosen: SparseRandomFeatures, state: State, sums: Sums) -> None:
         state["objective_now"] = float(sums["loss"]) + _penalties(state)
         state["b"], state["t"] = sums["pull"].copy(), sums["pull_0"].copy()
         state["s"], state["n"] = sums["s"].copy(), sums["n"].copy()
+        if state["steps"] and state["objective_now"] > (1 + _ROUNDING) * state["objective"]:
+            go_to(state, "line")
+            return
     if not _filled(state, sums):
-        return
-    if state["steps"] and state["objective_now"] > (1 + _ROUNDING) * state["objective"]:
-        go_to(state, "line")
         return
     state["objective"] = state["objective_now"]
     linearise(state)
@@ -227,13 +228,14 @@ def _newton(chosen: SparseRandomFeatures, state: State, sums: Sums) -> None:
     promises_little = growing and step.promised < _SETTLED * state["objective"]
     ends_here = state["steps"] == (NEWTON_STEPS if growing else 3 * NEWTON_STEPS)
     ends_here |= not growing and step.residual <= chosen.tolerance * enough
-    if promises_little or not ends_here:  # else it stays where the objective is known
+    ends_here |= not growing and step.promised <= _NOTHING * state["objective"]
+    if not (promises_little or ends_here):  # else it stays where the objective is known
         state["weights_before"], state["intercept_before"] = state["weights"], state["intercept"]
         state["weights"], state["intercept"] = step.weights, step.intercept
         state["steps"] += 1
     if not growing and ends_here:
         _settled(chosen, state)
-    elif promises_little or ends_here:  # too little for a pass to see whether it is kept: the next round will
+    elif promises_little or ends_here:
         _drop_zeros(state)
         _end_round(chosen, state, state["objective"])
     else:

@@ -16,7 +16,6 @@ from daskfs.protocol import State
 
 _TINY = float(np.finfo(np.float64).tiny)  # curvature of rows that are all on the right side
 _FLAT = 1e-12  # of the weight of all rows: a curvature below that says nothing of where a score should go
-_TIMES = 10.0  # for a step of Newton's method, whose model is no bound
 _LEAST_RAISED, _MOST_RAISED = 1e-8, 1e-3
 Floats = NDArray[np.float64]
 Quadratic = tuple[Floats, Floats]
@@ -59,21 +58,40 @@ def minimised(state: State, tolerance: float) -> tuple[list[Quadratic], Floats, 
     """The quadratic models of a state, the weights where these are least, and how exactly.
 
     Sums in float32 leave a Gram matrix with eigenvalues a little below zero. Where the penalty is too small to make up
-    for these, weights grow and grow; then every diagonal is raised by a tiny share of itself, now and from now on. At a
-    true minimum the penalty term alone cannot be above what the objective was.
+    for these, weights grow and grow; then every diagonal is raised by a tiny share of itself, now and from now on.
     """
-    penalty, most = state["penalty"], _TIMES * state["objective"]
+    penalty, most = state["penalty"], state["objective"]
     while True:
         models = without_intercepts(state)
         columns = np.split(state["weights"], len(models), axis=1)
         with np.errstate(over="ignore", invalid="ignore"):
             found = [
-                lasso.solve(*model, penalty, start, tolerance) for model, start in zip(models, columns, strict=True)
+                lasso.solve(*model, penalty, start, tolerance, most)
+                for model, start in zip(models, columns, strict=True)
             ]
             weights = np.hstack([one.weights for one in found])
-            if penalty * np.abs(weights).sum() <= most or state["raised"] > _MOST_RAISED:
+            if _is_possible(state, models, weights) or state["raised"] > _MOST_RAISED:
                 return models, weights, max(one.residual for one in found)
+        models = []  # as large as all that is kept
         state["raised"] = max(10 * state["raised"], _LEAST_RAISED)
+
+
+def _is_possible(state: State, models: list[Quadratic], weights: Floats) -> bool:
+    """Whether there could be such weights at the least value of a true model: losses are not below zero.
+
+    So the penalty alone cannot be above what the objective was, and no step can lower it by more than there is.
+    """
+    penalty, most = state["penalty"], state["objective"]
+    if not penalty * np.abs(weights).sum() <= most:
+        return False
+    if state["stage"] == "gram":
+        return bool(state["constant"] + lasso.objective(*models[0], weights, penalty) >= 0.0)
+    before, after = (np.split(of, len(models), axis=1) for of in (state["weights"], weights))
+    promised = sum(
+        _value(gram, b[:, 0], old[:, 0], penalty) - _value(gram, b[:, 0], new[:, 0], penalty)
+        for (gram, b), old, new in zip(models, before, after, strict=True)
+    )
+    return bool(promised <= most)
 
 
 def _value(gram: Floats, b: Floats, w: Floats, penalty: float) -> float:
@@ -87,8 +105,11 @@ def without_intercepts(state: State) -> list[Quadratic]:
     for number, gram in enumerate(state["gram"]):
         columns = slice(None) if len(state["gram"]) == 1 else slice(number, number + 1)
         model = lasso.centred(gram, b[:, columns], s[:, number], max(float(n[number]), _TINY), t[columns])
-        model.gram.flat[:: len(gram) + 1] *= 1 + state["raised"]
-        models.append((model.gram, model.pull))
+        more, pull = state["raised"] * model.gram.diagonal(), model.pull
+        model.gram.flat[:: len(gram) + 1] += more
+        if state["stage"] != "gram":  # of a step it is the distance that costs more, and not the weights
+            pull = pull + more[:, None] * state["weights"][:, columns]
+        models.append((model.gram, pull))
     return models
 
 

@@ -17,6 +17,7 @@ from daskfs.protocol import Expansion
 from daskfs.store.chosen import Chosen, Piece, as_dataset, chosen_columns
 
 TILE = 1 << 20  # cells of a piece, so that no more than a few megabytes of features are there at a time
+_FAR = 1e18  # where a wave is noise, and a step the same as further out
 COLUMNS = ("offset", "scale", "low", "high", "importance")
 
 
@@ -94,7 +95,8 @@ def _made(pieces: Any, features: NDArray[np.uint64], inputs: Inputs, where: str)
             beyond = (made.low > X) | (made.high < X)
             outside += beyond.sum(axis=0)
             rows, rows_outside = rows + len(X), rows_outside + int(beyond.any(axis=1).sum())
-            scaled = ((X - made.offset) * made.scale).astype(np.float32)
+            with np.errstate(over="ignore"):  # whatever is finite stays finite, also in float32 and times a direction
+                scaled = np.clip((X - made.offset) * made.scale, -_FAR, _FAR).astype(np.float32)
             first = piece.rows.start + start
             yield Piece(slice(first, first + len(X)), columns, drawn.expand(scaled))
     if rows_outside:

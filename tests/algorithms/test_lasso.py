@@ -331,3 +331,10 @@ def test_the_best_step_is_the_best_of_many(seed):
 def lam_slope(w: np.ndarray, d: np.ndarray) -> float:
     """The slope of Σ|w + t d| at 0: with less of it than that the whole slope is negative, as a Newton step's is."""
     return float(d @ np.sign(w))
+
+
+def test_weights_that_grow_without_end_are_given_up():
+    G = np.array([[1.0, 2.0], [2.0, 1.0]])  # an eigenvalue is -1
+    given_up = solve(G, np.array([1.0, -1.0]), 0.01, most=1.0)
+    assert not given_up.converged
+    assert 0.01 * np.abs(given_up.weights).sum() > 1.0

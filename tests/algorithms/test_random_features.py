@@ -248,6 +248,7 @@ def test_features_without_a_weight_are_refitted_and_not_dropped():
     weights = np.array([[1.0, 0.0], [0.0, 0.0], [0.0, 2.0]])
     state = {"gram": np.stack([np.eye(3)] * 2), "b": np.ones((3, 2)), "s": np.zeros((3, 2)), "n": np.ones(2)}
     state |= {"t": np.zeros(2), "total": 1.0, "intercept": np.zeros(2), "raised": 0.0, "penalties": np.empty(0)}
+    state["stage"] = "gram"
     state |= {"active": np.arange(3, dtype=np.uint64), "weights": weights}
     begin_choice(daskfs.SparseRandomFeatures(n_select=3), state)
     assert len(state["models"]) == len(state["ridges"])

@@ -90,3 +90,27 @@ def test_rows_outside_the_range_are_counted(regression):
     with pytest.warns(UserWarning, match=r"X: 7 of 100 rows have values outside .* in 'x3' \(7\)"):
         predicted = given.predict(X)
     assert np.isfinite(predicted).all()
+
+
+@pytest.mark.parametrize("loss", ["squared", "squared_hinge", "logistic"])
+def test_features_that_hardly_differ_end_in_no_nonsense(tmp_path, loss):
+    """Nine different rows: sums in float32 leave a Gram matrix that is far from positive beside so small a penalty."""
+    rng = np.random.default_rng(2)
+    X = rng.integers(0, 3, size=(5000, 2)).astype(float)
+    y = X[:, 0] * X[:, 1] + 0.1 * rng.normal(size=5000)
+    daskfs.write_dataset(tmp_path / "d", X, y if loss == "squared" else y > 1.5, layout="rows")
+    algorithm = daskfs.SparseRandomFeatures(penalty=1e-3, rounds=3, per_round=50, loss=loss)
+    selection = daskfs.select(tmp_path / "d", algorithm)
+    assert (selection.history.objective.values >= 0).all()
+    assert selection.score(tmp_path / "d") > 0.99
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "laplacian", "perceptron"])
+def test_huge_inputs_are_predicted_with_a_number(tmp_path, kernel):
+    X = np.random.default_rng(0).uniform(size=(300, 3))
+    daskfs.write_dataset(tmp_path / "d", X, X[:, 0] > X[:, 1], layout="rows")
+    algorithm = daskfs.SparseRandomFeatures(kernel=kernel, loss="logistic", rounds=1, per_round=30)
+    selection = daskfs.select(tmp_path / "d", algorithm)
+    with pytest.warns(UserWarning, match="outside the range"):
+        scores = selection.decision_function(np.array([[1e300, -1e300, 0.5], [1e39, 0.5, 0.5]]))
+    assert np.isfinite(scores).all()

@@ -68,3 +68,24 @@ def test_f4_a_killed_scheduler_ends_the_run_which_can_be_resumed(tmp_path, sched
     check_same(
         daskfs.select(dataset, algorithm, checkpoint=tmp_path / "c", resume=True), daskfs.select(dataset, algorithm)
     )
+
+
+@pytest.mark.parametrize("scheduler", [1], indirect=True)
+def test_f4_a_killed_scheduler_ends_an_ingest_which_can_be_resumed(tmp_path, scheduler):
+    process, file = scheduler
+    for number in range(8):
+        (tmp_path / f"{number}.svm").write_text(f"{number % 2} {number + 1}:1\n" * 1000)
+    while not Path(file).exists():
+        time.sleep(0.05)
+    sources = str(tmp_path / "*.svm")
+    with Client(scheduler_file=file, set_as_default=False, timeout=5) as client:
+        client.wait_for_workers(1, timeout=60)
+
+        def strike(event: object) -> None:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+
+        with pytest.raises(Interrupted, match="scheduler or its workers are gone"):
+            daskfs.ingest(sources, tmp_path / "d.zarr", format="svmlight", client=client, progress=strike)
+    again = daskfs.ingest(sources, tmp_path / "d.zarr", format="svmlight")
+    assert again.n_samples == 8000

@@ -15,9 +15,11 @@ import fsspec
 import pytest
 
 import daskfs
-from daskfs.errors import DatasetError
+from daskfs.errors import DatasetError, Interrupted
 from daskfs.store import lease
 from daskfs.store.location import Location
+from daskfs.store.object_folder import ObjectFolder
+from daskfs.store.retrying import Passing
 
 LIFETIME, RENEWAL = 3.0, 0.3
 WAIT_SECONDS = 60
@@ -173,3 +175,21 @@ def test_a_killed_ingest_goes_on_and_two_at_once_do_not(s3, tmp_path):
     assert daskfs.verify_dataset(out) == []
     fs.invalidate_cache()
     assert not [key for key in fs.find(out) if "_writer" in key or "_unfinished" in key]
+
+
+def test_a_write_that_is_tried_again_looks_at_the_lease_again(s3, monkeypatch):
+    """Between two attempts another may have taken over."""
+    place = Location(s3.url("d"))
+    with place.one_writer():
+        attempts = []
+
+        def put(self, path, parts):
+            attempts.append(path)
+            lease._held[-1]._lost = True  # as a renewal finds out
+            raise Passing("no answer")
+
+        monkeypatch.setattr(ObjectFolder, "_put", put)
+        with pytest.raises(Interrupted, match="another process has taken over here"):
+            place.write("published.json", b"the older copy's")
+        assert len(attempts) == 1
+    assert not place.exists("published.json")
