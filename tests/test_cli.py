@@ -229,3 +229,12 @@ def test_every_command_of_the_table_is_there(name):
     result = run(name, "--help")
     assert result.exit_code == 0
     assert f"daskfs {name}" in result.output or f"main {name}" in result.output
+
+
+def test_names_of_commands_are_completed_without_loading_them():
+    script = "import sys; from daskfs.cli import main; main(prog_name='daskfs')"
+    environment = {**os.environ, "_DASKFS_COMPLETE": "bash_complete", "COMP_WORDS": "daskfs s", "COMP_CWORD": "1"}
+    command = [sys.executable, "-X", "importtime", "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)
+    assert set(done.stdout.split()) == {"plain,select", "plain,show", "plain,shuffle", "plain,split"}
+    assert "numba" not in done.stderr

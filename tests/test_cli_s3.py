@@ -88,3 +88,29 @@ def test_what_is_wrong_is_said_in_one_line(s3, put, monkeypatch, variable, value
     assert says in result.output
     assert value not in result.output
     assert result.output.count("\n") == 1
+
+
+@pytest.mark.usefixtures("put")
+@pytest.mark.parametrize("what", ["ingest", "select"])
+def test_a_bucket_that_is_not_there_is_not_made(s3, tmp_path, what):
+    (tmp_path / "d.csv").write_bytes(csv(0))
+    daskfs.ingest(tmp_path / "d.csv", tmp_path / "d.zarr", format="csv", label="y")
+    commands = {
+        "ingest": ("ingest", tmp_path / "d.csv", "s3://nowhere/d.zarr", "-f", "csv", "--label", "y"),
+        "select": (
+            "select",
+            tmp_path / "d.zarr",
+            "-a",
+            "substitution",
+            "-k",
+            2,
+            "--serial",
+            "--out",
+            "s3://nowhere/run",
+        ),
+    }
+    for _ in range(2):  # the first has not made one
+        done = run(*commands[what])
+        assert done.exit_code == 2, done.output
+        assert "nowhere" in done.stderr
+        assert done.stderr.count("\n") <= 2  # the error, and for a selection the memory it would take

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 from rich.text import Text
 
 from daskfs.errors import DaskfsError, Interrupted
@@ -43,6 +44,13 @@ class Commands(click.Group):
             return None
         command: click.Command = getattr(import_module(f"daskfs.cli.{COMMANDS[cmd_name][0]}"), cmd_name)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The names of commands, which need not be loaded for that, and options."""
+        names = [
+            CompletionItem(name, help=about) for name, (_, about) in COMMANDS.items() if name.startswith(incomplete)
+        ]
+        return names + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -125,6 +125,7 @@ class ObjectFolder:
 
     @contextmanager
     def one_writer(self) -> Iterator[None]:
+        self.members("")  # raises where there is no such bucket; some servers would make one of what is written
         with lease.held(self):
             yield
 
