@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from dask.utils import format_bytes
+from rich.console import RenderableType
 from rich.progress import BarColumn, Progress, ProgressColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from daskfs.observe.terminal import messages
 from daskfs.stream.fold import PassProgress
@@ -17,7 +19,7 @@ from daskfs.stream.ingest import Progress as IngestProgress
 @contextmanager
 def ingest_progress() -> Iterator[Callable[[IngestProgress], None]]:
     """Shows an ingest: bytes, rows, entries, and time left."""
-    with _bar(TextColumn("{task.fields[detail]}")) as bar:
+    with _bar() as bar:
         task = bar.add_task("parsing", total=None, detail="")
 
         def show(now: IngestProgress) -> None:
@@ -36,7 +38,7 @@ def ingest_progress() -> Iterator[Callable[[IngestProgress], None]]:
 @contextmanager
 def pass_progress() -> Iterator[Callable[[PassProgress], None]]:
     """Shows a selection: which pass it is in, how far that is, and how fast it reads."""
-    with _bar(TextColumn("{task.fields[detail]}")) as bar:
+    with _bar() as bar:
         task, shown = bar.add_task("reading", total=None, detail=""), 0
 
         def show(now: PassProgress) -> None:
@@ -77,6 +79,16 @@ def count_progress(what: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
+class _WithDetails(Progress):
+    """A bar, and below it a line for what a narrow terminal has no room for beside it."""
+
+    def get_renderables(self) -> Iterator[RenderableType]:
+        yield self.make_tasks_table(self.tasks)
+        for task in self.tasks:
+            if task.fields.get("detail"):
+                yield Text.from_markup(f"  {task.fields['detail']}", overflow="ellipsis")
+
+
 def _bar(*columns: ProgressColumn) -> Progress:
     parts = [TextColumn("[bold]{task.description}"), BarColumn(), TaskProgressColumn(), *columns, TimeRemainingColumn()]
-    return Progress(*parts, console=messages, transient=True, disable=not messages.is_terminal)
+    return _WithDetails(*parts, console=messages, transient=True, disable=not messages.is_terminal)
