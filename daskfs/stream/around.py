@@ -30,7 +30,7 @@ from daskfs.store.dataset import Dataset
 from daskfs.stream.central import Report
 from daskfs.stream.fold import Run
 from daskfs.stream.lanes import groups
-from daskfs.stream.presence import await_worker
+from daskfs.stream.presence import await_worker, result_of
 from daskfs.stream.rounds import Rounds, task_key
 from daskfs.stream.watching import verb_of
 from daskfs.stream.workers import Calls, CentreActor, CentreLost, forget, work_on
@@ -200,16 +200,18 @@ class Around:
         while not ended.is_empty():
             if ended.has_ready():
                 yield next(ended)
-            elif places.homes and monotonic() - looked > _LOOK:
-                if not self._places().others and places.others:
+            elif monotonic() - looked > _LOOK:
+                if places.homes and places.others and not self._places().others:
                     raise CentreLost("all workers but that of the centre have left")
+                if not self._client.nthreads():
+                    raise CentreLost("all workers have left")
                 looked = monotonic()
             else:
                 sleep(0.01)
 
     def _report(self, future: Future[Any], made: Future[Any]) -> Report:
         try:
-            report: Report = future.result()
+            report: Report = result_of(self._client, future)
         except KilledWorker as killed:
             raise self._deadly(killed) from killed
         except Exception as error:

@@ -18,7 +18,7 @@ from distributed.scheduler import KilledWorker
 from daskfs.errors import Interrupted, OptionError, WorkerError
 from daskfs.store.options import StorageOptions
 from daskfs.stream.plugin import DaskfsWorker, StorageAccess, WarmKernels
-from daskfs.stream.presence import a_worker_stays, register
+from daskfs.stream.presence import LOOK_EVERY, a_worker_stays, register, result_of, with_workers
 from daskfs.stream.versions import check_versions
 
 Task = tuple[Any, ...]
@@ -66,8 +66,8 @@ class Cluster:
             for i, task in enumerate(tasks)
         ]
         try:
-            for future in as_completed(futures, loop=self._client.loop):
-                yield future.result()
+            for future in self._finished(futures):
+                yield result_of(self._client, future)
                 future.release()
         except (CancelledError, CommClosedError) as error:
             raise Interrupted(
@@ -81,6 +81,17 @@ class Cluster:
         finally:
             if self._client.status == "running":
                 self._client.cancel(futures)
+
+    def _finished(self, futures: Sequence[Any]) -> Iterator[Any]:
+        """Futures as they come; Interrupted where the workers are gone for good."""
+        waiting = set(futures)
+        while waiting:
+            try:
+                for future in as_completed(list(waiting), loop=self._client.loop, timeout=LOOK_EVERY):
+                    waiting.discard(future)
+                    yield future
+            except TimeoutError:
+                with_workers(self._client)
 
     def everywhere(self, function: Callable[[], object]) -> None:
         """Call a function in every process that runs tasks and can be reached."""

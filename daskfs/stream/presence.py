@@ -8,11 +8,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from typing import Any
 
-from distributed import Client, WorkerPlugin
+from distributed import Client, Future, WorkerPlugin
 
+from daskfs.errors import Interrupted
 from daskfs.stream.memory import MemoryPlan
 from daskfs.stream.plugin import EnoughMemory
+
+NO_WORKERS = 60  # seconds in which a worker must come back
+LOOK_EVERY = 10  # seconds, while nothing happens
 
 
 def expected_workers(client: Client) -> int:
@@ -38,6 +43,25 @@ def await_worker(client: Client, seconds: float) -> None:
     """Return as soon as there is a worker; TimeoutError if none comes in time."""
     with nullcontext() if client.nthreads() else a_worker_stays(client):
         client.wait_for_workers(1, timeout=seconds)
+
+
+def with_workers(client: Client) -> None:
+    """Return as soon as there is a worker; Interrupted if none comes in time."""
+    try:
+        await_worker(client, NO_WORKERS)
+    except TimeoutError:
+        raise Interrupted("the cluster has no workers any more; start some, and run the same again") from None
+
+
+def result_of(client: Client, future: Future[Any]) -> Any:
+    """What a task made; Interrupted where that was lost with the last worker, for which Dask would wait for ever."""
+    while True:
+        try:
+            return future.result(timeout=LOOK_EVERY)
+        except TimeoutError:
+            if future.status == "error":  # it is the task's own
+                raise
+            with_workers(client)
 
 
 @contextmanager

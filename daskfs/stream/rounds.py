@@ -36,7 +36,7 @@ from daskfs.store.dataset import Dataset
 from daskfs.stream.fold import Run
 from daskfs.stream.lanes import FAN_IN, Round, joined, rounds_of
 from daskfs.stream.memory import MemoryPlan
-from daskfs.stream.presence import await_worker
+from daskfs.stream.presence import await_worker, result_of
 from daskfs.stream.tasks import BUSY, MERGING, arrived, fold_share, look_at_share, merge_shares, revisit_a_copy
 from daskfs.stream.watching import Watch, verb_of
 
@@ -153,7 +153,7 @@ class Rounds:
         """What a task makes, as soon as it has."""
         self._wait([future])
         with _lost_if_unreachable():
-            return future.result()
+            return result_of(self._client, future)
 
     def _sent(self, state: State) -> Future[Any]:
         """A state on its way to the workers; in no task's arguments, which would all pass through the scheduler."""

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import pytest
-from distributed import Client, get_worker
+from distributed import Client, LocalCluster, get_worker
 from toy_algorithms import Tangled
 from toy_runs import always_due, check_same, local_cluster, small_dataset, wait_for_no_tasks, worker_pids
 
@@ -131,3 +131,22 @@ def test_a_cluster_without_workers_ends_a_run_and_leaves_its_checkpoint(tmp_path
         with pytest.raises(Interrupted, match="no workers any more"):
             daskfs.select(dataset, Tangled(seconds=SLOW), client=client, progress=leave, checkpoint=tmp_path / "c")
     check_same(daskfs.select(dataset, Tangled(seconds=SLOW), checkpoint=tmp_path / "c", resume=True), reference)
+
+
+def test_an_ingest_whose_workers_are_all_gone_ends_and_can_be_resumed(tmp_path, monkeypatch):
+    monkeypatch.setattr("daskfs.stream.presence.NO_WORKERS", 1)
+    monkeypatch.setattr("daskfs.stream.pool.LOOK_EVERY", 1)
+    for number in range(8):
+        (tmp_path / f"{number}.svm").write_text(f"{number % 2} {number + 1}:1\n" * 1000)
+    sources = str(tmp_path / "*.svm")
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0") as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+
+        def strike(event: object) -> None:
+            cluster.scale(0)
+
+        with pytest.raises(Interrupted, match="no workers any more"):
+            daskfs.ingest(sources, tmp_path / "d.zarr", format="svmlight", client=client, progress=strike)
+    assert daskfs.ingest(sources, tmp_path / "d.zarr", format="svmlight").n_samples == 8000
