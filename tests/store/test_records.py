@@ -30,7 +30,7 @@ GOOD: dict[str, dict[str, Any]] = {
         "workers": 2,
         "memory": {"promised": 10, "used": None, "text": "state 5 + blocks 5 = 10"},
         "bytes_read": 10**12,
-        "staleness": {"0": 3, "1": 1},
+        "offers": {"count": 4.0, "staleness": 0.25, "staleness_max": 1.0},
         "performance_report": None,
     },
     METRICS: {
@@ -104,7 +104,7 @@ def test_nothing_there_is_none(place, name):
         (RUN_RECORD, "source", {"url": "x"}),
         (RUN_RECORD, "seconds", "1"),
         (RUN_RECORD, "memory", {"promised": 1, "used": "2", "text": ""}),
-        (RUN_RECORD, "staleness", {"0": -1}),
+        (RUN_RECORD, "offers", {"count": "many", "staleness": 0.25, "staleness_max": 1.0}),
         (METRICS, "rows", -1),
         (METRICS, "metrics", {"accuracy": "high"}),
         (METRICS, "intervals", {"accuracy": None}),
