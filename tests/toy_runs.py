@@ -106,8 +106,14 @@ def local_cluster(workers: int, processes: bool = True) -> Iterator[Client]:
 
 def worker_pids(client: Client, count: int) -> list[int]:
     """The process ids of so many workers, when they are all there."""
+    began = time.monotonic()
     while len(pids := list(client.run(os.getpid).values())) < count:
         time.sleep(0.1)
+        if (
+            time.monotonic() - began > 60 and client.cluster is not None
+        ):  # its nanny has given up: let Dask start another
+            client.cluster.scale(count)
+            began = time.monotonic()
     return pids
 
 

@@ -235,7 +235,7 @@ def test_columns_of_xarray_in_another_order_are_refused(lazy):
     A = xarray.DataArray(da.from_array(X) if lazy else X, dims=("sample", "gene"), coords={"gene": names})
     fitted = OnlineSubstitutionSelector(2).fit(A, X[:, 3] - X[:, 1])
     assert np.array_equal(np.asarray(fitted.transform(A)), X[:, [1, 3]])
-    with pytest.raises(ValueError, match="gene"):
+    with pytest.raises(ValueError, match=r"feature names should match|column 0 of X is 'gene4'"):
         fitted.transform(A.isel(gene=[4, 3, 2, 1, 0]))
 
 
