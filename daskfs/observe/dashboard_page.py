@@ -30,8 +30,11 @@ _GRID = """
         grid-template-columns: repeat(auto-fit, minmax(min(100%, 310px), 1fr)); }
 """
 """As many plots side by side as there is room for, on a phone one."""
-_LINES = "@media (max-width: 700px) { :host { min-height: 64px !important; } }"
-"""Where a line does not go across."""
+_LINES = """
+@media (max-width: 700px) { :host { min-height: 64px !important; } }
+@media (min-width: 700px) and (max-width: 1050px) { :host { margin-top: 44px !important; } }
+"""
+"""Where a line does not go across, and where Dask's own bar takes two."""
 _CELL = f"""
 :host {{ min-width: 0; }}
 :host(.{_TALL}) {{ grid-row: span 3; }}

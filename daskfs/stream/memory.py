@@ -100,7 +100,7 @@ class MemoryPlan:
     def check_worker(self, address: str, room: int | None) -> None:
         """OptionError if a worker has less room than that for each of its threads."""
         if room is not None:
-            self.check(room, f"each thread of worker {address}")
+            self.check(max(room, 0), f"each thread of worker {address}")
 
     def __str__(self) -> str:
         """In words.
