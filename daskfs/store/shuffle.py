@@ -196,9 +196,11 @@ class DensePart(RowsPart):
 
 
 @dataclass(frozen=True, slots=True)
-class TargetPart(RowsPart):
-    """One chunk of the labels of dense rows."""
+class TargetPart(Part):
+    """One chunk of the labels of dense rows: it is of many more rows than one of features, and read bit by bit."""
 
+    rows: Ordered
+    sections: list[Section]
     spec: ArraySpec
     number: int
 
@@ -207,8 +209,12 @@ class TargetPart(RowsPart):
         return 0  # they count where their features are
 
     def write(self, location: Location) -> dict[str, Records]:
-        lines, order = self.rows.read(self.section, [])
-        return {self.spec.name: [write_chunk(location, self.spec, self.number, lines.heads["y"][order])]}
+        y, at = np.empty(sum(section.rows for section in self.sections)), 0
+        for section in self.sections:
+            lines, order = self.rows.read(section, [])
+            y[at : at + len(order)] = lines.heads["y"][order]
+            at += len(order)
+        return {self.spec.name: [write_chunk(location, self.spec, self.number, y)]}
 
 
 @dataclass(frozen=True)
@@ -277,8 +283,12 @@ def _sparse_order(source: Dataset, rows: Ordered, slots: Slots, each: RowBytes, 
 def _dense_order(source: Dataset, rows: Ordered, slots: Slots, each: RowBytes, most: int) -> Planned:
     n = int(slots.rows[-1])
     X, y = replace(row_chunks(source, n), name="X"), target_spec(n)
-    step = y.chunks[0]
-    targets = [TargetPart(rows, slots.section(i * step, min((i + 1) * step, n)), y, i) for i in range(y.n_chunks)]
+    step, at_once = y.chunks[0], max(1, most // each.row)
+    targets = []
+    for number, start in enumerate(range(0, n, step)):
+        stop = min(start + step, n)
+        edges = [*range(start, stop, at_once), stop]
+        targets.append(TargetPart(rows, [slots.section(*ends) for ends in pairwise(edges)], y, number))
     return {"X": X, "y": y}, [*dense_parts(X, rows, slots, each, most), *targets], []
 
 
