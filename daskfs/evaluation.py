@@ -42,9 +42,10 @@ class Evaluation:
     classes, those of the second; of several, the mean over the classes that occur, each against the rest, rows in the
     order of the class's probability.
 
-    The log loss takes scores for log-odds: the logistic function makes a probability of one score, softmax of several.
-    That is what the losses "logistic" and "softmax" fit. Under "squared" and "squared_hinge" scores are no log-odds,
-    and the log loss only says how bad it would be to take them for such.
+    The log loss takes scores for log-odds: the logistic function makes a probability of one score, softmax of several,
+    and of classes told apart one against the rest (loss "logistic") their logistic functions, divided by the sum of
+    them. That is what the losses "logistic" and "softmax" fit. Under "squared" and "squared_hinge" scores are no
+    log-odds, and the log loss only says how bad it would be to take them for such.
 
     An interval covers what the metric would be on all rows there could be, of which these are independent draws, 95
     times in 100. Accuracy and recall: Wilson's score interval. Balanced accuracy: from those of the recalls (Zou and

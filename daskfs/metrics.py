@@ -237,6 +237,19 @@ def predicted_classes(scores: NDArray[np.float64]) -> NDArray[np.int64]:
     return (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
 
 
+def against_the_rest(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Scores of classes that were each told apart from the rest, as softmax would have them.
+
+    The probability of a class is then its logistic function over the sum of all of them; scikit-learn has it so, too.
+
+    >>> scores = against_the_rest(np.array([[0.0, 0.0, 50.0]]))
+    >>> np.exp(scores) / np.exp(scores).sum()
+    array([[0.25, 0.25, 0.5 ]])
+    """
+    log_sigmoid: NDArray[np.float64] = -np.logaddexp(0, -scores)
+    return log_sigmoid
+
+
 def log_odds(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     """How sure scores are of each class against all others: ``(rows, classes)``, in the order of probabilities.
 

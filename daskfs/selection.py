@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from daskfs.errors import OptionError, SelectionError
 from daskfs.evaluation import Evaluation, Progress, Scores, Truth, evaluate, in_silence, linear_scores, score
-from daskfs.metrics import predicted_classes
+from daskfs.metrics import against_the_rest, predicted_classes
 from daskfs.protocol import Label, Result
 from daskfs.store.chosen import Chosen, as_dataset
 from daskfs.store.expanded import Inputs, expanded, inputs_in
@@ -296,6 +296,8 @@ class Selection:
         (50, 1.0, 2)
         """
         truth, scores = self._beside_truth(X, y)
+        if self.algorithm.get("loss") == "logistic" and self.weights.ndim == 2:
+            scores = ((rows, against_the_rest(of_classes)) for rows, of_classes in scores)
         return evaluate(scores, truth, self.classes, progress or in_silence)
 
     def _beside_truth(self, X: Any, y: ArrayLike | None) -> tuple[Truth, Scores]:

@@ -22,6 +22,7 @@ def selection_of(
     names: Sequence[str] | None = None,
     history: Sequence[dict[str, float]] = HISTORY,
     url: str = "data/genes.zarr",
+    loss: str = "squared",
 ) -> Selection:
     """A selection of these features, with weights 1, 2, 3, … and nameless columns unless told otherwise."""
     weights = np.arange(1.0, 1 + len(features)) if weights is None else np.array(weights, np.float64)
@@ -29,7 +30,7 @@ def selection_of(
     return Selection.from_result(
         result,
         [f"x{feature}" for feature in features] if names is None else list(names),
-        algorithm={"name": "OnlineSubstitution", "n_select": len(features), "ridge": "auto"},
+        algorithm={"name": "OnlineSubstitution", "n_select": len(features), "ridge": "auto", "loss": loss},
         source={"url": url, "digest": "ab" * 32, "n_samples": 50, "n_features": 12},
         seed=3,
     )

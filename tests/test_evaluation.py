@@ -172,6 +172,16 @@ def test_a_target_far_from_zero_and_from_its_first_rows():
     assert selection.evaluate(values[:, None], truth).metrics["r2"] == pytest.approx(metrics.r2_score(truth, values))
 
 
+def test_classes_told_apart_one_against_the_rest_have_the_probabilities_of_scikit_learn(tmp_path):
+    selection = selection_of(FEATURES, **THREE, loss="logistic")
+    truth = noisy(selection.predict(X), COLOURS)
+    proba = selection.to_sklearn().predict_proba(X[:, FEATURES])
+    found = selection.evaluate(write(tmp_path / "d.zarr", "rows", X, truth)).metrics
+    assert found["log_loss"] == pytest.approx(metrics.log_loss(truth, proba, labels=COLOURS))
+    each = [metrics.roc_auc_score(truth == colour, proba[:, c]) for c, colour in enumerate(COLOURS)]
+    assert found["roc_auc"] == pytest.approx(np.mean(each))
+
+
 def test_a_class_that_does_not_occur(tmp_path):
     """It has no recall and no area; the means are of the others."""
     selection = selection_of(FEATURES, **THREE)

@@ -149,7 +149,12 @@ print(*called)
     {
         "daskfs.algorithms.mission": {"mission", "mission_pairs_kernels", "frequency_kernels", "loss_kernels"},
         "daskfs.algorithms.substitution": {"substitution_kernels", "loss_kernels"},
-        "daskfs.algorithms.random_features": {"random_features_kernels", "expansion_kernels", "loss_kernels"},
+        "daskfs.algorithms.random_features": {
+            "random_features_kernels",
+            "expansion_kernels",
+            "loss_kernels",
+            "lasso_kernels",
+        },
         "daskfs.store.formats.vw": {"vw_kernels", "rows_kernels", "names_kernels", "hashing_kernels"},
         "daskfs.store.formats.delimited": {"tabular_kernels", "rows_kernels", "names_kernels", "hashing_kernels"},
     }.items(),

@@ -78,7 +78,7 @@ def test_the_file_is_for_people_and_for_jq(tmp_path):
     assert '\n{"id": 3, "name": "gene3", "rank": 1, "weight": 1.5},\n' in text
     assert json.loads(text) == {
         "version": 1,
-        "algorithm": {"name": "OnlineSubstitution", "n_select": 3, "ridge": "auto"},
+        "algorithm": {"name": "OnlineSubstitution", "n_select": 3, "ridge": "auto", "loss": "squared"},
         "seed": 3,
         "source": {"url": "data/genes.zarr", "digest": "ab" * 32, "n_samples": 50, "n_features": 12},
         "classes": ["ham", "spam"],

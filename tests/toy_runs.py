@@ -22,7 +22,7 @@ from toy_algorithms import Tangled
 import daskfs
 from daskfs.selection import Selection
 
-TIMES = ("seconds", "closing", "busy", "merging", "idle")
+TIMES = ("seconds", "closing", "busy", "merging", "scheduler", "idle")
 KINDS = ("columns", "rows", "sparse")
 
 

@@ -20,6 +20,7 @@ The unpenalised intercept is no part of the problem: `centred` removes it before
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -32,6 +33,8 @@ from daskfs.errors import OptionError
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
+Problem = tuple[Floats, Floats]
+"""G and b."""
 
 _EPS = float(np.finfo(np.float64).eps)
 _CONSTANT = 1e-12  # of a column's square that is left once its mean is gone: less is rounding
@@ -179,17 +182,33 @@ def solve(
     (array([1., 0.]), True)
     """
     G, b, W = _checked(G, b, lam, start)
-    found = [_solved(G, b_c, lam, w_c, tolerance, most) for b_c, w_c in zip(_by_target(b), _by_target(W), strict=True)]
-    weights = np.stack([one.weights for one in found], axis=-1).reshape(b.shape)
-    return Solution(
-        weights,
-        lam,
-        max(one.residual for one in found),
-        all(one.converged for one in found),
-        max(one.limit for one in found),
-        sum(one.epochs for one in found),
-        sum(one.steps for one in found),
+    found = _side_by_side(
+        [_solved(G, b_c, lam, w_c, tolerance, most) for b_c, w_c in zip(_by_target(b), _by_target(W), strict=True)]
     )
+    return found._replace(weights=found.weights.reshape(b.shape))
+
+
+def solve_each(
+    problems: Sequence[Problem],
+    lam: float,
+    start: Floats | None = None,
+    tolerance: float = 1e-6,
+    most: float = np.inf,
+) -> Solution:
+    """Minimise F of several problems that have the same features and each a G of its own; weights side by side.
+
+    Parameters are those of `solve`; of several problems each has as many targets as the others, in columns.
+
+    Examples
+    --------
+    >>> problems = [(np.eye(2), np.array([[3.0], [1.0]])), (2 * np.eye(2), np.array([[1.0], [4.0]]))]
+    >>> solve_each(problems, lam=2.0).weights
+    array([[1., 0.], [0., 1.]])
+    """
+    if len(problems) == 1:
+        return solve(*problems[0], lam, start, tolerance, most)
+    starts = [None] * len(problems) if start is None else np.split(start, len(problems), axis=1)
+    return _side_by_side([solve(*one, lam, at, tolerance, most) for one, at in zip(problems, starts, strict=True)])
 
 
 def ridge(G: ArrayLike, b: ArrayLike, support: ArrayLike, alpha: float) -> Floats:
@@ -266,6 +285,19 @@ def _solved(G: Floats, b: Floats, lam: float, start: Floats, tolerance: float, m
     if not np.isfinite(residual):
         raise OptionError(_NO_GRAM)
     return Solution(w, lam, residual, residual <= tolerance, limit / lam, epochs, steps)
+
+
+def _side_by_side(found: Sequence[Solution]) -> Solution:
+    """The solutions of several targets as one."""
+    return Solution(
+        np.column_stack([one.weights for one in found]),
+        found[0].penalty,
+        max(one.residual for one in found),
+        all(one.converged for one in found),
+        max(one.limit for one in found),
+        sum(one.epochs for one in found),
+        sum(one.steps for one in found),
+    )
 
 
 def _working_set(w: Floats, broken: Floats, tolerance: float) -> Ids:

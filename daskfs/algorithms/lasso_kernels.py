@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from daskfs.jit import helper, kernel, summing, summing_helper
+from daskfs.jit import helper, kernel, summing, summing_helper, warms
 
 
 @summing
@@ -188,3 +188,13 @@ def drop(U, k, j):
             u, v = U[c + 1, i + 1], left[i - j]
             U[c, i] = cosine * u + sine * v
             left[i - j] = cosine * v - sine * u
+
+
+@warms
+def _warm_up() -> None:
+    G, S = np.array([[2.0, 1.0], [1.0, 2.0]]), np.arange(2)
+    U, q, w = np.ascontiguousarray(np.linalg.cholesky(G).T), np.array([-3.0, -1.5]), np.zeros(2)
+    distances(q, w, 1.0)
+    descend(submatrix(G, S), q, 1.0, w, 1)
+    newton(G, U, S, q, 1.0, w, 0.0)
+    add_rows(G, S, w, q)

@@ -366,5 +366,7 @@ def _warm_up() -> None:
     for method in get_args(Method):
         for loss in ("logistic", "softmax"):
             algorithm = Mission(2, loss, method=method, width=16, refit=1)
-            state, _ = algorithm.end_pass(algorithm.update(algorithm.start(meta, 0), block))
-            algorithm.end_pass(algorithm.merge([algorithm.update(copied(state), block) for _ in range(2)]))
+            state = algorithm.start(meta, 0)
+            for _ in range(2):  # a pass that learns, and one that refits, each by two lanes
+                lanes = [algorithm.update(copied(state), block) for _ in range(2)]
+                state, _ = algorithm.end_pass(algorithm.merge(lanes))

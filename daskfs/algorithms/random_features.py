@@ -76,7 +76,7 @@ class SparseRandomFeatures:
         The most there may be at a time: memory grows with its square.
     tolerance
         How exactly the problem on the working set is solved: the largest violation of the optimality conditions, as a
-        share of the penalty.
+        share of the penalty. Where sums in float32 do not tell so much, less exactly: `residual` in the history.
 
     Examples
     --------

@@ -53,17 +53,13 @@ def _along_the_path(state: State, tolerance: float) -> list[NDArray[np.float64]]
     quadratics = without_intercepts(state)
     largest = max(lasso.largest_penalty(b) for _, b in quadratics)
     state["penalties"] = np.geomspace(largest, state["penalty"], PATH + 1)[1:]
-    by_score = [[found.weights for found in lasso_path.path(*one, state["penalties"], tolerance)] for one in quadratics]
-    return [np.hstack(weights) for weights in zip(*by_score, strict=True)]
+    return [found.weights for found in lasso_path.path(quadratics, state["penalties"], tolerance)]
 
 
 def _of_exactly(count: int, state: State, tolerance: float) -> list[NDArray[np.float64]]:
     """Models of the features that come first on the path, refitted; the working set is cut down to them."""
     quadratics = without_intercepts(state)
-    if len(quadratics) == 1:
-        weights = lasso_path.first_with(*quadratics[0], min(count, len(state["active"])), tolerance).weights
-    else:
-        weights = state["weights"]  # every score has a path of its own: by size where the rounds ended
+    weights = lasso_path.first_with(quadratics, min(count, len(state["active"])), tolerance).weights
     strength = np.linalg.norm(weights, axis=1)
     first = np.argsort(-strength, kind="stable")[:count]
     state["weights"] = weights

@@ -55,15 +55,16 @@ def look_at(state: State, sums: dict[str, NDArray[np.float64]], rows: Rows, lear
     weight = np.where(learned, rows.weight, 0.0)
     state["target_low"] = min(state["target_low"], float(rows.Y[weight > 0].min(initial=np.inf)))
     state["target_high"] = max(state["target_high"], float(rows.Y[weight > 0].max(initial=-np.inf)))
-    for name, value in {
-        "rows": len(rows.X),
-        "weight": weight.sum(),
-        "x": rows.X.sum(axis=0),
-        "x²": np.square(rows.X).sum(axis=0),
-        "y": weight @ rows.Y,
-        "y²": weight @ np.square(rows.Y),
-    }.items():
-        sums[name] += value
+    with np.errstate(over="ignore", invalid="ignore"):  # targets so large are refused later
+        for name, value in {
+            "rows": len(rows.X),
+            "weight": weight.sum(),
+            "x": rows.X.sum(axis=0),
+            "x²": np.square(rows.X).sum(axis=0),
+            "y": weight @ rows.Y,
+            "y²": weight @ np.square(rows.Y),
+        }.items():
+            sums[name] += value
     keep_sample(state, row_numbers_hashed(rows.numbers, state["seed"]), rows.X)
 
 

@@ -18,6 +18,9 @@ HISTORY = ("objective", "round", "features", "drawn", "residual")
 """After every pass: the objective per row (of a target scaled as inputs are), the round, features in the working set,
 features drawn so far, and by how much the solution on the working set violates the conditions of optimality."""
 
+FAR = 0.1
+"""Of the penalty: a residual above that is worth a word."""
+
 
 def add_record(state: State) -> None:
     """Note where a pass has led."""
@@ -78,7 +81,8 @@ def importance(basis: Basis, state: State) -> NDArray[np.float64]:
     of what that does to the scores. Effects of inputs that work together count for each of them.
     """
     X = ((state["sample"] - state["offset"]) * state["scale"]).astype(np.float32)
-    weights, drawn = state["weights"].astype(np.float32), basis.drawn(state["active"])
+    largest = np.abs(state["weights"]).max(initial=0.0)  # of a target as it is they may be too large for 32 bits
+    weights, drawn = (state["weights"] / (largest or 1.0)).astype(np.float32), basis.drawn(state["active"])
     effects = np.zeros(X.shape[1])
     if len(X) < 2 or not len(weights):
         return effects
@@ -102,6 +106,12 @@ def _remarks(chosen: SparseRandomFeatures, state: State) -> tuple[str, ...]:
     elif len(state["active"]) == chosen.max_features and chosen.n_select is None:
         remarks.append(
             f"there are as many features as max_features={chosen.max_features:,} allows: raise it, or penalty"
+        )
+    is_asked_for = chosen.n_select is None and chosen.penalty != "auto"  # else the choice is made on other rows
+    if is_asked_for and state["residual"] > max(FAR, chosen.tolerance):
+        remarks.append(
+            f"at the end weights are {state['residual']:.1g} times the penalty away from optimal: "
+            "the penalty is too small for what float32 tells apart; raise it"
         )
     if not state["held_back"]:
         remarks.append("too few rows to hold one back: penalty or ridge is the middle one of a list, and no choice")

@@ -31,7 +31,9 @@ CANDIDATES = 4  # drawn for every feature that may be admitted
 PAYS = 1e-3  # of the objective: a round that lowers it by less does not pay,
 PATIENCE = 2  # and so many of them in a row are the last
 AUTO_PENALTY = 1e-3  # of the largest penalty that lets a feature in: where rounds go if they are to find the penalty
-NEWTON_STEPS = 4  # at most in a round, and three times as many in the end
+NEWTON_PASSES = 5  # at most in a round, and three times as many in the end
+_LARGEST_TARGET = 1e120  # the square of one still has its place among numbers,
+_LARGEST_UNSCALED = 1e15  # and of one that stays as it is also among those of 32 bits
 _NOBODY = "every row has weight 0: there is nothing to fit"
 _NOBODY_HELD = "no row with a weight is left to learn from, as some are held back: give more rows, or a penalty alone"
 _ROUNDING = 1e-6  # of an objective, added up over float32 scores, or of a pull, of which Σ|terms| ≤ √(2 Σ1 ΣL)
@@ -73,6 +75,7 @@ def blank_rounds(n_scores: int) -> State:
         "round": 0,
         "idle": 0,  # rounds in a row that did not pay
         "steps": 0,  # of Newton's method in this round
+        "looks": 0,  # passes of it, also those that looked for the best length of a step
         "phase": "grow",
         "residual": 0.0,
         "raised": 0.0,  # share by which diagonals are raised against rounding
@@ -102,6 +105,7 @@ def end_stage(chosen: SparseRandomFeatures, state: State, sums: Sums) -> None:
 
 
 def _inputs(chosen: SparseRandomFeatures, state: State, sums: Sums) -> None:
+    _check_target(chosen, state)
     settle_inputs(chosen, state, sums)
     offset, scale, total = state["target_offset"], state["target_scale"], float(sums["weight"])
     if not total:
@@ -113,6 +117,13 @@ def _inputs(chosen: SparseRandomFeatures, state: State, sums: Sums) -> None:
     state["objective"] = state["objective_of_round"] = state["constant"]
     state["penalty"] = 0.0 if chosen.penalty == "auto" else float(chosen.penalty)
     _begin_round(chosen, state)
+
+
+def _check_target(chosen: SparseRandomFeatures, state: State) -> None:
+    largest = max(-state["target_low"], state["target_high"])
+    most = _LARGEST_UNSCALED if chosen.scaling == "none" else _LARGEST_TARGET
+    if largest > most:
+        raise OptionError(f"the target has values of {largest:.3g}, of which no squares can be summed: divide it")
 
 
 def _begin_round(chosen: SparseRandomFeatures, state: State) -> None:
@@ -162,7 +173,7 @@ def _admit(chosen: SparseRandomFeatures, state: State, ids: NDArray[np.uint64]) 
     state["n_known"] = len(state["active"]) if chosen.loss == "squared" else 0
     state["active"] = np.concatenate([state["active"], ids])
     state["weights"] = np.concatenate([state["weights"], np.zeros((len(ids), state["weights"].shape[1]))])
-    state["steps"] = 0
+    state["steps"] = state["looks"] = 0
     _ask_for_gram(chosen, state)
 
 
@@ -203,6 +214,7 @@ def _gram(chosen: SparseRandomFeatures, state: State, sums: Sums) -> None:
     if not _filled(state, sums):
         return
     ((gram, b),), state["weights"], state["residual"] = minimised(state, chosen.tolerance)
+    state["strongest"] = state["strongest"] or lasso.largest_penalty(b)
     state["intercept"] = intercepts(state, state["weights"])
     objective = state["constant"] + lasso.objective(gram, b, state["weights"], state["penalty"])
     _drop_zeros(state)
@@ -210,12 +222,19 @@ def _gram(chosen: SparseRandomFeatures, state: State, sums: Sums) -> None:
 
 
 def _newton(chosen: SparseRandomFeatures, state: State, sums: Sums) -> None:
+    growing = state["phase"] == "grow"
     if "loss" in sums:
+        state["looks"] += 1
         state["objective_now"] = float(sums["loss"]) + _penalties(state)
         state["b"], state["t"] = sums["pull"].copy(), sums["pull_0"].copy()
         state["s"], state["n"] = sums["s"].copy(), sums["n"].copy()
+        state["strongest"] = state["strongest"] or lasso.largest_penalty(state["b"])
         if state["steps"] and state["objective_now"] > (1 + _ROUNDING) * state["objective"]:
-            go_to(state, "line")
+            if growing and state["looks"] == NEWTON_PASSES:  # there is no pass left to look closer
+                state["weights"], state["intercept"] = state["weights_before"], state["intercept_before"]
+                _end_newton_round(chosen, state)
+            else:
+                go_to(state, "line")
             return
     if not _filled(state, sums):
         return
@@ -223,10 +242,9 @@ def _newton(chosen: SparseRandomFeatures, state: State, sums: Sums) -> None:
     linearise(state)
     step = newton_step(state, chosen.tolerance)
     state["residual"] = step.residual
-    growing = state["phase"] == "grow"
     enough = 1.0 if state["penalty"] else AUTO_PENALTY * state["strongest"]
     promises_little = growing and step.promised < _SETTLED * state["objective"]
-    ends_here = state["steps"] == (NEWTON_STEPS if growing else 3 * NEWTON_STEPS)
+    ends_here = state["looks"] >= (NEWTON_PASSES if growing else 3 * NEWTON_PASSES)
     ends_here |= not growing and step.residual <= chosen.tolerance * enough
     ends_here |= not growing and step.promised <= _NOTHING * state["objective"]
     if not (promises_little or ends_here):  # else it stays where the objective is known
@@ -236,15 +254,14 @@ def _newton(chosen: SparseRandomFeatures, state: State, sums: Sums) -> None:
     if not growing and ends_here:
         _settled(chosen, state)
     elif promises_little or ends_here:
-        _drop_zeros(state)
-        _end_round(chosen, state, state["objective"])
+        _end_newton_round(chosen, state)
     else:
         go_to(state, "newton")
 
 
 def _line(chosen: SparseRandomFeatures, state: State, sums: Sums) -> None:
     """Go that far along a step of Newton's method that the objective is lowest; not at all, if need be."""
-    del chosen
+    state["looks"] += 1
     steps = [
         {name: (1 - t) * state[f"{name}_before"] + t * state[name] for name in ("weights", "intercept")}
         for t in FRACTIONS
@@ -255,7 +272,16 @@ def _line(chosen: SparseRandomFeatures, state: State, sums: Sums) -> None:
     best = int(np.argmin(objectives))
     state.update(steps[best])
     state["objective"] = objectives[best]
-    go_to(state, "newton")
+    if state["phase"] == "grow" and state["looks"] >= NEWTON_PASSES:
+        _end_newton_round(chosen, state)
+    else:
+        go_to(state, "newton")
+
+
+def _end_newton_round(chosen: SparseRandomFeatures, state: State) -> None:
+    """End a round at weights whose objective is known."""
+    _drop_zeros(state)
+    _end_round(chosen, state, state["objective"])
 
 
 def _penalties(state: State) -> float:
@@ -288,7 +314,8 @@ def _end_growth(chosen: SparseRandomFeatures, state: State) -> None:
 
 def _settle(chosen: SparseRandomFeatures, state: State, phase: str) -> None:
     """Newton's method to the end, on a working set that stays."""
-    state["phase"], state["n_known"], state["steps"] = phase, 0, 0
+    state["phase"], state["n_known"] = phase, 0
+    state["steps"] = state["looks"] = 0
     _ask_for_gram(chosen, state)
 
 

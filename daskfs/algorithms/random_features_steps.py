@@ -18,7 +18,7 @@ _TINY = float(np.finfo(np.float64).tiny)  # curvature of rows that are all on th
 _FLAT = 1e-12  # of the weight of all rows: a curvature below that says nothing of where a score should go
 _LEAST_RAISED, _MOST_RAISED = 1e-8, 1e-3
 Floats = NDArray[np.float64]
-Quadratic = tuple[Floats, Floats]
+Quadratic = lasso.Problem
 """G (A, A) and b (A, scores) of ½ wᵀGw − bᵀw, the intercept already at its best for every w."""
 
 
@@ -63,15 +63,10 @@ def minimised(state: State, tolerance: float) -> tuple[list[Quadratic], Floats, 
     penalty, most = state["penalty"], state["objective"]
     while True:
         models = without_intercepts(state)
-        columns = np.split(state["weights"], len(models), axis=1)
         with np.errstate(over="ignore", invalid="ignore"):
-            found = [
-                lasso.solve(*model, penalty, start, tolerance, most)
-                for model, start in zip(models, columns, strict=True)
-            ]
-            weights = np.hstack([one.weights for one in found])
-            if _is_possible(state, models, weights) or state["raised"] > _MOST_RAISED:
-                return models, weights, max(one.residual for one in found)
+            found = lasso.solve_each(models, penalty, state["weights"], tolerance, most)
+            if _is_possible(state, models, found.weights) or state["raised"] > _MOST_RAISED:
+                return models, found.weights, found.residual
         models = []  # as large as all that is kept
         state["raised"] = max(10 * state["raised"], _LEAST_RAISED)
 

@@ -135,6 +135,7 @@ class Asynchronous:
             "v_square": float(turned @ turned),
             "ids": own["ids"][:k].copy(),
             "w": own["w"][:k].copy(),
+            "norm": own["norm"][:k].copy(),
             "passed": block.ids[: 2 * self.chosen.n_select].astype(np.int64),
             "changes": came,
         }
@@ -158,7 +159,7 @@ class Asynchronous:
         state["lags"][min(lag, _LAGS - 1)] += 1
         for name in ("u", "z"):
             state[name] += offer[name] - part[name]
-        for name in ("number", "u", "z", "v_square", "ids", "w"):
+        for name in ("number", "u", "z", "v_square", "ids", "w", "norm"):
             part[name] = offer[name]
         state["spare"] = spared(state["spare"], offer["passed"], self.chosen.n_select)
         state["changes"] += offer["changes"]
@@ -197,15 +198,15 @@ class Asynchronous:
         return refitted(state, state["X"], self.chosen, state["spare"], history)
 
     def glance(self, state: State, most: int) -> Glance:
-        """Weights are of columns of unit norm, whose scale only workers know; in the end, before the refit, unknown."""
+        """In the end, before the refit, weights are unknown."""
         if "ids" in state:
-            ids, w = state["ids"], np.full(len(state["ids"]), np.nan)
+            ids, w, norm = state["ids"], np.full(len(state["ids"]), np.nan), np.ones(len(state["ids"]))
         else:
             parts = self._lanes(state)
             ids = np.concatenate([np.empty(0, np.int64), *(part["ids"] for part in parts)])
-            w = np.concatenate([np.empty(0), *(part["w"] for part in parts)])
+            w, norm = (np.concatenate([np.empty(0), *(part[name] for part in parts)]) for name in ("w", "norm"))
         objective = last_objective(state)
-        return glance_of(ids, w, np.ones(len(w)), most, objective, state["changes"], state["lags"])
+        return glance_of(ids, w, norm, most, objective, state["changes"], state["lags"])
 
     def nbytes(self, meta: Meta) -> int:
         n, k, lanes = meta.n_samples, self.chosen.n_select, self.chosen.workers
@@ -219,7 +220,7 @@ class Asynchronous:
         for new in range(state["lanes"], lane + 1):
             Part(state, f"lane{new}/").update(
                 number=0, v_square=0.0, u=np.zeros(state["n"]), z=np.zeros(state["n"]), ids=np.empty(0, np.int64),
-                w=np.empty(0),
+                w=np.empty(0), norm=np.empty(0),
             )  # fmt: skip
             state["lanes"] = new + 1
 

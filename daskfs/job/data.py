@@ -55,6 +55,8 @@ class Preparation:
         The cluster to use; None for this process.
     tell
         Called with a line for every step.
+    there
+        Called with the name of a step whose output is there already, and where.
     shown
         Shows the progress of an ingest.
     """
@@ -63,6 +65,7 @@ class Preparation:
     out: Location
     client: Client | None
     tell: Told
+    there: Callable[[str, str], None]
     shown: Shown
 
     def check(self) -> None:
@@ -110,7 +113,7 @@ class Preparation:
     def _ingested(self, sources: list[str], place: Location) -> Dataset:
         assert self.job.ingest is not None
         if place.exists(ROOT):
-            self.tell(f"ingest: there already, {place.url}")
+            self.there("ingest", place.url)
             return open_dataset(place.url, place.options)
         if is_cold(self.job.ingest.made.__module__):
             self.tell(f"ingest: {COMPILING}")
@@ -132,7 +135,7 @@ class Preparation:
         assert self.job.split is not None
         train, test = self._place(key, "train.zarr"), self._place(key, "test.zarr")
         if train.exists(ROOT) and test.exists(ROOT):
-            self.tell(f"split: there already, {test.url}")
+            self.there("split", test.url)
             return open_dataset(train.url, train.options), open_dataset(test.url, test.options)
         parts = split(
             dataset,
@@ -148,7 +151,7 @@ class Preparation:
 
     def _in_columns(self, dataset: Dataset, place: Location) -> Dataset:
         if place.exists(ROOT):
-            self.tell(f"transpose: there already, {place.url}")
+            self.there("transpose", place.url)
             return open_dataset(place.url, place.options)
         turned = transpose(dataset, place.url, storage_options=self.job.storage or None)
         self.tell(f"transpose: {turned.n_features:,} columns, which {self.job.select.algorithm} reads")

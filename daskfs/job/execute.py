@@ -10,12 +10,12 @@ from time import monotonic
 from typing import Any
 
 from dask.utils import format_bytes
-from distributed import Client, LocalCluster
+from distributed import Client
 
 from daskfs.job.file import load_job
 from daskfs.job.runner import JobRun, Step, Watch
 from daskfs.job.tables import Cluster, Job
-from daskfs.observe.dashboard import PAGE, enable_for
+from daskfs.observe.dashboard import PAGE, enable_for, is_enabled, is_here
 from daskfs.observe.progress import pass_detail
 from daskfs.store.location import Location
 from daskfs.store.records import METRICS, REPORT, read_record
@@ -77,11 +77,11 @@ def execute(
 
 
 def announce(client: Client | None, tell: Callable[[str], None]) -> None:
-    """Say where a cluster can be watched; one on this machine gets a tab for it."""
+    """Say where a cluster can be watched; one whose scheduler is in this process gets a tab for it."""
     if client is None or not client.dashboard_link:
         return
     link = client.dashboard_link
-    if isinstance(client.cluster, LocalCluster) and enable_for(client.cluster):
+    if enable_for(client.cluster) if is_here(client.cluster) else is_enabled(client):
         link = f"{link.removesuffix('/status')}/{PAGE}"
     tell(f"dashboard: {link}")
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import psutil
 from distributed import Client
+from numpy.typing import NDArray
 
 from daskfs import __version__
 from daskfs.selection import Selection
@@ -46,7 +47,7 @@ class Account:
             Who asked for it: a "command", or a "job".
         """
         used = self.before.used(self.client)
-        read = selection.history["bytes"].values if "bytes" in selection.history else np.zeros(0)
+        read, passes = (_of_passes(selection, name) for name in ("bytes", "seconds"))
         return without_nan(  # type: ignore[no-any-return]
             {
                 **asked,
@@ -60,13 +61,19 @@ class Account:
                 "source": selection.source,
                 "started": self.begun.isoformat(timespec="seconds"),
                 "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-                "seconds": monotonic() - self.clock,
+                "seconds": max(monotonic() - self.clock, float(passes.sum())),  # some before it was interrupted
                 "workers": 0 if self.client is None else len(self.client.nthreads()),
                 "memory": {"promised": self.plan.total, "used": used, "text": str(self.plan)},
-                "bytes_read": int(np.nansum(read)),
+                "bytes_read": int(read.sum()),
                 "offers": _staleness(selection),
             }
         )
+
+
+def _of_passes(selection: Selection, name: str) -> NDArray[np.float64]:
+    """What passes took of something, as far as it is known."""
+    history = selection.history
+    return np.nan_to_num(history[name].values) if name in history else np.zeros(0)
 
 
 def _staleness(selection: Selection) -> dict[str, float] | None:

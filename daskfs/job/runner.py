@@ -13,7 +13,7 @@ another key, and to another run beside the old one, which counts until the new o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Literal, get_args
@@ -24,14 +24,17 @@ from daskfs.agreement import Over, stability
 from daskfs.errors import JobError, OptionError, check_choice
 from daskfs.jit import COMPILING, is_cold
 from daskfs.job.data import DATA, Datasets, Preparation, Shown, Told, is_key, key_of
+from daskfs.job.performance import PERFORMANCE, performance_kept
 from daskfs.job.selecting import Request
 from daskfs.job.tables import Job
+from daskfs.observe.report import check_replaceable as check_report
 from daskfs.observe.report import write_report
 from daskfs.selection import Selection
 from daskfs.sizes import size_path
 from daskfs.store.dataset import Dataset
 from daskfs.store.location import Location
 from daskfs.store.published import PUBLISHED, followed, publish
+from daskfs.store.published import check_replaceable as check_pointer
 from daskfs.store.records import METRICS, RUN_RECORD, SIZES, STABILITY, read_record, without_nan, write_record
 from daskfs.store.saved import RECORD, public_url
 from daskfs.stream.checkpoint import described
@@ -80,14 +83,19 @@ class JobRun:
     seconds: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._found = False
         self.out = Location(self.job.out, self.job.storage)
-        self._preparation = Preparation(self.job, self.out, self.client, self.watch.tell, self.watch.ingesting)
+        told = self.watch.tell, self._there, self.watch.ingesting
+        self._preparation = Preparation(self.job, self.out, self.client, *told)
 
     def check(self) -> None:
         """Raise what stands in the way, before anything is written."""
         if not (self.out.is_empty() or self.out.exists(PUBLISHED) or self._holds_runs_only()):
             raise OptionError(f"{public_url(self.out.url)}: holds something that is no job's; choose another out")
         self._preparation.check()
+        check_pointer(pointer_of(self.job))
+        if self.job.report.to is not None:
+            check_report(self.job.report.to, self.job.storage or None)
 
     def _holds_runs_only(self) -> bool:
         """True if a job has begun here; others have folders called data and runs, too."""
@@ -108,6 +116,7 @@ class JobRun:
                 return None
             place = self._place(datasets)
             selection = self._timed("select", lambda: self._selected(datasets, place))
+            self._note_seconds(place)
             todo: dict[str, Callable[[], object]] = {
                 "stability": lambda: self._stability(datasets, place, selection),
                 "evaluate": lambda: self._evaluate(datasets, place, selection),
@@ -116,6 +125,7 @@ class JobRun:
             }
             for step in steps[3 : last + 1]:
                 self._timed(step, todo[step])
+                self._note_seconds(place)
             if until == "publish":
                 self._preparation.drop_others({found.key, datasets.key})
         return place
@@ -133,7 +143,7 @@ class JobRun:
     def _selected(self, datasets: Datasets, place: Location) -> Selection:
         request = self._request(datasets.train, place, self.job.select.seed)
         if (kept := request.found()) is not None:
-            self.watch.tell(f"select: there already, {public_url(place.url)}")
+            self._there("select", place.url)
             return kept
         request.check()
         self.watch.tell(f"select: memory {request.plan(self.client)}")
@@ -141,13 +151,23 @@ class JobRun:
             self.watch.tell(f"select: {COMPILING}")
         if request.is_begun():
             self.watch.tell("select: going on with the unfinished run that is there")
-        selection = self._made(request)
+        with self._performance(place) as asked:
+            selection = self._made(request, **asked)
         self.watch.tell(f"select: {len(selection.features):,} features in {public_url(place.url)}")
         return selection
 
-    def _made(self, request: Request) -> Selection:
+    @contextmanager
+    def _performance(self, place: Location) -> Iterator[dict[str, str]]:
+        """Keep Dask's own report, if it is wanted; what the record of the run says of it."""
+        if self.client is None or not self.job.report.performance:
+            yield {}
+            return
+        with performance_kept(self.client, place):
+            yield {"performance_report": PERFORMANCE}
+
+    def _made(self, request: Request, **asked: str) -> Selection:
         with self.watch.selecting() as progress:
-            return request.made(self.client, {"job": self.job.record}, progress=progress)
+            return request.made(self.client, {"job": self.job.record, **asked}, progress=progress)
 
     def _stability(self, datasets: Datasets, place: Location, selection: Selection) -> None:
         if (asked := self.job.stability) is None:
@@ -157,7 +177,7 @@ class JobRun:
         over: Over = "halves" if asked.pairs else "seeds"
         known = read_record(place, STABILITY)
         if known is not None and (known["seeds"], known.get("over")) == (seeds, over):
-            self.watch.tell("stability: there already")
+            self._there("stability", place.url)
             return
         found = self._of_halves(datasets, place, seeds) if asked.pairs else self._of_seeds(datasets, place, seeds[1:])
         selections = [] if asked.pairs else [selection]
@@ -193,7 +213,7 @@ class JobRun:
             shown = ", ".join(f"{name} {value:.4f}" for name, value in list(found.metrics.items())[:3])
             self.watch.tell(f"evaluate: {shown} on {found.rows:,} rows held back")
         else:
-            self.watch.tell("evaluate: there already")
+            self._there("evaluate", place.url)
         with_sizes = self.job.evaluate is None or self.job.evaluate.sizes
         if with_sizes and not _is_of(read_record(place, SIZES), test.digest):
             path = size_path(selection, datasets.train, test)
@@ -201,7 +221,6 @@ class JobRun:
             self.watch.tell("evaluate: score against the number of features")
 
     def _report(self, place: Location) -> None:
-        self._note_seconds(place)
         for out in (None, self.job.report.to) if self.job.report.to else (None,):
             written = write_report(place.url, out, overwrite=True, storage_options=self.job.storage or None)
             self.watch.tell(f"report: {public_url(written)}")
@@ -222,17 +241,27 @@ class JobRun:
         self.watch.tell(f"publish: {public_url(pointer.url)}{'' if changed else ', as it was'}")
 
     def _note_seconds(self, place: Location) -> None:
-        """What steps took, beside what the selection took; a step that was found done keeps the time it took then."""
+        """Keep what steps took, beside what the selection took; a step that was found done keeps the time it took."""
         record = read_record(place, RUN_RECORD)
-        if record is not None:
-            known = record.get("steps", {})
-            write_record(place, RUN_RECORD, {**record, "steps": {**self.seconds, **known}})
+        if record is None:
+            return
+        known = record.get("steps", {})
+        steps = {**self.seconds, **known}
+        steps["select"] = max(steps.get("select", 0.0), round(record.get("seconds") or 0.0, 3))  # it was interrupted
+        if steps != known:
+            write_record(place, RUN_RECORD, {**record, "steps": steps})
 
     def _timed(self, step: str, do: Callable[[], Any]) -> Any:
-        begun = monotonic()
+        begun, self._found = monotonic(), False
         result = do()
-        self.seconds[step] = round(monotonic() - begun, 3)
+        if not self._found:  # what was there already took its time before
+            self.seconds[step] = round(monotonic() - begun, 3)
         return result
+
+    def _there(self, step: str, where: str) -> None:
+        """Say that what a step makes is there already."""
+        self._found = True
+        self.watch.tell(f"{step}: there already, {public_url(where)}")
 
 
 def pointer_of(job: Job) -> Location:

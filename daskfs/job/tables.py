@@ -141,6 +141,8 @@ class Report(Table):
     """The page for people: in the folder of the run, and perhaps in another place too."""
 
     to: str | None = None
+    performance: bool = False
+    """Keep Dask's performance report of the selection in the folder of the run, too."""
 
 
 class Publish(Table):
@@ -190,7 +192,7 @@ def _check_bounds(adapt: dict[str, int]) -> None:
 class Job(Table):
     """The whole file."""
 
-    out: str
+    out: str = Field(min_length=1)
     name: str = ""
     ingest: Ingest | None = None
     data: Data | None = None
@@ -207,6 +209,8 @@ class Job(Table):
     def _check_whole(self) -> Job:
         if (self.ingest is None) == (self.data is None):
             raise OptionError("give either [ingest], for sources, or [data], for datasets that are there")
+        if self.report.performance and self.cluster.serial:
+            raise OptionError("report.performance is of a cluster: leave out cluster.serial")
         if self.split and self.has_test_data:
             raise OptionError("split: there are test rows already; leave one of them out")
         if not (self.split or self.has_test_data):

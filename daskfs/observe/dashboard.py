@@ -18,10 +18,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from distributed import Scheduler, SchedulerPlugin
+from distributed import Client, Scheduler, SchedulerPlugin
 
 from daskfs.observe.watched import Watched
 from daskfs.stream.events import TOPIC
@@ -37,12 +37,22 @@ class WatchedRuns(SchedulerPlugin):
 
     name = NAME
 
-    def __init__(self) -> None:
+    def __init__(self, workers: Mapping[str, Any]) -> None:
         self.watched, self.has_page = Watched(), False
+        self._workers = {address: str(worker.name) for address, worker in workers.items()}
 
     def log_event(self, topic: str, msg: Any) -> None:
         if topic == TOPIC:
             self.watched.take(msg, time.time())
+
+    def add_worker(self, scheduler: Scheduler, worker: str) -> None:
+        self._workers[worker] = str(scheduler.workers[worker].name)
+
+    def remove_worker(self, scheduler: Scheduler, worker: str, **_: Any) -> None:
+        self.watched.worker_left(self._workers.pop(worker, worker))
+
+    def remove_client(self, scheduler: Scheduler, client: str) -> None:
+        self.watched.client_left(client)
 
 
 def dask_setup(server: Any) -> None:
@@ -58,7 +68,7 @@ def attach(scheduler: Scheduler) -> bool:
     if NAME in scheduler.plugins:
         known: Any = scheduler.plugins[NAME]
         return bool(known.has_page)
-    plugin = WatchedRuns()
+    plugin = WatchedRuns(scheduler.workers)
     scheduler.add_plugin(plugin, name=NAME)
     _tried("what was said before", lambda: _catch_up(scheduler, plugin.watched))
     plugin.has_page = _tried("the page", lambda: _add_page(scheduler, plugin.watched))
@@ -67,15 +77,32 @@ def attach(scheduler: Scheduler) -> bool:
 
 
 def enable_for(cluster: Any) -> bool:
-    """Give the scheduler of a `LocalCluster` the page; True if it has it now."""
+    """Give the scheduler of a cluster such as `LocalCluster` the page; True if it has it now."""
 
     async def attached() -> bool:
         return attach(cluster.scheduler)
 
-    if not isinstance(getattr(cluster, "scheduler", None), Scheduler):
+    if not is_here(cluster):
         logger.warning("daskfs: the scheduler of this cluster is elsewhere; start it with --preload %s", __name__)
         return False
     return bool(cluster.sync(attached))
+
+
+def is_here(cluster: Any) -> bool:
+    """Whether the scheduler of a cluster is in this process, as those of job queues are."""
+    return isinstance(getattr(cluster, "scheduler", None), Scheduler)
+
+
+def is_enabled(client: Client) -> bool:
+    """Whether the scheduler of a client has the page."""
+    try:
+        return bool(client.run_on_scheduler(_has_page))
+    except Exception:  # a scheduler without daskfs: others say more of that
+        return False
+
+
+def _has_page(dask_scheduler: Scheduler) -> bool:
+    return bool(getattr(dask_scheduler.plugins.get(NAME), "has_page", False))
 
 
 def _tried(what: str, do: Callable[[], object]) -> bool:

@@ -16,11 +16,21 @@ from bokeh.models import AdaptiveTicker, BasicTicker, ColumnDataSource, FactorRa
 from bokeh.models.widgets import Div
 from bokeh.plotting import figure
 
-from daskfs.observe.dashboard_series import NOBODY, SERIES, Room, Series, feature_table, headline, series_of, span_of
+from daskfs.observe.dashboard_series import (
+    NOBODY,
+    SERIES,
+    TIMES,
+    Room,
+    Series,
+    feature_table,
+    headline,
+    series_of,
+    span_of,
+)
 from daskfs.observe.watched import BIN_SECONDS, Watched
 
 EVERY_MS = 3000  # drawing takes a browser a tenth of a second, perhaps on a core that a worker could use
-COLOURS = {"busy": "#4c78a8", "merging": "#f58518", "idle": "#d8d8d8", "closing": "#b279a2"}
+COLOURS = dict(zip(TIMES, ("#4c78a8", "#f58518", "#eeca3b", "#d8d8d8", "#b279a2"), strict=True))
 BLUE, GREEN, ORANGE, RED, GREY = "#4c78a8", "#54a24b", "#f58518", "#e45756", "#888888"
 _HEAD, _HEIGHT = 24, 230
 _TABLE = 470  # twenty features
@@ -106,7 +116,7 @@ class View:
         if state == self._shown:
             return
         self._shown = state
-        self._head.text = headline(run)
+        self._head.text = headline(run, now)
         if run is None:
             return
         self._table.text, data = feature_table(run), series_of(run, now)

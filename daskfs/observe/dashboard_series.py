@@ -10,11 +10,12 @@ from dask.utils import format_bytes
 
 from daskfs.observe.watched import WatchedRun
 
+TIMES = ("busy", "merging", "scheduler", "idle", "closing")
 SERIES = {
     "objective": ("x", "y"),
     "changes": ("number", "changes"),
     "rates": ("x", "bytes", "items", "storage", "fastest"),
-    "times": ("number", "busy", "merging", "idle", "closing"),
+    "times": ("number", *TIMES),
     "workers": ("worker", "bytes", "colour"),
     "lags": ("lag", "offers"),
     "checkpoints": ("x", "seconds"),
@@ -28,6 +29,8 @@ MOST_BARS = 30
 """Passes and workers that are shown: the last, and those with most to show."""
 NOBODY = " "
 """In place of a worker while none is known."""
+QUIET = 30.0
+"""Seconds without a word after which that is said."""
 USUAL, LATE = "#4c78a8", "#e45756"
 _STYLE = """<style>
 table { border-collapse: collapse; width: 100%; table-layout: fixed; font-size: 12px; }
@@ -48,7 +51,7 @@ def series_of(run: WatchedRun, now: float) -> Series:
     x, nbytes, items = run.flow.rates(None if run.ended else now)
     fastest, storage = [max(nbytes, default=0.0)] * len(x), [run.storage_rate or math.nan] * len(x)
     last = run.closed[-MOST_BARS:]
-    times = {name: [one.times.get(name, 0.0) for one in last] for name in ("busy", "merging", "idle", "closing")}
+    times = {name: [one.times.get(name, 0.0) for one in last] for name in TIMES}
     return {
         "objective": {"x": list(run.objectives.x), "y": list(run.objectives.y)},
         "changes": _changes(run),
@@ -77,7 +80,7 @@ def span_of(values: list[float], room: Room) -> tuple[float, float]:
     return low - beside, high + beside
 
 
-def headline(run: WatchedRun | None) -> str:
+def headline(run: WatchedRun | None, now: float) -> str:
     """In HTML: what runs, where it is, and whether all is well."""
     if run is None:
         return WELCOME
@@ -92,6 +95,8 @@ def headline(run: WatchedRun | None) -> str:
         f"{format_bytes(run.total.bytes)} read by {len(run.workers) or run.n_workers} workers",
         f"objective {run.objective:.6g}" if run.objective is not None else "",
         f"{run.n_checkpoints:,} checkpoints" if run.n_checkpoints else "",
+        f"no news for {now - run.heard:.0f} s" if not run.ended and now - run.heard > QUIET else "",
+        f"{len(run.left):,} left: {', '.join(run.left[-3:])}" if run.left else "",
         f"lagging behind: {', '.join(sorted(run.stragglers())[:3])}" if run.stragglers() else "",
     ]
     told = " · ".join(escape(part) for part in parts if part)

@@ -7,12 +7,13 @@ daskfs_pass                         gauge   the pass it is in, from 1
 daskfs_blocks_done                  gauge   blocks of this pass that are done
 daskfs_blocks                       gauge   blocks of a pass
 daskfs_objective                    gauge   the objective, as far as it is known
-daskfs_finished                     gauge   1 when it has ended
+daskfs_finished                     gauge   1 when it has ended, or whoever started it is gone
 daskfs_bytes_read_total             counter bytes that workers have read
 daskfs_set_changes_total            counter changes of the set
 daskfs_workers_busy_seconds_total   counter seconds that workers read blocks and worked on them
 daskfs_merging_seconds_total        counter seconds of merging, or of the centre
 daskfs_checkpoints_total            counter checkpoints written
+daskfs_workers_left_total           counter times that a worker left the cluster meanwhile
 =================================== ======= ==========================================================
 
 Labels: run, a name for this run alone, and algorithm. The last few runs of a scheduler are there.
@@ -34,7 +35,7 @@ GAUGES = {
     "daskfs_blocks_done": "Blocks of this pass that are done",
     "daskfs_blocks": "Blocks of a pass",
     "daskfs_objective": "The objective, as far as it is known",
-    "daskfs_finished": "1 when the run has ended",
+    "daskfs_finished": "1 when the run has ended, or whoever started it is gone",
 }
 COUNTERS = {
     "daskfs_bytes_read": "Bytes that workers have read",
@@ -42,6 +43,7 @@ COUNTERS = {
     "daskfs_workers_busy_seconds": "Seconds that workers read blocks and worked on them",
     "daskfs_merging_seconds": "Seconds that states were merged, or that the centre was at work",
     "daskfs_checkpoints": "Checkpoints written",
+    "daskfs_workers_left": "Times that a worker left the cluster meanwhile",
 }
 _LABELS = ("run", "algorithm")
 
@@ -82,6 +84,7 @@ def values_of(run: WatchedRun) -> dict[str, float | None]:
         "daskfs_workers_busy_seconds": run.total.busy,
         "daskfs_merging_seconds": run.merging,
         "daskfs_checkpoints": run.n_checkpoints,
+        "daskfs_workers_left": len(run.left),
     }
 
 

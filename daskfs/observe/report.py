@@ -41,6 +41,9 @@ CURVES = ("objective", "changes", "held_back", "held_back_loss")
 MOST_INPUTS = 30
 
 
+_GENERATOR, _HEAD_BYTES = b'content="daskfs"', 1 << 16  # what says so of a page, and where
+
+
 def write_report(
     run: str | os.PathLike[str],
     out: str | os.PathLike[str] | None = None,
@@ -73,8 +76,6 @@ def write_report(
     location = followed(Location(run, storage_options))
     folder, name = (location, REPORT) if out is None else _place(out, storage_options)
     own = name == REPORT and folder.is_same_place(location)
-    if folder.path is not None and (folder.path / name).is_dir():
-        raise OptionError(f"{folder.url}/{name}: is a folder; give the report the name of a file")
     if not own and not overwrite and folder.exists(name):
         raise OptionError(f"{folder.url}/{name}: is there already; --overwrite replaces it, or choose another name")
     page = rendered(load_run(location, storage_options))
@@ -89,9 +90,18 @@ def _place(out: str | os.PathLike[str], options: Mapping[str, Any] | None) -> tu
     if "://" not in url:
         path = Path(url).absolute()
         folder, name = str(path.parent), path.name if not url.endswith("/") else ""
+        if path.is_dir() and name:
+            raise OptionError(f"{url}: is a folder; give the report the name of a file")
     if not name or folder.endswith(":/"):
         raise OptionError(f"{url}: give the report the name of a file, such as {url.rstrip('/')}/{REPORT}")
     return Location(folder, options), name
+
+
+def check_replaceable(out: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> None:
+    """OptionError if a report cannot go there, or would replace something that is none."""
+    folder, name = _place(out, storage_options)
+    if folder.exists(name) and _GENERATOR not in folder.read(name, 0, _HEAD_BYTES):
+        raise OptionError(f"{folder.url}/{name}: is there already, and no report; choose another name")
 
 
 def load_run(location: Location, storage_options: Mapping[str, Any] | None = None) -> Run:

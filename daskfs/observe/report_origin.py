@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from daskfs.observe.report_text import count, number, plain, seconds, size, visible
 from daskfs.observe.report_words import LONGEST_URL, Run, Table, address, total
+from daskfs.observe.toml_text import toml_text
 from daskfs.selection import Selection
 from daskfs.store.records import Record
 from daskfs.store.saved import public_url
@@ -128,7 +128,7 @@ def command(run: Run) -> str:
     if isinstance(kept, list):
         kept = shlex.join(map(str, kept))
     elif isinstance(kept, dict):
-        kept = json.dumps(kept, indent=2, ensure_ascii=False)
+        kept = toml_text(kept)
     text = str(kept) if kept else python_line(run.selection)
     return "\n".join(visible(line, LONGEST_COMMAND) for line in text[:LONGEST_COMMAND].split("\n"))
 

@@ -32,11 +32,15 @@ def discreet(text: str) -> str:
     return _QUERY.sub(r"\1?…", _USER.sub("://", text))
 
 
+_VERSIONS = "VersionMismatchWarning"  # a table of Dask's: of versions that matter, `check_versions` says a line
+
+
 @contextmanager
 def remarks_told() -> Iterator[None]:
     """Say what a run warns of like everything else that is said here: in a line, without a place in a file."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", UserWarning)
         yield
-    for remark in dict.fromkeys(str(warning.message) for warning in said):  # each once
+    ours = [warning for warning in said if warning.category.__name__ != _VERSIONS]
+    for remark in dict.fromkeys(str(warning.message) for warning in ours):  # each once
         messages.print(f"note: {printable(discreet(remark))}", markup=False, soft_wrap=True)

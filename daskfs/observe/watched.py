@@ -23,7 +23,8 @@ SLOW = 0.5
 """A worker that does less than this share of the usual per busy second lags behind."""
 OTHERS = "others"
 _LAGS = 64
-_TIMES = ("seconds", "closing", "busy", "merging", "idle")
+GONE = "whoever started it is gone"
+_TIMES = ("seconds", "closing", "busy", "merging", "scheduler", "idle")
 
 
 @dataclass(slots=True)
@@ -64,8 +65,13 @@ class Flow:
             amounts[at] += amount
 
     def rates(self, now: float | None = None) -> tuple[list[float], list[float], list[float]]:
-        """Seconds since the begin, bytes and items per second; without a last span that is not over."""
-        is_open = now is not None and self.begun is not None and now < self.begun + len(self.bytes) * self.span
+        """Seconds since the begin, bytes and items per second.
+
+        Until `now`, where more may come: silence is a rate of 0, and a last span that is not over is left out.
+        """
+        is_open = now is not None and self.begun is not None
+        if now is not None and self.begun is not None:
+            self.add(now, 0.0, 0.0)
         count = len(self.bytes) - is_open
         middle = [(at + 0.5) * self.span for at in range(count)]
         return middle, [x / self.span for x in self.bytes[:count]], [x / self.span for x in self.items[:count]]
@@ -116,6 +122,12 @@ class WatchedRun:
     total: Share = field(default_factory=Share)
     ended: bool = False
     why: str | None = None
+    client: str = ""
+    """Of Dask, that started it."""
+    heard: float = 0.0
+    """When there was news of it."""
+    left: list[str] = field(default_factory=list)
+    """Workers that left the cluster meanwhile; one may leave again and again."""
 
     @property
     def storage_rate(self) -> float:
@@ -156,7 +168,10 @@ class Watched:
             name = _text(event["run"])
             learn = _LEARN[event["what"]]
             run = self.runs.get(name) or WatchedRun(name, when)
+            if run.why == GONE and event["what"] != "share":  # a connection was lost, and made again
+                run.ended, run.why = False, None
             learn(run, event, when)
+            run.heard = when
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
             return False
         self.runs[name] = run
@@ -165,13 +180,29 @@ class Watched:
         self.version += 1
         return True
 
+    def client_left(self, client: str) -> None:
+        """Whoever ran something as this client does so no more, even if nobody said so."""
+        for run in self._open():
+            if run.client == client:
+                run.ended, run.why = True, GONE
+                self.version += 1
+
+    def worker_left(self, worker: str) -> None:
+        """A worker has left the cluster; whether it took part already, nobody knows for sure."""
+        for run in self._open():
+            run.left = [*run.left[-MOST_WORKERS:], worker]
+            self.version += 1
+
+    def _open(self) -> list[WatchedRun]:
+        return [run for run in self.runs.values() if not run.ended]
+
 
 def _begun(run: WatchedRun, event: Mapping[str, Any], when: float) -> None:
     run.algorithm, run.dataset = _text(event["algorithm"]), _text(event["dataset"])
     run.axis = "columns" if event["axis"] == "columns" else "rows"
     run.blocks, run.n_workers = _count(event["blocks"]), _count(event["workers"])
     run.passes = None if event["passes"] is None else _count(event["passes"])
-    run.number = _count(event["done"]) + 1
+    run.number, run.client = _count(event["done"]) + 1, _text(event.get("client", ""))
 
 
 def _progress(run: WatchedRun, event: Mapping[str, Any], when: float) -> None:

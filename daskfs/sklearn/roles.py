@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from daskfs.errors import OptionError
-from daskfs.metrics import predicted_classes
+from daskfs.metrics import against_the_rest, predicted_classes
 from daskfs.selection import Selection
 from daskfs.sklearn.base import SelectingEstimator, labels_of
 from daskfs.sklearn.inputs import in_memory, is_lazy, picked
@@ -82,10 +82,7 @@ class TellsClassesApart(ClassifierMixin, SelectingEstimator):
         if scores.ndim == 1:
             second = expit(scores)
             return np.stack([1 - second, second], axis=1)
-        if self.loss != "logistic":
-            return np.asarray(softmax(scores, axis=1))
-        apart = expit(scores)  # each class against the rest
-        return np.asarray(apart / apart.sum(axis=1, keepdims=True))
+        return np.asarray(softmax(against_the_rest(scores) if self.loss == "logistic" else scores, axis=1))
 
     @available_if(_has_probabilities)
     def predict_log_proba(self, X: Any) -> NDArray[np.float64]:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from zarr.abc.store import Store
 from zarr.storage import LocalStore
 
+from daskfs.errors import OptionError
 from daskfs.store.folder import Folder
 from daskfs.store.fsspec_folder import FsspecFolder
 from daskfs.store.local_folder import LocalFolder
@@ -29,6 +30,8 @@ class Location:
     """One dataset's folder. Small and picklable: workers open the connection themselves, and secrets stay here."""
 
     def __init__(self, url: str | os.PathLike[str], options: Mapping[str, Any] | None = None) -> None:
+        if not os.fspath(url):
+            raise OptionError("a place must have a name, and this is empty; '.' is the current folder")
         self.url = os.fspath(url).rstrip("/")
         self.options = StorageOptions(options)
         if "://" not in self.url or self.url.startswith("file://"):

@@ -1,7 +1,8 @@
 """Connections to object stores through obstore: one for each bucket and set of options, shared by all threads.
 
 Options are those of the user, in fsspec's words or in obstore's; without any, the environment variables that everybody
-uses (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL`` and so on) do it. What neither of them settles is left to fsspec.
+uses (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL`` and so on) do it, or the files of Amazon's tools (`aws_profile`). What
+none of them settles is left to fsspec.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from importlib.util import find_spec
 from typing import Any
 
 from daskfs.errors import OptionError
+from daskfs.store import aws_profile
 from daskfs.store.options import StorageOptions
 from daskfs.store.retrying import BUDGET, READ_TIMEOUT
 
@@ -87,8 +88,10 @@ def _new_store(scheme: str, bucket: str, options: Mapping[str, Any], retries: in
         "timeout": timedelta(hours=1),  # of a whole answer, however slow: a stall is what matters
     }
     config = _translated(scheme, options, client)
-    if config is None or (scheme == "s3" and _needs_a_profile(config)):
+    if config is None:
         return None
+    if scheme == "s3":
+        config = _with_profile(config)
     if _endpoint(scheme, config).startswith("http://"):
         client["allow_http"] = True
     identity = {name: config.pop(name) for name in _IDENTITY if name in config} if scheme == "s3" else {}
@@ -135,12 +138,16 @@ def _endpoint(scheme: str, config: Mapping[str, Any]) -> str:
     return next((os.environ[name] for name in names if os.environ.get(name)), "")
 
 
-def _needs_a_profile(config: Mapping[str, Any]) -> bool:
-    """True where keys are in a file that obstore does not read, and s3fs does."""
-    if {"access_key_id", "skip_signature"} & config.keys() or os.environ.get("AWS_ACCESS_KEY_ID"):
-        return False
-    file = os.environ.get("AWS_SHARED_CREDENTIALS_FILE", os.path.expanduser("~/.aws/credentials"))
-    return find_spec("s3fs") is not None and ("AWS_PROFILE" in os.environ or os.path.exists(file))
+def _with_profile(config: dict[str, Any]) -> dict[str, Any]:
+    """The same with the keys of a profile, where one is named, or no other keys are there."""
+    profile = config.pop("profile", None)
+    has_keys = {"access_key_id", "skip_signature"} & config.keys() or os.environ.get("AWS_ACCESS_KEY_ID")
+    if profile is None and (has_keys or not aws_profile.has_files()):
+        return config
+    settings = aws_profile.settings_of(profile) or {}
+    if _endpoint("s3", config):  # what is given here, or in the environment, comes first
+        settings.pop("endpoint", None)
+    return settings | config
 
 
 def _provider(identity: Mapping[str, str]) -> Callable[[], Any]:

@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 
-from daskfs.errors import SelectionError
+from daskfs.errors import OptionError, SelectionError
 from daskfs.store.location import Location
 from daskfs.store.saved import RECORD, public_url
 
@@ -40,6 +40,16 @@ def publish(pointer: Location, run: Location, files: Iterable[str], job: str) ->
         return False
     folder.write(key, raw)
     return True
+
+
+def check_replaceable(pointer: Location) -> None:
+    """OptionError if a file is there that points to no run: it is somebody else's."""
+    folder, key = _split(pointer)
+    try:
+        if folder.exists(key):
+            _address(folder.read(key, 0, _MOST_BYTES))
+    except (ValueError, TypeError, KeyError, RecursionError, IsADirectoryError):
+        raise OptionError(f"{pointer.url}: is there already, and points to no run; choose another name") from None
 
 
 def _address_from(folder: Location, run: Location) -> str:

@@ -30,7 +30,7 @@ from daskfs.store.dataset import Dataset
 from daskfs.stream.central import Report
 from daskfs.stream.fold import Run
 from daskfs.stream.lanes import groups
-from daskfs.stream.presence import await_worker, result_of
+from daskfs.stream.presence import result_of, with_workers
 from daskfs.stream.rounds import Rounds, task_key
 from daskfs.stream.watching import verb_of
 from daskfs.stream.workers import Calls, CentreActor, CentreLost, forget, work_on
@@ -40,7 +40,6 @@ CENTRE = "centre"
 _GROUPS_PER_WORKER = 8  # in a pass: a lost centre or worker costs the groups that were running
 _GROUP_BYTES = 1 << 30  # at most: some tenths of a second of reading
 _ATTEMPTS = 10  # at a pass
-_NO_WORKERS = 60.0  # seconds without a single worker until a run gives up; a restart takes some
 _START = 30.0  # seconds for an empty actor to be made: until a worker ends the block that it is at
 _LOOK = 2.0  # seconds between two looks at whether those who may work are still there
 _FAREWELL = 3.0  # seconds for workers to forget a run
@@ -135,10 +134,10 @@ class Around:
     def _places(self) -> Places:
         """Who is there; waits until somebody is."""
         try:
-            await_worker(self._client, _NO_WORKERS)
+            with_workers(self._client)
             workers = self._client.scheduler_info(n_workers=-1)["workers"]
-        except TimeoutError as error:
-            raise Interrupted("the cluster has no workers any more; start some, and run the same again") from error
+        except Interrupted:
+            raise
         except Exception as error:
             raise CentreLost(repr(error)) from error
         if not workers:

@@ -25,7 +25,7 @@ from daskfs.store.location import Location
 EVERY_SECONDS = 30.0
 """Within a pass; beside this one is written at every end of a pass."""
 KEY = "checkpoint"
-_SPENT = ("closing", "workers", "busy", "merging", "beside")  # of a cost, in this order
+_SPENT = ("closing", "workers", "busy", "merging", "beside", "scheduler")  # of a cost, in this order
 _STATE = "state."  # before the names of a state's values, which are none of ours
 Stage = Literal["passes", "revisit", "finished"]
 
@@ -46,18 +46,21 @@ class Cost:
     """Seconds that states were merged; around a centre, seconds that it was at work, beside the workers."""
     beside: bool = False
     """Whether merging was none of the workers' business."""
+    scheduler: float = 0.0
+    """Seconds, summed over workers that wait for each other, from when all that a task needs was ready to its begin:
+    of Dask's scheduler, and of states on their way."""
 
     def times(self) -> dict[str, float]:
         """Seconds by what they were for; on a cluster also of the workers together.
 
-        `idle` is the rest of the workers' time until the last block was done: waiting for the scheduler, for states on
-        their way, for each other, for the centre.
+        `idle` is the rest of the workers' time until the last block was done: waiting for each other or for the centre,
+        and for the first task of a pass.
         """
         if not self.workers:
             return {"seconds": self.seconds, "closing": self.closing}
-        working = self.busy + (0.0 if self.beside else self.merging)
-        idle = max(0.0, self.workers * (self.seconds - self.closing) - working)
-        of_workers = {"busy": self.busy, "merging": self.merging, "idle": idle}
+        known = self.busy + self.scheduler + (0.0 if self.beside else self.merging)
+        idle = max(0.0, self.workers * (self.seconds - self.closing) - known)
+        of_workers = {"busy": self.busy, "merging": self.merging, "scheduler": self.scheduler, "idle": idle}
         return {"seconds": self.seconds, "closing": self.closing, **of_workers}
 
 
@@ -172,8 +175,10 @@ def _snapshot(at: dict[str, Any], values: State) -> Snapshot:
 
 
 def _cost(seconds: float, nbytes: int, spent: list[float]) -> Cost:
-    closing, workers, busy, merging, beside = spent
-    return Cost(float(seconds), int(nbytes), float(closing), int(workers), float(busy), float(merging), bool(beside))
+    known = [*spent, 0.0][: len(_SPENT)]  # the last of them an earlier version has not
+    closing, workers, busy, merging, beside, scheduler = known
+    of_workers = int(workers), float(busy), float(merging), bool(beside), float(scheduler)
+    return Cost(float(seconds), int(nbytes), float(closing), *of_workers)
 
 
 def _changes(before: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:

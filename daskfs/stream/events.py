@@ -16,7 +16,8 @@ checkpoint  the driver           one was written, and how long that took
 ended       the driver           the run is over, or why it is not
 =========== ==================== =================================================================================
 
-No Dask here, and nobody must rely on an event to arrive: workers die, and schedulers forget.
+Those of the driver also say which client of Dask it is, so that one that is gone can be told from one that is slow. No
+Dask here, and nobody must rely on an event to arrive: workers die, and schedulers forget.
 """
 
 from __future__ import annotations

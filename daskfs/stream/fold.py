@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from math import nan
+from math import isnan, nan
 from time import monotonic
 from typing import Protocol
 
@@ -21,6 +21,8 @@ from daskfs.store.dataset import Dataset
 from daskfs.stream.checkpoint import Checkpoint, Cost, Snapshot
 from daskfs.stream.lanes import fold_lane, joined, merged, revisited, rounds_of
 from daskfs.stream.watching import Watch, glance_at
+
+_ALL = 1 << 20  # features of a set, so that its changes can be counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +92,9 @@ class Run:
         self._checkpoint, self._progress = checkpoint, progress
         self._bytes = np.concatenate([[0], np.cumsum(dataset.block_sizes(algorithm.axis))])
         self._started = 0.0
-        self._before: Glance | None = None
         self._after: Glance | None = None
+        self._changes = nan
+        self._features: set[int] = set()
 
     def finish(self, runner: Runner) -> Snapshot:
         """Run to the end: all passes, then the columns to be seen once more."""
@@ -112,10 +115,12 @@ class Run:
         at_end = position == len(self._bytes) - 1  # where a checkpoint follows anyway
         return self._checkpoint is not None and not at_end and self._checkpoint.is_due()
 
-    def note_work(self, workers: int, busy: float, merging: float, beside: bool = False) -> None:
+    def note_work(
+        self, workers: int, busy: float, merging: float, scheduler: float = 0.0, *, beside: bool = False
+    ) -> None:
         """What workers have spent on this pass so far, in seconds (see `Cost`)."""
         cost = self.now.costs[-1]
-        cost.workers, cost.busy, cost.merging, cost.beside = workers, busy, merging, beside
+        cost.workers, cost.busy, cost.merging, cost.scheduler, cost.beside = workers, busy, merging, scheduler, beside
 
     def keep(self, state: State) -> None:
         """Write a checkpoint of the state, at the position reached last."""
@@ -132,8 +137,9 @@ class Run:
         self.now.costs[-1].closing = monotonic() - begun
         self.now.position = len(self._bytes) - 1
         self._note_cost()
-        self._before, self._after = before, self._glance(self.now.state)
-        self.watch.closed(self.now.costs[-1], len(self.now.costs), self._before, self._after)
+        self._after = self._glance(self.now.state)
+        self._changes = self._changes_of(before, self._after)
+        self.watch.closed(self.now.costs[-1], len(self.now.costs), self._changes, before, self._after)
         self.now.costs.append(Cost())
         self.now.position, self.now.stage = 0, "passes" if go_on else "revisit"
         self.keep(self.now.state)
@@ -158,9 +164,18 @@ class Run:
 
     def _glance(self, state: State) -> Glance | None:
         """What a state shows, if somebody looks; a run does not end because it cannot be watched."""
+        asked = getattr(self._algorithm, "n_select", None)  # some hold more, to choose from
         with suppress(Exception):
-            return glance_at(self._algorithm, state) if self._progress or self.watch.run else None
+            return glance_at(self._algorithm, state, asked or _ALL) if self._progress or self.watch.run else None
         return None
+
+    def _changes_of(self, before: Glance | None, after: Glance | None) -> float:
+        """Changes of the set in a pass: as the algorithm counts them, or features that were not there before it."""
+        new = set() if after is None else set(after.features.tolist())
+        came, self._features = float(len(new - self._features)), new
+        if before is not None and not isnan(before.changes):
+            return before.changes
+        return nan if after is None else came
 
     def _told(self) -> PassProgress:
         cost, columns = self.now.costs[-1], self._algorithm.axis == "columns"
@@ -175,7 +190,7 @@ class Run:
             items=self._dataset.n_features if columns else self._dataset.n_samples,
             seconds=cost.seconds,
             objective=self._after.objective if self._after else nan,
-            changes=self._before.changes if self._before else nan,
+            changes=self._changes,
         )
 
 

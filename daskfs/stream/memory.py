@@ -89,18 +89,19 @@ class MemoryPlan:
     def total(self) -> int:
         return self.states * self.state + self.blocks
 
-    def check(self, available: int, where: str) -> None:
+    def check(self, available: int, where: str, remedy: str = "") -> None:
         """OptionError if there is less memory than that."""
         if self.total > available:
             raise OptionError(
                 f"{where} has {format_bytes(available)} of memory, the selection needs {self}; "
-                "select fewer features, or write the dataset in smaller chunks"
+                f"{remedy}select fewer features, or write the dataset in smaller chunks"
             )
 
     def check_worker(self, address: str, room: int | None) -> None:
         """OptionError if a worker has less room than that for each of its threads."""
         if room is not None:
-            self.check(max(room, 0), f"each thread of worker {address}")
+            remedy = "start it with a larger --memory-limit or fewer threads, "
+            self.check(max(room, 0), f"each thread of worker {address}", remedy)
 
     def __str__(self) -> str:
         """In words.

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import scipy.linalg  # noqa: F401  # so that its BLAS, which kernels use, is among those limited to one thread
-from distributed import Worker, WorkerPlugin
+from distributed import Scheduler, SchedulerPlugin, Worker, WorkerPlugin
 from threadpoolctl import threadpool_limits
 
 from daskfs.errors import OptionError
@@ -84,15 +84,26 @@ def _exclusive_or(one: bytes, other: bytes) -> bytes:
 
 
 class EnoughMemory(WorkerPlugin):
-    """Keeps workers out of a run that have less memory than it takes; the newest run on a cluster decides.
+    """Keeps workers out of a run that have less memory than it takes.
 
-    Those that were there when it began have been looked at before.
+    Parameters
+    ----------
+    plan
+        What it takes.
+    checked
+        Workers that were there when it began: they have been looked at before.
+    client
+        Whose run it is, by its id.
     """
 
-    name = "daskfs-memory"
-
-    def __init__(self, plan: MemoryPlan, checked: frozenset[str]) -> None:
+    def __init__(self, plan: MemoryPlan, checked: frozenset[str], client: str) -> None:
         self._plan, self._checked = plan, checked
+        self.name = f"{self.names_for(client)}{os.urandom(4).hex()}"
+
+    @staticmethod
+    def names_for(client: str) -> str:
+        """What the names of all guards of a client begin with."""
+        return f"daskfs-memory-{client}-"
 
     def setup(self, worker: Worker) -> None:
         if worker.address in self._checked:
@@ -100,6 +111,17 @@ class EnoughMemory(WorkerPlugin):
         limit, used = worker.memory_manager.memory_limit, worker.monitor.get_process_memory()
         with _leaving(worker):
             self._plan.check_worker(worker.address, room_on(limit, used, worker.state.nthreads))
+
+
+class WithoutGuards(SchedulerPlugin):
+    """Takes the guards of runs away whose client is gone: one that was killed cannot do it itself."""
+
+    name = "daskfs-without-guards"
+    idempotent = True
+
+    def remove_client(self, scheduler: Scheduler, client: str) -> None:
+        for name in [name for name in scheduler.worker_plugins if name.startswith(EnoughMemory.names_for(client))]:
+            del scheduler.worker_plugins[name]
 
 
 @contextmanager

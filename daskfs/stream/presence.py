@@ -5,19 +5,24 @@ The workers of an adaptive cluster come when there are tasks and go when there a
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from typing import Any
+from time import monotonic
+from typing import Any, TypeVar
 
-from distributed import Client, Future, WorkerPlugin
+from distributed import Client, Future, SchedulerPlugin, WorkerPlugin
 
 from daskfs.errors import Interrupted
 from daskfs.stream.memory import MemoryPlan
-from daskfs.stream.plugin import EnoughMemory
+from daskfs.stream.plugin import EnoughMemory, WithoutGuards
 
-NO_WORKERS = 60  # seconds in which a worker must come back
+NO_WORKERS = 60.0  # seconds without a single worker until somebody gives up; a restart takes some
 LOOK_EVERY = 10  # seconds, while nothing happens
+_LOOK_AROUND = 2.0  # seconds between two looks at who is there, while a run goes on
+logger = logging.getLogger("daskfs")
+Told = TypeVar("Told")
 
 
 def expected_workers(client: Client) -> int:
@@ -71,17 +76,40 @@ def taking_part(client: Client | None, plan: MemoryPlan) -> Iterator[None]:
         yield
         return
     with a_worker_stays(client):
-        register(client, EnoughMemory(plan, frozenset(client.nthreads())))
+        guard = EnoughMemory(plan, frozenset(client.nthreads()), client.id)
+        register(client, WithoutGuards())
+        register(client, guard)
         try:
             yield
         finally:
             if client.status == "running":
-                with suppress(Exception):  # another run that ended meanwhile took it away
-                    client.unregister_worker_plugin(EnoughMemory.name)
+                with suppress(Exception):  # the scheduler is gone, and the guard with it
+                    client.unregister_worker_plugin(guard.name)
 
 
-def register(client: Client, plugin: WorkerPlugin) -> None:
-    """Give every worker a plugin, now and when one joins."""
+def attended(client: Client | None, progress: Callable[[Told], None] | None) -> Callable[[Told], None] | None:
+    """`progress`, which looks around now and then, and says in the log if a worker has left."""
+    if client is None:
+        return progress
+    there, looked = set(client.nthreads()), monotonic()
+
+    def looking_around(now: Told) -> None:
+        nonlocal there, looked
+        if monotonic() - looked > _LOOK_AROUND:
+            with suppress(Exception):  # a run does not end because nobody can be counted
+                are_left = set(client.nthreads())
+                for address in sorted(there - are_left):
+                    logger.warning("note: worker %s has left the cluster; others do its part", address)
+                there = are_left
+            looked = monotonic()
+        if progress is not None:
+            progress(now)
+
+    return looking_around
+
+
+def register(client: Client, plugin: WorkerPlugin | SchedulerPlugin) -> None:
+    """Give the scheduler or every worker a plugin, now and when one joins."""
     try:
         client.register_plugin(plugin)
     except OSError:  # a worker left while it was told; the others, and all that come, have it

@@ -30,7 +30,7 @@ def from_client(client: Client) -> Callable[[Event], None]:
 
     async def log(event: Event) -> None:
         with suppress(Exception):
-            await client.log_event(TOPIC, event)  # on the client's own loop this is a coroutine
+            await client.log_event(TOPIC, {**event, "client": client.id})  # on the client's own loop a coroutine
 
     def send(event: Event) -> None:
         with suppress(Exception):

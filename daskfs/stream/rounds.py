@@ -36,14 +36,13 @@ from daskfs.store.dataset import Dataset
 from daskfs.stream.fold import Run
 from daskfs.stream.lanes import FAN_IN, Round, joined, rounds_of
 from daskfs.stream.memory import MemoryPlan
-from daskfs.stream.presence import await_worker, result_of
-from daskfs.stream.tasks import BUSY, MERGING, arrived, fold_share, look_at_share, merge_shares, revisit_a_copy
+from daskfs.stream.presence import result_of, with_workers
+from daskfs.stream.tasks import Spent, arrived, fold_share, look_at_share, merge_shares, revisit_a_copy
 from daskfs.stream.watching import Watch, verb_of
 
 Value = TypeVar("Value")
 
 _ATTEMPTS = 10  # at a pass that loses the state it began with, and all that could replace it
-_NO_WORKERS = 60.0  # seconds without a single worker until a run gives up; a restart takes some
 _POLL = 5.0  # seconds between two looks at whether there are any
 _SOON = 1.0  # seconds for something small that is there to be fetched
 _PAUSE = 1.0  # seconds before another attempt, for the scheduler to notice who is gone
@@ -80,7 +79,8 @@ class Rounds:
         root = self._sent(travelling)  # held to the end: every other state can be made again from it
         pending = self._submitted(shares, root, run.watch.run)
         heads: list[Future[Any]] = []
-        before = run.now.costs[-1].busy, run.now.costs[-1].merging
+        cost = run.now.costs[-1]
+        before = Spent(cost.busy, cost.merging, cost.scheduler)
         try:
             while pending:
                 _let_go(heads)  # states of the round before
@@ -129,7 +129,7 @@ class Rounds:
             pending.append((share[-1].stop, heads))
         return pending
 
-    def _fetched(self, heads: list[Future[Any]], run: Run, before: tuple[float, float]) -> State:
+    def _fetched(self, heads: list[Future[Any]], run: Run, before: Spent) -> State:
         """The state that a round has led to; the run hears what workers have spent on it, beside what was known."""
         merge = partial(self._submit, "merge", merge_shares, run.watch.run, self._algorithm)
         last = joined(heads, merge)
@@ -138,7 +138,7 @@ class Rounds:
         finally:
             if last not in heads:
                 _let_go([last])
-        run.note_work(self._lanes, before[BUSY] + float(spent[BUSY]), before[MERGING] + float(spent[MERGING]))
+        run.note_work(self._lanes, *map(sum, zip(before, spent, strict=True)))
         return state
 
     def _revisit(self, state: State, ids: NDArray[np.uint64]) -> tuple[State, int]:
@@ -185,12 +185,8 @@ class Rounds:
                 future.result()
 
     def _await_workers(self) -> None:
-        """Return as soon as there is a worker; Interrupted if none comes in time."""
         with _lost_if_unreachable():
-            try:
-                await_worker(self._client, _NO_WORKERS)
-            except TimeoutError:
-                raise Interrupted("the cluster has no workers any more; start some, and run the same again") from None
+            with_workers(self._client)
 
     def _until_done(self, work: Callable[[], Value]) -> Value:
         """Do something on the cluster, again if the state that was sent there is lost with all its replicas."""

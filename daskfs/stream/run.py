@@ -27,7 +27,7 @@ from daskfs.stream.lanes import one_blas_thread
 from daskfs.stream.memory import MemoryPlan, room_on
 from daskfs.stream.naming import named, products_of
 from daskfs.stream.pool import current_client, prepare_workers
-from daskfs.stream.presence import expected_workers, taking_part
+from daskfs.stream.presence import attended, expected_workers, taking_part
 from daskfs.stream.reporting import are_wanted, from_client
 from daskfs.stream.rounds import Rounds
 from daskfs.stream.watching import Watch
@@ -109,7 +109,7 @@ def select(
     ):
         now = _begun(dataset, algorithm, lanes, seed, kept, resume)
         watch = Watch(dataset, algorithm, from_client(client) if client is not None and are_wanted() else None)
-        run = Run(dataset, algorithm, now, kept, progress, watch)
+        run = Run(dataset, algorithm, now, kept, attended(client, progress), watch)
         with (
             taking_part(client, plan),
             _told(watch, now, client),
@@ -130,7 +130,7 @@ def as_selection(result: Result, dataset: Dataset, algorithm: Algorithm, seed: i
         "n_samples": dataset.n_samples,
         "n_features": dataset.n_features,
     }
-    for remark in (*result.remarks, *_if_few(algorithm, result)):
+    for remark in (*result.remarks, *_if_few(algorithm, result, dataset.n_samples)):
         warnings.warn(f"{dataset.url}: {remark}", stacklevel=3)
     names, products = _named(dataset, result)
     inputs = None if result.expansion is None else _inputs(dataset, result.expansion)
@@ -215,10 +215,12 @@ def _with_costs(result: Result, costs: list[Cost]) -> Result:
     return replace(result, history=[record | of for record, of in zip(result.history, took, strict=False)])
 
 
-def _if_few(algorithm: Algorithm, result: Result) -> list[str]:
+def _if_few(algorithm: Algorithm, result: Result, n_samples: int) -> list[str]:
     """A remark where fewer features were found than asked for."""
     count, asked = len(result.features), getattr(algorithm, "n_select", None) or 0
-    why = "the data have no more" if result.expansion is None else "with more rounds there will be more"
+    why = "the data have no more"
+    if result.expansion is not None:  # of these there is no end, but some rows are held back for the choice
+        why = "so few rows carry no more" if asked > 0.8 * n_samples else "with more rounds there will be more"
     return [f"{count:,} features of the {asked:,} asked for: {why}"] if count < asked else []
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -43,7 +42,6 @@ class Watch:
         """What events call the run; empty if there are none."""
         self._names: dict[int, str] = {}
         self._shown: list[Any] = []
-        self._features: set[int] = set()
         self._next_progress = self._next_glance = 0.0
 
     def begun(self, now: Snapshot, workers: int) -> None:
@@ -80,21 +78,16 @@ class Watch:
         if seen is None or not self.run:
             return
         with suppress(Exception):  # names are read from the store
-            made = None if seen.parents is None else products_of(self._look_up, seen.parents)
-            names = named(self._look_up, seen.features, made, seen.called)
+            made = None if seen.parents is None else products_of(self._look_up, seen.parents[:TOP])
+            names = named(self._look_up, seen.features[:TOP], made, seen.called)
             lags = None if seen.lags is None else _without_zeros_behind(seen.lags.tolist())
             now = [features_told(names, seen.weights), number(seen.objective), number(seen.changes), lags]
             if now != self._shown:
                 self._shown = now
                 self._tell("glance", features=now[0], objective=now[1], changes=now[2], lags=lags)
 
-    def closed(self, cost: Cost, passes: int, before: Glance | None, after: Glance | None) -> None:
-        """A pass is over; the set changed as the algorithm counts it, or as far as the features shown tell."""
-        changes = before.changes if before is not None else math.nan
-        if after is not None:
-            features = set(after.features.tolist())
-            changes = len(features - self._features) if math.isnan(changes) else changes
-            self._features = features
+    def closed(self, cost: Cost, passes: int, changes: float, before: Glance | None, after: Glance | None) -> None:
+        """A pass is over, with so many changes of the set."""
         self.glance(before)
         self._tell(
             "pass",
@@ -131,9 +124,9 @@ class Watch:
             self._send({"run": self.run, "what": what, **facts})
 
 
-def glance_at(algorithm: Algorithm, state: State) -> Glance | None:
-    """What a state shows, if it shows anything."""
-    return algorithm.glance(state, TOP) if isinstance(algorithm, Watchable) else None
+def glance_at(algorithm: Algorithm, state: State, most: int = TOP) -> Glance | None:
+    """What a state shows, if it shows anything: the first of its features."""
+    return algorithm.glance(state, most) if isinstance(algorithm, Watchable) else None
 
 
 def verb_of(algorithm: Algorithm) -> str:

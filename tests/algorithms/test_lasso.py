@@ -36,7 +36,7 @@ def cosines(
     n: int = 1500, dimensions: int = 5, features: int = 200, targets: int | None = None, seed: int = 0
 ) -> Problem:
     """Random cosine features of smooth data: nearly collinear."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     X = rng.random((n, dimensions))
     phase = rng.random(features) * 2 * np.pi
     Phi = np.sqrt(2) * np.cos(X @ rng.normal(size=(dimensions, features)) + phase)

@@ -34,10 +34,11 @@ def test_too_many_columns_are_refused_before_anything_is_read():
         daskfs.SparseRandomFeatures().start(Meta("sparse", 9, 9, 9, 19_999, None, 0), seed=0)
 
 
+@pytest.mark.parametrize("screen", [True, False])
 @pytest.mark.parametrize("kernel", ["gaussian", "laplacian", "perceptron"])
-def test_a_penalty_that_lets_nobody_in_is_said(regression, kernel):
+def test_a_penalty_that_lets_nobody_in_is_said(regression, kernel, screen):
     with pytest.warns(UserWarning, match=r"penalty=1e\+09 lets no feature in, .* it must be below \d"):
-        given = daskfs.select(regression, daskfs.SparseRandomFeatures(kernel, penalty=1e9))
+        given = daskfs.select(regression, daskfs.SparseRandomFeatures(kernel, penalty=1e9, screen=screen))
     assert len(given.features) == 0
     y = regression.to_xarray().y.values
     np.testing.assert_allclose(given.predict(regression), y.mean(), rtol=1e-6)
@@ -92,6 +93,7 @@ def test_rows_outside_the_range_are_counted(regression):
     assert np.isfinite(predicted).all()
 
 
+@pytest.mark.filterwarnings("ignore:.*away from optimal")
 @pytest.mark.parametrize("loss", ["squared", "squared_hinge", "logistic"])
 def test_features_that_hardly_differ_end_in_no_nonsense(tmp_path, loss):
     """Nine different rows: sums in float32 leave a Gram matrix that is far from positive beside so small a penalty."""
@@ -114,3 +116,29 @@ def test_huge_inputs_are_predicted_with_a_number(tmp_path, kernel):
     with pytest.warns(UserWarning, match="outside the range"):
         scores = selection.decision_function(np.array([[1e300, -1e300, 0.5], [1e39, 0.5, 0.5]]))
     assert np.isfinite(scores).all()
+
+
+@pytest.mark.parametrize("scaling", ["unit", "none"])
+def test_a_target_beyond_all_numbers_is_refused_and_a_large_one_is_not(tmp_path, scaling):
+    X, y = smooth(300)
+    algorithm = daskfs.SparseRandomFeatures(rounds=1, per_round=30, scaling=scaling, penalty="auto")
+    with pytest.raises(OptionError, match=r"the target has values of .*e\+160"):
+        daskfs.select(written(tmp_path / "huge", X, y * 1e160), algorithm)
+    large = y * (1e14 if scaling == "none" else 1e110)
+    selection = daskfs.select(written(tmp_path / "large", X, large), algorithm)
+    assert selection.score(X, large) > 0.85
+    assert selection.importance.values.sum() == pytest.approx(1)
+
+
+def test_a_penalty_too_small_for_the_sums_is_said(tmp_path):
+    X, y = smooth(400)
+    dataset = written(tmp_path, X, y > np.median(y))
+    algorithm = daskfs.SparseRandomFeatures(loss="logistic", rounds=2, per_round=60, penalty=1e-5)
+    with pytest.warns(UserWarning, match=r"times the penalty away from optimal: the penalty is too small"):
+        daskfs.select(dataset, algorithm)
+
+
+def test_no_more_features_than_rows_carry(tmp_path):
+    X, y = smooth(40)
+    with pytest.warns(UserWarning, match="of the 60 asked for: so few rows carry no more"):
+        daskfs.select(written(tmp_path, X, y), daskfs.SparseRandomFeatures(n_select=60, rounds=3))

@@ -118,7 +118,7 @@ def test_f10_a_task_that_kills_every_worker_is_said_with_the_memory_plan(tmp_pat
 
 
 def test_a_cluster_without_workers_ends_a_run_and_leaves_its_checkpoint(tmp_path, monkeypatch):
-    monkeypatch.setattr("daskfs.stream.rounds._NO_WORKERS", 0.5)
+    monkeypatch.setattr("daskfs.stream.presence.NO_WORKERS", 0.5)
     monkeypatch.setattr("daskfs.stream.rounds._POLL", 0.1)
     dataset = small_dataset(tmp_path / "d")
     with local_cluster(2, processes=False) as client:

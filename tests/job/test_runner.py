@@ -141,10 +141,32 @@ def test_step_by_step(job):
     for step in STEPS:
         assert run("--until", step).exit_code == 0
         assert Path("runs/clicks/published.json").exists() == (step == "publish")
+        records = list(Path("runs").rglob("run.json"))
+        steps = {} if not records else json.loads(records[0].read_text())["steps"]
+        assert set(steps) == set(STEPS[2 : STEPS.index(step) + 1]), "with what each took when it was done"
     stepwise = published()
     shutil.rmtree("runs")
     run()
     assert published() == stepwise
+
+
+def test_a_report_and_a_pointer_in_other_places_are_replaced_by_the_next_ones(job):
+    other = ("--set", "report.to=page.html", "--set", "publish.to=counts.json")
+    assert run(*other).exit_code == 0
+    before = Path("page.html").read_bytes(), Path("counts.json").read_bytes()
+    assert run(*other, "--set", "select.k=3").exit_code == 0
+    assert all(
+        old != new.read_bytes() for old, new in zip(before, map(Path, ("page.html", "counts.json")), strict=True)
+    )
+
+
+def test_dasks_own_report_is_kept_with_the_run(job):
+    Path("job.toml").write_text(JOB.replace("serial = true", "processes = 1").replace("[stability]\npairs = 1\n", ""))
+    done = run("--set", "report.performance=true", "--json")
+    assert done.exit_code == 0, done.output
+    folder = Path(json.loads(done.stdout)["run"])
+    assert json.loads((folder / "run.json").read_text())["performance_report"] == "performance.html"
+    assert "daskfs-sketch" in (folder / "performance.html").read_text()
 
 
 def test_what_is_not_good_enough_is_not_published(job):
@@ -263,11 +285,16 @@ def test_killed_and_run_again(job, write):
         ("serial = true", 'scheduler = "tcp://127.0.0.1:1"', "nothing answers there"),
         ("serial = true", 'start = "nowhere.Cluster"', r"nowhere\.Cluster: no such class"),
         ('out = "runs/clicks"', 'out = "."', "holds something that is no job's"),
+        ('out = "runs/clicks"', 'out = ""', r"out: .*at least 1 character"),
+        ("[publish]", '[publish]\nto = "job.json"', "job.json: is there already, and points to no run"),
+        ("[publish]", '[report]\nto = "job.toml"\n[publish]', "job.toml: is there already, and no report"),
+        ("[publish]", "[report]\nperformance = true\n[publish]", "report.performance is of a cluster"),
     ],
 )
 def test_bad_input_is_one_line_and_creates_nothing(job, old, new, reason):
     assert old in JOB
     Path("job.toml").write_text(JOB.replace(old, new))
+    Path("job.json").write_text("{}")
     before = sorted(job.rglob("*"))
     done = run()
     assert done.exit_code == 2, done.output
@@ -276,12 +303,11 @@ def test_bad_input_is_one_line_and_creates_nothing(job, old, new, reason):
     assert sorted(job.rglob("*")) == before
 
 
-@pytest.mark.parametrize("out", [".", ""])
-def test_a_folder_with_other_data_is_not_a_jobs(job, out):
+def test_a_folder_with_other_data_is_not_a_jobs(job):
     """Old datasets of a job are deleted, and "data" is what anybody calls a folder."""
     Path("data").mkdir()
     Path("data/precious.txt").write_text("mine")
-    Path("job.toml").write_text(JOB.replace('out = "runs/clicks"', f'out = "{out}"'))
+    Path("job.toml").write_text(JOB.replace('out = "runs/clicks"', 'out = "."'))
     done = run()
     assert (done.exit_code, "holds something that is no job's" in done.stderr) == (2, True)
     assert not Path("published.json").exists()

@@ -26,11 +26,12 @@ GLANCE = {
 }  # fmt: skip
 PASS = {
     "run": "a", "what": "pass", "number": 1, "objective": 2.0, "changes": 7.0, "bytes": 100, "seconds": 2.0,
-    "closing": 0.5, "busy": 1.0, "merging": 0.25, "idle": 1.75,
+    "closing": 0.5, "busy": 1.0, "merging": 0.25, "scheduler": 0.125, "idle": 1.625,
 }  # fmt: skip
 CHECKPOINT = {"run": "a", "what": "checkpoint", "seconds": 0.125}
 ENDED = {"run": "a", "what": "ended", "features": [["y", -2.0], ["x", None]], "why": None}
 SHARE = share_event("a", "w", Share(2, 20, 200, 0.5, 0.25, 0.0, 0.0, 100, 0.5))
+NOW = 1010.0
 ALL = (BEGUN, PROGRESS, SHARE, GLANCE, PASS, CHECKPOINT, ENDED)
 
 
@@ -53,14 +54,15 @@ def test_a_run_from_its_begin_to_its_end():
     assert run.total.bytes == 200
     assert run.storage_rate == 200.0
     drawn = series_of(run, 1100.0)
-    assert drawn["times"] == {"number": [1], "busy": [1.0], "merging": [0.25], "idle": [1.75], "closing": [0.5]}
+    times = {"busy": [1.0], "merging": [0.25], "scheduler": [0.125], "idle": [1.625], "closing": [0.5]}
+    assert drawn["times"] == {"number": [1], **times}
     assert drawn["rates"]["bytes"] == [200 / BIN_SECONDS]
-    assert "finished after 1 pass ·" in headline(run)
+    assert "finished after 1 pass ·" in headline(run, NOW)
 
 
 def test_a_pass_begins_with_no_blocks():
-    assert "pass 1 of 3, 5 of 10 blocks (50%)" in headline(learned(BEGUN, PROGRESS).latest)
-    assert "pass 2 of 3, 0 of 10 blocks (0%)" in headline(learned(BEGUN, PROGRESS, PASS).latest)
+    assert "pass 1 of 3, 5 of 10 blocks (50%)" in headline(learned(BEGUN, PROGRESS).latest, NOW)
+    assert "pass 2 of 3, 0 of 10 blocks (0%)" in headline(learned(BEGUN, PROGRESS, PASS).latest, NOW)
 
 
 def test_every_plot_has_its_columns_of_equal_length():
@@ -72,8 +74,38 @@ def test_every_plot_has_its_columns_of_equal_length():
             assert all(len({*map(len, columns.values())}) == 1 for columns in drawn.values())
 
 
+def test_silence_shows():
+    run = learned(BEGUN, SHARE).latest
+    assert "no news" not in headline(run, 1010.0)
+    assert "no news for 60 s" in headline(run, 1061.0)
+    rates = series_of(run, 1061.0)["rates"]["bytes"]
+    assert rates == [200 / BIN_SECONDS] + [0.0] * (len(rates) - 1)
+    assert len(rates) == int(60 / BIN_SECONDS)
+
+
+def test_a_driver_that_is_gone_has_ended_its_run_unless_it_comes_back():
+    watched = learned({**BEGUN, "client": "c"}, SHARE)
+    watched.client_left("another")
+    assert not watched.latest.ended
+    watched.client_left("c")
+    assert "stopped: whoever started it is gone" in headline(watched.latest, NOW)
+    watched.take(SHARE, 1003.0)
+    assert watched.latest.ended, "a worker may still be at a block"
+    watched.take(PROGRESS, 1004.0)
+    assert (watched.latest.ended, watched.latest.why) == (False, None)
+
+
+def test_a_worker_that_leaves_a_run_is_named():
+    watched = learned(BEGUN, SHARE)
+    watched.worker_left("w")
+    assert "1 left: w" in headline(watched.latest, NOW)
+    watched.take(ENDED, 1002.0)
+    watched.worker_left("w")
+    assert len(watched.latest.left) == 1
+
+
 def test_without_a_run_there_is_a_friendly_word():
-    assert headline(Watched().latest) == WELCOME
+    assert headline(Watched().latest, NOW) == WELCOME
 
 
 def test_a_run_whose_begin_was_missed_is_shown_all_the_same():
@@ -101,7 +133,7 @@ def test_a_worker_that_does_half_of_the_usual_lags_behind():
     speeds = {"a": 100, "b": 110, "c": 90, "slow": 40}
     watched = learned(*(share_event("a", name, Share(1, 1, speed, busy=1.0)) for name, speed in speeds.items()))
     assert watched.latest.stragglers() == {"slow"}
-    assert "lagging behind: slow" in headline(watched.latest)
+    assert "lagging behind: slow" in headline(watched.latest, NOW)
     colours = series_of(watched.latest, 0.0)["workers"]["colour"]
     assert len({*colours[:3]}) == 1 != len({*colours})
 
@@ -145,7 +177,7 @@ def test_hostile_texts_are_texts():
         {**GLANCE, "features": [[HOSTILE, 1.0], ["a" * 10**6, 2.0]]},
         {**ENDED, "features": None, "why": HOSTILE},
     )
-    shown = headline(watched.latest) + feature_table(watched.latest)
+    shown = headline(watched.latest, NOW) + feature_table(watched.latest)
     assert "<script" not in shown
     assert "&lt;script&gt;" in shown
     assert "\x1b" not in shown
@@ -168,7 +200,7 @@ def test_whatever_comes_is_taken_or_left(data):
     watched.take(event, 1010.0)
     watched.take(data.draw(JSON), 1010.0)
     for run in watched.runs.values():
-        headline(run)
+        headline(run, NOW)
         feature_table(run)
         columns = [column for plot in series_of(run, 1020.0).values() for column in plot.values()]
         numbers = [x for column in columns for x in column if isinstance(x, float)]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
+import pytest
+from s3_server import KEY, SECRET
+
+from daskfs.errors import OptionError
 from daskfs.store import object_stores
 from daskfs.store.fsspec_folder import FsspecFolder
 from daskfs.store.location import Location
@@ -94,20 +98,52 @@ def test_other_clouds(opened, url, options):
     assert opened
 
 
-@pytest.mark.parametrize("options", [{**KEYS, "config_kwargs": {"signature_version": "s3"}}, {"profile": "me"}])
-def test_options_that_only_s3fs_knows_go_to_s3fs(options, monkeypatch):
-    asked = {}
+def test_options_that_only_s3fs_knows_go_to_s3fs(monkeypatch):
+    asked, options = {}, {**KEYS, "config_kwargs": {"signature_version": "s3"}}
     monkeypatch.setattr("fsspec.core.url_to_fs", lambda url, **given: asked.update(given) or (None, "bucket/x"))
     assert isinstance(Location("s3://bucket/x", options).folder, FsspecFolder)
     assert asked == options
 
 
-def test_keys_in_a_file_are_read_by_s3fs(monkeypatch, tmp_path):
-    (tmp_path / "credentials").write_text("[default]\n")
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
-    monkeypatch.setattr("fsspec.core.url_to_fs", lambda url, **given: (None, "bucket/x"))
-    assert isinstance(Location("s3://bucket/x").folder, FsspecFolder)
+def files_of_amazon(monkeypatch, folder: Path, credentials: str, config: str = "") -> None:
+    for name, text in (("credentials", credentials), ("config", config)):
+        (folder / name).write_text(text)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(folder / "credentials"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(folder / "config"))
+
+
+def test_keys_of_a_profile_are_those_of_its_files(opened, monkeypatch, tmp_path):
+    keys = "[default]\naws_access_key_id = d\naws_secret_access_key = s\n[me]\naws_access_key_id = m\n"
+    files_of_amazon(monkeypatch, tmp_path, keys + "aws_secret_access_key = s\n", "[profile me]\nregion = here\n")
+    for options, expected in ({}, "d"), ({"profile": "me"}, "m"):
+        assert isinstance(Location("s3://bucket/x", options).folder, ObjectFolder)
+        assert opened[-1]["credential_provider"]()["access_key_id"] == expected
+    assert opened[-1]["region"] == "here"
     assert isinstance(Location("s3://bucket/x", KEYS).folder, ObjectFolder)
+    assert opened[-1]["access_key_id"] == "k"
+
+
+def test_a_profile_that_is_not_there_is_named(monkeypatch, tmp_path):
+    files_of_amazon(monkeypatch, tmp_path, "[default]\n")
+    with pytest.raises(OptionError, match=r"The config profile \(nobody\) could not be found; see ~/.aws"):
+        _ = Location("s3://bucket/x", {"profile": "nobody"}).folder
+
+
+def test_a_real_store_by_a_profile(s3, monkeypatch, tmp_path):
+    """With its endpoint; and as everywhere with obstore, of several who create a thing one succeeds."""
+    files_of_amazon(
+        monkeypatch,
+        tmp_path,
+        f"[me]\naws_access_key_id = {KEY}\naws_secret_access_key = {SECRET}\n",
+        f"[profile me]\nregion = us-east-1\nendpoint_url = {s3.endpoint}\n",
+    )
+    monkeypatch.setenv("AWS_PROFILE", "me")
+    place = Location(s3.url("d"))
+    assert isinstance(place.folder, ObjectFolder)
+    with place.one_writer():
+        assert place.create("x", b"1")
+        assert not place.create("x", b"2")
+    assert Location(place.url).read("x") == b"1"
 
 
 def test_without_obstore_everything_goes_to_fsspec(s3, monkeypatch):

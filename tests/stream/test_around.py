@@ -272,7 +272,7 @@ def test_a_worker_meant_for_the_centre_gets_it_and_nothing_else(dataset):
 
 
 def test_a_cluster_without_workers_ends_the_run(dataset, tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(around, "_NO_WORKERS", 0.5)
+    monkeypatch.setattr("daskfs.stream.presence.NO_WORKERS", 0.5)
     with (
         suppress(KeyError),  # Dask may trip over workers that have left as it closes
         local_cluster(2, processes=False) as client,

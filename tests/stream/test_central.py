@@ -312,7 +312,7 @@ class Pushes(RuleBasedStateMachine):
         self.number[lane] += 1
         ids = np.sort(rng.choice(P, K, replace=False))
         whole: State = {name: rng.integers(-99, 99, N).astype(float) for name in ("u", "z")}  # sums of these are exact
-        whole |= {"v_square": 1.0, "ids": ids, "w": np.ones(K), "passed": ids, "changes": 1}
+        whole |= {"v_square": 1.0, "ids": ids, "w": np.ones(K), "norm": np.ones(K), "passed": ids, "changes": 1}
         whole |= {"lane": lane, "number": self.number[lane], "version": self.seen[lane]}
         self.pushes.append(whole)
 

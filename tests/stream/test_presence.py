@@ -1,0 +1,98 @@
+"""Who takes part in a run on a real cluster: those who leave are named, and nobody is kept out by runs of the dead."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+
+import pytest
+from distributed import Client
+from toy_runs import local_cluster, small_dataset, tangled, wait_until, worker_pids
+
+import daskfs
+from daskfs.errors import OptionError
+from daskfs.observe.dashboard import NAME, enable_for
+from daskfs.observe.dashboard_series import headline
+from daskfs.stream.memory import MemoryPlan
+from daskfs.stream.presence import taking_part
+
+HUGE = MemoryPlan(state=1 << 50, blocks=0)
+DRIVER = """
+import sys
+import daskfs
+from distributed import Client
+from toy_algorithms import Tangled
+told = lambda now: print(now.blocks_done, flush=True)
+with Client(sys.argv[1], set_as_default=False) as client:
+    daskfs.select(sys.argv[2], Tangled(seconds=0.2), client=client, progress=told)
+"""
+
+
+def guards(client: Client) -> list[str]:
+    plugins = client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.worker_plugins))
+    return [name for name in plugins if name.startswith("daskfs-memory")]
+
+
+def test_a_guard_lasts_as_long_as_its_run_or_its_client():
+    with local_cluster(1, processes=False) as client:
+        with taking_part(client, HUGE), taking_part(client, HUGE):
+            assert len(guards(client)) == 2
+        assert guards(client) == []
+        other = Client(client.scheduler.address, set_as_default=False)
+        begun = taking_part(other, HUGE)
+        begun.__enter__()
+        assert len(guards(client)) == 1
+        other.close()
+        wait_until(lambda: guards(client) == [])
+        with suppress(Exception):  # it cannot end well
+            begun.__exit__(None, None, None)
+
+
+def test_a_worker_that_is_too_small_is_told_what_to_do():
+    with pytest.raises(OptionError, match=r"each thread of worker w has 1.00 kiB .* start it with a larger --memory-l"):
+        MemoryPlan(state=1 << 20, blocks=0).check_worker("w", 1024)
+
+
+@pytest.mark.parametrize("kind", ["columns", "rows"])
+def test_a_worker_that_leaves_is_named_while_the_run_goes_on(tmp_path, monkeypatch, caplog, kind):
+    monkeypatch.setattr("daskfs.stream.presence._LOOK_AROUND", 0.0)
+    dataset = small_dataset(tmp_path / "d", kind)
+    with local_cluster(2) as client, caplog.at_level(logging.WARNING, "daskfs"):
+        assert enable_for(client.cluster)
+        gone = min(client.nthreads())
+        pid = client.run(os.getpid)[gone]
+
+        def strike(now: object) -> None:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+        selection = daskfs.select(dataset, tangled(kind, seconds=0.05), client=client, progress=strike)
+        run = client.cluster.scheduler.plugins[NAME].watched.latest
+        wait_until(lambda: run.ended)
+    assert len(selection.features) > 0
+    assert f"note: worker {gone} has left the cluster; others do its part" in caplog.text
+    assert len(run.left) == 1
+
+
+def test_a_driver_that_is_killed_shows_and_leaves_no_guard(tmp_path):
+    dataset = small_dataset(tmp_path / "d")
+    with local_cluster(1) as client:
+        worker_pids(client, 1)
+        assert enable_for(client.cluster)
+        command = [sys.executable, "-c", DRIVER, client.scheduler.address, str(dataset.url)]
+        where = {**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(__file__))}
+        with subprocess.Popen(command, stdout=subprocess.PIPE, env=where) as driver:
+            try:
+                assert driver.stdout is not None
+                assert driver.stdout.readline()  # it is at work
+                assert guards(client)
+            finally:
+                driver.kill()
+        watched = client.cluster.scheduler.plugins[NAME].watched
+        wait_until(lambda: watched.latest is not None and watched.latest.ended)
+        assert "stopped: whoever started it is gone" in headline(watched.latest, 0.0)
+        wait_until(lambda: guards(client) == [])
