@@ -34,6 +34,11 @@ def room_on(limit: int | None, used: int, threads: int) -> int | None:
     return int((_USABLE * limit - used) / threads) if limit else None
 
 
+def share_of(limit: int, needed: int) -> float:
+    """The share of a worker's memory that something needs, as far as Dask lets it have that."""
+    return min(_USABLE, needed / limit)
+
+
 @dataclass(frozen=True, slots=True)
 class IngestMemory:
     """Sizes that keep `workers` parsers together within a budget."""

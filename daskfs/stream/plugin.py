@@ -13,6 +13,7 @@ import pickle
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import scipy.linalg  # noqa: F401  # so that its BLAS, which kernels use, is among those limited to one thread
 from distributed import Scheduler, SchedulerPlugin, Worker, WorkerPlugin
@@ -21,7 +22,7 @@ from threadpoolctl import threadpool_limits
 from daskfs.errors import OptionError
 from daskfs.jit import warm_up
 from daskfs.store.options import StorageOptions, learn
-from daskfs.stream.memory import MemoryPlan, room_on
+from daskfs.stream.memory import MemoryPlan, room_on, share_of
 from daskfs.stream.versions import check_same, versions_here
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -84,7 +85,9 @@ def _exclusive_or(one: bytes, other: bytes) -> bytes:
 
 
 class EnoughMemory(WorkerPlugin):
-    """Keeps workers out of a run that have less memory than it takes.
+    """Keeps workers out of a run that have less memory than it takes, and lets the others use as much as it takes.
+
+    For Dask writes results to disk, here states that are needed again at once, from 60 % of a worker's memory on.
 
     Parameters
     ----------
@@ -106,11 +109,35 @@ class EnoughMemory(WorkerPlugin):
         return f"daskfs-memory-{client}-"
 
     def setup(self, worker: Worker) -> None:
-        if worker.address in self._checked:
-            return
-        limit, used = worker.memory_manager.memory_limit, worker.monitor.get_process_memory()
-        with _leaving(worker):
-            self._plan.check_worker(worker.address, room_on(limit, used, worker.state.nthreads))
+        manager = worker.memory_manager
+        limit, used, threads = manager.memory_limit, worker.monitor.get_process_memory(), worker.state.nthreads
+        if worker.address not in self._checked:
+            with _leaving(worker):
+                self._plan.check_worker(worker.address, room_on(limit, used, threads))
+        self._before = _kept_in_memory(manager)
+        if limit:
+            _keep_in_memory(manager, share_of(limit, used + threads * self._plan.total))
+
+    def teardown(self, worker: Worker) -> None:
+        if self._before is not None:
+            manager: Any = worker.memory_manager
+            manager.memory_spill_fraction, manager.data.fast.n = self._before
+
+
+def _kept_in_memory(manager: Any) -> tuple[float, float] | None:
+    """From when on Dask spills: the share of a worker's memory, and bytes of results; None if it never does."""
+    try:
+        spill, most = manager.memory_spill_fraction, manager.data.fast.n
+    except AttributeError:  # its owner keeps results elsewhere, or Dask has changed
+        return None
+    return (spill, most) if spill else None
+
+
+def _keep_in_memory(manager: Any, share: float) -> None:
+    """Let results stay in memory up to a share of it, if Dask does not do so anyway."""
+    if (known := _kept_in_memory(manager)) is not None:
+        manager.memory_spill_fraction = max(known[0], share)
+        manager.data.fast.n = max(known[1], share * manager.memory_limit)
 
 
 class WithoutGuards(SchedulerPlugin):

@@ -52,6 +52,31 @@ def test_a_guard_lasts_as_long_as_its_run_or_its_client():
             begun.__exit__(None, None, None)
 
 
+def spilling(client: Client) -> list[float]:
+    """From which shares of its memory on the one worker spills: of the process, and of results."""
+    (found,) = client.run(
+        lambda dask_worker: [
+            dask_worker.memory_manager.memory_spill_fraction,
+            dask_worker.memory_manager.data.fast.n / dask_worker.memory_manager.memory_limit,
+        ]
+    ).values()
+    return found
+
+
+def test_workers_keep_in_memory_what_the_plan_says_and_no_more_than_before_afterwards():
+    with local_cluster(1) as client:
+        before = spilling(client)
+        assert before == pytest.approx([0.7, 0.6], abs=1e-6)
+        limit = next(iter(client.scheduler_info()["workers"].values()))["memory_limit"]
+        with taking_part(client, MemoryPlan(state=int(0.65 * limit), blocks=0)):
+            share = spilling(client)[1]
+            assert 0.65 < share < 0.8
+            assert spilling(client)[0] == pytest.approx(max(0.7, share))
+        assert spilling(client) == before
+        with taking_part(client, MemoryPlan(state=1000, blocks=0)):
+            assert spilling(client) == before
+
+
 def test_a_worker_that_is_too_small_is_told_what_to_do():
     with pytest.raises(OptionError, match=r"each thread of worker w has 1.00 kiB .* start it with a larger --memory-l"):
         MemoryPlan(state=1 << 20, blocks=0).check_worker("w", 1024)
