@@ -239,6 +239,10 @@ def feature_words(run: Run) -> list[str]:
     if selection.classes is not None and selection.weights.ndim == 1:
         low, high = map(label, selection.classes)
         lines.append(f"A weight above 0 speaks for {high}, one below 0 for {low}.")
+    if selection.inputs is None:
+        lines.append(
+            "Weights are for columns as they are: one of large numbers has a small weight, and may matter most."
+        )
     if run.times is not None and run.stability is not None:
         lines.append(f"“Chosen” counts how often a feature was selected {_repeated(run.stability)}.")
     asked = selection.algorithm.get("n_select")

@@ -1,7 +1,7 @@
 """For mkdocstrings: estimators with the docstrings that they have when they run.
 
-Their parameters are those of the algorithms, and are written down once (`daskfs.sklearn.parameters.documented`); who only
-reads the source finds a line in their place.
+Their parameters are those of the algorithms, and are written down once (`daskfs.sklearn.parameters.documented`); who
+only reads the source finds a line in their place.
 """
 
 from __future__ import annotations
