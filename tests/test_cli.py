@@ -50,8 +50,9 @@ def test_ingest_info_verify(tmp_path, svm):
 
 
 def test_json_for_machines(tmp_path, svm):
-    run("ingest", svm, tmp_path / "x.zarr", "-f", "libsvm")
+    made = json.loads(run("ingest", svm, tmp_path / "x.zarr", "-f", "libsvm", "--json").stdout)
     facts = json.loads(run("info", tmp_path / "x.zarr", "--json").stdout)
+    assert made == facts
     assert (facts["samples"], facts["entries"], facts["labels"]["counts"]) == (3, 4, {"-1": 1, "1": 2})
     checked = json.loads(run("verify", tmp_path / "x.zarr", "--json").stdout)
     assert checked["damaged"] == []

@@ -208,6 +208,12 @@ def test_predict_a_dataset_in_columns(tmp_path, monkeypatch, layout):
     assert xarray.open_zarr("out.zarr").prediction.values.tolist() == expected
 
 
+def test_predictions_and_reports_for_machines(words):
+    told = json.loads(run("predict", "run", "d.zarr", "--out", "out.zarr", "--json").stdout)
+    assert told == {"run": "run", "dataset": "d.zarr", "predictions": "out.zarr", "rows": 300}
+    assert json.loads(run("report", "run", "--json").stdout) == {"report": "run/report.html"}
+
+
 def test_predict_sparse_rows(words):
     (Path("x.svm")).write_text("".join(f"1 1:{i} 3:{i % 7}\n-1 2:5\n" for i in range(1, 60)))
     with small_blocks(entries=20):

@@ -64,9 +64,16 @@ def evaluate(run: str, dataset: str, as_json: bool, train: str | None, keep: boo
 @click.argument("dataset")
 @click.option("--out", required=True, help="Where predictions and scores go: a Zarr group that xarray opens.")
 @click.option("--overwrite", is_flag=True, help="Replace predictions that are there already.")
-def predict(run: str, dataset: str, out: str, overwrite: bool) -> None:
+@click.option("--json", "as_json", is_flag=True, help="For machines: where they are, and of how many rows.")
+def predict(run: str, dataset: str, out: str, overwrite: bool, as_json: bool) -> None:
     """Write the predictions of what RUN selected for every row of DATASET, and the scores behind them, to --out."""
     selection, data = load_selection(run), open_dataset(dataset)
     with remarks_told(), count_progress("predicting") as progress:
         selection.write_predictions(data, out, overwrite=overwrite, progress=progress)
-    click.echo(f"{data.n_samples:,} predictions in {printable(out)}")
+    if as_json:
+        made = {"run": run, "dataset": dataset, "predictions": out}
+        click.echo(
+            json.dumps({**{name: public_url(url) for name, url in made.items()}, "rows": data.n_samples}, indent=1)
+        )
+    else:
+        click.echo(f"{data.n_samples:,} predictions in {printable(out)}")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import click
 
 from daskfs.jit import COMPILING, is_cold
+from daskfs.observe.describe import describe
 from daskfs.observe.progress import ingest_progress
 from daskfs.observe.terminal import messages
 from daskfs.store.formats import FORMATS, make_format
@@ -89,6 +91,7 @@ def _format_options(command: Any) -> Any:
 @click.option("--overwrite", is_flag=True, help="Replace a dataset, or start over instead of resuming.")
 @click.option("--workers", type=click.IntRange(1), help="Threads; all cores by default.")
 @click.option("--scheduler", help="Run on the Dask cluster at this address.")
+@click.option("--json", "as_json", is_flag=True, help="For machines: what daskfs info --json prints.")
 @_format_options
 def ingest(
     sources: tuple[str, ...],
@@ -103,6 +106,7 @@ def ingest(
     overwrite: bool,
     workers: int | None,
     scheduler: str | None,
+    as_json: bool,
     **format_options: Any,
 ) -> None:
     """Turn SOURCES (paths, folders, globs, URLs; plain or .gz .bz2 .xz .zst) into the dataset OUT.
@@ -135,4 +139,7 @@ def ingest(
     left_out = dataset.attributes["made"].get("bad_lines", 0)
     if left_out:
         messages.print(f"[yellow]{left_out:,} bad lines were left out[/]")
-    click.echo(f"{dataset!r}"[1:-1].removeprefix("daskfs.Dataset "))
+    if as_json:
+        click.echo(json.dumps(describe(dataset), indent=1))
+    else:
+        click.echo(f"{dataset!r}"[1:-1].removeprefix("daskfs.Dataset "))

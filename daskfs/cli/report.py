@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
+
 import click
 
 from daskfs.observe.terminal import printable
+from daskfs.store.saved import public_url
 
 
 @click.command()
 @click.argument("run")
 @click.option("-o", "--out", help="The file or URL to write; report.html in RUN by default.")
 @click.option("--overwrite", is_flag=True, help="Replace a file that is not the run's own report.")
-def report(run: str, out: str | None, overwrite: bool) -> None:
+@click.option("--json", "as_json", is_flag=True, help="For machines: where it is.")
+def report(run: str, out: str | None, overwrite: bool, as_json: bool) -> None:
     """Write everything known of RUN as one HTML file that needs nothing else, and no network.
 
     It shows the selected features, and the rest as far as it is there: how good they are on unseen data (daskfs
@@ -19,4 +23,8 @@ def report(run: str, out: str | None, overwrite: bool) -> None:
     """
     from daskfs.observe.report import write_report  # Bokeh and Jinja take half a second that others need not wait for
 
-    click.echo(f"report in {printable(write_report(run, out, overwrite=overwrite))}")
+    written = write_report(run, out, overwrite=overwrite)
+    if as_json:
+        click.echo(json.dumps({"report": public_url(written)}))
+    else:
+        click.echo(f"report in {printable(written)}")
