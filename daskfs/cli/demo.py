@@ -15,7 +15,7 @@ from daskfs.cli.demo_problems import PROBLEMS, Problem
 from daskfs.job.execute import execute
 from daskfs.job.runner import Watch
 from daskfs.observe.evaluated import TITLES
-from daskfs.observe.progress import ingest_progress, pass_progress
+from daskfs.observe.progress import count_progress, ingest_progress, pass_progress
 from daskfs.observe.terminal import output, remarks_told
 from daskfs.selection import Selection, load_selection
 from daskfs.store.records import METRICS, REPORT, read_record
@@ -54,7 +54,7 @@ def _run(problem: Problem, folder: Path) -> tuple[list[str], str]:
     job = problem.prepare(folder)
     output.print(f"   [bold]daskfs run[/] {job.name}", soft_wrap=True)
     with remarks_told():
-        done = execute(job, Watch(_tell, ingest_progress, pass_progress))
+        done = execute(job, Watch(_tell, ingest_progress, pass_progress, count_progress))
     assert done.run is not None
     selection, metrics = load_selection(done.run.url), read_record(done.run, METRICS) or {}
     output.print(f"   found: {_selected(selection)}", markup=False)

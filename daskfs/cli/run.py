@@ -11,7 +11,7 @@ import click
 from daskfs.errors import OptionError
 from daskfs.job.execute import execute
 from daskfs.job.runner import Step, Watch
-from daskfs.observe.progress import ingest_progress, pass_progress
+from daskfs.observe.progress import count_progress, ingest_progress, pass_progress
 from daskfs.observe.terminal import discreet, messages, printable, remarks_told
 from daskfs.store.saved import public_url
 
@@ -33,7 +33,7 @@ def run(job: str, until: Step, changes: tuple[str, ...], scheduler: str | None, 
     given = dict(map(_change, changes))
     if scheduler or serial:
         given["cluster"] = {"scheduler": scheduler} if scheduler else {"serial": True}
-    watch = Watch(_tell, ingest_progress, pass_progress)
+    watch = Watch(_tell, ingest_progress, pass_progress, count_progress)
     with remarks_told():
         done = execute(job, watch, until=until, changes=given)
     if as_json:

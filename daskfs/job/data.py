@@ -31,6 +31,7 @@ from daskfs.stream.transpose import transpose
 DATA = "data"
 Told = Callable[[str], None]
 Shown = Callable[[], AbstractContextManager[Callable[[Progress], None]]]
+Counted = Callable[[str], AbstractContextManager[Callable[[int, int], None]]]
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,8 @@ class Preparation:
         Called with a line for every step.
     there
         Called with the name of a step whose output is there already, and where.
-    shown
-        Shows the progress of an ingest.
+    shown, counted
+        Show the progress of an ingest, and of whatever else takes long.
     """
 
     job: Job
@@ -67,6 +68,7 @@ class Preparation:
     tell: Told
     there: Callable[[str, str], None]
     shown: Shown
+    counted: Counted
 
     def check(self) -> None:
         """Raise what is wrong with the job's sources or datasets, before anything is written."""
@@ -102,7 +104,17 @@ class Preparation:
         """The rows of a dataset in two halves that the seed draws."""
         one, other = place.below("one.zarr"), place.below("other.zarr")
         storage = self.job.storage or None
-        return split(dataset, one.url, other.url, 0.5, seed=seed, client=self.client, storage_options=storage)
+        with self.counted("halves") as progress:
+            return split(
+                dataset,
+                one.url,
+                other.url,
+                0.5,
+                seed=seed,
+                client=self.client,
+                storage_options=storage,
+                progress=progress,
+            )
 
     def drop_others(self, kept: set[str | None]) -> None:
         """Delete datasets of the job that were made from what is no more."""
@@ -137,15 +149,17 @@ class Preparation:
         if train.exists(ROOT) and test.exists(ROOT):
             self.there("split", test.url)
             return open_dataset(train.url, train.options), open_dataset(test.url, test.options)
-        parts = split(
-            dataset,
-            train.url,
-            test.url,
-            self.job.split.test,
-            seed=self.job.split.seed,
-            client=self.client,
-            storage_options=self.job.storage or None,
-        )
+        with self.counted("split") as progress:
+            parts = split(
+                dataset,
+                train.url,
+                test.url,
+                self.job.split.test,
+                seed=self.job.split.seed,
+                client=self.client,
+                storage_options=self.job.storage or None,
+                progress=progress,
+            )
         self.tell(f"split: {parts[0].n_samples:,} rows to select from, {parts[1].n_samples:,} held back")
         return parts
 
@@ -153,7 +167,8 @@ class Preparation:
         if place.exists(ROOT):
             self.there("transpose", place.url)
             return open_dataset(place.url, place.options)
-        turned = transpose(dataset, place.url, storage_options=self.job.storage or None)
+        with self.counted("transpose") as progress:
+            turned = transpose(dataset, place.url, storage_options=self.job.storage or None, progress=progress)
         self.tell(f"transpose: {turned.n_features:,} columns, which {self.job.select.algorithm} reads")
         return turned
 

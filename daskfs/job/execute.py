@@ -110,7 +110,12 @@ def lines(tell: Callable[[str], None]) -> Watch:
         due = _due()
         yield lambda now: tell(_pass_line(now)) if due() else None
 
-    return Watch(tell, ingesting, selecting)
+    @contextmanager
+    def counting(what: str) -> Iterator[Callable[[int, int], None]]:
+        due = _due()
+        yield lambda done, total: tell(f"{what}: {done:,} of {total:,}") if due() else None
+
+    return Watch(tell, ingesting, selecting, counting)
 
 
 def _due() -> Callable[[], bool]:

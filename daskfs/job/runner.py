@@ -23,7 +23,7 @@ from distributed import Client
 from daskfs.agreement import Over, stability
 from daskfs.errors import JobError, OptionError, check_choice
 from daskfs.jit import COMPILING, is_cold
-from daskfs.job.data import DATA, Datasets, Preparation, Shown, Told, is_key, key_of
+from daskfs.job.data import DATA, Counted, Datasets, Preparation, Shown, Told, is_key, key_of
 from daskfs.job.performance import PERFORMANCE, performance_kept
 from daskfs.job.selecting import Request
 from daskfs.job.tables import Job
@@ -56,11 +56,14 @@ class Watch:
         Called with a line for every step.
     ingesting, selecting
         Show the progress of an ingest, and of a selection.
+    counting
+        Given what is done, shows how much of it, of how much.
     """
 
     tell: Told
     ingesting: Shown
     selecting: Callable[[], AbstractContextManager[Callable[[PassProgress], None]]]
+    counting: Counted
 
 
 @dataclass
@@ -85,7 +88,7 @@ class JobRun:
     def __post_init__(self) -> None:
         self._found = False
         self.out = Location(self.job.out, self.job.storage)
-        told = self.watch.tell, self._there, self.watch.ingesting
+        told = self.watch.tell, self._there, self.watch.ingesting, self.watch.counting
         self._preparation = Preparation(self.job, self.out, self.client, *told)
 
     def check(self) -> None:
@@ -208,7 +211,8 @@ class JobRun:
         about: dict[str, Any] = {"dataset": public_url(test.url), "digest": test.digest}
         judged = {**about, "held_back": self.job.split is not None}
         if not _is_of(read_record(place, METRICS), test.digest):
-            found = selection.evaluate(test)
+            with self.watch.counting("evaluate") as progress:
+                found = selection.evaluate(test, progress=progress)
             write_record(place, METRICS, without_nan({**judged, **found.record()}))
             shown = ", ".join(f"{name} {value:.4f}" for name, value in list(found.metrics.items())[:3])
             self.watch.tell(f"evaluate: {shown} on {found.rows:,} rows held back")
@@ -216,7 +220,8 @@ class JobRun:
             self._there("evaluate", place.url)
         with_sizes = self.job.evaluate is None or self.job.evaluate.sizes
         if with_sizes and not _is_of(read_record(place, SIZES), test.digest):
-            path = size_path(selection, datasets.train, test)
+            with self.watch.counting("sizes") as progress:
+                path = size_path(selection, datasets.train, test, progress=progress)
             write_record(place, SIZES, without_nan({**about, **path.record()}))
             self.watch.tell("evaluate: score against the number of features")
 

@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 
 import daskfs
 from daskfs.cli import main
+from daskfs.job.execute import execute, lines
 from daskfs.store.location import Location
 
 JOB = """
@@ -158,6 +159,14 @@ def test_a_report_and_a_pointer_in_other_places_are_replaced_by_the_next_ones(jo
     assert all(
         old != new.read_bytes() for old, new in zip(before, map(Path, ("page.html", "counts.json")), strict=True)
     )
+
+
+def test_whatever_takes_long_says_how_far_it_is(job, monkeypatch):
+    monkeypatch.setattr("daskfs.job.execute.LINE_SECONDS", 0.0)
+    told: list[str] = []
+    execute("job.toml", lines(told.append))
+    for step in ("split", "halves", "evaluate", "sizes"):
+        assert any(re.fullmatch(rf"{step}: [\d,]+ of [\d,]+", line) for line in told), step
 
 
 def test_dasks_own_report_is_kept_with_the_run(job):
