@@ -1,4 +1,4 @@
-"""daskfs select and daskfs show: flags from fields, what is printed, what is kept, and what a second run finds."""
+"""daskfs select: what is printed, what is kept, what a second run finds, and what it refuses."""
 
 from __future__ import annotations
 
@@ -10,148 +10,24 @@ import socket
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-import click
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from click.testing import CliRunner, Result
-from selections import HISTORY, selection_of
 from toy_algorithms import Tangled
 
 import daskfs
 import daskfs.cli.select  # its flags are those of the algorithms there are now, not of a test's
 from daskfs.cli import main
-from daskfs.cli.algorithms import algorithm_options, make_algorithm, parameter_docs
-from daskfs.errors import Interrupted, OptionError
+from daskfs.errors import Interrupted
 from daskfs.job.algorithms import ALGORITHMS
 
 
 def run(*arguments: object) -> Result:
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
-
-
-@dataclass(frozen=True)
-class Everything:
-    """All kinds of fields.
-
-    Parameters
-    ----------
-    n_select
-        How many, at most
-        ``2**63``.
-    loss, weighting
-        One of
-        several.
-
-        And more.
-    ridge
-        How much.
-
-    Notes
-    -----
-    ridge
-        This is about something else.
-    """
-
-    n_select: int
-    loss: Literal["squared", "logistic"] = "squared"
-    weighting: Literal["none", "unit"] = "none"
-    ridge: float | Literal["auto"] = "auto"
-    most: int | None = None
-    title: str = "untitled"
-    screen: bool = True
-    lengths: tuple[int, ...] = field(default_factory=lambda: (1, 2))
-
-
-@dataclass(frozen=True)
-class Another:
-    """Shares two fields with the other.
-
-    Parameters
-    ----------
-    loss
-        Which.
-    width
-        How wide.
-    """
-
-    loss: Literal["softmax"] = "softmax"
-    width: int = 8
-    screen: bool = False
-
-
-@pytest.fixture
-def two(monkeypatch) -> Any:
-    """A command with the flags of both; it gives back what it is given."""
-    monkeypatch.setattr("daskfs.cli.algorithms.METAVARS", {**METAVARS, tuple[int, ...]: "N,N"})
-    monkeypatch.setattr("daskfs.cli.algorithms.ALGORITHMS", {"every": Everything, "other": Another})
-
-    @click.command()
-    @click.option("--algorithm", "name")
-    @algorithm_options
-    def command(name: str, **fields: Any) -> None:
-        try:
-            click.echo(repr(make_algorithm(name, {k: v for k, v in fields.items() if v is not None})))
-        except OptionError as error:
-            click.echo(f"error: {error}")
-
-    return command
-
-
-METAVARS = {int: "N", float: "X", str: "TEXT", type(None): "none"}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        ("every -k 5", Everything(5)),
-        ("every --n-select 5 --loss logistic --ridge 0.25", Everything(5, "logistic", ridge=0.25)),
-        ("every -k 5 --ridge auto --most none --title none", Everything(5, title="none")),
-        ("every -k 5 --most 7 --title 7 --weighting unit", Everything(5, most=7, title="7", weighting="unit")),
-        ("every -k 5 --no-screen", Everything(5, screen=False)),
-        ("other --screen --width 3", Another(screen=True, width=3)),
-        ("other --loss softmax", Another()),
-        ("every", "error: every needs -k or --n-select"),
-        ("every -k 5.5", "error: --n-select: '5.5' is not a whole number"),
-        ("every -k 5 --ridge nan", "error: --ridge: 'nan' is not a number or auto"),
-        ("every -k 5 --ridge inf", "error: --ridge: 'inf' is not a number or auto"),
-        ("every -k 5 --most auto", "error: --most: 'auto' is not a whole number or none"),
-        ("every -k 5 --loss softmax", "error: --loss: 'softmax' is not squared or logistic"),
-        ("other --loss squared", "error: --loss: 'squared' is not softmax"),
-        ("other -k 5", "error: --n-select: other has no such option; it takes --loss, --width, --screen"),
-    ],
-)
-def test_every_field_is_a_flag(two, arguments, expected):
-    done = CliRunner().invoke(two, ["--algorithm", *arguments.split()])
-    assert done.stdout.strip() == (expected if isinstance(expected, str) else repr(expected))
-
-
-def test_help_comes_from_the_docstring(two):
-    shown = re.sub(r"\s+", " ", CliRunner().invoke(two, ["--help"]).stdout)
-    assert "-k, --n-select N every: How many, at most 2**63." in shown
-    assert (
-        "--loss squared|logistic|softmax One of several. And more. [default: squared] / Which. [default: softmax]"
-        in shown
-    )
-    assert "--ridge X|auto every: How much. [default: auto]" in shown
-    assert "--screen / --no-screen [default: True] / [default: False]" in shown
-    assert "--width N other: How wide. [default: 8]" in shown
-
-
-def test_parameters_of_other_docstrings():
-    assert parameter_docs(daskfs.write_dataset)["y"] == "One label a row: numbers or strings."
-    assert parameter_docs(int) == {}
-
-
-@pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
-def test_every_field_of_our_algorithms_is_explained(algorithm):
-    names = set(algorithm.__dataclass_fields__)
-    assert names
-    assert names - set(parameter_docs(algorithm)) == set()
 
 
 X = np.random.default_rng(2).normal(size=(60, 40)).astype(np.float32)
@@ -281,61 +157,6 @@ def test_json_for_machines(data):
         assert record[key] == getattr(selection, key)
     assert record["intercept"] == selection.intercept[0]
     assert len(json.loads(run("show", "run", "--json", "--top", 2).stdout)["features"]) == 2
-
-
-def test_score_is_the_last_one_on_held_back_rows(tmp_path):
-    history = [{"objective": 2.0, "held_back": 0.5}, {"objective": np.nan, "held_back": 0.75}]
-    selection_of([3], history=history).save(tmp_path)
-    record = json.loads(run("show", tmp_path, "--json").stdout)
-    assert record["score"] == 0.75
-    assert record["history"]["objective"] == [2.0, None]
-
-
-def test_a_line_for_every_step(tmp_path):
-    selection_of([3], history=[*HISTORY, {"objective": 1.0, "seconds": 61.04}]).save(tmp_path)
-    lines = run("show", tmp_path).stdout.splitlines()[-3:]
-    assert lines == [
-        "step 1: objective 3.5, 7 changes, 0.2 s",
-        "step 2: objective 1.25, 0 changes, 0.1 s",
-        "step 3: objective 1, 61.0 s",
-    ]
-
-
-def test_show_so_many(tmp_path):
-    selection_of(range(30)).save(tmp_path)
-    shown = run("show", tmp_path).stdout
-    assert "x19" in shown
-    assert "x20 " not in shown
-    assert "… and 10 more" in shown
-    assert "x2 " not in run("show", tmp_path, "--top", 2).stdout
-    assert "more" not in run("show", tmp_path, "--top", 30).stdout
-
-
-def test_weights_say_what_they_speak_for(tmp_path):
-    selection_of([1, 2], [0.5, -1.5], classes=("ham", "spam")).save(tmp_path / "two")
-    assert "weight (above 0: spam)" in run("show", tmp_path / "two").stdout
-    weights = [[0.1, -2.0, 0.3], [0.0, 0.1, 0.25]]
-    selection_of([1, 2], weights, intercept=[0, 0, 0], classes=(1.0, 2.5, 3.0)).save(tmp_path / "three")
-    shown = run("show", tmp_path / "three").stdout
-    assert re.search(r"1 +x1 +-2  2\.5\s", shown)
-    assert re.search(r"2 +x2 +\+0\.25  3\s", shown)
-
-
-HOSTILE = ["\x1b[2J\x1b]0;title\x07", "[red]x[/red]", "a\nb\rc", "=1+1", "\u202eevil", "n" * 10**6, "</script>"]
-
-
-def test_f26_hostile_names_are_shown_and_not_obeyed(tmp_path):
-    ids = range(len(HOSTILE))
-    selection = selection_of(ids, names=HOSTILE, classes=("\x1b[31m", "[bold]" + "y" * 10**6), url="\x1b[2J[red]")
-    selection.save(tmp_path)
-    done = run("show", tmp_path)
-    assert done.exit_code == 0, done.output
-    assert len(done.stdout) < 5000
-    assert all(line.isprintable() for line in done.stdout.split("\n"))
-    assert "[red]x[/red]" in done.stdout
-    machine = run("show", tmp_path, "--json").stdout
-    assert [feature["name"] for feature in json.loads(machine)["features"]] == HOSTILE
-    assert all(line.isprintable() for line in machine.split("\n"))
 
 
 def test_a_finished_run_is_not_run_over(data):
