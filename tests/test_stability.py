@@ -202,7 +202,7 @@ def test_a_long_list_and_long_names():
     ("change", "reason"),
     [
         ({"seed": 0}, "a seed is there twice"),
-        ({"algorithm": {"name": "Mission", "n_select": 2}}, r"the algorithms differ \(name, ridge\)"),
+        ({"algorithm": {"name": "Mission", "n_select": 2}}, r"the algorithms differ \(loss, name, ridge\)"),
         ({"source": selection_of([1]).source | {"digest": "cd", "url": "b.zarr"}}, "and of b.zarr: give those of one"),
     ],
 )

@@ -111,7 +111,7 @@ def _remarks(chosen: SparseRandomFeatures, state: State) -> tuple[str, ...]:
     if is_asked_for and state["residual"] > max(FAR, chosen.tolerance):
         remarks.append(
             f"at the end weights are {state['residual']:.1g} times the penalty away from optimal: "
-            "the penalty is too small for what float32 tells apart; raise it"
+            "it is too small to be met in so few passes, or in float32; raise it"
         )
     if not state["held_back"]:
         remarks.append("too few rows to hold one back: penalty or ridge is the middle one of a list, and no choice")

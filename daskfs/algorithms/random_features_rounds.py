@@ -31,7 +31,8 @@ CANDIDATES = 4  # drawn for every feature that may be admitted
 PAYS = 1e-3  # of the objective: a round that lowers it by less does not pay,
 PATIENCE = 2  # and so many of them in a row are the last
 AUTO_PENALTY = 1e-3  # of the largest penalty that lets a feature in: where rounds go if they are to find the penalty
-NEWTON_PASSES = 5  # at most in a round, and three times as many in the end
+NEWTON_PASSES = 5  # at most in a round
+LAST_STEPS = 12  # of Newton's method at most in the end, not counting passes that look for their length
 _LARGEST_TARGET = 1e120  # the square of one still has its place among numbers,
 _LARGEST_UNSCALED = 1e15  # and of one that stays as it is also among those of 32 bits
 _NOBODY = "every row has weight 0: there is nothing to fit"
@@ -244,7 +245,7 @@ def _newton(chosen: SparseRandomFeatures, state: State, sums: Sums) -> None:
     state["residual"] = step.residual
     enough = 1.0 if state["penalty"] else AUTO_PENALTY * state["strongest"]
     promises_little = growing and step.promised < _SETTLED * state["objective"]
-    ends_here = state["looks"] >= (NEWTON_PASSES if growing else 3 * NEWTON_PASSES)
+    ends_here = state["looks"] >= NEWTON_PASSES if growing else state["steps"] == LAST_STEPS
     ends_here |= not growing and step.residual <= chosen.tolerance * enough
     ends_here |= not growing and step.promised <= _NOTHING * state["objective"]
     if not (promises_little or ends_here):  # else it stays where the objective is known

@@ -111,6 +111,8 @@ def _absolute(content: dict[str, Any], folder: Path) -> dict[str, Any]:
         inside = content if not table else content.get(table, {})
         for key in keys & inside.keys():
             value = inside[key]
+            if value == "":
+                raise OptionError(f"{f'{table}.{key}'.lstrip('.')}: is empty; '.' is the folder of this file")
             inside[key] = [_path(one, folder) for one in value] if isinstance(value, list) else _path(value, folder)
     return content
 

@@ -192,7 +192,7 @@ def _check_bounds(adapt: dict[str, int]) -> None:
 class Job(Table):
     """The whole file."""
 
-    out: str = Field(min_length=1)
+    out: str
     name: str = ""
     ingest: Ingest | None = None
     data: Data | None = None

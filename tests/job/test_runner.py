@@ -294,7 +294,7 @@ def test_killed_and_run_again(job, write):
         ("serial = true", 'scheduler = "tcp://127.0.0.1:1"', "nothing answers there"),
         ("serial = true", 'start = "nowhere.Cluster"', r"nowhere\.Cluster: no such class"),
         ('out = "runs/clicks"', 'out = "."', "holds something that is no job's"),
-        ('out = "runs/clicks"', 'out = ""', r"out: .*at least 1 character"),
+        ('out = "runs/clicks"', 'out = ""', "job.toml: out: is empty"),
         ("[publish]", '[publish]\nto = "job.json"', "job.json: is there already, and points to no run"),
         ("[publish]", '[report]\nto = "job.toml"\n[publish]', "job.toml: is there already, and no report"),
         ("[publish]", "[report]\nperformance = true\n[publish]", "report.performance is of a cluster"),
