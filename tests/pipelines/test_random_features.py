@@ -131,7 +131,7 @@ def test_fits_beside_scikit_learn(run, rows, tmp_path):
     paths = tmp_path / "train.zarr", tmp_path / "test.zarr"
     for path, part in zip(paths, (rows[:200], rows[200:]), strict=True):
         daskfs.write_dataset(path, part, np.sign(part[:, 2] - 0.5), layout="rows")
-    settings = {"penalty": 0.1, "rounds": 1, "components": 50, "C": 10.0, "tolerance": 1e-2, "most_steps": 50}
+    settings = {"penalty": 1.0, "rounds": 1, "components": 50, "C": 10.0, "tolerance": 1e-2, "most_steps": 50}
     for contender in ("daskfs", "scikit-learn"):
         figures = run("benchmarks", "one-fit", contender, *paths, json.dumps(settings))
         assert figures["accuracy"] > 0.6
