@@ -189,6 +189,7 @@ class View:
 
     def _checkpoints(self) -> figure:
         plot = self._plot("Seconds of checkpoints", "seconds", "checkpoints", "x", "seconds")
+        plot.yaxis.formatter = NumeralTickFormatter(format="0.[0000]")
         plot.scatter("x", "seconds", source=self._sources["checkpoints"], size=7, color=COLOURS["closing"])
         return plot
 

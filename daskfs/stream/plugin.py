@@ -101,6 +101,7 @@ class EnoughMemory(WorkerPlugin):
 
     def __init__(self, plan: MemoryPlan, checked: frozenset[str], client: str) -> None:
         self._plan, self._checked = plan, checked
+        self._before: tuple[float, float] | None = None  # of a worker, what it was set to
         self.name = f"{self.names_for(client)}{os.urandom(4).hex()}"
 
     @staticmethod
