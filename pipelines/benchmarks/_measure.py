@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 from distributed import Client, LocalCluster
 from distributed.worker import Worker
 from rich.console import Console
 from rich.table import Table
+from threadpoolctl import threadpool_limits
 
 console = Console(highlight=False)
 IDLE = 1.85  # two processes against one: below that the machine is too busy to judge
@@ -40,15 +42,23 @@ def _burn(count: int) -> float:
     return time.perf_counter() - start
 
 
-def two_processes_against_one(count: int = 20_000_000) -> float:
+def multiply(count: int) -> None:
+    """So many products of matrices as a pass of random features has them, on one thread."""
+    tile = np.random.default_rng(0).random((1024, 1000), dtype=np.float32)
+    with threadpool_limits(1, user_api="blas"):
+        for _ in range(count):
+            tile.T @ tile
+
+
+def two_processes_against_one(count: int = 20_000_000, work: Callable[[int], object] = _burn) -> float:
     """How much two processes get done beside what one does: below 1.85 the machine is too busy to judge."""
     with multiprocessing.get_context("spawn").Pool(2) as pool:
-        pool.map(_burn, [1000, 1000])
+        pool.map(work, [1, 1])
         start = time.perf_counter()
-        pool.apply(_burn, (count,))
+        pool.apply(work, (count,))
         alone = time.perf_counter() - start
         start = time.perf_counter()
-        pool.map(_burn, [count, count], chunksize=1)
+        pool.map(work, [count, count], chunksize=1)
         return 2 * alone / (time.perf_counter() - start)
 
 

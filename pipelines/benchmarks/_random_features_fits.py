@@ -13,7 +13,16 @@ from typing import Any
 
 import click
 import numpy as np
-from _measure import IDLE, forget_peak, interleaved, one_and_two_workers, resident, show, two_processes_against_one
+from _measure import (
+    IDLE,
+    forget_peak,
+    interleaved,
+    multiply,
+    one_and_two_workers,
+    resident,
+    show,
+    two_processes_against_one,
+)
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.kernel_approximation import RBFSampler
@@ -68,14 +77,14 @@ def workers(n: int, d: int, A: int, rounds: int, work: Path, as_json: bool) -> N
     """Two workers against one, a core for each: a Gram pass of A features, and a whole fit of five rounds, in seconds.
 
     Of the pass what workers share counts, and not the ℓ1 problem that is solved when it is over ("closing" in the
-    history): that is the work of one, wherever it is done. Of the fit everything counts. The control is two processes
-    that have nothing to do with each other, before and after; the lower one counts.
+    history): that is the work of one, wherever it is done. Of the fit everything counts. The controls are two processes
+    that have nothing to do with each other, counting and multiplying matrices, before and after; the lower ones count.
     """
     dataset = waves(work, n, d)
     one_pass = daskfs.SparseRandomFeatures(rounds=1, per_round=A, screen=False, gamma=1.0, penalty=n / 1000)
     whole_fit = daskfs.SparseRandomFeatures(rounds=5, per_round=200, gamma=1.0, penalty=n / 10_000)
     best = {(what, number): float("inf") for what in ("Gram pass", "whole fit") for number in (1, 2)}
-    control = two_processes_against_one()
+    control, products = two_processes_against_one(), two_processes_against_one(100, multiply)
     with one_and_two_workers() as clients:
         for _ in range(rounds):
             for number, client in clients.items():
@@ -86,14 +95,15 @@ def workers(n: int, d: int, A: int, rounds: int, work: Path, as_json: bool) -> N
                 daskfs.select(dataset, whole_fit, client=client)
                 best["whole fit", number] = min(best["whole fit", number], time.perf_counter() - start)
     control = min(control, two_processes_against_one())
-    figures: dict[str, Any] = {"control": control}
+    products = min(products, two_processes_against_one(100, multiply))
+    figures: dict[str, Any] = {"control": control, "products": products}
     rows = []
     for what in ("Gram pass", "whole fit"):
         one, two = best[what, 1], best[what, 2]
         figures[what] = {"1": one, "2": two, "ratio": one / two}
         void = " (too busy to judge)" if control < IDLE else ""
-        rows.append([what, f"{one:.2f}", f"{two:.2f}", f"{one / two:.2f}", f"{control:.2f}{void}"])
-    columns = ["", "1 worker, s", "2 workers, s", "ratio", "control"]
+        rows.append([what, f"{one:.2f}", f"{two:.2f}", f"{one / two:.2f}", f"{control:.2f}{void}", f"{products:.2f}"])
+    columns = ["", "1 worker, s", "2 workers, s", "ratio", "control", "bare products"]
     report(f"{n:,} rows x {d}, {A:,} features, best of {rounds}", figures, columns, rows, as_json)
 
 
