@@ -82,10 +82,9 @@ def test_a_worker_that_is_too_small_is_told_what_to_do():
         MemoryPlan(state=1 << 20, blocks=0).check_worker("w", 1024)
 
 
-@pytest.mark.parametrize("kind", ["columns", "rows"])
-def test_a_worker_that_leaves_is_named_while_the_run_goes_on(tmp_path, monkeypatch, caplog, kind):
+def test_a_worker_that_leaves_is_named_while_the_run_goes_on(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr("daskfs.stream.presence._LOOK_AROUND", 0.0)
-    dataset = small_dataset(tmp_path / "d", kind)
+    dataset = small_dataset(tmp_path / "d")
     with local_cluster(2) as client, caplog.at_level(logging.WARNING, "daskfs"):
         assert enable_for(client.cluster)
         gone = min(client.nthreads())
@@ -95,7 +94,7 @@ def test_a_worker_that_leaves_is_named_while_the_run_goes_on(tmp_path, monkeypat
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
-        selection = daskfs.select(dataset, tangled(kind, seconds=0.05), client=client, progress=strike)
+        selection = daskfs.select(dataset, tangled(seconds=0.05), client=client, progress=strike)
         run = client.cluster.scheduler.plugins[NAME].watched.latest
         wait_until(lambda: run.ended)
     assert len(selection.features) > 0
