@@ -7,7 +7,7 @@ from distributed.core import Status
 from daskfs.stream import checkpoint
 
 
-class Running:
+class RunningCluster:
     """What `cluster.start` of a job file takes, for a scheduler that somebody else has started and will stop."""
 
     status = Status.running
@@ -17,7 +17,7 @@ class Running:
         self.scheduler_address = address
         checkpoint.EVERY_SECONDS = 0.0  # in the process of the task
 
-    def __enter__(self) -> Running:
+    def __enter__(self) -> RunningCluster:
         return self
 
     def __exit__(self, *_: object) -> None:

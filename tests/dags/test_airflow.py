@@ -156,7 +156,7 @@ def test_a_killed_task_is_retried_and_resumes(airflow, scheduler, job):
     """SIGKILL in the middle of the selection: the second attempt goes on from the checkpoint, to the same bytes."""
     job.write_text(
         JOB.replace("width = 1024", "width = 1024\npasses = 200")
-        + f'[cluster]\nstart = "checkpoints.Running"\narguments = {{address = "{scheduler}"}}\n'
+        + f'[cluster]\nstart = "checkpoints.RunningCluster"\narguments = {{address = "{scheduler}"}}\n'
     )
     run = airflow.trigger("daskfs_job", job=str(job))
     seen = set()
