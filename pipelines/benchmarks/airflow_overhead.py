@@ -19,7 +19,7 @@ import click
 from _airflow_services import airflow, dask_cluster
 from _measure import console, interleaved, show, two_processes_against_one
 
-from daskfs.cli.demo import write_impressions
+from daskfs.cli.demo_problems import write_clicks
 
 DASKFS = str(Path(sys.executable).with_name("daskfs"))
 JOB = """
@@ -54,7 +54,7 @@ def main(rows: int, rounds: int) -> None:
     console.print(f"control, two processes against one: {two_processes_against_one():.2f}x (below 1.85: void)")
     with tempfile.TemporaryDirectory() as name:
         folder, numbers = Path(name), count()
-        write_impressions(folder / "clicks.vw", rows)
+        write_clicks(folder, rows)
         with airflow(folder / "airflow") as services, dask_cluster(folder) as scheduler:
 
             def on_the_command_line() -> None:
