@@ -109,9 +109,8 @@ def worker_pids(client: Client, count: int) -> list[int]:
     began = time.monotonic()
     while len(pids := list(client.run(os.getpid).values())) < count:
         time.sleep(0.1)
-        if (
-            time.monotonic() - began > 60 and client.cluster is not None
-        ):  # its nanny has given up: let Dask start another
+        is_late = time.monotonic() - began > 60
+        if is_late and client.cluster is not None:  # its nanny has given up: let Dask start another
             client.cluster.scale(count)
             began = time.monotonic()
     return pids

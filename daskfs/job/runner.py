@@ -252,7 +252,7 @@ class JobRun:
             return
         known = record.get("steps", {})
         steps = {**self.seconds, **known}
-        steps["select"] = max(steps.get("select", 0.0), round(record.get("seconds") or 0.0, 3))  # it was interrupted
+        steps["select"] = max(steps.get("select", 0.0), round(record.get("seconds") or 0.0, 3))  # with interruptions
         if steps != known:
             write_record(place, RUN_RECORD, {**record, "steps": steps})
 

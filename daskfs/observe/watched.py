@@ -69,10 +69,10 @@ class Flow:
 
         Until `now`, where more may come: silence is a rate of 0, and a last span that is not over is left out.
         """
-        is_open = now is not None and self.begun is not None
+        count = len(self.bytes)
         if now is not None and self.begun is not None:
             self.add(now, 0.0, 0.0)
-        count = len(self.bytes) - is_open
+            count = len(self.bytes) - 1
         middle = [(at + 0.5) * self.span for at in range(count)]
         return middle, [x / self.span for x in self.bytes[:count]], [x / self.span for x in self.items[:count]]
 
