@@ -11,8 +11,17 @@ from itertools import chain
 from typing import Any
 
 from bokeh.document import Document
+from bokeh.events import DocumentReady
 from bokeh.layouts import column
-from bokeh.models import AdaptiveTicker, BasicTicker, ColumnDataSource, FactorRange, NumeralTickFormatter, Range1d
+from bokeh.models import (
+    AdaptiveTicker,
+    BasicTicker,
+    ColumnDataSource,
+    CustomJS,
+    FactorRange,
+    NumeralTickFormatter,
+    Range1d,
+)
 from bokeh.models.widgets import Div
 from bokeh.plotting import figure
 
@@ -29,7 +38,7 @@ from daskfs.observe.dashboard_series import (
 )
 from daskfs.observe.watched import BIN_SECONDS, Watched
 
-EVERY_MS = 3000  # drawing takes a browser a tenth of a second, perhaps on a core that a worker could use
+EVERY_MS = 5000  # drawing takes a browser a tenth of a second, perhaps on a core that a worker could use
 COLOURS = dict(zip(TIMES, ("#4c78a8", "#f58518", "#eeca3b", "#d8d8d8", "#b279a2"), strict=True))
 BLUE, GREEN, ORANGE, RED, GREY = "#4c78a8", "#54a24b", "#f58518", "#e45756", "#888888"
 _HEAD, _HEIGHT = 24, 230
@@ -51,6 +60,18 @@ _CELL = f"""
 @media (min-width: 1100px) {{ :host(.{_WIDE}) {{ grid-column: span 2; }} }}
 """
 """All are of one width; what has more to show takes several places."""
+_WRITE = """
+const within = (root) => {
+  for (const element of root.querySelectorAll("*")) {
+    const found = element.classList.contains(place) ? element : element.shadowRoot && within(element.shadowRoot)
+    if (found) return found
+  }
+  return null
+}
+const element = within(document)
+if (element) element.innerHTML = source.data.html[0]
+"""
+"""Bokeh's widgets are in shadow roots, one inside another."""
 
 
 def page(watched: Watched, extra: dict[str, Any], doc: Document) -> None:
@@ -58,6 +79,7 @@ def page(watched: Watched, extra: dict[str, Any], doc: Document) -> None:
     view = View(watched)
     view.update()
     doc.add_root(view.root)
+    doc.js_on_event(DocumentReady, *view.writers)
     doc.title = "Dask: daskfs"
     doc.add_periodic_callback(view.update, EVERY_MS)
     _like_the_others(doc, extra)
@@ -93,21 +115,41 @@ class Fit:
             self.axis.update(start=start, end=end)
 
 
+class Text:
+    """HTML that changes.
+
+    Bokeh lays out the whole page anew with every text of a `Div`, which takes as long as a third of all drawing. Here
+    the text of the `Div` stays as it is, and the browser writes into it.
+    """
+
+    def __init__(self, name: str, height: int, **how: Any) -> None:
+        place = f"daskfs-{name}"
+        across: dict[str, Any] = {"disable_math": True, "sizing_mode": "stretch_width"}
+        self.div = Div(text=f'<div class="{place}"></div>', height=height, **across, **how)
+        self._source = ColumnDataSource({"html": [""]}, name=name)
+        self.writer = CustomJS(args={"source": self._source, "place": place}, code=_WRITE)
+        self._source.js_on_change("data", self.writer)
+        self.div.js_on_change("text", self.writer)  # what hangs on nothing that is shown is not kept up to date
+
+    def update(self, html: str) -> None:
+        if self._source.data["html"] != [html]:
+            self._source.data = {"html": [html]}
+
+
 class View:
     """The plots of one browser."""
 
     def __init__(self, watched: Watched) -> None:
         self._watched, self._shown, self._fits = watched, (-1, -1), list[Fit]()
         self._sources = {name: ColumnDataSource({key: [] for key in keys}, name=name) for name, keys in SERIES.items()}
-        across: dict[str, Any] = {"disable_math": True, "sizing_mode": "stretch_width"}
-        # Of fixed height, or everything is laid out anew with every text.
-        self._head = Div(height=_HEAD, stylesheets=[_LINES], **across)
-        self._table = Div(height=_TABLE, css_classes=[_TALL], stylesheets=[_CELL], **across)
+        self._head = Text("head", _HEAD, stylesheets=[_LINES])
+        self._table = Text("table", _TABLE, css_classes=[_TALL], stylesheets=[_CELL])
+        self.writers = self._head.writer, self._table.writer
         self._workers = FactorRange(factors=[NOBODY])
-        plots = [self._objective(), self._changes(), self._bytes(), self._table, self._times(), self._items()]
+        plots = [self._objective(), self._changes(), self._bytes(), self._table.div, self._times(), self._items()]
         plots += [self._shares(), self._lags(), self._checkpoints()]
         grid = column(plots, sizing_mode="stretch_width", stylesheets=[_GRID])
-        self.root = column(self._head, grid, sizing_mode="stretch_width")
+        self.root = column(self._head.div, grid, sizing_mode="stretch_width")
 
     def update(self) -> None:
         """Show what is new; while nothing happens, nothing is sent."""
@@ -116,10 +158,11 @@ class View:
         if state == self._shown:
             return
         self._shown = state
-        self._head.text = headline(run, now)
+        self._head.update(headline(run, now))
         if run is None:
             return
-        self._table.text, data = feature_table(run), series_of(run, now)
+        self._table.update(feature_table(run))
+        data = series_of(run, now)
         self._workers.factors = data["workers"]["worker"] or [NOBODY]
         for fit in self._fits:
             fit.update(data)

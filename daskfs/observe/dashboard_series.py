@@ -88,19 +88,23 @@ def headline(run: WatchedRun | None, now: float) -> str:
     done = run.blocks_done if run.fraction else 0  # those of the pass before, until this one has some
     at = f"pass {run.number}{of}, {done:,} of {run.blocks:,} blocks ({run.fraction:.0%})"
     if run.ended:
-        passes = "1 pass" if len(run.closed) == 1 else f"{len(run.closed):,} passes"
+        passes = _several(len(run.closed), "pass", "passes")
         at = f"finished after {passes}" if run.why is None else f"stopped: {run.why}"
     parts = [
         at,
-        f"{format_bytes(run.total.bytes)} read by {len(run.workers) or run.n_workers} workers",
+        f"{format_bytes(run.total.bytes)} read by {_several(len(run.workers) or run.n_workers, 'worker', 'workers')}",
         f"objective {run.objective:.6g}" if run.objective is not None else "",
-        f"{run.n_checkpoints:,} checkpoints" if run.n_checkpoints else "",
+        _several(run.n_checkpoints, "checkpoint", "checkpoints") if run.n_checkpoints else "",
         f"no news for {now - run.heard:.0f} s" if not run.ended and now - run.heard > QUIET else "",
         f"{len(run.left):,} left: {', '.join(run.left[-3:])}" if run.left else "",
         f"lagging behind: {', '.join(sorted(run.stragglers())[:3])}" if run.stragglers() else "",
     ]
     told = " · ".join(escape(part) for part in parts if part)
     return f"<b>{escape(run.algorithm)}</b> on {escape(run.dataset)} · {told}"
+
+
+def _several(number: int, one: str, many: str) -> str:
+    return f"{number:,} {one if number == 1 else many}"
 
 
 def _changes(run: WatchedRun) -> dict[str, list[Any]]:
