@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from daskfs.errors import CheckpointError
 from daskfs.protocol import Algorithm, State, copied
@@ -117,7 +118,13 @@ def revisited(algorithm: Algorithm, dataset: Dataset, ids: NDArray[np.uint64], s
 @contextmanager
 def one_blas_thread() -> Iterator[Any]:
     """Like the workers of a cluster: with several threads, sums come out differently in their last bits."""
+    with _blas().limit(limits=1, user_api="blas"):
+        yield
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    """Looked for once: that takes a twentieth of a second."""
     import scipy.linalg  # noqa: F401  # kernels load its BLAS at their first call, too late for the limit
 
-    with threadpool_limits(1, user_api="blas"):
-        yield
+    return ThreadpoolController()

@@ -3,7 +3,8 @@
     python pipelines/benchmarks/watching.py [--work FOLDER] [--json]
 
 Both in one run and in turns, best of several; two workers, and the browser on the same cores as they. Jobs take long
-enough for the page to be drawn several times. Seconds are those of the passes. Beside them stands what processor time went where, which other work on the machine changes less.
+enough for the page to be drawn several times. Seconds are those of the passes. Beside them stands what processor time
+went where, which other work on the machine changes less.
 """
 
 from __future__ import annotations

@@ -3,7 +3,9 @@
     python pipelines/benchmarks/workers.py [substitution] [mission] [random-features]
 
 Contenders take turns, and the best of several rounds counts. The control is two processes that have nothing to do with
-each other, before and after; the lower one counts, and below 1.85 the machine was too busy to judge.
+each other, before and after; the lower one counts, and below 1.85 the machine was too busy to judge. A second table
+says where the seconds of two workers went, as the history has it, and how many more of them were `busy` ones than with
+one worker: that is what cores lose to each other, the rest what working together takes.
 """
 
 from __future__ import annotations
@@ -15,11 +17,13 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import time
 from collections.abc import Callable
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
 import click
 import mission
+import numpy as np
 import substitution
 from _measure import IDLE, one_and_two_workers, show, two_processes_against_one
 from _random_features_fits import waves
@@ -28,6 +32,7 @@ from distributed import Client
 import daskfs
 from daskfs.protocol import Algorithm
 
+SPENT = ("busy", "merging", "scheduler", "idle")
 NAMES = ("substitution", "mission", "random-features")
 ENOUGH = 1.7  # what two workers should give at least
 
@@ -47,32 +52,65 @@ def wide(work: Path, samples: int, features: int) -> daskfs.Dataset:
     return daskfs.open_dataset(out)
 
 
-def seconds_of(bench: Bench, client: Client) -> float:
+class Run(NamedTuple):
+    """A run of a job: its seconds, and those of all its workers by what they were for."""
+
+    seconds: float
+    spent: dict[str, float]
+
+
+def run(bench: Bench, client: Client) -> Run:
     start = time.perf_counter()
-    daskfs.select(bench.dataset, bench.algorithm, client=client)
-    return time.perf_counter() - start
+    history = daskfs.select(bench.dataset, bench.algorithm, client=client).history
+    seconds = time.perf_counter() - start
+    return Run(seconds, {name: float(np.nansum(history[name].values)) for name in SPENT})
 
 
-def compared(name: str, bench: Bench, rounds: int) -> list[str]:
-    """A line of the table."""
+class Compared(NamedTuple):
+    """The best runs of one worker and of two, and what two processes that share nothing gave meanwhile."""
+
+    one: Run
+    two: Run
+    control: float
+
+    @property
+    def ratio(self) -> float:
+        return self.one.seconds / self.two.seconds
+
+    @property
+    def judgement(self) -> str:
+        return "too busy to judge" if self.control < IDLE else "" if self.ratio >= ENOUGH else f"below {ENOUGH}"
+
+
+def compared(bench: Bench, rounds: int) -> Compared:
+    """One worker against two, in turns."""
     control = two_processes_against_one()
     with one_and_two_workers() as clients:
         for client in clients.values():
-            seconds_of(bench, client)  # kernels are loaded, and the data is in the page cache
-        runs = [{number: seconds_of(bench, client) for number, client in clients.items()} for _ in range(rounds)]
+            run(bench, client)  # kernels are loaded, and the data is in the page cache
+        runs = [{number: run(bench, client) for number, client in clients.items()} for _ in range(rounds)]
     control = min(control, two_processes_against_one())
-    one, two = (min(run[number] for run in runs) for number in (1, 2))
-    judgement = "too busy to judge" if control < IDLE else "" if one / two >= ENOUGH else f"below {ENOUGH}"
-    size = f"{bench.dataset.stored_bytes / 1e9:.1f}"
-    return [name, size, f"{one:.2f}", f"{two:.2f}", f"{one / two:.2f}", f"{control:.2f}", judgement]
+    best = {number: min((of[number] for of in runs), key=attrgetter("seconds")) for number in (1, 2)}
+    return Compared(best[1], best[2], control)
+
+
+def row(name: str, bench: Bench, of: Compared) -> list[str]:
+    size, seconds = f"{bench.dataset.stored_bytes / 1e9:.1f}", (f"{run.seconds:.2f}" for run in (of.one, of.two))
+    return [name, size, *seconds, f"{of.ratio:.2f}", f"{of.control:.2f}", of.judgement]
+
+
+def explained(name: str, of: Compared) -> list[str]:
+    """Where the seconds of two workers went, and how many more they were busy with the same blocks than one was."""
+    shares = (f"{of.two.spent[part] / (2 * of.two.seconds):.1%}" for part in SPENT)
+    return [name, *shares, f"{of.two.spent['busy'] / of.one.spent['busy']:.2f}"]
 
 
 @click.command(context_settings={"show_default": True})
 @click.argument("which", nargs=-1, type=click.Choice(NAMES))
 @click.option("--samples", default=20_000, help="Of the wide data of Online Substitution.")
 @click.option("--features", default=100_000, help="Of the same.")
-@click.option("--sparse-rows", default=800_000, help="Of MISSION's data.")
-@click.option("--rows", default=400_000, help="Of the data of random features, 20 columns.")
+@click.option("--sparse-rows", default=2_400_000, help="Of MISSION's data.")
+@click.option("--rows", default=1_000_000, help="Of the data of random features, 20 columns.")
 @click.option("--rounds", default=3, help="Of which the best counts.")
 @click.option("--work", type=click.Path(path_type=Path), default=Path("benchmark-data"), help="For datasets.")
 def main(
@@ -89,9 +127,13 @@ def main(
         ),
         "random-features": lambda: Bench(waves(work, rows, 20), fit),
     }
-    lines = [compared(name, made[name](), rounds) for name in which or NAMES]
+    benches = {name: made[name]() for name in which or NAMES}
+    found = {name: compared(bench, rounds) for name, bench in benches.items()}
     columns = ["whole job", "GB", "1 worker, s", "2 workers, s", "ratio", "control", ""]
-    show(f"two workers against one, best of {rounds}", columns, lines)
+    rows_of_table = [row(name, benches[name], of) for name, of in found.items()]
+    show(f"two workers against one, best of {rounds}", columns, rows_of_table)
+    columns = ["", *SPENT, "busy, of one's"]
+    show("where the seconds of two workers went", columns, [explained(name, of) for name, of in found.items()])
 
 
 if __name__ == "__main__":
