@@ -6,25 +6,17 @@ Everything that is shown comes from `watched`; names are drawn on canvases or es
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
 from bokeh.document import Document
-from bokeh.events import DocumentReady
 from bokeh.layouts import column
-from bokeh.models import (
-    AdaptiveTicker,
-    BasicTicker,
-    ColumnDataSource,
-    CustomJS,
-    FactorRange,
-    NumeralTickFormatter,
-    Range1d,
-)
-from bokeh.models.widgets import Div
+from bokeh.model import Model
+from bokeh.models import AdaptiveTicker, BasicTicker, ColumnDataSource, FactorRange, NumeralTickFormatter, Range1d
 from bokeh.plotting import figure
 
+from daskfs.observe.dashboard_news import News, Properties, drawn, text_area, written
 from daskfs.observe.dashboard_series import (
     NOBODY,
     SERIES,
@@ -44,6 +36,7 @@ BLUE, GREEN, ORANGE, RED, GREY = "#4c78a8", "#54a24b", "#f58518", "#e45756", "#8
 _HEAD, _HEIGHT = 24, 230
 _TABLE = 470  # twenty features
 _WIDE, _TALL = "wide", "tall"
+_ACROSS: dict[str, Any] = {"sizing_mode": "stretch_width"}
 _GRID = """
 :host { display: grid !important; grid-auto-flow: dense; gap: 6px 14px;
         grid-template-columns: repeat(auto-fit, minmax(min(100%, 310px), 1fr)); }
@@ -60,18 +53,6 @@ _CELL = f"""
 @media (min-width: 1100px) {{ :host(.{_WIDE}) {{ grid-column: span 2; }} }}
 """
 """All are of one width; what has more to show takes several places."""
-_WRITE = """
-const within = (root) => {
-  for (const element of root.querySelectorAll("*")) {
-    const found = element.classList.contains(place) ? element : element.shadowRoot && within(element.shadowRoot)
-    if (found) return found
-  }
-  return null
-}
-const element = within(document)
-if (element) element.innerHTML = source.data.html[0]
-"""
-"""Bokeh's widgets are in shadow roots, one inside another."""
 
 
 def page(watched: Watched, extra: dict[str, Any], doc: Document) -> None:
@@ -79,7 +60,7 @@ def page(watched: Watched, extra: dict[str, Any], doc: Document) -> None:
     view = View(watched)
     view.update()
     doc.add_root(view.root)
-    doc.js_on_event(DocumentReady, *view.writers)
+    view.news.listen(view.root, doc)
     doc.title = "Dask: daskfs"
     doc.add_periodic_callback(view.update, EVERY_MS)
     _like_the_others(doc, extra)
@@ -101,39 +82,17 @@ def _like_the_others(doc: Document, extra: dict[str, Any]) -> None:
 class Fit:
     """An axis that is kept as long as the data are."""
 
-    axis: Range1d
     source: str
     columns: tuple[str, ...]
     is_stacked: bool = False
     room: Room = "above"
+    axis: Range1d = field(default_factory=lambda: Range1d(start=0, end=1, syncable=False))
 
-    def update(self, data: Series) -> None:
+    def to(self, data: Series) -> Properties:
         columns = [data[self.source][name] for name in self.columns]
         values = [sum(row) for row in zip(*columns, strict=True)] if self.is_stacked else list(chain(*columns))
         start, end = span_of(values, self.room)
-        if (self.axis.start, self.axis.end) != (start, end):
-            self.axis.update(start=start, end=end)
-
-
-class Text:
-    """HTML that changes.
-
-    Bokeh lays out the whole page anew with every text of a `Div`, which takes as long as a third of all drawing. Here
-    the text of the `Div` stays as it is, and the browser writes into it.
-    """
-
-    def __init__(self, name: str, height: int, **how: Any) -> None:
-        place = f"daskfs-{name}"
-        across: dict[str, Any] = {"disable_math": True, "sizing_mode": "stretch_width"}
-        self.div = Div(text=f'<div class="{place}"></div>', height=height, **across, **how)
-        self._source = ColumnDataSource({"html": [""]}, name=name)
-        self.writer = CustomJS(args={"source": self._source, "place": place}, code=_WRITE)
-        self._source.js_on_change("data", self.writer)
-        self.div.js_on_change("text", self.writer)  # what hangs on nothing that is shown is not kept up to date
-
-    def update(self, html: str) -> None:
-        if self._source.data["html"] != [html]:
-            self._source.data = {"html": [html]}
+        return {"start": start, "end": end}
 
 
 class View:
@@ -141,15 +100,19 @@ class View:
 
     def __init__(self, watched: Watched) -> None:
         self._watched, self._shown, self._fits = watched, (-1, -1), list[Fit]()
-        self._sources = {name: ColumnDataSource({key: [] for key in keys}, name=name) for name, keys in SERIES.items()}
-        self._head = Text("head", _HEAD, stylesheets=[_LINES])
-        self._table = Text("table", _TABLE, css_classes=[_TALL], stylesheets=[_CELL])
-        self.writers = self._head.writer, self._table.writer
-        self._workers = FactorRange(factors=[NOBODY])
-        plots = [self._objective(), self._changes(), self._bytes(), self._table.div, self._times(), self._items()]
+        self._sources = {
+            name: ColumnDataSource({key: [] for key in keys}, name=name, syncable=False)
+            for name, keys in SERIES.items()
+        }
+        self._head = text_area("head", height=_HEAD, stylesheets=[_LINES], **_ACROSS)
+        self._table = text_area("table", height=_TABLE, css_classes=[_TALL], stylesheets=[_CELL], **_ACROSS)
+        self._workers = FactorRange(factors=[NOBODY], syncable=False)
+        plots = [self._objective(), self._changes(), self._bytes(), self._table, self._times(), self._items()]
         plots += [self._shares(), self._lags(), self._checkpoints()]
-        grid = column(plots, sizing_mode="stretch_width", stylesheets=[_GRID])
-        self.root = column(self._head.div, grid, sizing_mode="stretch_width")
+        grid = column(plots, stylesheets=[_GRID], **_ACROSS)
+        self.root = column(self._head, grid, **_ACROSS)
+        axes = [fit.axis for fit in self._fits]
+        self.news = News([self._head, self._table, self._workers, *axes, *self._sources.values()])
 
     def update(self) -> None:
         """Show what is new; while nothing happens, nothing is sent."""
@@ -158,24 +121,21 @@ class View:
         if state == self._shown:
             return
         self._shown = state
-        self._head.update(headline(run, now))
-        if run is None:
-            return
-        self._table.update(feature_table(run))
-        data = series_of(run, now)
-        self._workers.factors = data["workers"]["worker"] or [NOBODY]
-        for fit in self._fits:
-            fit.update(data)
-        for name, columns in data.items():
-            if self._sources[name].data != columns:
-                self._sources[name].data = columns
+        told: dict[Model, Properties] = {self._head: written(self._head, headline(run, now))}
+        if run is not None:
+            data = series_of(run, now)
+            told[self._table] = written(self._table, feature_table(run))
+            told[self._workers] = {"factors": data["workers"]["worker"] or [NOBODY]}
+            told |= {fit.axis: fit.to(data) for fit in self._fits}
+            told |= {self._sources[name]: drawn(columns) for name, columns in data.items()}
+        self.news.tell(told)
 
     def _plot(
         self, title: str, x: str, source: str, of_x: str, *of_y: str, across: Room = "around", **how: Any
     ) -> figure:
         """A figure whose axes follow the data."""
-        x_fit = Fit(Range1d(start=0, end=1), source, (of_x,), room=across)
-        y_fit = Fit(Range1d(start=0, end=1), source, of_y, **how)
+        x_fit = Fit(source, (of_x,), room=across)
+        y_fit = Fit(source, of_y, **how)
         self._fits += x_fit, y_fit
         plot = _figure(title, x, x_range=x_fit.axis, y_range=y_fit.axis)
         if across == "bars":
@@ -218,7 +178,7 @@ class View:
         return _with_legend(plot)
 
     def _shares(self) -> figure:
-        fit = Fit(Range1d(start=0, end=1), "workers", ("bytes",))
+        fit = Fit("workers", ("bytes",))
         self._fits.append(fit)
         plot = _figure("Bytes by worker (red: lags behind)", "", x_range=fit.axis, y_range=self._workers)
         _in_bytes(plot.xaxis)
@@ -238,7 +198,7 @@ class View:
 
 
 def _figure(title: str, x: str, **ranges: Any) -> figure:
-    size: dict[str, Any] = {"height": _HEIGHT, "sizing_mode": "stretch_width", "frame_align": False}
+    size: dict[str, Any] = {"height": _HEIGHT, "frame_align": False, **_ACROSS}
     look: dict[str, Any] = {"toolbar_location": None, "tools": "", "stylesheets": [_CELL]}
     return figure(title=title, x_axis_label=x, **size, **look, **ranges)
 
