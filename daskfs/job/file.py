@@ -19,7 +19,11 @@ from pydantic import BaseModel, ValidationError
 from daskfs.errors import JobError, OptionError, nearest
 from daskfs.job.tables import SHORT, Job
 
-_SECRET = re.compile(r"secret|password|token|(^|_)key$|credential|sas", re.IGNORECASE)
+_SECRET = {
+    "storage": re.compile(r"secret|password|token|(^|_)key$|credential|sas", re.IGNORECASE),
+    "cluster": re.compile(r"password|passphrase|(^|_)(token|secret)$", re.IGNORECASE),
+}
+"""How keys look that hold what is nobody's business. In a cluster for Kubernetes, `key` is the name of one."""
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
@@ -80,13 +84,14 @@ def _change(content: dict[str, Any], key: str, value: Any) -> None:
 
 
 def _check_secrets(content: Mapping[str, Any]) -> None:
-    _check_no_secret("storage", content.get("storage"))
+    for table, looks_secret in _SECRET.items():
+        _check_no_secret(table, content.get(table), looks_secret)
 
 
-def _check_no_secret(where: str, table: Any) -> None:
+def _check_no_secret(where: str, table: Any, looks_secret: re.Pattern[str]) -> None:
     for key, value in table.items() if isinstance(table, dict) else ():
-        _check_no_secret(f"{where}.{key}", value)
-        if _SECRET.search(key) and isinstance(value, str) and not _VARIABLE.fullmatch(value):
+        _check_no_secret(f"{where}.{key}", value, looks_secret)
+        if looks_secret.search(key) and isinstance(value, str) and not _VARIABLE.fullmatch(value):
             raise OptionError(f'{where}.{key}: no secrets in a file; write "${{NAME}}" and set NAME in the environment')
 
 

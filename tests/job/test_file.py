@@ -144,6 +144,11 @@ def test_changes_from_the_command_line(tmp_path, key):
         ("[data]", '[storage]\nclient = {token = "abc"}\n[data]', "storage.client.token: no secrets in a file"),
         (
             "[data]",
+            '[cluster]\nstart = "distributed.SSHCluster"\narguments = {connect_options = {password = "abc"}}\n[data]',
+            "cluster.arguments.connect_options.password: no secrets in a file",
+        ),
+        (
+            "[data]",
             "[publish]\nat_least = {roc_acu = 0.5}\n[data]",
             "job.toml:3: publish: at_least: roc_acu: no such score (did you mean 'roc_auc'?)",
         ),
