@@ -4,7 +4,7 @@
 
 Both in one run and in turns, best of several; two workers, and the browser on the same cores as they. Jobs take long
 enough for the page to be drawn several times. Seconds are those of the passes. Beside them stands what processor time
-went where, which other work on the machine changes less.
+went where, which other work on the machine changes less: what the browser took of the cores is what it can have cost.
 """
 
 from __future__ import annotations
@@ -25,13 +25,12 @@ import click
 import dask
 import numpy as np
 import psutil
-from _measure import show, two_processes_against_one
+from _measure import IDLE, show, two_processes_against_one
 from distributed import Client, LocalCluster
 
 import daskfs
 from daskfs.observe.dashboard import enable_for
 
-IDLE = 1.85
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
@@ -141,9 +140,20 @@ def watching(work: Path, rounds: int, as_json: bool) -> None:
     for name, of in figures.items():
         on, off = of["on"], of["off"]
         seconds = [f"{off['seconds']:.2f}", f"{on['seconds']:.2f}", f"{of['ratio']:.3f}"]
-        table.append([name, *seconds, f"{off['cluster']:.2f}", f"{on['cluster']:.2f}", f"{on['browser']:.2f}"])
+        of_cores = on["browser"] / (on["seconds"] * len(os.sched_getaffinity(0)))
+        cpu = [f"{off['cluster']:.2f}", f"{on['cluster']:.2f}", f"{on['browser']:.2f}", f"{of_cores:.1%}"]
+        table.append([name, *seconds, *cpu])
     void = " (too busy to judge)" if control < IDLE else ""
-    names = ["", "off, s", "watched, s", "ratio", "CPU off, s", "CPU watched, s", "CPU of the browser, s"]
+    names = [
+        "",
+        "off, s",
+        "watched, s",
+        "ratio",
+        "CPU off, s",
+        "CPU watched, s",
+        "CPU of the browser, s",
+        "of all cores",
+    ]
     show(f"best of {rounds}, control {control:.2f}{void}", names, table)
 
 

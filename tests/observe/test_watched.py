@@ -6,9 +6,11 @@ import math
 import pickle
 
 import pytest
+from bokeh.document import Document
 from hypothesis import given
 from hypothesis import strategies as st
 
+from daskfs.observe.dashboard_page import page
 from daskfs.observe.dashboard_series import MOST_BARS, SERIES, WELCOME, feature_table, headline, series_of
 from daskfs.observe.watched import BIN_SECONDS, MOST_POINTS, MOST_RUNS, MOST_WORKERS, OTHERS, Watched
 from daskfs.stream.events import Share, share_event
@@ -40,6 +42,22 @@ def learned(*events: dict, every: float = 1.0) -> Watched:
     for number, event in enumerate(events):
         assert watched.take(event, 1000.0 + every * number), event
     return watched
+
+
+def test_whatever_is_new_is_one_message_to_the_browser_and_none_if_nothing_is():
+    watched, doc, sent = learned(*ALL[:4]), Document(), []
+    page(watched, {}, doc)
+    doc.on_change(sent.append)
+    again = doc.session_callbacks[0].callback
+    for event in ALL[4:]:
+        assert watched.take(event, NOW)
+    again()
+    assert len(sent) == 1
+    again()
+    assert len(sent) == 1  # the run is over: time alone is nothing new
+    assert watched.take(BEGUN | {"run": "b"}, NOW)
+    again()
+    assert len(sent) == 2
 
 
 def test_a_run_from_its_begin_to_its_end():
