@@ -11,6 +11,8 @@ from distributed import Client, LocalCluster
 from hypothesis import settings
 from s3_server import s3
 
+from daskfs.stream import clusters
+
 __all__ = ["chromium", "s3", "two_workers"]
 
 os.environ["COLUMNS"] = "200"  # tables of the terminal do not wrap, whoever runs the tests
@@ -18,6 +20,12 @@ os.environ["COLUMNS"] = "200"  # tables of the terminal do not wrap, whoever run
 # The first example of a test may compile a kernel, and the machine may be busy: time decides nothing here.
 settings.register_profile("daskfs", deadline=None, print_blob=True)
 settings.load_profile("daskfs")
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits long for a scheduler that is not there."""
+    monkeypatch.setattr(clusters, "ANSWER_SECONDS", 1)
 
 
 @pytest.fixture(scope="session")

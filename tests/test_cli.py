@@ -206,6 +206,7 @@ def test_shuffle(tmp_path):
         (["rows.zarr"], "Missing argument 'OUT'"),
     ],
 )
+@pytest.mark.usefixtures("hasty")
 def test_a_shuffle_that_cannot_be_creates_nothing(tmp_path, monkeypatch, arguments, reason):
     monkeypatch.chdir(tmp_path)
     daskfs.write_dataset("rows.zarr", np.eye(4), [1, 2, 3, 4], layout="rows")

@@ -225,12 +225,14 @@ def test_what_is_no_address_of_a_scheduler(data, address):
     assert not Path("run").exists()
 
 
+@pytest.mark.usefixtures("hasty")
 def test_a_scheduler_that_is_not_there(data):
     done = run("select", "d.zarr", *SELECT[3:], "--scheduler", "tcp://127.0.0.1:1")
     assert (done.exit_code, "nothing answers there" in done.stderr) == (2, True)
     assert not Path("run").exists()
 
 
+@pytest.mark.usefixtures("hasty")
 def test_what_is_there_and_not_a_scheduler(data):
     """Something that listens and never says a word, as a server of another kind may."""
     with socket.create_server(("127.0.0.1", 0)) as server:

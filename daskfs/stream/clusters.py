@@ -28,7 +28,7 @@ from daskfs.stream.presence import await_worker
 DASHBOARD_PORT = 8787  # where Dask's users look first
 LOOPBACK = "127.0.0.1"
 _SCHEMES = ("tcp", "tls", "ws", "wss")
-_ANSWER_SECONDS = 10
+ANSWER_SECONDS = 10  # for a scheduler to say that it is one
 START_SECONDS = 120  # for worker processes on this machine to be there
 WAIT_IN_QUEUE = 3600  # seconds for the first workers of a cluster that is started: batch systems let people wait
 WAIT_FOR_OTHERS = 60  # seconds from the first to the last: a run shares its passes among those that see it begin
@@ -44,7 +44,7 @@ def cluster_at(address: str | None) -> Iterator[Client | None]:
     _check_security(address)
     try:
         asyncio.run(_answers(address))
-        client = Client(address, timeout="10s", set_as_default=False)
+        client = Client(address, timeout=ANSWER_SECONDS, set_as_default=False)
     except (OSError, ValueError) as error:
         kind = Unreachable if isinstance(error, OSError) else OptionError  # the latter of what is no address
         raise kind(f"--scheduler {address}: {_why_not(address, error)}") from error
@@ -68,12 +68,12 @@ async def _answers(address: str) -> None:
     """OSError unless a scheduler is there. A client would wait for ever for what is something else."""
     try:
         async with (
-            asyncio.timeout(_ANSWER_SECONDS),
+            asyncio.timeout(ANSWER_SECONDS),
             rpc(address, connection_args=Security().get_connection_args("client")) as there,
         ):
             await there.identity()
     except TimeoutError:
-        raise TimeoutError(f"no answer in {_ANSWER_SECONDS} s") from None
+        raise TimeoutError(f"no answer in {ANSWER_SECONDS} s") from None
 
 
 def _check_security(address: str) -> None:

@@ -1,12 +1,13 @@
 """MISSION as the paper lists it: every row, the gradient of all its features into a count-sketch, the top k read back.
 
-Plain Python over dictionaries and a small array: the top k are found among all features seen so far, after every row.
+Plain Python over dictionaries and a short list: the top k are found among all features seen so far, after every row.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import median
 
 import numpy as np
 
@@ -49,11 +50,11 @@ def mission(
     rows: Sequence[dict[int, float]], y: Sequence[float], k: int, depth: int, bits: int, rate: float, loss: str
 ) -> dict[int, float]:
     """The k largest weights, by feature."""
-    sketch = np.zeros(depth << bits)
+    sketch = [0.0] * (depth << bits)
     where = {feature: cells(feature, depth, bits) for row in rows for feature in row}
 
     def weight(feature: int) -> float:
-        return float(np.median([sign * sketch[cell] for cell, sign in where[feature]]))
+        return median(sign * sketch[cell] for cell, sign in where[feature])
 
     top: dict[int, float] = {}
     seen: set[int] = set()
