@@ -32,7 +32,7 @@ test-distributed-oldest:
 	grep -viE '^(dask|distributed)==' constraints.txt > .venv-oldest/constraints.txt
 	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check -c .venv-oldest/constraints.txt \
 	  'dask[array]==$(OLDEST)' 'distributed==$(OLDEST)' -e '.[test]'
-	.venv-oldest/bin/pytest tests/observe/test_dashboard.py tests/stream/test_presence.py
+	.venv-oldest/bin/pytest tests/observe/test_dashboard.py tests/observe/test_watched.py tests/stream/test_presence.py
 
 # Airflow is large, and few need it: an environment of its own.
 test-airflow: .venv-airflow/ready

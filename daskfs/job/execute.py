@@ -80,10 +80,13 @@ def announce(client: Client | None, tell: Callable[[str], None]) -> None:
     """Say where a cluster can be watched; one whose scheduler is in this process gets a tab for it."""
     if client is None or not client.dashboard_link:
         return
-    link = client.dashboard_link
-    if enable_for(client.cluster) if is_here(client.cluster) else is_enabled(client):
+    link, here = client.dashboard_link, is_here(client.cluster)
+    has_page = enable_for(client.cluster) if here else is_enabled(client)
+    if has_page:
         link = f"{link.removesuffix('/status')}/{PAGE}"
     tell(f"dashboard: {link}")
+    if here and not has_page:  # the log of a scheduler in this process is nowhere to be seen
+        tell(f"note: the tab {PAGE!r} cannot be added to the dashboard of this version of Dask")
 
 
 @contextmanager

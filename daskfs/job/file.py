@@ -21,9 +21,9 @@ from daskfs.job.tables import SHORT, Job
 
 _SECRET = {
     "storage": re.compile(r"secret|password|token|(^|_)key$|credential|sas", re.IGNORECASE),
-    "cluster": re.compile(r"password|passphrase|(^|_)(token|secret)$", re.IGNORECASE),
+    "cluster": re.compile(r"password|passphrase|(^|_)token$|^(client_)?secret$|(access|api)_key$", re.IGNORECASE),
 }
-"""How keys look that hold what is nobody's business. In a cluster for Kubernetes, `key` is the name of one."""
+"""How keys look that hold what is nobody's business. For Kubernetes there are names of secrets, and of keys in them."""
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
@@ -89,10 +89,21 @@ def _check_secrets(content: Mapping[str, Any]) -> None:
 
 
 def _check_no_secret(where: str, table: Any, looks_secret: re.Pattern[str]) -> None:
-    for key, value in table.items() if isinstance(table, dict) else ():
+    if isinstance(table, list):
+        for value in table:
+            _check_no_secret(where, value, looks_secret)
+    for key, value in _keys_of(table):
         _check_no_secret(f"{where}.{key}", value, looks_secret)
         if looks_secret.search(key) and isinstance(value, str) and not _VARIABLE.fullmatch(value):
             raise OptionError(f'{where}.{key}: no secrets in a file; write "${{NAME}}" and set NAME in the environment')
+
+
+def _keys_of(table: Any) -> list[tuple[str, Any]]:
+    """What is in a table; ``{name = "A", value = "b"}`` is another way to say ``{A = "b"}``."""
+    if not isinstance(table, dict):
+        return []
+    named = [(str(table["name"]), table["value"])] if {"name", "value"} <= table.keys() else []
+    return [*table.items(), *named]
 
 
 def _substituted(value: Any, where: str = "") -> Any:

@@ -2,8 +2,8 @@
 
 Bokeh sends a message for everything that is set, may draw a plot for each of those that concern it, and lays the whole
 page out anew with every text of a `Div`. That takes a browser nearly twice as long as to take all of it at once,
-perhaps on a core that a worker could use. So nothing is set here: the browser gets what shall be, and sets what is not
-so yet.
+perhaps on a core that a worker could use. So the models of the scheduler stay empty for ever, and nobody should look
+into them: the browser gets what they shall be, all of it every time, and sets what is not so there yet.
 """
 
 from __future__ import annotations
@@ -42,19 +42,25 @@ class News:
     """Tells one browser what some models shall be; nothing of that comes back from there (`syncable=False`)."""
 
     def __init__(self, models: Sequence[Model]) -> None:
-        self._models = models
-        self._source = ColumnDataSource({"json": [""] * len(models)})
+        self._models, self._last, self._count = models, [""] * len(models), 0
+        self._source = ColumnDataSource({"json": self._last})
         script = files("daskfs.observe").joinpath("dashboard_news.js").read_text(encoding="utf-8")
         self._taken = CustomJS(args={"news": self._source, "models": list(models)}, code=script)
         self._source.js_on_change("data", self._taken)
 
     def listen(self, root: Model, doc: Document) -> None:
         """Let the page take news: those before it was there as soon as it is, and those that come."""
-        root.tags = [self._source]  # what hangs on nothing that is shown is not kept up to date
+        root.tags = [self._source]  # Bokeh keeps up to date what hangs on something that is shown
         doc.js_on_event(DocumentReady, self._taken)
 
     def tell(self, told: Mapping[Model, Properties]) -> None:
-        self._source.data = {"json": [json.dumps(told[one]) if one in told else "" for one in self._models]}
+        self._last = [json.dumps(told[one]) if one in told else "" for one in self._models]
+        self.repeat()
+
+    def repeat(self) -> None:
+        """Tell once more: a browser that lost the connection and found it again has begun anew, with nothing."""
+        self._count += 1  # or it would not take the same for news
+        self._source.data = {"json": [*self._last, str(self._count)]}
 
 
 def _place(name: str) -> str:

@@ -31,6 +31,7 @@ from daskfs.observe.dashboard_series import (
 from daskfs.observe.watched import BIN_SECONDS, Watched
 
 EVERY_MS = 5000  # drawing takes a browser a tenth of a second, perhaps on a core that a worker could use
+AGAIN = 12  # times that nothing is new, after which everything is said again
 COLOURS = dict(zip(TIMES, ("#4c78a8", "#f58518", "#eeca3b", "#d8d8d8", "#b279a2"), strict=True))
 BLUE, GREEN, ORANGE, RED, GREY = "#4c78a8", "#54a24b", "#f58518", "#e45756", "#888888"
 _HEAD, _HEIGHT = 24, 230
@@ -99,7 +100,7 @@ class View:
     """The plots of one browser."""
 
     def __init__(self, watched: Watched) -> None:
-        self._watched, self._shown, self._fits = watched, (-1, -1), list[Fit]()
+        self._watched, self._shown, self._quiet, self._fits = watched, (-1, -1), 0, list[Fit]()
         self._sources = {
             name: ColumnDataSource({key: [] for key in keys}, name=name, syncable=False)
             for name, keys in SERIES.items()
@@ -115,12 +116,15 @@ class View:
         self.news = News([self._head, self._table, self._workers, *axes, *self._sources.values()])
 
     def update(self) -> None:
-        """Show what is new; while nothing happens, nothing is sent."""
+        """Show what is new; while nothing happens, the same is said once in a while."""
         now, run = time.time(), self._watched.latest
-        state = (self._watched.version, 0 if run is None or run.ended else int(now / BIN_SECONDS))
-        if state == self._shown:
+        passing = 0 if run is None or run.ended else int(now / BIN_SECONDS)  # of time, which itself is news of a run
+        if (self._watched.version, passing) == self._shown:
+            self._quiet += 1
+            if self._quiet % AGAIN == 0:
+                self.news.repeat()
             return
-        self._shown = state
+        self._shown, self._quiet = (self._watched.version, passing), 0
         told: dict[Model, Properties] = {self._head: written(self._head, headline(run, now))}
         if run is not None:
             data = series_of(run, now)

@@ -40,6 +40,7 @@ td:first-child, th:first-child { width: 20px; padding-left: 0; text-align: right
 td:last-child, th:last-child { width: 80px; text-align: right; }
 tr:nth-child(odd) td { background: #f0f0f0; }
 </style>"""
+_LARGEST = 1e300  # what is beyond, or no number, has no place on an axis
 _NAME = 24  # characters of a worker's name beside its bar
 
 Room = Literal["above", "around", "bars"]
@@ -70,7 +71,7 @@ def span_of(values: list[float], room: Room) -> tuple[float, float]:
     >>> span_of([2, 4], "above"), span_of([2, 4], "around"), span_of([2, 4], "bars"), span_of([], "bars")
     ((0.0, 4.4), (1.9, 4.1), (1.4, 4.6), (0.0, 1.0))
     """
-    known = [value for value in values if math.isfinite(value)]
+    known = [value for value in values if abs(value) < _LARGEST]
     if not known:
         return 0.0, 1.0
     low, high = min(known), max(known)

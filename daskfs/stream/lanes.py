@@ -124,7 +124,7 @@ def one_blas_thread() -> Iterator[Any]:
 
 @cache
 def _blas() -> ThreadpoolController:
-    """Looked for once: that takes a twentieth of a second."""
+    """What numpy and scipy calculate with, which is all that kernels use; to find it takes a twentieth of a second."""
     import scipy.linalg  # noqa: F401  # kernels load its BLAS at their first call, too late for the limit
 
     return ThreadpoolController()

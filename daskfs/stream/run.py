@@ -110,15 +110,12 @@ def select(
         now = _begun(dataset, algorithm, lanes, seed, kept, resume)
         watch = Watch(dataset, algorithm, from_client(client) if client is not None and are_wanted() else None)
         run = Run(dataset, algorithm, now, kept, attended(client, progress), watch)
-        with (
-            taking_part(client, plan),
-            _told(watch, now, client),
-            _runner(dataset, algorithm, client, now.lanes) as runner,
-        ):
-            done = run.finish(runner)
+        with _told(watch, now, client):
+            with taking_part(client, plan), _runner(dataset, algorithm, client, now.lanes) as runner:
+                done = run.finish(runner)
             result = _with_costs(algorithm.result(done.state), done.costs)
-    selection = as_selection(result, dataset, algorithm, seed)
-    watch.finished(selection.names, result.weights)
+            selection = as_selection(result, dataset, algorithm, seed)
+            watch.finished(selection.names, result.weights)
     return selection
 
 

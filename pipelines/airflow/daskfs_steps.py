@@ -70,7 +70,7 @@ def do(until: str, asked: Mapping[str, Any]) -> dict[str, Any]:
         changes = changes_of(asked)
         if _is_alone(until, asked["job"], changes):
             changes = {key: value for key, value in changes.items() if not key.startswith("cluster.")}
-            changes["cluster"] = {"serial": True}
+            changes |= {"cluster": {"serial": True}, "report.performance": False}
         return execute(asked["job"], lines(tell), until=until, changes=changes).record()  # type: ignore[arg-type]
 
 

@@ -124,6 +124,7 @@ def consumed(airflow: Any, of: str) -> str:
 
 def test_from_a_job_file_to_predictions(airflow, scheduler, job):
     """The published bytes are those of the command line; whoever waits for them gets them; again, nothing is done."""
+    job.write_text(JOB + "[report]\nperformance = true\n")  # of a cluster, which the last steps do without
     data = job.parent / "more.zarr"
     daskfs.ingest(job.parent / "clicks.vw", data, "vw")
     airflow.ask("/api/v2/variables", {"key": "daskfs_dataset", "value": str(data)})

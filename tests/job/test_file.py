@@ -149,6 +149,11 @@ def test_changes_from_the_command_line(tmp_path, key):
         ),
         (
             "[data]",
+            '[cluster]\nstart = "x.Y"\narguments = {env = [{name = "AWS_SECRET_ACCESS_KEY", value = "abc"}]}\n[data]',
+            "cluster.arguments.env.AWS_SECRET_ACCESS_KEY: no secrets in a file",
+        ),
+        (
+            "[data]",
             "[publish]\nat_least = {roc_acu = 0.5}\n[data]",
             "job.toml:3: publish: at_least: roc_acu: no such score (did you mean 'roc_auc'?)",
         ),

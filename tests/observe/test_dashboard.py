@@ -21,9 +21,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from toy_runs import Stop, wait_until
 
 import daskfs
+from daskfs.job.execute import announce
 from daskfs.observe import dashboard
 from daskfs.observe.dashboard import NAME, attach, enable_for
 from daskfs.protocol import Algorithm
+from daskfs.stream import run
 from daskfs.stream.pool import prepare_workers
 
 __all__ = ["chromium"]
@@ -238,6 +240,35 @@ def test_a_local_cluster_gets_the_page_and_what_was_said_before(two_workers, tmp
     wait_until(lambda: plugin.watched.latest is not None and plugin.watched.latest.ended)
     assert plugin.watched.latest.dataset.endswith("wide.zarr")
     assert sum(one.__name__ == "DaskfsCollector" for one in core.COLLECTORS) == 1
+
+
+def test_a_selection_that_gets_no_names_has_ended_too(two_workers, tmp_path, monkeypatch):
+    def unreadable(*_: object) -> None:
+        raise OSError("the names are gone")
+
+    assert enable_for(two_workers.cluster)
+    watched = two_workers.cluster.scheduler.plugins[NAME].watched
+    monkeypatch.setattr(run, "as_selection", unreadable)
+    with pytest.raises(OSError, match="the names are gone"):
+        daskfs.select(wide(tmp_path / "nameless.zarr"), daskfs.OnlineSubstitution(3, passes=1), client=two_workers)
+    wait_until(lambda: watched.latest.dataset.endswith("nameless.zarr") and watched.latest.ended)
+    assert watched.latest.why == "OSError: the names are gone"
+
+
+def test_where_there_can_be_no_tab_whoever_starts_a_run_is_told(monkeypatch):
+    def other_version(*_: object) -> None:
+        raise AttributeError("http_application")
+
+    monkeypatch.setattr(dashboard, "_add_page", other_version)
+    told: list[str] = []
+    with (
+        LocalCluster(n_workers=0, processes=False, dashboard_address="127.0.0.1:0") as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        announce(client, told.append)
+    assert [line.split(":")[0] for line in told] == ["dashboard", "note"]
+    assert told[0].endswith("/status")
+    assert told[1] == "note: the tab 'daskfs' cannot be added to the dashboard of this version of Dask"
 
 
 def test_a_cluster_elsewhere_is_told_how(caplog):

@@ -10,8 +10,8 @@ from bokeh.document import Document
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daskfs.observe.dashboard_page import page
-from daskfs.observe.dashboard_series import MOST_BARS, SERIES, WELCOME, feature_table, headline, series_of
+from daskfs.observe.dashboard_page import AGAIN, page
+from daskfs.observe.dashboard_series import MOST_BARS, SERIES, WELCOME, feature_table, headline, series_of, span_of
 from daskfs.observe.watched import BIN_SECONDS, MOST_POINTS, MOST_RUNS, MOST_WORKERS, OTHERS, Watched
 from daskfs.stream.events import Share, share_event
 
@@ -44,7 +44,7 @@ def learned(*events: dict, every: float = 1.0) -> Watched:
     return watched
 
 
-def test_whatever_is_new_is_one_message_to_the_browser_and_none_if_nothing_is():
+def test_whatever_is_new_is_one_message_to_the_browser():
     watched, doc, sent = learned(*ALL[:4]), Document(), []
     page(watched, {}, doc)
     doc.on_change(sent.append)
@@ -53,11 +53,18 @@ def test_whatever_is_new_is_one_message_to_the_browser_and_none_if_nothing_is():
         assert watched.take(event, NOW)
     again()
     assert len(sent) == 1
-    again()
+    for _ in range(AGAIN - 1):
+        again()
     assert len(sent) == 1  # the run is over: time alone is nothing new
+    again()
+    assert len(sent) == 2  # a browser may have lost the connection, and all with it
     assert watched.take(BEGUN | {"run": "b"}, NOW)
     again()
-    assert len(sent) == 2
+    assert len(sent) == 3
+
+
+def test_a_number_beyond_all_others_has_no_place_on_an_axis():
+    assert span_of([1e308, 2.0, math.nan, -math.inf], "above") == (0.0, 2.2)
 
 
 def test_a_run_from_its_begin_to_its_end():
