@@ -279,7 +279,7 @@ class Central(Algorithm, Protocol):
     """An algorithm for the schedule ``"centre"``. Its state has a "version" that rises when workers should look again.
 
     An offer may reach the centre late, twice or never, and an `update` with a block of no columns only takes over the
-    target; neither must do harm.
+    target; neither must do harm. Columns to `revisit` come as offers, too.
     """
 
     @property

@@ -37,7 +37,7 @@ from daskfs.algorithms.substitution_refit import Part, set_nbytes, transposed
 from daskfs.algorithms.substitution_result import glance_of
 from daskfs.algorithms.substitution_steps import Steps, new_slots, slots_nbytes, trimmed
 from daskfs.errors import OptionError
-from daskfs.protocol import Glance, Meta, Result, State
+from daskfs.protocol import ColumnBlock, Glance, Meta, Result, State
 
 if TYPE_CHECKING:
     from daskfs.algorithms.substitution import OnlineSubstitution
@@ -74,7 +74,7 @@ class Asynchronous:
     def update(self, state: State, block: AnyColumns) -> State:
         """Serially the lanes take turns, block by block; after the last pass columns come for the refit."""
         if "ids" in state:
-            return self._collect(state, block)
+            return self.accept(state, self._found(block)) if len(block.ids) else state
         take_target(state, block, self.chosen)
         if not len(block.ids):
             return state
@@ -86,6 +86,8 @@ class Asynchronous:
         return self.accept(state, offer) if offer is not None else state
 
     def view(self, state: State, lane: int) -> State:
+        if "ids" in state:
+            return {"version": state["version"], "closed": True}
         self._know(state, lane)
         part = Part(state, f"lane{lane}/")
         return {
@@ -102,7 +104,9 @@ class Asynchronous:
         }
 
     def work(self, own: State, view: State, block: AnyColumns) -> tuple[State, State | None]:
-        """Algorithm 3 for a block of columns."""
+        """Algorithm 3 for a block of columns; after the last pass, the columns themselves."""
+        if "closed" in view:
+            return own, self._found(block)
         if "X" not in own:
             own.update(
                 new_slots(view["n"], self.chosen.n_select, view["itemsize"]), number=view["number"], lane=own["lane"]
@@ -142,6 +146,8 @@ class Asynchronous:
 
     def both(self, offer: State, later: State, view: State) -> State:
         """The later push says all that the earlier one did; only what it counts has to be added up."""
+        if "columns" in offer:
+            return {name: np.concatenate([offer[name], later[name]], axis=-1) for name in offer}
         passed = np.concatenate([offer["passed"], later["passed"]])[-2 * self.chosen.n_select :]
         return later | {"passed": passed, "changes": offer["changes"] + later["changes"]}
 
@@ -150,6 +156,8 @@ class Asynchronous:
 
     def accept(self, state: State, offer: State) -> State:
         """Algorithm 2: put the worker's part in the place of its old one, unless the push is old news or too stale."""
+        if "columns" in offer:
+            return self._collect(state, offer)
         self._know(state, offer["lane"])
         part = Part(state, f"lane{offer['lane']}/")
         lag = state["version"] - offer["version"]
@@ -167,8 +175,9 @@ class Asynchronous:
         return state
 
     def keeps(self, state: State) -> NDArray[np.uint64]:
-        """None: workers hold the columns, and their next pushes bring back all that was lost."""
-        return np.empty(0, np.uint64)
+        """None: workers hold the columns, and their next pushes bring back all that was lost; until they are done."""
+        collected = state["ids"][state["collected"]] if "ids" in state else np.empty(0, np.int64)
+        return np.sort(collected).astype(np.uint64)
 
     def merge(self, states: Sequence[State]) -> State:
         if len(states) > 1:
@@ -257,16 +266,21 @@ class Asynchronous:
         for name in [name for name in state if name.startswith(("own", "lane")) and "/" in name]:
             del state[name]
         state.update(new_slots(state["n"], len(ids), state["itemsize"]))
-        state["ids"] = ids
+        state["ids"], state["collected"] = ids, np.zeros(len(ids), np.bool_)
 
-    def _collect(self, state: State, block: AnyColumns) -> State:
-        """Fill the slots of the set with its columns."""
-        ids = block.ids.astype(np.int64)
-        nothing = np.zeros(len(block.y), state["X"].dtype)
-        found = swept(block, nothing, nothing[:0], self.chosen.intercept)
-        slots = np.flatnonzero(np.isin(state["ids"], ids))
-        chosen = np.searchsorted(ids, state["ids"][slots])
-        state["X"][:, slots] = unit_columns(block, chosen, found.mean[chosen], found.norm[chosen], state["X"].dtype)
-        state["mean"][slots], state["norm"][slots] = found.mean[chosen], found.norm[chosen]
-        state["k"] += len(slots)
+    def _found(self, block: AnyColumns) -> State:
+        """Columns of the set, standardised."""
+        nothing = np.zeros(len(block.y), block.X.dtype if isinstance(block, ColumnBlock) else np.float32)
+        found, all_of_it = swept(block, nothing, nothing[:0], self.chosen.intercept), np.arange(len(block.ids))
+        columns = unit_columns(block, all_of_it, found.mean, found.norm, nothing.dtype)
+        return {"ids": block.ids.astype(np.int64), "columns": columns, "mean": found.mean, "norm": found.norm}
+
+    def _collect(self, state: State, offer: State) -> State:
+        """Fill the slots of the set with its columns; one that comes again changes nothing."""
+        slots, order = np.flatnonzero(np.isin(state["ids"], offer["ids"])), np.argsort(offer["ids"])
+        chosen = order[np.searchsorted(offer["ids"], state["ids"][slots], sorter=order)]
+        state["X"][:, slots] = offer["columns"][:, chosen]
+        state["mean"][slots], state["norm"][slots] = offer["mean"][chosen], offer["norm"][chosen]
+        state["collected"][slots] = True
+        state["k"] = int(state["collected"].sum())
         return state

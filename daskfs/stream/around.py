@@ -6,22 +6,24 @@ What can be lost, and what happens then:
 * the centre: Dask tells at once if its process has died, and its callers tell within seconds if it does not answer.
   The driver knows the state the pass began with, the groups that are done, and which features the centre held when
   the last of them ended; a new centre starts from these.
+
+Columns to be seen once more are shared in the same way: a `Stretch` is a pass, or such a last look.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
-from time import monotonic, sleep
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import numpy as np
-from distributed import Client, Future, KilledWorker, as_completed
+from distributed import Client, Future, KilledWorker
 from numpy.typing import NDArray
 
 from daskfs.errors import Interrupted, WorkerError
@@ -29,17 +31,17 @@ from daskfs.protocol import Central, State
 from daskfs.store.dataset import Dataset
 from daskfs.stream.central import Report
 from daskfs.stream.fold import Run
-from daskfs.stream.lanes import groups
 from daskfs.stream.presence import result_of, with_workers
-from daskfs.stream.rounds import Rounds, task_key
+from daskfs.stream.rounds import task_key
 from daskfs.stream.watching import verb_of
-from daskfs.stream.workers import Calls, CentreActor, CentreLost, forget, work_on
+from daskfs.stream.workers import Calls, CentreActor, CentreLost, Share, forget, work_on
 
 CENTRE = "centre"
 """A worker with this resource (``dask worker --resources centre=1``) gets the centre, and little else."""
-_GROUPS_PER_WORKER = 8  # in a pass: a lost centre or worker costs the groups that were running
+_GROUPS_PER_WORKER = 4  # in a pass, at least: a lost centre or worker costs the groups that were running
 _GROUP_BYTES = 1 << 30  # at most: some tenths of a second of reading
-_ATTEMPTS = 10  # at a pass
+_LEAST_BYTES = 64 << 20  # towards the end of a pass: a hundredth of a second is what a group takes beside its blocks
+_ATTEMPTS = 10  # at a stretch
 _START = 30.0  # seconds for an empty actor to be made: until a worker ends the block that it is at
 _LOOK = 2.0  # seconds between two looks at whether those who may work are still there
 _FAREWELL = 3.0  # seconds for workers to forget a run
@@ -48,10 +50,10 @@ _GONE = "gone"  # in the place of a worker that left a lane behind
 
 @dataclass(slots=True)
 class Ledger:
-    """What the driver knows of a pass: the truth, as far as there is one."""
+    """What the driver knows of a stretch: the truth, as far as there is one."""
 
     begun: State
-    """The state the pass began with."""
+    """The state it began with."""
     groups: dict[int, range]
     """Those still to do, by number."""
     newest: Report
@@ -62,11 +64,14 @@ class Ledger:
     """Seconds that this centre was, as far as it is known; …"""
     before: float = 0.0
     """… and those that were lost."""
+    bytes: int = 0
+    """Of what groups that are done have worked on."""
 
     def done(self, number: int, report: Report) -> None:
         """Strike out a group; what the centre held when it ended is remembered, if nothing newer is known."""
         self.groups.pop(number, None)
         self.busy += report.busy
+        self.bytes += report.bytes
         self.at_work = max(self.at_work, report.at_work)
         if report.version >= self.newest.version:
             self.newest = report
@@ -92,6 +97,37 @@ class Places:
     """Of those who read."""
 
 
+@dataclass(frozen=True)
+class Stretch:
+    """What there is to do around one centre: a pass, or a last look at some columns."""
+
+    verb: str
+    """What tasks are named after."""
+    groups: Callable[[int], Iterator[range]]
+    """Runs of what there is to do, one for each task, for so many threads of workers."""
+    share: Callable[[range], Share]
+    """What the task of a group works on."""
+    run: Run
+
+    def heard(self, ledger: Ledger, places: Places, report: Report, call: Calls) -> None:
+        """A group has ended."""
+        self.run.note_work(places.threads, ledger.busy, ledger.before + ledger.at_work, beside=True)
+
+
+@dataclass(frozen=True)
+class Pass(Stretch):
+    """A stretch over all blocks, in which checkpoints may be due."""
+
+    end: int
+
+    def heard(self, ledger: Ledger, places: Places, report: Report, call: Calls) -> None:
+        super().heard(ledger, places, report, call)
+        if report.glance is not None:
+            self.run.watch.glance(report.glance)
+        if self.run.reached(ledger.position(self.end)):
+            self.run.keep(call.now("state")[0])
+
+
 class Around:
     """Carries out passes on a cluster, around a centre."""
 
@@ -104,26 +140,33 @@ class Around:
     def one_pass(self, state: State, position: int, run: Run) -> State:
         if not self._lanes and (position or run.now.passes):  # resumed: those who had the lanes of the state are gone
             self._lanes = [_GONE] * state.get("lanes", 0)
+        groups = partial(groups_of, self._sizes, position)
+        return self._done(state, Pass(verb_of(self._algorithm), groups, _blocks, run, len(self._sizes)))[0]
+
+    def revisit(self, state: State, ids: NDArray[np.uint64], run: Run) -> tuple[State, int]:
+        self.close()  # passes are over, and the memory is needed
+        self._run, self._lanes = os.urandom(8).hex(), []
+        wanted = np.sort(ids)
+        groups = partial(groups_of, np.full(len(wanted), self._sizes.max()), 0)  # a block is read for a column
+        return self._done(state, Stretch("revisit", groups, lambda some: wanted[some.start : some.stop], run))
+
+    def _done(self, state: State, stretch: Stretch) -> tuple[State, int]:
+        """The state after a stretch, and how many bytes were worked on."""
         ledger: Ledger | None = None
         reason = ""
         for _ in range(_ATTEMPTS):
             try:
                 places = self._places()
                 if ledger is None:
-                    tasks = groups_of(self._sizes, position, len(places.others or places.homes))
-                    spent = run.now.costs[-1]
-                    known = Report(-1, self._algorithm.keeps(state))
-                    ledger = Ledger(state, dict(enumerate(tasks)), known, busy=spent.busy, before=spent.merging)
-                return self._attempt(ledger, places, run)
+                    groups = stretch.groups(places.threads)
+                    spent, known = stretch.run.now.costs[-1], Report(-1, self._algorithm.keeps(state))
+                    ledger = Ledger(state, dict(enumerate(groups)), known, busy=spent.busy, before=spent.merging)
+                return self._attempt(ledger, places, stretch), ledger.bytes
             except CentreLost as lost:
                 reason = str(lost)
             if self._client.status != "running":
                 raise Interrupted("the Dask scheduler or its workers are gone; when they are back, run the same again")
         raise Interrupted(f"the centre of the run was lost again and again ({reason}); run the same again to go on")
-
-    def revisit(self, state: State, ids: NDArray[np.uint64]) -> tuple[State, int]:
-        self.close()  # passes are over, and the memory is needed
-        return Rounds(self._client, self._dataset, self._algorithm, lanes=1).revisit(state, ids)
 
     def close(self) -> None:
         """Free what workers keep for this run; should one not hear it, later runs push it out."""
@@ -147,8 +190,8 @@ class Around:
         threads = sum(workers[address]["nthreads"] for address in others or homes)
         return Places(sorted(homes), sorted(others), threads)
 
-    def _attempt(self, ledger: Ledger, places: Places, run: Run) -> State:
-        """A pass from what the ledger knows to its end, unless the centre is lost."""
+    def _attempt(self, ledger: Ledger, places: Places, stretch: Stretch) -> State:
+        """A stretch from what the ledger knows to its end, unless the centre is lost."""
         made = self._client.submit(
             CentreActor, actor=True, key=task_key("centre"), priority=100,
             resources={CENTRE: 1} if places.homes else None,
@@ -159,17 +202,13 @@ class Around:
             ledger.new_centre()
             call = Calls(centre)
             call.now("open", self._algorithm, self._dataset, ledger.begun, ledger.newest.kept, self._lanes)
-            submitted = partial(self._submitted, centre, places, run.watch.run)
+            submitted = partial(self._submitted, centre, places, stretch)
             futures = {submitted(group): number for number, group in ledger.groups.items()}
             for future in self._as_they_end(list(futures), places):
                 report = self._report(future, made)
                 ledger.done(futures[future], report)
                 future.release()
-                run.note_work(places.threads, ledger.busy, ledger.before + ledger.at_work, beside=True)
-                if report.glance is not None:
-                    run.watch.glance(report.glance)
-                if run.reached(ledger.position(len(self._sizes))):
-                    run.keep(call.now("state")[0])
+                stretch.heard(ledger, places, report, call)
             last: tuple[State, list[str]] = call.now("state")
             self._lanes = last[1]
             return last[0]
@@ -186,27 +225,32 @@ class Around:
         except Exception as error:
             raise CentreLost(repr(error)) from error
 
-    def _submitted(self, centre: Any, places: Places, told: str, group: range) -> Future[Any]:
+    def _submitted(self, centre: Any, places: Places, stretch: Stretch, group: range) -> Future[Any]:
         return self._client.submit(
-            work_on, self._run, self._algorithm, self._dataset, centre, group, told,
-            key=task_key(verb_of(self._algorithm)), pure=False,
+            work_on, self._run, self._algorithm, self._dataset, centre, stretch.share(group), stretch.run.watch.run,
+            key=task_key(stretch.verb), pure=False,
             workers=places.others if places.homes and places.others else None,
         )  # fmt: skip
 
     def _as_they_end(self, futures: list[Future[Any]], places: Places) -> Iterator[Future[Any]]:
         """Futures in the order in which they end."""
-        ended, looked = as_completed(futures, loop=self._client.loop), monotonic()
-        while not ended.is_empty():
-            if ended.has_ready():
-                yield next(ended)
-            elif monotonic() - looked > _LOOK:
-                if places.homes and places.others and not self._places().others:
-                    raise CentreLost("all workers but that of the centre have left")
-                if not self._client.nthreads():
-                    raise CentreLost("all workers have left")
-                looked = monotonic()
-            else:
-                sleep(0.01)
+        ended: SimpleQueue[Future[Any]] = SimpleQueue()
+        for future in futures:
+            future.add_done_callback(ended.put)
+        for _ in futures:
+            while True:
+                try:
+                    yield ended.get(timeout=_LOOK)
+                    break
+                except Empty:
+                    self._look_around(places)
+
+    def _look_around(self, places: Places) -> None:
+        """CentreLost where nobody is left to do the work."""
+        if places.homes and places.others and not self._places().others:
+            raise CentreLost("all workers but that of the centre have left")
+        if not self._client.nthreads():
+            raise CentreLost("all workers have left")
 
     def _report(self, future: Future[Any], made: Future[Any]) -> Report:
         try:
@@ -230,10 +274,25 @@ class Around:
 
 
 def groups_of(sizes: NDArray[np.int64], position: int, workers: int) -> Iterator[range]:
-    """Runs of blocks from `position` on, each a task; several for every worker, none too large.
+    """Runs of blocks from `position` on, each a task: several for every worker, and towards the end smaller ones.
+
+    With tasks of one size some workers would end a pass half a task before others.
 
     >>> from daskfs.stream.around import groups_of
-    >>> list(groups_of(np.full(6, 100), 2, workers=1))
-    [range(2, 3), range(3, 4), range(4, 5), range(5, 6)]
+    >>> list(groups_of(np.full(10, 100), 2, workers=1))
+    [range(2, 4), range(4, 6), range(6, 8), range(8, 9), range(9, 10)]
     """
-    return groups(sizes, position, min(_GROUP_BYTES, int(sizes.sum()) // (_GROUPS_PER_WORKER * workers)))
+    total, first, nbytes = int(sizes.sum()), position, 0
+    most = min(_GROUP_BYTES, total // (_GROUPS_PER_WORKER * workers))
+    least = min(_LEAST_BYTES, most // 2)
+    left = int(sizes[position:].sum())
+    for number in range(position, len(sizes)):
+        nbytes += int(sizes[number])
+        if nbytes >= min(most, max(least, left // (2 * workers))) or number == len(sizes) - 1:
+            yield range(first, number + 1)
+            first, left, nbytes = number + 1, left - nbytes, 0
+
+
+def _blocks(group: range) -> Share:
+    """A group of blocks is a share as it is."""
+    return group

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import monotonic
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.protocol import Block, Central, ColumnBlock, Glance, SparseColumnBlock, State, copied
+from daskfs.protocol import Central, ColumnBlock, Glance, State, copied
 from daskfs.store.dataset import Dataset
 from daskfs.stream.watching import GLANCE_EVERY, glance_at
+
+_NOBODY = np.empty(0, np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,8 @@ class Report:
     """Seconds that the centre has been, since it was made."""
     busy: float = 0.0
     """Seconds that the worker was, whose group has ended."""
+    bytes: int = 0
+    """That it worked on."""
     glance: Glance | None = None
     """What the state shows, now and then."""
 
@@ -71,15 +75,16 @@ class Centre:
         """Take an offer in, and answer with a new view, unless the worker knows that version."""
         with self._working():
             self._state = self._algorithm.accept(self._state, offer)
-            return None if known == self._state["version"] else self._view(lane)
+            return self._newer(lane, known)
 
-    def leave(self, offers: Sequence[State]) -> Report:
-        """Take in what a worker has left at the end of its group, and answer with what is held now."""
+    def leave(self, lane: int, offers: Sequence[State], known: int) -> tuple[Report, View | None]:
+        """Take in what a worker has left at the end of its group; what is held now, and a view for its next group."""
         with self._working():
             for offer in offers:
                 self._state = self._algorithm.accept(self._state, offer)
+            newer = self._newer(lane, known)
         kept = self._algorithm.keeps(self._state)
-        return Report(self._state["version"], kept, self._at_work, glance=self._glance())
+        return Report(self._state["version"], kept, self._at_work, glance=self._glance()), newer
 
     def _glance(self) -> Glance | None:
         if monotonic() < self._next_glance:
@@ -92,6 +97,9 @@ class Centre:
         begun = monotonic()
         yield
         self._at_work += monotonic() - begun
+
+    def _newer(self, lane: int, known: int) -> View | None:
+        return None if known == self._state["version"] else self._view(lane)
 
     def _view(self, lane: int) -> View:
         return View(self._state["version"], copied(self._algorithm.view(self._state, lane)))
@@ -112,11 +120,6 @@ def rebuilt(algorithm: Central, dataset: Dataset, state: State, kept: NDArray[np
 
 def introduced(algorithm: Central, dataset: Dataset, state: State) -> State:
     """The state of a first pass with the target taken over, which comes with every block of columns."""
-    return algorithm.update(state, _without_columns(dataset.read(0, "columns")))
-
-
-def _without_columns(block: Block) -> Block:
-    if isinstance(block, ColumnBlock):
-        return replace(block, ids=block.ids[:0], X=block.X[:, :0])
-    assert isinstance(block, SparseColumnBlock)
-    return replace(block, ids=block.ids[:0], indptr=block.indptr[:1], rows=block.rows[:0], values=block.values[:0])
+    y, weights = np.concatenate(list(dataset.targets())), list(dataset.weights())
+    nothing = np.empty((len(y), 0), np.float32)
+    return algorithm.update(state, ColumnBlock(_NOBODY, nothing, y, np.concatenate(weights) if weights else None))

@@ -20,6 +20,7 @@ from daskfs.protocol import Algorithm, Axis, Glance, State
 from daskfs.store.dataset import Dataset
 from daskfs.stream.checkpoint import Checkpoint, Cost, Snapshot
 from daskfs.stream.lanes import fold_lane, joined, merged, revisited, rounds_of
+from daskfs.stream.meter import Meter
 from daskfs.stream.watching import Watch, glance_at
 
 _ALL = 1 << 20  # features of a set, so that its changes can be counted
@@ -57,7 +58,7 @@ class Runner(Protocol):
         ``if run.reached(position): run.keep(state)``.
         """
 
-    def revisit(self, state: State, ids: NDArray[np.uint64]) -> tuple[State, int]:
+    def revisit(self, state: State, ids: NDArray[np.uint64], run: Run) -> tuple[State, int]:
         """The state with some columns folded into it once more, and how many bytes they had."""
 
 
@@ -148,8 +149,9 @@ class Run:
         self._started = monotonic()
         nbytes, ids = 0, self._algorithm.revisit(self.now.state)
         if len(ids):
-            self.now.state, nbytes = runner.revisit(self._handed_over(), ids)
-        self.now.costs[-1] = Cost(monotonic() - self._started, nbytes)
+            self.now.state, nbytes = runner.revisit(self._handed_over(), ids, self)
+        cost = self.now.costs[-1]
+        cost.seconds, cost.bytes = monotonic() - self._started, nbytes
         self.now.stage = "finished"
         self.keep(self.now.state)
 
@@ -211,8 +213,9 @@ class Serial:
                 run.keep(state)
         return state
 
-    def revisit(self, state: State, ids: NDArray[np.uint64]) -> tuple[State, int]:
-        return revisited(self._algorithm, self._dataset, ids, state)
+    def revisit(self, state: State, ids: NDArray[np.uint64], run: Run) -> tuple[State, int]:
+        meter = Meter()
+        return revisited(self._algorithm, self._dataset, ids, state, meter), meter.done().bytes
 
     def _in_rounds(self, state: State, position: int, run: Run) -> State:
         sizes = self._dataset.block_sizes(self._algorithm.axis)

@@ -106,13 +106,11 @@ def fold_lane(
     return state
 
 
-def revisited(algorithm: Algorithm, dataset: Dataset, ids: NDArray[np.uint64], state: State) -> tuple[State, int]:
-    """The state with some columns folded into it once more, and how many bytes they had; changes the state."""
-    nbytes = 0
-    for block in dataset.columns(ids):
+def revisited(algorithm: Algorithm, dataset: Dataset, ids: NDArray[np.uint64], state: State, meter: Meter) -> State:
+    """The state with some columns folded into it once more; changes the state."""
+    for block in meter.over(dataset.columns(ids)):
         state = algorithm.update(state, block)
-        nbytes += block.nbytes
-    return state, nbytes
+    return state
 
 
 @contextmanager

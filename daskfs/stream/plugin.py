@@ -1,7 +1,7 @@
 """What every worker process of a cluster gets, also after a restart or when it joins late.
 
-Memory kept, one BLAS thread, the kernels of what it will be asked to do ready; and a look at whether it may take part
-at all. One that may not leaves again: its log says why.
+Memory kept, one BLAS thread, profilers that stop nobody, the kernels of what it will be asked to do ready; and a look
+at whether it may take part at all. One that may not leaves again: its log says why.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from threadpoolctl import threadpool_limits
 from daskfs.errors import OptionError
 from daskfs.jit import warm_up
 from daskfs.store.options import StorageOptions, learn
+from daskfs.stream.frames import look_at_frames_safely
 from daskfs.stream.memory import MemoryPlan, room_on, share_of
 from daskfs.stream.versions import check_same, versions_here
 
@@ -42,6 +43,7 @@ class DaskfsWorker(WorkerPlugin):
         with _leaving(worker):
             check_same(f"worker {worker.address}", versions_here(), self._versions)
         keep_freed_memory()
+        look_at_frames_safely()
         threadpool_limits(1, user_api="blas")  # Dask runs a task per core already
 
 

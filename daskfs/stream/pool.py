@@ -17,6 +17,7 @@ from distributed.scheduler import KilledWorker
 
 from daskfs.errors import Interrupted, OptionError, WorkerError
 from daskfs.store.options import StorageOptions
+from daskfs.stream.frames import look_at_frames_safely
 from daskfs.stream.plugin import DaskfsWorker, StorageAccess, WarmKernels
 from daskfs.stream.presence import LOOK_EVERY, a_worker_stays, register, result_of, with_workers
 from daskfs.stream.versions import check_versions
@@ -142,6 +143,7 @@ def prepare_workers(client: Client, options: Iterable[StorageOptions] = (), kern
     kernels_of
         What they will be asked to use, such as an algorithm: its kernels are compiled, or loaded.
     """
+    look_at_frames_safely()  # the scheduler of a local cluster is in this process
     with a_worker_stays(client):
         try:
             client.wait_for_workers(1, timeout=WAIT_FOR_WORKERS)

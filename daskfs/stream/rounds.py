@@ -67,8 +67,8 @@ class Rounds:
     def one_pass(self, state: State, position: int, run: Run) -> State:
         return self._until_done(partial(self._pass, _Known(state, position), run))
 
-    def revisit(self, state: State, ids: NDArray[np.uint64]) -> tuple[State, int]:
-        return self._until_done(partial(self._revisit, state, ids))
+    def revisit(self, state: State, ids: NDArray[np.uint64], run: Run) -> tuple[State, int]:
+        return self._until_done(partial(self._revisit, state, ids, run))
 
     def _pass(self, known: _Known, run: Run) -> State:
         shares = rounds_of(self._sizes, self._lanes, self._algorithm.meetings, known.position)
@@ -141,13 +141,15 @@ class Rounds:
         run.note_work(self._lanes, *map(sum, zip(before, spent, strict=True)))
         return state
 
-    def _revisit(self, state: State, ids: NDArray[np.uint64]) -> tuple[State, int]:
-        future = self._submit("revisit", revisit_a_copy, self._algorithm, self._dataset, ids, self._sent(state))
+    def _revisit(self, state: State, ids: NDArray[np.uint64], run: Run) -> tuple[State, int]:
+        sent, told = self._sent(state), run.watch.run
+        future = self._submit("revisit", revisit_a_copy, told, self._algorithm, self._dataset, ids, sent)
         try:
-            result: tuple[State, int] = self._brought_here(future)
+            now, took = self._brought_here(future)
         finally:
             _let_go([future])
-        return result
+        run.note_work(self._lanes, took.busy, took.merging)
+        return now, took.bytes
 
     def _brought_here(self, future: Future[Any]) -> Any:
         """What a task makes, as soon as it has."""

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from daskfs.protocol import Algorithm, Glance, State, copied
 from daskfs.store.dataset import Dataset
+from daskfs.stream.events import Share
 from daskfs.stream.lanes import fold_lane, merged, revisited
 from daskfs.stream.meter import Meter
 from daskfs.stream.reporting import from_task
@@ -62,9 +63,12 @@ def look_at_share(algorithm: Algorithm, state: State) -> Glance | None:
     return glance_at(algorithm, state)
 
 
-def revisit_a_copy(algorithm: Algorithm, dataset: Dataset, ids: NDArray[np.uint64], state: State) -> tuple[State, int]:
-    """Columns folded into a copy of a state once more."""
-    return revisited(algorithm, dataset, ids, copied(state))
+def revisit_a_copy(
+    run: str, algorithm: Algorithm, dataset: Dataset, ids: NDArray[np.uint64], state: State
+) -> tuple[State, Share]:
+    """Columns folded into a copy of a state once more, and what that took."""
+    meter = Meter(from_task(run))
+    return revisited(algorithm, dataset, ids, copied(state), meter), meter.done()
 
 
 def arrived(state: State) -> tuple[State, Spent]:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from traceback import format_exc
 from typing import Any
@@ -25,11 +26,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.protocol import Central, State, copied
+from daskfs.protocol import Block, Central, State, copied
 from daskfs.store.dataset import Dataset
 from daskfs.stream.central import Centre, Report, View, introduced, rebuilt
 from daskfs.stream.meter import Meter
 from daskfs.stream.reporting import from_task
+
+Share = range | NDArray[np.uint64]
+"""What a task works on: blocks by their numbers, or columns by their ids."""
 
 _PATIENCE = 1.0  # seconds until someone who waits for the centre asks whether it is alive
 _SIGN_OF_LIFE = 3.0  # seconds for the answer
@@ -119,6 +123,10 @@ class Desk:
     who: str = field(default_factory=lambda: os.urandom(8).hex())
     """A name for the lane that goes with `own`: whoever starts with nothing gets a lane of its own."""
     own: State = field(default_factory=dict)
+    centre: str = ""
+    """The one that was joined last, …"""
+    seen: View = field(default_factory=lambda: View(-1, {}))
+    """… and what was last seen of it: a group begins where the one before it ended, without asking."""
 
 
 _desks: dict[int, dict[str, Desk]] = {}
@@ -143,31 +151,37 @@ def forget(run: str) -> None:
         desks.pop(run, None)
 
 
-def work_on(run: str, algorithm: Central, dataset: Dataset, centre: Any, numbers: range, told: str = "") -> Report:
+def work_on(run: str, algorithm: Central, dataset: Dataset, centre: Any, share: Share, told: str = "") -> Report:
     """One group of blocks, on a worker; what it did is told under the name of the run that is watched, if it is."""
     desk, call, meter = _desk(run), Calls(centre), Meter(from_task(told))
-    joining = call.later("join", desk.who)  # answered while the first block is read
-    lane, seen = -1, View(-1, {})
+    joining = call.later("join", desk.who) if desk.centre != centre.key else None  # answered while a block is read
     unsent: State | None = None
     reply: Any = None
     unanswered = 0  # blocks since an offer was sent
-    for block in meter.over(dataset.blocks(numbers, axis=algorithm.axis)):
+    for block in meter.over(_blocks(dataset, algorithm, share)):
         if joining is not None:
             with meter.waiting():
-                (desk.own["lane"], seen), joining = call.answer(joining), None
-            lane = desk.own["lane"]
+                desk.own["lane"], desk.seen = call.answer(joining)
+            desk.centre, joining = centre.key, None
         if reply is not None and (unanswered > algorithm.patience or reply.done()):
             with meter.waiting():
-                seen, reply = call.answer(reply) or seen, None
+                desk.seen, reply = call.answer(reply) or desk.seen, None
         unanswered += 1
-        desk.own, offer = algorithm.work(desk.own, seen.view, block)
+        desk.own, offer = algorithm.work(desk.own, desk.seen.view, block)
         if offer is not None:
-            unsent = offer if unsent is None else algorithm.both(unsent, offer, seen.view)
+            unsent = offer if unsent is None else algorithm.both(unsent, offer, desk.seen.view)
         if unsent is not None and reply is None:
-            reply, unsent, unanswered = call.later("offer", lane, unsent, seen.version), None, 0
+            reply, unsent, unanswered = call.later("offer", desk.own["lane"], unsent, desk.seen.version), None, 0
     with meter.waiting():
         if reply is not None:
-            call.answer(reply)  # offers of a worker arrive in their order
+            desk.seen = call.answer(reply) or desk.seen  # offers of a worker arrive in their order
         left = [offer for offer in (unsent, algorithm.rest(desk.own)) if offer is not None]
-        report: Report = call.now("leave", left)
-    return replace(report, busy=meter.done().busy)
+        report: Report
+        report, newer = call.now("leave", desk.own["lane"], left, desk.seen.version)
+        desk.seen = newer or desk.seen
+    did = meter.done()
+    return replace(report, busy=did.busy, bytes=did.bytes)
+
+
+def _blocks(dataset: Dataset, algorithm: Central, share: Share) -> Iterable[Block]:
+    return dataset.blocks(share, axis=algorithm.axis) if isinstance(share, range) else dataset.columns(share)

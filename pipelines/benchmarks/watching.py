@@ -1,36 +1,41 @@
-"""What watching a selection costs: the tab "daskfs" open in a browser and events on, against neither.
+"""What watching a selection costs: the tab "daskfs" open in a browser or not, in turns, while one selection runs.
 
-    python pipelines/benchmarks/watching.py [--work FOLDER] [--json]
+    python pipelines/benchmarks/watching.py [--work FOLDER] [--pairs 10] [--json]
 
-Both in one run and in turns, best of several; two workers, and the browser on the same cores as they. Jobs take long
-enough for the page to be drawn several times. Seconds are those of the passes. Beside them stands what processor time
-went where, which other work on the machine changes less: what the browser took of the cores is what it can have cost.
+Two workers, and the browser on the same cores as they. The selection goes on for minutes; meanwhile a browser opens the
+page, is given time to draw it, stays for a while, and is closed again for as long. What workers read in each of these
+windows is compared with its neighbour's, so that whatever else the machine does in the long run cancels out; windows
+come in the order open, closed, closed, open, so that a drift does, too. The interval is that of the mean of the pairs.
+Beside it stands what processor time the browser took of all cores, which is what it can have cost.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
-from operator import itemgetter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import click
-import dask
 import numpy as np
 import psutil
 from _measure import IDLE, show, two_processes_against_one
 from distributed import Client, LocalCluster
+from scipy import stats
 
 import daskfs
 from daskfs.observe.dashboard import enable_for
+from daskfs.protocol import Algorithm
+from daskfs.stream.fold import PassProgress
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (
@@ -38,7 +43,8 @@ FLAGS = (
     "--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage",
     "--remote-debugging-address=127.0.0.1", "--remote-debugging-port=0",
 )  # fmt: skip
-SETTLED = 5.0  # seconds until a page is there and drawn
+SETTLED = 5.0  # seconds until a page is there and drawn, or gone
+FOR_EVER = 100_000  # passes
 
 
 def columns(work: Path) -> daskfs.Dataset:
@@ -60,10 +66,52 @@ def rows(work: Path) -> daskfs.Dataset:
     return daskfs.open_dataset(out)
 
 
-WORK = {
-    "columns, around a centre": (columns, daskfs.OnlineSubstitution(10, method="async", passes=30)),
-    "rows, in rounds": (rows, daskfs.Mission(50, width=2**14, passes=8)),
+WORK: dict[str, tuple[Callable[[Path], daskfs.Dataset], Algorithm]] = {
+    "columns, around a centre": (columns, daskfs.OnlineSubstitution(10, method="async", passes=FOR_EVER)),
+    "rows, in rounds": (rows, daskfs.Mission(50, width=2**14, passes=FOR_EVER)),
 }
+
+
+class Enough(Exception):
+    """Ends a selection that has been watched for long enough."""
+
+
+class Running:
+    """A selection that goes on until it is told to end, in a thread of its own; it knows how much has been read."""
+
+    def __init__(self, dataset: daskfs.Dataset, algorithm: Algorithm, client: Client) -> None:
+        self._bytes, self._over = 0, threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, args=(dataset, algorithm, client))
+
+    def __enter__(self) -> Running:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def bytes_in(self, seconds: float) -> float:
+        """Bytes a second in the next so many seconds."""
+        before, begun = self._bytes, time.monotonic()
+        time.sleep(seconds)
+        if self._failure is not None:
+            raise self._failure
+        return (self._bytes - before) / (time.monotonic() - begun)
+
+    def _run(self, dataset: daskfs.Dataset, algorithm: Algorithm, client: Client) -> None:
+        try:
+            daskfs.select(dataset, algorithm, client=client, progress=self._note)
+        except Enough:
+            pass
+        except BaseException as failure:
+            self._failure = failure
+
+    def _note(self, now: PassProgress) -> None:
+        self._bytes = (now.number - 1) * now.bytes + now.bytes_done
+        if self._over.is_set():
+            raise Enough
 
 
 @contextmanager
@@ -96,66 +144,87 @@ def processor_time(process: psutil.Process) -> float:
     return total
 
 
-def run(cluster: LocalCluster, client: Client, dataset: daskfs.Dataset, algorithm: Any, on: bool) -> dict[str, float]:
-    """Seconds of the passes of one selection, and processor time of the cluster and of the browser."""
-    here = psutil.Process()
-    with dask.config.set({"daskfs.events": on}), watched(cluster) if on else nullcontext() as browser:
-        before = processor_time(here), processor_time(browser) if browser else 0.0
-        history = daskfs.select(dataset, algorithm, client=client).history
-        in_browser = processor_time(browser) - before[1] if browser else 0.0
-        # The browser is a child of this process too.
-        return {
-            "seconds": float(np.nansum(history.seconds.values)),
-            "cluster": processor_time(here) - before[0] - in_browser,
-            "browser": in_browser,
-        }
+class Pair(NamedTuple):
+    """Two windows beside each other: bytes a second with the page and without, processor time of the browser."""
+
+    open: float
+    closed: float
+    browser: float
 
 
-@click.command()
+def pair(running: Running, cluster: LocalCluster, seconds: float, is_open_first: bool) -> Pair:
+    def while_open() -> tuple[float, float]:
+        with watched(cluster) as browser:
+            before = processor_time(browser)
+            return running.bytes_in(seconds), processor_time(browser) - before
+
+    def while_closed() -> float:
+        time.sleep(SETTLED)
+        return running.bytes_in(seconds)
+
+    if is_open_first:
+        is_open, closed = while_open(), while_closed()
+    else:
+        closed, is_open = while_closed(), while_open()
+    return Pair(is_open[0], closed, is_open[1])
+
+
+class Cost(NamedTuple):
+    """What watching leaves of the throughput, with the 95 % interval of that, and the browser's share of all cores."""
+
+    ratio: float
+    low: float
+    high: float
+    of_cores: float
+    rate: float
+
+
+def cost_of(pairs: list[Pair], seconds: float) -> Cost:
+    ratios = np.log([of.open / of.closed for of in pairs])
+    spread = stats.t.ppf(0.975, len(pairs) - 1) * ratios.std(ddof=1) / math.sqrt(len(pairs))
+    of_cores = np.mean([of.browser for of in pairs]) / (seconds * len(os.sched_getaffinity(0)))
+    around = (math.exp(ratios.mean() + step) for step in (0.0, -spread, spread))
+    return Cost(*around, float(of_cores), float(np.mean([of.closed for of in pairs])))
+
+
+@click.command(context_settings={"show_default": True})
 @click.option("--work", type=click.Path(path_type=Path), default=Path(tempfile.gettempdir()) / "daskfs-bench")
-@click.option("--rounds", default=5, help="Of which the best counts.")
+@click.option("--pairs", default=12, type=click.IntRange(2), help="Of windows, one with the page open and one without.")
+@click.option("--seconds", default=10.0, help="That a window lasts.")
 @click.option("--json", "as_json", is_flag=True)
-def watching(work: Path, rounds: int, as_json: bool) -> None:
+def watching(work: Path, pairs: int, seconds: float, as_json: bool) -> None:
     """What watching costs."""
     work.mkdir(parents=True, exist_ok=True)
-    control, figures = two_processes_against_one(), {}
+    control, costs = two_processes_against_one(), {}
     here = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "silence_logs": 40}
     with LocalCluster(n_workers=2, **here) as cluster, Client(cluster) as client:
         enable_for(cluster)
         for name, (make, algorithm) in WORK.items():
-            dataset = make(work)
-            daskfs.select(dataset, algorithm, client=client)  # files are in memory, and kernels too
-            found: dict[bool, list[dict[str, float]]] = {True: [], False: []}
-            for number in range(rounds):
-                for on in (True, False) if number % 2 else (False, True):
-                    found[on].append(run(cluster, client, dataset, algorithm, on))
-                    click.echo(f"{name}, {'watched' if on else 'off'}: {found[on][-1]}", err=True)
-            best = {on: min(found[on], key=itemgetter("seconds")) for on in found}
-            ratio = best[True]["seconds"] / best[False]["seconds"]
-            figures[name] = {"on": best[True], "off": best[False], "ratio": ratio}
+            found = []
+            with Running(make(work), algorithm, client) as running:
+                while not running.bytes_in(SETTLED):
+                    pass  # kernels are compiled, and the first passes change more than others
+                for number in range(pairs):
+                    found.append(pair(running, cluster, seconds, number % 2 == 0))
+                    click.echo(f"{name}: {found[-1].open / found[-1].closed:.3f}", err=True)
+            costs[name] = cost_of(found, seconds)
     control = min(control, two_processes_against_one())
     if as_json:
-        click.echo(json.dumps({"control": control, **figures}))
+        click.echo(json.dumps({"control": control, **{name: cost._asdict() for name, cost in costs.items()}}))
         return
-    table = []
-    for name, of in figures.items():
-        on, off = of["on"], of["off"]
-        seconds = [f"{off['seconds']:.2f}", f"{on['seconds']:.2f}", f"{of['ratio']:.3f}"]
-        of_cores = on["browser"] / (on["seconds"] * len(os.sched_getaffinity(0)))
-        cpu = [f"{off['cluster']:.2f}", f"{on['cluster']:.2f}", f"{on['browser']:.2f}", f"{of_cores:.1%}"]
-        table.append([name, *seconds, *cpu])
-    void = " (too busy to judge)" if control < IDLE else ""
-    names = [
-        "",
-        "off, s",
-        "watched, s",
-        "ratio",
-        "CPU off, s",
-        "CPU watched, s",
-        "CPU of the browser, s",
-        "of all cores",
+    table = [
+        [
+            name,
+            f"{cost.rate / 1e6:,.0f}",
+            f"{cost.ratio:.3f}",
+            f"{cost.low:.3f} … {cost.high:.3f}",
+            f"{cost.of_cores:.1%}",
+        ]
+        for name, cost in costs.items()
     ]
-    show(f"best of {rounds}, control {control:.2f}{void}", names, table)
+    void = " (too busy to judge)" if control < IDLE else ""
+    names = ["", "MB/s, closed", "open / closed", "95 %", "browser, of all cores"]
+    show(f"{pairs} pairs of windows of {seconds:g} s, control {control:.2f}{void}", names, table)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from centre_runs import BLOCKS, K, Once, found, kill_centre, paced, planted
@@ -124,6 +125,27 @@ def test_f3_the_same_features_are_found(tmp_path, method, number, three_workers,
     assert found(given) == K  # as without a fault: see test_around
     check_in_time(struck, opened)
     wait_for_no_tasks(three_workers)
+
+
+@pytest.mark.parametrize("method", ["block", "async"])
+def test_f3_in_the_last_look_at_columns(tmp_path, method, three_workers, opened, monkeypatch):
+    """Some of them are there when the centre is killed, and are read again for the next one."""
+    struck, dataset = Once(lambda: kill_centre(three_workers), 1, 1), planted(tmp_path / "d")
+    monkeypatch.setattr(
+        around.Stretch,
+        "heard",
+        lambda self, ledger, *rest: struck(Event(int(self.verb == "revisit"), len(ledger.newest.kept))),
+    )
+    given = daskfs.select(dataset, paced(method, 0.02), client=three_workers)
+    check_in_time(struck, opened)
+    assert found(given) == K
+    assert given.score(dataset) > 0.99
+    wait_for_no_tasks(three_workers)
+
+
+class Event(NamedTuple):
+    number: int
+    blocks_done: int
 
 
 def test_f3_a_centre_that_never_lives_long_ends_the_run(tmp_path: Path, three_workers, monkeypatch):

@@ -52,21 +52,36 @@ def three_threads() -> Iterator[Client]:
 
 
 @given(
-    sizes=st.lists(st.integers(1, 1000), min_size=1, max_size=60),
+    sizes=st.lists(st.integers(1, 1000), min_size=1, max_size=200),
     position=st.integers(0, 60),
     workers=st.integers(1, 9),
 )
 def test_groups_are_all_blocks_that_are_left_in_order(sizes, position, workers):
     groups = list(groups_of(np.array(sizes), position, workers))
     assert [number for group in groups for number in group] == list(range(position, len(sizes)))
-    most = sum(sizes) // (8 * workers)
+    most = sum(sizes) // (4 * workers)
     assert all(sum(sizes[number] for number in group[:-1]) < max(most, 1) for group in groups)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5, 40])
+def test_groups_become_smaller_so_that_workers_end_together(workers, monkeypatch):
+    """Each takes the next group as soon as it is free, some at half the speed of others."""
+    monkeypatch.setattr(around, "_LEAST_BYTES", 2000)
+    sizes = np.full(4000, 100)
+    groups = list(groups_of(sizes, 0, workers))
+    assert groups[0] == range(1000 // workers)
+    assert all(len(group) >= min(20, 500 // workers) for group in groups[:-1])
+    busy_until = np.zeros(workers)
+    for group in groups:
+        next_one = int(busy_until.argmin())
+        busy_until[next_one] += len(group) * (1 + next_one % 2)
+    even = len(sizes) / sum(1 / (1 + number % 2) for number in range(workers))
+    assert even <= busy_until.max() <= even + 45
 
 
 def test_no_group_is_too_large(monkeypatch):
     monkeypatch.setattr(around, "_GROUP_BYTES", 250)
-    assert list(groups_of(np.full(7, 100), 0, workers=1)) == [range(n, n + 1) for n in range(7)]
-    assert list(groups_of(np.full(100, 100), 94, workers=1)) == [range(94, 97), range(97, 100)]
+    assert list(groups_of(np.full(100, 100), 94, workers=1)) == [range(94, 97), range(97, 99), range(99, 100)]
 
 
 def report(version: int, *kept: int) -> Report:

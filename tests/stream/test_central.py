@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,12 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from numpy.typing import NDArray
 from toy_algorithms import Census
 
 import daskfs
 from daskfs.algorithms.substitution_refit import Part
-from daskfs.protocol import ColumnBlock, Meta, SparseColumnBlock, State, copied
+from daskfs.protocol import ColumnBlock, Meta, State, copied
 from daskfs.stream.around import Ledger
 from daskfs.stream.central import Centre, Report, View, introduced, rebuilt
 
@@ -43,6 +45,12 @@ class InMemory:
 
     def columns(self, ids: Any) -> Iterator[ColumnBlock]:
         yield self.some(np.sort(ids))
+
+    def targets(self) -> Iterator[NDArray[np.float64]]:
+        yield self.y
+
+    def weights(self) -> Iterator[NDArray[np.float32]]:
+        return iter(())
 
 
 DATA = InMemory()
@@ -81,9 +89,11 @@ def test_a_view_comes_with_its_version_and_once():
     assert newer > version
     assert changed["0/room"] == K - PER_BLOCK
     assert centre.offer(0, {"version": newer}, known=newer) is None  # an offer of nothing changes nothing
-    assert centre.leave([]).version == newer
-    assert centre.leave([]).kept.tolist() == [0, 1, 2, 3]
-    assert centre.leave([nominated(algorithm, centre, 1)]).kept.tolist() != [0, 1, 2, 3]
+    report, nothing_new = centre.leave(0, [], known=newer)
+    assert (report.version, report.kept.tolist(), nothing_new) == (newer, [0, 1, 2, 3], None)
+    report, (newest, _) = centre.leave(0, [nominated(algorithm, centre, 1)], known=newer)
+    assert report.kept.tolist() != [0, 1, 2, 3]
+    assert newest == report.version > newer
 
 
 @pytest.mark.parametrize("method", ["block", "async"])
@@ -101,7 +111,7 @@ def test_what_was_handed_out_stays_as_it_was(method):
         for given, expected in zip((seen, state), before, strict=True):
             for name, value in expected.items():
                 np.testing.assert_array_equal(given[name], value, err_msg=name)
-    assert centre.leave([]).version > 2
+    assert centre.leave(0, [], known=-1)[0].version > 2
 
 
 @pytest.mark.parametrize("method", ["block", "async"])
@@ -116,17 +126,26 @@ def test_the_target_is_introduced_without_columns(method):
         np.testing.assert_array_equal(again[name], value, err_msg=name)
 
 
-def test_the_target_of_sparse_columns_is_introduced():
-    class Sparse(InMemory):
-        def read(self, number: int, axis: str) -> SparseColumnBlock:
-            everywhere = np.tile(np.arange(N, dtype=np.uint32), 2)
-            cells = self.X[:, :2].T.ravel().astype(np.float32)
-            return SparseColumnBlock(np.arange(2, dtype=np.uint64), np.array([0, N, 2 * N]), everywhere, cells, self.y)
+def dense(folder: Path) -> daskfs.Dataset:
+    daskfs.write_dataset(folder / "dense", DATA.X, DATA.y)
+    return daskfs.open_dataset(folder / "dense")
 
-    algorithm = daskfs.OnlineSubstitution(K, ridge=0.1)
-    state = introduced(algorithm, Sparse(), algorithm.start(DATA.meta, seed=0))
-    np.testing.assert_allclose(state["0/target"] + state["centre"], DATA.y)
+
+def sparse_and_weighted(folder: Path) -> daskfs.Dataset:
+    lines = [f"{y} {1 + row % 3} |n a:{x[0]} b:{x[1]}" for row, (y, x) in enumerate(zip(DATA.y, DATA.X, strict=True))]
+    (folder / "rows.vw").write_text("\n".join(lines))
+    daskfs.transpose(daskfs.ingest(folder / "rows.vw", folder / "rows", format="vw"), folder / "columns")
+    return daskfs.open_dataset(folder / "columns")
+
+
+@pytest.mark.parametrize("made", [dense, sparse_and_weighted])
+def test_a_target_is_introduced_as_the_first_block_would_have_brought_it(tmp_path, made):
+    dataset, algorithm = made(tmp_path), daskfs.OnlineSubstitution(2, ridge=0.1)
+    state = introduced(algorithm, dataset, algorithm.start(dataset.meta, seed=0))
     assert not len(algorithm.keeps(state))
+    first = algorithm.update(algorithm.start(dataset.meta, seed=0), dataset.read(0, "columns"))
+    for name in ("0/target", "0/importance", "centre", "weight"):
+        np.testing.assert_array_equal(state[name], first[name], err_msg=name)
 
 
 @pytest.mark.parametrize("blocks_before", [0, 2, BLOCKS])
@@ -141,6 +160,37 @@ def test_a_rebuilt_state_has_the_columns_of_the_lost_one(blocks_before):
     again = rebuilt(algorithm, DATA, state, algorithm.keeps(lost))
     assert algorithm.keeps(again).tolist() == algorithm.keeps(lost).tolist() == list(TRUE)
     assert again["0/objective"] == pytest.approx(lost["0/objective"])
+
+
+def test_columns_of_a_closed_set_are_collected_whatever_happens_to_offers():
+    """They come twice and in any order, two become one, and a centre is lost half-way."""
+    algorithm = daskfs.OnlineSubstitution(K, method="async", passes=1)
+    state = begun(algorithm)
+    for number in range(BLOCKS):
+        state = algorithm.update(state, DATA.read(number, "columns"))
+    state, _ = algorithm.end_pass(state)
+    ids = algorithm.revisit(state)
+    assert len(ids) == K
+    whole = copied(state)
+    for block in DATA.columns(ids):
+        whole = algorithm.update(whole, block)
+
+    def offers(centre: Centre) -> list[State]:
+        return [algorithm.work({}, view_of(centre), DATA.some([feature]))[1] for feature in ids]
+
+    centre = Centre(algorithm, copied(state))
+    for offer in offers(centre)[:2] * 2:
+        centre.offer(0, offer, known=-1)
+    kept = centre.leave(0, [], known=-1)[0].kept
+    assert kept.tolist() == ids[:2].tolist()
+    centre = Centre(algorithm, rebuilt(algorithm, DATA, copied(state), kept))
+    third, last = offers(centre)[2:]
+    centre.offer(0, algorithm.both(last, third, view_of(centre)), known=-1)
+    given, _ = centre.state()
+    assert given["ids"].tolist() == whole["ids"].tolist()
+    for name in ("X", "mean", "norm"):
+        np.testing.assert_allclose(given[name], whole[name], rtol=1e-12, err_msg=name)
+    np.testing.assert_allclose(algorithm.result(given).weights, algorithm.result(whole).weights)
 
 
 class Unreliable(RuleBasedStateMachine):
@@ -205,7 +255,7 @@ class Unreliable(RuleBasedStateMachine):
         for one in (offer, self.algorithm.rest(self.own[lane])):
             if one is not None:
                 self._accept(copied(one))
-        self.ledger.done(number, self.centre.leave([]))
+        self.ledger.done(number, self.centre.leave(lane, [], known=-1)[0])
 
     @rule(lane=LANES)
     def lose_worker(self, lane: int) -> None:

@@ -139,7 +139,7 @@ class Here:
     """An actor in this process; a busy one answers an offer when it is asked for something else."""
 
     def __init__(self, algorithm: Any, dataset: daskfs.Dataset, busy: bool = False) -> None:
-        self.actor, self.busy = CentreActor(), busy
+        self.actor, self.busy, self.key = CentreActor(), busy, os.urandom(4).hex()
         self.asked: list[str] = []
         self._open: list[tuple[Future[Any], Any]] = []
         state = algorithm.start(dataset.meta, seed=0)
@@ -177,6 +177,30 @@ def test_a_group_of_blocks(tmp_path, run):
     widths = [len(dataset.read(number, "columns").ids) for number in range(6)]
     assert report.kept.tolist() == list(range(sum(widths[:2]), sum(widths)))
     assert centre.asked == ["join", "offer", "offer", "leave"]  # of four blocks two are gathered, and left in the end
+
+
+@pytest.mark.parametrize("method", ["block", "async"])
+def test_the_next_group_begins_with_the_view_of_the_last(tmp_path, run, method):
+    dataset, algorithm = small_dataset(tmp_path / "d"), daskfs.OnlineSubstitution(3, method=method)
+    centre = Here(algorithm, dataset)
+    work_on(run, algorithm, dataset, centre, range(3))
+    desk = workers._desk(run)
+    assert desk.seen.version == centre.actor.do("state")[0]["version"] > 0
+    work_on(run, algorithm, dataset, centre, range(3, 5))
+    assert centre.asked.count("join") == 1
+    another = Here(algorithm, dataset)  # of the next pass, or in the place of one that was lost
+    work_on(run, algorithm, dataset, another, range(1))
+    assert another.asked[0] == "join"
+    assert desk.centre == another.key
+
+
+def test_columns_seen_once_more(tmp_path, run):
+    dataset, algorithm = small_dataset(tmp_path / "d"), Census()
+    centre = Here(algorithm, dataset)
+    ids = np.array([3, 17, 30], np.uint64)
+    report = work_on(run, algorithm, dataset, centre, ids)
+    assert report.kept.tolist() == ids.tolist()
+    assert report.bytes == sum(block.nbytes for block in dataset.columns(ids))
 
 
 def test_while_the_centre_is_busy_offers_become_one(tmp_path, run, monkeypatch):
