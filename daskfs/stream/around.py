@@ -20,6 +20,7 @@ from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ from daskfs.stream.fold import Run
 from daskfs.stream.presence import result_of, with_workers
 from daskfs.stream.rounds import task_key
 from daskfs.stream.watching import verb_of
-from daskfs.stream.workers import Calls, CentreActor, CentreLost, Share, forget, work_on
+from daskfs.stream.workers import Calls, CentreActor, CentreLost, Share, Worked, forget, work_on
 
 CENTRE = "centre"
 """A worker with this resource (``dask worker --resources centre=1``) gets the centre, and little else."""
@@ -44,6 +45,7 @@ _LEAST_BYTES = 64 << 20  # towards the end of a pass: a hundredth of a second is
 _ATTEMPTS = 10  # at a stretch
 _START = 30.0  # seconds for an empty actor to be made: until a worker ends the block that it is at
 _LOOK = 2.0  # seconds between two looks at whether those who may work are still there
+_LAST_WORDS = 5.0  # seconds for what tasks have sent to arrive after their end
 _FAREWELL = 3.0  # seconds for workers to forget a run
 _GONE = "gone"  # in the place of a worker that left a lane behind
 
@@ -57,28 +59,30 @@ class Ledger:
     groups: dict[int, range]
     """Those still to do, by number."""
     newest: Report
-    """What the centre held when a group ended, at the newest version known."""
+    """What the centre held when it was last asked."""
     busy: float = 0.0
-    """Seconds that workers were, in groups that are done."""
+    """Seconds that workers were, in tasks that have ended."""
     at_work: float = 0.0
     """Seconds that this centre was, as far as it is known; …"""
     before: float = 0.0
     """… and those that were lost."""
     bytes: int = 0
-    """Of what groups that are done have worked on."""
+    """Of what they have worked on."""
 
-    def done(self, number: int, report: Report) -> None:
-        """Strike out a group; what the centre held when it ended is remembered, if nothing newer is known."""
-        self.groups.pop(number, None)
-        self.busy += report.busy
-        self.bytes += report.bytes
+    def worked(self, on: Worked) -> None:
+        """A task has ended."""
+        self.busy += on.busy
+        self.bytes += on.bytes
+
+    def heard(self, report: Report) -> None:
+        """Strike out groups of which everything has arrived; what the centre held then is remembered."""
+        for number in report.whole:
+            self.groups.pop(number, None)
         self.at_work = max(self.at_work, report.at_work)
-        if report.version >= self.newest.version:
-            self.newest = report
+        self.newest = report
 
     def new_centre(self) -> None:
-        """From now on versions are those of another centre, which begins to count where the pass began."""
-        self.newest = Report(-1, self.newest.kept)
+        """From now on it is another one that says what it holds."""
         self.before, self.at_work = self.before + self.at_work, 0.0
 
     def position(self, end: int) -> int:
@@ -109,8 +113,9 @@ class Stretch:
     """What the task of a group works on."""
     run: Run
 
-    def heard(self, ledger: Ledger, places: Places, report: Report, call: Calls) -> None:
-        """A group has ended."""
+    def heard(self, ledger: Ledger, places: Places, call: Calls) -> None:
+        """A task has ended: ask the centre what has come of it so far."""
+        ledger.heard(call.now("report"))
         self.run.note_work(places.threads, ledger.busy, ledger.before + ledger.at_work, beside=True)
 
 
@@ -120,10 +125,10 @@ class Pass(Stretch):
 
     end: int
 
-    def heard(self, ledger: Ledger, places: Places, report: Report, call: Calls) -> None:
-        super().heard(ledger, places, report, call)
-        if report.glance is not None:
-            self.run.watch.glance(report.glance)
+    def heard(self, ledger: Ledger, places: Places, call: Calls) -> None:
+        super().heard(ledger, places, call)
+        if ledger.newest.glance is not None:
+            self.run.watch.glance(ledger.newest.glance)
         if self.run.reached(ledger.position(self.end)):
             self.run.keep(call.now("state")[0])
 
@@ -196,24 +201,32 @@ class Around:
             CentreActor, actor=True, key=task_key("centre"), priority=100,
             resources={CENTRE: 1} if places.homes else None,
         )  # fmt: skip
-        futures: dict[Any, int] = {}
+        futures: list[Future[Any]] = []
         try:
             centre = self._actor(made)
             ledger.new_centre()
             call = Calls(centre)
             call.now("open", self._algorithm, self._dataset, ledger.begun, ledger.newest.kept, self._lanes)
-            submitted = partial(self._submitted, centre, places, stretch)
-            futures = {submitted(group): number for number, group in ledger.groups.items()}
-            for future in self._as_they_end(list(futures), places):
-                report = self._report(future, made)
-                ledger.done(futures[future], report)
-                future.release()
-                stretch.heard(ledger, places, report, call)
+            while ledger.groups:
+                submitted = partial(self._submitted, centre, places, stretch)
+                futures = [submitted(number, group) for number, group in ledger.groups.items()]
+                for future in self._as_they_end(futures, places):
+                    ledger.worked(self._result(future, made))
+                    future.release()
+                    stretch.heard(ledger, places, call)
+                self._await_the_rest(ledger, call)  # or workers died with last words on their lips
+                stretch.heard(ledger, places, call)
             last: tuple[State, list[str]] = call.now("state")
             self._lanes = last[1]
             return last[0]
         finally:
             self._cancel([*futures, made])
+
+    def _await_the_rest(self, ledger: Ledger, call: Calls) -> None:
+        """Tasks have ended, and what they sent is about to arrive: wait until it has, or will not any more."""
+        patience = monotonic() + _LAST_WORDS
+        while ledger.groups and monotonic() < patience:
+            ledger.heard(call.now("report"))
 
     def _actor(self, made: Future[Any]) -> Any:
         """The actor, once it is there."""
@@ -225,9 +238,10 @@ class Around:
         except Exception as error:
             raise CentreLost(repr(error)) from error
 
-    def _submitted(self, centre: Any, places: Places, stretch: Stretch, group: range) -> Future[Any]:
+    def _submitted(self, centre: Any, places: Places, stretch: Stretch, number: int, group: range) -> Future[Any]:
+        share, told = stretch.share(group), stretch.run.watch.run
         return self._client.submit(
-            work_on, self._run, self._algorithm, self._dataset, centre, stretch.share(group), stretch.run.watch.run,
+            work_on, self._run, self._algorithm, self._dataset, centre, number, share, told,
             key=task_key(stretch.verb), pure=False,
             workers=places.others if places.homes and places.others else None,
         )  # fmt: skip
@@ -252,9 +266,9 @@ class Around:
         if not self._client.nthreads():
             raise CentreLost("all workers have left")
 
-    def _report(self, future: Future[Any], made: Future[Any]) -> Report:
+    def _result(self, future: Future[Any], made: Future[Any]) -> Worked:
         try:
-            report: Report = result_of(self._client, future)
+            worked: Worked = result_of(self._client, future)
         except KilledWorker as killed:
             raise self._deadly(killed) from killed
         except Exception as error:
@@ -262,7 +276,7 @@ class Around:
             if made.status != "finished" or isinstance(error, CancelledError):
                 raise CentreLost(repr(error)) from error
             raise
-        return report
+        return worked
 
     def _deadly(self, killed: KilledWorker) -> WorkerError:
         return WorkerError(f"{self._dataset.url}: workers died of the same blocks: {killed}")

@@ -3,10 +3,14 @@
 A plain class, without Dask: `workers` puts it into a process of the cluster and calls it from there. It is a cache,
 never the truth: should it be lost, a new one is made from the state the pass began with and the ids of the features
 it was last known to hold (`rebuilt`), and work goes on.
+
+Nobody waits for it: a worker sends the last of a group and begins the next one. A group is done when all that was sent
+of it has arrived, in whatever order, and it is the centre that says so (`report`).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,14 +33,19 @@ class Report:
 
     version: int
     kept: NDArray[np.uint64]
+    whole: frozenset[int] = frozenset()
+    """Groups of which everything has arrived."""
     at_work: float = 0.0
     """Seconds that the centre has been, since it was made."""
-    busy: float = 0.0
-    """Seconds that the worker was, whose group has ended."""
-    bytes: int = 0
-    """That it worked on."""
     glance: Glance | None = None
     """What the state shows, now and then."""
+
+
+class Mark(NamedTuple):
+    """What an offer belongs to: a group, and one attempt at it, for Dask may run a task again."""
+
+    group: int
+    attempt: str
 
 
 class View(NamedTuple):
@@ -62,6 +71,8 @@ class Centre:
     def __init__(self, algorithm: Central, state: State, lanes: Sequence[str] = ()) -> None:
         self._algorithm, self._state, self._lanes = algorithm, state, list(lanes)
         self._at_work, self._next_glance = 0.0, 0.0
+        self._arrived: Counter[Mark] = Counter()
+        self._sent: dict[Mark, int] = {}
 
     def join(self, who: str) -> tuple[int, View]:
         """The lane of a worker, its old one if it has been here before, and what it needs to see."""
@@ -71,20 +82,26 @@ class Centre:
             lane = self._lanes.index(who)
             return lane, self._view(lane)
 
-    def offer(self, lane: int, offer: State, known: int) -> View | None:
+    def offer(self, lane: int, mark: Mark, offer: State, known: int) -> View | None:
         """Take an offer in, and answer with a new view, unless the worker knows that version."""
         with self._working():
             self._state = self._algorithm.accept(self._state, offer)
+            self._arrived[mark] += 1
             return self._newer(lane, known)
 
-    def leave(self, lane: int, offers: Sequence[State], known: int) -> tuple[Report, View | None]:
-        """Take in what a worker has left at the end of its group; what is held now, and a view for its next group."""
+    def leave(self, lane: int, mark: Mark, sent: int, rest: Sequence[State], known: int) -> View | None:
+        """Take in what a worker has left at the end of a group, of which it has sent so many offers before."""
         with self._working():
-            for offer in offers:
+            for offer in rest:
                 self._state = self._algorithm.accept(self._state, offer)
-            newer = self._newer(lane, known)
+            self._sent[mark] = sent
+            return self._newer(lane, known)
+
+    def report(self) -> Report:
+        """What is held now, and of which groups that is all."""
+        whole = frozenset(mark.group for mark, sent in self._sent.items() if self._arrived[mark] >= sent)
         kept = self._algorithm.keeps(self._state)
-        return Report(self._state["version"], kept, self._at_work, glance=self._glance()), newer
+        return Report(self._state["version"], kept, whole, self._at_work, self._glance())
 
     def _glance(self) -> Glance | None:
         if monotonic() < self._next_glance:

@@ -2,8 +2,9 @@
 
 The centre is a Dask actor. Tasks are groups of blocks. A worker sends an offer without waiting, goes on with the next
 blocks, as far as the algorithm lets it, and takes the reply, a newer view, when it is there; what it has to offer until
-then becomes one offer. With nothing to offer it says nothing. So a pass that changes little is as fast as reading, and
-one that changes much is as fast as the centre.
+then becomes one offer. With nothing to offer it says nothing, and at the end of a group it sends the last of it and
+begins the next one. So a pass that changes little is as fast as reading, and one that changes much is as fast as the
+centre.
 
     worker 0   read, work ──offer──►┐            ┌◄── view
     worker 1   read, work ──offer──►│  centre    │
@@ -19,7 +20,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from traceback import format_exc
 from typing import Any
 
@@ -28,7 +29,7 @@ from numpy.typing import NDArray
 
 from daskfs.protocol import Block, Central, State, copied
 from daskfs.store.dataset import Dataset
-from daskfs.stream.central import Centre, Report, View, introduced, rebuilt
+from daskfs.stream.central import Centre, Mark, View, introduced, rebuilt
 from daskfs.stream.meter import Meter
 from daskfs.stream.reporting import from_task
 
@@ -37,6 +38,7 @@ Share = range | NDArray[np.uint64]
 
 _PATIENCE = 1.0  # seconds until someone who waits for the centre asks whether it is alive
 _SIGN_OF_LIFE = 3.0  # seconds for the answer
+_IN_FLIGHT = 2  # replies that a worker may have to wait for: to an offer, and to the last words of a group
 _RUNS = 2  # whose desks a thread keeps at a time; those of a driver that was killed are pushed out by later runs
 
 
@@ -126,7 +128,9 @@ class Desk:
     centre: str = ""
     """The one that was joined last, …"""
     seen: View = field(default_factory=lambda: View(-1, {}))
-    """… and what was last seen of it: a group begins where the one before it ended, without asking."""
+    """… what was last seen of it: a group begins where the one before it ended, without asking, …"""
+    replies: deque[Any] = field(default_factory=deque)
+    """… and those that are still to come, also to the last words of the group before."""
 
 
 _desks: dict[int, dict[str, Desk]] = {}
@@ -151,36 +155,50 @@ def forget(run: str) -> None:
         desks.pop(run, None)
 
 
-def work_on(run: str, algorithm: Central, dataset: Dataset, centre: Any, share: Share, told: str = "") -> Report:
+@dataclass(frozen=True, slots=True)
+class Worked:
+    """What a worker did for a group; what came of it, the centre knows."""
+
+    busy: float
+    """Seconds."""
+    bytes: int
+
+
+def work_on(
+    run: str, algorithm: Central, dataset: Dataset, centre: Any, group: int, share: Share, told: str = ""
+) -> Worked:
     """One group of blocks, on a worker; what it did is told under the name of the run that is watched, if it is."""
     desk, call, meter = _desk(run), Calls(centre), Meter(from_task(told))
-    joining = call.later("join", desk.who) if desk.centre != centre.key else None  # answered while a block is read
+    if desk.centre != centre.key:
+        desk.centre, desk.replies = "", deque([call.later("join", desk.who)])  # answered while the first block is read
+    mark, sent, unanswered = Mark(group, os.urandom(4).hex()), 0, 0  # blocks since something was said to the centre
     unsent: State | None = None
-    reply: Any = None
-    unanswered = 0  # blocks since an offer was sent
     for block in meter.over(_blocks(dataset, algorithm, share)):
-        if joining is not None:
+        if not desk.centre:
             with meter.waiting():
-                desk.own["lane"], desk.seen = call.answer(joining)
-            desk.centre, joining = centre.key, None
-        if reply is not None and (unanswered > algorithm.patience or reply.done()):
-            with meter.waiting():
-                desk.seen, reply = call.answer(reply) or desk.seen, None
+                desk.own["lane"], desk.seen = call.answer(desk.replies.popleft())
+            desk.centre = centre.key
+        _listen(desk, call, meter, _IN_FLIGHT if unanswered <= algorithm.patience else 0)
         unanswered += 1
         desk.own, offer = algorithm.work(desk.own, desk.seen.view, block)
+        _listen(desk, call, meter, _IN_FLIGHT)
         if offer is not None:
             unsent = offer if unsent is None else algorithm.both(unsent, offer, desk.seen.view)
-        if unsent is not None and reply is None:
-            reply, unsent, unanswered = call.later("offer", desk.own["lane"], unsent, desk.seen.version), None, 0
-    with meter.waiting():
-        if reply is not None:
-            desk.seen = call.answer(reply) or desk.seen  # offers of a worker arrive in their order
-        left = [offer for offer in (unsent, algorithm.rest(desk.own)) if offer is not None]
-        report: Report
-        report, newer = call.now("leave", desk.own["lane"], left, desk.seen.version)
-        desk.seen = newer or desk.seen
+        if unsent is not None and not desk.replies:
+            desk.replies.append(call.later("offer", desk.own["lane"], mark, unsent, desk.seen.version))
+            unsent, unanswered, sent = None, 0, sent + 1
+    rest = [offer for offer in (unsent, algorithm.rest(desk.own)) if offer is not None]
+    _listen(desk, call, meter, _IN_FLIGHT - 1)
+    desk.replies.append(call.later("leave", desk.own["lane"], mark, sent, rest, desk.seen.version))
     did = meter.done()
-    return replace(report, busy=did.busy, bytes=did.bytes)
+    return Worked(did.busy, did.bytes)
+
+
+def _listen(desk: Desk, call: Calls, meter: Meter, most: int) -> None:
+    """Take the replies that are there, and wait for others while there are more than `most` to come."""
+    while desk.replies and (len(desk.replies) > most or desk.replies[0].done()):
+        with meter.waiting():
+            desk.seen = call.answer(desk.replies.popleft()) or desk.seen
 
 
 def _blocks(dataset: Dataset, algorithm: Central, share: Share) -> Iterable[Block]:

@@ -131,11 +131,13 @@ def test_f3_the_same_features_are_found(tmp_path, method, number, three_workers,
 def test_f3_in_the_last_look_at_columns(tmp_path, method, three_workers, opened, monkeypatch):
     """Some of them are there when the centre is killed, and are read again for the next one."""
     struck, dataset = Once(lambda: kill_centre(three_workers), 1, 1), planted(tmp_path / "d")
-    monkeypatch.setattr(
-        around.Stretch,
-        "heard",
-        lambda self, ledger, *rest: struck(Event(int(self.verb == "revisit"), len(ledger.newest.kept))),
-    )
+    heard = around.Stretch.heard
+
+    def heard_and_struck(self, ledger, *rest):
+        heard(self, ledger, *rest)
+        struck(Event(int(self.verb == "revisit"), len(ledger.newest.kept)))
+
+    monkeypatch.setattr(around.Stretch, "heard", heard_and_struck)
     given = daskfs.select(dataset, paced(method, 0.02), client=three_workers)
     check_in_time(struck, opened)
     assert found(given) == K

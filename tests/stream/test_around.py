@@ -84,22 +84,21 @@ def test_no_group_is_too_large(monkeypatch):
     assert list(groups_of(np.full(100, 100), 94, workers=1)) == [range(94, 97), range(97, 99), range(99, 100)]
 
 
-def report(version: int, *kept: int) -> Report:
-    return Report(version, np.array(kept, np.uint64))
+def report(whole: set[int], *kept: int, at_work: float = 0.0) -> Report:
+    return Report(1, np.array(kept, np.uint64), frozenset(whole), at_work)
 
 
-def test_the_ledger_remembers_the_newest_that_any_group_told():
-    ledger = Ledger({}, {number: range(3 * number, 3 * number + 3) for number in range(3)}, report(-1))
-    ledger.done(1, report(5, 50))
-    assert ledger.position(9) == 0
-    ledger.done(0, report(4, 40))
-    assert (ledger.newest.version, ledger.position(9)) == (5, 6)
-    ledger.done(0, report(5, 51))  # a group may end twice
-    assert ledger.newest.kept.tolist() == [51]
+def test_the_ledger_strikes_out_what_has_arrived():
+    ledger = Ledger({}, {number: range(3 * number, 3 * number + 3) for number in range(3)}, report(set()))
+    ledger.heard(report({1}, 50, at_work=2.0))
+    assert (ledger.position(9), ledger.newest.kept.tolist()) == (0, [50])
+    ledger.heard(report({0, 1}, 51, at_work=3.0))  # what was told is told again
+    assert (ledger.position(9), ledger.newest.kept.tolist()) == (6, [51])
     ledger.new_centre()
     assert ledger.newest.kept.tolist() == [51]
-    ledger.done(2, report(1, 10))  # of another centre, so newer than all that
+    ledger.heard(report({2}, 10, at_work=1.0))  # of another centre, which knows of no other groups
     assert (ledger.newest.kept.tolist(), ledger.position(9)) == ([10], 9)
+    assert ledger.before + ledger.at_work == 4.0
 
 
 @pytest.mark.parametrize("where", ["two_workers", "three_threads"])

@@ -18,11 +18,12 @@ import daskfs
 from daskfs.algorithms.substitution_refit import Part
 from daskfs.protocol import ColumnBlock, Meta, State, copied
 from daskfs.stream.around import Ledger
-from daskfs.stream.central import Centre, Report, View, introduced, rebuilt
+from daskfs.stream.central import Centre, Mark, Report, View, introduced, rebuilt
 
 N, P, PER_BLOCK, K = 60, 32, 4, 4
 BLOCKS = P // PER_BLOCK
 TRUE = (1, 12, 18, 29)
+MARK = Mark(99, "of a group that is never whole")
 LANES = st.integers(0, 2)
 ANY = st.integers(0, 1 << 30)
 
@@ -85,15 +86,33 @@ def test_a_view_comes_with_its_version_and_once():
     centre = Centre(algorithm, begun(algorithm))
     lane, (version, view) = centre.join("me")
     assert (lane, view["0/room"]) == (0, K)
-    newer, changed = centre.offer(0, nominated(algorithm, centre, 0), known=version)
+    newer, changed = centre.offer(0, MARK, nominated(algorithm, centre, 0), known=version)
     assert newer > version
     assert changed["0/room"] == K - PER_BLOCK
-    assert centre.offer(0, {"version": newer}, known=newer) is None  # an offer of nothing changes nothing
-    report, nothing_new = centre.leave(0, [], known=newer)
-    assert (report.version, report.kept.tolist(), nothing_new) == (newer, [0, 1, 2, 3], None)
-    report, (newest, _) = centre.leave(0, [nominated(algorithm, centre, 1)], known=newer)
-    assert report.kept.tolist() != [0, 1, 2, 3]
-    assert newest == report.version > newer
+    assert centre.offer(0, MARK, {"version": newer}, known=newer) is None  # an offer of nothing changes nothing
+    assert centre.leave(0, MARK, 2, [], known=newer) is None
+    report = centre.report()
+    assert (report.version, report.kept.tolist()) == (newer, [0, 1, 2, 3])
+    newest, _ = centre.leave(0, MARK, 2, [nominated(algorithm, centre, 1)], known=newer)
+    assert centre.report().kept.tolist() != [0, 1, 2, 3]
+    assert newest == centre.report().version > newer
+
+
+def test_a_group_is_whole_when_all_of_one_attempt_at_it_has_arrived():
+    algorithm = Census()
+    centre = Centre(algorithm, begun(algorithm))
+    first, again, other = Mark(3, "a"), Mark(3, "b"), Mark(5, "c")
+    offer = nominated(algorithm, centre, 1)
+    assert offer is not None
+    centre.offer(0, first, copied(offer), known=-1)  # whose worker dies then
+    centre.leave(1, again, 2, [], known=-1)  # overtakes its offers
+    assert centre.report().whole == frozenset()
+    centre.offer(1, again, copied(offer), known=-1)
+    assert centre.report().whole == frozenset()
+    centre.leave(0, other, 0, [], known=-1)  # had nothing to offer
+    assert centre.report().whole == {5}
+    centre.offer(1, again, copied(offer), known=-1)
+    assert centre.report().whole == {3, 5}
 
 
 @pytest.mark.parametrize("method", ["block", "async"])
@@ -107,11 +126,11 @@ def test_what_was_handed_out_stays_as_it_was(method):
         before = copied(seen), copied(state)
         own, offer = algorithm.work(own, seen, DATA.read(number, "columns"))
         if offer is not None:
-            centre.offer(0, offer, known=-1)
+            centre.offer(0, MARK, offer, known=-1)
         for given, expected in zip((seen, state), before, strict=True):
             for name, value in expected.items():
                 np.testing.assert_array_equal(given[name], value, err_msg=name)
-    assert centre.leave(0, [], known=-1)[0].version > 2
+    assert centre.report().version > 2
 
 
 @pytest.mark.parametrize("method", ["block", "async"])
@@ -180,12 +199,12 @@ def test_columns_of_a_closed_set_are_collected_whatever_happens_to_offers():
 
     centre = Centre(algorithm, copied(state))
     for offer in offers(centre)[:2] * 2:
-        centre.offer(0, offer, known=-1)
-    kept = centre.leave(0, [], known=-1)[0].kept
+        centre.offer(0, MARK, offer, known=-1)
+    kept = centre.report().kept
     assert kept.tolist() == ids[:2].tolist()
     centre = Centre(algorithm, rebuilt(algorithm, DATA, copied(state), kept))
     third, last = offers(centre)[2:]
-    centre.offer(0, algorithm.both(last, third, view_of(centre)), known=-1)
+    centre.offer(0, MARK, algorithm.both(last, third, view_of(centre)), known=-1)
     given, _ = centre.state()
     assert given["ids"].tolist() == whole["ids"].tolist()
     for name in ("X", "mean", "norm"):
@@ -212,6 +231,7 @@ class Unreliable(RuleBasedStateMachine):
         self.views = {lane: view_of(self.centre, lane) for lane in range(3)}
         self.under_way: list[State] = []
         self.arrived: list[State] = []
+        self.attempts = 0
 
     @rule(lane=LANES)
     def look(self, lane: int) -> None:
@@ -251,11 +271,17 @@ class Unreliable(RuleBasedStateMachine):
     @rule(lane=LANES, number=st.integers(0, BLOCKS - 1))
     def whole_group(self, lane: int, number: int) -> None:
         self.look(lane)
+        self.attempts += 1
+        mark = Mark(number, str(self.attempts))
         self.own[lane], offer = self.algorithm.work(self.own[lane], self.views[lane], DATA.read(number, "columns"))
-        for one in (offer, self.algorithm.rest(self.own[lane])):
-            if one is not None:
-                self._accept(copied(one))
-        self.ledger.done(number, self.centre.leave(lane, [], known=-1)[0])
+        rest = self.algorithm.rest(self.own[lane])
+        if offer is not None:
+            self.arrived.append(copied(offer))
+            self.centre.offer(lane, mark, copied(offer), known=-1)
+        left = [] if rest is None else [copied(rest)]
+        self.centre.leave(lane, mark, int(offer is not None), left, known=-1)
+        self.ledger.heard(self.centre.report())
+        assert number not in self.ledger.groups
 
     @rule(lane=LANES)
     def lose_worker(self, lane: int) -> None:
@@ -289,7 +315,7 @@ class Unreliable(RuleBasedStateMachine):
 
     def _accept(self, offer: State) -> None:
         self.arrived.append(copied(offer))
-        self.centre.offer(0, offer, known=-1)
+        self.centre.offer(0, MARK, offer, known=-1)
 
 
 class UnreliableSubstitution(Unreliable):
@@ -378,7 +404,7 @@ class Pushes(RuleBasedStateMachine):
             self.applied += 1
         else:
             self.refused += 1
-        self.centre.offer(push["lane"], copied(push), known=-1)
+        self.centre.offer(push["lane"], MARK, copied(push), known=-1)
 
     @invariant()
     def sums_are_exact(self) -> None:

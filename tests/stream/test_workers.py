@@ -6,8 +6,9 @@ import asyncio
 import os
 import pickle
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -138,8 +139,11 @@ def test_an_error_of_a_task_is_no_loss():
 class Here:
     """An actor in this process; a busy one answers an offer when it is asked for something else."""
 
-    def __init__(self, algorithm: Any, dataset: daskfs.Dataset, busy: bool = False) -> None:
-        self.actor, self.busy, self.key = CentreActor(), busy, os.urandom(4).hex()
+    def __init__(
+        self, algorithm: Any, dataset: daskfs.Dataset, busy: bool = False, late: Sequence[str] = ("offer",)
+    ) -> None:
+        self.late = late if busy else ()
+        self.actor, self.key = CentreActor(), os.urandom(4).hex()
         self.asked: list[str] = []
         self._open: list[tuple[Future[Any], Any]] = []
         state = algorithm.start(dataset.meta, seed=0)
@@ -149,7 +153,7 @@ class Here:
         self.asked.append(method)
         reply: Future[Any] = Future()
         self._open.append((reply, lambda: self.actor.do(method, *arguments)))
-        if method != "offer" or not self.busy:
+        if method not in self.late:
             self._answer()
         return reply
 
@@ -173,23 +177,27 @@ def run() -> Iterator[str]:
 def test_a_group_of_blocks(tmp_path, run):
     dataset, algorithm = small_dataset(tmp_path / "d"), Census()
     centre = Here(algorithm, dataset)
-    report = work_on(run, algorithm, dataset, centre, range(2, 6))
+    work_on(run, algorithm, dataset, centre, 7, range(2, 6))
     widths = [len(dataset.read(number, "columns").ids) for number in range(6)]
+    report = centre.actor.do("report")
+    assert report.whole == {7}
     assert report.kept.tolist() == list(range(sum(widths[:2]), sum(widths)))
     assert centre.asked == ["join", "offer", "offer", "leave"]  # of four blocks two are gathered, and left in the end
 
 
 @pytest.mark.parametrize("method", ["block", "async"])
-def test_the_next_group_begins_with_the_view_of_the_last(tmp_path, run, method):
+def test_the_next_group_begins_with_the_view_of_the_last(tmp_path, run, method, monkeypatch):
     dataset, algorithm = small_dataset(tmp_path / "d"), daskfs.OnlineSubstitution(3, method=method)
     centre = Here(algorithm, dataset)
-    work_on(run, algorithm, dataset, centre, range(3))
-    desk = workers._desk(run)
-    assert desk.seen.version == centre.actor.do("state")[0]["version"] > 0
-    work_on(run, algorithm, dataset, centre, range(3, 5))
+    work_on(run, algorithm, dataset, centre, 0, range(3))
+    newest = centre.actor.do("state")[0]["version"]
+    with seen_versions(monkeypatch) as versions:
+        work_on(run, algorithm, dataset, centre, 1, range(3, 5))
+    assert versions[0] == newest > 0  # the reply to its last words
     assert centre.asked.count("join") == 1
+    desk = workers._desk(run)
     another = Here(algorithm, dataset)  # of the next pass, or in the place of one that was lost
-    work_on(run, algorithm, dataset, another, range(1))
+    work_on(run, algorithm, dataset, another, 0, range(1))
     assert another.asked[0] == "join"
     assert desk.centre == another.key
 
@@ -198,16 +206,18 @@ def test_columns_seen_once_more(tmp_path, run):
     dataset, algorithm = small_dataset(tmp_path / "d"), Census()
     centre = Here(algorithm, dataset)
     ids = np.array([3, 17, 30], np.uint64)
-    report = work_on(run, algorithm, dataset, centre, ids)
-    assert report.kept.tolist() == ids.tolist()
-    assert report.bytes == sum(block.nbytes for block in dataset.columns(ids))
+    worked = work_on(run, algorithm, dataset, centre, 0, ids)
+    assert centre.actor.do("report").kept.tolist() == ids.tolist()
+    assert worked.bytes == sum(block.nbytes for block in dataset.columns(ids))
 
 
 def test_while_the_centre_is_busy_offers_become_one(tmp_path, run, monkeypatch):
     monkeypatch.setattr(workers, "_PATIENCE", 0.01)
     dataset, algorithm = small_dataset(tmp_path / "d"), Census()
     centre = Here(algorithm, dataset, busy=True)
-    report = work_on(run, algorithm, dataset, centre, range(dataset.n_blocks("columns")))
+    work_on(run, algorithm, dataset, centre, 0, range(dataset.n_blocks("columns")))
+    report = centre.actor.do("report")
+    assert report.whole == {0}
     assert report.kept.tolist() == list(range(dataset.n_features))
     assert centre.asked == ["join", "offer", "leave"]
 
@@ -217,33 +227,54 @@ def test_while_the_centre_is_busy_offers_become_one(tmp_path, run, monkeypatch):
 def test_nobody_goes_back_to_an_older_view(tmp_path, run, method, busy, monkeypatch):
     monkeypatch.setattr(workers, "_PATIENCE", 0.01)
     dataset, algorithm = small_dataset(tmp_path / "d"), daskfs.OnlineSubstitution(3, method=method)
-    versions = []
-    monkeypatch.setattr(
-        daskfs.OnlineSubstitution,
-        "work",
-        lambda self, own, view, block, work=daskfs.OnlineSubstitution.work: (
-            versions.append(view["version"]) or work(self, own, view, block)
-        ),
-    )
     centre = Here(algorithm, dataset, busy)
-    for numbers in (range(3), range(3, dataset.n_blocks("columns"))):
-        work_on(run, algorithm, dataset, centre, numbers)
+    with seen_versions(monkeypatch) as versions:
+        for number, numbers in enumerate((range(3), range(3, dataset.n_blocks("columns")))):
+            work_on(run, algorithm, dataset, centre, number, numbers)
     assert versions == sorted(versions)
     assert versions[-1] > 0
+
+
+@contextmanager
+def seen_versions(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """The versions of the views with which blocks are worked on."""
+    versions: list[int] = []
+    work = daskfs.OnlineSubstitution.work
+
+    def noting(self, own, view, block):
+        versions.append(view["version"])
+        return work(self, own, view, block)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(daskfs.OnlineSubstitution, "work", noting)
+        yield versions
+
+
+def test_no_more_than_a_few_words_are_under_way(tmp_path, run, monkeypatch):
+    """However short groups are, and however long the centre takes."""
+    monkeypatch.setattr(workers, "_PATIENCE", 0.01)
+    dataset, algorithm = small_dataset(tmp_path / "d"), Census()
+    centre, most = Here(algorithm, dataset, busy=True, late=("offer", "leave")), 0
+    for number in range(dataset.n_blocks("columns")):
+        work_on(run, algorithm, dataset, centre, number, range(number, number + 1))
+        most = max(most, len(workers._desk(run).replies))
+    assert most == workers._IN_FLIGHT
+    centre.ping()
+    assert centre.actor.do("report").whole == set(range(dataset.n_blocks("columns")))
 
 
 def test_a_thread_keeps_its_desk_from_group_to_group(tmp_path, run):
     dataset, algorithm = small_dataset(tmp_path / "d"), daskfs.OnlineSubstitution(3, method="async")
     centre = Here(algorithm, dataset)
-    for numbers in (range(3), range(3, 5)):
-        work_on(run, algorithm, dataset, centre, numbers)
-    other = threading.Thread(target=work_on, args=(run, algorithm, dataset, centre, range(5, 6)))
+    for number, numbers in enumerate((range(3), range(3, 5))):
+        work_on(run, algorithm, dataset, centre, number, numbers)
+    other = threading.Thread(target=work_on, args=(run, algorithm, dataset, centre, 2, range(5, 6)))
     other.start()
     other.join()
     state, lanes = centre.actor.do("state")
     assert [state[f"lane{lane}/number"] for lane in range(len(lanes))] == [5, 1]
     workers._desks.clear()  # as in a process that was started again
-    work_on(run, algorithm, dataset, centre, range(6, 8))  # begins with nothing, so in a lane of its own
+    work_on(run, algorithm, dataset, centre, 3, range(6, 8))  # begins with nothing, so in a lane of its own
     state, lanes = centre.actor.do("state")
     assert [state[f"lane{lane}/number"] for lane in range(len(lanes))] == [5, 1, 2]
     assert state["late"] == 0
