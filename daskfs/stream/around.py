@@ -39,8 +39,9 @@ from daskfs.stream.workers import Calls, CentreActor, CentreLost, Share, Worked,
 
 CENTRE = "centre"
 """A worker with this resource (``dask worker --resources centre=1``) gets the centre, and little else."""
-_GROUPS_PER_WORKER = 4  # in a pass, at least: a lost centre or worker costs the groups that were running
+_GROUPS_PER_WORKER = 6  # in a pass, at least: a lost centre or worker costs the groups that were running
 _GROUP_BYTES = 1 << 30  # at most: some tenths of a second of reading
+_AHEAD = 3  # parts of what is left of a pass, for every worker: it is at one, and Dask has given it another
 _LEAST_BYTES = 64 << 20  # towards the end of a pass: a hundredth of a second is what a group takes beside its blocks
 _ATTEMPTS = 10  # at a stretch
 _START = 30.0  # seconds for an empty actor to be made: until a worker ends the block that it is at
@@ -208,8 +209,7 @@ class Around:
             call = Calls(centre)
             call.now("open", self._algorithm, self._dataset, ledger.begun, ledger.newest.kept, self._lanes)
             while ledger.groups:
-                submitted = partial(self._submitted, centre, places, stretch)
-                futures = [submitted(number, group) for number, group in ledger.groups.items()]
+                futures = self._submitted(centre, places, stretch, ledger.groups)
                 for future in self._as_they_end(futures, places):
                     ledger.worked(self._result(future, made))
                     future.release()
@@ -238,11 +238,19 @@ class Around:
         except Exception as error:
             raise CentreLost(repr(error)) from error
 
-    def _submitted(self, centre: Any, places: Places, stretch: Stretch, number: int, group: range) -> Future[Any]:
-        share, told = stretch.share(group), stretch.run.watch.run
-        return self._client.submit(
-            work_on, self._run, self._algorithm, self._dataset, centre, number, share, told,
-            key=task_key(stretch.verb), pure=False,
+    def _submitted(self, centre: Any, places: Places, stretch: Stretch, groups: dict[int, range]) -> list[Future[Any]]:
+        """A task for every group, all in one message.
+
+        Only if there are many of them does Dask give one to whoever has time; the first ones that come alone all go to
+        the worker that holds the centre. Those of a message are in the order of their keys.
+        """
+        name, told = task_key(stretch.verb), stretch.run.watch.run
+        each = (
+            (self._run, self._algorithm, self._dataset, centre, number, stretch.share(group), told)
+            for number, group in groups.items()
+        )
+        return self._client.map(
+            work_on, *zip(*each, strict=True), key=[f"{name}{number:08x}" for number in groups], pure=False,
             workers=places.others if places.homes and places.others else None,
         )  # fmt: skip
 
@@ -302,7 +310,7 @@ def groups_of(sizes: NDArray[np.int64], position: int, workers: int) -> Iterator
     left = int(sizes[position:].sum())
     for number in range(position, len(sizes)):
         nbytes += int(sizes[number])
-        if nbytes >= min(most, max(least, left // (2 * workers))) or number == len(sizes) - 1:
+        if nbytes >= min(most, max(least, left // (_AHEAD * workers))) or number == len(sizes) - 1:
             yield range(first, number + 1)
             first, left, nbytes = number + 1, left - nbytes, 0
 
