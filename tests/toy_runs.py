@@ -139,12 +139,21 @@ def wait_for_no_tasks(client: Client) -> None:
 
 def submitted_bytes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The size of the arguments of every task from now on: numbers of blocks, an address, futures; never arrays."""
-    sizes, submit = [], Client.submit
+    sizes, submit, several = [], Client.submit, Client.map
 
-    def measuring(self, function, *arguments, **options):
+    def measure(arguments):
         plain = [argument for argument in arguments if not hasattr(argument, "key")]
         sizes.append(len(cloudpickle.dumps(plain)))
+
+    def measuring(self, function, *arguments, **options):
+        measure(arguments)
         return submit(self, function, *arguments, **options)
 
+    def measuring_each(self, function, *arguments, **options):
+        for of_one in zip(*arguments, strict=True):
+            measure(of_one)
+        return several(self, function, *arguments, **options)
+
     monkeypatch.setattr(Client, "submit", measuring)
+    monkeypatch.setattr(Client, "map", measuring_each)
     return sizes

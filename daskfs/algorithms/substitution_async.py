@@ -106,7 +106,7 @@ class Asynchronous:
     def work(self, own: State, view: State, block: AnyColumns) -> tuple[State, State | None]:
         """Algorithm 3 for a block of columns; after the last pass, the columns themselves."""
         if "closed" in view:
-            return own, self._found(block)
+            return {"lane": own["lane"]}, self._found(block)
         if "X" not in own:
             own.update(
                 new_slots(view["n"], self.chosen.n_select, view["itemsize"]), number=view["number"], lane=own["lane"]

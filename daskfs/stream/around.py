@@ -7,6 +7,9 @@ What can be lost, and what happens then:
   The driver knows the state the pass began with, the groups that are done, and which features the centre held when
   the last of them ended; a new centre starts from these.
 
+Between passes the driver is given the state, closes the pass and keeps the result; the centre does the same by itself
+and stays, so that the next pass begins without another journey of the state.
+
 Columns to be seen once more are shared in the same way: a `Stretch` is a pass, or such a last look.
 """
 
@@ -19,6 +22,7 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any
@@ -64,9 +68,9 @@ class Ledger:
     busy: float = 0.0
     """Seconds that workers were, in tasks that have ended."""
     at_work: float = 0.0
-    """Seconds that this centre was, as far as it is known; …"""
+    """Seconds that this centre was since it was made, as far as it is known; …"""
     before: float = 0.0
-    """… and those that were lost."""
+    """… and what is to be added: those of centres that were lost, less those of earlier stretches."""
     bytes: int = 0
     """Of what they have worked on."""
 
@@ -82,9 +86,9 @@ class Ledger:
         self.at_work = max(self.at_work, report.at_work)
         self.newest = report
 
-    def new_centre(self) -> None:
-        """From now on it is another one that says what it holds."""
-        self.before, self.at_work = self.before + self.at_work, 0.0
+    def since(self, at_work: float) -> None:
+        """From now on it may be another centre that says what it holds; it has been at work for so long before."""
+        self.before, self.at_work = self.before + self.at_work - at_work, at_work
 
     def position(self, end: int) -> int:
         """All blocks before this one are done; some behind it may be."""
@@ -100,6 +104,19 @@ class Places:
     others: list[str]
     threads: int = 1
     """Of those who read."""
+
+
+@dataclass(slots=True)
+class Home:
+    """Where the centre is."""
+
+    made: Future[Any]
+    """Which keeps it there."""
+    centre: Any
+    at_work: float = 0.0
+    """Seconds that it has been, in stretches that are done, …"""
+    stretches: int = 0
+    """… and their number."""
 
 
 @dataclass(frozen=True)
@@ -141,17 +158,19 @@ class Around:
         self._client, self._dataset, self._algorithm = client, dataset, algorithm
         self._sizes = dataset.block_sizes(algorithm.axis)
         self._run = os.urandom(8).hex()
+        self._numbers = count()  # of groups, each once in a run: last words of an old one may come late
         self._lanes: list[str] = []
+        self._home: Home | None = None
 
     def one_pass(self, state: State, position: int, run: Run) -> State:
         if not self._lanes and (position or run.now.passes):  # resumed: those who had the lanes of the state are gone
             self._lanes = [_GONE] * state.get("lanes", 0)
         groups = partial(groups_of, self._sizes, position)
-        return self._done(state, Pass(verb_of(self._algorithm), groups, _blocks, run, len(self._sizes)))[0]
+        now, _ = self._done(state, Pass(verb_of(self._algorithm), groups, _blocks, run, len(self._sizes)))
+        self._ends_pass()
+        return now
 
     def revisit(self, state: State, ids: NDArray[np.uint64], run: Run) -> tuple[State, int]:
-        self.close()  # passes are over, and the memory is needed
-        self._run, self._lanes = os.urandom(8).hex(), []
         wanted = np.sort(ids)
         groups = partial(groups_of, np.full(len(wanted), self._sizes.max()), 0)  # a block is read for a column
         return self._done(state, Stretch("revisit", groups, lambda some: wanted[some.start : some.stop], run))
@@ -164,18 +183,20 @@ class Around:
             try:
                 places = self._places()
                 if ledger is None:
-                    groups = stretch.groups(places.threads)
+                    groups = dict(zip(self._numbers, stretch.groups(places.threads), strict=False))
                     spent, known = stretch.run.now.costs[-1], Report(-1, self._algorithm.keeps(state))
-                    ledger = Ledger(state, dict(enumerate(groups)), known, busy=spent.busy, before=spent.merging)
+                    ledger = Ledger(state, groups, known, busy=spent.busy, before=spent.merging)
                 return self._attempt(ledger, places, stretch), ledger.bytes
             except CentreLost as lost:
                 reason = str(lost)
+                self._leave_home()
             if self._client.status != "running":
                 raise Interrupted("the Dask scheduler or its workers are gone; when they are back, run the same again")
         raise Interrupted(f"the centre of the run was lost again and again ({reason}); run the same again to go on")
 
     def close(self) -> None:
         """Free what workers keep for this run; should one not hear it, later runs push it out."""
+        self._leave_home()
         if self._client.status == "running":
             with suppress(Exception):
                 self._client.run(forget, self._run, on_error="ignore", callback_timeout=_FAREWELL)
@@ -198,29 +219,54 @@ class Around:
 
     def _attempt(self, ledger: Ledger, places: Places, stretch: Stretch) -> State:
         """A stretch from what the ledger knows to its end, unless the centre is lost."""
-        made = self._client.submit(
-            CentreActor, actor=True, key=task_key("centre"), priority=100,
-            resources={CENTRE: 1} if places.homes else None,
-        )  # fmt: skip
+        if self._home is None:
+            self._home = self._opened(ledger, places)
+        home, call = self._home, Calls(self._home.centre)
+        ledger.since(home.at_work)
         futures: list[Future[Any]] = []
         try:
-            centre = self._actor(made)
-            ledger.new_centre()
-            call = Calls(centre)
-            call.now("open", self._algorithm, self._dataset, ledger.begun, ledger.newest.kept, self._lanes)
             while ledger.groups:
-                futures = self._submitted(centre, places, stretch, ledger.groups)
+                futures = self._submitted(home, places, stretch, ledger.groups)
                 for future in self._as_they_end(futures, places):
-                    ledger.worked(self._result(future, made))
+                    ledger.worked(self._result(future, home.made))
                     future.release()
                     stretch.heard(ledger, places, call)
                 self._await_the_rest(ledger, call)  # or workers died with last words on their lips
                 stretch.heard(ledger, places, call)
-            last: tuple[State, list[str]] = call.now("state")
-            self._lanes = last[1]
-            return last[0]
         finally:
-            self._cancel([*futures, made])
+            self._cancel(futures)
+        last: tuple[State, list[str]] = call.now("state")
+        home.at_work, home.stretches, self._lanes = ledger.at_work, home.stretches + 1, last[1]
+        return last[0]
+
+    def _opened(self, ledger: Ledger, places: Places) -> Home:
+        """A new centre, from what the ledger knows."""
+        made = self._client.submit(
+            CentreActor, actor=True, key=task_key("centre"), priority=100,
+            resources={CENTRE: 1} if places.homes else None,
+        )  # fmt: skip
+        try:
+            home = Home(made, self._actor(made))
+            start = ledger.begun, ledger.newest.kept, self._lanes
+            Calls(home.centre).now("open", self._algorithm, self._dataset, *start)
+        except BaseException:
+            self._cancel([made])
+            raise
+        return home
+
+    def _ends_pass(self) -> None:
+        """Let the centre do what is done here, with the same state: nothing has to be sent for the next pass."""
+        try:
+            if self._home is not None:
+                Calls(self._home.centre).later("end_pass")
+        except CentreLost:
+            self._leave_home()
+
+    def _leave_home(self) -> None:
+        """Let the centre go: it is lost, or not needed any more."""
+        if self._home is not None:
+            self._cancel([self._home.made])
+        self._home = None
 
     def _await_the_rest(self, ledger: Ledger, call: Calls) -> None:
         """Tasks have ended, and what they sent is about to arrive: wait until it has, or will not any more."""
@@ -238,7 +284,7 @@ class Around:
         except Exception as error:
             raise CentreLost(repr(error)) from error
 
-    def _submitted(self, centre: Any, places: Places, stretch: Stretch, groups: dict[int, range]) -> list[Future[Any]]:
+    def _submitted(self, home: Home, places: Places, stretch: Stretch, groups: dict[int, range]) -> list[Future[Any]]:
         """A task for every group, all in one message.
 
         Only if there are many of them does Dask give one to whoever has time; the first ones that come alone all go to
@@ -246,7 +292,7 @@ class Around:
         """
         name, told = task_key(stretch.verb), stretch.run.watch.run
         each = (
-            (self._run, self._algorithm, self._dataset, centre, number, stretch.share(group), told)
+            (self._run, self._algorithm, self._dataset, home.centre, home.stretches, number, stretch.share(group), told)
             for number, group in groups.items()
         )
         return self._client.map(

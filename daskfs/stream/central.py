@@ -121,6 +121,11 @@ class Centre:
     def _view(self, lane: int) -> View:
         return View(self._state["version"], copied(self._algorithm.view(self._state, lane)))
 
+    def end_pass(self) -> None:
+        """Do what the driver does with the copy of the state that it has just been given, and go on from there."""
+        with self._working():
+            self._state, _ = self._algorithm.end_pass(self._state)
+
     def state(self) -> tuple[State, list[str]]:
         """All of it, and the lanes: for a checkpoint, or the end of the pass."""
         return copied(self._state), list(self._lanes)

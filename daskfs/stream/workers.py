@@ -125,8 +125,8 @@ class Desk:
     who: str = field(default_factory=lambda: os.urandom(8).hex())
     """A name for the lane that goes with `own`: whoever starts with nothing gets a lane of its own."""
     own: State = field(default_factory=dict)
-    centre: str = ""
-    """The one that was joined last, …"""
+    joined: tuple[str, int] | None = None
+    """The centre that was, and for which stretch of work; …"""
     seen: View = field(default_factory=lambda: View(-1, {}))
     """… what was last seen of it: a group begins where the one before it ended, without asking, …"""
     replies: deque[Any] = field(default_factory=deque)
@@ -165,19 +165,26 @@ class Worked:
 
 
 def work_on(
-    run: str, algorithm: Central, dataset: Dataset, centre: Any, group: int, share: Share, told: str = ""
+    run: str, algorithm: Central, dataset: Dataset, centre: Any, stretch: int, group: int, share: Share, told: str = ""
 ) -> Worked:
-    """One group of blocks, on a worker; what it did is told under the name of the run that is watched, if it is."""
+    """One group of blocks, on a worker; what it did is told under the name of the run that is watched, if it is.
+
+    Groups have numbers, and so have stretches of work, such as a pass: each begins with a new view.
+    """
     desk, call, meter = _desk(run), Calls(centre), Meter(from_task(told))
-    if desk.centre != centre.key:
-        desk.centre, desk.replies = "", deque([call.later("join", desk.who)])  # answered while the first block is read
+    here = (centre.key, stretch)
+    if desk.joined != here:
+        desk.joined, desk.replies = (
+            None,
+            deque([call.later("join", desk.who)]),
+        )  # answered while the first block is read
     mark, sent, unanswered = Mark(group, os.urandom(4).hex()), 0, 0  # blocks since something was said to the centre
     unsent: State | None = None
     for block in meter.over(_blocks(dataset, algorithm, share)):
-        if not desk.centre:
+        if desk.joined is None:
             with meter.waiting():
                 desk.own["lane"], desk.seen = call.answer(desk.replies.popleft())
-            desk.centre = centre.key
+            desk.joined = here
         _listen(desk, call, meter, _IN_FLIGHT if unanswered <= algorithm.patience else 0)
         unanswered += 1
         desk.own, offer = algorithm.work(desk.own, desk.seen.view, block)

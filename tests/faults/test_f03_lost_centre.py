@@ -66,7 +66,7 @@ def test_f3_in_flight(tmp_path, three_workers, opened):
     given = daskfs.select(small, Census(seconds=SLOW), client=three_workers, progress=struck)
     check_exact(given, small)
     check_in_time(struck, opened)
-    assert len(opened) == 3
+    assert len(opened) == 2  # one stays from pass to pass, if it is not killed
     wait_for_no_tasks(three_workers)
 
 
@@ -115,7 +115,7 @@ def test_f3_twice_in_a_pass(tmp_path, three_workers, opened):
     check_exact(given, small)
     for struck in (first, second):
         check_in_time(struck, opened)
-    assert len(opened) == 4
+    assert len(opened) == 3
 
 
 @pytest.mark.parametrize(("method", "number"), [("block", 1), ("async", 3)])

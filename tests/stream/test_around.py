@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -59,29 +60,31 @@ def three_threads() -> Iterator[Client]:
 def test_groups_are_all_blocks_that_are_left_in_order(sizes, position, workers):
     groups = list(groups_of(np.array(sizes), position, workers))
     assert [number for group in groups for number in group] == list(range(position, len(sizes)))
-    most = sum(sizes) // (4 * workers)
+    most = sum(sizes) // (6 * workers)
     assert all(sum(sizes[number] for number in group[:-1]) < max(most, 1) for group in groups)
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5, 40])
 def test_groups_become_smaller_so_that_workers_end_together(workers, monkeypatch):
-    """Each takes the next group as soon as it is free, some at half the speed of others."""
+    """Every other one is half as fast; each is at one group, and has been given the next."""
     monkeypatch.setattr(around, "_LEAST_BYTES", 2000)
-    sizes = np.full(4000, 100)
+    sizes = np.full(8000, 100)
     groups = list(groups_of(sizes, 0, workers))
-    assert groups[0] == range(1000 // workers)
-    assert all(len(group) >= min(20, 500 // workers) for group in groups[:-1])
-    busy_until = np.zeros(workers)
-    for group in groups:
-        next_one = int(busy_until.argmin())
-        busy_until[next_one] += len(group) * (1 + next_one % 2)
+    assert len(groups[0]) == pytest.approx(8000 / (6 * workers), abs=1)
+    assert all(len(group) >= min(20, 8000 // (12 * workers)) for group in groups[:-1])
+    left, busy_until = deque(map(len, groups)), np.zeros(workers)
+    given = [left.popleft() for _ in range(workers)]
+    while any(given):
+        first = int(np.where(given, busy_until, np.inf).argmin())
+        busy_until[first] += given[first] * (1 + first % 2)
+        given[first] = left.popleft() if left else 0
     even = len(sizes) / sum(1 / (1 + number % 2) for number in range(workers))
-    assert even <= busy_until.max() <= even + 45
+    assert even <= busy_until.max() <= 1.02 * even + 60
 
 
 def test_no_group_is_too_large(monkeypatch):
     monkeypatch.setattr(around, "_GROUP_BYTES", 250)
-    assert list(groups_of(np.full(100, 100), 94, workers=1)) == [range(94, 97), range(97, 99), range(99, 100)]
+    assert list(groups_of(np.full(100, 100), 94, workers=1)) == [range(94, 96), range(96, 98), range(98, 100)]
 
 
 def report(whole: set[int], *kept: int, at_work: float = 0.0) -> Report:
@@ -94,11 +97,18 @@ def test_the_ledger_strikes_out_what_has_arrived():
     assert (ledger.position(9), ledger.newest.kept.tolist()) == (0, [50])
     ledger.heard(report({0, 1}, 51, at_work=3.0))  # what was told is told again
     assert (ledger.position(9), ledger.newest.kept.tolist()) == (6, [51])
-    ledger.new_centre()
+    ledger.since(0.0)
     assert ledger.newest.kept.tolist() == [51]
     ledger.heard(report({2}, 10, at_work=1.0))  # of another centre, which knows of no other groups
     assert (ledger.newest.kept.tolist(), ledger.position(9)) == ([10], 9)
     assert ledger.before + ledger.at_work == 4.0
+
+
+def test_what_a_centre_did_before_is_none_of_a_stretch():
+    ledger = Ledger({}, {0: range(3)}, report(set()))
+    ledger.since(5.0)
+    ledger.heard(report({0}, at_work=6.5))
+    assert ledger.before + ledger.at_work == 1.5
 
 
 @pytest.mark.parametrize("where", ["two_workers", "three_threads"])
@@ -121,7 +131,7 @@ def test_features_are_found(dataset, method, where, request):
 
 
 @pytest.mark.usefixtures("always_due")
-@pytest.mark.parametrize("stop", [1, 5, 14])
+@pytest.mark.parametrize("stop", [1, 5, 18])
 @pytest.mark.parametrize("method", METHODS)
 def test_a_run_stopped_in_the_middle_of_a_pass_goes_on(dataset, tmp_path, method, stop, two_workers):
     with pytest.raises(Stop):
@@ -133,7 +143,7 @@ def test_a_run_stopped_in_the_middle_of_a_pass_goes_on(dataset, tmp_path, method
         dataset, paced(method), client=two_workers, checkpoint=tmp_path / "c", resume=True, progress=events.append
     )
     assert found(given) == K
-    assert (events[0].number, events[-1].number) == (1 + stop // 12, 3)
+    assert (events[0].number, events[-1].number) == (1 + stop // 16, 3)
     assert given.history.late.values.tolist() == [0, 0, 0] if method == "async" else True
     wait_for_no_tasks(two_workers)
 
@@ -190,7 +200,7 @@ def test_block_can_wait_so_that_the_result_can_be_repeated(dataset, two_workers,
         daskfs.select(dataset, paced("async"), client=two_workers, synchronous=True)
 
 
-@pytest.mark.parametrize("stop", [None, 2, 15])
+@pytest.mark.parametrize("stop", [None, 2, 19])
 @pytest.mark.parametrize("method", METHODS)
 def test_nothing_is_left_on_the_cluster(dataset, method, stop, two_workers):
     """Not even after Ctrl-C."""

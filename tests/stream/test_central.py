@@ -195,7 +195,7 @@ def test_columns_of_a_closed_set_are_collected_whatever_happens_to_offers():
         whole = algorithm.update(whole, block)
 
     def offers(centre: Centre) -> list[State]:
-        return [algorithm.work({}, view_of(centre), DATA.some([feature]))[1] for feature in ids]
+        return [algorithm.work({"lane": 0}, view_of(centre), DATA.some([feature]))[1] for feature in ids]
 
     centre = Centre(algorithm, copied(state))
     for offer in offers(centre)[:2] * 2:
@@ -292,7 +292,7 @@ class Unreliable(RuleBasedStateMachine):
         """Offers to the old one go with it, and every group that goes on asks the new one first."""
         self.under_way, self.arrived = [], []
         state = rebuilt(self.algorithm, DATA, copied(self.ledger.begun), self.ledger.newest.kept)
-        self.ledger.new_centre()
+        self.ledger.since(0.0)
         self.centre = Centre(self.algorithm, state)
         self.views = {lane: view_of(self.centre, lane) for lane in range(3)}
 
