@@ -22,7 +22,7 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
-from itertools import count
+from itertools import count, pairwise
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any
@@ -44,6 +44,7 @@ from daskfs.stream.workers import Calls, CentreActor, CentreLost, Share, Worked,
 CENTRE = "centre"
 """A worker with this resource (``dask worker --resources centre=1``) gets the centre, and little else."""
 _GROUPS_PER_WORKER = 6  # in a pass, at least: a lost centre or worker costs the groups that were running
+_LOOKS_PER_WORKER = 3  # at columns that are seen once more
 _GROUP_BYTES = 1 << 30  # at most: some tenths of a second of reading
 _AHEAD = 3  # parts of what is left of a pass, for every worker: it is at one, and Dask has given it another
 _LEAST_BYTES = 64 << 20  # towards the end of a pass: a hundredth of a second is what a group takes beside its blocks
@@ -172,7 +173,7 @@ class Around:
 
     def revisit(self, state: State, ids: NDArray[np.uint64], run: Run) -> tuple[State, int]:
         wanted = np.sort(ids)
-        groups = partial(groups_of, np.full(len(wanted), self._sizes.max()), 0)  # a block is read for a column
+        groups = partial(_even_groups, len(wanted))
         return self._done(state, Stretch("revisit", groups, lambda some: wanted[some.start : some.stop], run))
 
     def _done(self, state: State, stretch: Stretch) -> tuple[State, int]:
@@ -359,6 +360,12 @@ def groups_of(sizes: NDArray[np.int64], position: int, workers: int) -> Iterator
         if nbytes >= min(most, max(least, left // (_AHEAD * workers))) or number == len(sizes) - 1:
             yield range(first, number + 1)
             first, left, nbytes = number + 1, left - nbytes, 0
+
+
+def _even_groups(size: int, workers: int) -> Iterator[range]:
+    """A few groups for every worker, of columns for each of which a block is read, and little work done."""
+    edges = np.linspace(0, size, min(size, _LOOKS_PER_WORKER * workers) + 1).astype(int).tolist()
+    return (range(first, last) for first, last in pairwise(edges))
 
 
 def _blocks(group: range) -> Share:

@@ -3,9 +3,11 @@
     python pipelines/benchmarks/workers.py [substitution] [mission] [random-features]
 
 Contenders take turns, and the best of several rounds counts. The control is two processes that have nothing to do with
-each other, before and after; the lower one counts, and below 1.85 the machine was too busy to judge. A second table
-says where the seconds of two workers went, as the history has it, and how many more of them were `busy` ones than with
-one worker: that is what cores lose to each other, the rest what working together takes.
+each other and count, before and after; the lower one counts, and below 1.85 the machine was too busy to judge. Counting
+needs no memory, so beside it stands what two workers get out of reading the same blocks and doing nothing with them, in
+the same turns: cores share the way to memory. A second table says where the seconds of two workers went, as the
+history has it, and how many more of them were `busy` ones than with one worker: that is what cores lose to each other,
+the rest what working together takes.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ import substitution
 from _measure import IDLE, one_and_two_workers, show, two_processes_against_one
 from _random_features_fits import waves
 from distributed import Client
+from substitution import read_on
 
 import daskfs
 from daskfs.protocol import Algorithm
@@ -72,6 +75,8 @@ class Compared(NamedTuple):
     one: Run
     two: Run
     control: float
+    reading: float
+    """What two workers that read and do nothing else gave."""
 
     @property
     def ratio(self) -> float:
@@ -88,15 +93,19 @@ def compared(bench: Bench, rounds: int) -> Compared:
     with one_and_two_workers() as clients:
         for client in clients.values():
             run(bench, client)  # kernels are loaded, and the data is in the page cache
-        runs = [{number: run(bench, client) for number, client in clients.items()} for _ in range(rounds)]
+        runs, reads = [], []
+        for _ in range(rounds):
+            runs.append({number: run(bench, client) for number, client in clients.items()})
+            reads.append({number: read_on(client, bench.dataset, number) for number, client in clients.items()})
     control = min(control, two_processes_against_one())
     best = {number: min((of[number] for of in runs), key=attrgetter("seconds")) for number in (1, 2)}
-    return Compared(best[1], best[2], control)
+    reading = min(of[1] for of in reads) / min(of[2] for of in reads)
+    return Compared(best[1], best[2], control, reading)
 
 
 def row(name: str, bench: Bench, of: Compared) -> list[str]:
     size, seconds = f"{bench.dataset.stored_bytes / 1e9:.1f}", (f"{run.seconds:.2f}" for run in (of.one, of.two))
-    return [name, size, *seconds, f"{of.ratio:.2f}", f"{of.control:.2f}", of.judgement]
+    return [name, size, *seconds, f"{of.ratio:.2f}", f"{of.control:.2f}", f"{of.reading:.2f}", of.judgement]
 
 
 def explained(name: str, of: Compared) -> list[str]:
@@ -129,7 +138,7 @@ def main(
     }
     benches = {name: made[name]() for name in which or NAMES}
     found = {name: compared(bench, rounds) for name, bench in benches.items()}
-    columns = ["whole job", "GB", "1 worker, s", "2 workers, s", "ratio", "control", ""]
+    columns = ["whole job", "GB", "1 worker, s", "2 workers, s", "ratio", "control", "bare read", ""]
     rows_of_table = [row(name, benches[name], of) for name, of in found.items()]
     show(f"two workers against one, best of {rounds}", columns, rows_of_table)
     columns = ["", *SPENT, "busy, of one's"]
