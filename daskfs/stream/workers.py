@@ -101,7 +101,7 @@ class Calls:
         """What a call returns, however long it takes, as long as the centre's process shows that it is alive."""
         while True:
             try:
-                answer = reply.result(_PATIENCE)
+                answer = _at_once(reply) if reply.done() else reply.result(_PATIENCE)
             except TimeoutError:  # never the answer itself: Dask turns that of a connection into another OSError
                 self._check_alive()
             except Exception as error:  # OSError, RuntimeError, KeyError, CancelledError: Dask has many words for it
@@ -116,6 +116,15 @@ class Calls:
             self._centre.ping().result(_SIGN_OF_LIFE)
         except Exception as error:
             raise CentreLost("no sign of life") from error
+
+
+def _at_once(reply: Any) -> Any:
+    """What a reply says that is there. It is awaited by hand: `result` takes turns with Dask's loop, which is busy."""
+    try:
+        reply.__await__().send(None)
+    except StopIteration as there:
+        return there.value
+    return reply.result(_PATIENCE)  # of a Dask that thinks otherwise
 
 
 @dataclass(slots=True)

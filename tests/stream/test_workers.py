@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 from distributed import KilledWorker
+from distributed.actor import _OK, ActorFuture, _Error
 from distributed.client import FutureCancelledError
 from distributed.comm import CommClosedError
+from tornado.ioloop import IOLoop
 from toy_algorithms import Census
 from toy_runs import small_dataset
 
@@ -54,6 +56,11 @@ class Reply:
             raise self._answer
         return self._answer
 
+    def __await__(self) -> Iterator[None]:
+        if not self.done():
+            yield
+        return self.result(workers._PATIENCE)
+
 
 NEVER = 1 << 30
 
@@ -76,6 +83,21 @@ def test_a_busy_centre_is_waited_for():
     actor = FakeActor(lambda: Reply(7, impatience=5))
     assert Calls(actor).now("leave") == 7
     assert actor.pings == 5
+
+
+def test_a_reply_that_is_there_is_taken_without_a_turn_of_the_loop():
+    loop = IOLoop(make_current=False)  # which does not run
+    try:
+        for out, expected in ((_OK(7), 7), (_OK(None), None)):
+            reply = ActorFuture(loop)
+            reply._set_result(out)
+            assert Calls(None).answer(reply) == expected
+        reply = ActorFuture(loop)
+        reply._set_result(_Error(CommClosedError("gone")))
+        with pytest.raises(CentreLost):
+            Calls(None).answer(reply)
+    finally:
+        loop.close()
 
 
 @pytest.mark.parametrize("error", LOST, ids=repr)
@@ -136,6 +158,15 @@ def test_an_error_of_a_task_is_no_loss():
     assert not issubclass(KilledWorker, CentreLost)
 
 
+class Answer(Future):
+    """Can be awaited, as those of Dask can."""
+
+    def __await__(self) -> Iterator[None]:
+        if not self.done():
+            yield
+        return self.result()
+
+
 class Here:
     """An actor in this process; a busy one answers an offer when it is asked for something else."""
 
@@ -145,13 +176,13 @@ class Here:
         self.late = late if busy else ()
         self.actor, self.key = CentreActor(), os.urandom(4).hex()
         self.asked: list[str] = []
-        self._open: list[tuple[Future[Any], Any]] = []
+        self._open: list[tuple[Answer, Any]] = []
         state = algorithm.start(dataset.meta, seed=0)
         assert self.actor.do("open", algorithm, dataset, state, np.empty(0, np.uint64), []) is None
 
-    def do(self, method: str, *arguments: Any) -> Future[Any]:
+    def do(self, method: str, *arguments: Any) -> Answer:
         self.asked.append(method)
-        reply: Future[Any] = Future()
+        reply = Answer()
         self._open.append((reply, lambda: self.actor.do(method, *arguments)))
         if method not in self.late:
             self._answer()
