@@ -226,16 +226,20 @@ class Around:
         ledger.since(home.at_work)
         futures: list[Future[Any]] = []
         try:
-            while ledger.groups:
+            for _ in range(_ATTEMPTS):
                 futures = self._submitted(home, places, stretch, ledger.groups)
                 for future in self._as_they_end(futures, places):
                     ledger.worked(self._result(future, home.made))
                     future.release()
                     stretch.heard(ledger, places, call)
-                self._await_the_rest(ledger, call)  # or workers died with last words on their lips
+                self._await_the_rest(ledger, call)
                 stretch.heard(ledger, places, call)
+                if not ledger.groups:
+                    break  # else workers died with the last words of some on their lips
         finally:
             self._cancel(futures)
+        if ledger.groups:
+            raise CentreLost("what workers say does not reach it")
         last: tuple[State, list[str]] = call.now("state")
         home.at_work, home.stretches, self._lanes = ledger.at_work, home.stretches + 1, last[1]
         return last[0]

@@ -57,9 +57,11 @@ class CentreActor:
     """The thin edge: a centre that is made, or made again, in the process where it will live.
 
     Errors come back as answers, so that all that Dask raises for a call is about the process and not about the work.
+    Workers do not wait for an answer to their last words, so an error is also told to whoever asks for a report.
     """
 
     _centre: Centre
+    _unheard: Failure | None = None
 
     def open(
         self, algorithm: Central, dataset: Dataset, state: State, kept: NDArray[np.uint64], lanes: list[str]
@@ -69,11 +71,14 @@ class CentreActor:
 
     def do(self, method: str, *arguments: Any) -> Any:
         """Call a method of the centre, or `open` it."""
+        if method == "report" and self._unheard is not None:
+            return self._unheard
         try:
             return getattr(self if method == "open" else self._centre, method)(*arguments)
         except Exception as error:
             error.add_note(f"At the centre:\n{format_exc()}")  # a pickle forgets where it was raised
-            return Failure(error)
+            self._unheard = Failure(error)
+            return self._unheard
 
     async def ping(self) -> bool:
         """Answered by the process even while the centre is busy."""
@@ -204,7 +209,7 @@ def work_on(
             desk.replies.append(call.later("offer", desk.own["lane"], mark, unsent, desk.seen.version))
             unsent, unanswered, sent = None, 0, sent + 1
     rest = [offer for offer in (unsent, algorithm.rest(desk.own)) if offer is not None]
-    _listen(desk, call, meter, _IN_FLIGHT - 1)
+    _listen(desk, call, meter, min(_IN_FLIGHT, algorithm.patience) - 1)  # two that are under way may change places
     desk.replies.append(call.later("leave", desk.own["lane"], mark, sent, rest, desk.seen.version))
     did = meter.done()
     return Worked(did.busy, did.bytes)

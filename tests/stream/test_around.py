@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +174,54 @@ def test_an_error_at_the_centre_comes_back_as_it_is(tmp_path, kind, two_workers,
     with pytest.raises(kind, match="by itself"):
         daskfs.select(small_dataset(tmp_path / "d"), Failing(kind=kind), client=two_workers)
     assert len(attempts) == 1
+    wait_for_nothing(two_workers)
+
+
+@dataclass(frozen=True)
+class FailingAtTheEnd(Census):
+    """Has nothing to offer but the rest, at which the centre fails: no worker waits for the answer."""
+
+    def work(self, own, view, block):
+        own, found = super().work(own, view, block)
+        return own | (found or {}), None
+
+    def accept(self, state, offer):
+        raise ZeroDivisionError("by itself")
+
+
+def test_an_error_at_the_last_words_of_a_group_ends_the_run(tmp_path, two_workers, monkeypatch):
+    attempts = count_attempts(monkeypatch)
+    with pytest.raises(ZeroDivisionError, match="by itself"):
+        daskfs.select(small_dataset(tmp_path / "d"), FailingAtTheEnd(), client=two_workers)
+    assert len(attempts) == 1
+    wait_for_nothing(two_workers)
+
+
+@pytest.mark.parametrize("times", [1, 2, 9])
+def test_groups_whose_last_words_were_lost_are_done_again(tmp_path, two_workers, monkeypatch, times):
+    """But not for ever."""
+    monkeypatch.setattr(around, "_LAST_WORDS", 0.3)
+    monkeypatch.setattr(around, "_ATTEMPTS", 3)
+    small, heard, submitted = small_dataset(tmp_path / "d"), around.Ledger.heard, around.Around._submitted
+    done: list[list[int]] = []
+
+    def counting(self, home, places, stretch, groups):
+        done.append(list(groups))
+        return submitted(self, home, places, stretch, groups)
+
+    def deaf(self, report):
+        heard(self, replace(report, whole=report.whole - {done[0][-1]} if len(done) <= times else report.whole))
+
+    monkeypatch.setattr(around.Around, "_submitted", counting)
+    monkeypatch.setattr(around.Ledger, "heard", deaf)
+    if times == 9:
+        with pytest.raises(Interrupted, match="what workers say does not reach it"):
+            daskfs.select(small, Census(passes=1), client=two_workers)
+    else:
+        given = daskfs.select(small, Census(passes=1), client=two_workers)
+        assert done == [done[0], *[done[0][-1:]] * times]
+        monkeypatch.undo()
+        check_same(given, daskfs.select(small, Census(passes=1)))
     wait_for_nothing(two_workers)
 
 

@@ -133,6 +133,14 @@ def test_what_is_raised_at_the_centre_is_no_loss(error):
     assert "in leave" in caught.value.__notes__[0]
 
 
+def test_an_error_that_no_worker_waited_for_is_in_the_report():
+    actor = CentreActor()
+    actor._centre = Raising(ColumnError(3, "odd"))
+    actor.do("leave")
+    with pytest.raises(ColumnError, match="odd"):
+        Calls(FakeActor(lambda: Reply(actor.do("report")))).now("report")
+
+
 class Raising:
     def __init__(self, error: Exception) -> None:
         self._error = error
