@@ -187,11 +187,10 @@ def work_on(
     """
     desk, call, meter = _desk(run), Calls(centre), Meter(from_task(told))
     here = (centre.key, stretch)
-    if desk.joined != here:
-        desk.joined, desk.replies = (
-            None,
-            deque([call.later("join", desk.who)]),
-        )  # answered while the first block is read
+    impatient = algorithm.patience < _IN_FLIGHT  # an old view leads it astray
+    if desk.joined != here or impatient:
+        joining = call.later("join", desk.who)  # answered while the first block is read
+        desk.joined, desk.replies = None, deque([joining])
     mark, sent, unanswered = Mark(group, os.urandom(4).hex()), 0, 0  # blocks since something was said to the centre
     unsent: State | None = None
     for block in meter.over(_blocks(dataset, algorithm, share)):
@@ -209,8 +208,9 @@ def work_on(
             desk.replies.append(call.later("offer", desk.own["lane"], mark, unsent, desk.seen.version))
             unsent, unanswered, sent = None, 0, sent + 1
     rest = [offer for offer in (unsent, algorithm.rest(desk.own)) if offer is not None]
-    _listen(desk, call, meter, min(_IN_FLIGHT, algorithm.patience) - 1)  # two that are under way may change places
+    _listen(desk, call, meter, 0 if impatient else _IN_FLIGHT - 1)  # two that are under way may change places
     desk.replies.append(call.later("leave", desk.own["lane"], mark, sent, rest, desk.seen.version))
+    _listen(desk, call, meter, 0 if impatient else _IN_FLIGHT)
     did = meter.done()
     return Worked(did.busy, did.bytes)
 
