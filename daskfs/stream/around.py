@@ -233,6 +233,8 @@ class Around:
         futures: list[Future[Any]] = []
         try:
             for _ in range(_ATTEMPTS):
+                if not ledger.groups:
+                    break  # else, the second time, workers died with the last words of some on their lips
                 futures = self._submitted(home, places, stretch, ledger.groups)
                 for future in self._as_they_end(futures, places):
                     ledger.worked(self._result(future, home.made))
@@ -240,8 +242,6 @@ class Around:
                     stretch.heard(ledger, places, call)
                 self._await_the_rest(ledger, call)
                 stretch.heard(ledger, places, call)
-                if not ledger.groups:
-                    break  # else workers died with the last words of some on their lips
         finally:
             self._cancel(futures)
         if ledger.groups:
