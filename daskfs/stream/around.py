@@ -165,8 +165,8 @@ class Around:
         self._numbers = count()  # of groups, each once in a run: last words of an old one may come late
         self._lanes: list[str] = []
         self._home: Home | None = None
-        # Asy-OS takes steps from what it sees. Its recall fell from .98 to .92 with larger groups, a centre that stays
-        # and all workers at once, so it keeps to short groups and a new view for each.
+        # Asy-OS takes steps from what it sees. On two workers its recall fell with larger groups, a centre that stays and
+        # all tasks in one message: it keeps to short groups, a new view for each, and a new centre for every pass.
         self._impatient = algorithm.patience < _FEW
 
     def one_pass(self, state: State, position: int, run: Run) -> State:
@@ -298,7 +298,7 @@ class Around:
             raise CentreLost(repr(error)) from error
 
     def _submitted(self, home: Home, places: Places, stretch: Stretch, groups: dict[int, range]) -> list[Future[Any]]:
-        """A task for every group, all in one message.
+        """A task for every group, all in one message, but for Asy-OS.
 
         Only if there are many of them does Dask give one to whoever has time; the first ones that come alone all go to
         the worker that holds the centre. Those of a message are in the order of their keys.
