@@ -165,8 +165,8 @@ class Around:
         self._numbers = count()  # of groups, each once in a run: last words of an old one may come late
         self._lanes: list[str] = []
         self._home: Home | None = None
-        # Asy-OS takes steps from what it sees. On two workers its recall fell with larger groups, a centre that stays and
-        # all tasks in one message: it keeps to short groups, a new view for each, and a new centre for every pass.
+        # Asy-OS takes steps from what it sees. On two workers its recall fell with larger groups, a centre that stays,
+        # and all tasks in one message: it keeps to short groups, a new view for each, and a new centre for every pass.
         self._impatient = algorithm.patience < _FEW
 
     def one_pass(self, state: State, position: int, run: Run) -> State:
