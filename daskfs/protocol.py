@@ -283,8 +283,12 @@ class Central(Algorithm, Protocol):
     """
 
     @property
-    def patience(self) -> int:
-        """Blocks that a worker may go on with while the centre has not answered it."""
+    def needs_fresh_views(self) -> bool:
+        """Whether an old view leads workers astray, and not only makes for an offer that is turned down.
+
+        They are then given a new one for every group of blocks, and wait for the centre rather than go on with an old
+        one; groups are short, and a pass begins with a new centre.
+        """
 
     def view(self, state: State, lane: int) -> State:
         """What a worker needs to know of the state: small and flat."""

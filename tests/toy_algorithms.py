@@ -164,7 +164,7 @@ class Census:
     round_nbytes = 0
     meetings = 10
     stays = frozenset[str]()
-    patience = 1 << 30
+    needs_fresh_views = False
 
     def start(self, meta: Meta, seed: int) -> State:
         nothing = np.zeros(meta.n_features)

@@ -39,7 +39,6 @@ from daskfs.protocol import Axis, Block, ColumnBlock, Glance, Meta, Result, Sche
 
 Method = Literal["block", "paper", "async"]
 Budget = Literal["elastic", "faithful"]
-_ANY = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -160,8 +159,8 @@ class OnlineSubstitution:
         return self._form.glance(state, most)
 
     @property
-    def patience(self) -> int:
-        return 1 if self.method == "async" else _ANY  # steps from an old view lead astray, nominations are scored again
+    def needs_fresh_views(self) -> bool:
+        return self.method == "async"  # which takes steps from what it sees; nominations are scored again
 
     def view(self, state: State, lane: int) -> State:
         return self._central.view(state, lane)

@@ -47,7 +47,6 @@ CENTRE = "centre"
 _GROUPS_PER_WORKER = 6  # in a pass, at least: a lost centre or worker costs the groups that were running
 _LOOKS_PER_WORKER = 3  # at columns that are seen once more
 _SHORT_GROUPS = 8  # in a pass for every worker, where each begins with a new view
-_FEW = 2  # blocks: who has no more patience wants to see every change
 _GROUP_BYTES = 1 << 30  # at most: some tenths of a second of reading
 _AHEAD = 3  # parts of what is left of a pass, for every worker: it is at one, and Dask has given it another
 _LEAST_BYTES = 64 << 20  # towards the end of a pass: a hundredth of a second is what a group takes beside its blocks
@@ -165,14 +164,14 @@ class Around:
         self._numbers = count()  # of groups, each once in a run: last words of an old one may come late
         self._lanes: list[str] = []
         self._home: Home | None = None
-        # Asy-OS takes steps from what it sees. On two workers its recall fell with larger groups, a centre that stays,
-        # and all tasks in one message: it keeps to short groups, a new view for each, and a new centre for every pass.
-        self._impatient = algorithm.patience < _FEW
+        # Asy-OS needs them. On two workers its recall fell with larger groups, a centre that stays, and all tasks in one
+        # message: it keeps to short groups, a new view for each, and a new centre for every pass.
+        self._fresh = algorithm.needs_fresh_views
 
     def one_pass(self, state: State, position: int, run: Run) -> State:
         if not self._lanes and (position or run.now.passes):  # resumed: those who had the lanes of the state are gone
             self._lanes = [_GONE] * state.get("lanes", 0)
-        groups = partial(_short_groups if self._impatient else groups_of, self._sizes, position)
+        groups = partial(_short_groups if self._fresh else groups_of, self._sizes, position)
         now, _ = self._done(state, Pass(verb_of(self._algorithm), groups, _blocks, run, len(self._sizes)))
         self._ends_pass()
         return now
@@ -268,7 +267,7 @@ class Around:
     def _ends_pass(self) -> None:
         """Let the centre do what is done here, with the same state: nothing has to be sent for the next pass."""
         try:
-            if self._impatient:
+            if self._fresh:
                 self._leave_home()
             elif self._home is not None:
                 Calls(self._home.centre).later("end_pass")
@@ -310,7 +309,7 @@ class Around:
         )
         where = places.others if places.homes and places.others else None
         keys = [f"{name}{number:08x}" for number in groups]
-        if self._impatient:
+        if self._fresh:
             return [
                 self._client.submit(work_on, *of_one, key=key, pure=False, workers=where)
                 for of_one, key in zip(each, keys, strict=True)

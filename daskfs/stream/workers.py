@@ -39,6 +39,7 @@ Share = range | NDArray[np.uint64]
 _PATIENCE = 1.0  # seconds until someone who waits for the centre asks whether it is alive
 _SIGN_OF_LIFE = 3.0  # seconds for the answer
 _IN_FLIGHT = 2  # replies that a worker may have to wait for: to an offer, and to the last words of a group
+_UNANSWERED = 1  # blocks that a worker goes on with where old views lead astray
 _RUNS = 2  # whose desks a thread keeps at a time; those of a driver that was killed are pushed out by later runs
 
 
@@ -186,9 +187,8 @@ def work_on(
     Groups have numbers, and so have stretches of work, such as a pass: each begins with a new view.
     """
     desk, call, meter = _desk(run), Calls(centre), Meter(from_task(told))
-    here = (centre.key, stretch)
-    impatient = algorithm.patience < _IN_FLIGHT  # an old view leads it astray
-    if desk.joined != here or impatient:
+    here, fresh = (centre.key, stretch), algorithm.needs_fresh_views
+    if desk.joined != here or fresh:
         joining = call.later("join", desk.who)  # answered while the first block is read
         desk.joined, desk.replies = None, deque([joining])
     mark, sent, unanswered = Mark(group, os.urandom(4).hex()), 0, 0  # blocks since something was said to the centre
@@ -198,7 +198,7 @@ def work_on(
             with meter.waiting():
                 desk.own["lane"], desk.seen = call.answer(desk.replies.popleft())
             desk.joined = here
-        _listen(desk, call, meter, _IN_FLIGHT if unanswered <= algorithm.patience else 0)
+        _listen(desk, call, meter, 0 if fresh and unanswered > _UNANSWERED else _IN_FLIGHT)
         unanswered += 1
         desk.own, offer = algorithm.work(desk.own, desk.seen.view, block)
         _listen(desk, call, meter, _IN_FLIGHT)
@@ -208,9 +208,9 @@ def work_on(
             desk.replies.append(call.later("offer", desk.own["lane"], mark, unsent, desk.seen.version))
             unsent, unanswered, sent = None, 0, sent + 1
     rest = [offer for offer in (unsent, algorithm.rest(desk.own)) if offer is not None]
-    _listen(desk, call, meter, 0 if impatient else _IN_FLIGHT - 1)  # two that are under way may change places
+    _listen(desk, call, meter, 0 if fresh else _IN_FLIGHT - 1)  # two that are under way may change places
     desk.replies.append(call.later("leave", desk.own["lane"], mark, sent, rest, desk.seen.version))
-    _listen(desk, call, meter, 0 if impatient else _IN_FLIGHT)
+    _listen(desk, call, meter, 0 if fresh else _IN_FLIGHT)
     did = meter.done()
     return Worked(did.busy, did.bytes)
 

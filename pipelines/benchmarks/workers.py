@@ -2,12 +2,12 @@
 
     python pipelines/benchmarks/workers.py [substitution] [mission] [random-features]
 
-Contenders take turns, and the best of several rounds counts. The control is two processes that have nothing to do with
-each other and count, before and after; the lower one counts, and below 1.85 the machine was too busy to judge. Counting
-needs no memory, so beside it stands what two workers get out of reading the same blocks and doing nothing with them, in
-the same turns: cores share the way to memory. A second table says where the seconds of two workers went, as the
-history has it, and how many more of them were `busy` ones than with one worker: that is what cores lose to each other,
-the rest what working together takes.
+Contenders take turns, and the best of several rounds counts. The control takes its turns, too: the same workers
+count, one of them alone and two at once, which have nothing to do with each other. Below 1.85 the machine was too
+busy to judge. Counting needs no memory, so beside it stands what two workers get out of reading the same blocks and
+doing nothing with them: cores share the way to memory. A second table says where the seconds of two workers went, as
+the history has it, and how many more of them were `busy` ones than with one worker: that is what cores lose to each
+other, the rest what working together takes.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import time
 from collections.abc import Callable
+from math import inf
 from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -27,7 +28,7 @@ import click
 import mission
 import numpy as np
 import substitution
-from _measure import IDLE, one_and_two_workers, show, two_processes_against_one
+from _measure import IDLE, count_up, one_and_two_workers, show
 from _random_features_fits import waves
 from distributed import Client
 from substitution import read_on
@@ -70,7 +71,7 @@ def run(bench: Bench, client: Client) -> Run:
 
 
 class Compared(NamedTuple):
-    """The best runs of one worker and of two, and what two processes that share nothing gave meanwhile."""
+    """The best runs of one worker and of two, and what two workers give that have nothing to do with each other."""
 
     one: Run
     two: Run
@@ -87,20 +88,28 @@ class Compared(NamedTuple):
         return "too busy to judge" if self.control < IDLE else "" if self.ratio >= ENOUGH else f"below {ENOUGH}"
 
 
+def count_on(client: Client, workers: int) -> float:
+    """Seconds until every worker has counted once."""
+    start = time.perf_counter()
+    addresses = list(client.scheduler_info(n_workers=-1)["workers"])
+    client.gather([client.submit(count_up, pure=False, workers=[addresses[number]]) for number in range(workers)])
+    return time.perf_counter() - start
+
+
 def compared(bench: Bench, rounds: int) -> Compared:
     """One worker against two, in turns."""
-    control = two_processes_against_one()
+    runs: dict[int, list[Run]] = {1: [], 2: []}
+    counts, reads = {1: inf, 2: inf}, {1: inf, 2: inf}
     with one_and_two_workers() as clients:
         for client in clients.values():
             run(bench, client)  # kernels are loaded, and the data is in the page cache
-        runs, reads = [], []
         for _ in range(rounds):
-            runs.append({number: run(bench, client) for number, client in clients.items()})
-            reads.append({number: read_on(client, bench.dataset, number) for number, client in clients.items()})
-    control = min(control, two_processes_against_one())
-    best = {number: min((of[number] for of in runs), key=attrgetter("seconds")) for number in (1, 2)}
-    reading = min(of[1] for of in reads) / min(of[2] for of in reads)
-    return Compared(best[1], best[2], control, reading)
+            for number, client in clients.items():
+                counts[number] = min(counts[number], count_on(client, number))
+                runs[number].append(run(bench, client))
+                reads[number] = min(reads[number], read_on(client, bench.dataset, number))
+    one, two = (min(runs[number], key=attrgetter("seconds")) for number in (1, 2))
+    return Compared(one, two, control=2 * counts[1] / counts[2], reading=reads[1] / reads[2])
 
 
 def row(name: str, bench: Bench, of: Compared) -> list[str]:
