@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from time import monotonic
 from typing import NamedTuple
 
@@ -28,15 +28,38 @@ _NOBODY = np.empty(0, np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
+class Spent:
+    """What work has taken, in seconds: it adds up."""
+
+    centre: float = 0.0
+    """That the centre was at work."""
+    busy: float = 0.0
+    """That workers were, in groups that have ended; …"""
+    between: float = 0.0
+    """… and from the end of one group to the begin of their next."""
+    bytes: int = 0
+    """Of the blocks that they worked on."""
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(*(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True)))
+
+    def __sub__(self, other: Spent) -> Spent:
+        return Spent(*(mine - its for mine, its in zip(astuple(self), astuple(other), strict=True)))
+
+
+NOTHING = Spent()
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """What a centre holds, as small as can be: enough to make another one like it."""
 
     version: int
     kept: NDArray[np.uint64]
-    whole: frozenset[int] = frozenset()
-    """Groups of which everything has arrived."""
-    at_work: float = 0.0
-    """Seconds that the centre has been, since it was made."""
+    whole: Sequence[int] = ()
+    """Groups of which everything has arrived, less those that were told before."""
+    spent: Spent = NOTHING
+    """Since the centre was made."""
     glance: Glance | None = None
     """What the state shows, now and then."""
 
@@ -70,9 +93,10 @@ class Centre:
 
     def __init__(self, algorithm: Central, state: State, lanes: Sequence[str] = ()) -> None:
         self._algorithm, self._state, self._lanes = algorithm, state, list(lanes)
-        self._at_work, self._next_glance = 0.0, 0.0
+        self._spent, self._next_glance = NOTHING, 0.0
         self._arrived: Counter[Mark] = Counter()
         self._sent: dict[Mark, int] = {}
+        self._whole: list[int] = []
 
     def join(self, who: str) -> tuple[int, View]:
         """The lane of a worker, its old one if it has been here before, and what it needs to see."""
@@ -87,21 +111,28 @@ class Centre:
         with self._working():
             self._state = self._algorithm.accept(self._state, offer)
             self._arrived[mark] += 1
+            self._note_if_whole(mark)
             return self._newer(lane, known)
 
-    def leave(self, lane: int, mark: Mark, sent: int, rest: Sequence[State], known: int) -> View | None:
+    def leave(self, lane: int, mark: Mark, sent: int, rest: Sequence[State], known: int, spent: Spent) -> View | None:
         """Take in what a worker has left at the end of a group, of which it has sent so many offers before."""
         with self._working():
             for offer in rest:
                 self._state = self._algorithm.accept(self._state, offer)
+            self._spent += spent
             self._sent[mark] = sent
+            self._note_if_whole(mark)
             return self._newer(lane, known)
 
-    def report(self) -> Report:
-        """What is held now, and of which groups that is all."""
-        whole = frozenset(mark.group for mark, sent in self._sent.items() if self._arrived[mark] >= sent)
+    def report(self, told: int) -> Report:
+        """What is held now, and of which groups that is all, less the first so many, which were told before."""
         kept = self._algorithm.keeps(self._state)
-        return Report(self._state["version"], kept, whole, self._at_work, self._glance())
+        return Report(self._state["version"], kept, self._whole[told:], self._spent, self._glance())
+
+    def _note_if_whole(self, mark: Mark) -> None:
+        if mark in self._sent and self._arrived[mark] >= self._sent[mark]:
+            self._whole.append(mark.group)
+            del self._arrived[mark], self._sent[mark]  # a run may have very many
 
     def _glance(self) -> Glance | None:
         if monotonic() < self._next_glance:
@@ -113,7 +144,7 @@ class Centre:
     def _working(self) -> Iterator[None]:
         begun = monotonic()
         yield
-        self._at_work += monotonic() - begun
+        self._spent += Spent(centre=monotonic() - begun)
 
     def _newer(self, lane: int, known: int) -> View | None:
         return None if known == self._state["version"] else self._view(lane)

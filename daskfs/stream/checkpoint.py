@@ -47,8 +47,8 @@ class Cost:
     beside: bool = False
     """Whether merging was none of the workers' business."""
     scheduler: float = 0.0
-    """Seconds, summed over workers that wait for each other, from when all that a task needs was ready to its begin:
-    of Dask's scheduler, and of states on their way."""
+    """Seconds, summed over workers, from when all that a task needs was ready to its begin: of Dask's scheduler, and of
+    states on their way. Around a centre, from the end of a worker's task to the begin of its next."""
 
     def times(self) -> dict[str, float]:
         """Seconds by what they were for; on a cluster also of the workers together.

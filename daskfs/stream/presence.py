@@ -51,11 +51,13 @@ def await_worker(client: Client, seconds: float) -> None:
 
 
 def with_workers(client: Client) -> None:
-    """Return as soon as there is a worker; Interrupted if none comes in time."""
+    """Return as soon as there is a worker; Interrupted if none comes in time, or the scheduler does not answer."""
     try:
         await_worker(client, NO_WORKERS)
     except TimeoutError:
         raise Interrupted("the cluster has no workers any more; start some, and run the same again") from None
+    except OSError as error:
+        raise Interrupted("the Dask scheduler does not answer; when it is back, run the same again") from error
 
 
 def result_of(client: Client, future: Future[Any]) -> Any:

@@ -21,6 +21,7 @@ import threading
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from time import monotonic
 from traceback import format_exc
 from typing import Any
 
@@ -29,7 +30,7 @@ from numpy.typing import NDArray
 
 from daskfs.protocol import Block, Central, State, copied
 from daskfs.store.dataset import Dataset
-from daskfs.stream.central import Centre, Mark, View, introduced, rebuilt
+from daskfs.stream.central import Centre, Mark, Spent, View, introduced, rebuilt
 from daskfs.stream.meter import Meter
 from daskfs.stream.reporting import from_task
 
@@ -146,6 +147,8 @@ class Desk:
     """… what was last seen of it: a group begins where the one before it ended, without asking, …"""
     replies: deque[Any] = field(default_factory=deque)
     """… and those that are still to come, also to the last words of the group before."""
+    left: float = 0.0
+    """When the last group ended."""
 
 
 _desks: dict[int, dict[str, Desk]] = {}
@@ -170,24 +173,17 @@ def forget(run: str) -> None:
         desks.pop(run, None)
 
 
-@dataclass(frozen=True, slots=True)
-class Worked:
-    """What a worker did for a group; what came of it, the centre knows."""
-
-    busy: float
-    """Seconds."""
-    bytes: int
-
-
 def work_on(
     run: str, algorithm: Central, dataset: Dataset, centre: Any, stretch: int, group: int, share: Share, told: str = ""
-) -> Worked:
+) -> None:
     """One group of blocks, on a worker; what it did is told under the name of the run that is watched, if it is.
 
-    Groups have numbers, and so have stretches of work, such as a pass: each begins with a new view.
+    Groups have numbers, and so have stretches of work, such as a pass: each begins with a new view. What comes of it,
+    and what it took, the centre is told.
     """
     desk, call, meter = _desk(run), Calls(centre), Meter(from_task(told))
     here, fresh = (centre.key, stretch), algorithm.needs_fresh_views
+    between = monotonic() - desk.left if desk.joined == here else 0.0
     if desk.joined != here or fresh:
         joining = call.later("join", desk.who)  # answered while the first block is read
         desk.joined, desk.replies = None, deque([joining])
@@ -209,10 +205,11 @@ def work_on(
             unsent, unanswered, sent = None, 0, sent + 1
     rest = [offer for offer in (unsent, algorithm.rest(desk.own)) if offer is not None]
     _listen(desk, call, meter, 0 if fresh else _IN_FLIGHT - 1)  # two that are under way may change places
-    desk.replies.append(call.later("leave", desk.own["lane"], mark, sent, rest, desk.seen.version))
+    spent = Spent(busy=meter.total.busy, between=between, bytes=meter.total.bytes)
+    desk.replies.append(call.later("leave", desk.own["lane"], mark, sent, rest, desk.seen.version, spent))
     _listen(desk, call, meter, 0 if fresh else _IN_FLIGHT)
-    did = meter.done()
-    return Worked(did.busy, did.bytes)
+    meter.done()
+    desk.left = monotonic()
 
 
 def _listen(desk: Desk, call: Calls, meter: Meter, most: int) -> None:

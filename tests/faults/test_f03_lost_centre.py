@@ -101,6 +101,16 @@ def test_f3_when_all_is_done_but_the_handing_over(tmp_path, three_workers, opene
     check_in_time(struck, opened)
 
 
+def test_f3_what_is_only_with_workers_is_not_lost(tmp_path, three_workers, opened):
+    """In Asy-OS that is everything, and after the last group of the only pass nobody would say it again."""
+    struck = Once(lambda: kill_centre(three_workers), 1, BLOCKS)
+    algorithm = paced("async", 0.01, passes=1)
+    given = daskfs.select(planted(tmp_path / "d"), algorithm, client=three_workers, progress=struck)
+    assert len(given.features) == algorithm.n_select
+    assert found(given) >= K - 1  # of one pass
+    check_in_time(struck, opened)
+
+
 def test_f3_twice_in_a_pass(tmp_path, three_workers, opened):
     """What was done between the two must not be lost, although the second centre has begun to count anew."""
     small = small_dataset(tmp_path / "d")
@@ -131,13 +141,13 @@ def test_f3_the_same_features_are_found(tmp_path, method, number, three_workers,
 def test_f3_in_the_last_look_at_columns(tmp_path, method, three_workers, opened, monkeypatch):
     """Some of them are there when the centre is killed, and are read again for the next one."""
     struck, dataset = Once(lambda: kill_centre(three_workers), 1, 1), planted(tmp_path / "d")
-    heard = around.Stretch.heard
+    ask = around.Stretch.ask
 
-    def heard_and_struck(self, ledger, *rest):
-        heard(self, ledger, *rest)
+    def asked_and_struck(self, home, ledger, places):
+        ask(self, home, ledger, places)
         struck(Event(int(self.verb == "revisit"), len(ledger.newest.kept)))
 
-    monkeypatch.setattr(around.Stretch, "heard", heard_and_struck)
+    monkeypatch.setattr(around.Stretch, "ask", asked_and_struck)
     given = daskfs.select(dataset, paced(method, 0.02), client=three_workers)
     check_in_time(struck, opened)
     assert found(given) == K

@@ -6,15 +6,16 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from centre_runs import K, Once, centres, found, paced, planted
-from distributed import Client, SpecCluster, Worker, get_worker
+from centre_runs import K, Once, centres, found, kill, paced, planted
+from distributed import Client, Nanny, SpecCluster, Worker, get_worker
+from distributed.comm.core import CommClosedError
 from distributed.scheduler import Scheduler
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,8 +34,12 @@ from toy_runs import (
 import daskfs
 from daskfs.errors import DatasetError, Interrupted, OptionError
 from daskfs.stream import around, workers
-from daskfs.stream.around import CENTRE, Ledger, groups_of
-from daskfs.stream.central import Report
+from daskfs.stream import groups as groups_module
+from daskfs.stream.around import CENTRE
+from daskfs.stream.central import Report, Spent
+from daskfs.stream.groups import groups_of
+from daskfs.stream.ledger import Ledger
+from daskfs.stream.workers import CentreLost
 
 __all__ = ["always_due"]
 METHODS = ["block", "async"]
@@ -67,7 +72,7 @@ def test_groups_are_all_blocks_that_are_left_in_order(sizes, position, workers):
 @pytest.mark.parametrize("workers", [1, 2, 5, 40])
 def test_groups_become_smaller_so_that_workers_end_together(workers, monkeypatch):
     """Every other one is half as fast; each is at one group, and has been given the next."""
-    monkeypatch.setattr(around, "_LEAST_BYTES", 2000)
+    monkeypatch.setattr(groups_module, "_LEAST_BYTES", 2000)
     sizes = np.full(8000, 100)
     groups = list(groups_of(sizes, 0, workers))
     assert len(groups[0]) == pytest.approx(8000 / (6 * workers), abs=1)
@@ -83,32 +88,32 @@ def test_groups_become_smaller_so_that_workers_end_together(workers, monkeypatch
 
 
 def test_no_group_is_too_large(monkeypatch):
-    monkeypatch.setattr(around, "_GROUP_BYTES", 250)
+    monkeypatch.setattr(groups_module, "_GROUP_BYTES", 250)
     assert list(groups_of(np.full(100, 100), 94, workers=1)) == [range(94, 96), range(96, 98), range(98, 100)]
 
 
-def report(whole: set[int], *kept: int, at_work: float = 0.0) -> Report:
-    return Report(1, np.array(kept, np.uint64), frozenset(whole), at_work)
+def report(whole: set[int], *kept: int, spent: float = 0.0) -> Report:
+    return Report(1, np.array(kept, np.uint64), sorted(whole), Spent(spent, 2 * spent, 3 * spent, int(4 * spent)))
 
 
 def test_the_ledger_strikes_out_what_has_arrived():
     ledger = Ledger({}, {number: range(3 * number, 3 * number + 3) for number in range(3)}, report(set()))
-    ledger.heard(report({1}, 50, at_work=2.0))
+    ledger.heard(report({1}, 50, spent=2.0))
     assert (ledger.position(9), ledger.newest.kept.tolist()) == (0, [50])
-    ledger.heard(report({0, 1}, 51, at_work=3.0))  # what was told is told again
+    ledger.heard(report({0, 1}, 51, spent=3.0))  # one that was told is told again
     assert (ledger.position(9), ledger.newest.kept.tolist()) == (6, [51])
-    ledger.since(0.0)
+    ledger.since(Spent())
     assert ledger.newest.kept.tolist() == [51]
-    ledger.heard(report({2}, 10, at_work=1.0))  # of another centre, which knows of no other groups
+    ledger.heard(report({2}, 10, spent=1.0))  # of another centre, which knows of no other groups
     assert (ledger.newest.kept.tolist(), ledger.position(9)) == ([10], 9)
-    assert ledger.before + ledger.at_work == 4.0
+    assert ledger.spent == Spent(4.0, 8.0, 12.0, 16)
 
 
 def test_what_a_centre_did_before_is_none_of_a_stretch():
     ledger = Ledger({}, {0: range(3)}, report(set()))
-    ledger.since(5.0)
-    ledger.heard(report({0}, at_work=6.5))
-    assert ledger.before + ledger.at_work == 1.5
+    ledger.since(Spent(5.0))
+    ledger.heard(report({0}, spent=6.5))
+    assert ledger.spent.centre == 1.5
 
 
 @pytest.mark.parametrize("where", ["two_workers", "three_threads"])
@@ -130,7 +135,13 @@ def test_features_are_found(dataset, method, where, request):
     assert (history.staleness_max[:3] >= 0).all()
 
 
-@pytest.mark.usefixtures("always_due")
+@pytest.fixture
+def every_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The centre is asked after every task, so that there is a middle of a short pass."""
+    monkeypatch.setattr(around, "_TOGETHER", 0.0)
+
+
+@pytest.mark.usefixtures("always_due", "every_task")
 @pytest.mark.parametrize("stop", [1, 5, 18])
 @pytest.mark.parametrize("method", METHODS)
 def test_a_run_stopped_in_the_middle_of_a_pass_goes_on(dataset, tmp_path, method, stop, two_workers):
@@ -210,7 +221,8 @@ def test_groups_whose_last_words_were_lost_are_done_again(tmp_path, two_workers,
         return submitted(self, home, places, stretch, groups)
 
     def deaf(self, report):
-        heard(self, replace(report, whole=report.whole - {done[0][-1]} if len(done) <= times else report.whole))
+        unheard = done[0][-1] if len(done) <= times else None
+        heard(self, replace(report, whole=[number for number in report.whole if number != unheard]))
 
     monkeypatch.setattr(around.Around, "_submitted", counting)
     monkeypatch.setattr(around.Ledger, "heard", deaf)
@@ -248,6 +260,7 @@ def test_block_can_wait_so_that_the_result_can_be_repeated(dataset, two_workers,
         daskfs.select(dataset, paced("async"), client=two_workers, synchronous=True)
 
 
+@pytest.mark.usefixtures("every_task")
 @pytest.mark.parametrize("stop", [None, 2, 19])
 @pytest.mark.parametrize("method", METHODS)
 def test_nothing_is_left_on_the_cluster(dataset, method, stop, two_workers):
@@ -320,18 +333,24 @@ class Watched(daskfs.OnlineSubstitution):
 _at_work: set[Any] = set()
 
 
-def test_a_worker_meant_for_the_centre_gets_it_and_nothing_else(dataset):
+@contextmanager
+def with_a_home(kind: type, *others: str) -> Iterator[Client]:
+    """A cluster with a worker that is meant for the centre, and others."""
     options = {"nthreads": 1, "host": "127.0.0.1"}
-    specs = {
-        "home": {"cls": Worker, "options": options | {"resources": {CENTRE: 1}}},
-        "a": {"cls": Worker, "options": options},
-        "b": {"cls": Worker, "options": options},
-    }
+    specs = {name: {"cls": kind, "options": options} for name in others}
+    specs["home"] = {"cls": kind, "options": options | {"resources": {CENTRE: 1}}}
     scheduler = {"cls": Scheduler, "options": {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}}
     with (
         SpecCluster(specs, scheduler, silence_logs=60) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
+        client.wait_for_workers(1 + len(others))
+        yield client
+
+
+def test_a_worker_meant_for_the_centre_gets_it_and_nothing_else(dataset):
+    with with_a_home(Worker, "a", "b") as client:
+        cluster = client.cluster
         held: list[Any] = []
         _at_work.clear()
         home = cluster.workers["home"].address
@@ -341,6 +360,72 @@ def test_a_worker_meant_for_the_centre_gets_it_and_nothing_else(dataset):
         assert found(given) == K
         assert held == [home]
         assert _at_work == {"a", "b"}
+
+
+def test_a_worker_that_comes_back_to_the_centre_goes_on(dataset, monkeypatch):
+    """At another address: tasks that were meant for the old one would wait for ever."""
+    monkeypatch.setattr(around, "_LOOK", 0.2)
+    with with_a_home(Nanny, "only") as client:
+        struck = Once(lambda: kill(client.cluster.workers["only"].pid), 1, 1)
+        given = daskfs.select(dataset, paced("block", 0.02), client=client, progress=struck)
+        assert struck.struck
+        assert found(given) == K
+
+
+def test_a_centre_that_is_no_more_at_the_end_of_a_pass_is_made_again(dataset, two_workers, monkeypatch):
+    """It was told that the pass is over, and who knows whether it has heard it."""
+    attempts = count_attempts(monkeypatch)
+
+    class Unheard(around.Calls):
+        def later(self, method: str, *arguments: Any) -> Any:
+            return method if method == "end_pass" else super().later(method, *arguments)
+
+        def answer(self, reply: Any) -> Any:
+            if reply == "end_pass":
+                raise CentreLost("on its way")
+            return super().answer(reply)
+
+    monkeypatch.setattr(around, "Calls", Unheard)
+    given = daskfs.select(dataset, paced("block"), client=two_workers)
+    assert found(given) == K
+    assert len(given.history.objective.dropna("step")) >= 2
+    assert len(attempts) >= 4  # each pass after the first, and the last look, is begun twice
+    monkeypatch.undo()
+    wait_for_nothing(two_workers)
+
+
+def test_a_centre_waits_for_its_turn_on_a_busy_cluster(dataset, two_workers, monkeypatch):
+    monkeypatch.setattr(around, "_LOOK", 0.1)
+    attempts = count_attempts(monkeypatch)
+    busy = [two_workers.submit(time.sleep, 2.0, pure=False, priority=200) for _ in range(2)]
+    assert found(daskfs.select(dataset, paced("block"), client=two_workers)) == K
+    assert all(future.status == "finished" for future in busy)
+    assert len(attempts) == len(set(attempts)) <= 4  # of three passes and a last look: none twice
+
+
+def test_a_scheduler_that_does_not_answer_ends_the_run(dataset, two_workers, monkeypatch):
+    """With the one error that means "later", whatever Dask raises."""
+    monkeypatch.setattr(around, "_LOOK", 0.1)
+
+    def deaf(self: Client, workers: object = None) -> dict[str, int]:
+        raise CommClosedError("in <TCP (closed)>")
+
+    def cut() -> None:
+        monkeypatch.setattr(Client, "nthreads", deaf)
+
+    with pytest.raises(Interrupted, match=r"does not answer; .* run the same again") as caught:
+        daskfs.select(dataset, paced("block", 0.3), client=two_workers, progress=Once(cut, 1, 1))
+    assert "\n" not in str(caught.value)
+    monkeypatch.undo()
+    wait_for_no_tasks(two_workers)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_time_between_groups_is_that_of_the_scheduler(dataset, method, two_workers):
+    history = daskfs.select(dataset, paced(method, 0.01), client=two_workers).history
+    passes = history.isel(step=slice(3))
+    assert (passes.scheduler > 0).all()
+    assert (passes.scheduler + passes.busy <= 2 * passes.seconds).all()
 
 
 def test_a_cluster_without_workers_ends_the_run(dataset, tmp_path: Path, monkeypatch):

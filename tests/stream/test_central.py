@@ -17,8 +17,8 @@ from toy_algorithms import Census
 import daskfs
 from daskfs.algorithms.substitution_refit import Part
 from daskfs.protocol import ColumnBlock, Meta, State, copied
-from daskfs.stream.around import Ledger
-from daskfs.stream.central import Centre, Mark, Report, View, introduced, rebuilt
+from daskfs.stream.central import NOTHING, Centre, Mark, Report, Spent, View, introduced, rebuilt
+from daskfs.stream.ledger import Ledger
 
 N, P, PER_BLOCK, K = 60, 32, 4, 4
 BLOCKS = P // PER_BLOCK
@@ -90,12 +90,12 @@ def test_a_view_comes_with_its_version_and_once():
     assert newer > version
     assert changed["0/room"] == K - PER_BLOCK
     assert centre.offer(0, MARK, {"version": newer}, known=newer) is None  # an offer of nothing changes nothing
-    assert centre.leave(0, MARK, 2, [], known=newer) is None
-    report = centre.report()
+    assert centre.leave(0, MARK, 2, [], known=newer, spent=NOTHING) is None
+    report = centre.report(0)
     assert (report.version, report.kept.tolist()) == (newer, [0, 1, 2, 3])
-    newest, _ = centre.leave(0, MARK, 2, [nominated(algorithm, centre, 1)], known=newer)
-    assert centre.report().kept.tolist() != [0, 1, 2, 3]
-    assert newest == centre.report().version > newer
+    newest, _ = centre.leave(0, MARK, 2, [nominated(algorithm, centre, 1)], known=newer, spent=NOTHING)
+    assert centre.report(0).kept.tolist() != [0, 1, 2, 3]
+    assert newest == centre.report(0).version > newer
 
 
 def test_a_group_is_whole_when_all_of_one_attempt_at_it_has_arrived():
@@ -105,14 +105,40 @@ def test_a_group_is_whole_when_all_of_one_attempt_at_it_has_arrived():
     offer = nominated(algorithm, centre, 1)
     assert offer is not None
     centre.offer(0, first, copied(offer), known=-1)  # whose worker dies then
-    centre.leave(1, again, 2, [], known=-1)  # overtakes its offers
-    assert centre.report().whole == frozenset()
+    centre.leave(1, again, 2, [], known=-1, spent=NOTHING)  # overtakes its offers
+    assert centre.report(0).whole == []
     centre.offer(1, again, copied(offer), known=-1)
-    assert centre.report().whole == frozenset()
-    centre.leave(0, other, 0, [], known=-1)  # had nothing to offer
-    assert centre.report().whole == {5}
+    assert centre.report(0).whole == []
+    centre.leave(0, other, 0, [], known=-1, spent=NOTHING)  # had nothing to offer
+    assert centre.report(0).whole == [5]
     centre.offer(1, again, copied(offer), known=-1)
-    assert centre.report().whole == {3, 5}
+    assert centre.report(0).whole == [5, 3]
+    assert centre.report(1).whole == [3]  # less those that were told
+    assert centre.report(2).whole == []
+
+
+def test_what_workers_spent_is_added_up():
+    algorithm = Census()
+    centre = Centre(algorithm, begun(algorithm))
+    centre.leave(0, Mark(0, "a"), 0, [], known=-1, spent=Spent(busy=1.0, between=0.25, bytes=10))
+    centre.leave(1, Mark(1, "a"), 0, [], known=-1, spent=Spent(busy=2.0, between=0.5, bytes=20))
+    spent = centre.report(0).spent
+    assert (spent.busy, spent.between, spent.bytes) == (3.0, 0.75, 30)
+    assert spent.centre > 0
+
+
+def test_of_a_group_that_is_whole_only_its_number_is_kept():
+    """A run may have very many."""
+    algorithm = Census()
+    centre = Centre(algorithm, begun(algorithm))
+    for number in range(100):
+        mark, offer = Mark(number, "a"), nominated(algorithm, centre, number % BLOCKS)
+        if offer is not None:
+            centre.offer(0, mark, offer, known=-1)
+        centre.leave(0, mark, int(offer is not None), [], known=-1, spent=NOTHING)
+    assert not centre._arrived
+    assert not centre._sent
+    assert centre.report(97).whole == [97, 98, 99]
 
 
 @pytest.mark.parametrize("method", ["block", "async"])
@@ -130,7 +156,7 @@ def test_what_was_handed_out_stays_as_it_was(method):
         for given, expected in zip((seen, state), before, strict=True):
             for name, value in expected.items():
                 np.testing.assert_array_equal(given[name], value, err_msg=name)
-    assert centre.report().version > 2
+    assert centre.report(0).version > 2
 
 
 @pytest.mark.parametrize("method", ["block", "async"])
@@ -200,7 +226,7 @@ def test_columns_of_a_closed_set_are_collected_whatever_happens_to_offers():
     centre = Centre(algorithm, copied(state))
     for offer in offers(centre)[:2] * 2:
         centre.offer(0, MARK, offer, known=-1)
-    kept = centre.report().kept
+    kept = centre.report(0).kept
     assert kept.tolist() == ids[:2].tolist()
     centre = Centre(algorithm, rebuilt(algorithm, DATA, copied(state), kept))
     third, last = offers(centre)[2:]
@@ -231,7 +257,7 @@ class Unreliable(RuleBasedStateMachine):
         self.views = {lane: view_of(self.centre, lane) for lane in range(3)}
         self.under_way: list[State] = []
         self.arrived: list[State] = []
-        self.attempts = 0
+        self.attempts = self.told = 0
 
     @rule(lane=LANES)
     def look(self, lane: int) -> None:
@@ -279,8 +305,10 @@ class Unreliable(RuleBasedStateMachine):
             self.arrived.append(copied(offer))
             self.centre.offer(lane, mark, copied(offer), known=-1)
         left = [] if rest is None else [copied(rest)]
-        self.centre.leave(lane, mark, int(offer is not None), left, known=-1)
-        self.ledger.heard(self.centre.report())
+        self.centre.leave(lane, mark, int(offer is not None), left, known=-1, spent=NOTHING)
+        report = self.centre.report(self.told)
+        self.told += len(report.whole)
+        self.ledger.heard(report)
         assert number not in self.ledger.groups
 
     @rule(lane=LANES)
@@ -292,7 +320,8 @@ class Unreliable(RuleBasedStateMachine):
         """Offers to the old one go with it, and every group that goes on asks the new one first."""
         self.under_way, self.arrived = [], []
         state = rebuilt(self.algorithm, DATA, copied(self.ledger.begun), self.ledger.newest.kept)
-        self.ledger.since(0.0)
+        self.ledger.since(NOTHING)
+        self.told = 0
         self.centre = Centre(self.algorithm, state)
         self.views = {lane: view_of(self.centre, lane) for lane in range(3)}
 

@@ -138,7 +138,7 @@ def test_an_error_that_no_worker_waited_for_is_in_the_report():
     actor._centre = Raising(ColumnError(3, "odd"))
     actor.do("leave")
     with pytest.raises(ColumnError, match="odd"):
-        Calls(FakeActor(lambda: Reply(actor.do("report")))).now("report")
+        Calls(FakeActor(lambda: Reply(actor.do("report", 0)))).now("report")
 
 
 class Raising:
@@ -218,8 +218,8 @@ def test_a_group_of_blocks(tmp_path, run):
     centre = Here(algorithm, dataset)
     work_on(run, algorithm, dataset, centre, 0, 7, range(2, 6))
     widths = [len(dataset.read(number, "columns").ids) for number in range(6)]
-    report = centre.actor.do("report")
-    assert report.whole == {7}
+    report = centre.actor.do("report", 0)
+    assert report.whole == [7]
     assert report.kept.tolist() == list(range(sum(widths[:2]), sum(widths)))
     assert centre.asked == ["join", "offer", "offer", "leave"]  # of four blocks two are gathered, and left in the end
 
@@ -248,9 +248,10 @@ def test_columns_seen_once_more(tmp_path, run):
     dataset, algorithm = small_dataset(tmp_path / "d"), Census()
     centre = Here(algorithm, dataset)
     ids = np.array([3, 17, 30], np.uint64)
-    worked = work_on(run, algorithm, dataset, centre, 0, 0, ids)
-    assert centre.actor.do("report").kept.tolist() == ids.tolist()
-    assert worked.bytes == sum(block.nbytes for block in dataset.columns(ids))
+    work_on(run, algorithm, dataset, centre, 0, 0, ids)
+    report = centre.actor.do("report", 0)
+    assert report.kept.tolist() == ids.tolist()
+    assert report.spent.bytes == sum(block.nbytes for block in dataset.columns(ids))
 
 
 def test_while_the_centre_is_busy_offers_become_one(tmp_path, run, monkeypatch):
@@ -258,8 +259,8 @@ def test_while_the_centre_is_busy_offers_become_one(tmp_path, run, monkeypatch):
     dataset, algorithm = small_dataset(tmp_path / "d"), Census()
     centre = Here(algorithm, dataset, busy=True)
     work_on(run, algorithm, dataset, centre, 0, 0, range(dataset.n_blocks("columns")))
-    report = centre.actor.do("report")
-    assert report.whole == {0}
+    report = centre.actor.do("report", 0)
+    assert report.whole == [0]
     assert report.kept.tolist() == list(range(dataset.n_features))
     assert centre.asked == ["join", "offer", "leave"]
 
@@ -302,7 +303,7 @@ def test_no_more_than_a_few_words_are_under_way(tmp_path, run, monkeypatch):
         most = max(most, len(workers._desk(run).replies))
     assert most == workers._IN_FLIGHT
     centre.ping()
-    assert centre.actor.do("report").whole == set(range(dataset.n_blocks("columns")))
+    assert centre.actor.do("report", 0).whole == list(range(dataset.n_blocks("columns")))
 
 
 def test_a_thread_keeps_its_desk_from_group_to_group(tmp_path, run):
