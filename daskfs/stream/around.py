@@ -40,7 +40,7 @@ from daskfs.stream.central import NOTHING, Report, Spent
 from daskfs.stream.fold import Run
 from daskfs.stream.groups import even_groups, groups_of, short_groups
 from daskfs.stream.ledger import Ledger
-from daskfs.stream.presence import with_workers
+from daskfs.stream.presence import GONE, with_workers
 from daskfs.stream.rounds import task_key
 from daskfs.stream.watching import verb_of
 from daskfs.stream.workers import Calls, CentreActor, CentreLost, Share, forget, work_on
@@ -182,7 +182,7 @@ class Around:
                 reason = str(lost)
                 self._leave_home()
             if self._client.status != "running":
-                raise Interrupted("the Dask scheduler or its workers are gone; when they are back, run the same again")
+                raise Interrupted(GONE)
         raise Interrupted(f"the centre of the run was lost again and again ({reason}); run the same again to go on")
 
     def _numbered(self, stretch: Stretch, places: Places) -> dict[int, range]:

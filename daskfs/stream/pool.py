@@ -19,7 +19,7 @@ from daskfs.errors import Interrupted, OptionError, WorkerError
 from daskfs.store.options import StorageOptions
 from daskfs.stream.frames import look_at_frames_safely
 from daskfs.stream.plugin import DaskfsWorker, StorageAccess, WarmKernels
-from daskfs.stream.presence import LOOK_EVERY, a_worker_stays, register, result_of, with_workers
+from daskfs.stream.presence import GONE, LOOK_EVERY, a_worker_stays, register, result_of, with_workers
 from daskfs.stream.versions import check_versions
 
 Task = tuple[Any, ...]
@@ -71,9 +71,7 @@ class Cluster:
                 yield result_of(self._client, future)
                 future.release()
         except (CancelledError, CommClosedError) as error:
-            raise Interrupted(
-                "the Dask scheduler or its workers are gone; when they are back, run the same again to go on"
-            ) from error
+            raise Interrupted(GONE) from error
         except KilledWorker as killed:
             raise WorkerError(
                 f"{killed.allowed_failures + 1} workers died of the same task, {name}; their logs say why, and if it "

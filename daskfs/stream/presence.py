@@ -19,6 +19,7 @@ from daskfs.stream.memory import MemoryPlan
 from daskfs.stream.plugin import EnoughMemory, WithoutGuards
 
 NO_WORKERS = 60.0  # seconds without a single worker until somebody gives up; a restart takes some
+GONE = "the Dask scheduler or its workers are gone; when they are back, run the same again to go on"
 LOOK_EVERY = 10  # seconds, while nothing happens
 _LOOK_AROUND = 2.0  # seconds between two looks at who is there, while a run goes on
 logger = logging.getLogger("daskfs")
@@ -57,7 +58,7 @@ def with_workers(client: Client) -> None:
     except TimeoutError:
         raise Interrupted("the cluster has no workers any more; start some, and run the same again") from None
     except OSError as error:
-        raise Interrupted("the Dask scheduler does not answer; when it is back, run the same again") from error
+        raise Interrupted(GONE) from error
 
 
 def result_of(client: Client, future: Future[Any]) -> Any:

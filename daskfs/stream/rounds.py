@@ -36,7 +36,7 @@ from daskfs.store.dataset import Dataset
 from daskfs.stream.fold import Run
 from daskfs.stream.lanes import FAN_IN, Round, joined, rounds_of
 from daskfs.stream.memory import MemoryPlan
-from daskfs.stream.presence import result_of, with_workers
+from daskfs.stream.presence import GONE, result_of, with_workers
 from daskfs.stream.tasks import Spent, arrived, fold_share, look_at_share, merge_shares, revisit_a_copy
 from daskfs.stream.watching import Watch, verb_of
 
@@ -202,9 +202,7 @@ class Rounds:
             if self._client.status != "running":
                 break
             sleep(_PAUSE)
-        raise Interrupted(
-            "the Dask scheduler or its workers are gone; when they are back, run the same again to go on"
-        ) from lost
+        raise Interrupted(GONE) from lost
 
     def _deadly(self, killed: KilledWorker) -> WorkerError:
         plan = MemoryPlan.of(self._algorithm, self._dataset.meta, self._lanes, self._dataset.ahead)
