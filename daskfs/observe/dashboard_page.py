@@ -195,7 +195,7 @@ class View:
     def _shares(self) -> figure:
         fit, names, colours = Fit("workers", SPENT, is_stacked=True), list(OF_WORKERS), list(OF_WORKERS.values())
         self._fits.append(fit)
-        plot = _figure("Seconds by worker (red frame: lags behind)", "", x_range=fit.axis, y_range=self._workers)
+        plot = _figure("Seconds by worker (red: late)", "", x_range=fit.axis, y_range=self._workers)
         look = {"height": 0.7, "fill_color": colours, "line_color": "edge", "line_width": 1.5}
         plot.hbar_stack(names, y="worker", source=self._sources["workers"], legend_label=names, **look)
         spent = [(name, f"@{name}{{0,0.0}} s") for name in names]

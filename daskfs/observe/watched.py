@@ -222,7 +222,8 @@ class Watched:
         return max((pace.heard for pace in paces if pace is not None), default=0.0)
 
     def _note_refusal(self, worker: str, why: str) -> bool:
-        self.refused = f"worker {worker} was refused: {why}" if worker else f"a selection was refused: {why}"
+        named = "a worker" if worker in why else f"worker {worker}"  # most reasons name it
+        self.refused = f"{named if worker else 'a selection'} was refused: {why}"
         self.version += 1
         return True
 

@@ -139,10 +139,11 @@ def test_storage_of_a_worker_that_has_left_is_no_limit_any_more():
 def test_who_was_refused_is_said_until_a_run_begins():
     watched = learned(REFUSED)
     assert watched.latest is None
-    assert "worker b was refused: worker b has numpy 1.26" in headline(None, NOW, watched.refused)
+    assert "a worker was refused: worker b has numpy 1.26" in headline(None, NOW, watched.refused)
     during = learned(BEGUN, REFUSED, refused_event("<b>too small"))
     assert "a selection was refused: &lt;b&gt;too small" in headline(during.latest, NOW, during.refused)
     assert during.version == 3
+    assert learned(refused_event("too small", "b")).refused == "worker b was refused: too small"
     watched.take(BEGUN, NOW)
     assert watched.refused is None
 
