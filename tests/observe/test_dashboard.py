@@ -260,9 +260,10 @@ def test_a_selection_that_is_refused_is_told(two_workers, tmp_path, monkeypatch)
     assert enable_for(two_workers.cluster)
     watched = two_workers.cluster.scheduler.plugins[NAME].watched
     dataset, algorithm = wide(tmp_path / "wide.zarr"), daskfs.OnlineSubstitution(3, passes=1)
-    with monkeypatch.context() as patched, pytest.raises(OptionError, match="of memory"):
-        patched.setattr(daskfs.OnlineSubstitution, "nbytes", lambda *_: 1 << 60)
+    monkeypatch.setattr(daskfs.OnlineSubstitution, "nbytes", lambda *_: 1 << 60)
+    with pytest.raises(OptionError, match="of memory"):
         daskfs.select(dataset, algorithm, client=two_workers)
+    monkeypatch.undo()
     wait_until(lambda: watched.refused)
     assert watched.refused.startswith("a selection was refused: each thread of worker tcp://")
     daskfs.select(dataset, algorithm, client=two_workers)
