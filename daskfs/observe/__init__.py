@@ -1,1 +1,1 @@
-"""What a person sees of the work: progress, descriptions, later the dashboard and the report."""
+"""What a person sees of the work: progress, descriptions, the report, the tab in the dashboard and metrics."""

@@ -13,13 +13,22 @@ from typing import Any
 from bokeh.document import Document
 from bokeh.layouts import column
 from bokeh.model import Model
-from bokeh.models import AdaptiveTicker, BasicTicker, ColumnDataSource, FactorRange, NumeralTickFormatter, Range1d
+from bokeh.models import (
+    AdaptiveTicker,
+    BasicTicker,
+    ColumnDataSource,
+    FactorRange,
+    HoverTool,
+    NumeralTickFormatter,
+    Range1d,
+)
 from bokeh.plotting import figure
 
 from daskfs.observe.dashboard_news import News, Properties, drawn, text_area, written
 from daskfs.observe.dashboard_series import (
     NOBODY,
     SERIES,
+    SPENT,
     TIMES,
     Room,
     Series,
@@ -33,6 +42,7 @@ from daskfs.observe.watched import BIN_SECONDS, Watched
 EVERY_MS = 5000  # drawing takes a browser a tenth of a second, perhaps on a core that a worker could use
 AGAIN = 12  # times that nothing is new, after which everything is said again
 COLOURS = dict(zip(TIMES, ("#4c78a8", "#f58518", "#eeca3b", "#d8d8d8", "#b279a2"), strict=True))
+OF_WORKERS = dict(zip(SPENT, ("#9ecae9", "#4c78a8", "#f58518", "#d8d8d8"), strict=True))
 BLUE, GREEN, ORANGE, RED, GREY = "#4c78a8", "#54a24b", "#f58518", "#e45756", "#888888"
 _HEAD, _HEIGHT = 24, 230
 _TABLE = 470  # twenty features
@@ -118,6 +128,7 @@ class View:
     def update(self) -> None:
         """Show what is new; while nothing happens, the same is said once in a while."""
         now, run = time.time(), self._watched.latest
+        self._watched.look(now)
         passing = 0 if run is None or run.ended else int(now / BIN_SECONDS)  # of time, which itself is news of a run
         if (self._watched.version, passing) == self._shown:
             self._quiet += 1
@@ -125,7 +136,7 @@ class View:
                 self.news.repeat()
             return
         self._shown, self._quiet = (self._watched.version, passing), 0
-        told: dict[Model, Properties] = {self._head: written(self._head, headline(run, now))}
+        told: dict[Model, Properties] = {self._head: written(self._head, headline(run, now, self._watched.refused))}
         if run is not None:
             data = series_of(run, now)
             told[self._table] = written(self._table, feature_table(run))
@@ -182,12 +193,14 @@ class View:
         return _with_legend(plot)
 
     def _shares(self) -> figure:
-        fit = Fit("workers", ("bytes",))
+        fit, names, colours = Fit("workers", SPENT, is_stacked=True), list(OF_WORKERS), list(OF_WORKERS.values())
         self._fits.append(fit)
-        plot = _figure("Bytes by worker (red: lags behind)", "", x_range=fit.axis, y_range=self._workers)
-        _in_bytes(plot.xaxis)
-        plot.hbar("worker", right="bytes", height=0.7, color="colour", source=self._sources["workers"])
-        return plot
+        plot = _figure("Seconds by worker (red: late)", "", x_range=fit.axis, y_range=self._workers)
+        look = {"height": 0.7, "fill_color": colours, "line_color": "edge", "line_width": 1.5}
+        plot.hbar_stack(names, y="worker", source=self._sources["workers"], legend_label=names, **look)
+        spent = [(name, f"@{name}{{0,0.0}} s") for name in names]
+        plot.add_tools(HoverTool(tooltips=[("worker", "@worker"), ("read", "@bytes"), *spent]))
+        return _with_legend(plot)
 
     def _lags(self) -> figure:
         plot = self._plot("Staleness of offers", "versions behind", "lags", "lag", "offers", across="bars")

@@ -11,12 +11,15 @@ from dask.utils import format_bytes
 from daskfs.observe.watched import WatchedRun
 
 TIMES = ("busy", "merging", "scheduler", "idle", "closing")
+"""Where the time of a pass went, …"""
+SPENT = ("reading", "working", "merging", "waiting")
+"""… and that of a worker."""
 SERIES = {
     "objective": ("x", "y"),
     "changes": ("number", "changes"),
     "rates": ("x", "bytes", "items", "storage", "fastest"),
     "times": ("number", *TIMES),
-    "workers": ("worker", "bytes", "colour"),
+    "workers": ("worker", *SPENT, "bytes", "edge"),
     "lags": ("lag", "offers"),
     "checkpoints": ("x", "seconds"),
 }
@@ -31,7 +34,8 @@ NOBODY = " "
 """In place of a worker while none is known."""
 QUIET = 30.0
 """Seconds without a word after which that is said."""
-USUAL, LATE = "#4c78a8", "#e45756"
+USUAL, LATE = "#ffffff", "#e02020"
+"""What a worker's bar is framed with."""
 _STYLE = """<style>
 table { border-collapse: collapse; width: 100%; table-layout: fixed; font-size: 12px; }
 th { text-align: left; border-bottom: 1px solid #aaa; }
@@ -81,15 +85,15 @@ def span_of(values: list[float], room: Room) -> tuple[float, float]:
     return low - beside, high + beside
 
 
-def headline(run: WatchedRun | None, now: float) -> str:
-    """In HTML: what runs, where it is, and whether all is well."""
+def headline(run: WatchedRun | None, now: float, refused: str | None = None) -> str:
+    """In HTML: what runs, where it is, and whether all is well; who was refused lately, if somebody was."""
     if run is None:
-        return WELCOME
+        return f"{WELCOME} · {escape(refused)}" if refused else WELCOME
     of = f" of {run.passes}" if run.passes and run.number <= run.passes else ""
     done = run.blocks_done if run.fraction else 0  # those of the pass before, until this one has some
     at = f"pass {run.number}{of}, {done:,} of {run.blocks:,} blocks ({run.fraction:.0%})"
     if run.ended:
-        passes = _several(len(run.closed), "pass", "passes")
+        passes = _several(run.passes_done, "pass", "passes")
         at = f"finished after {passes}" if run.why is None else f"stopped: {run.why}"
     parts = [
         at,
@@ -97,6 +101,7 @@ def headline(run: WatchedRun | None, now: float) -> str:
         f"objective {run.objective:.6g}" if run.objective is not None else "",
         _several(run.n_checkpoints, "checkpoint", "checkpoints") if run.n_checkpoints else "",
         f"no news for {now - run.heard:.0f} s" if not run.ended and now - run.heard > QUIET else "",
+        refused or "",
         f"{len(run.left):,} left: {', '.join(run.left[-3:])}" if run.left else "",
         f"lagging behind: {', '.join(sorted(run.stragglers())[:3])}" if run.stragglers() else "",
     ]
@@ -121,8 +126,9 @@ def _workers(run: WatchedRun) -> dict[str, list[Any]]:
     shown = order if len(order) <= MOST_BARS else [*order[: MOST_BARS // 2], *order[-MOST_BARS // 2 :]]
     return {
         "worker": [f"{name[-_NAME:]} " + "\u200b" * at for at, name in enumerate(shown)],  # told apart when cut
-        "bytes": [run.workers[name].bytes for name in shown],
-        "colour": [LATE if name in late else USUAL for name in shown],
+        **{part: [getattr(run.workers[name], part) for name in shown] for part in SPENT},
+        "bytes": [format_bytes(run.workers[name].bytes) for name in shown],
+        "edge": [LATE if name in late else USUAL for name in shown],
     }
 
 

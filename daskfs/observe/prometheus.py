@@ -74,7 +74,7 @@ def families(watched: Watched) -> Iterator[GaugeMetricFamily | CounterMetricFami
 def values_of(run: WatchedRun) -> dict[str, float | None]:
     """Every metric of a run; None where there is nothing to say."""
     return {
-        "daskfs_pass": len(run.closed) or 1 if run.ended else run.number,
+        "daskfs_pass": max(run.passes_done, 1) if run.ended and run.why is None else run.number,
         "daskfs_blocks_done": run.blocks_done,
         "daskfs_blocks": run.blocks,
         "daskfs_objective": run.objective,

@@ -7,11 +7,11 @@ one is left out, and however many come, memory stays bounded.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from statistics import median
 from typing import Any
 
+from daskfs.observe.pace import Pace, slow, stuck
 from daskfs.stream.events import TOP, Share, short
 
 MOST_RUNS = 5
@@ -19,8 +19,6 @@ MOST_WORKERS = 512
 MOST_POINTS = 600
 """Of a series; when there are more, every second one goes."""
 BIN_SECONDS = 2.0
-SLOW = 0.5
-"""A worker that does less than this share of the usual per busy second lags behind."""
 OTHERS = "others"
 _LAGS = 64
 GONE = "whoever started it is gone"
@@ -96,12 +94,13 @@ class WatchedRun:
     began: float
     algorithm: str = "?"
     dataset: str = ""
-    axis: str = "rows"
     blocks: int = 0
     passes: int | None = None
     n_workers: int = 0
     number: int = 1
     """Of the pass that it is in, from 1."""
+    passes_done: int = 0
+    """Also those before it was resumed."""
     blocks_done: int = 0
     fraction: float = 0.0
     """Of the pass that is done."""
@@ -113,10 +112,16 @@ class WatchedRun:
     lags: list[int] = field(default_factory=list)
     objectives: Line = field(default_factory=Line)
     closed: list[Pass] = field(default_factory=list)
+    """The last of them; how many there were, and what they took together, is counted beside."""
+    merging_before: float = 0.0
+    """Seconds, in all passes that are over."""
     checkpoints: Line = field(default_factory=Line)
     n_checkpoints: int = 0
     flow: Flow = field(default_factory=Flow)
     workers: dict[str, Share] = field(default_factory=dict)
+    paces: dict[str, Pace] = field(default_factory=dict)
+    stuck: set[str] = field(default_factory=set)
+    """Workers that are at a task and say nothing, when somebody looked last."""
     alone: dict[str, float] = field(default_factory=dict)
     """The most bytes per second that a worker has read a first block at, before there was anything to work on."""
     total: Share = field(default_factory=Share)
@@ -137,24 +142,30 @@ class WatchedRun:
     @property
     def merging(self) -> float:
         """Seconds, over all passes that are over and of the workers' in this one."""
-        return max(self.total.merging, sum(one.times.get("merging", 0.0) for one in self.closed))
+        return max(self.total.merging, self.merging_before)
 
     def stragglers(self) -> set[str]:
-        """Workers that do far less per busy second than the others usually do."""
-        speeds = {name: share.bytes / share.busy for name, share in self.workers.items() if share.busy > 0}
-        if len(speeds) < 2:
-            return set()
-        usual = median(speeds.values())
-        return {name for name, speed in speeds.items() if speed < SLOW * usual}
+        """Workers that did far less of late than the others, or are stuck."""
+        return slow(self.paces) if self.ended else slow(self.paces) | self.stuck
 
 
 class Watched:
-    """The runs of a scheduler, the newest last."""
+    """The runs of a scheduler, the newest last.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    at_work
+        Says which workers are at a task at the moment, by name.
+    """
+
+    def __init__(self, at_work: Callable[[], Iterable[str]] = tuple) -> None:
         self.runs: dict[str, WatchedRun] = {}
         self.version = 0
         """Rises with everything that is learned."""
+        self.refused: str | None = None
+        """Who may not take part, and why: the last of them since a run began."""
+        self._at_work = at_work
+        self._silent: dict[str, float] = {}  # workers at a task, and since when without a word
 
     @property
     def latest(self) -> WatchedRun | None:
@@ -165,6 +176,8 @@ class Watched:
         try:
             if not isinstance(event, Mapping):
                 return False
+            if event["what"] == "refused":  # of no run
+                return self._note_refusal(_text(event["worker"]), _text(event["why"]))
             name = _text(event["run"])
             learn = _LEARN[event["what"]]
             run = self.runs.get(name) or WatchedRun(name, when)
@@ -175,6 +188,8 @@ class Watched:
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
             return False
         self.runs[name] = run
+        if event["what"] == "begun":
+            self.refused = None
         while len(self.runs) > MOST_RUNS:
             del self.runs[next(iter(self.runs))]
         self.version += 1
@@ -191,7 +206,26 @@ class Watched:
         """A worker has left the cluster; whether it took part already, nobody knows for sure."""
         for run in self._open():
             run.left = [*run.left[-MOST_WORKERS:], worker]
+            run.alone.pop(worker, None)  # what it did counts, but it reads no more …
+            run.paces.pop(worker, None)  # … and lags behind nobody
             self.version += 1
+
+    def look(self, now: float) -> None:
+        """See who is at a task, and how long each has said nothing: whoever is stuck sends no event."""
+        self._silent = {name: max(self._silent.get(name, now), self._heard(name)) for name in self._at_work()}
+        for run in self._open():
+            run.stuck = stuck(run.paces, self._silent, now)
+
+    def _heard(self, worker: str) -> float:
+        """When a worker spoke last, of whatever run; of those that are too many to tell apart, when one of them did."""
+        paces = (run.paces.get(worker) or run.paces.get(OTHERS) for run in self._open())
+        return max((pace.heard for pace in paces if pace is not None), default=0.0)
+
+    def _note_refusal(self, worker: str, why: str) -> bool:
+        named = "a worker" if worker in why else f"worker {worker}"  # most reasons name it
+        self.refused = f"{named if worker else 'a selection'} was refused: {why}"
+        self.version += 1
+        return True
 
     def _open(self) -> list[WatchedRun]:
         return [run for run in self.runs.values() if not run.ended]
@@ -199,10 +233,10 @@ class Watched:
 
 def _begun(run: WatchedRun, event: Mapping[str, Any], when: float) -> None:
     run.algorithm, run.dataset = _text(event["algorithm"]), _text(event["dataset"])
-    run.axis = "columns" if event["axis"] == "columns" else "rows"
     run.blocks, run.n_workers = _count(event["blocks"]), _count(event["workers"])
     run.passes = None if event["passes"] is None else _count(event["passes"])
-    run.number, run.client = _count(event["done"]) + 1, _text(event.get("client", ""))
+    run.passes_done, run.client = _count(event["done"]), _text(event.get("client", ""))
+    run.number = run.passes_done + 1
 
 
 def _progress(run: WatchedRun, event: Mapping[str, Any], when: float) -> None:
@@ -219,6 +253,7 @@ def _share(run: WatchedRun, event: Mapping[str, Any], when: float) -> None:
     if worker not in run.workers and len(run.workers) >= MOST_WORKERS:
         worker = OTHERS
     run.workers.setdefault(worker, Share()).add(share)
+    run.paces.setdefault(worker, Pace(when)).add(share, when)
     run.total.add(share)
     if share.alone_seconds > 0:
         run.alone[worker] = max(run.alone.get(worker, 0.0), share.alone_bytes / share.alone_seconds)
@@ -244,7 +279,8 @@ def _pass(run: WatchedRun, event: Mapping[str, Any], when: float) -> None:
     run.objective = run.objective if over.objective is None else over.objective
     run.objectives.add(over.number, over.objective)
     run.changes_before += over.changes or 0.0
-    run.changes, run.number, run.fraction = None, over.number + 1, 0.0
+    run.merging_before += times.get("merging", 0.0)
+    run.changes, run.passes_done, run.number, run.fraction = None, over.number, over.number + 1, 0.0
 
 
 def _checkpoint(run: WatchedRun, event: Mapping[str, Any], when: float) -> None:

@@ -1,19 +1,20 @@
 """The words in which a run tells those who watch it how it goes: small dicts of numbers and short texts.
 
 Whoever takes part in a run on a cluster logs events under the topic "daskfs" (`Worker.log_event`, `Client.log_event`);
-the dashboard's page and the metrics for Prometheus are made of them, and of nothing else. Every event says of which
-run it is and what it is:
+the dashboard's page and the metrics for Prometheus are made of them, and of what the scheduler knows of its workers.
+Every event says of which run it is and what it is:
 
 =========== ==================== =================================================================================
 what        told by              it holds
 =========== ==================== =================================================================================
-begun       the driver           algorithm, dataset, axis, size, passes, workers, and the pass a resumed run is in
-progress    the driver           pass, blocks and bytes that are done, seconds of the pass
+begun       the driver           algorithm, dataset, blocks, passes, workers, and passes that are done if it is resumed
+progress    the driver           the pass, and blocks of it that are done
 share       every worker         what it did since it last said so: blocks, rows or columns, bytes, seconds
 glance      the driver           objective, changes, features with names and weights, staleness of offers
 pass        the driver           a pass is over: objective, changes, seconds, and where those went
 checkpoint  the driver           one was written, and how long that took
 ended       the driver           the run is over, or why it is not
+refused     worker or driver     of no run: a worker that may not take part, or a run that may not begin, and why
 =========== ==================== =================================================================================
 
 Those of the driver also say which client of Dask it is, so that one that is gone can be told from one that is slow. No
@@ -60,6 +61,11 @@ class Share:
     alone_seconds: float = 0.0
     """Blocks that were read while nobody worked on another, and how long that took: the speed of storage."""
 
+    @property
+    def working(self) -> float:
+        """Seconds at work on blocks, and on reading the next one meanwhile."""
+        return max(0.0, self.busy - self.reading)
+
     def add(self, other: Share) -> None:
         for part in fields(self):
             setattr(self, part.name, getattr(self, part.name) + getattr(other, part.name))
@@ -68,6 +74,11 @@ class Share:
 def share_event(run: str, worker: str, share: Share) -> Event:
     """What a worker did since it last said so."""
     return {"run": run, "what": "share", "worker": short(worker), **asdict(share)}
+
+
+def refused_event(why: object, worker: object = "") -> Event:
+    """A worker is refused, or without one a run before it begins; in one line."""
+    return {"what": "refused", "worker": short(worker), "why": short(why)}
 
 
 def items_of(block: Block) -> int:

@@ -22,8 +22,10 @@ from threadpoolctl import threadpool_limits
 from daskfs.errors import OptionError
 from daskfs.jit import warm_up
 from daskfs.store.options import StorageOptions, learn
+from daskfs.stream.events import TOPIC, refused_event
 from daskfs.stream.frames import look_at_frames_safely
 from daskfs.stream.memory import MemoryPlan, room_on, share_of
+from daskfs.stream.reporting import are_wanted
 from daskfs.stream.versions import check_same, versions_here
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -160,6 +162,9 @@ def _leaving(worker: Worker) -> Iterator[None]:
     try:
         yield
     except OptionError as refusal:
+        with suppress(Exception):  # those who watch may not hear of it; it leaves all the same
+            if are_wanted():
+                worker.log_event(TOPIC, refused_event(refusal, worker.name))
         worker.loop.add_callback(worker.close, reason=f"daskfs: {refusal}")
         raise
 

@@ -22,6 +22,7 @@ from daskfs.store.expanded import Inputs
 from daskfs.store.products import Products
 from daskfs.stream.around import Around
 from daskfs.stream.checkpoint import Checkpoint, Cost, Snapshot, checkpoint_at, described
+from daskfs.stream.events import Event, refused_event
 from daskfs.stream.fold import PassProgress, Run, Runner, Serial
 from daskfs.stream.lanes import one_blas_thread
 from daskfs.stream.memory import MemoryPlan, room_on
@@ -95,11 +96,12 @@ def select(
     if resume and checkpoint is None:
         raise OptionError("resume: there is nothing to go on from without a checkpoint; say where it is")
     client = (client or current_client()) if dataset.travels else None
-    if client is not None:
-        prepare_workers(client, [dataset.location.options], [algorithm])
+    with _refusals_told(client):
+        if client is not None:
+            prepare_workers(client, [dataset.location.options], [algorithm])
+        lanes = lanes_for(dataset, algorithm, client, synchronous)
+        plan = check_memory(dataset, algorithm, client, lanes)
     options = storage_options or dataset.location.options
-    lanes = lanes_for(dataset, algorithm, client, synchronous)
-    plan = check_memory(dataset, algorithm, client, lanes)
     with _naming(dataset):
         algorithm.start(dataset.meta, seed)  # raises what is wrong with the two, before there is a checkpoint
     with (
@@ -108,7 +110,7 @@ def select(
         one_blas_thread(),
     ):
         now = _begun(dataset, algorithm, lanes, seed, kept, resume)
-        watch = Watch(dataset, algorithm, from_client(client) if client is not None and are_wanted() else None)
+        watch = Watch(dataset, algorithm, _listener(client))
         run = Run(dataset, algorithm, now, kept, attended(client, progress), watch)
         with _told(watch, now, client):
             with taking_part(client, plan), _runner(dataset, algorithm, client, now.lanes) as runner:
@@ -192,6 +194,22 @@ def _runner(dataset: Dataset, algorithm: Algorithm, client: Client | None, lanes
             yield around
     else:
         yield Rounds(client, dataset, algorithm, max(lanes, 1))
+
+
+def _listener(client: Client | None) -> Callable[[Event], None] | None:
+    """Who is told how a run goes, if anybody is."""
+    return from_client(client) if client is not None and are_wanted() else None
+
+
+@contextmanager
+def _refusals_told(client: Client | None) -> Iterator[None]:
+    """Tell those who watch why a run does not even begin on a cluster."""
+    try:
+        yield
+    except OptionError as refusal:
+        if (tell := _listener(client)) is not None:
+            tell(refused_event(refusal))
+        raise
 
 
 @contextmanager

@@ -46,15 +46,11 @@ class Watch:
 
     def begun(self, now: Snapshot, workers: int) -> None:
         """A run begins, or goes on."""
-        dataset, axis = self._dataset, self._algorithm.axis
         self._tell(
             "begun",
             algorithm=type(self._algorithm).__name__,
-            verb=verb_of(self._algorithm),
-            dataset=short(dataset.url),
-            axis=axis,
-            items=int(dataset.n_samples if axis == "rows" else dataset.n_features),
-            blocks=int(dataset.n_blocks(axis)),
+            dataset=short(self._dataset.url),
+            blocks=int(self._dataset.n_blocks(self._algorithm.axis)),
             passes=getattr(self._algorithm, "passes", None),
             workers=workers,
             done=now.passes,
@@ -65,8 +61,7 @@ class Watch:
         """So many blocks are done; said if it has not been said just now, or if they are all."""
         if self.run and (monotonic() >= self._next_progress or now.blocks_done == now.blocks):
             self._next_progress = monotonic() + PROGRESS_EVERY
-            done = {"blocks_done": now.blocks_done, "blocks": now.blocks, "bytes_done": now.bytes_done}
-            self._tell("progress", number=now.number, bytes=now.bytes, seconds=now.seconds, **done)
+            self._tell("progress", number=now.number, blocks_done=now.blocks_done, blocks=now.blocks)
 
     def is_glance_due(self) -> bool:
         """Whether somebody would like to see how the state is."""
@@ -94,7 +89,6 @@ class Watch:
             number=passes,
             objective=None if after is None else number(after.objective),
             changes=number(changes),
-            bytes=cost.bytes,
             **{name: number(seconds) for name, seconds in cost.times().items()},
         )
         self.glance(after)

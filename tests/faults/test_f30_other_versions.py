@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
@@ -16,6 +17,7 @@ from toy_runs import check_same, small_dataset, wait_until
 import daskfs
 from daskfs.cli import main
 from daskfs.errors import OptionError
+from daskfs.stream.events import TOPIC
 from daskfs.stream.pool import prepare_workers
 from daskfs.stream.versions import check_same as check_same_versions
 from daskfs.stream.versions import versions_here
@@ -71,13 +73,22 @@ def test_f30_a_worker_with_another_numpy_is_refused_also_when_it_joins_later(tmp
             client.wait_for_workers(1, timeout=60)
             with pytest.raises(OptionError, match=r"^worker tcp://127\S+ has numpy 1\.26 \(here 2\.\d+\)"):
                 daskfs.select(dataset, Tangled(), client=client)
+            wait_until(lambda: [is_worker for is_worker, _ in refusals(client)] == [False])
         with worker(address, log, NO_NANNY):
             said(log, "Registered to")
             prepare_workers(client)  # what the one before left behind stands in nobody's way
             with worker(address, late, environment=other):
                 said(late, r"OptionError: worker tcp://127\S+ has numpy 1\.26 \(here 2\.\d+\)")
                 wait_until(lambda: len(client.nthreads()) == 1)
+                wait_until(lambda: [is_worker for is_worker, _ in refusals(client)] == [False, True])
+            assert all(re.match(r"worker tcp://127\S+ has numpy 1\.26", why) for _, why in refusals(client))
             check_same(daskfs.select(dataset, Census(), client=client), daskfs.select(dataset, Census()))
+
+
+def refusals(client: Client) -> list[tuple[bool, str]]:
+    """Those that were told to whoever watches: whether it was a worker, and why."""
+    told = [event for _, event in client.get_events(TOPIC)]
+    return [(bool(event["worker"]), event["why"]) for event in told if event["what"] == "refused"]
 
 
 class Large(Census):
@@ -101,9 +112,13 @@ def test_f10_a_worker_that_is_too_small_for_a_run_is_kept_out_while_it_lasts(tmp
                 joining.append(running.enter_context(worker(address, late, *small)))
                 said(late, r"OptionError: each thread of worker tcp://127\S+ has \S+ MiB of memory")
                 wait_until(lambda: len(client.nthreads()) == 1)
+                wait_until(lambda: refusals(client))
 
         given = daskfs.select(dataset, Large(), client=client, progress=progress)
         assert joining
+        ((is_worker, why),) = refusals(client)
+        assert is_worker
+        assert re.match(r"each thread of worker tcp://127\S+ has \S+ MiB of memory", why)
         check_same(given, daskfs.select(dataset, Large()))
         running.enter_context(worker(address, tmp_path / "later.log", NO_NANNY, *small))  # when the run is over it may
         client.wait_for_workers(2, timeout=60)

@@ -21,6 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from toy_runs import Stop, wait_until
 
 import daskfs
+from daskfs.errors import OptionError
 from daskfs.job.execute import announce
 from daskfs.observe import dashboard
 from daskfs.observe.dashboard import NAME, attach, enable_for
@@ -253,6 +254,33 @@ def test_a_selection_that_gets_no_names_has_ended_too(two_workers, tmp_path, mon
         daskfs.select(wide(tmp_path / "nameless.zarr"), daskfs.OnlineSubstitution(3, passes=1), client=two_workers)
     wait_until(lambda: watched.latest.dataset.endswith("nameless.zarr") and watched.latest.ended)
     assert watched.latest.why == "OSError: the names are gone"
+
+
+def test_a_selection_that_is_refused_is_told(two_workers, tmp_path, monkeypatch):
+    assert enable_for(two_workers.cluster)
+    watched = two_workers.cluster.scheduler.plugins[NAME].watched
+    dataset, algorithm = wide(tmp_path / "wide.zarr"), daskfs.OnlineSubstitution(3, passes=1)
+    monkeypatch.setattr(daskfs.OnlineSubstitution, "nbytes", lambda *_: 1 << 60)
+    with pytest.raises(OptionError, match="of memory"):
+        daskfs.select(dataset, algorithm, client=two_workers)
+    monkeypatch.undo()
+    wait_until(lambda: watched.refused)
+    assert watched.refused.startswith("a selection was refused: each thread of worker tcp://")
+    daskfs.select(dataset, algorithm, client=two_workers)
+    wait_until(lambda: watched.refused is None)
+
+
+def test_workers_at_a_task_are_known(two_workers):
+    """One that is stuck sends nothing, but its scheduler knows."""
+    assert enable_for(two_workers.cluster)
+    watched, workers = two_workers.cluster.scheduler.plugins[NAME].watched, two_workers.scheduler_info()["workers"]
+    address = min(workers)
+    nap = two_workers.submit(time.sleep, 2, key="daskfs-nap-0x1", pure=False, workers=[address])
+    other = two_workers.submit(time.sleep, 2, key="nap-0x1", pure=False, workers=[max(workers)])
+    wait_until(lambda: list(watched._at_work()) == [str(workers[address]["name"])])
+    nap.result()
+    other.result()
+    wait_until(lambda: list(watched._at_work()) == [])
 
 
 def test_where_there_can_be_no_tab_whoever_starts_a_run_is_told(monkeypatch):

@@ -13,26 +13,24 @@ from hypothesis import strategies as st
 from daskfs.observe.dashboard_page import AGAIN, page
 from daskfs.observe.dashboard_series import MOST_BARS, SERIES, WELCOME, feature_table, headline, series_of, span_of
 from daskfs.observe.watched import BIN_SECONDS, MOST_POINTS, MOST_RUNS, MOST_WORKERS, OTHERS, Watched
-from daskfs.stream.events import Share, share_event
+from daskfs.stream.events import Share, refused_event, share_event
 
 BEGUN = {
-    "run": "a", "what": "begun", "algorithm": "Mission", "verb": "sketch", "dataset": "d.zarr", "axis": "rows",
-    "items": 1000, "blocks": 10, "passes": 3, "workers": 2, "done": 0,
+    "run": "a", "what": "begun", "algorithm": "Mission", "dataset": "d.zarr", "blocks": 10, "passes": 3,
+    "workers": 2, "done": 0,
 }  # fmt: skip
-PROGRESS = {
-    "run": "a", "what": "progress", "number": 1, "blocks_done": 5, "blocks": 10, "bytes_done": 50, "bytes": 100,
-    "seconds": 1.0,
-}  # fmt: skip
+PROGRESS = {"run": "a", "what": "progress", "number": 1, "blocks_done": 5, "blocks": 10}
 GLANCE = {
     "run": "a", "what": "glance", "objective": 3.0, "changes": 4.0, "features": [["x", 1.5]], "lags": [3, 1],
 }  # fmt: skip
 PASS = {
-    "run": "a", "what": "pass", "number": 1, "objective": 2.0, "changes": 7.0, "bytes": 100, "seconds": 2.0,
-    "closing": 0.5, "busy": 1.0, "merging": 0.25, "scheduler": 0.125, "idle": 1.625,
+    "run": "a", "what": "pass", "number": 1, "objective": 2.0, "changes": 7.0, "seconds": 2.0, "closing": 0.5,
+    "busy": 1.0, "merging": 0.25, "scheduler": 0.125, "idle": 1.625,
 }  # fmt: skip
 CHECKPOINT = {"run": "a", "what": "checkpoint", "seconds": 0.125}
 ENDED = {"run": "a", "what": "ended", "features": [["y", -2.0], ["x", None]], "why": None}
 SHARE = share_event("a", "w", Share(2, 20, 200, 0.5, 0.25, 0.0, 0.0, 100, 0.5))
+REFUSED = refused_event("worker b has numpy 1.26 (here 2.4); install the same everywhere", "b")
 NOW = 1010.0
 ALL = (BEGUN, PROGRESS, SHARE, GLANCE, PASS, CHECKPOINT, ENDED)
 
@@ -129,6 +127,35 @@ def test_a_worker_that_leaves_a_run_is_named():
     assert len(watched.latest.left) == 1
 
 
+def test_storage_of_a_worker_that_has_left_is_no_limit_any_more():
+    other = {**SHARE, "worker": "v"}
+    watched = learned(BEGUN, SHARE, other)
+    assert watched.latest.storage_rate == 400.0
+    watched.worker_left("w")
+    assert watched.latest.storage_rate == 200.0
+    assert watched.latest.total.bytes == 400  # what it did is done
+
+
+def test_who_was_refused_is_said_until_a_run_begins():
+    watched = learned(REFUSED)
+    assert watched.latest is None
+    assert "a worker was refused: worker b has numpy 1.26" in headline(None, NOW, watched.refused)
+    during = learned(BEGUN, REFUSED, refused_event("<b>too small"))
+    assert "a selection was refused: &lt;b&gt;too small" in headline(during.latest, NOW, during.refused)
+    assert during.version == 3
+    assert learned(refused_event("too small", "b")).refused == "worker b was refused: too small"
+    watched.take(BEGUN, NOW)
+    assert watched.refused is None
+
+
+def test_where_the_time_of_a_worker_went():
+    share = Share(2, 20, 2048, busy=0.5, reading=0.125, merging=0.25, waiting=0.75)
+    shown = series_of(learned(share_event("a", "w", share)).latest, NOW)["workers"]
+    times = {"reading": [0.125], "working": [0.375], "merging": [0.25], "waiting": [0.75]}
+    assert {name: shown[name] for name in times} == times
+    assert shown["bytes"] == ["2.00 kiB"]
+
+
 def test_without_a_run_there_is_a_friendly_word():
     assert headline(Watched().latest, NOW) == WELCOME
 
@@ -159,8 +186,8 @@ def test_a_worker_that_does_half_of_the_usual_lags_behind():
     watched = learned(*(share_event("a", name, Share(1, 1, speed, busy=1.0)) for name, speed in speeds.items()))
     assert watched.latest.stragglers() == {"slow"}
     assert "lagging behind: slow" in headline(watched.latest, NOW)
-    colours = series_of(watched.latest, 0.0)["workers"]["colour"]
-    assert len({*colours[:3]}) == 1 != len({*colours})
+    frames = series_of(watched.latest, 0.0)["workers"]["edge"]
+    assert len({*frames[:3]}) == 1 != len({*frames})
 
 
 def test_memory_is_bounded_however_much_comes():
@@ -219,13 +246,13 @@ JSON = st.recursive(
 @given(st.data())
 def test_whatever_comes_is_taken_or_left(data):
     """One event with one of its values replaced, among others that are as they should be."""
-    event = dict(data.draw(st.sampled_from(ALL)))
+    event = dict(data.draw(st.sampled_from((*ALL, REFUSED))))
     event[data.draw(st.sampled_from(sorted(event)))] = data.draw(JSON)
     watched = learned(*ALL)
     watched.take(event, 1010.0)
     watched.take(data.draw(JSON), 1010.0)
     for run in watched.runs.values():
-        headline(run, NOW)
+        headline(run, NOW, watched.refused)
         feature_table(run)
         columns = [column for plot in series_of(run, 1020.0).values() for column in plot.values()]
         numbers = [x for column in columns for x in column if isinstance(x, float)]
@@ -253,3 +280,33 @@ def test_metrics_tell_of_every_run():
     assert [sample.labels["run"] for sample in found["daskfs_objective"]] == ["a"]  # of b there is none yet
     assert found["daskfs_bytes_read"][0].name == "daskfs_bytes_read_total"
     assert values_of(watched.runs["a"])["daskfs_merging_seconds"] == 0.25
+
+
+RESUMED, STOPPED = {**BEGUN, "done": 4, "passes": 9}, {**ENDED, "why": "Stop"}
+ENDS = {
+    "resumed": ((RESUMED, {**PASS, "number": 5}, ENDED), 5, "finished after 5 passes"),
+    "resumed, and nothing to do": ((RESUMED, ENDED), 4, "finished after 4 passes"),
+    "stopped": ((RESUMED, {**PROGRESS, "number": 5}, STOPPED), 5, "stopped: Stop"),
+    "many": ((BEGUN, *({**PASS, "number": n} for n in range(1, 2 * MOST_POINTS + 1)), ENDED), 1200, "after 1,200 "),
+    "none": ((BEGUN, ENDED), 1, "finished after 0 passes"),
+}
+
+
+@pytest.mark.parametrize(("events", "number", "told"), ENDS.values(), ids=ENDS)
+def test_passes_are_counted_from_the_first(events, number, told):
+    pytest.importorskip("prometheus_client")
+    from daskfs.observe.prometheus import values_of
+
+    run = learned(*events).latest
+    assert values_of(run)["daskfs_pass"] == number
+    assert told in headline(run, NOW)
+
+
+def test_seconds_of_merging_never_fall():
+    """Also of a centre, whose work is in no worker's share, when there are more passes than are kept."""
+    watched, seconds = Watched(), []
+    for number in range(1, 2 * MOST_POINTS):
+        watched.take({**PASS, "number": number, "merging": 1.0 if number < MOST_POINTS else 0.0}, 0.0)
+        seconds.append(watched.latest.merging)
+    assert seconds == sorted(seconds)
+    assert seconds[-1] == MOST_POINTS - 1

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 import time
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import xarray
 from centre_runs import planted
-from distributed import Client
+from distributed import Client, SchedulerPlugin
 from distributed.utils import key_split
 from toy_algorithms import Tangled
 from toy_runs import local_cluster, small_dataset, wait_until
@@ -101,6 +102,48 @@ def test_times_add_up(two_workers, tmp_path, name):
     assert (passes.closing <= passes.seconds).all()
 
 
+NAP = 0.03
+
+
+@dataclass(frozen=True)
+class Slow(daskfs.OnlineSubstitution):
+    """Takes its time over every block."""
+
+    def work(self, own, view, block):
+        time.sleep(NAP)
+        return super().work(own, view, block)
+
+
+@dataclass(frozen=True)
+class Ceremonious(Tangled):
+    """Takes its time to merge, and none over blocks."""
+
+    def merge(self, states):
+        time.sleep(NAP)
+        return super().merge(states)
+
+
+SLOW = {"rounds": Tangled(seconds=NAP), "chain": Tangled(seconds=NAP, schedule="chain"), "centre": Slow(K)}
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_work_on_blocks_is_busy(two_workers, tmp_path, name):
+    """However it is shared: what the algorithm sleeps over its blocks is there, and is none of merging or idling."""
+    dataset = small_dataset(tmp_path / "d")
+    history = daskfs.select(dataset, SLOW[name], client=two_workers).history
+    passes = history.isel(step=history.bytes.values == dataset.block_sizes("columns").sum())
+    assert passes.sizes["step"] >= 1
+    assert (passes.busy >= dataset.n_blocks("columns") * NAP).all()
+    assert (passes.busy > passes.merging).all()
+    assert (passes.busy <= 2 * (passes.seconds - passes.closing)).all()
+
+
+def test_merging_is_not_busy(two_workers, tmp_path):
+    history = daskfs.select(small_dataset(tmp_path / "d"), Ceremonious(), client=two_workers).history
+    assert (history.merging.values[:3] >= NAP).all()
+    assert (history.merging.values[:3] > history.busy.values[:3]).all()
+
+
 def test_without_a_cluster_only_closing_is_told_apart(tmp_path):
     history = daskfs.select(small_dataset(tmp_path / "d"), Tangled()).history
     assert {"seconds", "closing"} <= set(history)
@@ -127,13 +170,37 @@ def test_closing_is_the_time_of_end_pass(tmp_path):
     assert (history.seconds.values[:2] >= history.closing.values[:2]).all()
 
 
-def test_tasks_are_named_after_what_they_do(two_workers, tmp_path):
-    for name in ("centre", "rounds", "mission", "random features"):
-        algorithm, axis, options = ALGORITHMS[name]
-        daskfs.select(dataset_for(tmp_path / name, axis), algorithm, client=two_workers, **options)
-    prefixes = set(two_workers.cluster.scheduler.task_prefixes)
-    assert {"daskfs-score", "daskfs-sketch", "daskfs-expand", "daskfs-centre"} <= prefixes
-    assert {key_split(one) for one in prefixes if one.startswith("daskfs-")} <= prefixes
+class Named(SchedulerPlugin):
+    """Collects what tasks that begin are called on Dask's pages."""
+
+    def __init__(self) -> None:
+        self.seen: set[str] = set()
+
+    def transition(self, key, start, finish, *_, **__):
+        if finish == "processing":
+            self.seen.add(key_split(key))
+
+
+TASKS = {
+    "centre": {"daskfs-centre", "daskfs-score", "daskfs-revisit"},
+    "rounds": {"daskfs-score", "daskfs-merge", "daskfs-revisit"},
+    "chain": {"daskfs-score"},
+    "mission": {"daskfs-sketch"},  # so little data are one worker's business
+    "random features": {"daskfs-expand"},
+}
+NOW_AND_THEN = {"daskfs-seat", "daskfs-glance"}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_tasks_are_named_after_what_they_do(two_workers, tmp_path, name):
+    algorithm, axis, options = ALGORITHMS[name]
+    scheduler, named = two_workers.cluster.scheduler, Named()
+    scheduler.add_plugin(named, name="named")
+    try:
+        daskfs.select(dataset_for(tmp_path / "d", axis), algorithm, client=two_workers, **options)
+    finally:
+        scheduler.remove_plugin("named")
+    assert named.seen - NOW_AND_THEN == TASKS[name]
 
 
 def test_glances_come_also_in_the_middle_of_a_pass(two_workers, tmp_path, monkeypatch):
