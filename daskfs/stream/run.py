@@ -31,6 +31,7 @@ from daskfs.stream.presence import attended, expected_workers, taking_part
 from daskfs.stream.reporting import are_wanted, from_client
 from daskfs.stream.rounds import Rounds
 from daskfs.stream.watching import Watch
+from daskfs.urls import public_url
 
 IN_ANY_ORDER = 0
 """Lanes of a run whose workers do not wait for each other."""
@@ -128,7 +129,7 @@ def as_selection(result: Result, dataset: Dataset, algorithm: Algorithm, seed: i
         "n_features": dataset.n_features,
     }
     for remark in (*result.remarks, *_if_few(algorithm, result, dataset.n_samples)):
-        warnings.warn(f"{dataset.url}: {remark}", stacklevel=3)
+        warnings.warn(f"{public_url(dataset.url)}: {remark}", stacklevel=3)
     names, products = _named(dataset, result)
     inputs = None if result.expansion is None else _inputs(dataset, result.expansion)
     return Selection.from_result(result, names, described(algorithm), source, seed, products, inputs)
