@@ -10,9 +10,17 @@ from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import get_args
 
+from daskfs.urls import discreet, public_url
+
 
 class DaskfsError(Exception):
-    """The common parent: catch this to catch everything daskfs raises on purpose."""
+    """The common parent: catch this to catch everything daskfs raises on purpose.
+
+    None shows a password or a signature that is in a URL, whoever prints it.
+    """
+
+    def __init__(self, *given: object) -> None:
+        super().__init__(*(discreet(one) if isinstance(one, str) else one for one in given))
 
 
 class SourceError(DaskfsError):
@@ -23,8 +31,8 @@ class BadLineError(SourceError):
     """One line (or row, or record) of a source is not what its format promises."""
 
     def __init__(self, file: str, line: int, reason: str, unit: str = "") -> None:
-        self.file, self.line, self.reason, self.unit = file, line, reason, unit
-        super().__init__(file, line, reason, unit)  # all four, so that it survives a pickle
+        self.file, self.line, self.reason, self.unit = public_url(file), line, discreet(reason), unit
+        super().__init__(self.file, line, self.reason, unit)  # all four, so that it survives a pickle
 
     def __str__(self) -> str:
         where = f"{self.unit} {self.line}" if self.unit else str(self.line)
@@ -51,8 +59,8 @@ class ChunkError(DatasetError):
     """One chunk of a dataset is missing, cut short or altered."""
 
     def __init__(self, dataset: str, chunk: str, reason: str) -> None:
-        self.dataset, self.chunk, self.reason = dataset, chunk, reason
-        super().__init__(dataset, chunk, reason)
+        self.dataset, self.chunk, self.reason = public_url(dataset), chunk, discreet(reason)
+        super().__init__(self.dataset, chunk, self.reason)
 
     def __str__(self) -> str:
         return f"{self.dataset}: chunk {self.chunk}: {self.reason}"

@@ -22,7 +22,8 @@ from daskfs.store.location import Location
 from daskfs.store.predictions import Predictions, check_place
 from daskfs.store.products import Products, as_members, chosen_or_made, products_in
 from daskfs.store.published import followed
-from daskfs.store.saved import SOURCE, public_url, read_selection, write_selection
+from daskfs.store.saved import SOURCE, read_selection, write_selection
+from daskfs.urls import public_url
 
 
 @dataclass(frozen=True, eq=False, repr=False)

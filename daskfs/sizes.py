@@ -25,7 +25,7 @@ from daskfs.store.dataset import Dataset
 from daskfs.store.products import Products
 from daskfs.store.records import without_nan
 from daskfs.store.row_windows import row_windows
-from daskfs.store.saved import public_url
+from daskfs.urls import public_url
 
 MOST_FEATURES = 2048  # the square of it is 32 MB
 ABOUT = 20  # sizes

@@ -18,7 +18,7 @@ import daskfs
 from daskfs.errors import DaskfsError, OptionError, SelectionError, StorageError
 from daskfs.protocol import Result
 from daskfs.selection import Selection
-from daskfs.store.saved import public_url
+from daskfs.urls import public_url
 
 
 def assert_same(one: Selection, other: Selection) -> None:

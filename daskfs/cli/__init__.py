@@ -11,7 +11,8 @@ from click.shell_completion import CompletionItem
 from rich.text import Text
 
 from daskfs.errors import DaskfsError, Interrupted
-from daskfs.observe.terminal import discreet, messages, printable
+from daskfs.observe.terminal import messages, printable
+from daskfs.urls import discreet
 
 BAD_INPUT, INTERRUPTED = 2, 75
 

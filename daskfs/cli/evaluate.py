@@ -15,7 +15,7 @@ from daskfs.store.dataset import open_dataset
 from daskfs.store.location import Location
 from daskfs.store.published import followed
 from daskfs.store.records import METRICS, SIZES, write_record
-from daskfs.store.saved import public_url
+from daskfs.urls import public_url
 
 
 @click.command()
@@ -56,7 +56,7 @@ def evaluate(run: str, dataset: str, as_json: bool, train: str | None, keep: boo
     for table in (class_table(found), None if path is None else size_table(path)):
         if table is not None:
             output.print(table)
-    output.print(printable(evaluation_line(found, dataset, run)), markup=False, soft_wrap=True)
+    output.print(printable(evaluation_line(found, public_url(dataset), public_url(run))), markup=False, soft_wrap=True)
 
 
 @click.command()
@@ -76,4 +76,4 @@ def predict(run: str, dataset: str, out: str, overwrite: bool, as_json: bool) ->
             json.dumps({**{name: public_url(url) for name, url in made.items()}, "rows": data.n_samples}, indent=1)
         )
     else:
-        click.echo(f"{data.n_samples:,} predictions in {printable(out)}")
+        click.echo(f"{data.n_samples:,} predictions in {printable(public_url(out))}")

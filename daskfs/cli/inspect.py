@@ -14,6 +14,7 @@ from daskfs.observe.terminal import output
 from daskfs.store.dataset import open_dataset
 from daskfs.stream.clusters import cluster_at
 from daskfs.stream.verify import verify_dataset
+from daskfs.urls import public_url
 
 
 @click.command()
@@ -43,7 +44,7 @@ def verify(dataset: str, as_json: bool, workers: int | None, scheduler: str | No
         click.echo(json.dumps({"chunks": chunks, "damaged": found}, indent=1))
         sys.exit(2 if damage else 0)
     for one in damage[:20]:
-        click.echo(f"{dataset}: chunk {one.key}: {one.reason}", err=True)
+        click.echo(f"{public_url(dataset)}: chunk {one.key}: {one.reason}", err=True)
     if damage:
         raise DatasetError(f"{dataset}: {len(damage)} of {chunks} chunks are damaged; ingest the data again")
-    click.echo(f"{dataset}: {chunks:,} chunks, all as they were written")
+    click.echo(f"{public_url(dataset)}: {chunks:,} chunks, all as they were written")

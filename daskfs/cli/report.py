@@ -7,7 +7,7 @@ import json
 import click
 
 from daskfs.observe.terminal import printable
-from daskfs.store.saved import public_url
+from daskfs.urls import public_url
 
 
 @click.command()
@@ -27,4 +27,4 @@ def report(run: str, out: str | None, overwrite: bool, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"report": public_url(written)}))
     else:
-        click.echo(f"report in {printable(written)}")
+        click.echo(f"report in {printable(public_url(written))}")

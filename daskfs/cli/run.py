@@ -12,8 +12,8 @@ from daskfs.errors import OptionError
 from daskfs.job.execute import execute
 from daskfs.job.runner import Step, Watch
 from daskfs.observe.progress import count_progress, ingest_progress, pass_progress
-from daskfs.observe.terminal import discreet, messages, printable, remarks_told
-from daskfs.store.saved import public_url
+from daskfs.observe.terminal import messages, printable, remarks_told
+from daskfs.urls import discreet, public_url
 
 
 @click.command()

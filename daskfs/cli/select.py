@@ -23,8 +23,8 @@ from daskfs.observe.terminal import messages, remarks_told
 from daskfs.selection import Selection
 from daskfs.store.dataset import open_dataset
 from daskfs.store.location import Location
-from daskfs.store.saved import public_url
 from daskfs.stream.clusters import cluster_for
+from daskfs.urls import public_url
 
 
 @click.command()
@@ -74,7 +74,10 @@ def select(
         return
     if messages.is_terminal and is_cold(type(algorithm).__module__):
         messages.print(COMPILING)
-    asked = {"command": ["daskfs", *map(public_url, sys.argv[1:])], "performance_report": performance}
+    asked = {
+        "command": ["daskfs", *map(public_url, sys.argv[1:])],
+        "performance_report": performance and public_url(performance),
+    }
     with remarks_told(), cluster_for(scheduler, serial, processes) as client:
         announce(client, lambda line: messages.print(line, soft_wrap=True, markup=False))
         messages.print(f"memory: {request.plan(client)}", soft_wrap=True)
@@ -85,7 +88,7 @@ def select(
             selection = request.made(client, asked, overwrite, progress)
     _print(selection, as_json)
     if not as_json:
-        click.echo(f"kept in {out}")
+        click.echo(f"kept in {public_url(out)}")
 
 
 def _print(selection: Selection, as_json: bool) -> None:

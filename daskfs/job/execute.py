@@ -19,10 +19,10 @@ from daskfs.observe.dashboard import PAGE, enable_for, is_enabled, is_here
 from daskfs.observe.progress import pass_detail
 from daskfs.store.location import Location
 from daskfs.store.records import METRICS, REPORT, read_record
-from daskfs.store.saved import public_url
 from daskfs.stream.clusters import cluster_for, cluster_of_class
 from daskfs.stream.fold import PassProgress
 from daskfs.stream.ingest import Progress
+from daskfs.urls import public_url
 
 LINE_SECONDS = 10.0
 """Between two lines about a step that goes on, in a log."""

@@ -36,9 +36,10 @@ from daskfs.store.location import Location
 from daskfs.store.published import PUBLISHED, followed, publish
 from daskfs.store.published import check_replaceable as check_pointer
 from daskfs.store.records import METRICS, RUN_RECORD, SIZES, STABILITY, read_record, without_nan, write_record
-from daskfs.store.saved import RECORD, public_url
+from daskfs.store.saved import RECORD
 from daskfs.stream.checkpoint import described
 from daskfs.stream.fold import PassProgress
+from daskfs.urls import public_url
 
 Step = Literal["ingest", "split", "select", "stability", "evaluate", "report", "publish"]
 RUNS = "runs"

@@ -14,9 +14,9 @@ from daskfs.store.codec import Compression
 from daskfs.store.formats import make_format, options_of
 from daskfs.store.formats.base import Format
 from daskfs.store.layout import Layout
-from daskfs.store.saved import public_url
 from daskfs.stream.ingest import OnBadLine
 from daskfs.stream.memory import parsed_memory
+from daskfs.urls import public_url
 
 SHORT = {"k": "n_select"}
 """What a field may be called besides."""

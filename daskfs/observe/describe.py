@@ -12,6 +12,7 @@ from rich.text import Text
 
 from daskfs.observe.terminal import printable
 from daskfs.store.dataset import Dataset
+from daskfs.urls import public_url
 
 NAMES = {
     "ids": "the feature's number",
@@ -26,7 +27,7 @@ def describe(dataset: Dataset) -> dict[str, Any]:
     main = dataset.arrays["X" if dataset.kind == "dense" else "ids" if dataset.layout == "rows" else "rows"]
     cells = dataset.n_samples * dataset.n_features
     return {
-        "url": dataset.url,
+        "url": public_url(dataset.url),
         "kind": dataset.kind,
         "layout": dataset.layout,
         "samples": dataset.n_samples,

@@ -12,7 +12,7 @@ from daskfs.observe.report_words import LONGEST_URL, Run, Table, address, total
 from daskfs.observe.toml_text import toml_text
 from daskfs.selection import Selection
 from daskfs.store.records import Record
-from daskfs.store.saved import public_url
+from daskfs.urls import public_url
 
 HISTORY = {
     "objective": "objective",

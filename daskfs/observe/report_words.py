@@ -9,7 +9,7 @@ from daskfs.observe.evaluated import TITLES
 from daskfs.observe.report_text import count, interval, label, number, seconds, size, visible
 from daskfs.selection import Selection
 from daskfs.store.records import METRICS, RUN_RECORD, SIZES, STABILITY, Record
-from daskfs.store.saved import public_url
+from daskfs.urls import public_url
 
 ALGORITHMS = {
     "OnlineSubstitution": "Online Substitution",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
 
-_USER, _QUERY = re.compile(r"://[^/\s@]*@"), re.compile(r"(://[^\s?]+)\?[^\s:]+")
+from daskfs.urls import discreet
+
 output = Console(highlight=False)
 messages = Console(stderr=True, highlight=False)
 
@@ -21,15 +21,6 @@ def printable(text: str) -> str:
     'clear the screen: ?[2J'
     """
     return "".join(character if character.isprintable() else "?" for character in text)
-
-
-def discreet(text: str) -> str:
-    """Text that may hold URLs, without the users, passwords and signatures in them.
-
-    >>> discreet("https://me:secret@host/x.vw?sig=secret: no such file")
-    'https://host/x.vw?…: no such file'
-    """
-    return _QUERY.sub(r"\1?…", _USER.sub("://", text))
 
 
 _VERSIONS = "VersionMismatchWarning"  # a table of Dask's: of versions that matter, `check_versions` says a line

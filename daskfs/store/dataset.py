@@ -20,6 +20,7 @@ from daskfs.store.names import ColumnNames, KmerNames, Names, NumberedNames, Tab
 from daskfs.store.prefetch import Prefetcher
 from daskfs.store.reader import ArrayReader, StrictStore
 from daskfs.store.sparse_blocks import SparseBlocks, SparseColumnBlocks
+from daskfs.urls import public_url
 
 if TYPE_CHECKING:
     import xarray
@@ -73,7 +74,7 @@ class Dataset:
     def __repr__(self) -> str:
         target = "real target" if self.classes is None else _shortened(self.classes)
         size = f"{self.n_samples:,} samples x {self.n_features:,} features"
-        return f"<daskfs.Dataset {self.url}: {self.kind}, {size}, {target}>"
+        return f"<daskfs.Dataset {public_url(self.url)}: {self.kind}, {size}, {target}>"
 
     @property
     def url(self) -> str:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from daskfs.basis.expansion import KERNELS, Basis
 from daskfs.protocol import Expansion
 from daskfs.store.chosen import Chosen, Piece, as_dataset, chosen_columns
+from daskfs.urls import public_url
 
 TILE = 1 << 20  # cells of a piece, so that no more than a few megabytes of features are there at a time
 _FAR = 1e18  # where a wave is noise, and a step the same as further out
@@ -78,7 +79,7 @@ def expanded(X: Any, features: NDArray[np.uint64], inputs: Inputs) -> Chosen:
         pieces: Any = [Piece(slice(0, base.shape[0]), ids.astype(np.intp), base.together())]
     else:
         pieces = base.pieces
-    made = _made(pieces, features, inputs, "X" if dataset is None else dataset.url)
+    made = _made(pieces, features, inputs, "X" if dataset is None else public_url(dataset.url))
     return Chosen((base.shape[0], len(features)), "dense", np.dtype(np.float32), made)
 
 

@@ -11,6 +11,7 @@ import fsspec
 from daskfs.errors import StorageError
 from daskfs.store.folder import Parts
 from daskfs.store.retrying import Passing, persistently
+from daskfs.urls import discreet
 
 Answer = TypeVar("Answer")
 
@@ -105,4 +106,4 @@ class FsspecFolder:
 
 
 def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:200]
+    return discreet((str(error).splitlines() or [type(error).__name__])[0])[:200]

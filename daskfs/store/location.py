@@ -24,6 +24,7 @@ from daskfs.store.local_folder import LocalFolder
 from daskfs.store.object_stores import object_store
 from daskfs.store.options import StorageOptions
 from daskfs.store.zarr_view import LocationStore
+from daskfs.urls import public_url
 
 
 class Location:
@@ -43,7 +44,7 @@ class Location:
         return Location, (self.url if self.path is None else self.path, self.options)  # others work in other folders
 
     def __repr__(self) -> str:
-        return f"<Location {self.url}>"
+        return f"<Location {public_url(self.url)}>"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Location) and (self.url, self.options) == (other.url, other.options)

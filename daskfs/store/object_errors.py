@@ -12,6 +12,7 @@ from obstore.exceptions import AlreadyExistsError, NotSupportedError, Preconditi
 
 from daskfs.errors import StorageError
 from daskfs.store.retrying import Passing
+from daskfs.urls import public_url
 
 _STATUS = re.compile(r"status code: (\d{3})([^:\n<]{0,40})")
 _CODE = re.compile(r"<Code>(\w{1,60})</Code>")
@@ -62,8 +63,4 @@ def meaning(error: Exception, where: str, bucket: str) -> Exception:
         return StorageError(f"{where}: the endpoint is no address that can be asked; check the options")
     host, how = _HOST.search(text), _WITHOUT_STATUS.search(text)
     reason = how[1] if how else "the connection was lost"
-    return Passing(f"no answer from {_without_user(host[1])} ({reason})" if host else reason)
-
-
-def _without_user(address: str) -> str:
-    return re.sub("//[^/]*@", "//", address)
+    return Passing(f"no answer from {public_url(host[1])} ({reason})" if host else reason)

@@ -12,7 +12,8 @@ from collections.abc import Iterable
 
 from daskfs.errors import OptionError, SelectionError
 from daskfs.store.location import Location
-from daskfs.store.saved import RECORD, public_url
+from daskfs.store.saved import RECORD
+from daskfs.urls import public_url
 
 PUBLISHED, VERSION = "published.json", 1
 _MOST_BYTES = 1 << 16

@@ -11,6 +11,7 @@ from time import monotonic
 from typing import TypeVar
 
 from daskfs.errors import Interrupted, StorageError
+from daskfs.urls import discreet
 
 BUDGET = 90.0
 """Seconds for which one request is tried again; servers restart within a minute."""
@@ -41,7 +42,7 @@ class _Remarks:
             if monotonic() - self._last < _QUIET:
                 return
             self._last = monotonic()
-        _log.warning("%s: %s; trying again for up to %.0f seconds", where, reason, BUDGET)
+        _log.warning("%s; trying again for up to %.0f seconds", discreet(f"{where}: {reason}"), BUDGET)
 
 
 _remarks = _Remarks()

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -62,15 +61,6 @@ def read_selection(location: Location) -> tuple[Record, Columns]:
     except (ValueError, OverflowError, RecursionError) as error:
         raise SelectionError(f"{location.url}/{RECORD}: {error}; make the selection again") from error
     return record, history
-
-
-def public_url(url: str) -> str:
-    """A URL without what must not enter a record: user and password, and the query that may hold a signature.
-
-    >>> public_url("s3://key:secret@bucket/x.zarr?token=1")
-    's3://bucket/x.zarr'
-    """
-    return re.sub(r"://[^/]*@", "://", url).split("?")[0] if "://" in url else url
 
 
 def _as_bytes(record: Mapping[str, Any]) -> bytes:

@@ -23,6 +23,7 @@ from daskfs.errors import OptionError, SourceError, StorageError
 from daskfs.store.location import Location
 from daskfs.store.object_sources import ObjectFile, found_objects, in_object_store
 from daskfs.store.options import StorageOptions
+from daskfs.urls import public_url
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -60,6 +61,9 @@ class Source:
     size: int
     fingerprint: str  # changes when the file does
     options: StorageOptions = field(default_factory=StorageOptions)
+
+    def __repr__(self) -> str:
+        return f"<Source {public_url(self.url)}, {self.size} bytes>"  # Dask logs the arguments of tasks that fail
 
     @property
     def compression(self) -> str | None:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
 from zarr.core.buffer import Buffer, BufferPrototype
 
+from daskfs.urls import public_url
+
 if TYPE_CHECKING:
     from daskfs.store.location import Location
 
@@ -31,7 +33,7 @@ class LocationStore(Store):
         return isinstance(other, LocationStore) and self._location == other._location
 
     def __str__(self) -> str:
-        return self._location.url
+        return public_url(self._location.url)
 
     __repr__ = __str__
 

@@ -92,20 +92,23 @@ class EnoughMemory(WorkerPlugin):
     """Keeps workers out of a run that have less memory than it takes, and lets the others use as much as it takes.
 
     For Dask writes results to disk, here states that are needed again at once, from 60 % of a worker's memory on.
+    Runs on one cluster begin and end as they like: what a worker was set to before the first of them is handed on from
+    guard to guard, and comes back with the last.
 
     Parameters
     ----------
     plan
         What it takes.
     checked
-        Workers that were there when it began: they have been looked at before.
+        Workers that have been looked at before.
     client
         Whose run it is, by its id.
     """
 
     def __init__(self, plan: MemoryPlan, checked: frozenset[str], client: str) -> None:
         self._plan, self._checked = plan, checked
-        self._before: tuple[float, float] | None = None  # of a worker, what it was set to
+        self._is_in_force, self._used = False, 0  # on a worker, and its bytes when that began
+        self._before: tuple[float, float] | None = None  # of a worker, what it was set to before any run
         self.name = f"{self.names_for(client)}{os.urandom(4).hex()}"
 
     @staticmethod
@@ -114,19 +117,38 @@ class EnoughMemory(WorkerPlugin):
         return f"daskfs-memory-{client}-"
 
     def setup(self, worker: Worker) -> None:
-        manager = worker.memory_manager
-        limit, used, threads = manager.memory_limit, worker.monitor.get_process_memory(), worker.state.nthreads
+        manager, used = worker.memory_manager, worker.monitor.get_process_memory()
         if worker.address not in self._checked:
             with _leaving(worker):
-                self._plan.check_worker(worker.address, room_on(limit, used, threads))
-        self._before = _kept_in_memory(manager)
-        if limit:
-            _keep_in_memory(manager, share_of(limit, used + threads * self._plan.total))
+                room = room_on(manager.memory_limit, used, worker.state.nthreads)
+                self._plan.check_worker(worker.address, room)
+        others = self._others_on(worker)
+        self._before = others[0]._before if others else _kept_in_memory(manager)
+        self._is_in_force, self._used = True, used
+        self._keep_in_memory(worker, [*others, self])
 
     def teardown(self, worker: Worker) -> None:
-        if self._before is not None:
-            manager: Any = worker.memory_manager
-            manager.memory_spill_fraction, manager.data.fast.n = self._before
+        if self._is_in_force:
+            self._keep_in_memory(worker, self._others_on(worker))
+
+    def _others_on(self, worker: Worker) -> list[EnoughMemory]:
+        """The guards of other runs that are in force on a worker."""
+        guards = [one for one in worker.plugins.values() if isinstance(one, EnoughMemory)]
+        return [one for one in guards if one is not self and one._is_in_force]
+
+    def _keep_in_memory(self, worker: Worker, guards: list[EnoughMemory]) -> None:
+        """Let results stay in memory as far as these take it together, if Dask does not do so anyway."""
+        if self._before is None:
+            return
+        manager: Any = worker.memory_manager
+        spill, most = self._before
+        share = 0.0
+        if guards:
+            used = min(guard._used for guard in guards)  # the first's: that of others counts what it has taken
+            taken = worker.state.nthreads * sum(guard._plan.total for guard in guards)
+            share = share_of(manager.memory_limit, used + taken)
+        manager.memory_spill_fraction = max(spill, share)
+        manager.data.fast.n = max(most, share * manager.memory_limit)
 
 
 def _kept_in_memory(manager: Any) -> tuple[float, float] | None:
@@ -135,14 +157,7 @@ def _kept_in_memory(manager: Any) -> tuple[float, float] | None:
         spill, most = manager.memory_spill_fraction, manager.data.fast.n
     except AttributeError:  # its owner keeps results elsewhere, or Dask has changed
         return None
-    return (spill, most) if spill else None
-
-
-def _keep_in_memory(manager: Any, share: float) -> None:
-    """Let results stay in memory up to a share of it, if Dask does not do so anyway."""
-    if (known := _kept_in_memory(manager)) is not None:
-        manager.memory_spill_fraction = max(known[0], share)
-        manager.data.fast.n = max(known[1], share * manager.memory_limit)
+    return (spill, most) if spill and manager.memory_limit else None
 
 
 class WithoutGuards(SchedulerPlugin):
@@ -153,7 +168,13 @@ class WithoutGuards(SchedulerPlugin):
 
     def remove_client(self, scheduler: Scheduler, client: str) -> None:
         for name in [name for name in scheduler.worker_plugins if name.startswith(EnoughMemory.names_for(client))]:
-            del scheduler.worker_plugins[name]
+            scheduler.loop.add_callback(_take_away, scheduler, name)
+
+
+async def _take_away(scheduler: Scheduler, name: str) -> None:
+    """Take a plugin away from the scheduler and from all workers, which are asked to undo what it did."""
+    with suppress(Exception):  # a worker leaves while it is told; or somebody else has done it
+        await scheduler.unregister_worker_plugin(None, name)
 
 
 @contextmanager

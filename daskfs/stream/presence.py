@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from distributed import Client, Future, SchedulerPlugin, WorkerPlugin
 
-from daskfs.errors import Interrupted
+from daskfs.errors import Interrupted, OptionError
 from daskfs.stream.memory import MemoryPlan
 from daskfs.stream.plugin import EnoughMemory, WithoutGuards
 
@@ -73,21 +73,32 @@ def result_of(client: Client, future: Future[Any]) -> Any:
 
 
 @contextmanager
-def taking_part(client: Client | None, plan: MemoryPlan) -> Iterator[None]:
-    """For the time of a run: no cluster leaves it without a worker, and no worker joins that is too small for it."""
+def taking_part(client: Client | None, plan: MemoryPlan, checked: frozenset[str]) -> Iterator[None]:
+    """For the time of a run: no cluster leaves it without a worker, and none stays that is too small for it.
+
+    Those that have been `checked` are large enough; one that came since then, or comes later, is looked at.
+    """
     if client is None:
         yield
         return
     with a_worker_stays(client):
-        guard = EnoughMemory(plan, frozenset(client.nthreads()), client.id)
+        guard = EnoughMemory(plan, checked, client.id)
         register(client, WithoutGuards())
-        register(client, guard)
         try:
+            _on_guard(client, guard)
             yield
         finally:
             if client.status == "running":
                 with suppress(Exception):  # the scheduler is gone, and the guard with it
                     client.unregister_worker_plugin(guard.name)
+
+
+def _on_guard(client: Client, guard: EnoughMemory) -> None:
+    """Register a guard; of a worker that it refuses no more than a note is made, as of one that comes later."""
+    try:
+        register(client, guard)
+    except OptionError as refusal:
+        logger.warning("note: %s; it leaves", refusal)
 
 
 def attended(client: Client | None, progress: Callable[[Told], None] | None) -> Callable[[Told], None] | None:

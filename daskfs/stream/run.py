@@ -32,6 +32,7 @@ from daskfs.stream.presence import attended, expected_workers, taking_part
 from daskfs.stream.reporting import are_wanted, from_client
 from daskfs.stream.rounds import Rounds
 from daskfs.stream.watching import Watch
+from daskfs.urls import public_url
 
 IN_ANY_ORDER = 0
 """Lanes of a run whose workers do not wait for each other."""
@@ -100,7 +101,7 @@ def select(
         if client is not None:
             prepare_workers(client, [dataset.location.options], [algorithm])
         lanes = lanes_for(dataset, algorithm, client, synchronous)
-        plan = check_memory(dataset, algorithm, client, lanes)
+        plan, checked = check_memory(dataset, algorithm, client, lanes)
     options = storage_options or dataset.location.options
     with _naming(dataset):
         algorithm.start(dataset.meta, seed)  # raises what is wrong with the two, before there is a checkpoint
@@ -113,7 +114,7 @@ def select(
         watch = Watch(dataset, algorithm, _listener(client))
         run = Run(dataset, algorithm, now, kept, attended(client, progress), watch)
         with _told(watch, now, client):
-            with taking_part(client, plan), _runner(dataset, algorithm, client, now.lanes) as runner:
+            with taking_part(client, plan, checked), _runner(dataset, algorithm, client, now.lanes) as runner:
                 done = run.finish(runner)
             result = _with_costs(algorithm.result(done.state), done.costs)
             selection = as_selection(result, dataset, algorithm, seed)
@@ -130,7 +131,7 @@ def as_selection(result: Result, dataset: Dataset, algorithm: Algorithm, seed: i
         "n_features": dataset.n_features,
     }
     for remark in (*result.remarks, *_if_few(algorithm, result, dataset.n_samples)):
-        warnings.warn(f"{dataset.url}: {remark}", stacklevel=3)
+        warnings.warn(f"{public_url(dataset.url)}: {remark}", stacklevel=3)
     names, products = _named(dataset, result)
     inputs = None if result.expansion is None else _inputs(dataset, result.expansion)
     return Selection.from_result(result, names, described(algorithm), source, seed, products, inputs)
@@ -156,19 +157,25 @@ def lanes_for(dataset: Dataset, algorithm: Algorithm, client: Client | None, syn
     return max(1, min(workers, len(sizes), int(sizes.sum()) // least if least else workers))
 
 
-def check_memory(dataset: Dataset, algorithm: Algorithm, client: Client | None, lanes: int) -> MemoryPlan:
-    """What every process that takes part needs; OptionError, with that plan, if some process has less memory."""
+def check_memory(
+    dataset: Dataset, algorithm: Algorithm, client: Client | None, lanes: int
+) -> tuple[MemoryPlan, frozenset[str]]:
+    """What every process that takes part needs, and which workers were seen to have it.
+
+    OptionError, with that plan, if some process has less memory.
+    """
     available = min(psutil.virtual_memory().available, MEMORY_LIMIT)
     if client is None:
         plan = memory_plan(dataset, algorithm)
         plan.check(available, "this machine")
-        return plan
+        return plan, frozenset()
     MemoryPlan(algorithm.nbytes_staying(dataset.meta), blocks=0).check(available, "this machine")
     plan = MemoryPlan.of(algorithm, dataset.meta, lanes, dataset.ahead)
-    for address, worker in sorted(client.scheduler_info(n_workers=-1)["workers"].items()):
+    workers = client.scheduler_info(n_workers=-1)["workers"]
+    for address, worker in sorted(workers.items()):
         room = room_on(worker["memory_limit"], worker["metrics"]["memory"], worker["nthreads"])
         plan.check_worker(address, room)
-    return plan
+    return plan, frozenset(workers)
 
 
 def _begun(

@@ -16,6 +16,7 @@ from daskfs.store.dataset import Dataset
 from daskfs.stream.checkpoint import Cost, Snapshot
 from daskfs.stream.events import TOP, Event, features_told, number, short
 from daskfs.stream.naming import named, products_of
+from daskfs.urls import discreet, public_url
 
 if TYPE_CHECKING:
     from daskfs.stream.fold import PassProgress
@@ -49,7 +50,7 @@ class Watch:
         self._tell(
             "begun",
             algorithm=type(self._algorithm).__name__,
-            dataset=short(self._dataset.url),
+            dataset=short(public_url(self._dataset.url)),
             blocks=int(self._dataset.n_blocks(self._algorithm.axis)),
             passes=getattr(self._algorithm, "passes", None),
             workers=workers,
@@ -104,7 +105,7 @@ class Watch:
 
     def failed(self, error: BaseException) -> None:
         """The run is over for now."""
-        self._tell("ended", features=None, why=short(f"{type(error).__name__}: {error}"))
+        self._tell("ended", features=None, why=short(discreet(f"{type(error).__name__}: {error}")))
 
     def _look_up(self, ids: NDArray[np.uint64]) -> list[str]:
         """Names of columns; those that were asked for before are not read again."""

@@ -85,7 +85,7 @@ def published(asked: Mapping[str, Any], outlet_events: Any) -> dict[str, Any]:
     """Report and publish what a job has selected, and let everybody know who waits for it."""
     from daskfs.job.file import load_job
     from daskfs.job.runner import pointer_of
-    from daskfs.store.saved import public_url
+    from daskfs.urls import public_url
 
     record = do("publish", asked)
     job = load_job(asked["job"], changes_of(asked))
@@ -105,7 +105,8 @@ def foreseen() -> Iterator[None]:
         tell(f"interrupted: {stop}")
         raise
     except DaskfsError as error:
-        from daskfs.observe.terminal import discreet, printable
+        from daskfs.observe.terminal import printable
+        from daskfs.urls import discreet
 
         reason = printable(discreet(str(error)))
         log.error("%s", reason)
@@ -114,6 +115,7 @@ def foreseen() -> Iterator[None]:
 
 def tell(line: str) -> None:
     """A line for the log; nothing in a name can steer whoever reads it."""
-    from daskfs.observe.terminal import discreet, printable
+    from daskfs.observe.terminal import printable
+    from daskfs.urls import discreet
 
     log.info("%s", printable(discreet(line)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import re
@@ -16,14 +17,20 @@ import cloudpickle
 import fsspec
 import numpy as np
 import pytest
-from distributed import Client
+from click.testing import CliRunner
+from distributed import Client, LocalCluster
+from fsspec.implementations.memory import MemoryFileSystem
 from s3_server import KEY, SECRET
+from toy_runs import local_cluster, wait_until
 
 import daskfs
-from daskfs.errors import ChunkError, DaskfsError, StorageError
+from daskfs.cli import main
+from daskfs.errors import BadLineError, ChunkError, DaskfsError, OptionError, StorageError
+from daskfs.observe.describe import describe
 from daskfs.store.location import Location
 from daskfs.store.options import StorageOptions
 from daskfs.store.sources import find_sources
+from daskfs.stream.watching import Watch
 
 CANARIES = KEY.encode(), SECRET.encode()
 LINES = b"".join(b"%d |n f%d:0.5 g%d h%d\n" % (i % 2, i % 7, i % 5, i % 2) for i in range(400))
@@ -166,3 +173,88 @@ def test_a_url_is_no_place_for_secrets():
     with pytest.raises(DaskfsError, match=r"s3://bucket/d: a URL is no place for credentials") as caught:
         daskfs.open_dataset(f"s3://{KEY}:{SECRET}@bucket/d")
     assert_clean(str(caught.value))
+
+
+class Vault(MemoryFileSystem):
+    """Stands for sftp and others, whose URLs may hold a user and a password: one of this process."""
+
+    protocol = "vault"
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return super()._strip_protocol(path.rpartition("@")[2] if "://" in path else path)
+
+
+@pytest.fixture
+def vault() -> Iterator[str]:
+    """A URL with a password in it that works all the same."""
+    fsspec.register_implementation("vault", Vault, clobber=True)
+    Vault.store.clear()
+    yield f"vault://{KEY}:{SECRET}@host"
+    Vault.store.clear()
+
+
+def test_a_password_in_a_url_is_in_no_event_warning_error_or_repr(vault, caplog):
+    url, X = f"{vault}/d.zarr", np.random.default_rng(0).normal(size=(60, 4))
+    daskfs.write_dataset(url, X, X[:, 1] > 0, layout="rows")
+    ds, place = daskfs.open_dataset(url), Location(url)
+    with local_cluster(1, processes=False) as client, caplog.at_level(0):
+        with pytest.warns(UserWarning, match="features of the 9 asked for") as warned:
+            daskfs.select(ds, daskfs.Mission(9), client=client, checkpoint=f"{vault}/c")
+        place.delete("X/c/0/0")
+        with pytest.raises(ChunkError, match=r"^vault://host/d\.zarr: chunk X/c/0/0: missing") as caught:
+            daskfs.select(daskfs.open_dataset(url), daskfs.Mission(2), client=client)
+        wait_until(lambda: "ended" in str(client.get_events("daskfs")[-1:]))
+        events = client.get_events("daskfs")
+    assert "vault://host/d.zarr" in str(events)
+    assert "ChunkError: vault://host/d.zarr: chunk X/c/0/0" in str(events)
+    fsspec.filesystem("vault").pipe_file("host/x.svm", b"1 2:3\n")
+    things = ds, place, place.below("a"), place.zarr_store(), find_sources([f"{vault}/x.svm"]), caught.value
+    assert_clean(events, caplog.text, *(one.message for one in warned), *map(repr, things), *map(str, things))
+    assert_clean(json.dumps(describe(daskfs.open_dataset(url))))
+
+
+def test_a_password_in_a_url_is_in_no_record_of_a_command(vault, monkeypatch):
+    X = np.random.default_rng(0).normal(size=(60, 4))
+    daskfs.write_dataset(f"{vault}/d.zarr", X, X[:, 1] > 0, layout="rows")
+    here = {"host": "127.0.0.1", "protocol": "tcp://", "dashboard_address": "127.0.0.1:0"}
+    with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, silence_logs=60, **here) as cluster:
+        flags = "--out", f"{vault}/run", "--performance-report", f"{vault}/p.html", "--scheduler"
+        command = ["select", f"{vault}/d.zarr", "-a", "mission", "-k", "2", *flags, cluster.scheduler_address]
+        monkeypatch.setattr(sys, "argv", ["daskfs", *command])
+        done = CliRunner().invoke(main, command, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    fs = fsspec.filesystem("vault")
+    assert b"vault://host/p.html" in fs.cat_file("host/run/run.json")
+    assert_clean(done.output, *(fs.cat_file(key) for key in fs.find("host")))
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (f"sftp://me:{SECRET}@host/x: gone", "sftp://host/x: gone"),
+        (f"sftp://me:a@{SECRET}@host/x: gone", "sftp://host/x: gone"),
+        (f"az://c/x.vw?se=2030-01-01T00:00:00Z&sig={SECRET}:12: bad", "az://c/x.vw?…:12: bad"),
+        ("s3://bucket/key@2x.zarr: is this it?", "s3://bucket/key@2x.zarr: is this it?"),
+    ],
+)
+def test_errors_are_discreet_whoever_prints_them(said, shown):
+    for error in (OptionError(said), pickle.loads(pickle.dumps(StorageError(said)))):
+        assert str(error) == shown
+        assert_clean(repr(error))
+
+
+def test_errors_of_lines_and_chunks_name_places_without_passwords():
+    place = f"sftp://me:{SECRET}@host/x?sig={SECRET}"
+    for error in (BadLineError(place, 12, "no label", "row"), ChunkError(place, "X/c/0", f"{place}: gone")):
+        assert str(error).startswith("sftp://host/x:")
+        assert_clean(str(error), repr(error), pickle.dumps(error))
+
+
+def test_watchers_hear_of_no_password_that_others_put_into_their_errors(vault):
+    daskfs.write_dataset(f"{vault}/d.zarr", np.eye(4), [0, 1, 1, 0])
+    told: list[object] = []
+    watch = Watch(daskfs.open_dataset(f"{vault}/d.zarr"), daskfs.Mission(2), told.append)
+    watch.failed(OSError(f"{'far ' * 20}{vault}/d.zarr is away"))  # where the text is cut, in the midst of it
+    assert_clean(*told)
+    assert told

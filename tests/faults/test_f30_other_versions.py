@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from contextlib import ExitStack
 from importlib.metadata import version
@@ -17,6 +18,7 @@ from toy_runs import check_same, small_dataset, wait_until
 import daskfs
 from daskfs.cli import main
 from daskfs.errors import OptionError
+from daskfs.stream import run
 from daskfs.stream.events import TOPIC
 from daskfs.stream.pool import prepare_workers
 from daskfs.stream.versions import check_same as check_same_versions
@@ -124,3 +126,26 @@ def test_f10_a_worker_that_is_too_small_for_a_run_is_kept_out_while_it_lasts(tmp
         client.wait_for_workers(2, timeout=60)
         with pytest.raises(OptionError, match=r"each thread of worker tcp://127\S+ has"):
             daskfs.select(dataset, Large(), client=client)
+
+
+def test_f10_a_worker_that_joins_after_the_others_were_looked_at_is_looked_at_too(tmp_path, monkeypatch, caplog):
+    dataset, late = small_dataset(tmp_path / "d"), tmp_path / "late.log"
+    reference = daskfs.select(dataset, Large())
+    with ExitStack() as running:
+        address = running.enter_context(scheduler(tmp_path))
+        client = running.enter_context(Client(address, set_as_default=False))
+        running.enter_context(worker(address, tmp_path / "large.log", NO_NANNY, "--memory-limit", "4GB"))
+        check_memory = run.check_memory
+
+        def and_one_joins(*given: object) -> object:
+            found = check_memory(*given)
+            running.enter_context(worker(address, late, NO_NANNY, "--memory-limit", "400MB"))
+            said(late, "Registered to")
+            return found
+
+        monkeypatch.setattr(run, "check_memory", and_one_joins)
+        with caplog.at_level(logging.WARNING, "daskfs"):
+            given = daskfs.select(dataset, Large(), client=client)
+        wait_until(lambda: len(client.nthreads()) == 1)
+    check_same(given, reference)
+    assert "note: each thread of worker tcp://127" in caplog.text

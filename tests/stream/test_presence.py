@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 
 import pytest
 from distributed import Client
@@ -37,13 +37,29 @@ def guards(client: Client) -> list[str]:
     return [name for name in plugins if name.startswith("daskfs-memory")]
 
 
+def guards_on_workers(client: Client) -> list[str]:
+    plugins = client.run(lambda dask_worker: list(dask_worker.plugins)).values()
+    return [name for names in plugins for name in names if name.startswith("daskfs-memory")]
+
+
+def guarded(client: Client, plan: MemoryPlan) -> AbstractContextManager[None]:
+    """As in a run that has looked at all workers."""
+    return taking_part(client, plan, frozenset(client.nthreads()))
+
+
+def share_of_worker(client: Client, share: float) -> MemoryPlan:
+    """A plan that takes a share of the one worker's memory."""
+    (worker,) = client.scheduler_info()["workers"].values()
+    return MemoryPlan(state=int(share * worker["memory_limit"]), blocks=0)
+
+
 def test_a_guard_lasts_as_long_as_its_run_or_its_client():
     with local_cluster(1, processes=False) as client:
-        with taking_part(client, HUGE), taking_part(client, HUGE):
+        with guarded(client, HUGE), guarded(client, HUGE):
             assert len(guards(client)) == 2
         assert guards(client) == []
         other = Client(client.scheduler.address, set_as_default=False)
-        begun = taking_part(other, HUGE)
+        begun = guarded(other, HUGE)
         begun.__enter__()
         assert len(guards(client)) == 1
         other.close()
@@ -67,14 +83,42 @@ def test_workers_keep_in_memory_what_the_plan_says_and_no_more_than_before_after
     with local_cluster(1) as client:
         before = spilling(client)
         assert before == pytest.approx([0.7, 0.6], abs=1e-6)
-        limit = next(iter(client.scheduler_info()["workers"].values()))["memory_limit"]
-        with taking_part(client, MemoryPlan(state=int(0.65 * limit), blocks=0)):
+        with guarded(client, share_of_worker(client, 0.65)):
             share = spilling(client)[1]
             assert 0.65 < share < 0.8
             assert spilling(client)[0] == pytest.approx(max(0.7, share))
         assert spilling(client) == before
-        with taking_part(client, MemoryPlan(state=1000, blocks=0)):
+        with guarded(client, MemoryPlan(state=1000, blocks=0)):
             assert spilling(client) == before
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_of_two_runs_that_overlap_each_keeps_what_it_takes_until_it_ends(first):
+    with local_cluster(1) as client, ExitStack() as left:
+        before, shares = spilling(client), (0.62, 0.66)
+        runs = [left.enter_context(ExitStack()) for _ in shares]
+        for run, share in zip(runs, shares, strict=True):
+            run.enter_context(guarded(client, share_of_worker(client, share)))
+        assert spilling(client) == pytest.approx([0.8, 0.8])  # all that Dask lets them have: together they take more
+        runs[first].close()
+        last = shares[1 - first]
+        assert last < spilling(client)[1] < last + 0.1
+        runs[1 - first].close()
+        assert spilling(client) == before
+
+
+def test_workers_spill_as_before_when_whoever_ran_something_is_gone():
+    with local_cluster(1) as client:
+        before = spilling(client)
+        other = Client(client.scheduler.address, set_as_default=False)
+        begun = guarded(other, share_of_worker(client, 0.75))
+        begun.__enter__()
+        assert spilling(client)[0] > 0.75
+        other.close()
+        wait_until(lambda: spilling(client) == before)
+        assert guards_on_workers(client) == []
+        with suppress(Exception):
+            begun.__exit__(None, None, None)
 
 
 def test_a_worker_that_is_too_small_is_told_what_to_do():
@@ -114,9 +158,10 @@ def test_a_driver_that_is_killed_shows_and_leaves_no_guard(tmp_path):
                 assert driver.stdout is not None
                 assert driver.stdout.readline()  # it is at work
                 assert guards(client)
+                assert guards_on_workers(client)
             finally:
                 driver.kill()
         watched = client.cluster.scheduler.plugins[NAME].watched
         wait_until(lambda: watched.latest is not None and watched.latest.ended)
         assert "stopped: whoever started it is gone" in headline(watched.latest, 0.0)
-        wait_until(lambda: guards(client) == [])
+        wait_until(lambda: guards(client) == guards_on_workers(client) == [])
