@@ -24,15 +24,16 @@ test-clusters: .venv/ready-for-clusters
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[cluster-tests]'
 	touch $@
 
-# The page in Dask's dashboard, and what workers are told, lean on parts of Dask that may change: here with the oldest
-# version that is supported.
+# The page in Dask's dashboard, what workers are told, and actors lean on parts of Dask that may change: here with the
+# oldest version that is supported.
 OLDEST := 2025.1.0
 test-distributed-oldest:
 	rm -rf .venv-oldest && $(PYTHON) -m venv .venv-oldest
 	grep -viE '^(dask|distributed)==' constraints.txt > .venv-oldest/constraints.txt
 	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check -c .venv-oldest/constraints.txt \
 	  'dask[array]==$(OLDEST)' 'distributed==$(OLDEST)' -e '.[test]'
-	.venv-oldest/bin/pytest tests/observe/test_dashboard.py tests/observe/test_watched.py tests/stream/test_presence.py
+	.venv-oldest/bin/pytest -n 2 --dist loadfile tests/observe/test_dashboard.py tests/observe/test_watched.py \
+	  tests/stream/test_presence.py tests/stream/test_workers.py tests/stream/test_around.py
 
 # Airflow is large, and few need it: an environment of its own.
 test-airflow: .venv-airflow/ready

@@ -129,10 +129,10 @@ def test_the_page_shows_a_selection_while_it_runs(cluster: Processes, chromium: 
             page.wait_for(f"{CELLS}.length === 20", SECONDS)
             page.wait_for(f"{length('rates', 'x')} > 0", SECONDS)
             first = {name: page.evaluate(length(name, key)) for name, key in MOVING.items()}
-            page.screenshot(tmp_path / "first.png")
+            page.screenshot(tmp_path / "first.png", whole=False)
             for name, key in MOVING.items():
                 page.wait_for(f"{length(name, key)} > {first[name]}", SECONDS)
-            page.screenshot(tmp_path / "second.png")
+            page.screenshot(tmp_path / "second.png", whole=False)
             assert sum(shown(page, "lags")["offers"]) > 0
             best = "[1, 2, 3].every((at) => " + CELLS + "[at - 1][1].match(/^gene[0-9]*00$/))"
             page.wait_for(best, SECONDS)  # not so at first
