@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from dask_processes import said
-from hosts.certificates import configured, made
+from hosts.certificates import REASONS, configured, made
 from hosts.conftest import Hosts
 
 pytestmark = pytest.mark.timeout(600)
@@ -125,7 +125,7 @@ def test_an_asynchronous_run_goes_on_without_its_centre(hosts, data, host):
     assert {each["id"] for each in shown(hosts, out)["features"]} == set(range(6))
 
 
-@pytest.mark.parametrize("wrong", ["none", "foreign", "foreign certificate", "tcp", "tcp, none", "no file"])
+@pytest.mark.parametrize("wrong", REASONS)
 def test_who_has_the_wrong_certificates_is_told_so_in_a_line(hosts, data, tmp_path, wrong):
     foreign, ours = made(tmp_path / "theirs"), hosts.folder / "ours"
     configuration = {
@@ -136,14 +136,6 @@ def test_who_has_the_wrong_certificates_is_told_so_in_a_line(hosts, data, tmp_pa
         "tcp, none": {"DASK_CONFIG": str(tmp_path / "nothing")},
         "no file": configured(tmp_path / "c", tmp_path, ours),
     }[wrong]
-    reason = {
-        "none": "no certificates to show there; set ca-file, client.cert and client.key of distributed.comm.tls",
-        "foreign": "certificates do not match; check distributed.comm.tls",
-        "foreign certificate": "certificates do not match; check distributed.comm.tls",
-        "tcp": "Dask's configuration asks for encryption; write tls://",
-        "tcp, none": "if it is a scheduler with TLS, write tls://",
-        "no file": "distributed.comm.tls: a certificate or key cannot be read",
-    }[wrong]
     address = hosts.scheduler.replace("tls://", "tcp://") if wrong.startswith("tcp") else hosts.scheduler
     line = command(hosts, "substitution", "s3://bucket/runs/never", scheduler=address)
     code, out, errors = hosts.ran(*line, environment=configuration)
@@ -151,5 +143,5 @@ def test_who_has_the_wrong_certificates_is_told_so_in_a_line(hosts, data, tmp_pa
     assert out == ""
     assert errors.startswith("error: ")
     assert errors.count("\n") == 1
-    assert reason in errors
+    assert REASONS[wrong] in errors
     assert hosts.python("import s3fs; print(s3fs.S3FileSystem().exists('bucket/runs/never'))") == "False\n"
