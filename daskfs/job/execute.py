@@ -21,6 +21,7 @@ from daskfs.store.location import Location
 from daskfs.store.records import METRICS, REPORT, read_record
 from daskfs.store.saved import public_url
 from daskfs.stream.clusters import cluster_for, cluster_of_class
+from daskfs.stream.doors import open_doors
 from daskfs.stream.fold import PassProgress
 from daskfs.stream.ingest import Progress
 
@@ -77,8 +78,12 @@ def execute(
 
 
 def announce(client: Client | None, tell: Callable[[str], None]) -> None:
-    """Say where a cluster can be watched; one whose scheduler is in this process gets a tab for it."""
-    if client is None or not client.dashboard_link:
+    """Say where a cluster can be watched, and by whom; one whose scheduler is in this process gets a tab for it."""
+    if client is None:
+        return
+    if doors := open_doors(client.cluster):
+        tell(f"note: other machines can reach the {' and the '.join(doors)}")
+    if not client.dashboard_link:
         return
     link, here = client.dashboard_link, is_here(client.cluster)
     has_page = enable_for(client.cluster) if here else is_enabled(client)
