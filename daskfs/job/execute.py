@@ -77,6 +77,17 @@ def execute(
         return Done(job, run.run(until), run.seconds)
 
 
+def needs_cluster(path: str | os.PathLike[str], changes: Mapping[str, Any] | None = None) -> bool:
+    """False if what is left of a job, if anything, is done in this process as well as on a cluster.
+
+    Parameters
+    ----------
+    path, changes
+        As for `execute`.
+    """
+    return JobRun(load_job(path, changes), None, lines(lambda line: None)).needs_cluster()
+
+
 def announce(client: Client | None, tell: Callable[[str], None]) -> None:
     """Say where a cluster can be watched, and by whom; one whose scheduler is in this process gets a tab for it."""
     if client is None:
