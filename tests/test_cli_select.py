@@ -217,7 +217,10 @@ def test_wrong_use_is_exit_code_2_and_writes_nothing(data, arguments, reason):
     assert not Path("run").exists()
 
 
-@pytest.mark.parametrize("address", ["nonsense", "http://127.0.0.1:8786", "tcp://", "ucx://x:1", "", "tcp://x:port"])
+@pytest.mark.parametrize(
+    "address",
+    ["nonsense", "http://127.0.0.1:8786", "tcp://", "ucx://x:1", "", "tcp://x:port", "tcp://[::1:8786", "[::1"],
+)
 def test_what_is_no_address_of_a_scheduler(data, address):
     done = run("select", "d.zarr", *SELECT[3:], "--scheduler", address)
     assert done.exit_code == 2
@@ -240,6 +243,17 @@ def test_what_is_there_and_not_a_scheduler(data):
         done = run("select", "d.zarr", *SELECT[3:], "--scheduler", address)
     assert (done.exit_code, "nothing answers there (no answer in" in done.stderr) == (2, True)
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("who", ["worker", "nanny"])
+def test_a_worker_is_no_scheduler(data, two_workers, who):
+    """Their addresses stand beside the scheduler's in every log."""
+    (worker, about), *_ = two_workers.scheduler_info()["workers"].items()
+    address = {"worker": worker, "nanny": about["nanny"]}[who]
+    done = run("select", "d.zarr", *SELECT[3:], "--scheduler", address)
+    assert done.exit_code == 2
+    assert done.stderr == f"error: --scheduler {address}: this is a {who}, not a scheduler\n"
+    assert not Path("run").exists()
 
 
 @pytest.mark.parametrize("name", ["report.html", "checkpoint/model.pt", "history.zarr/mine", "notes.txt"])

@@ -4,28 +4,22 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import dask
 import pytest
 import yaml
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from dask_processes import said, scheduler, worker
-from hosts.certificates import configured, made
+from hosts.certificates import REASONS, configured, made
 from toy_runs import small_dataset
 
 from daskfs.cli import main
+from daskfs.errors import OptionError, Unreachable
+from daskfs.stream.clusters import cluster_at
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
-
-REASONS = {
-    "none": "no certificates to show there; set ca-file, client.cert and client.key of distributed.comm.tls",
-    "foreign": "certificates do not match; check distributed.comm.tls",
-    "foreign certificate": "certificates do not match; check distributed.comm.tls",
-    "tcp": "Dask's configuration asks for encryption; write tls://",
-    "tcp, none": "if it is a scheduler with TLS, write tls://",
-    "no file": "distributed.comm.tls: a certificate or key cannot be read",
-}
 
 
 @pytest.fixture(scope="module")
@@ -53,11 +47,18 @@ def address(folder: Path) -> Iterator[str]:
         yield address
 
 
-def selected(folder: Path, address: str, configuration: str) -> object:
+@contextmanager
+def settings(folder: Path, configuration: str) -> Iterator[None]:
+    """Dask with one of the configurations, or with none."""
     file = folder / configuration / "tls.yaml"
-    settings = yaml.safe_load(file.read_text()) if file.exists() else {}
+    found = yaml.safe_load(file.read_text()) if file.exists() else {}
+    with dask.config.set(dask.config.merge(dask.config.config, found)):
+        yield
+
+
+def selected(folder: Path, address: str, configuration: str) -> Result:
     flags = ("-a", "substitution", "-k", "3", "--out", "run", "--scheduler", address)
-    with dask.config.set(dask.config.merge(dask.config.config, settings)):
+    with settings(folder, configuration):
         return CliRunner().invoke(main, ("select", "d", *flags))
 
 
@@ -81,3 +82,11 @@ def test_with_wrong_ones_it_says_so(folder, address, tmp_path, monkeypatch, wron
     assert done.stderr.count("\n") == 1
     assert REASONS[wrong] in done.stderr
     assert not Path("run").exists()
+
+
+@pytest.mark.parametrize("wrong", ["foreign", "foreign certificate"])
+def test_waiting_makes_no_certificate_better(folder, address, wrong):
+    """Unreachable is what is tried again."""
+    with settings(folder, wrong), pytest.raises(OptionError, match="certificates") as refused, cluster_at(address):
+        pass
+    assert not isinstance(refused.value, Unreachable)

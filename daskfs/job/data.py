@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from distributed import Client
@@ -32,6 +32,10 @@ DATA = "data"
 Told = Callable[[str], None]
 Shown = Callable[[], AbstractContextManager[Callable[[Progress], None]]]
 Counted = Callable[[str], AbstractContextManager[Callable[[int, int], None]]]
+
+
+class _NotThereError(Exception):
+    """Something would have to be made first; only `Preparation.found` sees it."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,8 @@ class Preparation:
         Called with the name of a step whose output is there already, and where.
     shown, counted
         Show the progress of an ingest, and of whatever else takes long.
+    only_looks
+        Make nothing, see `found`.
     """
 
     job: Job
@@ -69,6 +75,7 @@ class Preparation:
     there: Callable[[str, str], None]
     shown: Shown
     counted: Counted
+    only_looks: bool = False
 
     def check(self) -> None:
         """Raise what is wrong with the job's sources or datasets, before anything is written."""
@@ -100,6 +107,18 @@ class Preparation:
             train = self._in_columns(train, self._place(key, "columns.zarr"))
         return Datasets(train, test, key)
 
+    def found(self) -> Datasets | None:
+        """What `arranged` would give, if it is all there: of the sources and datasets as they are now."""
+        looking = replace(self, only_looks=True, there=lambda step, where: None)
+        try:
+            return looking.arranged(looking.ingested())
+        except _NotThereError:
+            return None
+
+    def _before_making(self) -> None:
+        if self.only_looks:
+            raise _NotThereError
+
     def halves(self, dataset: Dataset, place: Location, seed: int) -> tuple[Dataset, Dataset]:
         """The rows of a dataset in two halves that the seed draws."""
         one, other = place.below("one.zarr"), place.below("other.zarr")
@@ -127,6 +146,7 @@ class Preparation:
         if place.exists(ROOT):
             self.there("ingest", place.url)
             return open_dataset(place.url, place.options)
+        self._before_making()
         if is_cold(self.job.ingest.made.__module__):
             self.tell(f"ingest: {COMPILING}")
         storage = self.job.storage or None
@@ -149,6 +169,7 @@ class Preparation:
         if train.exists(ROOT) and test.exists(ROOT):
             self.there("split", test.url)
             return open_dataset(train.url, train.options), open_dataset(test.url, test.options)
+        self._before_making()
         with self.counted("split") as progress:
             parts = split(
                 dataset,
@@ -167,6 +188,7 @@ class Preparation:
         if place.exists(ROOT):
             self.there("transpose", place.url)
             return open_dataset(place.url, place.options)
+        self._before_making()
         with self.counted("transpose") as progress:
             turned = transpose(dataset, place.url, storage_options=self.job.storage or None, progress=progress)
         self.tell(f"transpose: {turned.n_features:,} columns, which {self.job.select.algorithm} reads")

@@ -20,6 +20,7 @@ from daskfs.observe.progress import pass_detail
 from daskfs.store.location import Location
 from daskfs.store.records import METRICS, REPORT, read_record
 from daskfs.stream.clusters import cluster_for, cluster_of_class
+from daskfs.stream.doors import open_doors
 from daskfs.stream.fold import PassProgress
 from daskfs.stream.ingest import Progress
 from daskfs.urls import public_url
@@ -76,9 +77,24 @@ def execute(
         return Done(job, run.run(until), run.seconds)
 
 
+def needs_cluster(path: str | os.PathLike[str], changes: Mapping[str, Any] | None = None) -> bool:
+    """False if what is left of a job, if anything, is done in this process as well as on a cluster.
+
+    Parameters
+    ----------
+    path, changes
+        As for `execute`.
+    """
+    return JobRun(load_job(path, changes), None, lines(lambda line: None)).needs_cluster()
+
+
 def announce(client: Client | None, tell: Callable[[str], None]) -> None:
-    """Say where a cluster can be watched; one whose scheduler is in this process gets a tab for it."""
-    if client is None or not client.dashboard_link:
+    """Say where a cluster can be watched, and by whom; one whose scheduler is in this process gets a tab for it."""
+    if client is None:
+        return
+    if doors := open_doors(client.cluster):
+        tell(f"note: other machines can reach the {' and the '.join(doors)}")
+    if not client.dashboard_link:
         return
     link, here = client.dashboard_link, is_here(client.cluster)
     has_page = enable_for(client.cluster) if here else is_enabled(client)

@@ -26,7 +26,7 @@ from daskfs.jit import COMPILING, is_cold
 from daskfs.job.data import DATA, Counted, Datasets, Preparation, Shown, Told, is_key, key_of
 from daskfs.job.performance import PERFORMANCE, performance_kept
 from daskfs.job.selecting import Request
-from daskfs.job.tables import Job
+from daskfs.job.tables import Job, Stability
 from daskfs.observe.report import check_replaceable as check_report
 from daskfs.observe.report import write_report
 from daskfs.selection import Selection
@@ -106,6 +106,14 @@ class JobRun:
         there = [folder for folder in (DATA, RUNS) if self.out.exists(folder)]
         return bool(there) and all(is_key(name) for folder in there for name in self.out.members(folder))
 
+    def needs_cluster(self) -> bool:
+        """False if all that a cluster helps with is there, as asked for now: datasets, selection, stability."""
+        datasets = self._preparation.found()
+        if datasets is None:
+            return True
+        place = self._place(datasets)
+        return not place.exists(RECORD) or not self._is_stability_known(place)
+
     def run(self, until: Step = "publish") -> Location | None:
         """Do what is not done yet, up to a step; the run's folder, if it gets that far."""
         check_choice("until", until, Step)
@@ -176,13 +184,10 @@ class JobRun:
     def _stability(self, datasets: Datasets, place: Location, selection: Selection) -> None:
         if (asked := self.job.stability) is None:
             return
-        first = self.job.select.seed
-        seeds = [first + more for more in range(2 * asked.pairs if asked.pairs else 1 + (asked.seeds or 0))]
-        over: Over = "halves" if asked.pairs else "seeds"
-        known = read_record(place, STABILITY)
-        if known is not None and (known["seeds"], known.get("over")) == (seeds, over):
+        if self._is_stability_known(place):
             self._there("stability", place.url)
             return
+        seeds, over = self._repeated(asked)
         found = self._of_halves(datasets, place, seeds) if asked.pairs else self._of_seeds(datasets, place, seeds[1:])
         selections = [] if asked.pairs else [selection]
         for one in found:
@@ -190,6 +195,19 @@ class JobRun:
             self.watch.tell(f"stability: {len(selections)} of {len(seeds)} {over}")
         write_record(place, STABILITY, without_nan(stability(selections, over).record()))
         place.delete(AGAIN)
+
+    def _repeated(self, asked: Stability) -> tuple[list[int], Over]:
+        """The seeds of the selections that are compared, and what else is different about them."""
+        first = self.job.select.seed
+        seeds = [first + more for more in range(2 * asked.pairs if asked.pairs else 1 + (asked.seeds or 0))]
+        return seeds, "halves" if asked.pairs else "seeds"
+
+    def _is_stability_known(self, place: Location) -> bool:
+        """True if the run has what is asked for, which may be nothing."""
+        if self.job.stability is None:
+            return True
+        known = read_record(place, STABILITY)
+        return known is not None and (known["seeds"], known.get("over")) == self._repeated(self.job.stability)
 
     def _of_seeds(self, datasets: Datasets, place: Location, seeds: list[int]) -> Iterator[Selection]:
         """The same selection under other seeds."""

@@ -42,36 +42,41 @@ def cluster_at(address: str | None) -> Iterator[Client | None]:
         return
     address = _checked_address(address)
     _check_security(address)
-    try:
-        asyncio.run(_answers(address))
-        client = Client(address, timeout=ANSWER_SECONDS, set_as_default=False)
-    except (OSError, ValueError) as error:
-        kind = Unreachable if isinstance(error, OSError) else OptionError  # the latter of what is no address
-        raise kind(f"--scheduler {address}: {_why_not(address, error)}") from error
-    with client:
+    with _client_of(address) as client:
         yield client
+
+
+def _client_of(address: str) -> Client:
+    """A client of the scheduler there; OptionError says in a line why there is none."""
+    try:
+        there = asyncio.run(_identity(address))
+        if "workers" in there:  # those of a scheduler; workers and nannies say who they are, too
+            return Client(address, timeout=ANSWER_SECONDS, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise _refusal(address, error) from error
+    raise OptionError(f"--scheduler {address}: this is a {str(there.get('type')).lower()}, not a scheduler")
 
 
 def _checked_address(address: str) -> str:
     """The address of a scheduler, tcp:// by default; OptionError for what is none, at which Dask would stumble."""
-    parts = urlsplit(address if "://" in address else f"tcp://{address}")
     try:
-        complete = bool(parts.hostname and parts.port)
-    except ValueError:  # a port that is no number
-        complete = False
-    if parts.scheme not in _SCHEMES or not complete:
-        raise OptionError(f"--scheduler {address}: must be an address such as tcp://127.0.0.1:8786")
-    return parts.geturl()
+        parts = urlsplit(address if "://" in address else f"tcp://{address}")
+        if parts.scheme in _SCHEMES and parts.hostname and parts.port:
+            return parts.geturl()
+    except ValueError:  # a port that is no number, a bracket that is not closed
+        pass
+    raise OptionError(f"--scheduler {address}: must be an address such as tcp://127.0.0.1:8786")
 
 
-async def _answers(address: str) -> None:
-    """OSError unless a scheduler is there. A client would wait for ever for what is something else."""
+async def _identity(address: str) -> dict[str, Any]:
+    """Who is there; OSError unless it is one of Dask's. A client would wait for ever for what is something else."""
     try:
         async with (
             asyncio.timeout(ANSWER_SECONDS),
             rpc(address, connection_args=Security().get_connection_args("client")) as there,
         ):
-            await there.identity()
+            found: dict[str, Any] = await there.identity()
+            return found
     except TimeoutError:
         raise TimeoutError(f"no answer in {ANSWER_SECONDS} s") from None
 
@@ -91,14 +96,16 @@ def _check_security(address: str) -> None:
         raise OptionError(f"--scheduler {address}: Dask's configuration asks for encryption; write tls://")
 
 
-def _why_not(address: str, error: Exception) -> str:
-    """What keeps a scheduler from being reached, in a line."""
+def _refusal(address: str, error: Exception) -> OptionError:
+    """What keeps a scheduler from being reached, in a line; Unreachable only if waiting may help."""
     said = " ".join(str(error).split())
+    kind, why = (OptionError if isinstance(error, ValueError) else Unreachable), f"nothing answers there ({said})"
     if isinstance(error, CommClosedError) and address.startswith("tls://"):  # it was there, and hung up
-        return f"certificates do not match; check distributed.comm.tls in Dask's configuration ({said})"
-    if isinstance(error, CommClosedError) and address.startswith("tcp://"):
-        return f"what is there does not speak this; if it is a scheduler with TLS, write tls:// ({said})"
-    return f"nothing answers there ({said})"
+        kind = OptionError
+        why = f"certificates do not match; check distributed.comm.tls in Dask's configuration ({said})"
+    elif isinstance(error, CommClosedError) and address.startswith("tcp://"):
+        why = f"what is there does not speak this; if it is a scheduler with TLS, write tls:// ({said})"
+    return kind(f"--scheduler {address}: {why}")
 
 
 @contextmanager

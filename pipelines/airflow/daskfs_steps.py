@@ -14,9 +14,12 @@ from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import Asset, Param
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, AirflowTaskTimeout
 
 log = logging.getLogger(__name__)
+
+INTERRUPTED = 75
+"""The exit code of what goes on when it is run again, as on the command line."""
 
 SELECTION = Asset("daskfs_selection", uri="x-daskfs://selection")
 """Changes whenever a run is published; the event's extra says which, of what job."""
@@ -64,21 +67,14 @@ def do(until: str, asked: Mapping[str, Any]) -> dict[str, Any]:
     asked
         The "job" (its file), and perhaps "scheduler", "n_select" and "changes".
     """
-    from daskfs.job.execute import execute, lines
+    from daskfs.job.execute import execute, lines, needs_cluster
 
     with foreseen():
         changes = changes_of(asked)
-        if _is_alone(until, asked["job"], changes):
+        if not needs_cluster(asked["job"], changes):  # then none need be there, or be started
             changes = {key: value for key, value in changes.items() if not key.startswith("cluster.")}
             changes |= {"cluster": {"serial": True}, "report.performance": False}
         return execute(asked["job"], lines(tell), until=until, changes=changes).record()  # type: ignore[arg-type]
-
-
-def _is_alone(until: str, path: str, changes: Mapping[str, Any]) -> bool:
-    """True if the task has nothing to do that a cluster would help with, so that none need be started."""
-    from daskfs.job.file import load_job
-
-    return until == "publish" or (until == "evaluate" and load_job(path, changes).stability is None)
 
 
 def published(asked: Mapping[str, Any], outlet_events: Any) -> dict[str, Any]:
@@ -96,26 +92,33 @@ def published(asked: Mapping[str, Any], outlet_events: Any) -> dict[str, Any]:
 
 @contextmanager
 def foreseen() -> Iterator[None]:
-    """Fail at once, in one line, for what no retry makes better; what may pass is left to Airflow to retry."""
+    """Fail at once, in one line, for what no retry makes better; what may pass is left to Airflow to retry.
+
+    Airflow retries a task that exits, and logs of it no more than the exit code; of any exception it logs all frames.
+    """
     from daskfs.errors import Busy, DaskfsError, Interrupted, StorageError, Unreachable
 
     try:
         yield
     except (Interrupted, Busy, StorageError, Unreachable) as stop:
-        tell(f"interrupted: {stop}")
-        raise
+        log.error("%s", _printed(f"interrupted: {stop}"))
+        raise SystemExit(INTERRUPTED) from None
+    except AirflowTaskTimeout:
+        log.error("interrupted: not done in the time that DASKFS_TASK_HOURS gives a task; a retry goes on from here")
+        raise SystemExit(INTERRUPTED) from None
     except DaskfsError as error:
-        from daskfs.observe.terminal import printable
-        from daskfs.urls import discreet
-
-        reason = printable(discreet(str(error)))
+        reason = _printed(str(error))
         log.error("%s", reason)
         raise AirflowFailException(reason) from None
 
 
 def tell(line: str) -> None:
     """A line for the log; nothing in a name can steer whoever reads it."""
+    log.info("%s", _printed(line))
+
+
+def _printed(line: str) -> str:
     from daskfs.observe.terminal import printable
     from daskfs.urls import discreet
 
-    log.info("%s", printable(discreet(line)))
+    return printable(discreet(line))

@@ -1,9 +1,10 @@
-"""A cluster that is there, for job files of tests: whoever uses it keeps checkpoints at every chance."""
+"""A cluster that is there, for job files of tests: whoever uses it keeps checkpoints, and says so, at every chance."""
 
 from __future__ import annotations
 
 from distributed.core import Status
 
+from daskfs.job import execute
 from daskfs.stream import checkpoint
 
 
@@ -15,7 +16,7 @@ class RunningCluster:
 
     def __init__(self, address: str) -> None:
         self.scheduler_address = address
-        checkpoint.EVERY_SECONDS = 0.0  # in the process of the task
+        checkpoint.EVERY_SECONDS = execute.LINE_SECONDS = 0.0  # in the process of the task
 
     def __enter__(self) -> RunningCluster:
         return self

@@ -6,6 +6,7 @@ import importlib
 import importlib.metadata
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -19,9 +20,15 @@ import numpy as np
 import pytest
 import xarray
 from click.testing import CliRunner
+from dask_processes import said, worker
+from dask_processes import scheduler as scheduler_process
+from faults.test_f30_other_versions import pretending
+from hosts.certificates import configured, made
 
 import daskfs
 from daskfs.cli import main
+from daskfs.job import execute
+from daskfs.stream import checkpoint
 
 try:
     importlib.metadata.version("apache-airflow")
@@ -57,10 +64,24 @@ pytestmark = pytest.mark.timeout(590)
 
 
 @pytest.fixture(scope="module")
-def airflow(tmp_path_factory) -> Iterator[Any]:
+def certificates(tmp_path_factory) -> Path:
+    """Certificates of two authorities: the folder of those that tasks show, and trust, is called "theirs"."""
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl")
+    folder = tmp_path_factory.mktemp("tls")
+    for name in ("ours", "theirs"):
+        made(folder / name)
+        configured(folder / f"{name}-settings", folder / name, folder / name)
+    settings = folder / "theirs-settings" / "tls.yaml"  # other tests have a cluster without TLS
+    settings.write_text(settings.read_text().replace("require-encryption: true", "require-encryption: false"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def airflow(tmp_path_factory, certificates) -> Iterator[Any]:
     home = tmp_path_factory.mktemp("airflow")
-    path = f"{REPOSITORY}{os.pathsep}{HERE}"
-    with services.airflow(home, PYTHONPATH=path, DASKFS_RETRY_SECONDS="1") as running:
+    path, settings = f"{REPOSITORY}{os.pathsep}{HERE}", str(certificates / "theirs-settings")
+    with services.airflow(home, PYTHONPATH=path, DASKFS_RETRY_SECONDS="1", DASK_CONFIG=settings) as running:
         yield running
 
 
@@ -68,6 +89,15 @@ def airflow(tmp_path_factory) -> Iterator[Any]:
 def scheduler(tmp_path_factory) -> Iterator[str]:
     with services.dask_cluster(tmp_path_factory.mktemp("dask")) as address:
         yield address
+
+
+@pytest.fixture(scope="module")
+def steps(tmp_path_factory) -> Iterator[Any]:
+    """What tasks do, in this process."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("AIRFLOW_HOME", str(tmp_path_factory.mktemp("home")))  # importing Airflow writes there
+        patched.syspath_prepend(str(services.DAGS))
+        yield importlib.import_module("daskfs_steps")
 
 
 @pytest.fixture
@@ -153,6 +183,15 @@ def test_from_a_job_file_to_predictions(airflow, scheduler, job):
     assert before == on_the_command_line(job, "--set", "select.k=4", "--scheduler", scheduler)
 
 
+def passes(airflow: Any, run: str, attempt: int) -> list[int]:
+    """The passes that an attempt at selecting has told of, in order."""
+    try:
+        log = events(airflow.log("daskfs_job", run, "select", attempt))
+    except (FileNotFoundError, json.JSONDecodeError):  # it has not begun, or is in the middle of a line
+        return []
+    return [int(found[1]) for line in log if (found := re.match(r"select: pass (\d+) ", line))]
+
+
 def test_a_killed_task_is_retried_and_resumes(airflow, scheduler, job):
     """SIGKILL in the middle of the selection: the second attempt goes on from the checkpoint, to the same bytes."""
     job.write_text(
@@ -160,10 +199,8 @@ def test_a_killed_task_is_retried_and_resumes(airflow, scheduler, job):
         + f'[cluster]\nstart = "checkpoints.RunningCluster"\narguments = {{address = "{scheduler}"}}\n'
     )
     run = airflow.trigger("daskfs_job", job=str(job))
-    seen = set()
-    for _ in services.waiting(200, "the third checkpoint", 0.02):
-        seen |= {path.stat().st_mtime_ns for path in job.parent.glob("runs/runs/*/checkpoint/checkpoint")}
-        if len(seen) == 3:
+    for _ in services.waiting(200, "the fifth pass", 0.1):
+        if max(passes(airflow, run, 1), default=0) >= 5:
             break
     (select,) = (task for task in airflow.tasks("daskfs_job", run) if task["task_id"] == "select")
     os.kill(select["pid"], signal.SIGKILL)
@@ -171,20 +208,59 @@ def test_a_killed_task_is_retried_and_resumes(airflow, scheduler, job):
     assert attempts(airflow, "daskfs_job", run)["select"] == ("success", 2)
     log = events(airflow.log("daskfs_job", run, "select", attempt=2))
     assert "select: going on with the unfinished run that is there" in log
+    assert passes(airflow, run, 1)[0] == 1
+    assert passes(airflow, run, 2)[0] >= 4  # what was done by then is not done again
     assert published(job.parent / "runs") == on_the_command_line(job, "--scheduler", scheduler)
+
+
+def check_fails_at_once(airflow: Any, run: str, task: str, reason: str) -> None:
+    """One attempt, and one line of ours."""
+    assert airflow.finished("daskfs_job", run) == "failed"
+    assert attempts(airflow, "daskfs_job", run)[task] == ("failed", 1)
+    errors = [line for line in airflow.log("daskfs_job", run, task) if line["level"] == "error"]
+    assert reason in errors[0]["event"]
+    assert "\n" not in errors[0]["event"]
 
 
 def test_what_no_retry_makes_better_fails_at_once_in_one_line(airflow, job):
     missing = airflow.trigger("daskfs_job", job=str(job.with_name("none.toml")))
     job.write_text(JOB.replace("k = 5", "kk = 5"))
     wrong = airflow.trigger("daskfs_job", job=str(job))
-    for run, reason in ((missing, "none.toml: cannot be read: No such file"), (wrong, "select: kk: no such key")):
-        assert airflow.finished("daskfs_job", run) == "failed"
-        assert attempts(airflow, "daskfs_job", run)["ingest"] == ("failed", 1)
-        errors = [line for line in airflow.log("daskfs_job", run, "ingest") if line["level"] == "error"]
-        assert reason in errors[0]["event"]
-        assert "\n" not in errors[0]["event"]
+    check_fails_at_once(airflow, missing, "ingest", "none.toml: cannot be read: No such file")
+    check_fails_at_once(airflow, wrong, "ingest", "select: kk: no such key")
     assert not (job.parent / "runs").exists()
+
+
+def test_a_cluster_that_cannot_do_it_fails_at_once_in_one_line(airflow, certificates, job, tmp_path):
+    """A worker that is too small, a scheduler that trusts others, and one with another version."""
+    encrypted, other, little = (tmp_path / name for name in ("encrypted", "other", "little"))
+    for folder in (encrypted, other, little):
+        folder.mkdir()
+    ours = {"DASK_CONFIG": str(certificates / "ours-settings")}
+    with (
+        scheduler_process(encrypted, "--protocol", "tls", environment=ours) as strange,
+        scheduler_process(other, environment=pretending(other, daskfs="0.0.9")) as older,
+        scheduler_process(little) as poor,
+        worker(older, other / "worker.log", "--no-nanny"),
+        worker(poor, little / "worker.log", "--no-nanny", "--memory-limit", "2GB"),
+    ):
+        for folder in (other, little):
+            said(folder / "worker.log", "Registered to")
+        small = airflow.trigger("daskfs_job", job=str(job), scheduler=poor, changes={"select.width": 1 << 28})
+        untrusted = airflow.trigger("daskfs_job", job=str(job), scheduler=strange, changes={"out": "a"})
+        different = airflow.trigger("daskfs_job", job=str(job), scheduler=older, changes={"out": "b"})
+        check_fails_at_once(airflow, small, "select", "each thread of worker tcp://127.0.0.1:")
+        check_fails_at_once(airflow, untrusted, "ingest", f"--scheduler {strange}: certificates do not match")
+        check_fails_at_once(airflow, different, "ingest", "the Dask scheduler has daskfs 0.0.9 (here ")
+
+
+def check_ends_in_a_line(log: list[dict[str, Any]], pattern: str) -> None:
+    """An attempt that is to be followed by another says why in a line; the only other one is Airflow's."""
+    errors = [line for line in log if line["level"] == "error"]
+    assert [line["event"] for line in errors[1:]] == ["Task exited"], errors
+    assert re.match(pattern, errors[0]["event"])
+    assert "\n" not in errors[0]["event"]
+    assert not any("error_detail" in line for line in log)  # as Airflow calls a traceback
 
 
 def test_a_cluster_that_is_not_there_yet_is_tried_again(airflow, job):
@@ -194,8 +270,46 @@ def test_a_cluster_that_is_not_there_yet_is_tried_again(airflow, job):
         if number == 2 or state == "failed":
             break
     assert state != "failed"
-    assert any("nothing answers there" in line for line in events(airflow.log("daskfs_job", run, "ingest")))
+    check_ends_in_a_line(airflow.log("daskfs_job", run, "ingest"), "interrupted: .*nothing answers there")
     airflow.ask(f"/api/v2/dags/daskfs_job/dagRuns/{run}", {"state": "failed"}, "PATCH")
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == "daskfs_steps"]
+
+
+def test_a_source_that_arrives_late_is_no_work_for_airflows_machine(steps, job, caplog):
+    """What is selected is published without a cluster; what is not is left to one, whatever the task is called."""
+    caplog.set_level("INFO")
+    job.write_text(JOB.replace("clicks.vw", "*.vw"))
+    nowhere = {"job": str(job), "scheduler": f"tcp://127.0.0.1:{services.free_port()}"}
+    assert steps.do("select", {"job": str(job), "changes": {"cluster.serial": True}})["run"]
+    assert steps.do("evaluate", nowhere)["metrics"]["accuracy"] > 0.5
+    shutil.copy(job.with_name("clicks.vw"), job.with_name("late.vw"))
+    with pytest.raises(SystemExit) as stopped:
+        steps.do("publish", nowhere)
+    assert (stopped.value.code, "nothing answers there" in logged(caplog)[-1]) == (75, True)
+    assert len(list(job.parent.glob("runs/data/*/ingested.zarr"))) == 1
+
+
+def test_a_task_that_takes_too_long_is_stopped_and_goes_on(steps, scheduler, job, caplog, monkeypatch):
+    """By the very clock of Airflow's tasks, whose shortest time is hours: nothing stands in the way of the retry."""
+    timeout = importlib.import_module("airflow.sdk.execution_time.timeout").timeout
+    monkeypatch.setattr(checkpoint, "EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(execute, "LINE_SECONDS", 0.0)
+    caplog.set_level("INFO")
+    job.write_text(JOB.replace("width = 1024", "width = 1024\npasses = 3000"))
+    asked = {"job": str(job), "scheduler": scheduler}
+    steps.do("split", asked)
+    with pytest.raises(SystemExit) as stopped, timeout(8):
+        steps.do("select", asked)
+    assert (stopped.value.code, logged(caplog)[-1].startswith("interrupted: not done in the time")) == (75, True)
+    done = [int(found[1]) for line in logged(caplog) if (found := re.match(r"select: pass (\d+) ", line))]
+    caplog.clear()
+    with pytest.raises(SystemExit), timeout(8):
+        steps.do("select", asked)
+    again = [int(found[1]) for line in logged(caplog) if (found := re.match(r"select: pass (\d+) ", line))]
+    assert again[0] >= done[-1] - 1 > 1
 
 
 @pytest.mark.parametrize(

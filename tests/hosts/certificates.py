@@ -9,6 +9,16 @@ from pathlib import Path
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "clusters.md"
 
+REASONS = {
+    "none": "no certificates to show there; set ca-file, client.cert and client.key of distributed.comm.tls",
+    "foreign": "certificates do not match; check distributed.comm.tls",
+    "foreign certificate": "certificates do not match; check distributed.comm.tls",
+    "tcp": "Dask's configuration asks for encryption; write tls://",
+    "tcp, none": "if it is a scheduler with TLS, write tls://",
+    "no file": "distributed.comm.tls: a certificate or key cannot be read",
+}
+"""What somebody is told whose certificates or address are wrong in one way or another."""
+
 
 def made(folder: Path) -> Path:
     """A folder with an authority, and a certificate and key that it has signed."""

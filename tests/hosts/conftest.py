@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -32,6 +32,19 @@ class Hosts:
     folder: Path
     environment: Mapping[str, str]
     scheduler: str
+    running: ExitStack
+    workers: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def staff(self) -> None:
+        """Start workers that are not there: those who lose their scheduler for long end, as Dask has it."""
+        for host in ("worker1", "worker2"):
+            if host in self.workers and self.workers[host].poll() is None:
+                continue
+            log = self.folder / f"{host}-{time.monotonic_ns()}.log"
+            here = ["--host", self.network.address(host), "--no-dashboard", "--nthreads", "1", "--name", host]
+            command = self.network.on(host, dask("worker", self.scheduler, *here))
+            self.workers[host] = self.running.enter_context(started(command, log, self.environment))
+            said(log, "Registered to")
 
     @contextmanager
     def begun(
@@ -92,17 +105,12 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
         }
         running.enter_context(started(network.on("store", _weed(weed, folder, network)), folder / "weed.log"))
         address = f"tls://{network.address('scheduler')}:8786"
-        for host in ("scheduler", "worker1", "worker2"):
-            here = ["--host", network.address(host), "--no-dashboard"]
-            command = ["--port", "8786", "--protocol", "tls"]
-            if host != "scheduler":
-                command = [address, "--nthreads", "1", "--name", host]
-            line = dask("scheduler" if host == "scheduler" else "worker", *command, *here)
-            running.enter_context(started(network.on(host, line), folder / f"{host}.log", environment))
-        found = Hosts(network, folder, environment, address)
+        here = ["--host", network.address("scheduler"), "--no-dashboard", "--port", "8786", "--protocol", "tls"]
+        line = network.on("scheduler", dask("scheduler", *here))
+        running.enter_context(started(line, folder / "scheduler.log", environment))
+        found = Hosts(network, folder, environment, address, running)
         said(folder / "scheduler.log", r"Scheduler at:\s+tls://")
-        for host in ("worker1", "worker2"):
-            said(folder / f"{host}.log", "Registered to")
+        found.staff()
         _make_bucket(found)
         yield found
 

@@ -6,15 +6,17 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 from dask_processes import said
-from hosts.certificates import configured, made
+from hosts.certificates import REASONS, configured, made
 from hosts.conftest import Hosts
 
 pytestmark = pytest.mark.timeout(600)
@@ -36,6 +38,23 @@ JOBS = {
     "random-features": ("s3://bucket/waves.zarr", "--penalty", "2.0", "--rounds", "12", "--per-round", "60"),
 }
 CLI = "from daskfs.cli import main; main()"
+TELLING = """
+import sys
+from contextlib import nullcontext
+from daskfs.cli import main, select
+from daskfs.stream import checkpoint
+
+checkpoint.EVERY_SECONDS = float(sys.argv.pop(1))
+tell = lambda now: print(f"at {now.number}:{now.blocks_done}", file=sys.stderr, flush=True)
+select.pass_progress = lambda: nullcontext(tell)
+main()
+"""
+"""The same, with every step of a pass in the log, and checkpoints as often as is asked for."""
+
+
+@pytest.fixture(autouse=True)
+def _staffed(hosts: Hosts) -> None:
+    hosts.staff()
 
 
 @pytest.fixture(scope="module")
@@ -85,17 +104,39 @@ def test_workers_that_do_not_wait_for_each_other(hosts, data):
     assert {each["id"] for each in given["features"]} == set(range(6))
 
 
-def survived(hosts: Hosts, algorithm: str, out: str, host: str, seconds: float, *flags: str) -> None:
-    """A run in the middle of which a host is cut off for a time, and which ends well all the same."""
+def telling(line: list[str], every: float) -> list[str]:
+    """The same command, with steps in the log and a checkpoint every so many seconds."""
+    python, option, _, *arguments = line
+    return [python, option, TELLING, str(every), *arguments]
+
+
+def steps(log: Path) -> list[tuple[int, int]]:
+    """The passes, and blocks of each, that a run has told of."""
+    return [
+        (int(number), int(block)) for number, block in re.findall(r"^at (\d+):(\d+)$", log.read_text(), re.MULTILINE)
+    ]
+
+
+def cut_in_a_pass(
+    hosts: Hosts, algorithm: str, out: str, host: str, seconds: float, *flags: str, after: int = 1, every: float = 30.0
+) -> tuple[int, Path, tuple[int, int]]:
+    """A run that has told of so many steps when a host is cut off for a time: exit code, log, and where it was then."""
     log = hosts.folder / f"{out.rpartition('/')[2]}.log"
-    with hosts.begun(command(hosts, algorithm, out, *flags), log) as process:
-        said(log, "memory: ")
-        time.sleep(1)  # then it is at its passes
+    with hosts.begun(telling(command(hosts, algorithm, out, *flags), every), log) as process:
+        said(log, rf"(at \d+:[1-9]\d*\s+){{{after}}}")
         with hosts.network.cut(host):
             assert process.poll() is None, "the run was over before anything could be cut"
+            where = steps(log)[-1]
             time.sleep(seconds)
         process.communicate(timeout=240)
-    assert process.returncode == 0, log.read_text()
+    return process.returncode, log, where
+
+
+def survived(hosts: Hosts, algorithm: str, out: str, host: str, seconds: float, *flags: str) -> None:
+    """A run in the middle of which a host is cut off for a time, and which ends well all the same."""
+    code, log, where = cut_in_a_pass(hosts, algorithm, out, host, seconds, *flags)
+    assert code == 0, log.read_text()
+    assert steps(log)[-1] > where
 
 
 CUTS = [
@@ -117,6 +158,23 @@ def test_a_host_that_is_cut_off_and_comes_back(hosts, undisturbed, host, seconds
     assert shown(hosts, out) == expected
 
 
+@pytest.mark.parametrize("host", ["client", "scheduler"])
+def test_who_is_cut_off_for_long_goes_on_by_the_same_command(hosts, undisturbed, host):
+    """Exit code 75 says so; what was done before the last checkpoint is not done again, and the result is the same."""
+    out, expected = f"s3://bucket/runs/mission-{host}-45", undisturbed("mission")
+    code, log, where = cut_in_a_pass(hosts, "mission", out, host, 45, "--synchronous", after=5, every=0.0)
+    assert code == 75, log.read_text()
+    assert log.read_text().splitlines()[-1].startswith("interrupted: ")
+    fourth = steps(log)[3]
+    hosts.staff()
+    code, _, errors = hosts.ran(*telling(command(hosts, "mission", out, "--synchronous"), every=30.0))
+    assert code == 0, errors
+    log.write_text(errors)
+    assert steps(log)[0] >= fourth
+    assert steps(log)[-1] > where
+    assert shown(hosts, out) == expected
+
+
 @pytest.mark.parametrize("host", ["worker1", "worker2"])
 def test_an_asynchronous_run_goes_on_without_its_centre(hosts, data, host):
     """On one of the two the centre is."""
@@ -125,7 +183,7 @@ def test_an_asynchronous_run_goes_on_without_its_centre(hosts, data, host):
     assert {each["id"] for each in shown(hosts, out)["features"]} == set(range(6))
 
 
-@pytest.mark.parametrize("wrong", ["none", "foreign", "foreign certificate", "tcp", "tcp, none", "no file"])
+@pytest.mark.parametrize("wrong", REASONS)
 def test_who_has_the_wrong_certificates_is_told_so_in_a_line(hosts, data, tmp_path, wrong):
     foreign, ours = made(tmp_path / "theirs"), hosts.folder / "ours"
     configuration = {
@@ -136,14 +194,6 @@ def test_who_has_the_wrong_certificates_is_told_so_in_a_line(hosts, data, tmp_pa
         "tcp, none": {"DASK_CONFIG": str(tmp_path / "nothing")},
         "no file": configured(tmp_path / "c", tmp_path, ours),
     }[wrong]
-    reason = {
-        "none": "no certificates to show there; set ca-file, client.cert and client.key of distributed.comm.tls",
-        "foreign": "certificates do not match; check distributed.comm.tls",
-        "foreign certificate": "certificates do not match; check distributed.comm.tls",
-        "tcp": "Dask's configuration asks for encryption; write tls://",
-        "tcp, none": "if it is a scheduler with TLS, write tls://",
-        "no file": "distributed.comm.tls: a certificate or key cannot be read",
-    }[wrong]
     address = hosts.scheduler.replace("tls://", "tcp://") if wrong.startswith("tcp") else hosts.scheduler
     line = command(hosts, "substitution", "s3://bucket/runs/never", scheduler=address)
     code, out, errors = hosts.ran(*line, environment=configuration)
@@ -151,5 +201,5 @@ def test_who_has_the_wrong_certificates_is_told_so_in_a_line(hosts, data, tmp_pa
     assert out == ""
     assert errors.startswith("error: ")
     assert errors.count("\n") == 1
-    assert reason in errors
+    assert REASONS[wrong] in errors
     assert hosts.python("import s3fs; print(s3fs.S3FileSystem().exists('bucket/runs/never'))") == "False\n"

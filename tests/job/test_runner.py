@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 
 import daskfs
 from daskfs.cli import main
-from daskfs.job.execute import execute, lines
+from daskfs.job.execute import execute, lines, needs_cluster
 from daskfs.store.location import Location
 
 JOB = """
@@ -136,6 +136,19 @@ def test_a_changed_parameter_is_another_run_of_the_same_data(job):
     assert "ingest: there already" in again.stderr
     assert "select: there already" not in again.stderr
     assert len(daskfs.load_selection("runs/clicks").features) == 3
+
+
+def test_what_is_left_when_all_is_selected_needs_no_cluster(job):
+    """Whether it is, is asked of the sources and parameters as they are, and looking makes nothing."""
+    assert needs_cluster("job.toml")
+    assert not Path("runs").exists()
+    run("--until", "select")
+    assert (needs_cluster("job.toml"), needs_cluster("job.toml", {"stability": {"seeds": 1}})) == (True, True)
+    assert run("--until", "stability").exit_code == 0
+    assert not needs_cluster("job.toml")
+    assert needs_cluster("job.toml", {"select.k": 3})
+    clicks(Path("clicks-2.vw"), 100, 2)
+    assert needs_cluster("job.toml")
 
 
 def test_step_by_step(job):
