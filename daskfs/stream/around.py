@@ -43,7 +43,7 @@ from daskfs.stream.ledger import Ledger
 from daskfs.stream.presence import GONE, with_workers
 from daskfs.stream.rounds import task_key
 from daskfs.stream.watching import verb_of
-from daskfs.stream.workers import Calls, CentreActor, CentreLost, Share, forget, work_on
+from daskfs.stream.workers import Calls, CentreActor, CentreLost, Part, forget, work_on
 
 CENTRE = "centre"
 """A worker with this resource (``dask worker --resources centre=1``) gets the centre, and little else."""
@@ -112,7 +112,7 @@ class Stretch:
     """What tasks are named after."""
     groups: Callable[[int], Iterator[range]]
     """Runs of what there is to do, one for each task, for so many threads of workers."""
-    share: Callable[[range], Share]
+    part: Callable[[range], Part]
     """What the task of a group works on."""
     run: Run
 
@@ -227,8 +227,9 @@ class Around:
                 for some in self._as_they_end(futures, places):
                     self._check(some, home.made)
                     stretch.ask(home, ledger, places)
-                self._await_the_rest(ledger, home)
-                stretch.ask(home, ledger, places)
+                if ledger.groups:
+                    self._await_the_rest(ledger, home)
+                    stretch.ask(home, ledger, places)
         finally:
             self._cancel(futures)
         if ledger.groups:
@@ -302,7 +303,7 @@ class Around:
         """
         name, told = task_key(stretch.verb), stretch.run.watch.run
         each = (
-            (self._run, self._algorithm, self._dataset, home.centre, home.stretches, number, stretch.share(group), told)
+            (self._run, self._algorithm, self._dataset, home.centre, home.stretches, number, stretch.part(group), told)
             for number, group in groups.items()
         )
         where = places.others if places.homes and places.others else None
@@ -369,6 +370,6 @@ class Around:
                 self._client.cancel(futures, force=True)
 
 
-def _blocks(group: range) -> Share:
-    """A group of blocks is a share as it is."""
+def _blocks(group: range) -> Part:
+    """A group of blocks, as it is."""
     return group

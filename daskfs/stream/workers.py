@@ -34,7 +34,7 @@ from daskfs.stream.central import Centre, Mark, Spent, View, introduced, rebuilt
 from daskfs.stream.meter import Meter
 from daskfs.stream.reporting import from_task
 
-Share = range | NDArray[np.uint64]
+Part = range | NDArray[np.uint64]
 """What a task works on: blocks by their numbers, or columns by their ids."""
 
 _PATIENCE = 1.0  # seconds until someone who waits for the centre asks whether it is alive
@@ -174,7 +174,7 @@ def forget(run: str) -> None:
 
 
 def work_on(
-    run: str, algorithm: Central, dataset: Dataset, centre: Any, stretch: int, group: int, share: Share, told: str = ""
+    run: str, algorithm: Central, dataset: Dataset, centre: Any, stretch: int, group: int, part: Part, told: str = ""
 ) -> None:
     """One group of blocks, on a worker; what it did is told under the name of the run that is watched, if it is.
 
@@ -189,7 +189,7 @@ def work_on(
         desk.joined, desk.replies = None, deque([joining])
     mark, sent, unanswered = Mark(group, os.urandom(4).hex()), 0, 0  # blocks since something was said to the centre
     unsent: State | None = None
-    for block in meter.over(_blocks(dataset, algorithm, share)):
+    for block in meter.over(_blocks(dataset, algorithm, part)):
         if desk.joined is None:
             with meter.waiting():
                 desk.own["lane"], desk.seen = call.answer(desk.replies.popleft())
@@ -219,5 +219,5 @@ def _listen(desk: Desk, call: Calls, meter: Meter, most: int) -> None:
             desk.seen = call.answer(desk.replies.popleft()) or desk.seen
 
 
-def _blocks(dataset: Dataset, algorithm: Central, share: Share) -> Iterable[Block]:
-    return dataset.blocks(share, axis=algorithm.axis) if isinstance(share, range) else dataset.columns(share)
+def _blocks(dataset: Dataset, algorithm: Central, part: Part) -> Iterable[Block]:
+    return dataset.blocks(part, axis=algorithm.axis) if isinstance(part, range) else dataset.columns(part)
