@@ -158,21 +158,35 @@ def test_a_host_that_is_cut_off_and_comes_back(hosts, undisturbed, host, seconds
     assert shown(hosts, out) == expected
 
 
-@pytest.mark.parametrize("host", ["client", "scheduler"])
-def test_who_is_cut_off_for_long_goes_on_by_the_same_command(hosts, undisturbed, host):
-    """Exit code 75 says so; what was done before the last checkpoint is not done again, and the result is the same."""
-    out, expected = f"s3://bucket/runs/mission-{host}-45", undisturbed("mission")
-    code, log, where = cut_in_a_pass(hosts, "mission", out, host, 45, "--synchronous", after=5, every=0.0)
+def gone_on(hosts: Hosts, algorithm: str, out: str, host: str, *flags: str) -> dict[str, Any]:
+    """What is selected by a run whose host was cut off for long: exit code 75, then the same command.
+
+    What was done before the last checkpoint is not done again.
+    """
+    code, log, where = cut_in_a_pass(hosts, algorithm, out, host, 45, *flags, after=5, every=0.0)
     assert code == 75, log.read_text()
     assert log.read_text().splitlines()[-1].startswith("interrupted: ")
     fourth = steps(log)[3]
     hosts.staff()
-    code, _, errors = hosts.ran(*telling(command(hosts, "mission", out, "--synchronous"), every=30.0))
+    code, _, errors = hosts.ran(*telling(command(hosts, algorithm, out, *flags), every=30.0))
     assert code == 0, errors
     log.write_text(errors)
     assert steps(log)[0] >= fourth
     assert steps(log)[-1] > where
-    assert shown(hosts, out) == expected
+    return shown(hosts, out)
+
+
+@pytest.mark.parametrize("host", ["client", "scheduler"])
+def test_who_is_cut_off_for_long_goes_on_by_the_same_command(hosts, undisturbed, host):
+    assert gone_on(hosts, "mission", f"s3://bucket/runs/mission-{host}-45", host, "--synchronous") == undisturbed(
+        "mission"
+    )
+
+
+@pytest.mark.parametrize("host", ["client", "scheduler"])
+def test_an_asynchronous_run_goes_on_by_the_same_command(hosts, data, host):
+    given = gone_on(hosts, "substitution", f"s3://bucket/runs/asynchronous-{host}-45", host)
+    assert {each["id"] for each in given["features"]} == set(range(6))
 
 
 @pytest.mark.parametrize("host", ["worker1", "worker2"])
