@@ -22,6 +22,7 @@ import os
 import platform
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from importlib import import_module
@@ -40,6 +41,7 @@ _ANY_ORDER = {"reassoc", "contract", "nsz"}
 # An option numba keeps to itself: without it kernels are slower, not wrong.
 _NO_COUNTING: dict[str, Any] = {"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}
 _warmers: list[Callable[[], object]] = []
+_one_at_a_time = threading.Lock()
 COMPILING = "compiling, once on this machine: some 15 seconds"
 """What to say before something that `is_cold` is used."""
 
@@ -145,11 +147,12 @@ def _cached(dispatcher: Any) -> Any:
     root = cache_folder()
     if root is not None and hasattr(dispatcher, "py_func"):  # not with NUMBA_DISABLE_JIT
         settings: Any = numba.config
-        before, settings.CACHE_DIR = settings.CACHE_DIR, str(root)
-        try:
-            dispatcher._cache = _LockedCache(dispatcher.py_func)
-        finally:
-            settings.CACHE_DIR = before
+        with _one_at_a_time:  # threads of a worker import modules side by side
+            before, settings.CACHE_DIR = settings.CACHE_DIR, str(root)
+            try:
+                dispatcher._cache = _LockedCache(dispatcher.py_func)
+            finally:
+                settings.CACHE_DIR = before
     return dispatcher
 
 

@@ -36,6 +36,34 @@ def test_the_second_process_loads_what_the_first_compiled(tmp_path):
     assert second.stdout.split() == ["1.0", "1"], second.stderr
 
 
+THREADS = """
+import sys, threading, numba
+import daskfs.jit as jit
+
+sys.setswitchinterval(1e-6)
+before, places = numba.config.CACHE_DIR, set()
+
+def make():
+    for _ in range(100):
+        @jit.kernel
+        def one(x):
+            return x
+        places.add(one._cache.cache_path)
+
+threads = [threading.Thread(target=make) for _ in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+root = str(jit.cache_folder())
+print([place for place in places if not place.startswith(root)], numba.config.CACHE_DIR == before)
+"""
+
+
+def test_threads_that_import_kernels_side_by_side_keep_them_in_one_place(tmp_path):
+    """numba has one setting for all; put back by another thread, it meant the working folder."""
+    done = run(tmp_path, THREADS)
+    assert done.stdout.split() == ["[]", "True"], done.stdout + done.stderr
+
+
 SUMS = """
 import hashlib, numpy as np
 from daskfs.algorithms import substitution_kernels as kernels
