@@ -391,7 +391,7 @@ def test_a_centre_that_is_no_more_at_the_end_of_a_pass_is_made_again(dataset, tw
     assert len(given.history.objective.dropna("step")) >= 2
     assert len(attempts) >= 4  # each pass after the first, and the last look, is begun twice
     monkeypatch.undo()
-    wait_for_nothing(two_workers)
+    wait_for_no_tasks(two_workers)
 
 
 def test_a_centre_waits_for_its_turn_on_a_busy_cluster(dataset, two_workers, monkeypatch):
