@@ -1,12 +1,13 @@
-"""What watching a selection costs: the tab "daskfs" open in a browser or not, in turns, while one selection runs.
+"""What watching a selection costs: the tab "daskfs" drawn by a browser or not, in turns, while one selection runs.
 
-    python pipelines/benchmarks/watching.py [--work FOLDER] [--pairs 10] [--json]
+    python pipelines/benchmarks/watching.py [--work FOLDER] [--pairs 30] [--json]
 
-Two workers, and the browser on the same cores as they. The selection goes on for minutes; meanwhile a browser opens the
-page, is given time to draw it, stays for a while, and is closed again for as long. What workers read in each of these
-windows is compared with its neighbour's, so that whatever else the machine does in the long run cancels out; windows
-come in the order open, closed, closed, open, so that a drift does, too. The interval is that of the mean of the pairs.
-Beside it stands what processor time the browser took of all cores, which is what it can have cost.
+Two workers, and the browser on the same cores as they. The selection goes on for minutes. A browser has opened the
+page; it is stopped for a while (SIGSTOP: it takes no time, and what it is sent waits for it), and goes on for as
+long. So nothing is started or closed between two windows, which takes a browser more time than a minute of drawing,
+and they can be short. What workers read in each is compared with its neighbour's, so that whatever else the machine
+does in the long run cancels out; windows come in the order drawn, stopped, stopped, drawn, so that a drift does, too.
+The interval is that of the mean of the pairs. Beside it stands what processor time the browser took of all cores.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ FLAGS = (
     "--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage",
     "--remote-debugging-address=127.0.0.1", "--remote-debugging-port=0",
 )  # fmt: skip
-SETTLED = 5.0  # seconds until a page is there and drawn, or gone
+SETTLED = 15.0  # seconds until a page is there and drawn, and workers have begun
 FOR_EVER = 100_000  # passes
 
 
@@ -126,7 +127,6 @@ def watched(cluster: LocalCluster) -> Iterator[psutil.Process]:
         silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         browser = subprocess.Popen(command, start_new_session=True, **silent)
         try:
-            time.sleep(SETTLED)
             yield psutil.Process(browser.pid)
         finally:
             with suppress(ProcessLookupError):
@@ -134,39 +134,56 @@ def watched(cluster: LocalCluster) -> Iterator[psutil.Process]:
             browser.wait()
 
 
+def all_of(process: psutil.Process) -> list[psutil.Process]:
+    """A process and all that it has started."""
+    return [process, *process.children(recursive=True)]
+
+
 def processor_time(process: psutil.Process) -> float:
     """Seconds of a process and all that it has started."""
     total = 0.0
-    for one in (process, *process.children(recursive=True)):
+    for one in all_of(process):
         with suppress(psutil.NoSuchProcess):
             times = one.cpu_times()
             total += times.user + times.system
     return total
 
 
+@contextmanager
+def stopped(process: psutil.Process) -> Iterator[None]:
+    """A process, and all that it has started, does nothing for a while."""
+    still = all_of(process)
+    for one in still:
+        one.suspend()
+    try:
+        yield
+    finally:
+        for one in still:
+            one.resume()
+
+
 class Pair(NamedTuple):
     """Two windows beside each other: bytes a second with the page and without, processor time of the browser."""
 
-    open: float
-    closed: float
+    drawn: float
+    stopped: float
     browser: float
 
 
-def pair(running: Running, cluster: LocalCluster, seconds: float, is_open_first: bool) -> Pair:
-    def while_open() -> tuple[float, float]:
-        with watched(cluster) as browser:
-            before = processor_time(browser)
-            return running.bytes_in(seconds), processor_time(browser) - before
+def pair(running: Running, browser: psutil.Process, seconds: float, is_drawn_first: bool) -> Pair:
+    def while_drawn() -> tuple[float, float]:
+        before = processor_time(browser)
+        return running.bytes_in(seconds), processor_time(browser) - before
 
-    def while_closed() -> float:
-        time.sleep(SETTLED)
-        return running.bytes_in(seconds)
+    def while_stopped() -> float:
+        with stopped(browser):
+            return running.bytes_in(seconds)
 
-    if is_open_first:
-        is_open, closed = while_open(), while_closed()
+    if is_drawn_first:
+        drawn, still = while_drawn(), while_stopped()
     else:
-        closed, is_open = while_closed(), while_open()
-    return Pair(is_open[0], closed, is_open[1])
+        still, drawn = while_stopped(), while_drawn()
+    return Pair(drawn[0], still, drawn[1])
 
 
 class Cost(NamedTuple):
@@ -180,17 +197,17 @@ class Cost(NamedTuple):
 
 
 def cost_of(pairs: list[Pair], seconds: float) -> Cost:
-    ratios = np.log([of.open / of.closed for of in pairs])
+    ratios = np.log([of.drawn / of.stopped for of in pairs])
     spread = stats.t.ppf(0.975, len(pairs) - 1) * ratios.std(ddof=1) / math.sqrt(len(pairs))
     of_cores = np.mean([of.browser for of in pairs]) / (seconds * len(os.sched_getaffinity(0)))
     around = (math.exp(ratios.mean() + step) for step in (0.0, -spread, spread))
-    return Cost(*around, float(of_cores), float(np.mean([of.closed for of in pairs])))
+    return Cost(*around, float(of_cores), float(np.mean([of.stopped for of in pairs])))
 
 
 @click.command(context_settings={"show_default": True})
 @click.option("--work", type=click.Path(path_type=Path), default=Path(tempfile.gettempdir()) / "daskfs-bench")
-@click.option("--pairs", default=12, type=click.IntRange(2), help="Of windows, one with the page open and one without.")
-@click.option("--seconds", default=10.0, help="That a window lasts.")
+@click.option("--pairs", default=30, type=click.IntRange(2), help="Of windows, one with the browser and one without.")
+@click.option("--seconds", default=5.0, help="That a window lasts: as long as it is from one drawing to the next.")
 @click.option("--json", "as_json", is_flag=True)
 def watching(work: Path, pairs: int, seconds: float, as_json: bool) -> None:
     """What watching costs."""
@@ -201,12 +218,12 @@ def watching(work: Path, pairs: int, seconds: float, as_json: bool) -> None:
         enable_for(cluster)
         for name, (make, algorithm) in WORK.items():
             found = []
-            with Running(make(work), algorithm, client) as running:
+            with Running(make(work), algorithm, client) as running, watched(cluster) as browser:
                 while not running.bytes_in(SETTLED):
                     pass  # kernels are compiled, and the first passes change more than others
                 for number in range(pairs):
-                    found.append(pair(running, cluster, seconds, number % 2 == 0))
-                    click.echo(f"{name}: {found[-1].open / found[-1].closed:.3f}", err=True)
+                    found.append(pair(running, browser, seconds, number % 2 == 0))
+                    click.echo(f"{name}: {found[-1].drawn / found[-1].stopped:.3f}", err=True)
             costs[name] = cost_of(found, seconds)
     control = min(control, two_processes_against_one())
     if as_json:
@@ -223,7 +240,7 @@ def watching(work: Path, pairs: int, seconds: float, as_json: bool) -> None:
         for name, cost in costs.items()
     ]
     void = " (too busy to judge)" if control < IDLE else ""
-    names = ["", "MB/s, closed", "open / closed", "95 %", "browser, of all cores"]
+    names = ["", "MB/s, stopped", "drawn / stopped", "95 %", "browser, of all cores"]
     show(f"{pairs} pairs of windows of {seconds:g} s, control {control:.2f}{void}", names, table)
 
 
