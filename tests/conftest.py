@@ -11,7 +11,7 @@ from distributed import Client, LocalCluster
 from hypothesis import settings
 from s3_server import s3
 
-from daskfs.stream import clusters
+from daskfs.stream import joining
 
 __all__ = ["chromium", "s3", "two_workers"]
 
@@ -25,7 +25,7 @@ settings.load_profile("daskfs")
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits long for a scheduler that is not there."""
-    monkeypatch.setattr(clusters, "ANSWER_SECONDS", 1)
+    monkeypatch.setattr(joining, "ANSWER_SECONDS", 1)
 
 
 @pytest.fixture(scope="session")

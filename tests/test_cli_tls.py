@@ -17,7 +17,7 @@ from toy_runs import small_dataset
 
 from daskfs.cli import main
 from daskfs.errors import OptionError, Unreachable
-from daskfs.stream.clusters import cluster_at
+from daskfs.stream.joining import cluster_at
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
 
@@ -90,3 +90,13 @@ def test_waiting_makes_no_certificate_better(folder, address, wrong):
     with settings(folder, wrong), pytest.raises(OptionError, match="certificates") as refused, cluster_at(address):
         pass
     assert not isinstance(refused.value, Unreachable)
+
+
+def test_a_scheduler_without_tls(folder, tmp_path, monkeypatch, hasty):
+    monkeypatch.chdir(tmp_path)
+    small_dataset(Path("d"))
+    with scheduler(tmp_path) as plain:
+        done = selected(folder, plain.replace("tcp://", "tls://"), "right")
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+    assert "does not speak TLS; if it is a scheduler without, write tcp://" in done.stderr
+    assert not Path("run").exists()

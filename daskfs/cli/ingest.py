@@ -12,8 +12,8 @@ from daskfs.observe.describe import describe
 from daskfs.observe.progress import ingest_progress
 from daskfs.observe.terminal import messages
 from daskfs.store.formats import FORMATS, make_format
-from daskfs.stream.clusters import cluster_at
 from daskfs.stream.ingest import ingest as run_ingest
+from daskfs.stream.joining import cluster_at
 
 
 class Numbers(click.ParamType[tuple[int, ...]]):

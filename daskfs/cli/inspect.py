@@ -12,7 +12,7 @@ from daskfs.observe.describe import describe, info_table
 from daskfs.observe.progress import count_progress
 from daskfs.observe.terminal import output
 from daskfs.store.dataset import open_dataset
-from daskfs.stream.clusters import cluster_at
+from daskfs.stream.joining import cluster_at
 from daskfs.stream.verify import verify_dataset
 from daskfs.urls import public_url
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from daskfs.observe.progress import count_progress
-from daskfs.stream.clusters import cluster_at
+from daskfs.stream.joining import cluster_at
 from daskfs.stream.shuffle import MEMORY
 from daskfs.stream.shuffle import shuffle as run_shuffle
 

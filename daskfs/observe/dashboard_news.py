@@ -54,7 +54,9 @@ class News:
         doc.js_on_event(DocumentReady, self._taken)
 
     def tell(self, told: Mapping[Model, Properties]) -> None:
-        self._last = [json.dumps(told[one]) if one in told else "" for one in self._models]
+        """Say what these models shall be; the others, what they were told before."""
+        known = zip(self._models, self._last, strict=True)
+        self._last = [json.dumps(told[one]) if one in told else last for one, last in known]
         self.repeat()
 
     def repeat(self) -> None:

@@ -37,9 +37,11 @@ from daskfs.observe.dashboard_series import (
     series_of,
     span_of,
 )
-from daskfs.observe.watched import BIN_SECONDS, Watched
+from daskfs.observe.watched import BIN_SECONDS, Watched, WatchedRun
 
-EVERY_MS = 5000  # drawing takes a browser a tenth of a second, perhaps on a core that a worker could use
+EVERY_MS = 5000  # texts, and plots of a run that has just begun
+SLOWEST = 15.0  # seconds from one drawing of plots to the next
+_STEPS = 30  # drawings in which a plot over time becomes twice as long
 AGAIN = 12  # times that nothing is new, after which everything is said again
 COLOURS = dict(zip(TIMES, ("#4c78a8", "#f58518", "#eeca3b", "#d8d8d8", "#b279a2"), strict=True))
 OF_WORKERS = dict(zip(SPENT, ("#9ecae9", "#4c78a8", "#f58518", "#d8d8d8"), strict=True))
@@ -89,6 +91,18 @@ def _like_the_others(doc: Document, extra: dict[str, Any]) -> None:
     doc.template_variables.update(extra)
 
 
+def pause_after(age: float) -> float:
+    """Seconds until plots are drawn again of a run that has lasted so many: one becomes less and less of a pixel.
+
+    Drawing takes a browser two tenths of a second, perhaps on a core that a worker could use.
+
+    >>> from daskfs.observe.dashboard_page import pause_after
+    >>> pause_after(10), pause_after(300), pause_after(3600)
+    (5.0, 10.0, 15.0)
+    """
+    return min(max(EVERY_MS / 1000, age / _STEPS), SLOWEST)
+
+
 @dataclass(slots=True)
 class Fit:
     """An axis that is kept as long as the data are."""
@@ -111,6 +125,7 @@ class View:
 
     def __init__(self, watched: Watched) -> None:
         self._watched, self._shown, self._quiet, self._fits = watched, (-1, -1), 0, list[Fit]()
+        self._drawn: tuple[WatchedRun | None, float] = None, 0.0
         self._sources = {
             name: ColumnDataSource({key: [] for key in keys}, name=name, syncable=False)
             for name, keys in SERIES.items()
@@ -138,12 +153,24 @@ class View:
         self._shown, self._quiet = (self._watched.version, passing), 0
         told: dict[Model, Properties] = {self._head: written(self._head, headline(run, now, self._watched.refused))}
         if run is not None:
-            data = series_of(run, now)
             told[self._table] = written(self._table, feature_table(run))
-            told[self._workers] = {"factors": data["workers"]["worker"] or [NOBODY]}
-            told |= {fit.axis: fit.to(data) for fit in self._fits}
-            told |= {self._sources[name]: drawn(columns) for name, columns in data.items()}
+            if self._is_due(run, now):
+                told |= self._plotted(series_of(run, now))
+                self._drawn = run, now
         self.news.tell(told)
+
+    def _is_due(self, run: WatchedRun, now: float) -> bool:
+        """Whether plots shall be drawn: another run and the end of one at once, else after a while."""
+        before, when = self._drawn
+        between = EVERY_MS / 2000  # two looks, of which none is on the dot
+        return run is not before or run.ended or now - when > pause_after(now - run.began) - between
+
+    def _plotted(self, data: Series) -> dict[Model, Properties]:
+        return {
+            self._workers: {"factors": data["workers"]["worker"] or [NOBODY]},
+            **{fit.axis: fit.to(data) for fit in self._fits},
+            **{self._sources[name]: drawn(columns) for name, columns in data.items()},
+        }
 
     def _plot(
         self, title: str, x: str, source: str, of_x: str, *of_y: str, across: Room = "around", **how: Any

@@ -4,15 +4,20 @@
 
 Two workers, and the browser on the same cores as they. The selection goes on for minutes. A browser has opened the
 page; it is stopped for a while (SIGSTOP: it takes no time, and what it is sent waits for it), and goes on for as
-long. So nothing is started or closed between two windows, which takes a browser more time than a minute of drawing,
-and they can be short. What workers read in each is compared with its neighbour's, so that whatever else the machine
-does in the long run cancels out; windows come in the order drawn, stopped, stopped, drawn, so that a drift does, too.
-The interval is that of the mean of the pairs. Beside it stands what processor time the browser took of all cores.
+long. So nothing is started or closed between two windows, which takes a browser more time than a minute of drawing.
+What the scheduler does for the page goes on in both: two thousandths of a second of every five. What workers read in
+each is compared with its neighbour's, so that whatever else the machine does in the long run cancels out; windows come
+in the order drawn, stopped, stopped, drawn, so that a drift does, too.
+
+What counts is the pairs' pseudo-median (Hodges and Lehmann), with the interval of Wilcoxon's signed ranks: a neighbour
+on the machine spoils single windows wholly, and a mean would follow them. Beside it stands what processor time the
+browser took of all cores.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 import shutil
@@ -29,12 +34,13 @@ from typing import NamedTuple
 import click
 import numpy as np
 import psutil
-from _measure import IDLE, show, two_processes_against_one
+from _measure import IDLE, Control, show
 from distributed import Client, LocalCluster
 from scipy import stats
 
 import daskfs
 from daskfs.observe.dashboard import enable_for
+from daskfs.observe.dashboard_page import SLOWEST
 from daskfs.protocol import Algorithm
 from daskfs.stream.fold import PassProgress
 
@@ -77,11 +83,19 @@ class Enough(Exception):
     """Ends a selection that has been watched for long enough."""
 
 
+class Window(NamedTuple):
+    """A while, by the monotonic clock."""
+
+    begin: float
+    end: float
+
+
 class Running:
     """A selection that goes on until it is told to end, in a thread of its own; it knows how much has been read."""
 
     def __init__(self, dataset: daskfs.Dataset, algorithm: Algorithm, client: Client) -> None:
-        self._bytes, self._over = 0, threading.Event()
+        self._told: list[tuple[float, int]] = [(time.monotonic(), 0)]
+        self._over = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, args=(dataset, algorithm, client))
 
@@ -93,13 +107,24 @@ class Running:
         self._over.set()
         self._thread.join()
 
-    def bytes_in(self, seconds: float) -> float:
-        """Bytes a second in the next so many seconds."""
-        before, begun = self._bytes, time.monotonic()
+    def window(self, seconds: float) -> Window:
+        """The next so many seconds."""
+        begun = time.monotonic()
         time.sleep(seconds)
         if self._failure is not None:
             raise self._failure
-        return (self._bytes - before) / (time.monotonic() - begun)
+        return Window(begun, time.monotonic())
+
+    def await_begun(self) -> None:
+        """Kernels are compiled, and the first passes change more than others."""
+        while self._told[-1][1] == 0:
+            self.window(SETTLED)
+
+    def rate(self, window: Window) -> float:
+        """Bytes a second in a window. What is told comes in lumps, a round or a pass; in between it was read evenly."""
+        at, read = zip(*self._told, strict=True)
+        first, last = np.interp(window, at, read)
+        return float(last - first) / (window.end - window.begin)
 
     def _run(self, dataset: daskfs.Dataset, algorithm: Algorithm, client: Client) -> None:
         try:
@@ -110,7 +135,7 @@ class Running:
             self._failure = failure
 
     def _note(self, now: PassProgress) -> None:
-        self._bytes = (now.number - 1) * now.bytes + now.bytes_done
+        self._told.append((time.monotonic(), (now.number - 1) * now.bytes + now.bytes_done))
         if self._over.is_set():
             raise Enough
 
@@ -163,21 +188,21 @@ def stopped(process: psutil.Process) -> Iterator[None]:
 
 
 class Pair(NamedTuple):
-    """Two windows beside each other: bytes a second with the page and without, processor time of the browser."""
+    """Two windows beside each other, with the page and without, and the processor time of the browser in the first."""
 
-    drawn: float
-    stopped: float
+    drawn: Window
+    stopped: Window
     browser: float
 
 
 def pair(running: Running, browser: psutil.Process, seconds: float, is_drawn_first: bool) -> Pair:
-    def while_drawn() -> tuple[float, float]:
+    def while_drawn() -> tuple[Window, float]:
         before = processor_time(browser)
-        return running.bytes_in(seconds), processor_time(browser) - before
+        return running.window(seconds), processor_time(browser) - before
 
-    def while_stopped() -> float:
+    def while_stopped() -> Window:
         with stopped(browser):
-            return running.bytes_in(seconds)
+            return running.window(seconds)
 
     if is_drawn_first:
         drawn, still = while_drawn(), while_stopped()
@@ -196,52 +221,60 @@ class Cost(NamedTuple):
     rate: float
 
 
-def cost_of(pairs: list[Pair], seconds: float) -> Cost:
-    ratios = np.log([of.drawn / of.stopped for of in pairs])
-    spread = stats.t.ppf(0.975, len(pairs) - 1) * ratios.std(ddof=1) / math.sqrt(len(pairs))
+def cost_of(pairs: list[Pair], running: Running, seconds: float) -> Cost:
+    still = [running.rate(of.stopped) for of in pairs]
+    ratios = np.log([running.rate(of.drawn) for of in pairs]) - np.log(still)
+    count = len(ratios)
+    means = np.sort([(ratios[i] + ratios[j]) / 2 for i in range(count) for j in range(i, count)])
+    spread = stats.norm.ppf(0.975) * math.sqrt(count * (count + 1) * (2 * count + 1) / 24)
+    outside = max(0, math.floor(len(means) / 2 - spread))
     of_cores = np.mean([of.browser for of in pairs]) / (seconds * len(os.sched_getaffinity(0)))
-    around = (math.exp(ratios.mean() + step) for step in (0.0, -spread, spread))
-    return Cost(*around, float(of_cores), float(np.mean([of.stopped for of in pairs])))
+    found = np.exp([np.median(means), means[outside], means[-1 - outside]])
+    return Cost(*map(float, found), float(of_cores), float(np.median(still)))
+
+
+def cost(dataset: daskfs.Dataset, algorithm: Algorithm, pairs: int, seconds: float) -> Cost:
+    """What watching a selection costs on a cluster of its own."""
+    here = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
+    quiet = logging.CRITICAL  # a selection that is broken off leaves workers that ask for its centre in vain
+    with LocalCluster(n_workers=2, silence_logs=quiet, **here) as cluster, Client(cluster) as client:
+        enable_for(cluster)
+        with Running(dataset, algorithm, client) as running, watched(cluster) as browser:
+            running.await_begun()
+            found = [pair(running, browser, seconds, number % 2 == 0) for number in range(pairs)]
+            running.window(seconds)  # what was read in the last one is told after it
+    return cost_of(found, running, seconds)
 
 
 @click.command(context_settings={"show_default": True})
 @click.option("--work", type=click.Path(path_type=Path), default=Path(tempfile.gettempdir()) / "daskfs-bench")
 @click.option("--pairs", default=30, type=click.IntRange(2), help="Of windows, one with the browser and one without.")
-@click.option("--seconds", default=5.0, help="That a window lasts: as long as it is from one drawing to the next.")
+@click.option("--seconds", default=SLOWEST, help="That a window lasts: as long as it is from one drawing to the next.")
 @click.option("--json", "as_json", is_flag=True)
 def watching(work: Path, pairs: int, seconds: float, as_json: bool) -> None:
     """What watching costs."""
     work.mkdir(parents=True, exist_ok=True)
-    control, costs = two_processes_against_one(), {}
-    here = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "silence_logs": 40}
-    with LocalCluster(n_workers=2, **here) as cluster, Client(cluster) as client:
-        enable_for(cluster)
-        for name, (make, algorithm) in WORK.items():
-            found = []
-            with Running(make(work), algorithm, client) as running, watched(cluster) as browser:
-                while not running.bytes_in(SETTLED):
-                    pass  # kernels are compiled, and the first passes change more than others
-                for number in range(pairs):
-                    found.append(pair(running, browser, seconds, number % 2 == 0))
-                    click.echo(f"{name}: {found[-1].drawn / found[-1].stopped:.3f}", err=True)
-            costs[name] = cost_of(found, seconds)
-    control = min(control, two_processes_against_one())
+    control, costs = Control().take_turns(), dict[str, Cost]()
+    for name, (make, algorithm) in WORK.items():
+        click.echo(f"{name}: {2 * pairs * seconds / 60:.0f} minutes", err=True)
+        costs[name] = cost(make(work), algorithm, pairs, seconds)
+        control.take_turns()
     if as_json:
-        click.echo(json.dumps({"control": control, **{name: cost._asdict() for name, cost in costs.items()}}))
+        click.echo(json.dumps({"control": control.ratio, **{name: found._asdict() for name, found in costs.items()}}))
         return
     table = [
         [
             name,
-            f"{cost.rate / 1e6:,.0f}",
-            f"{cost.ratio:.3f}",
-            f"{cost.low:.3f} … {cost.high:.3f}",
-            f"{cost.of_cores:.1%}",
+            f"{found.rate / 1e6:,.0f}",
+            f"{found.ratio:.3f}",
+            f"{found.low:.3f} … {found.high:.3f}",
+            f"{found.of_cores:.1%}",
         ]
-        for name, cost in costs.items()
+        for name, found in costs.items()
     ]
-    void = " (too busy to judge)" if control < IDLE else ""
+    void = " (too busy to judge)" if control.ratio < IDLE else ""
     names = ["", "MB/s, stopped", "drawn / stopped", "95 %", "browser, of all cores"]
-    show(f"{pairs} pairs of windows of {seconds:g} s, control {control:.2f}{void}", names, table)
+    show(f"{pairs} pairs of windows of {seconds:g} s, control {control.ratio:.2f}{void}", names, table)
 
 
 if __name__ == "__main__":

@@ -61,6 +61,28 @@ def test_whatever_is_new_is_one_message_to_the_browser():
     assert len(sent) == 3
 
 
+def test_texts_of_a_long_run_are_told_more_often_than_its_plots(monkeypatch):
+    clock, watched, doc = [1600.0], learned(BEGUN), Document()
+    monkeypatch.setattr("daskfs.observe.dashboard_page.time.time", lambda: clock[0])
+    page(watched, {}, doc)
+
+    def told_after(seconds: float, *events: dict) -> set[int]:
+        """Which places of the message are new: the first two are texts, the last counts."""
+        clock[0] += seconds
+        for event in events:
+            assert watched.take(event, clock[0])
+        before = doc.roots[0].tags[0].data["json"]
+        doc.session_callbacks[0].callback()
+        now = doc.roots[0].tags[0].data["json"]
+        return {at for at, (old, new) in enumerate(zip(before[:-1], now, strict=False)) if old != new}
+
+    texts = {0, 1}
+    assert told_after(5.0, GLANCE) == texts
+    assert told_after(5.0, PROGRESS) == {0}
+    assert told_after(5.0, SHARE) > {0}
+    assert told_after(1.0, PASS, ENDED) > texts  # nobody waits for what was the last
+
+
 def test_a_number_beyond_all_others_has_no_place_on_an_axis():
     assert span_of([1e308, 2.0, math.nan, -math.inf], "above") == (0.0, 2.2)
 
