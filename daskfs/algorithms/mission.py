@@ -237,8 +237,9 @@ class Mission:
         if len(begun) < 2:
             return copied((begun or states)[0])
         merged = copied({name: value for name, value in begun[0].items() if name not in Memory._fields})
-        merged["size"] = np.mean([state["size"] for state in begun], axis=0)
-        merged["race"] = np.sum([state["race"] for state in begun], axis=0)
+        lanes = [state["merged_lanes"] for state in begun]
+        for name in ("size", "race"):  # means: those that began together have the same, merge after merge
+            merged[name] = np.average([state[name] for state in begun], axis=0, weights=lanes)
         shape = shape_of(self, begun[0])
         rule = rule_of(self, shape, self._pace(merged))
         merged.update(merged_memories(shape, rule, begun, self.method == "active"))

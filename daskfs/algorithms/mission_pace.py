@@ -40,7 +40,8 @@ def race(loss_at: Callable[[float], float]) -> NDArray[np.float64]:
     """What each of the `RATES` costs. Not all of them run: cost falls up to the best rate, and rises behind it.
 
     So two of them say on which side the best one lies, and that side is run until one does worse. For the
-    others stands what those next to them lead to expect: lanes, whose races are added up, need not run the same ones.
+    others stands what those next to them lead to expect: lanes, of whose races the mean counts, need not run the same
+    ones.
     """
     costs = np.full(len(RATES), np.nan)
     first = _FIRST

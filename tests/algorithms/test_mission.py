@@ -188,13 +188,26 @@ def test_lanes_may_merge_like_a_tree(method):
     start = chosen.start(replace(meta_of(rows), lanes=5), 0)
     lanes = [chosen.update(copied(start), block_of(rows[lane::5], y[lane::5])) for lane in range(5)]
     flat, tree = chosen.merge(lanes), chosen.merge([chosen.merge(lanes[:4]), lanes[4]])
-    for name in ("bias", "tally", "merged_lanes"):
+    for name in ("bias", "tally", "merged_lanes", "size"):
         np.testing.assert_allclose(tree[name], flat[name], rtol=1e-5, err_msg=name)
     one, other = chosen.result(flat), chosen.result(tree)
     assert set(one.features.tolist()) == set(other.features.tolist())
     by_id = [result.weights[np.argsort(result.features)] for result in (one, other)]
     np.testing.assert_allclose(by_id[1], by_id[0], rtol=1e-3, atol=1e-5)
     assert flat["tally"][2] == 1000
+
+
+def test_lanes_that_meet_again_and_again_keep_the_rate_that_won():
+    """As in hundreds of passes on many workers: what all of them have in common is not added up."""
+    rows, y = some_rows(1000, 100)
+    chosen = daskfs.Mission(10, width=2**6)
+    start = chosen.start(replace(meta_of(rows), lanes=4), 0)
+    state = chosen.merge([chosen.update(copied(start), block_of(rows[lane::4], y[lane::4])) for lane in range(4)])
+    race = state["race"].copy()
+    assert np.ptp(race) > 0
+    for _ in range(600):  # 4**600 is beyond all numbers
+        state = chosen.merge([chosen.update(copied(state), block_of(rows[:2], y[:2])) for _ in range(4)])
+    np.testing.assert_array_equal(state["race"], race)
 
 
 def test_a_target_far_from_zero_is_a_remark(tmp_path):
