@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -16,6 +17,10 @@ from daskfs.stream import joining
 __all__ = ["chromium", "s3", "two_workers"]
 
 os.environ["COLUMNS"] = "200"  # tables of the terminal do not wrap, whoever runs the tests
+
+# A script that runs the tests in the background lets them ignore Ctrl-C, and with them the programs they send it to.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The first example of a test may compile a kernel, and the machine may be busy: time decides nothing here.
 settings.register_profile("daskfs", deadline=None, print_blob=True)
