@@ -49,7 +49,7 @@ CENTRE = "centre"
 """A worker with this resource (``dask worker --resources centre=1``) gets the centre, and little else."""
 _ATTEMPTS = 10  # at a stretch
 _LOOK = 2.0  # seconds between two looks at whether those who may work are still there
-_TOGETHER = 0.25  # seconds: the centre is asked once for all tasks that end within them, each question is a journey
+TOGETHER = 0.25  # seconds: the centre is asked once for all tasks that end within them, each question is a journey
 _LAST_WORDS = 5.0  # seconds without news for what tasks have sent to arrive after their end
 _PAUSE = 0.005  # seconds until it is looked for again
 _FAREWELL = 3.0  # seconds for workers to forget a run
@@ -331,7 +331,7 @@ class Around:
                     if not some:
                         self._look_around(places)
                 else:
-                    until = min(until, monotonic() + _TOGETHER)
+                    until = min(until, monotonic() + TOGETHER)
             left -= len(some)
             yield some
 

@@ -42,9 +42,9 @@ TELLING = """
 import sys
 from contextlib import nullcontext
 from daskfs.cli import main, select
-from daskfs.stream import checkpoint
+from daskfs.stream import around, checkpoint
 
-checkpoint.EVERY_SECONDS = float(sys.argv.pop(1))
+checkpoint.EVERY_SECONDS, around.TOGETHER = float(sys.argv.pop(1)), 0.0
 tell = lambda now: print(f"at {now.number}:{now.blocks_done}", file=sys.stderr, flush=True)
 select.pass_progress = lambda: nullcontext(tell)
 main()

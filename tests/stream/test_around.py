@@ -138,7 +138,7 @@ def test_features_are_found(dataset, method, where, request):
 @pytest.fixture
 def every_task(monkeypatch: pytest.MonkeyPatch) -> None:
     """The centre is asked after every task, so that there is a middle of a short pass."""
-    monkeypatch.setattr(around, "_TOGETHER", 0.0)
+    monkeypatch.setattr(around, "TOGETHER", 0.0)
 
 
 @pytest.mark.usefixtures("always_due", "every_task")
