@@ -92,7 +92,7 @@ def _like_the_others(doc: Document, extra: dict[str, Any]) -> None:
 
 
 def pause_after(age: float) -> float:
-    """Seconds until plots are drawn again of a run that has lasted so many: one becomes less and less of a pixel.
+    """Seconds until plots of a run of this age are drawn again: a second is less and less of a pixel there.
 
     Drawing takes a browser two tenths of a second, perhaps on a core that a worker could use.
 
