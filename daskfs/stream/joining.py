@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -87,21 +88,29 @@ def _refusal(address: str, error: Exception) -> OptionError:
     said = " ".join(str(error).split())
     kind, why = (OptionError if isinstance(error, ValueError) else Unreachable), f"nothing answers there ({said})"
     hung_up, is_secret = isinstance(error, CommClosedError), address.startswith("tls://")
-    if hung_up and is_secret:
+    if is_secret and _answers_openly(address):
+        kind, why = OptionError, "what is there does not speak TLS; if it is a scheduler without, write tcp://"
+    elif hung_up and is_secret:
         kind = OptionError
         why = f"certificates do not match; check distributed.comm.tls in Dask's configuration ({said})"
     elif hung_up and address.startswith("tcp://"):
         why = f"what is there does not speak this; if it is a scheduler with TLS, write tls:// ({said})"
-    elif is_secret and _somebody_listens(address):
-        why = f"what is there does not speak TLS; if it is a scheduler without, write tcp:// ({said})"
     return kind(f"--scheduler {address}: {why}")
 
 
-def _somebody_listens(address: str) -> bool:
-    """Whether a connection can be made there, whatever is spoken then."""
-    there = urlsplit(address)
+def _answers_openly(address: str) -> bool:
+    """Whether something answers there that is not TLS; what certificates are good for is not asked."""
+    there, anybody = urlsplit(address), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    anybody.check_hostname, anybody.verify_mode = False, ssl.CERT_NONE
     try:
-        socket.create_connection((there.hostname, there.port), ANSWER_SECONDS).close()
+        with (
+            socket.create_connection((there.hostname, there.port), ANSWER_SECONDS) as connection,
+            anybody.wrap_socket(connection),
+        ):
+            return False
+    except ssl.SSLEOFError:  # who hangs up says nothing
+        return False
+    except ssl.SSLError as error:
+        return "ALERT" not in str(error.reason)  # which is how TLS says no
     except OSError:
         return False
-    return True
