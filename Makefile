@@ -10,7 +10,7 @@ demo: $(READY)
 
 test: check
 	$(BIN)/pytest -n 2 --dist loadfile
-	NUMBA_BOUNDSCHECK=1 $(BIN)/pytest -n 2 -m kernels tests/store tests/basis tests/algorithms
+	NUMBA_BOUNDSCHECK=1 $(BIN)/pytest -n 2 --dist loadfile -m kernels tests/store tests/basis tests/algorithms
 
 # Scheduler, workers, object store and client in network namespaces, with TLS and cables that are pulled: root, minutes.
 test-hosts: $(READY)
