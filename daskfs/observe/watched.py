@@ -249,7 +249,7 @@ def _share(run: WatchedRun, event: Mapping[str, Any], when: float) -> None:
     counts = {name: _count(event[name]) for name in ("blocks", "items", "bytes", "alone_bytes")}
     names = ("busy", "reading", "merging", "waiting", "alone_seconds")
     share = Share(**counts, **{name: _positive(event[name]) for name in names})  # type: ignore[arg-type]
-    worker = _text(event["worker"])
+    worker = _text(event["name"])
     if worker not in run.workers and len(run.workers) >= MOST_WORKERS:
         worker = OTHERS
     run.workers.setdefault(worker, Share()).add(share)

@@ -72,8 +72,8 @@ class Share:
 
 
 def share_event(run: str, worker: str, share: Share) -> Event:
-    """What a worker did since it last said so."""
-    return {"run": run, "what": "share", "worker": short(worker), **asdict(share)}
+    """What a worker of this name did since it last said so. (As `worker`, Dask's schedulers write its address.)"""
+    return {"run": run, "what": "share", "name": short(worker), **asdict(share)}
 
 
 def refused_event(why: object, worker: object = "") -> Event:

@@ -240,6 +240,9 @@ def test_a_local_cluster_gets_the_page_and_what_was_said_before(two_workers, tmp
     plugin = scheduler.plugins[NAME]
     wait_until(lambda: plugin.watched.latest is not None and plugin.watched.latest.ended)
     assert plugin.watched.latest.dataset.endswith("wide.zarr")
+    known = {str(worker["name"]) for worker in two_workers.scheduler_info()["workers"].values()}
+    wait_until(lambda: plugin.watched.latest.workers)
+    assert plugin.watched.latest.workers.keys() <= known  # as those at a task are called, and those that have left
     assert sum(one.__name__ == "DaskfsCollector" for one in core.COLLECTORS) == 1
 
 

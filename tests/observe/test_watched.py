@@ -150,7 +150,7 @@ def test_a_worker_that_leaves_a_run_is_named():
 
 
 def test_storage_of_a_worker_that_has_left_is_no_limit_any_more():
-    other = {**SHARE, "worker": "v"}
+    other = {**SHARE, "name": "v"}
     watched = learned(BEGUN, SHARE, other)
     assert watched.latest.storage_rate == 400.0
     watched.worker_left("w")
@@ -216,7 +216,7 @@ def test_memory_is_bounded_however_much_comes():
     watched = Watched()
     sizes = []
     for number in range(40_000):
-        watched.take({**SHARE, "worker": f"w{number}"}, 10.0 * number)
+        watched.take({**SHARE, "name": f"w{number}"}, 10.0 * number)
         watched.take({**GLANCE, "objective": float(number)}, 10.0 * number)
         watched.take({**PASS, "number": number}, 10.0 * number)
         watched.take(CHECKPOINT, 10.0 * number)

@@ -71,7 +71,7 @@ def test_texts_are_short_and_steer_nothing():
     assert short("a" * 1_000_000) == "a" * 119 + "…"
     assert short("\x1b[2J\n") == "?[2J?"
     event = share_event("r", "w" * 1000, Share(blocks=1))
-    assert (event["run"], event["what"], event["blocks"], len(event["worker"])) == ("r", "share", 1, 120)
+    assert (event["run"], event["what"], event["blocks"], len(event["name"])) == ("r", "share", 1, 120)
 
 
 def test_a_feature_with_several_weights_is_told_by_the_largest_either_way():
