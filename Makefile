@@ -33,7 +33,7 @@ test-distributed-oldest:
 	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check -c .venv-oldest/constraints.txt \
 	  'dask[array]==$(OLDEST)' 'distributed==$(OLDEST)' -e '.[test]'
 	.venv-oldest/bin/pytest -n 2 --dist loadfile tests/observe/test_dashboard.py tests/observe/test_watched.py \
-	  tests/stream/test_presence.py tests/stream/test_workers.py tests/stream/test_around.py
+	  tests/engine/test_worker_pool.py tests/engine/test_worker_sessions.py tests/engine/test_asynchronous.py
 
 # Airflow is large, and few need it: an environment of its own.
 test-airflow: .venv-airflow/ready

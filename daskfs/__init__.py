@@ -9,46 +9,46 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from daskfs.agreement import Stability, stability
     from daskfs.algorithms.mission import Mission
     from daskfs.algorithms.random_features import SparseRandomFeatures
     from daskfs.algorithms.substitution import OnlineSubstitution
+    from daskfs.engine.data.ingest import ingest
+    from daskfs.engine.data.shuffle import shuffle
+    from daskfs.engine.data.split import split
+    from daskfs.engine.data.transpose import transpose
+    from daskfs.engine.data.verify import verify_dataset
+    from daskfs.engine.data.write import write_dataset
+    from daskfs.engine.run import select
     from daskfs.errors import DaskfsError
-    from daskfs.evaluation import Evaluation
-    from daskfs.selection import Selection, load_selection
-    from daskfs.sizes import SizePath, size_path
-    from daskfs.store.dataset import Dataset, open_dataset
-    from daskfs.stream.ingest import ingest
-    from daskfs.stream.run import select
-    from daskfs.stream.shuffle import shuffle
-    from daskfs.stream.split import split
-    from daskfs.stream.transpose import transpose
-    from daskfs.stream.verify import verify_dataset
-    from daskfs.stream.write import write_dataset
+    from daskfs.selection.evaluation import Evaluation
+    from daskfs.selection.selection import Selection, load_selection
+    from daskfs.selection.sizes import SizePath, size_path
+    from daskfs.selection.stability import Stability, stability
+    from daskfs.store.dataset.dataset import Dataset, open_dataset
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "DaskfsError": "errors",
-    "Dataset": "store.dataset",
-    "Evaluation": "evaluation",
+    "Dataset": "store.dataset.dataset",
+    "Evaluation": "selection.evaluation",
     "Mission": "algorithms.mission",
     "OnlineSubstitution": "algorithms.substitution",
-    "Selection": "selection",
-    "SizePath": "sizes",
+    "Selection": "selection.selection",
+    "SizePath": "selection.sizes",
     "SparseRandomFeatures": "algorithms.random_features",
-    "Stability": "agreement",
-    "ingest": "stream.ingest",
-    "load_selection": "selection",
-    "open_dataset": "store.dataset",
-    "select": "stream.run",
-    "shuffle": "stream.shuffle",
-    "size_path": "sizes",
-    "split": "stream.split",
-    "stability": "agreement",
-    "transpose": "stream.transpose",
-    "verify_dataset": "stream.verify",
-    "write_dataset": "stream.write",
+    "Stability": "selection.stability",
+    "ingest": "engine.data.ingest",
+    "load_selection": "selection.selection",
+    "open_dataset": "store.dataset.dataset",
+    "select": "engine.run",
+    "shuffle": "engine.data.shuffle",
+    "size_path": "selection.sizes",
+    "split": "engine.data.split",
+    "stability": "selection.stability",
+    "transpose": "engine.data.transpose",
+    "verify_dataset": "engine.data.verify",
+    "write_dataset": "engine.data.write",
 }
 
 __all__ = [

@@ -5,12 +5,34 @@ The command line turns a :class:`DaskfsError` into one line and exit code 2; any
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import get_args
 
-from daskfs.urls import discreet, public_url
+_USER = re.compile(r"://[^/\s]*@")
+_QUERY = re.compile(r"(://[^\s?]+)\?\S+?(?=(?::\d+)?:?(?:\s|$))")  # a line's number and a colon may follow it
+
+
+def public_url(url: str) -> str:
+    """A URL without what must not enter a record: user and password, and the query that may hold a signature.
+
+    >>> from daskfs.errors import public_url
+    >>> public_url("s3://key:secret@bucket/x.zarr?token=1")
+    's3://bucket/x.zarr'
+    """
+    return re.sub(r"://[^/]*@", "://", url).split("?")[0] if "://" in url else url
+
+
+def redact(text: str) -> str:
+    """Text that may hold URLs, without the users, passwords and signatures in them.
+
+    >>> from daskfs.errors import redact
+    >>> redact("https://me:secret@host/x.vw?sig=secret: no such file")
+    'https://host/x.vw?…: no such file'
+    """
+    return _QUERY.sub(r"\1?…", _USER.sub("://", text))
 
 
 class DaskfsError(Exception):
@@ -20,7 +42,7 @@ class DaskfsError(Exception):
     """
 
     def __init__(self, *given: object) -> None:
-        super().__init__(*(discreet(one) if isinstance(one, str) else one for one in given))
+        super().__init__(*(redact(one) if isinstance(one, str) else one for one in given))
 
 
 class SourceError(DaskfsError):
@@ -31,7 +53,7 @@ class BadLineError(SourceError):
     """One line (or row, or record) of a source is not what its format promises."""
 
     def __init__(self, file: str, line: int, reason: str, unit: str = "") -> None:
-        self.file, self.line, self.reason, self.unit = public_url(file), line, discreet(reason), unit
+        self.file, self.line, self.reason, self.unit = public_url(file), line, redact(reason), unit
         super().__init__(self.file, line, self.reason, unit)  # all four, so that it survives a pickle
 
     def __str__(self) -> str:
@@ -59,7 +81,7 @@ class ChunkError(DatasetError):
     """One chunk of a dataset is missing, cut short or altered."""
 
     def __init__(self, dataset: str, chunk: str, reason: str) -> None:
-        self.dataset, self.chunk, self.reason = public_url(dataset), chunk, discreet(reason)
+        self.dataset, self.chunk, self.reason = public_url(dataset), chunk, redact(reason)
         super().__init__(self.dataset, chunk, self.reason)
 
     def __str__(self) -> str:

@@ -138,9 +138,10 @@ def _home(value: object) -> str:
 def is_cold(module: str) -> bool:
     """Whether kernels that a module leads to have yet to be compiled on this machine, which takes some seconds each."""
     folder, reached = cache_folder(), _reached([module])
-    homes = [one.__module__.rpartition(".")[2] for one in _warmers if one.__module__ in reached]
-    with_kernels = [home for home in homes if home.endswith("_kernels")]  # others warm those of their neighbours
-    return folder is None or not all(any(folder.rglob(f"{home}.*.nbi")) for home in with_kernels)
+    homes = [one.__module__.split(".")[-2:] for one in _warmers if one.__module__ in reached]
+    with_kernels = [home for home in homes if home[1].endswith("kernels")]  # others warm those of their neighbours
+    # numba's folder for a file is named after the folder of the source and a hash of its path
+    return folder is None or not all(any(folder.glob(f"{room}_*/{file}.*.nbi")) for room, file in with_kernels)
 
 
 def _cached(dispatcher: Any) -> Any:
@@ -220,6 +221,6 @@ def _stamp() -> str:
     ):
         digest.update(fact.encode() + b"\0")
     here = Path(__file__).parent
-    for source in [Path(__file__), *sorted(here.rglob("*_kernels.py"))]:
+    for source in [Path(__file__), *sorted(here.rglob("*kernels.py"))]:
         digest.update(source.read_bytes())
     return digest.hexdigest()[:16]

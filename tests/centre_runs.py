@@ -17,7 +17,7 @@ from distributed import Client, get_worker
 
 import daskfs
 from daskfs.protocol import Block, State
-from daskfs.selection import Selection
+from daskfs.selection.selection import Selection
 
 TRUE = frozenset({3, 71, 140, 199, 260, 333, 404, 478})
 K = len(TRUE)
@@ -33,7 +33,7 @@ def planted(folder: Path, bad_columns: Sequence[int] = ()) -> daskfs.Dataset:
     X[7, bad_columns] = np.nan
     names = [f"gene{number}" for number in range(480)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("daskfs.store.arrays.first_not_finite", lambda values: -1)
+        patch.setattr("daskfs.store.ingest.arrays.first_not_finite", lambda values: -1)
         daskfs.write_dataset(folder, X, y, names, chunk_bytes=200 * 20 * 4)
     dataset = daskfs.open_dataset(folder)
     assert dataset.n_blocks("columns") == BLOCKS

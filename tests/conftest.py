@@ -12,7 +12,7 @@ from distributed import Client, LocalCluster
 from hypothesis import settings
 from s3_server import s3
 
-from daskfs.stream import joining
+from daskfs.engine.cluster import connect
 
 __all__ = ["chromium", "s3", "two_workers"]
 
@@ -30,7 +30,7 @@ settings.load_profile("daskfs")
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits long for a scheduler that is not there."""
-    monkeypatch.setattr(joining, "ANSWER_SECONDS", 1)
+    monkeypatch.setattr(connect, "ANSWER_SECONDS", 1)
 
 
 @pytest.fixture(scope="session")

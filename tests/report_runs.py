@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from daskfs.selection import Selection
+from daskfs.selection.selection import Selection
 
 CLASSES = ("auto", "medicine", "space")
 METRICS = {

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from daskfs.protocol import Label, Result
-from daskfs.selection import Selection
+from daskfs.selection.selection import Selection
 
 HISTORY = [{"objective": 3.5, "changes": 7, "seconds": 0.25}, {"objective": 1.25, "changes": 0, "seconds": 0.125}]
 

@@ -9,14 +9,14 @@ import numpy as np
 import scipy.sparse as sp
 
 import daskfs
+from daskfs.engine.cluster.pool import Threads, in_order
 from daskfs.protocol import SparseColumnBlock
-from daskfs.store.codec import LZ4
-from daskfs.store.collected import CollectedNames
-from daskfs.store.location import Location
-from daskfs.store.publish import SparsePlan, publish_sparse
-from daskfs.store.rows import BadLines, RowBuilder
-from daskfs.store.staging import BlockShape, SparseStage
-from daskfs.stream.pool import Threads, in_order
+from daskfs.store.dataset.codec import LZ4
+from daskfs.store.ingest.name_cache import CollectedNames
+from daskfs.store.ingest.publish import SparsePlan, publish_sparse
+from daskfs.store.ingest.rows import BadLines, RowBuilder
+from daskfs.store.ingest.staging import BlockShape, SparseStage
+from daskfs.store.places.location import Location
 
 POOLS = {
     "small": np.arange(30, dtype=np.uint64),

@@ -10,7 +10,7 @@ import pytest
 
 import daskfs
 from daskfs.errors import DatasetError
-from daskfs.store.location import Location
+from daskfs.store.places.location import Location
 
 
 class Killed(BaseException):

@@ -16,9 +16,9 @@ from distributed import Client, LocalCluster
 from toy_runs import TIMES
 
 import daskfs
+from daskfs.engine import checkpoint
 from daskfs.protocol import Algorithm, State, copied
-from daskfs.store import arrays
-from daskfs.stream import checkpoint
+from daskfs.store.ingest import arrays
 
 K = 6
 CASES = {

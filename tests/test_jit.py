@@ -66,7 +66,7 @@ def test_threads_that_import_kernels_side_by_side_keep_them_in_one_place(tmp_pat
 
 SUMS = """
 import hashlib, numpy as np
-from daskfs.algorithms import substitution_kernels as kernels
+from daskfs.algorithms.substitution import kernels
 
 rng = np.random.default_rng(0)
 for dtype in ("f4", "f8"):
@@ -97,7 +97,7 @@ for method in ("active", "paper"):
 
 SOLVED = """
 import hashlib, numpy as np
-from daskfs.algorithms.lasso import solve
+from daskfs.algorithms.random_features.lasso import solve
 
 rng = np.random.default_rng(0)
 Phi = np.cos(rng.random((500, 3)) @ rng.normal(size=(3, 150)) + 6 * rng.random(150))
@@ -162,7 +162,7 @@ importlib.import_module({module!r})
 called = []
 
 def noted(warmer):  # in its place, since compiling in earnest takes long
-    note = lambda: called.append(warmer.__module__.rpartition(".")[2])
+    note = lambda: called.append(warmer.__module__.removeprefix("daskfs."))
     note.__module__ = warmer.__module__
     return note
 
@@ -175,16 +175,31 @@ print(*called)
 @pytest.mark.parametrize(
     ("module", "expected"),
     {
-        "daskfs.algorithms.mission": {"mission", "mission_pairs_kernels", "frequency_kernels", "loss_kernels"},
-        "daskfs.algorithms.substitution": {"substitution_kernels", "loss_kernels"},
-        "daskfs.algorithms.random_features": {
-            "random_features_kernels",
-            "expansion_kernels",
-            "loss_kernels",
-            "lasso_kernels",
+        "daskfs.algorithms.mission": {
+            "algorithms.mission",
+            "algorithms.mission.pairs_kernels",
+            "algorithms.mission.frequency_kernels",
+            "algorithms.loss_kernels",
         },
-        "daskfs.store.formats.vw": {"vw_kernels", "rows_kernels", "names_kernels", "hashing_kernels"},
-        "daskfs.store.formats.delimited": {"tabular_kernels", "rows_kernels", "names_kernels", "hashing_kernels"},
+        "daskfs.algorithms.substitution": {"algorithms.substitution.kernels", "algorithms.loss_kernels"},
+        "daskfs.algorithms.random_features": {
+            "algorithms.random_features.kernels",
+            "algorithms.random_features.lasso_kernels",
+            "algorithms.loss_kernels",
+            "basis.expansion_kernels",
+        },
+        "daskfs.store.ingest.formats.vw": {
+            "store.ingest.formats.vw_kernels",
+            "store.ingest.rows_kernels",
+            "store.dataset.names_kernels",
+            "store.dataset.hashing_kernels",
+        },
+        "daskfs.store.ingest.formats.delimited": {
+            "store.ingest.formats.tabular_kernels",
+            "store.ingest.rows_kernels",
+            "store.dataset.names_kernels",
+            "store.dataset.hashing_kernels",
+        },
     }.items(),
 )
 def test_warm_up_is_for_what_a_module_leads_to_and_for_nothing_else(tmp_path, module, expected):

@@ -20,7 +20,7 @@ from faults.samples import small_blocks
 from toy_algorithms import Tangled
 
 import daskfs
-from daskfs.selection import Selection
+from daskfs.selection.selection import Selection
 
 TIMES = ("seconds", "closing", "busy", "merging", "scheduler", "idle")
 KINDS = ("columns", "rows", "sparse")
@@ -77,7 +77,7 @@ def stopping_after(events: int) -> Callable[[object], None]:
 @pytest.fixture
 def always_due(monkeypatch: pytest.MonkeyPatch) -> None:
     """A checkpoint after every block or round."""
-    monkeypatch.setattr("daskfs.stream.checkpoint.EVERY_SECONDS", 0.0)
+    monkeypatch.setattr("daskfs.engine.checkpoint.EVERY_SECONDS", 0.0)
 
 
 @contextmanager

@@ -10,9 +10,8 @@ import click
 from click.shell_completion import CompletionItem
 from rich.text import Text
 
-from daskfs.errors import DaskfsError, Interrupted
+from daskfs.errors import DaskfsError, Interrupted, redact
 from daskfs.observe.terminal import messages, printable
-from daskfs.urls import discreet
 
 BAD_INPUT, INTERRUPTED = 2, 75
 
@@ -72,7 +71,7 @@ class Commands(click.Group):
 
 
 def _say(message: str, style: str) -> None:
-    messages.print(Text(printable(discreet(message)), style=style), soft_wrap=True)
+    messages.print(Text(printable(redact(message)), style=style), soft_wrap=True)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -17,8 +17,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import click
 
+from daskfs.algorithms.registry import ALGORITHMS, default_of, fields_of
 from daskfs.errors import OptionError
-from daskfs.job.algorithms import ALGORITHMS, default_of, fields_of
 from daskfs.protocol import Algorithm
 
 SHORT = {"n_select": "-k"}

@@ -17,8 +17,8 @@ from daskfs.job.runner import Watch
 from daskfs.observe.evaluated import TITLES
 from daskfs.observe.progress import count_progress, ingest_progress, pass_progress
 from daskfs.observe.terminal import output, remarks_told
-from daskfs.selection import Selection, load_selection
-from daskfs.store.records import METRICS, REPORT, read_record
+from daskfs.selection.records import METRICS, REPORT, read_record
+from daskfs.selection.selection import Selection, load_selection
 
 SHOWN = 12  # names that the table has room for
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from daskfs.engine.data.write import write_dataset
 from daskfs.errors import OptionError
-from daskfs.stream.write import write_dataset
 
 JOB = """# {title}; run it again: daskfs run {name}.toml
 out = "{name}"

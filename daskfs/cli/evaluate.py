@@ -6,16 +6,16 @@ import json
 
 import click
 
+from daskfs.errors import public_url
 from daskfs.observe.evaluated import class_table, evaluation_line, metric_table, size_table
 from daskfs.observe.progress import count_progress
 from daskfs.observe.terminal import output, printable, remarks_told
-from daskfs.selection import load_selection
-from daskfs.sizes import size_path
-from daskfs.store.dataset import open_dataset
-from daskfs.store.location import Location
-from daskfs.store.published import followed
-from daskfs.store.records import METRICS, SIZES, write_record
-from daskfs.urls import public_url
+from daskfs.selection.published import followed
+from daskfs.selection.records import METRICS, SIZES, write_record
+from daskfs.selection.selection import load_selection
+from daskfs.selection.sizes import size_path
+from daskfs.store.dataset.dataset import open_dataset
+from daskfs.store.places.location import Location
 
 
 @click.command()

@@ -7,13 +7,13 @@ from typing import Any
 
 import click
 
+from daskfs.engine.cluster.connect import cluster_at
+from daskfs.engine.data.ingest import ingest as run_ingest
 from daskfs.jit import COMPILING, is_cold
 from daskfs.observe.describe import describe
 from daskfs.observe.progress import ingest_progress
 from daskfs.observe.terminal import messages
-from daskfs.store.formats import FORMATS, make_format
-from daskfs.stream.ingest import ingest as run_ingest
-from daskfs.stream.joining import cluster_at
+from daskfs.store.ingest.formats import FORMATS, make_format
 
 
 class Numbers(click.ParamType[tuple[int, ...]]):

@@ -7,14 +7,13 @@ import sys
 
 import click
 
-from daskfs.errors import DatasetError
+from daskfs.engine.cluster.connect import cluster_at
+from daskfs.engine.data.verify import verify_dataset
+from daskfs.errors import DatasetError, public_url
 from daskfs.observe.describe import describe, info_table
 from daskfs.observe.progress import count_progress
 from daskfs.observe.terminal import output
-from daskfs.store.dataset import open_dataset
-from daskfs.stream.joining import cluster_at
-from daskfs.stream.verify import verify_dataset
-from daskfs.urls import public_url
+from daskfs.store.dataset.dataset import open_dataset
 
 
 @click.command()

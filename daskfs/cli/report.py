@@ -6,8 +6,8 @@ import json
 
 import click
 
+from daskfs.errors import public_url
 from daskfs.observe.terminal import printable
-from daskfs.urls import public_url
 
 
 @click.command()

@@ -8,12 +8,11 @@ from typing import Any, get_args
 
 import click
 
-from daskfs.errors import OptionError
+from daskfs.errors import OptionError, public_url, redact
 from daskfs.job.execute import execute
 from daskfs.job.runner import Step, Watch
 from daskfs.observe.progress import count_progress, ingest_progress, pass_progress
 from daskfs.observe.terminal import messages, printable, remarks_told
-from daskfs.urls import discreet, public_url
 
 
 @click.command()
@@ -43,7 +42,7 @@ def run(job: str, until: Step, changes: tuple[str, ...], scheduler: str | None, 
 
 
 def _tell(line: str) -> None:
-    messages.print(printable(discreet(line)), soft_wrap=True, markup=False)
+    messages.print(printable(redact(line)), soft_wrap=True, markup=False)
 
 
 def _change(text: str) -> tuple[str, Any]:

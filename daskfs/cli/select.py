@@ -10,21 +10,20 @@ from typing import Any
 import click
 from distributed import performance_report
 
+from daskfs.algorithms.registry import ALGORITHMS
 from daskfs.cli.algorithms import algorithm_options, make_algorithm
 from daskfs.cli.show import print_selection
-from daskfs.errors import OptionError
+from daskfs.engine.cluster.start import cluster_for
+from daskfs.errors import OptionError, public_url
 from daskfs.jit import COMPILING, is_cold
-from daskfs.job.algorithms import ALGORITHMS
 from daskfs.job.execute import announce
 from daskfs.job.selecting import Request
 from daskfs.observe.progress import pass_progress
 from daskfs.observe.selected import selection_record
 from daskfs.observe.terminal import messages, remarks_told
-from daskfs.selection import Selection
-from daskfs.store.dataset import open_dataset
-from daskfs.store.location import Location
-from daskfs.stream.clusters import cluster_for
-from daskfs.urls import public_url
+from daskfs.selection.selection import Selection
+from daskfs.store.dataset.dataset import open_dataset
+from daskfs.store.places.location import Location
 
 
 @click.command()

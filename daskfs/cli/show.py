@@ -8,7 +8,7 @@ import click
 
 from daskfs.observe.selected import feature_table, selection_lines, selection_record
 from daskfs.observe.terminal import output, printable
-from daskfs.selection import Selection, load_selection
+from daskfs.selection.selection import Selection, load_selection
 
 TOP = 20
 

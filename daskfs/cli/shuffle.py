@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
+from daskfs.engine.cluster.connect import cluster_at
+from daskfs.engine.data.shuffle import MEMORY
+from daskfs.engine.data.shuffle import shuffle as run_shuffle
 from daskfs.observe.progress import count_progress
-from daskfs.stream.joining import cluster_at
-from daskfs.stream.shuffle import MEMORY
-from daskfs.stream.shuffle import shuffle as run_shuffle
 
 
 @click.command()

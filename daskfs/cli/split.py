@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
+from daskfs.engine.cluster.connect import cluster_at
+from daskfs.engine.data.shuffle import MEMORY
+from daskfs.engine.data.split import split as run_split
 from daskfs.observe.progress import count_progress
-from daskfs.stream.joining import cluster_at
-from daskfs.stream.shuffle import MEMORY
-from daskfs.stream.split import split as run_split
 
 
 @click.command()

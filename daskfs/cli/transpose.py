@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
+from daskfs.engine.data.transpose import transpose as run_transpose
 from daskfs.observe.progress import count_progress
-from daskfs.stream.transpose import transpose as run_transpose
 
 
 @click.command()

@@ -16,17 +16,17 @@ from typing import Any
 
 from distributed import Client
 
+from daskfs.engine.data.ingest import Progress, ingest
+from daskfs.engine.data.split import split
+from daskfs.engine.data.transpose import transpose
 from daskfs.jit import COMPILING, is_cold
 from daskfs.job.selecting import must_transpose
 from daskfs.job.tables import Ingest, Job
-from daskfs.store.dataset import Dataset, open_dataset
-from daskfs.store.layout import ROOT
-from daskfs.store.location import Location
-from daskfs.store.plan import content_digest
-from daskfs.store.sources import find_sources
-from daskfs.stream.ingest import Progress, ingest
-from daskfs.stream.split import split
-from daskfs.stream.transpose import transpose
+from daskfs.store.dataset.dataset import Dataset, open_dataset
+from daskfs.store.dataset.layout import ROOT
+from daskfs.store.ingest.plan import content_digest
+from daskfs.store.ingest.sources import find_sources
+from daskfs.store.places.location import Location
 
 DATA = "data"
 Told = Callable[[str], None]

@@ -12,18 +12,18 @@ from typing import Any
 from dask.utils import format_bytes
 from distributed import Client
 
+from daskfs.engine.cluster.exposed_addresses import open_doors
+from daskfs.engine.cluster.start import cluster_for, cluster_of_class
+from daskfs.engine.data.ingest import Progress
+from daskfs.engine.passes import PassProgress
+from daskfs.errors import public_url
 from daskfs.job.file import load_job
 from daskfs.job.runner import JobRun, Step, Watch
 from daskfs.job.tables import Cluster, Job
 from daskfs.observe.dashboard import PAGE, enable_for, is_enabled, is_here
 from daskfs.observe.progress import pass_detail
-from daskfs.store.location import Location
-from daskfs.store.records import METRICS, REPORT, read_record
-from daskfs.stream.clusters import cluster_for, cluster_of_class
-from daskfs.stream.doors import open_doors
-from daskfs.stream.fold import PassProgress
-from daskfs.stream.ingest import Progress
-from daskfs.urls import public_url
+from daskfs.selection.records import METRICS, REPORT, read_record
+from daskfs.store.places.location import Location
 
 LINE_SECONDS = 10.0
 """Between two lines about a step that goes on, in a log."""

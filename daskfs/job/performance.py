@@ -9,7 +9,7 @@ from pathlib import Path
 
 from distributed import Client, performance_report
 
-from daskfs.store.location import Location
+from daskfs.store.places.location import Location
 
 PERFORMANCE = "performance.html"
 

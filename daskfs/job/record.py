@@ -16,11 +16,11 @@ from distributed import Client
 from numpy.typing import NDArray
 
 from daskfs import __version__
-from daskfs.selection import Selection
-from daskfs.store.records import without_nan
-from daskfs.stream.footprint import Footprint
-from daskfs.stream.memory import MemoryPlan
-from daskfs.stream.pool import available_cores
+from daskfs.engine.cluster.pool import available_cores
+from daskfs.engine.footprint import Footprint
+from daskfs.engine.memory import MemoryPlan
+from daskfs.selection.records import without_nan
+from daskfs.selection.selection import Selection
 
 VERSION = 1
 PACKAGES = ("dask", "distributed", "numba", "numpy", "scipy", "xarray", "zarr")

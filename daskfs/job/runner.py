@@ -20,8 +20,9 @@ from typing import Any, Literal, get_args
 
 from distributed import Client
 
-from daskfs.agreement import Over, stability
-from daskfs.errors import JobError, OptionError, check_choice
+from daskfs.engine.checkpoint import described
+from daskfs.engine.passes import PassProgress
+from daskfs.errors import JobError, OptionError, check_choice, public_url
 from daskfs.jit import COMPILING, is_cold
 from daskfs.job.data import DATA, Counted, Datasets, Preparation, Shown, Told, is_key, key_of
 from daskfs.job.performance import PERFORMANCE, performance_kept
@@ -29,17 +30,15 @@ from daskfs.job.selecting import Request
 from daskfs.job.tables import Job, Stability
 from daskfs.observe.report import check_replaceable as check_report
 from daskfs.observe.report import write_report
-from daskfs.selection import Selection
-from daskfs.sizes import size_path
-from daskfs.store.dataset import Dataset
-from daskfs.store.location import Location
-from daskfs.store.published import PUBLISHED, followed, publish
-from daskfs.store.published import check_replaceable as check_pointer
-from daskfs.store.records import METRICS, RUN_RECORD, SIZES, STABILITY, read_record, without_nan, write_record
-from daskfs.store.saved import RECORD
-from daskfs.stream.checkpoint import described
-from daskfs.stream.fold import PassProgress
-from daskfs.urls import public_url
+from daskfs.selection.published import PUBLISHED, followed, publish
+from daskfs.selection.published import check_replaceable as check_pointer
+from daskfs.selection.records import METRICS, RUN_RECORD, SIZES, STABILITY, read_record, without_nan, write_record
+from daskfs.selection.saved import RECORD
+from daskfs.selection.selection import Selection
+from daskfs.selection.sizes import size_path
+from daskfs.selection.stability import Over, stability
+from daskfs.store.dataset.dataset import Dataset
+from daskfs.store.places.location import Location
 
 Step = Literal["ingest", "split", "select", "stability", "evaluate", "report", "publish"]
 RUNS = "runs"

@@ -14,22 +14,22 @@ from typing import Any
 
 from distributed import Client
 
+from daskfs.engine.checkpoint import KEY, described
+from daskfs.engine.cluster.pool import prepare_workers
+from daskfs.engine.footprint import Footprint
+from daskfs.engine.memory import MemoryPlan
+from daskfs.engine.passes import PassProgress
+from daskfs.engine.run import lanes_for, memory_plan, select
 from daskfs.errors import CheckpointError, OptionError
 from daskfs.jit import warm_up
 from daskfs.job.record import Account
 from daskfs.protocol import Algorithm
-from daskfs.selection import Selection, load_selection
-from daskfs.store.dataset import Dataset
-from daskfs.store.layout import ROOT
-from daskfs.store.location import Location
-from daskfs.store.records import METRICS, REPORT, RUN_RECORD, SIZES, STABILITY, write_record
-from daskfs.store.saved import CHECKPOINT, RECORD
-from daskfs.stream.checkpoint import KEY, described
-from daskfs.stream.fold import PassProgress
-from daskfs.stream.footprint import Footprint
-from daskfs.stream.memory import MemoryPlan
-from daskfs.stream.pool import prepare_workers
-from daskfs.stream.run import lanes_for, memory_plan, select
+from daskfs.selection.records import METRICS, REPORT, RUN_RECORD, SIZES, STABILITY, write_record
+from daskfs.selection.saved import CHECKPOINT, RECORD
+from daskfs.selection.selection import Selection, load_selection
+from daskfs.store.dataset.dataset import Dataset
+from daskfs.store.dataset.layout import ROOT
+from daskfs.store.places.location import Location
 
 
 @dataclass(frozen=True)

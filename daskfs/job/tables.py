@@ -7,16 +7,15 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from daskfs.errors import OptionError, nearest
-from daskfs.job.algorithms import ALGORITHMS, fields_of
+from daskfs.algorithms.registry import ALGORITHMS, fields_of
+from daskfs.engine.data.ingest import OnBadLine
+from daskfs.engine.memory import parsed_memory
+from daskfs.errors import OptionError, nearest, public_url
 from daskfs.protocol import Algorithm
-from daskfs.store.codec import Compression
-from daskfs.store.formats import make_format, options_of
-from daskfs.store.formats.base import Format
-from daskfs.store.layout import Layout
-from daskfs.stream.ingest import OnBadLine
-from daskfs.stream.memory import parsed_memory
-from daskfs.urls import public_url
+from daskfs.store.dataset.codec import Compression
+from daskfs.store.dataset.layout import Layout
+from daskfs.store.ingest.formats import make_format, options_of
+from daskfs.store.ingest.formats.base import Format
 
 SHORT = {"k": "n_select"}
 """What a field may be called besides."""

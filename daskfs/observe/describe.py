@@ -10,9 +10,9 @@ from dask.utils import format_bytes
 from rich.table import Table
 from rich.text import Text
 
+from daskfs.errors import public_url
 from daskfs.observe.terminal import printable
-from daskfs.store.dataset import Dataset
-from daskfs.urls import public_url
+from daskfs.store.dataset.dataset import Dataset
 
 NAMES = {
     "ids": "the feature's number",

@@ -7,10 +7,10 @@ import math
 from rich.table import Table
 from rich.text import Text
 
-from daskfs.evaluation import Evaluation
-from daskfs.intervals import Interval
 from daskfs.observe.selected import shown_label
-from daskfs.sizes import SizePath
+from daskfs.selection.evaluation import Evaluation
+from daskfs.selection.intervals import Interval
+from daskfs.selection.sizes import SizePath
 
 TITLES = {
     "accuracy": "accuracy",

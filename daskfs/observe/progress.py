@@ -11,9 +11,9 @@ from rich.console import RenderableType
 from rich.progress import BarColumn, Progress, ProgressColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from daskfs.engine.data.ingest import Progress as IngestProgress
+from daskfs.engine.passes import PassProgress
 from daskfs.observe.terminal import messages
-from daskfs.stream.fold import PassProgress
-from daskfs.stream.ingest import Progress as IngestProgress
 
 
 @contextmanager
@@ -55,7 +55,7 @@ def pass_detail(now: PassProgress) -> str:
     """How far a pass is and how fast, and what came of the one before.
 
     >>> from daskfs.observe.progress import pass_detail
-    >>> from daskfs.stream.fold import PassProgress
+    >>> from daskfs.engine.passes import PassProgress
     >>> now = PassProgress(2, 3, 1, 4, 10**6, 4 * 10**6, "rows", 8000, seconds=0.5, objective=0.25, changes=7)
     >>> pass_detail(now)
     '1 of 4 blocks  4,000 rows/s  1.91 MiB/s  objective 0.25  7 changes'

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from daskfs.observe.terminal import printable
-from daskfs.selection import Selection
+from daskfs.selection.selection import Selection
 
 STEP = {
     "objective": "objective {:.6g}",

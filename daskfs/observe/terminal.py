@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
-from daskfs.urls import discreet
+from daskfs.errors import redact
 
 output = Console(highlight=False)
 messages = Console(stderr=True, highlight=False)
@@ -34,4 +34,4 @@ def remarks_told() -> Iterator[None]:
         yield
     ours = [warning for warning in said if warning.category.__name__ != _VERSIONS]
     for remark in dict.fromkeys(str(warning.message) for warning in ours):  # each once
-        messages.print(f"note: {printable(discreet(remark))}", markup=False, soft_wrap=True)
+        messages.print(f"note: {printable(redact(remark))}", markup=False, soft_wrap=True)

@@ -15,15 +15,15 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, validate_data
 
+from daskfs.engine.run import select
 from daskfs.errors import OptionError, check_whole
 from daskfs.protocol import Algorithm, Axis, Meta
-from daskfs.selection import Selection
+from daskfs.selection.column_slices import as_dataset
+from daskfs.selection.selection import Selection
 from daskfs.sklearn.inputs import column_names, in_memory, is_lazy, written
-from daskfs.store.arrays import checked_target
-from daskfs.store.chosen import as_dataset
-from daskfs.store.dataset import Dataset
+from daskfs.store.dataset.dataset import Dataset
 from daskfs.store.in_memory import InMemory
-from daskfs.stream.run import select
+from daskfs.store.ingest.arrays import checked_target
 
 FEW = 100
 """Features that are chosen at most where nobody says how many: of millions neither all nor half would do."""

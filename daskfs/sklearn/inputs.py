@@ -13,9 +13,9 @@ import pandas as pd
 from dask.array import Array as DaskArray
 from numpy.typing import NDArray
 
+from daskfs.engine.data.write import write_dataset
 from daskfs.protocol import Axis
-from daskfs.store.dataset import Dataset, open_dataset
-from daskfs.stream.write import write_dataset
+from daskfs.store.dataset.dataset import Dataset, open_dataset
 
 
 def is_lazy(X: Any) -> bool:

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.multiclass import _check_partial_fit_first_call
 
-from daskfs.algorithms.loss import RowLoss
+from daskfs.algorithms.losses import RowLoss
 from daskfs.algorithms.mission import Mission
 from daskfs.errors import OptionError
 from daskfs.protocol import Meta
-from daskfs.selection import Selection
+from daskfs.selection.selection import Selection
 from daskfs.sklearn.base import SelectingEstimator, checked_weight
 from daskfs.sklearn.online import Online, as_target
 from daskfs.sklearn.parameters import HALF, MissionParameters, documented

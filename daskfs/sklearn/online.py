@@ -15,12 +15,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from daskfs.engine.run import as_selection
 from daskfs.errors import OptionError
 from daskfs.protocol import Algorithm, RowBlock, SparseBlock, copied
-from daskfs.selection import Selection
+from daskfs.selection.selection import Selection
+from daskfs.store.dataset.labels import Labels
 from daskfs.store.in_memory import InMemory
-from daskfs.store.labels import Labels
-from daskfs.stream.run import as_selection
 
 
 class Online:

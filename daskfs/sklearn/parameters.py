@@ -13,7 +13,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, TypeVar
 
 from daskfs.algorithms.mission import Method as MissionMethod
-from daskfs.algorithms.mission_pace import SIGHTINGS
+from daskfs.algorithms.mission.pace import SIGHTINGS
 from daskfs.algorithms.substitution import Budget, Method
 from daskfs.basis.expansion import Kernel
 

@@ -8,7 +8,7 @@ from typing import Any
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
 
-from daskfs.algorithms.loss import Loss
+from daskfs.algorithms.losses import Loss
 from daskfs.algorithms.random_features import SparseRandomFeatures
 from daskfs.protocol import Meta
 from daskfs.sklearn.base import SelectingEstimator

@@ -15,13 +15,13 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from daskfs.errors import OptionError
-from daskfs.metrics import against_the_rest, predicted_classes
-from daskfs.selection import Selection
+from daskfs.selection.column_slices import as_dataset
+from daskfs.selection.metrics import against_the_rest, predicted_classes
+from daskfs.selection.selection import Selection
 from daskfs.sklearn.base import SelectingEstimator, labels_of
 from daskfs.sklearn.inputs import in_memory, is_lazy, picked
-from daskfs.store.chosen import as_dataset
-from daskfs.store.dataset import Dataset
-from daskfs.store.labels import MOST_CLASSES
+from daskfs.store.dataset.dataset import Dataset
+from daskfs.store.dataset.labels import MOST_CLASSES
 
 if TYPE_CHECKING:
     from daskfs.protocol import Meta

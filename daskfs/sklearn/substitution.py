@@ -7,7 +7,7 @@ from typing import Literal
 
 from sklearn.utils import Tags
 
-from daskfs.algorithms.loss import Loss
+from daskfs.algorithms.losses import Loss
 from daskfs.algorithms.substitution import OnlineSubstitution
 from daskfs.errors import OptionError
 from daskfs.protocol import Meta

@@ -20,18 +20,26 @@ from numpy.typing import NDArray
 
 from daskfs.errors import OptionError
 from daskfs.protocol import Axis, SparseBlock, SparseColumnBlock
-from daskfs.store.arrays import BLOCK_ENTRIES, rows_shape, stored_dtype
-from daskfs.store.blocks import frozen
-from daskfs.store.codec import LZ4
-from daskfs.store.column_runs import Sample
-from daskfs.store.dataset import Cut, Dataset
-from daskfs.store.labels import Labels
-from daskfs.store.layout import CHUNK_BYTES, ArraySpec, Attributes, DenseShape, dense_specs, target_spec, weight_spec
-from daskfs.store.location import Location
-from daskfs.store.names import checked_column_names, feature_spec
-from daskfs.store.reader import ChunkBuffer
-from daskfs.store.sparse_blocks import Buffers, SparseBlocks, SparseColumnBlocks
-from daskfs.store.transpose import block_end, column_shape
+from daskfs.store.dataset.blocks import frozen
+from daskfs.store.dataset.codec import LZ4
+from daskfs.store.dataset.dataset import Cut, Dataset
+from daskfs.store.dataset.labels import Labels
+from daskfs.store.dataset.layout import (
+    CHUNK_BYTES,
+    ArraySpec,
+    Attributes,
+    DenseShape,
+    dense_specs,
+    target_spec,
+    weight_spec,
+)
+from daskfs.store.dataset.names import checked_column_names, feature_spec
+from daskfs.store.dataset.reader import ChunkBuffer
+from daskfs.store.dataset.sparse_blocks import Buffers, SparseBlocks, SparseColumnBlocks
+from daskfs.store.ingest.arrays import BLOCK_ENTRIES, rows_shape, stored_dtype
+from daskfs.store.places.location import Location
+from daskfs.store.reorder.column_runs import Sample
+from daskfs.store.reorder.transpose import block_end, column_shape
 
 _TILE = (64, 1024)  # numbers
 
@@ -54,7 +62,7 @@ class InMemory(Dataset):
 
     Examples
     --------
-    >>> from daskfs.store.arrays import checked_target
+    >>> from daskfs.store.ingest.arrays import checked_target
     >>> from daskfs.store.in_memory import InMemory
     >>> X = np.eye(4)
     >>> here = InMemory(X, *checked_target(np.array([0, 1, 1, 0])), axis="columns")

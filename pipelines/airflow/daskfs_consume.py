@@ -53,9 +53,9 @@ def daskfs_consume() -> None:
         url = params["dataset"] or Variable.get("daskfs_dataset", default=None)
         if not url:
             raise AirflowSkipException("no dataset is named, by the Param dataset or the Variable daskfs_dataset")
-        from daskfs.store.dataset import open_dataset
-        from daskfs.store.layout import ROOT
-        from daskfs.store.location import Location
+        from daskfs.store.dataset.dataset import open_dataset
+        from daskfs.store.dataset.layout import ROOT
+        from daskfs.store.places.location import Location
 
         with foreseen():
             selection, storage = _loaded(run), _storage(run)
@@ -78,7 +78,7 @@ def _storage(run: dict[str, Any]) -> dict[str, Any]:
 
 
 def _loaded(run: dict[str, Any]) -> Any:
-    from daskfs.selection import load_selection
+    from daskfs.selection.selection import load_selection
 
     with foreseen():
         return load_selection(run["run"], _storage(run))

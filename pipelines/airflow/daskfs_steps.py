@@ -79,9 +79,9 @@ def do(until: str, asked: Mapping[str, Any]) -> dict[str, Any]:
 
 def published(asked: Mapping[str, Any], outlet_events: Any) -> dict[str, Any]:
     """Report and publish what a job has selected, and let everybody know who waits for it."""
+    from daskfs.errors import public_url
     from daskfs.job.file import load_job
     from daskfs.job.runner import pointer_of
-    from daskfs.urls import public_url
 
     record = do("publish", asked)
     job = load_job(asked["job"], changes_of(asked))
@@ -118,7 +118,7 @@ def tell(line: str) -> None:
 
 
 def _printed(line: str) -> str:
+    from daskfs.errors import redact
     from daskfs.observe.terminal import printable
-    from daskfs.urls import discreet
 
-    return printable(discreet(line))
+    return printable(redact(line))

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from daskfs.algorithms.sketch_kernels import mixed
+from daskfs.algorithms.mission.sketch_kernels import mixed
 from daskfs.jit import summing
 
 

@@ -30,7 +30,7 @@ from sklearn.svm import LinearSVC
 from threadpoolctl import threadpool_limits
 
 import daskfs
-from daskfs.algorithms.random_features_inputs import usual_gamma
+from daskfs.algorithms.random_features.inputs import usual_gamma
 
 RECIPES = Path(__file__).parents[2] / "datasets"
 SCRIPT = Path(__file__).with_name("random_features.py")

@@ -18,11 +18,11 @@ from _measure import console, interleaved, show, two_processes_against_one
 from sklearn.datasets import load_svmlight_file
 
 import daskfs
-from daskfs.store.collected import CollectedNames
-from daskfs.store.formats.svmlight import Svmlight
-from daskfs.store.rows import BadLines, RowBuilder
-from daskfs.store.rows_kernels import ENTRIES, RowArrays
-from daskfs.store.sources import Part, find_sources
+from daskfs.store.ingest.formats.svmlight import Svmlight
+from daskfs.store.ingest.name_cache import CollectedNames
+from daskfs.store.ingest.rows import BadLines, RowBuilder
+from daskfs.store.ingest.rows_kernels import ENTRIES, RowArrays
+from daskfs.store.ingest.sources import Part, find_sources
 
 RECIPES = Path(__file__).parents[2] / "datasets"
 

@@ -47,8 +47,8 @@ from sklearn.linear_model import SGDClassifier
 from sklearn.metrics import roc_auc_score
 
 import daskfs
+from daskfs.engine.run import memory_plan
 from daskfs.protocol import Meta, SparseBlock
-from daskfs.stream.run import memory_plan
 
 RECIPE = Path(__file__).parents[2] / "datasets" / "rcv1_like.py"
 K = 1000

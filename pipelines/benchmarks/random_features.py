@@ -34,9 +34,9 @@ from sklearn.kernel_approximation import RBFSampler
 from threadpoolctl import threadpool_limits
 
 import daskfs
-from daskfs.algorithms.random_features_gram import add_gram
-from daskfs.algorithms.random_features_rounds import go_to
-from daskfs.algorithms.random_features_sums import TILE, Stage
+from daskfs.algorithms.random_features.gram import add_gram
+from daskfs.algorithms.random_features.rounds import go_to
+from daskfs.algorithms.random_features.sums import TILE, Stage
 from daskfs.basis.expansion import Basis, Drawn, Kernel, directions, expand
 from daskfs.protocol import Meta, RowBlock, State
 

@@ -21,8 +21,8 @@ from distributed import Client, LocalCluster
 from ingest import make_text, parse
 
 import daskfs
-from daskfs.store.reader import ArrayReader, ChunkBuffer
-from daskfs.stream.plugin import DaskfsWorker
+from daskfs.engine.cluster.plugin import DaskfsWorker
+from daskfs.store.dataset.reader import ArrayReader, ChunkBuffer
 
 SPARSE = ("ids", "values", "indptr", "y")
 

@@ -18,10 +18,10 @@ from _measure import console, interleaved, show, two_processes_against_one
 from ingest import make_text
 
 import daskfs
-from daskfs.store.location import Location
-from daskfs.store.reader import ArrayReader
-from daskfs.store.writer import write_chunk
-from daskfs.stream.pool import Threads, available_cores
+from daskfs.engine.cluster.pool import Threads, available_cores
+from daskfs.store.dataset.reader import ArrayReader
+from daskfs.store.dataset.writer import write_chunk
+from daskfs.store.places.location import Location
 
 
 def copy_chunk(source: ArrayReader, target: Location, number: int) -> None:

@@ -25,9 +25,9 @@ from _measure import console, show
 from numpy.typing import ArrayLike, NDArray
 
 import daskfs
+from daskfs.engine.passes import PassProgress
+from daskfs.engine.run import memory_plan
 from daskfs.protocol import Axis, ColumnBlock, Meta
-from daskfs.stream.fold import PassProgress
-from daskfs.stream.run import memory_plan
 
 S, WIDTH = 100, 25
 

@@ -39,10 +39,10 @@ from distributed import Client, LocalCluster
 from scipy import stats
 
 import daskfs
+from daskfs.engine.passes import PassProgress
 from daskfs.observe.dashboard import enable_for
-from daskfs.observe.dashboard_page import SLOWEST
+from daskfs.observe.dashboard.page import SLOWEST
 from daskfs.protocol import Algorithm
-from daskfs.stream.fold import PassProgress
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (

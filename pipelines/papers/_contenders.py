@@ -17,7 +17,7 @@ import numpy as np
 from _real import Scores, Task
 
 import daskfs
-from daskfs.algorithms.mission_frequency import cells_of
+from daskfs.algorithms.mission.frequency import cells_of
 
 NUMBER, ID = 4, 8  # bytes
 DEPTH = 3

@@ -11,8 +11,8 @@ from reference.lasso import fista, residual
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Lasso
 
-from daskfs.algorithms import lasso_kernels as kernels
-from daskfs.algorithms.lasso import centred, kkt_residual, largest_penalty, objective, ridge, solve
+from daskfs.algorithms.random_features import lasso_kernels as kernels
+from daskfs.algorithms.random_features.lasso import centred, kkt_residual, largest_penalty, objective, ridge, solve
 from daskfs.errors import OptionError
 
 pytestmark = pytest.mark.kernels

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from algorithms.test_lasso import HARD, cosines
 
-from daskfs.algorithms.lasso import kkt_residual, largest_penalty, objective, solve
-from daskfs.algorithms.lasso_path import first_with, path
+from daskfs.algorithms.random_features.lasso import kkt_residual, largest_penalty, objective, solve
+from daskfs.algorithms.random_features.lasso_path import first_with, path
 from daskfs.errors import OptionError
 
 pytestmark = pytest.mark.kernels

@@ -14,11 +14,11 @@ from reference.mission import iht, mission, softmax_sgd
 
 import daskfs
 from daskfs.algorithms.loss_kernels import implicit_pull, pull
-from daskfs.algorithms.mission_general_kernels import active, sketched
-from daskfs.algorithms.mission_kernels import active_one, sketched_three
-from daskfs.algorithms.mission_memory import Shape, memory_of, rule_of
-from daskfs.algorithms.mission_pace import pace_of
-from daskfs.algorithms.mission_rows import rows_of
+from daskfs.algorithms.mission.general_kernels import active, sketched
+from daskfs.algorithms.mission.kernels import active_one, sketched_three
+from daskfs.algorithms.mission.memory import Shape, memory_of, rule_of
+from daskfs.algorithms.mission.pace import pace_of
+from daskfs.algorithms.mission.rows import rows_of
 from daskfs.protocol import copied
 
 pytestmark = pytest.mark.kernels

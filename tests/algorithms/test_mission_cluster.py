@@ -9,11 +9,11 @@ import pytest
 import scipy.sparse as sp
 
 import daskfs
+from daskfs.engine.checkpoint import Snapshot
+from daskfs.engine.passes import Run, Serial
+from daskfs.engine.run import lanes_for
 from daskfs.protocol import Result
-from daskfs.store import arrays
-from daskfs.stream.checkpoint import Snapshot
-from daskfs.stream.fold import Run, Serial
-from daskfs.stream.run import lanes_for
+from daskfs.store.ingest import arrays
 
 CASES = {
     "active": daskfs.Mission(20, width=2**10),

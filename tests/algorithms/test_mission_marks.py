@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from daskfs.algorithms.mission_marks_kernels import new_marks, new_split, split_row
-from daskfs.algorithms.prefetch_kernels import prefetch, prefetch_all
-from daskfs.algorithms.sketch_kernels import find, mixed
+from daskfs.algorithms.mission.marks_kernels import new_marks, new_split, split_row
+from daskfs.algorithms.mission.prefetch_kernels import prefetch, prefetch_all
+from daskfs.algorithms.mission.sketch_kernels import find, mixed
 from daskfs.jit import kernel
 
 pytestmark = pytest.mark.kernels

@@ -9,11 +9,11 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.preprocessing import PolynomialFeatures
 
 import daskfs
-from daskfs.algorithms.mission_frequency import factors
-from daskfs.algorithms.mission_memory import Pace, memory_of, rule_of, shape_of
-from daskfs.algorithms.mission_memory_kernels import fade, look_up
-from daskfs.algorithms.mission_pairs import WINDOW, name_spaces, windows
-from daskfs.algorithms.mission_rows import rows_of
+from daskfs.algorithms.mission.frequency import factors
+from daskfs.algorithms.mission.memory import Pace, memory_of, rule_of, shape_of
+from daskfs.algorithms.mission.memory_kernels import fade, look_up
+from daskfs.algorithms.mission.pairs import WINDOW, name_spaces, windows
+from daskfs.algorithms.mission.rows import rows_of
 from daskfs.errors import OptionError
 from daskfs.protocol import copied
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import daskfs
-from daskfs.algorithms.mission_pace import RATES, race, rate_of
+from daskfs.algorithms.mission.pace import RATES, race, rate_of
 
 NAN = float("nan")
 COSTS = {

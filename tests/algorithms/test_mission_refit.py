@@ -11,7 +11,7 @@ from algorithms.mission_rows import block_of, meta_of, passed, selected, some_ro
 from reference.mission import averaged_refit
 
 import daskfs
-from daskfs.algorithms.mission_refit import held_back_share, is_held_back
+from daskfs.algorithms.mission.refit import held_back_share, is_held_back
 from daskfs.protocol import copied
 
 pytestmark = pytest.mark.kernels

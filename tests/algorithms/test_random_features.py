@@ -14,9 +14,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 import daskfs
-from daskfs.algorithms import random_features_sums
-from daskfs.algorithms.random_features_choice import begin_choice
-from daskfs.algorithms.random_features_rows import WINDOW_CELLS, windows
+from daskfs.algorithms.random_features import sums
+from daskfs.algorithms.random_features.choice import begin_choice
+from daskfs.algorithms.random_features.rows import WINDOW_CELLS, windows
 from daskfs.errors import OptionError, SelectionError
 from daskfs.protocol import Meta, RowBlock
 from daskfs.sklearn import SparseRandomFeaturesRegressor
@@ -320,7 +320,7 @@ def test_grams_in_panels_are_the_gram(regression, two_classes, loss, monkeypatch
     dataset = regression if loss == "squared" else two_classes
     algorithm = daskfs.SparseRandomFeatures(loss=loss, rounds=2, per_round=40)
     whole = daskfs.select(dataset, algorithm)
-    monkeypatch.setattr(random_features_sums, "PANEL_BYTES", 4000)
+    monkeypatch.setattr(sums, "PANEL_BYTES", 4000)
     paneled = daskfs.select(dataset, algorithm)
     assert paneled.history.sizes["step"] > 1.5 * whole.history.sizes["step"]
     assert paneled.features.tolist() == whole.features.tolist()

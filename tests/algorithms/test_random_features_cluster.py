@@ -10,12 +10,12 @@ from distributed import Client
 from toy_runs import local_cluster, wait_for_no_tasks
 
 import daskfs
-from daskfs.algorithms.random_features_rounds import STAYS, go_to
-from daskfs.algorithms.random_features_sums import layout, size_of
-from daskfs.stream.checkpoint import Snapshot
-from daskfs.stream.fold import Run, Serial
-from daskfs.stream.lanes import one_blas_thread
-from daskfs.stream.run import lanes_for
+from daskfs.algorithms.random_features.rounds import STAYS, go_to
+from daskfs.algorithms.random_features.sums import layout, size_of
+from daskfs.engine.checkpoint import Snapshot
+from daskfs.engine.passes import Run, Serial
+from daskfs.engine.run import lanes_for
+from daskfs.engine.shards import one_blas_thread
 
 CASES = {
     "squared": daskfs.SparseRandomFeatures(rounds=3, per_round=40),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from daskfs.algorithms.random_features_gram import add_gram, whole
+from daskfs.algorithms.random_features.gram import add_gram, whole
 
 pytestmark = pytest.mark.kernels
 

@@ -13,9 +13,9 @@ from reference.online_substitution import online_substitution
 from sklearn.linear_model import LogisticRegression, Ridge
 
 import daskfs
+from daskfs.engine.run import memory_plan
 from daskfs.errors import DatasetError, OptionError
 from daskfs.protocol import ColumnBlock, Meta
-from daskfs.stream.run import memory_plan
 
 pytestmark = pytest.mark.kernels
 
@@ -278,7 +278,9 @@ class TestRefused:
         X, y, _ = planted(p=30)
         X[17, 21] = bad
         names = [f"gene{j}" for j in range(30)]
-        monkeypatch.setattr("daskfs.store.arrays.first_not_finite", lambda values: -1)  # as another writer might do
+        monkeypatch.setattr(
+            "daskfs.store.ingest.arrays.first_not_finite", lambda values: -1
+        )  # as another writer might do
         dataset = store(tmp_path, X, y, feature_names=names)
         with pytest.raises(DatasetError, match=r"column 'gene21' \(number 21\): holds NaN or infinity"):
             daskfs.select(dataset, daskfs.OnlineSubstitution(3, method=method))

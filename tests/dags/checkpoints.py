@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from distributed.core import Status
 
+from daskfs.engine import checkpoint
 from daskfs.job import execute
-from daskfs.stream import checkpoint
 
 
 class RunningCluster:

@@ -27,8 +27,8 @@ from hosts.certificates import configured, made
 
 import daskfs
 from daskfs.cli import main
+from daskfs.engine import checkpoint
 from daskfs.job import execute
-from daskfs.stream import checkpoint
 
 try:
     importlib.metadata.version("apache-airflow")

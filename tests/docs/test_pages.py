@@ -9,10 +9,10 @@ import pytest
 from pages import ROOT, blocks, check_link, commands, completed_job, links, parse_command, run_examples
 
 import daskfs.sklearn
-from daskfs.job.algorithms import ALGORITHMS, default_of, fields_of
+from daskfs.algorithms.registry import ALGORITHMS, default_of, fields_of
 from daskfs.job.file import load_job
 from daskfs.job.tables import Job, Table
-from daskfs.store.formats import FORMATS, options_of
+from daskfs.store.ingest.formats import FORMATS, options_of
 
 DOCS = ROOT / "docs"
 PAGES = {path.relative_to(DOCS).as_posix(): path.read_text() for path in sorted(DOCS.rglob("*.md"))}

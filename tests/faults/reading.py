@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import daskfs
-from daskfs.store.reader import ArrayReader
+from daskfs.store.dataset.reader import ArrayReader
 
 
 def read_everything(dataset: daskfs.Dataset) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import daskfs
-from daskfs.stream.memory import IngestMemory
+from daskfs.engine.memory import IngestMemory
 
 RNG = np.random.default_rng(7)
 X = RNG.normal(size=(40, 30)).astype(np.float32)
@@ -22,10 +22,10 @@ NAMES = [f"gene{i}" for i in range(30)]
 def small_blocks(entries: int = 64, part_bytes: int = 1000, names: int = 16) -> Iterator[None]:
     """Cut sources and rows so small that a few lines fill several pieces, blocks and chunks."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("daskfs.store.arrays.BLOCK_ENTRIES", entries)
-        patch.setattr("daskfs.store.plan.BLOCK_ENTRIES", entries)
-        patch.setattr("daskfs.store.plan.PART_BYTES", part_bytes)
-        patch.setattr("daskfs.store.names.CHUNK", names)
+        patch.setattr("daskfs.store.ingest.arrays.BLOCK_ENTRIES", entries)
+        patch.setattr("daskfs.store.ingest.plan.BLOCK_ENTRIES", entries)
+        patch.setattr("daskfs.store.ingest.plan.PART_BYTES", part_bytes)
+        patch.setattr("daskfs.store.dataset.names.CHUNK", names)
         memory = replace(IngestMemory.of(None, 1), window_bytes=1 << 12, names_bytes=1 << 12)
         patch.setattr(IngestMemory, "of", lambda *_: memory)
         yield

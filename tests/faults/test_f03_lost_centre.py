@@ -14,8 +14,8 @@ from toy_algorithms import Census
 from toy_runs import always_due, check_same, local_cluster, small_dataset, wait_for_no_tasks, worker_pids
 
 import daskfs
+from daskfs.engine.asynchronous import driver
 from daskfs.errors import Interrupted
-from daskfs.stream import around
 
 __all__ = ["always_due"]
 LIMIT = 10.0  # seconds from the kill until a new centre takes offers: the requirement itself
@@ -40,14 +40,14 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """When each centre of a run was ready to take offers."""
     times: list[float] = []
 
-    class Timed(around.Calls):
+    class Timed(driver.Calls):
         def now(self, method, *arguments):
             answer = super().now(method, *arguments)
             if method == "open":
                 times.append(time.monotonic())
             return answer
 
-    monkeypatch.setattr(around, "Calls", Timed)
+    monkeypatch.setattr(driver, "Calls", Timed)
     return times
 
 
@@ -141,13 +141,13 @@ def test_f3_the_same_features_are_found(tmp_path, method, number, three_workers,
 def test_f3_in_the_last_look_at_columns(tmp_path, method, three_workers, opened, monkeypatch):
     """Some of them are there when the centre is killed, and are read again for the next one."""
     struck, dataset = Once(lambda: kill_centre(three_workers), 1, 1), planted(tmp_path / "d")
-    ask = around.Stretch.ask
+    ask = driver.Stretch.ask
 
     def asked_and_struck(self, home, ledger, places):
         ask(self, home, ledger, places)
         struck(Event(int(self.verb == "revisit"), len(ledger.newest.kept)))
 
-    monkeypatch.setattr(around.Stretch, "ask", asked_and_struck)
+    monkeypatch.setattr(driver.Stretch, "ask", asked_and_struck)
     given = daskfs.select(dataset, paced(method, 0.02), client=three_workers)
     check_in_time(struck, opened)
     assert found(given) == K
@@ -161,7 +161,7 @@ class Event(NamedTuple):
 
 
 def test_f3_a_centre_that_never_lives_long_ends_the_run(tmp_path: Path, three_workers, monkeypatch):
-    monkeypatch.setattr(around, "_ATTEMPTS", 2)
+    monkeypatch.setattr(driver, "_ATTEMPTS", 2)
     small = small_dataset(tmp_path / "d")
     with pytest.raises(Interrupted, match=r"lost again and again .* run the same again") as caught:
         daskfs.select(

@@ -16,10 +16,10 @@ import pytest
 
 import daskfs
 from daskfs.errors import DatasetError, Interrupted
-from daskfs.store import lease
-from daskfs.store.location import Location
-from daskfs.store.object_folder import ObjectFolder
-from daskfs.store.retrying import Passing
+from daskfs.store.places import lease
+from daskfs.store.places.location import Location
+from daskfs.store.places.object_folder import ObjectFolder
+from daskfs.store.places.retries import TransientError
 
 LIFETIME, RENEWAL = 3.0, 0.3
 WAIT_SECONDS = 60
@@ -28,8 +28,8 @@ WAIT_SECONDS = 60
 WRITER = f"""
 import sys, time
 from daskfs.errors import Interrupted
-from daskfs.store import lease
-from daskfs.store.location import Location
+from daskfs.store.places import lease
+from daskfs.store.places.location import Location
 
 lease.LIFETIME, lease.RENEWAL = {LIFETIME}, {RENEWAL}
 place = Location(sys.argv[1])
@@ -46,13 +46,13 @@ except Interrupted as stop:
 # The command itself, with leases as short as ours and every write a little slow, so that a kill lands in the middle.
 COMMAND = f"""
 import sys, time
-import daskfs.store.plan
+import daskfs.store.ingest.plan
 from daskfs.cli import main
-from daskfs.store import lease
-from daskfs.store.location import Location
+from daskfs.store.places import lease
+from daskfs.store.places.location import Location
 
 lease.LIFETIME, lease.RENEWAL = {LIFETIME}, {RENEWAL}
-daskfs.store.plan.PART_BYTES = 1000
+daskfs.store.ingest.plan.PART_BYTES = 1000
 pause, write = float(sys.argv[1]), Location.write
 
 def slow_write(*arguments):
@@ -186,7 +186,7 @@ def test_a_write_that_is_tried_again_looks_at_the_lease_again(s3, monkeypatch):
         def put(self, path, parts):
             attempts.append(path)
             lease._held[-1]._lost = True  # as a renewal finds out
-            raise Passing("no answer")
+            raise TransientError("no answer")
 
         monkeypatch.setattr(ObjectFolder, "_put", put)
         with pytest.raises(Interrupted, match="another process has taken over here"):

@@ -16,7 +16,7 @@ from toy_runs import always_due, check_same, small_dataset
 
 import daskfs
 from daskfs.errors import CheckpointError
-from daskfs.store.location import Location
+from daskfs.store.places.location import Location
 
 __all__ = ["always_due"]
 TESTS = Path(__file__).parents[1]
@@ -92,7 +92,7 @@ def test_f11_a_full_disk_is_said_and_leaves_the_checkpoint_before(tmp_path, monk
 KILLED_IN_EARNEST = """
 import os, signal, sys
 import daskfs
-from daskfs.stream import checkpoint
+from daskfs.engine import checkpoint
 from toy_algorithms import Tangled
 
 checkpoint.EVERY_SECONDS = 0.0

@@ -15,8 +15,8 @@ from flaky_proxy import FlakyProxy, Request, flaky_proxy
 
 import daskfs
 from daskfs.errors import StorageError
-from daskfs.store import object_stores, retrying
-from daskfs.store.location import Location
+from daskfs.store.places import connections, retries
+from daskfs.store.places.location import Location
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 24)).astype(np.float32)
@@ -27,8 +27,8 @@ FAULTS = ["500", "503", "429", "reset", "stall", "cut", "stalled body"]
 
 @pytest.fixture
 def proxy(s3, monkeypatch) -> Iterator[FlakyProxy]:
-    monkeypatch.setattr(object_stores, "READ_TIMEOUT", 0.5)
-    monkeypatch.setattr(retrying, "_FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(connections, "READ_TIMEOUT", 0.5)
+    monkeypatch.setattr(retries, "_FIRST_PAUSE", 0.01)
     with flaky_proxy(s3.endpoint) as running:
         yield running
 
@@ -82,7 +82,7 @@ def test_an_ingest_whose_every_request_fails_once_writes_the_same_dataset(s3, pr
 
 
 def test_large_objects_are_sent_in_parts_that_may_fail(s3, proxy, monkeypatch):
-    monkeypatch.setattr("daskfs.store.object_folder.PART_BYTES", 5 << 20)
+    monkeypatch.setattr("daskfs.store.places.object_folder.PART_BYTES", 5 << 20)
     place, data = Location(s3.url("big"), through(proxy, s3)), RNG.bytes(12 << 20)
     proxy.first_times("503", 1)
     place.write("x", memoryview(data)[:1000], data[1000:])
@@ -94,9 +94,9 @@ def test_large_objects_are_sent_in_parts_that_may_fail(s3, proxy, monkeypatch):
 def test_when_the_budget_is_spent_the_chunk_is_named_and_the_wait_was_told(s3, proxy, monkeypatch, caplog):
     url = s3.url("d.zarr")
     daskfs.write_dataset(url, X, Y, chunk_bytes=X.nbytes // 3, storage_options=s3.options)
-    monkeypatch.setattr(retrying, "BUDGET", 2.0)
-    monkeypatch.setattr(retrying, "SAYS_SO_AFTER", 0.5)
-    monkeypatch.setattr(retrying, "_remarks", retrying._Remarks())
+    monkeypatch.setattr(retries, "BUDGET", 2.0)
+    monkeypatch.setattr(retries, "SAYS_SO_AFTER", 0.5)
+    monkeypatch.setattr(retries, "_remarks", retries._Remarks())
     proxy.fault = lambda request: "503" if request.path.endswith("/X/c/0/1") else None
     began = time.monotonic()
     with (
@@ -123,7 +123,7 @@ def test_what_will_not_pass_is_not_tried_again(s3, proxy):
 
 
 def test_an_endpoint_where_nobody_listens(s3, monkeypatch):
-    monkeypatch.setattr(retrying, "BUDGET", 0.5)
+    monkeypatch.setattr(retries, "BUDGET", 0.5)
     with pytest.raises(StorageError, match=r"d\.zarr/zarr\.json: no answer from http://127\.0\.0\.1:9 .*its address"):
         daskfs.open_dataset(s3.url("d.zarr"), {**s3.options, "client_kwargs": {"endpoint_url": "http://127.0.0.1:9"}})
 

@@ -11,8 +11,8 @@ from faults.samples import ARRAYS, MAKERS
 
 import daskfs
 from daskfs.errors import ChunkError
-from daskfs.store.integrity import manifest_spec
-from daskfs.store.reader import ArrayReader
+from daskfs.store.dataset.integrity import manifest_spec
+from daskfs.store.dataset.reader import ArrayReader
 
 CASES = [
     pytest.param(kind, array, id=f"{kind}-{array}")

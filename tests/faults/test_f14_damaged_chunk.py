@@ -14,7 +14,7 @@ from faults.samples import MAKERS
 import daskfs
 from daskfs.cli import main
 from daskfs.errors import ChunkError
-from daskfs.store.reader import ArrayReader
+from daskfs.store.dataset.reader import ArrayReader
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from faults.samples import small_blocks, vw_lines
 
 import daskfs
 from daskfs.errors import DatasetError
-from daskfs.store.location import Location
+from daskfs.store.places.location import Location
 
 
 class Killed(BaseException):

@@ -25,12 +25,12 @@ WAIT_SECONDS = 120
 # The command itself, with work cut small and each operation on the store a little slow: kills land in the middle.
 SLOW_COMMAND = """
 import pathlib, sys, time
-import daskfs.store.arrays, daskfs.store.plan
+import daskfs.store.ingest.arrays, daskfs.store.ingest.plan
 from daskfs.cli import main
-from daskfs.store.location import Location
+from daskfs.store.places.location import Location
 
-daskfs.store.plan.PART_BYTES = 3000
-daskfs.store.arrays.BLOCK_ENTRIES = daskfs.store.plan.BLOCK_ENTRIES = 256
+daskfs.store.ingest.plan.PART_BYTES = 3000
+daskfs.store.ingest.arrays.BLOCK_ENTRIES = daskfs.store.ingest.plan.BLOCK_ENTRIES = 256
 
 def slowed(operation):
     def call(*arguments):

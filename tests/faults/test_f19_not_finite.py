@@ -13,7 +13,7 @@ from faults.samples import small_blocks
 
 import daskfs
 from daskfs.errors import BadLineError, DatasetError, OptionError
-from daskfs.store import arrays
+from daskfs.store.ingest import arrays
 
 WORDS = ["nan", "NaN", "-nan", "inf", "+Inf", "-INF", "infinity", "1e400", "-1e999"]
 TEXT = {

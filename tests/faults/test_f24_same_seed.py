@@ -6,8 +6,8 @@ import pytest
 from toy_runs import KINDS, check_same, small_dataset, tangled
 
 import daskfs
-from daskfs.store.container import read_container
-from daskfs.store.location import Location
+from daskfs.store.dataset.container import read_container
+from daskfs.store.places.location import Location
 
 
 @pytest.mark.parametrize("where", ["here", "cluster"])

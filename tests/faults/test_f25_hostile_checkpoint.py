@@ -14,8 +14,8 @@ from toy_runs import small_dataset
 
 import daskfs
 from daskfs.errors import CheckpointError
-from daskfs.store.container import read_container, write_container
-from daskfs.store.location import Location
+from daskfs.store.dataset.container import read_container, write_container
+from daskfs.store.places.location import Location
 
 
 class Explosive:

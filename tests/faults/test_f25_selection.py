@@ -21,7 +21,7 @@ from selections import selection_of
 
 import daskfs
 from daskfs.errors import DaskfsError
-from daskfs.store.codec import sealed
+from daskfs.store.dataset.codec import sealed
 
 
 @pytest.fixture

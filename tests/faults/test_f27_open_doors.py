@@ -10,8 +10,8 @@ import pytest
 from dask_processes import said, started
 from toy_runs import small_dataset, wait_until
 
+from daskfs.engine.cluster.start import cluster_of_class
 from daskfs.job.execute import announce
-from daskfs.stream.clusters import cluster_of_class
 
 LOCAL = "distributed.LocalCluster"
 SLOW = """

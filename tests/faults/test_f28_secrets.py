@@ -25,12 +25,12 @@ from toy_runs import local_cluster, wait_until
 
 import daskfs
 from daskfs.cli import main
+from daskfs.engine.events.listener import Watch
 from daskfs.errors import BadLineError, ChunkError, DaskfsError, OptionError, StorageError
 from daskfs.observe.describe import describe
-from daskfs.store.location import Location
-from daskfs.store.options import StorageOptions
-from daskfs.store.sources import find_sources
-from daskfs.stream.watching import Watch
+from daskfs.store.ingest.sources import find_sources
+from daskfs.store.places.location import Location
+from daskfs.store.places.options import StorageOptions
 
 CANARIES = KEY.encode(), SECRET.encode()
 LINES = b"".join(b"%d |n f%d:0.5 g%d h%d\n" % (i % 2, i % 7, i % 5, i % 2) for i in range(400))
@@ -152,7 +152,7 @@ def test_a_process_that_has_not_learned_the_options_says_what_to_do(s3):
     "change", [{"secret": f"{SECRET}-"}, {"key": f"{KEY}-"}, {"client_kwargs": {"endpoint_url": "http://127.0.0.1:9"}}]
 )
 def test_errors(s3, monkeypatch, change):
-    monkeypatch.setattr("daskfs.store.retrying.BUDGET", 0.3)
+    monkeypatch.setattr("daskfs.store.places.retries.BUDGET", 0.3)
     options = {**s3.options, **change}
     for call in (
         lambda: daskfs.open_dataset(s3.url("d.zarr"), options),

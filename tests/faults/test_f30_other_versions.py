@@ -17,12 +17,12 @@ from toy_runs import check_same, small_dataset, wait_until
 
 import daskfs
 from daskfs.cli import main
+from daskfs.engine import run
+from daskfs.engine.cluster.pool import prepare_workers
+from daskfs.engine.cluster.versions import check_same as check_same_versions
+from daskfs.engine.cluster.versions import versions_here
+from daskfs.engine.events.messages import TOPIC
 from daskfs.errors import OptionError
-from daskfs.stream import run
-from daskfs.stream.events import TOPIC
-from daskfs.stream.pool import prepare_workers
-from daskfs.stream.versions import check_same as check_same_versions
-from daskfs.stream.versions import versions_here
 
 NO_NANNY = "--no-nanny"
 NOTHING_NEW = "ignore:Mismatched versions found:distributed.versions.VersionMismatchWarning"

@@ -42,7 +42,7 @@ TELLING = """
 import sys
 from contextlib import nullcontext
 from daskfs.cli import main, select
-from daskfs.stream import around, checkpoint
+from daskfs.engine import around, checkpoint
 
 checkpoint.EVERY_SECONDS, around.TOGETHER = float(sys.argv.pop(1)), 0.0
 tell = lambda now: print(f"at {now.number}:{now.blocks_done}", file=sys.stderr, flush=True)

@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 import daskfs
 from daskfs.cli import main
 from daskfs.job.execute import execute, lines, needs_cluster
-from daskfs.store.location import Location
+from daskfs.store.places.location import Location
 
 JOB = """
 out = "runs/clicks"
@@ -269,7 +269,7 @@ def test_stopped_before_any_write_and_run_again(job, monkeypatch):
 
 KILLED = """
 import os, signal, sys
-from daskfs.store.location import Location
+from daskfs.store.places.location import Location
 from daskfs.cli import main
 
 left, write = int(sys.argv.pop(1)), Location.write
@@ -365,7 +365,7 @@ def test_a_dataset_that_is_still_being_written(job):
 
 HOLD = """
 import time
-from daskfs.store.location import Location
+from daskfs.store.places.location import Location
 with Location("runs/clicks").one_writer():
     print("held", flush=True)
     time.sleep(60)

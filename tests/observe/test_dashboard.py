@@ -21,13 +21,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from toy_runs import Stop, wait_until
 
 import daskfs
+from daskfs.engine import run
+from daskfs.engine.cluster.pool import prepare_workers
 from daskfs.errors import OptionError
 from daskfs.job.execute import announce
 from daskfs.observe import dashboard
 from daskfs.observe.dashboard import NAME, attach, enable_for
 from daskfs.protocol import Algorithm
-from daskfs.stream import run
-from daskfs.stream.pool import prepare_workers
 
 __all__ = ["chromium"]
 PRELOAD = "daskfs.observe.dashboard"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from daskfs.observe.dashboard_series import headline
-from daskfs.observe.watched import MOST_WORKERS, Watched
-from daskfs.stream.events import Event, Share, share_event
+from daskfs.engine.events.messages import Event, Share, share_event
+from daskfs.observe.dashboard.series import headline
+from daskfs.observe.dashboard.watched import MOST_WORKERS, Watched
 
 ENDED = {"run": "a", "what": "ended", "features": None, "why": None}
 

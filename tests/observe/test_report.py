@@ -18,7 +18,7 @@ from selections import selection_of
 import daskfs
 from daskfs.cli import main
 from daskfs.observe.report import write_report
-from daskfs.store.location import Location
+from daskfs.store.places.location import Location
 
 
 def run(*arguments: object) -> Result:

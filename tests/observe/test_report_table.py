@@ -15,7 +15,7 @@ from selections import selection_of
 import daskfs
 from daskfs.observe.report import write_report
 from daskfs.protocol import NO_PARENT
-from daskfs.store.products import Products
+from daskfs.selection.products import Products
 
 DOWNLOAD = "document.getElementById('download').click()"
 RANKS = "[...document.querySelectorAll('#features tbody .rank')].map((cell) => Number(cell.textContent))"

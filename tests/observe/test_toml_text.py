@@ -7,7 +7,7 @@ import tomllib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daskfs.observe.toml_text import toml_text
+from daskfs.observe.report.toml_text import toml_text
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 scalars = st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False) | texts

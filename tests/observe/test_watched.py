@@ -10,10 +10,10 @@ from bokeh.document import Document
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daskfs.observe.dashboard_page import AGAIN, page
-from daskfs.observe.dashboard_series import MOST_BARS, SERIES, WELCOME, feature_table, headline, series_of, span_of
-from daskfs.observe.watched import BIN_SECONDS, MOST_POINTS, MOST_RUNS, MOST_WORKERS, OTHERS, Watched
-from daskfs.stream.events import Share, refused_event, share_event
+from daskfs.engine.events.messages import Share, refused_event, share_event
+from daskfs.observe.dashboard.page import AGAIN, page
+from daskfs.observe.dashboard.series import MOST_BARS, SERIES, WELCOME, feature_table, headline, series_of, span_of
+from daskfs.observe.dashboard.watched import BIN_SECONDS, MOST_POINTS, MOST_RUNS, MOST_WORKERS, OTHERS, Watched
 
 BEGUN = {
     "run": "a", "what": "begun", "algorithm": "Mission", "dataset": "d.zarr", "blocks": 10, "passes": 3,
@@ -63,7 +63,7 @@ def test_whatever_is_new_is_one_message_to_the_browser():
 
 def test_texts_of_a_long_run_are_told_more_often_than_its_plots(monkeypatch):
     clock, watched, doc = [1600.0], learned(BEGUN), Document()
-    monkeypatch.setattr("daskfs.observe.dashboard_page.time.time", lambda: clock[0])
+    monkeypatch.setattr("daskfs.observe.dashboard.page.time.time", lambda: clock[0])
     page(watched, {}, doc)
 
     def told_after(seconds: float, *events: dict) -> set[int]:
@@ -294,7 +294,7 @@ def test_what_is_no_event_is_left(event):
 
 def test_metrics_tell_of_every_run():
     pytest.importorskip("prometheus_client")
-    from daskfs.observe.prometheus import families, values_of
+    from daskfs.observe.dashboard.prometheus import families, values_of
 
     watched = learned(*ALL, {**BEGUN, "run": "b", "algorithm": "Two\nlines"})
     found = {family.name: family.samples for family in families(watched)}
@@ -317,7 +317,7 @@ ENDS = {
 @pytest.mark.parametrize(("events", "number", "told"), ENDS.values(), ids=ENDS)
 def test_passes_are_counted_from_the_first(events, number, told):
     pytest.importorskip("prometheus_client")
-    from daskfs.observe.prometheus import values_of
+    from daskfs.observe.dashboard.prometheus import values_of
 
     run = learned(*events).latest
     assert values_of(run)["daskfs_pass"] == number

@@ -7,8 +7,8 @@ import pytest
 import zarr
 from zarr.codecs import BloscCodec, Crc32cCodec, TransposeCodec
 
-from daskfs.store.codec import Codec, DamagedChunk, decode_strings, decode_strings_at, encode_strings, sealed
-from daskfs.store.layout import STRING, ArraySpec
+from daskfs.store.dataset.codec import Codec, DamagedChunk, decode_strings, decode_strings_at, encode_strings, sealed
+from daskfs.store.dataset.layout import STRING, ArraySpec
 
 CODECS = [Codec(compression, contiguous) for compression in ("none", "lz4", "zstd") for contiguous in (False, True)]
 DTYPES = ["float32", "float64", "uint64", "int64"]

@@ -12,11 +12,19 @@ from sparse_rows import POOLS, Rows
 
 from daskfs.errors import ChunkError
 from daskfs.protocol import SparseBlock
-from daskfs.store.column_runs import Columns, MergedRuns, Sample, count_columns, range_edges, transposed, write_run
-from daskfs.store.column_runs_kernels import DIGIT_BITS, TOP_BITS, sort_by_key
-from daskfs.store.location import Location
-from daskfs.store.staging import BlockShape
-from daskfs.store.transpose import in_blocks
+from daskfs.store.ingest.staging import BlockShape
+from daskfs.store.places.location import Location
+from daskfs.store.reorder.column_runs import (
+    Columns,
+    MergedRuns,
+    Sample,
+    count_columns,
+    range_edges,
+    transposed,
+    write_run,
+)
+from daskfs.store.reorder.column_runs_kernels import DIGIT_BITS, TOP_BITS, sort_by_key
+from daskfs.store.reorder.transpose import in_blocks
 
 
 @pytest.mark.kernels

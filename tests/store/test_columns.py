@@ -15,7 +15,7 @@ from sparse_rows import POOLS, Rows, assert_columns
 
 import daskfs
 from daskfs.errors import ChunkError, OptionError
-from daskfs.store.reader import ArrayReader
+from daskfs.store.dataset.reader import ArrayReader
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(200, 37)).astype(np.float32)

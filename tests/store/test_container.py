@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays, scalar_dtypes
 
-from daskfs.store.container import DamagedContainer, read_container, write_container
-from daskfs.store.location import Location
+from daskfs.store.dataset.container import DamagedContainer, read_container, write_container
+from daskfs.store.places.location import Location
 
 VALUES = {
     "floats": np.linspace(0, 1, 7),

@@ -15,8 +15,8 @@ import zarr
 
 import daskfs
 from daskfs.errors import ChunkError, DatasetError, OptionError
-from daskfs.store.reader import ArrayReader
-from daskfs.store.rows_kernels import first_not_finite
+from daskfs.store.dataset.reader import ArrayReader
+from daskfs.store.ingest.rows_kernels import first_not_finite
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(200, 37)).astype(np.float32)
@@ -92,7 +92,7 @@ def test_sparse_column_names(tmp_path):
 
 
 def test_rows_longer_than_a_block_and_empty_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr("daskfs.store.arrays.BLOCK_ENTRIES", 64)
+    monkeypatch.setattr("daskfs.store.ingest.arrays.BLOCK_ENTRIES", 64)
     lengths = [0, 10, 500, 0, 64, 65, 1, 0]
     indptr = np.concatenate([[0], np.cumsum(lengths)])
     ids = np.concatenate([np.arange(n) for n in lengths])
@@ -116,7 +116,7 @@ def test_values_that_are_all_one_are_left_out(tmp_path):
 
 def test_row_blocks_cost_little_more_than_their_own_bytes(tmp_path, monkeypatch):
     """Uncompressed, where padding cannot hide: at most 1.1 times what the rows hold."""
-    monkeypatch.setattr("daskfs.store.arrays.BLOCK_ENTRIES", 1 << 14)
+    monkeypatch.setattr("daskfs.store.ingest.arrays.BLOCK_ENTRIES", 1 << 14)
     matrix = sp.random_array((5000, 100_000), density=85e-5, rng=RNG, format="csr", dtype=np.float32)
     daskfs.write_dataset(tmp_path / "s.zarr", matrix, Y[:1].repeat(5000), compression="none")
     ds = daskfs.open_dataset(tmp_path / "s.zarr")

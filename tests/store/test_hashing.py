@@ -8,7 +8,7 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daskfs.store.hashing_kernels import id_of_name, xxh64
+from daskfs.store.dataset.hashing_kernels import id_of_name, xxh64
 
 pytestmark = pytest.mark.kernels
 

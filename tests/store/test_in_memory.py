@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 import daskfs
 from daskfs.errors import OptionError
-from daskfs.store import arrays, in_memory
-from daskfs.store.arrays import checked_target
+from daskfs.store import in_memory
 from daskfs.store.in_memory import InMemory
+from daskfs.store.ingest import arrays
+from daskfs.store.ingest.arrays import checked_target
 
 FORMS = {
     "float64": lambda X: X,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daskfs.store.kmers import kmer_id, kmer_name, position_shift
+from daskfs.store.dataset.kmers import kmer_id, kmer_name, position_shift
 
 kmers = st.text(alphabet="ACGT", min_size=1, max_size=31)
 

@@ -9,10 +9,9 @@ import xxhash
 import daskfs
 from daskfs.errors import DatasetError
 from daskfs.jit import kernel
-from daskfs.store.hashing_kernels import id_of_name
-from daskfs.store.location import Location
-from daskfs.store.name_runs import MergedNames, NameRun, sorted_run
-from daskfs.store.names_kernels import (
+from daskfs.store.dataset.hashing_kernels import id_of_name
+from daskfs.store.dataset.name_runs import MergedNames, NameRun, sorted_run
+from daskfs.store.dataset.names_kernels import (
     COUNT,
     FEWEST_SLOTS,
     FULL,
@@ -26,6 +25,7 @@ from daskfs.store.names_kernels import (
     new_name_set,
     remember_all,
 )
+from daskfs.store.places.location import Location
 
 
 @kernel

@@ -17,14 +17,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import daskfs
+from daskfs.engine.memory import MemoryPlan
+from daskfs.engine.run import memory_plan
 from daskfs.errors import SourceError
-from daskfs.store import object_sources
-from daskfs.store.location import Location
-from daskfs.store.object_sources import ObjectFile
-from daskfs.store.prefetch import Prefetcher
-from daskfs.store.sources import find_sources
-from daskfs.stream.memory import MemoryPlan
-from daskfs.stream.run import memory_plan
+from daskfs.store.ingest import object_sources
+from daskfs.store.ingest.object_sources import ObjectFile
+from daskfs.store.ingest.sources import find_sources
+from daskfs.store.places.location import Location
+from daskfs.store.places.read_ahead import Prefetcher
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(400, 30)).astype(np.float32)
@@ -47,7 +47,7 @@ def chunks_read(proxy: FlakyProxy) -> Counter[str]:
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
 @pytest.mark.parametrize("compression", ["none", "lz4"])
 def test_a_pass_reads_every_object_once(s3, proxy, monkeypatch, kind, axis, compression):
-    monkeypatch.setattr("daskfs.store.arrays.BLOCK_ENTRIES", 500)
+    monkeypatch.setattr("daskfs.store.ingest.arrays.BLOCK_ENTRIES", 500)
     url, matrix = s3.url("d.zarr"), X if kind == "dense" else SPARSE
     options = {"chunk_bytes": 4000, "compression": compression, "storage_options": s3.options}
     daskfs.write_dataset(url, matrix, Y, layout=axis if kind == "dense" else "columns", **options)
@@ -124,7 +124,7 @@ def test_an_object_is_a_file(five_thousand_bytes, monkeypatch, reads, stop):
 
 def test_ranges_of_a_source_are_read_once(s3, proxy, monkeypatch, tmp_path):
     lines = b"".join(b"%d %d:1 %d:2\n" % (i % 2, i % 50, 60 + i % 40) for i in range(3000))
-    monkeypatch.setattr("daskfs.store.plan.PART_BYTES", 10_000)
+    monkeypatch.setattr("daskfs.store.ingest.plan.PART_BYTES", 10_000)
     monkeypatch.setattr(object_sources, "PIECE_BYTES", 3000)
     source = s3.url("x.svm")
     Location(source.removesuffix("/x.svm"), s3.options).write("x.svm", lines)

@@ -8,10 +8,10 @@ import pytest
 from s3_server import KEY, SECRET
 
 from daskfs.errors import OptionError
-from daskfs.store import object_stores
-from daskfs.store.fsspec_folder import FsspecFolder
-from daskfs.store.location import Location
-from daskfs.store.object_folder import ObjectFolder
+from daskfs.store.places import connections
+from daskfs.store.places.fsspec import FsspecFolder
+from daskfs.store.places.location import Location
+from daskfs.store.places.object_folder import ObjectFolder
 
 KEYS = {"key": "k", "secret": "s"}
 
@@ -28,14 +28,14 @@ def opened(monkeypatch) -> list[dict]:
     """What obstore is asked for."""
     asked: list[dict] = []
     for name in ("S3Store", "GCSStore", "AzureStore"):
-        real = getattr(object_stores.stores, name)
+        real = getattr(connections.stores, name)
 
         def spy(bucket: str, real=real, **given: object) -> object:
             asked.append({"bucket": bucket, **given})
             return real(bucket, **given)
 
-        monkeypatch.setattr(object_stores.stores, name, spy)
-    monkeypatch.setattr(object_stores, "_opened", {})
+        monkeypatch.setattr(connections.stores, name, spy)
+    monkeypatch.setattr(connections, "_opened", {})
     return asked
 
 
@@ -147,7 +147,7 @@ def test_a_real_store_by_a_profile(s3, monkeypatch, tmp_path):
 
 
 def test_without_obstore_everything_goes_to_fsspec(s3, monkeypatch):
-    monkeypatch.setattr(object_stores, "stores", None)
+    monkeypatch.setattr(connections, "stores", None)
     place = Location(s3.url("d"), s3.options)
     assert isinstance(place.folder, FsspecFolder)
     place.write("x", b"12", b"3")

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from daskfs.store.prefetch import Prefetcher
+from daskfs.store.places.read_ahead import Prefetcher
 
 
 def alive() -> int:

@@ -10,11 +10,11 @@ import pytest
 from scipy import stats
 
 from daskfs.errors import ChunkError
-from daskfs.store.location import Location
-from daskfs.store.row_keys import row_keys
-from daskfs.store.row_runs import HEAD, Lines, Runs, Section
-from daskfs.store.shuffle import Slots
-from daskfs.store.staging import BlockShape
+from daskfs.store.ingest.staging import BlockShape
+from daskfs.store.places.location import Location
+from daskfs.store.reorder.row_keys import row_keys
+from daskfs.store.reorder.row_runs import HEAD, Lines, Runs, Section
+from daskfs.store.reorder.shuffle import Slots
 
 pytestmark = pytest.mark.kernels
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daskfs.jit import kernel
-from daskfs.store import rows_kernels
-from daskfs.store.rows_kernels import LONG_ROW, SHORT_ROW, new_spare
+from daskfs.store.ingest import rows_kernels
+from daskfs.store.ingest.rows_kernels import LONG_ROW, SHORT_ROW, new_spare
 
 pytestmark = pytest.mark.kernels
 

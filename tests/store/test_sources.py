@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daskfs.errors import SourceError
-from daskfs.store.sources import Part, find_sources, first_lines, line_number, line_windows, zstd
+from daskfs.store.ingest.sources import Part, find_sources, first_lines, line_number, line_windows, zstd
 
 COMPRESS = {
     "": bytes,

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.store.rows import BadLines, DenseBuilder
-from daskfs.store.sources import find_sources
+from daskfs.store.ingest.rows import BadLines, DenseBuilder
+from daskfs.store.ingest.sources import find_sources
 
 
 class DenseRows(NamedTuple):

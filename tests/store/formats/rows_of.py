@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.store.collected import CollectedNames
-from daskfs.store.formats.base import Format
-from daskfs.store.names_kernels import COUNT, NameSet, name_list
-from daskfs.store.rows import BadLines, RowBuilder
-from daskfs.store.rows_kernels import ENTRIES, ROWS, RowArrays
-from daskfs.store.sources import find_sources
+from daskfs.store.dataset.names_kernels import COUNT, NameSet, name_list
+from daskfs.store.ingest.formats.base import Format
+from daskfs.store.ingest.name_cache import CollectedNames
+from daskfs.store.ingest.rows import BadLines, RowBuilder
+from daskfs.store.ingest.rows_kernels import ENTRIES, ROWS, RowArrays
+from daskfs.store.ingest.sources import find_sources
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ from store.formats.dense_rows_of import dense_rows_of
 from store.formats.rows_of import Rows, rows_of
 
 from daskfs.errors import BadLineError, OptionError, SourceError
-from daskfs.store.formats.delimited import Delimited, TabSeparated
-from daskfs.store.hashing_kernels import id_of_name
-from daskfs.store.sources import find_sources
+from daskfs.store.dataset.hashing_kernels import id_of_name
+from daskfs.store.ingest.formats.delimited import Delimited, TabSeparated
+from daskfs.store.ingest.sources import find_sources
 
 GAPS = ("", "NA", "null", "NaN")
 

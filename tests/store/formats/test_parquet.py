@@ -19,8 +19,8 @@ from store.formats.dense_rows_of import dense_rows_of
 from store.formats.rows_of import Rows, rows_of
 
 from daskfs.errors import BadLineError, OptionError, SourceError
-from daskfs.store.formats.parquet import Parquet
-from daskfs.store.sources import find_sources
+from daskfs.store.ingest.formats.parquet import Parquet
+from daskfs.store.ingest.sources import find_sources
 
 
 def written(path: Path, columns: Mapping[str, Any], rows_per_group: int = 1000) -> Path:

@@ -10,9 +10,9 @@ from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 from store.formats.rows_of import rows_of
 
 from daskfs.errors import BadLineError, SourceError
-from daskfs.store.formats.svmlight import Svmlight
-from daskfs.store.rows import BadLines
-from daskfs.store.sources import find_sources
+from daskfs.store.ingest.formats.svmlight import Svmlight
+from daskfs.store.ingest.rows import BadLines
+from daskfs.store.ingest.sources import find_sources
 
 pytestmark = pytest.mark.kernels
 

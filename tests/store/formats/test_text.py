@@ -18,8 +18,8 @@ from sklearn.feature_extraction.text import CountVectorizer
 from store.formats.rows_of import rows_of
 
 from daskfs.errors import BadLineError, OptionError, SourceError
-from daskfs.store.formats import text as text_format
-from daskfs.store.formats.text import Text
+from daskfs.store.ingest.formats import text as text_format
+from daskfs.store.ingest.formats.text import Text
 
 pytestmark = pytest.mark.kernels
 

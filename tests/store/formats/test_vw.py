@@ -8,8 +8,8 @@ from store.formats.rows_of import rows_of
 
 import daskfs
 from daskfs.errors import BadLineError
-from daskfs.store.formats.vw import VowpalWabbit
-from daskfs.store.hashing_kernels import id_of_name
+from daskfs.store.dataset.hashing_kernels import id_of_name
+from daskfs.store.ingest.formats.vw import VowpalWabbit
 
 pytestmark = pytest.mark.kernels
 

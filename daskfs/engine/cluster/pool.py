@@ -1,0 +1,186 @@
+"""Somewhere to run tasks: the threads of this process, or the workers of a Dask cluster.
+
+Kernels release the interpreter's lock, so threads use every core of one machine; a cluster is for several.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
+from itertools import islice
+from typing import Any
+
+from distributed import Client, as_completed, get_client, get_worker
+from distributed.comm.core import CommClosedError
+from distributed.scheduler import KilledWorker
+
+from daskfs.engine.cluster.plugin import DaskfsWorker, StorageAccess, WarmKernels
+from daskfs.engine.cluster.python_311_frames import look_at_frames_safely
+from daskfs.engine.cluster.versions import check_versions
+from daskfs.engine.cluster.worker_pool import GONE, LOOK_EVERY, a_worker_stays, register, result_of, with_workers
+from daskfs.errors import Interrupted, OptionError, WorkerError
+from daskfs.store.places.options import StorageOptions
+
+Task = tuple[Any, ...]
+WAIT_FOR_WORKERS = 30  # seconds; an adaptive cluster needs a moment to start the first
+
+
+class Threads:
+    """A few threads of this process."""
+
+    def __init__(self, workers: int | None = None) -> None:
+        self.sharing = workers or available_cores()  # how many tasks share this process's memory
+
+    def unordered(self, name: str, function: Callable[..., Any], tasks: Sequence[Task]) -> Iterator[Any]:
+        """Results as they come; an error ends the rest as soon as running tasks are done."""
+        queue = iter(tasks)
+        with ThreadPoolExecutor(self.sharing, thread_name_prefix=f"daskfs-{name}") as executor:
+            running: set[Future[Any]] = {executor.submit(function, *task) for task in islice(queue, self.sharing)}
+            while running:
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                for future in done:
+                    result = future.result()
+                    running |= {executor.submit(function, *task) for task in islice(queue, 1)}
+                    yield result
+
+    def everywhere(self, function: Callable[[], object]) -> None:
+        """Call a function in every process that runs tasks."""
+        function()
+
+
+class Cluster:
+    """The workers of a Dask cluster; tasks are named after what they do."""
+
+    def __init__(
+        self, client: Client, options: Iterable[StorageOptions] = (), kernels_of: Iterable[object] = ()
+    ) -> None:
+        self._client = client
+        self.sharing = 1
+        prepare_workers(client, options, kernels_of)
+
+    def unordered(self, name: str, function: Callable[..., Any], tasks: Sequence[Task]) -> Iterator[Any]:
+        """Results as they come; an error cancels what has not run."""
+        token = os.urandom(4).hex()
+        futures = [
+            self._client.submit(function, *task, key=f"daskfs-{name}-{token}-{i}", pure=False)
+            for i, task in enumerate(tasks)
+        ]
+        try:
+            for future in self._finished(futures):
+                yield result_of(self._client, future)
+                future.release()
+        except (CancelledError, CommClosedError) as error:
+            raise Interrupted(GONE) from error
+        except KilledWorker as killed:
+            raise WorkerError(
+                f"{killed.allowed_failures + 1} workers died of the same task, {name}; their logs say why, and if it "
+                "was memory, allow less (--memory) or give workers more"
+            ) from killed
+        finally:
+            if self._client.status == "running":
+                self._client.cancel(futures)
+
+    def _finished(self, futures: Sequence[Any]) -> Iterator[Any]:
+        """Futures as they come; Interrupted where the workers are gone for good."""
+        waiting = set(futures)
+        while waiting:
+            try:
+                for future in as_completed(list(waiting), loop=self._client.loop, timeout=LOOK_EVERY):
+                    waiting.discard(future)
+                    yield future
+            except TimeoutError:
+                with_workers(self._client)
+
+    def everywhere(self, function: Callable[[], object]) -> None:
+        """Call a function in every process that runs tasks and can be reached."""
+        self._client.run(function, on_error="ignore")
+
+
+Pool = Threads | Cluster
+
+
+def pool(
+    client: Client | None = None,
+    workers: int | None = None,
+    options: Iterable[StorageOptions] = (),
+    kernels_of: Iterable[object] = (),
+) -> Pool:
+    """The given or the current Dask client, its workers prepared; threads of this process if there is none.
+
+    `options` are those of the places that tasks will name, as locations carry them. For `kernels_of` see
+    `prepare_workers`.
+    """
+    if client is None and workers is None:
+        client = current_client()
+    return Threads(workers) if client is None else Cluster(client, options, kernels_of)
+
+
+def current_client() -> Client | None:
+    """The current Dask client, if there is one.
+
+    None inside a task: waiting there for other tasks of the same cluster could wait forever.
+    """
+    if _inside_a_task():
+        return None
+    try:
+        return get_client()
+    except ValueError:
+        return None
+
+
+def prepare_workers(client: Client, options: Iterable[StorageOptions] = (), kernels_of: Iterable[object] = ()) -> None:
+    """Wait for the first worker; each, now or later, gets what daskfs needs.
+
+    Parameters
+    ----------
+    client
+        The cluster.
+    options
+        Of the stores that they will use.
+    kernels_of
+        What they will be asked to use, such as an algorithm: its kernels are compiled, or loaded.
+    """
+    look_at_frames_safely()  # the scheduler of a local cluster is in this process
+    with a_worker_stays(client):
+        try:
+            client.wait_for_workers(1, timeout=WAIT_FOR_WORKERS)
+        except TimeoutError:
+            raise OptionError("no worker has joined the Dask scheduler; start some, or leave the cluster out") from None
+        check_versions(client)
+        register(client, DaskfsWorker())
+        for given in set(filter(None, options)):
+            register(client, StorageAccess(given))
+        if modules := sorted({type(used).__module__ for used in kernels_of}):
+            register(client, WarmKernels(*modules))
+
+
+def _inside_a_task() -> bool:
+    try:
+        get_worker()
+    except ValueError:
+        return False
+    return True
+
+
+def in_order(where: Pool, name: str) -> Callable[[Callable[..., Any], Iterable[Task]], list[Any]]:
+    """`where` as the plain function "call this with each of these" that the store asks for."""
+
+    def run(function: Callable[..., Any], tasks: Iterable[Task]) -> list[Any]:
+        numbered = list(enumerate(tasks))
+        results: list[Any] = [None] * len(numbered)
+        calls = [(function, number, task) for number, task in numbered]
+        for number, result in where.unordered(name, _numbered, calls):
+            results[number] = result
+        return results
+
+    return run
+
+
+def _numbered(function: Callable[..., Any], number: int, task: Task) -> tuple[int, Any]:
+    return number, function(*task)
+
+
+def available_cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,83 @@
+"""Where an ingest ends: at its target; or beside it first, and from there in random order at the target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from distributed import Client
+
+from daskfs.engine.data.shuffle import MEMORY, shuffle
+from daskfs.errors import OptionError, check_whole
+from daskfs.store.dataset.dataset import Dataset, open_dataset
+from daskfs.store.dataset.layout import ROOT, DenseShape
+from daskfs.store.dataset.writer import check_free, clear
+from daskfs.store.ingest.plan import is_done
+from daskfs.store.ingest.staging import BlockShape
+from daskfs.store.places.location import Location
+from daskfs.store.reorder.shuffle import shuffled_request
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where the rows of sources go, and in which order."""
+
+    target: Location
+    seed: int | None
+    """Of their random order; None for that of the sources."""
+
+    @classmethod
+    def of(cls, target: Location, shuffled: bool | int) -> Destination:
+        """As the option of an ingest says: not shuffled, with seed 0, or with the seed given."""
+        if isinstance(shuffled, bool):
+            return cls(target, 0 if shuffled else None)
+        check_whole("shuffle", shuffled, 0)
+        return cls(target, shuffled)
+
+    @property
+    def rows(self) -> Location:
+        """Where rows are written as they come."""
+        return self.target if self.seed is None else Location(f"{self.target.url}.unshuffled", self.target.options)
+
+    def is_shuffled(self, request: str, content: str, overwrite: bool) -> bool:
+        """True if the shuffled rows are there already; an error if something else is, before work is wasted."""
+        if self.seed is None:
+            return False
+        if self.target.exists(ROOT) and not overwrite:
+            with self.target.one_writer():
+                if is_done(self.target, shuffled_request(request, self.seed), content):
+                    self._drop_unshuffled()  # a kill may have come between the last write and this
+                    return True
+        check_free(self.target, overwrite)
+        return False
+
+    def check(self, shape: BlockShape | DenseShape) -> None:
+        """OptionError if rows of this shape cannot be shuffled."""
+        if self.seed is not None and isinstance(shape, DenseShape) and shape.layout != "rows":
+            self.rows.remove_if_empty()
+            raise OptionError(
+                f"{self.target.url}: a dense table in {shape.layout} cannot be shuffled row by row; use --layout rows"
+            )
+
+    def finished(
+        self, memory: int | str | None, overwrite: bool, client: Client | None, workers: int | None
+    ) -> Dataset:
+        """The dataset, once its rows are written: shuffled if they are to be."""
+        options = self.target.options
+        if self.seed is not None:
+            shuffle(
+                open_dataset(self.rows.url, options),
+                self.target.url,
+                self.seed,
+                memory=MEMORY if memory is None else memory,
+                overwrite=overwrite,
+                client=client,
+                workers=workers,
+                storage_options=options,
+            )
+            self._drop_unshuffled()
+        return open_dataset(self.target.url, options)
+
+    def _drop_unshuffled(self) -> None:
+        if not self.rows.is_empty():
+            clear(self.rows)
+        self.rows.remove_if_empty()

@@ -1,0 +1,288 @@
+"""ingest: source files become a dataset; which worker parses which piece, and what a restart may keep.
+
+A *piece* is the unit of work and of resumption: a range of one big file, one compressed file, or a handful
+of small ones. Pieces are staged in parallel (`store.staging`), then published in order.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from distributed import Client
+
+from daskfs.engine.cluster.pool import Pool, Threads, in_order, pool
+from daskfs.engine.data.destination import Destination
+from daskfs.engine.memory import IngestMemory
+from daskfs.errors import DaskfsError, Interrupted, SourceError, StorageError, check_choice
+from daskfs.store.dataset.codec import Compression
+from daskfs.store.dataset.dataset import Dataset, open_dataset
+from daskfs.store.dataset.layout import DenseShape, Layout
+from daskfs.store.ingest.dense_staging import DensePiece, DensePlan, DenseStage, publish_dense
+from daskfs.store.ingest.formats import make_format
+from daskfs.store.ingest.formats.base import Format
+from daskfs.store.ingest.name_cache import borrowed_names, drop_collected_names
+from daskfs.store.ingest.pieces import recall
+from daskfs.store.ingest.plan import (
+    WorkPiece,
+    abandon,
+    begin,
+    begin_publishing,
+    content_digest,
+    is_done,
+    new_plan,
+    pieces_of,
+    request_digest,
+)
+from daskfs.store.ingest.publish import SparsePlan, publish_sparse
+from daskfs.store.ingest.rows import BadLines, DenseBuilder, RowBuilder
+from daskfs.store.ingest.sources import find_sources
+from daskfs.store.ingest.staging import BlockShape, SparsePiece, SparseStage
+from daskfs.store.places.location import Location
+
+AnyPiece = SparsePiece | DensePiece
+OnBadLine = Literal["error", "skip"]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an ingest is: what a progress bar shows."""
+
+    pieces_done: int
+    pieces: int
+    bytes_done: int
+    bytes: int
+    rows: int
+    entries: int
+    bad_lines: int
+
+    def after(self, work: WorkPiece, piece: AnyPiece) -> Progress:
+        """Where things stand when one more piece is done."""
+        return Progress(
+            self.pieces_done + 1,
+            self.pieces,
+            self.bytes_done + work.nbytes,
+            self.bytes,
+            self.rows + piece.rows,
+            self.entries + piece.entries,
+            self.bad_lines + piece.bad_lines,
+        )
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything a worker needs to stage one piece; small, since it travels with every task."""
+
+    location: Location
+    format: Format
+    shape: BlockShape | DenseShape
+    memory: IngestMemory
+    skip_bad: bool
+    most_bad: int
+    attempt: str = ""  # pieces of one may leave out names that were staged with others of it
+
+
+def ingest(
+    sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    url: str | os.PathLike[str],
+    format: str,
+    *,
+    layout: Layout = "columns",
+    memory: int | str | None = None,
+    on_bad_line: OnBadLine = "error",
+    max_bad_lines: int = 1000,
+    compression: Compression | None = None,
+    shuffle: bool | int = False,
+    overwrite: bool = False,
+    client: Client | None = None,
+    workers: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    source_options: Mapping[str, Any] | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    **options: Any,
+) -> Dataset:
+    """Turn source files into a dataset, in parallel and in bounded memory; a second call resumes a killed one.
+
+    Parameters
+    ----------
+    sources
+        Paths, folders, globs or URLs (``s3://…``, or any that fsspec knows); plain or ``.gz``, ``.bz2``, ``.xz``,
+        ``.zst``.
+    url
+        Where the dataset goes.
+    format
+        ``"svmlight"``, ``"vw"``, ``"csv"``, ``"tsv"``, ``"parquet"``, ``"fasta"`` or ``"text"``.
+    layout
+        How a dense table is cut (see `write_dataset`); sparse data is always in rows (see `transpose`).
+    memory
+        What this process (on a cluster: each thread of a worker) may use beyond what it has at the start, as
+        ``512 << 20`` or ``"512MB"``.
+    on_bad_line
+        ``"error"`` stops at the first line that cannot be read, naming it; ``"skip"`` leaves such lines out.
+    max_bad_lines
+        With ``"skip"``: more than this many bad lines are an error after all.
+    compression
+        As for `write_dataset`.
+    shuffle
+        True, or a seed: rows in the random order that `shuffle` gives those of the sources (seed 0 for True), and not
+        as the sources have them. Until they are, they are kept in a dataset beside `url`, ``….unshuffled``.
+    overwrite
+        Replace a dataset, or start over instead of resuming.
+    client
+        The Dask cluster to use; by default the current one, if there is one, else threads of this process.
+    workers
+        Use that many threads of this process.
+    storage_options, source_options
+        How the dataset's and the sources' stores are reached; see `open_dataset`.
+    progress
+        Called with a `Progress` after every piece.
+    **options
+        What the format takes: ``daskfs ingest --help`` lists them.
+
+    Returns
+    -------
+    Dataset
+        The dataset, opened.
+
+    Examples
+    --------
+    >>> _ = Path("two.svm").write_text("+1 7:0.5 9:1\\n-1 9:2\\n")
+    >>> daskfs.ingest("two.svm", "two.zarr", format="svmlight")
+    <daskfs.Dataset two.zarr: sparse, 2 samples x 10 features, classes -1, 1>
+    """
+    check_choice("layout", layout, Layout)
+    check_choice("on_bad_line", on_bad_line, OnBadLine)
+    check_choice("compression", compression or "none", Compression)
+    if isinstance(sources, str | os.PathLike):
+        sources = [sources]
+    kind = make_format(format, options)
+    place = Destination.of(Location(url, storage_options), shuffle)
+    location = place.rows
+    leave_out = place.target.url, location.url
+    found = find_sources([os.fspath(source) for source in sources], source_options, leave_out)
+    where = pool(client, workers, [location.options, *(source.options for source in found)], [kind])
+    budget = IngestMemory.of(memory, where.sharing)
+    if isinstance(where, Threads):
+        where = Threads(budget.workers)
+    request, content = request_digest(kind, found, layout, compression, on_bad_line), content_digest(found)
+    if place.is_shuffled(request, content, overwrite):
+        return open_dataset(url, storage_options)
+    with location.one_writer():
+        if not overwrite and is_done(location, request, content):
+            return place.finished(memory, overwrite, client, workers)
+        plan = new_plan(kind, found, layout, compression, budget.chunk_bytes)
+        place.check(plan.shape)
+        work = list(pieces_of(plan.format, found, request))
+        begin(location, plan, work, request, overwrite)
+        job = Job(location, plan.format, plan.shape, budget, on_bad_line == "skip", max_bad_lines)
+        try:
+            pieces = _staged(job, work, where, progress)
+        except (StorageError, Interrupted):  # nobody there to tidy up with, or nobody's business any more
+            raise
+        except DaskfsError:
+            abandon(location)
+            raise
+        made: dict[str, Any] = {"by": "ingest", "request": request, "content": content, "format": plan.format.name}
+        made |= {"sources": len(found), "bad_lines": sum(piece.bad_lines for piece in pieces)}
+        begin_publishing(location, work)
+        _publish(job, pieces, made, where)
+        return place.finished(memory, overwrite, client, workers)
+
+
+def _staged(
+    job: Job, work: list[WorkPiece], where: Pool, progress: Callable[[Progress], None] | None
+) -> list[AnyPiece]:
+    """Every piece staged: those of an earlier run as they are, the others now."""
+    kind: type[AnyPiece] = DensePiece if job.format.kind == "dense" else SparsePiece
+    known = (recall(kind, job.location, one.number, one.key) for one in work)
+    pieces = _with_all_names(piece for piece in known if piece is not None)
+    now = _progress(work, pieces)
+    _check_bad_lines(job, now, pieces)
+    if progress is not None:
+        progress(now)
+    # More than once only if a piece was parsed twice, as Dask does when a worker is lost, and others rely on the first.
+    while todo := [one for one in work if one.number not in pieces]:
+        now, job = _progress(work, pieces), replace(job, attempt=uuid.uuid4().hex)
+        for piece in where.unordered("parse", stage_piece, [(job, one) for one in todo]):
+            pieces[piece.number] = piece
+            now = now.after(work[piece.number], piece)
+            if progress is not None:
+                progress(now)
+            _check_bad_lines(job, now, pieces)
+        pieces = _with_all_names(pieces.values())
+    where.everywhere(drop_collected_names)
+    if job.format.kind == "sparse" and now.rows and not now.entries:
+        raise SourceError(f"{work[0].parts[0].source.url}: no row has a feature; is this {job.format.name}?")
+    return [pieces[number] for number in sorted(pieces)]
+
+
+def _progress(work: list[WorkPiece], pieces: dict[int, AnyPiece]) -> Progress:
+    """How far an ingest is with these pieces."""
+    now = Progress(0, len(work), 0, sum(one.nbytes for one in work), 0, 0, 0)
+    for piece in pieces.values():
+        now = now.after(work[piece.number], piece)
+    return now
+
+
+def _with_all_names(pieces: Iterable[AnyPiece]) -> dict[int, AnyPiece]:
+    """Pieces by number, without those that rely for names on a piece that is not among them."""
+    found = {piece.number: piece for piece in pieces}
+    while True:
+        folders = {piece.folder for piece in found.values()}
+        sound = {number: piece for number, piece in found.items() if piece.relies_on <= folders}
+        if len(sound) == len(found):
+            return found
+        found = sound
+
+
+def _check_bad_lines(job: Job, now: Progress, pieces: dict[int, AnyPiece]) -> None:
+    if now.bad_lines > job.most_bad:
+        example = next(piece.bad_examples[0] for piece in pieces.values() if piece.bad_examples)
+        raise SourceError(f"more than {job.most_bad} bad lines, among them {example}")
+
+
+def stage_piece(job: Job, work: WorkPiece) -> AnyPiece:
+    """Parse one piece and stage its rows: the task a worker runs."""
+    piece = _parsed(job, work)
+    for source in {part.source.url: part.source for part in work.parts}.values():
+        source.check_unchanged()
+    return piece
+
+
+def _parsed(job: Job, work: WorkPiece) -> AnyPiece:
+    bad_lines = BadLines(job.skip_bad, job.most_bad)
+    if isinstance(job.shape, DenseShape):
+        dense = DenseStage(job.location, work.number, work.key, job.shape.layout, job.memory.rows_bytes)
+        table = DenseBuilder(dense.take_rows, bad_lines=bad_lines)
+        for part in work.parts:
+            job.format.read_dense(part, table, job.memory.window_bytes)  # type: ignore[attr-defined]  # kind is dense
+        return dense.close(table, bad_lines)
+    names_bytes = job.memory.names_bytes if job.format.names_from["from"] == "table" else 1024
+    with borrowed_names(job.attempt, names_bytes) as collected:
+        stage = SparseStage(job.location, work.number, work.key, job.shape, collected.begin_piece())
+        rows = RowBuilder(
+            stage.take_rows,
+            stage.take_names,
+            block_rows=job.shape.rows,
+            block_entries=job.shape.entries,
+            collected=collected,
+            bad_lines=bad_lines,
+        )
+        for part in work.parts:
+            job.format.read(part, rows, job.memory.window_bytes)
+        rows.finish()
+        piece = stage.close(rows, bad_lines)
+        collected.runs = piece.runs
+    return piece
+
+
+def _publish(job: Job, pieces: list[Any], made: dict[str, Any], where: Pool) -> None:
+    run = in_order(where, "publish")
+    if isinstance(job.shape, DenseShape):
+        names = job.format.column_names()  # type: ignore[attr-defined]  # kind is dense
+        publish_dense(job.location, pieces, DensePlan(job.shape, names, made), run, job.memory.rows_bytes)
+    else:
+        publish_sparse(job.location, pieces, SparsePlan(job.shape, job.format.names_from, made), run)

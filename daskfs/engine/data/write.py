@@ -1,0 +1,182 @@
+"""write_dataset: an array of any kind becomes a dataset."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate, pairwise
+from typing import Any, Literal
+
+import numpy as np
+from dask import config
+from dask.array import Array as DaskArray
+from dask.array import isfinite
+from dask.base import compute
+from dask.delayed import delayed
+from numpy.typing import ArrayLike, NDArray
+
+from daskfs.engine.cluster.pool import Threads, available_cores, in_order, pool
+from daskfs.errors import check_choice
+from daskfs.store.dataset.codec import Codec, Compression
+from daskfs.store.dataset.labels import Labels
+from daskfs.store.dataset.layout import CHUNK_BYTES, UNFINISHED, DenseShape, Layout, dense_specs, target_spec
+from daskfs.store.dataset.names import checked_column_names
+from daskfs.store.dataset.writer import new_writer, prepare, retire
+from daskfs.store.ingest import arrays
+from daskfs.store.ingest.dense_staging import DensePlan, close_dense, publish_dense
+from daskfs.store.places.location import Location
+
+OnBadRow = Literal["error", "drop"]
+
+
+def write_dataset(
+    url: str | os.PathLike[str],
+    X: Any,
+    y: ArrayLike,
+    feature_names: Sequence[Any] | None = None,
+    layout: Layout = "columns",
+    *,
+    overwrite: bool = False,
+    compression: Compression | None = None,
+    chunk_bytes: int = CHUNK_BYTES,
+    on_bad_row: OnBadRow = "error",
+    storage_options: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a matrix and its labels as a dataset.
+
+    Parameters
+    ----------
+    url
+        Where: a local path or a URL, as for `open_dataset`.
+    X
+        ``(samples, features)``: numpy, scipy.sparse (becomes a sparse dataset), dask.array, xarray.DataArray or a
+        DataFrame. Numbers of any kind; float64 and wide integers are kept as float64, the rest as float32.
+    y
+        One label a row: numbers or strings.
+    feature_names
+        One a column. An xarray.DataArray or a DataFrame brings its own.
+    layout
+        Dense data in chunks of whole ``"columns"`` (Online Substitution), whole ``"rows"`` (Sparse Random
+        Features), or ``"both"`` at twice the space. Sparse data is always in rows: see `transpose`.
+    overwrite
+        Replace a dataset that is there already.
+    compression
+        ``"none"`` (dense default: read at memory speed), ``"lz4"`` (sparse default), ``"zstd"``: for slow storage.
+    chunk_bytes
+        Size of a chunk of dense data; a chunk holds at least one whole column or row.
+    on_bad_row
+        What to do about NaN and infinity: name the first in an error, or drop the rows that hold them.
+    storage_options
+        How the store is reached, in fsspec's words or obstore's; by default environment variables say it.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(100, 20)).astype("float32")
+    >>> daskfs.write_dataset("small.zarr", X, X[:, 3] > 0, layout="both")
+    >>> daskfs.open_dataset("small.zarr").to_xarray().X.dims
+    ('sample', 'feature')
+    """
+    check_choice("layout", layout, Layout)
+    check_choice("compression", compression or "none", Compression)
+    check_choice("on_bad_row", on_bad_row, OnBadRow)
+    X, feature_names = _unwrapped(X, feature_names)
+    given = np.asarray(y)
+    arrays.check_shapes(X.shape, given.shape)
+    arrays.stored_dtype(X.dtype)
+    if on_bad_row == "drop":
+        X, given = _without_bad_rows(X, given)
+        arrays.check_shapes(X.shape, given.shape)
+    target, labels = arrays.checked_target(given)
+    if feature_names is not None:
+        feature_names = checked_column_names(feature_names, X.shape[1]).tolist()
+    location = Location(url, storage_options)
+    with location.one_writer():
+        prepare(location, overwrite)
+        location.write(f"{UNFINISHED}/write_dataset", b"")
+        if hasattr(X, "tocsr"):
+            run = in_order(Threads(), "publish")  # renames on this machine's disk: nothing for a cluster
+            arrays.write_sparse(location, X, target, labels, feature_names, Codec(compression or "lz4"), run)
+            return
+        shape = DenseShape(layout, chunk_bytes, Codec(compression or "none"))
+        plan = DensePlan(shape, feature_names, {"by": "write_dataset"})
+        if isinstance(X, DaskArray):
+            pool(options=[location.options])  # workers that will write must know how
+            _write_dask(location, X, target, labels, plan)
+        else:
+            arrays.write_dense(new_writer(location), X, target, labels, plan)
+
+
+def _unwrapped(X: Any, names: Sequence[Any] | None) -> tuple[Any, Sequence[Any] | None]:
+    """The array inside an xarray.DataArray or a DataFrame, and the names it brings."""
+    if hasattr(X, "data_vars"):
+        raise TypeError("X is an xarray.Dataset: pass one of its arrays, such as ds['X']")
+    if hasattr(X, "dims") and hasattr(X, "coords"):
+        columns = X.coords.get(X.dims[-1])
+        if names is None and columns is not None and columns.dtype.kind in "OUST":
+            names = [str(name) for name in columns.values]
+        X = X.data
+    elif hasattr(X, "columns") and hasattr(X, "to_numpy"):
+        names = list(X.columns) if names is None else names
+        X = _cells_of_frame(X)
+    if not hasattr(X, "dtype") or not hasattr(X, "shape"):
+        X = np.asarray(X)
+    if np.ma.isMaskedArray(X) and np.ma.is_masked(X):
+        raise TypeError("X has masked values: fill them (X.filled(...)) or drop their rows first")
+    return X, names
+
+
+def _cells_of_frame(frame: Any) -> Any:
+    """The cells of a DataFrame as one array; columns of several numeric kinds become float64."""
+    texts = [str(name) for name, dtype in frame.dtypes.items() if getattr(dtype, "kind", "O") not in "biuf"]
+    if texts:
+        raise TypeError(f"columns {', '.join(texts[:5])} are not numeric: drop or encode them, or ingest the table")
+    cells = frame.to_numpy()
+    return frame.to_numpy(dtype=np.float64, na_value=np.nan) if cells.dtype.kind == "O" else cells
+
+
+def _without_bad_rows(X: Any, y: Any) -> tuple[Any, Any]:
+    if isinstance(X, DaskArray):
+        good = isfinite(X).all(axis=1).compute()
+        keep = good & (np.isfinite(y) if y.dtype.kind == "f" else True)
+    else:
+        keep = arrays.finite_rows(X, y)
+    return (X, y) if keep.all() else (X[np.flatnonzero(keep)], y[keep])
+
+
+def _write_dask(location: Location, X: DaskArray, y: NDArray[np.float64], labels: Labels, plan: DensePlan) -> None:
+    """Every block is computed once, by a task that also writes it, where the data is."""
+    if X.numblocks[0] > 1 and plan.shape.layout != "rows":
+        _write_dask_rows(location, X, y, labels, plan)
+        return
+    writer = new_writer(location)
+    write = delayed(arrays.write_checked_chunk, pure=False)
+    for spec in dense_specs(X.shape, arrays.stored_dtype(X.dtype), plan.shape):
+        parts = X.rechunk(spec.chunks).to_delayed().reshape(-1)
+        writer.add(spec, _computed([write(writer.location, spec, number, part) for number, part in enumerate(parts)]))
+    writer.write(target_spec(len(y)), y)
+    close_dense(writer, X.shape, labels, plan)
+
+
+def _computed(tasks: list[Any]) -> list[Any]:
+    """The results of delayed tasks, on the current cluster or on threads."""
+    # Threads of our own: after an error, dask would leave its own writing chunks behind our back.
+    with ThreadPoolExecutor(available_cores()) as threads, config.set(pool=threads):
+        return list(compute(*tasks))
+
+
+def _write_dask_rows(location: Location, X: DaskArray, y: NDArray[np.float64], labels: Labels, plan: DensePlan) -> None:
+    """Blocks of rows are staged as they are computed: Dask's own rechunking would hold all of X on the way."""
+    dtype = arrays.stored_dtype(X.dtype)
+    stage = delayed(arrays.stage_rows, pure=False)
+    rows = X.rechunk({1: -1})
+    first = [0, *accumulate(rows.chunks[0])]
+    tasks = [
+        stage(location, number, part, y[start:stop], start, dtype, plan.shape.layout)
+        for number, (part, (start, stop)) in enumerate(zip(rows.to_delayed()[:, 0], pairwise(first), strict=True))
+    ]
+    pieces = _computed(tasks)
+    for piece in pieces:
+        piece.strings = [str(label) for label in labels.classes or ()] if labels.strings else []
+    retire(location)
+    publish_dense(location, pieces, plan, in_order(pool(options=[location.options]), "publish"), group_bytes=64 << 20)

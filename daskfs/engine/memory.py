@@ -1,0 +1,119 @@
+"""How much memory an ingest or a selection takes, known before it starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dask.utils import format_bytes, parse_bytes
+
+from daskfs.engine.shards import FAN_IN
+from daskfs.errors import OptionError
+from daskfs.protocol import Algorithm, Meta
+from daskfs.store.ingest.arrays import BLOCK_ENTRIES
+from daskfs.store.places.local import AHEAD
+
+_USABLE = 0.8  # of a worker's memory: beyond that Dask pauses it
+
+# Measured, not derived: `pipelines/benchmarks/memory.py`, and a file of ten million different names.
+_BASE_BYTES = 64 << 20  # compiled kernels as they are loaded, and merging names
+_BLOCK_BYTES = 3 * 16 * BLOCK_ENTRIES  # rows being built, their encoded form, and slack of the allocator
+_NAMES_FACTOR = 5  # a set of names with its table, and its sorted copy while it is written
+_WINDOW_FACTOR = 4  # text, and what a parser (Arrow) makes of it
+
+
+def parsed_memory(memory: int | str) -> int:
+    """Bytes of a size such as ``"512MB"``."""
+    try:
+        return int(parse_bytes(memory))
+    except ValueError as error:
+        raise OptionError(f"--memory {memory}: not a size such as 512MB") from error
+
+
+def room_on(limit: int | None, used: int, threads: int) -> int | None:
+    """Bytes that each thread of a worker may take; None where nothing limits it."""
+    return int((_USABLE * limit - used) / threads) if limit else None
+
+
+def share_of(limit: int, needed: int) -> float:
+    """The share of a worker's memory that something needs, as far as Dask lets it have that."""
+    return min(_USABLE, needed / limit)
+
+
+@dataclass(frozen=True, slots=True)
+class IngestMemory:
+    """Sizes that keep `workers` parsers together within a budget."""
+
+    workers: int
+    window_bytes: int
+    names_bytes: int
+    rows_bytes: int  # of dense rows collected before they are staged, and of chunks put together at once
+    chunk_bytes: int = 8_000_000
+
+    @classmethod
+    def of(cls, memory: int | str | None, workers: int) -> IngestMemory:
+        """Split a budget; fewer workers where it is too small for all, an error where it is too small for one.
+
+        >>> IngestMemory.of("512MB", workers=2).window_bytes >> 20
+        8
+        """
+        if memory is None:
+            return cls(workers, window_bytes=8 << 20, names_bytes=32 << 20, rows_bytes=64 << 20)
+        total = parsed_memory(memory) - _BASE_BYTES
+        least = _BLOCK_BYTES + _WINDOW_FACTOR * (1 << 20) + _NAMES_FACTOR * (4 << 20)
+        if total < least:
+            raise OptionError(f"--memory {memory}: an ingest needs at least {format_bytes(least + _BASE_BYTES)}")
+        workers = max(1, min(workers, total // (2 * least)))
+        share = total // workers - _BLOCK_BYTES
+        window = min(8 << 20, share // (2 * _WINDOW_FACTOR))
+        names = min(32 << 20, (share - _WINDOW_FACTOR * window) // _NAMES_FACTOR)
+        return cls(workers, window, names, rows_bytes=min(64 << 20, share // 4))
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """What a selection takes in each process that takes part, beyond the process itself."""
+
+    state: int
+    blocks: int
+    states: int = 1
+    """How many of them a process holds at a time."""
+
+    @classmethod
+    def of(cls, algorithm: Algorithm, meta: Meta, lanes: int | None = None, ahead: int = AHEAD) -> MemoryPlan:
+        """The plan of a run in this process, or on a cluster where so many lanes share a pass.
+
+        So many blocks are held ready while one is worked on: more of those that come from far away.
+        """
+        blocks = (ahead + 1) * meta.block_nbytes
+        if lanes is None:
+            return cls(algorithm.nbytes(meta), blocks)
+        # The state a pass began with, one that nobody has fetched yet, those of the other lanes, and the one at work.
+        return cls(algorithm.nbytes(meta) - algorithm.nbytes_staying(meta), blocks, 2 + min(max(lanes, 1), FAN_IN))
+
+    @property
+    def total(self) -> int:
+        return self.states * self.state + self.blocks
+
+    def check(self, available: int, where: str, remedy: str = "") -> None:
+        """OptionError if there is less memory than that."""
+        if self.total > available:
+            raise OptionError(
+                f"{where} has {format_bytes(available)} of memory, the selection needs {self}; "
+                f"{remedy}select fewer features, or write the dataset in smaller chunks"
+            )
+
+    def check_worker(self, address: str, room: int | None) -> None:
+        """OptionError if a worker has less room than that for each of its threads."""
+        if room is not None:
+            remedy = "start it with a larger --memory-limit or fewer threads, "
+            self.check(max(room, 0), f"each thread of worker {address}", remedy)
+
+    def __str__(self) -> str:
+        """In words.
+
+        >>> from daskfs.engine.memory import MemoryPlan
+        >>> print(MemoryPlan(state=40 << 20, blocks=30 << 20))
+        state 40.00 MiB + blocks 30.00 MiB = 70.00 MiB
+        """
+        state = format_bytes(self.state) if self.states == 1 else f"{self.states} x {format_bytes(self.state)}"
+        return f"state {state} + blocks {format_bytes(self.blocks)} = {format_bytes(self.total)}"

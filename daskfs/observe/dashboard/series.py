@@ -1,0 +1,143 @@
+"""What the page shows of a run: for every plot columns of equal length, and texts in HTML. No Bokeh here."""
+
+from __future__ import annotations
+
+import math
+from html import escape
+from typing import Any, Literal
+
+from dask.utils import format_bytes
+
+from daskfs.observe.dashboard.watched import WatchedRun
+
+TIMES = ("busy", "merging", "scheduler", "idle", "closing")
+"""Where the time of a pass went, …"""
+SPENT = ("reading", "working", "merging", "waiting")
+"""… and that of a worker."""
+SERIES = {
+    "objective": ("x", "y"),
+    "changes": ("number", "changes"),
+    "rates": ("x", "bytes", "items", "storage", "fastest"),
+    "times": ("number", *TIMES),
+    "workers": ("worker", *SPENT, "bytes", "edge"),
+    "lags": ("lag", "offers"),
+    "checkpoints": ("x", "seconds"),
+}
+"""The columns of every plot."""
+WELCOME = (
+    "<b>No selection has run here yet.</b> Start one with <code>daskfs select … --scheduler ADDRESS</code> or "
+    "<code>daskfs.select(…, client=client)</code>: what it does shows up here."
+)
+MOST_BARS = 30
+"""Passes and workers that are shown: the last, and those with most to show."""
+NOBODY = " "
+"""In place of a worker while none is known."""
+QUIET = 30.0
+"""Seconds without a word after which that is said."""
+USUAL, LATE = "#ffffff", "#e02020"
+"""What a worker's bar is framed with."""
+_STYLE = """<style>
+table { border-collapse: collapse; width: 100%; table-layout: fixed; font-size: 12px; }
+th { text-align: left; border-bottom: 1px solid #aaa; }
+td, th { padding: 2px 6px; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
+td:first-child, th:first-child { width: 20px; padding-left: 0; text-align: right; text-overflow: clip; }
+td:last-child, th:last-child { width: 80px; text-align: right; }
+tr:nth-child(odd) td { background: #f0f0f0; }
+</style>"""
+_LARGEST = 1e300  # what is beyond, or no number, has no place on an axis
+_NAME = 24  # characters of a worker's name beside its bar
+
+Room = Literal["above", "around", "bars"]
+Series = dict[str, dict[str, list[Any]]]
+
+
+def series_of(run: WatchedRun, now: float) -> Series:
+    """All there is to draw."""
+    x, nbytes, items = run.flow.rates(None if run.ended else now)
+    fastest, storage = [max(nbytes, default=0.0)] * len(x), [run.storage_rate or math.nan] * len(x)
+    last = run.closed[-MOST_BARS:]
+    times = {name: [one.times.get(name, 0.0) for one in last] for name in TIMES}
+    return {
+        "objective": {"x": list(run.objectives.x), "y": list(run.objectives.y)},
+        "changes": _changes(run),
+        "rates": {"x": x, "bytes": nbytes, "items": items, "storage": storage, "fastest": fastest},
+        "times": {"number": [one.number for one in last], **times},
+        "workers": _workers(run),
+        "lags": {"lag": list(range(len(run.lags))), "offers": list(run.lags)},
+        "checkpoints": {"x": list(run.checkpoints.x), "seconds": list(run.checkpoints.y)},
+    }
+
+
+def span_of(values: list[float], room: Room) -> tuple[float, float]:
+    """Where an axis for these values begins and ends: at zero, or with some room around them, or with that of bars.
+
+    >>> from daskfs.observe.dashboard.series import span_of
+    >>> span_of([2, 4], "above"), span_of([2, 4], "around"), span_of([2, 4], "bars"), span_of([], "bars")
+    ((0.0, 4.4), (1.9, 4.1), (1.4, 4.6), (0.0, 1.0))
+    """
+    known = [value for value in values if abs(value) < _LARGEST]
+    if not known:
+        return 0.0, 1.0
+    low, high = min(known), max(known)
+    if room == "above":
+        return 0.0, 1.1 * high or 1.0
+    beside = 0.6 if room == "bars" or low == high else (high - low) / 20
+    return low - beside, high + beside
+
+
+def headline(run: WatchedRun | None, now: float, refused: str | None = None) -> str:
+    """In HTML: what runs, where it is, and whether all is well; who was refused lately, if somebody was."""
+    if run is None:
+        return f"{WELCOME} · {escape(refused)}" if refused else WELCOME
+    of = f" of {run.passes}" if run.passes and run.number <= run.passes else ""
+    done = run.blocks_done if run.fraction else 0  # those of the pass before, until this one has some
+    at = f"pass {run.number}{of}, {done:,} of {run.blocks:,} blocks ({run.fraction:.0%})"
+    if run.ended:
+        passes = _several(run.passes_done, "pass", "passes")
+        at = f"finished after {passes}" if run.why is None else f"stopped: {run.why}"
+    parts = [
+        at,
+        f"{format_bytes(run.total.bytes)} read by {_several(len(run.workers) or run.n_workers, 'worker', 'workers')}",
+        f"objective {run.objective:.6g}" if run.objective is not None else "",
+        _several(run.n_checkpoints, "checkpoint", "checkpoints") if run.n_checkpoints else "",
+        f"no news for {now - run.heard:.0f} s" if not run.ended and now - run.heard > QUIET else "",
+        refused or "",
+        f"{len(run.left):,} left: {', '.join(run.left[-3:])}" if run.left else "",
+        f"lagging behind: {', '.join(sorted(run.stragglers())[:3])}" if run.stragglers() else "",
+    ]
+    told = " · ".join(escape(part) for part in parts if part)
+    return f"<b>{escape(run.algorithm)}</b> on {escape(run.dataset)} · {told}"
+
+
+def _several(number: int, one: str, many: str) -> str:
+    return f"{number:,} {one if number == 1 else many}"
+
+
+def _changes(run: WatchedRun) -> dict[str, list[Any]]:
+    over = [(one.number, one.changes) for one in run.closed[-MOST_BARS:] if one.changes is not None]
+    if run.changes and not run.ended:
+        over.append((run.number, run.changes))
+    return {"number": [number for number, _ in over], "changes": [changes for _, changes in over]}
+
+
+def _workers(run: WatchedRun) -> dict[str, list[Any]]:
+    """A bar for every worker, those that did least on top; of very many, the two ends."""
+    late, order = run.stragglers(), sorted(run.workers, key=lambda name: -run.workers[name].bytes)
+    shown = order if len(order) <= MOST_BARS else [*order[: MOST_BARS // 2], *order[-MOST_BARS // 2 :]]
+    return {
+        "worker": [f"{name[-_NAME:]} " + "\u200b" * at for at, name in enumerate(shown)],  # told apart when cut
+        **{part: [getattr(run.workers[name], part) for name in shown] for part in SPENT},
+        "bytes": [format_bytes(run.workers[name].bytes) for name in shown],
+        "edge": [LATE if name in late else USUAL for name in shown],
+    }
+
+
+def feature_table(run: WatchedRun) -> str:
+    """In HTML: the features that matter most at the moment. (Bokeh's own stay as they are unless rows come or go.)"""
+    if not run.features:
+        return ""
+    rows = [
+        f"<tr><td>{rank}</td><td>{escape(name)}</td><td>{'' if weight is None else f'{weight:+.4g}'}</td></tr>"
+        for rank, (name, weight) in enumerate(run.features, 1)
+    ]
+    return f"{_STYLE}<table><tr><th></th><th>feature</th><th>weight</th></tr>{''.join(rows)}</table>"

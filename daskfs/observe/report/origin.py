@@ -1,0 +1,181 @@
+"""What a run took, and how to do it again: the last part of the report."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import numpy as np
+
+from daskfs.errors import public_url
+from daskfs.observe.report.text import count, number, plain, seconds, size, visible
+from daskfs.observe.report.toml_text import toml_text
+from daskfs.observe.report.words import LONGEST_URL, Run, Table, address, total
+from daskfs.selection.records import Record
+from daskfs.selection.selection import Selection
+
+HISTORY = {
+    "objective": "objective",
+    "changes": "set changes",
+    "held_back": "score on held-back rows",
+    "held_back_loss": "loss on held-back rows",
+    "features": "features",
+    "seconds": "time",
+    "bytes": "read",
+}
+"""What people are told of every pass; history.zarr has all."""
+MOST_PASSES = 200
+LONGEST_COMMAND = 4_000
+
+Facts = list[tuple[str, str]]
+
+
+def pass_table(selection: Selection) -> Table | None:
+    """Every pass in numbers."""
+    history = selection.history
+    names = [name for name in HISTORY if name in history and np.isfinite(history[name].values).any()]
+    steps = history.sizes["step"]
+    if not names or not steps:
+        return None
+    columns = {name: history[name].values.tolist() for name in names}
+    rows = [
+        [str(step + 1), *(_cell(name, columns[name][step]) for name in names)]
+        for step in range(min(steps, MOST_PASSES))
+    ]
+    more = f"… and {steps - MOST_PASSES:,} more; history.zarr has all." if steps > MOST_PASSES else ""
+    return Table(["pass", *(HISTORY[name] for name in names)], rows, more)
+
+
+def pass_words(selection: Selection) -> str:
+    """A warning where one pass minimises something else than another."""
+    known = {name: set(_finite(selection, name)) for name in ("ridge", "held_back", "held_back_loss")}
+    if len(known["ridge"]) > 1:
+        return (
+            "Objectives of different ridges do not compare, and while rows are held back these are left out: "
+            "they may rise from one pass to the next."
+        )
+    if known["held_back"]:
+        return "While rows are held back, objectives leave them out: with all rows in the end it may rise."
+    if known["held_back_loss"]:
+        return "The last passes fit the chosen features alone, and their objective is that of these: it may rise."
+    return ""
+
+
+def _finite(selection: Selection, name: str) -> list[float]:
+    values = selection.history[name].values if name in selection.history else np.empty(0)
+    return [value for value in values.tolist() if np.isfinite(value)]
+
+
+def _cell(name: str, value: float) -> str:
+    if name == "seconds":
+        return seconds(value)
+    if name == "bytes":
+        return size(value)
+    return number(value, "{:,.0f}") if name in ("changes", "features") else number(value, "{:,.6g}")
+
+
+def cost_facts(run: Run) -> Facts:
+    """What was promised, and what it took."""
+    made, memory = run.made, run.made.get("memory") or {}
+    took = made.get("seconds") if made.get("seconds") is not None else total(run.selection, "seconds")
+    read = made.get("bytes_read") if made.get("bytes_read") is not None else total(run.selection, "bytes")
+    workers, machine = made.get("workers"), made.get("machine") or {}
+    facts = [
+        ("time", seconds(took) if took else ""),
+        ("read", size(read) if read else ""),
+        ("rate", f"{size(read / took)}/s" if took and read else ""),
+        ("workers", f"{workers:,}" if workers else ""),
+        ("memory promised", _promised(memory)),
+        ("memory used", _used(memory)),
+        ("how far workers were behind", _behind(made.get("offers") or {})),
+        ("machine", _machine(machine)),
+        ("Dask's performance report", visible(made.get("performance_report") or "", LONGEST_URL)),
+    ]
+    return [(name, value) for name, value in facts if value]
+
+
+def _promised(memory: dict[str, Any]) -> str:
+    if memory.get("promised") is None:
+        return ""
+    text = visible(memory.get("text") or "", LONGEST_URL)
+    return f"{size(memory['promised'])}: {text}" if text else size(memory["promised"])
+
+
+def _used(memory: dict[str, Any]) -> str:
+    used, promised = memory.get("used"), memory.get("promised")
+    if used is None:
+        return ""
+    return f"{size(used)}, {100 * used / promised:.0f} % of what was promised" if promised else size(used)
+
+
+def _behind(offers: dict[str, Any]) -> str:
+    """How old the views were that workers went by, where they did not wait for each other."""
+    if not offers.get("count"):
+        return ""
+    mean, most = number(offers.get("staleness"), "{:.1f}"), number(offers.get("staleness_max"), "{:.0f}")
+    return f"{mean} versions on average, {most} at most, in {count(int(offers['count']), 'offer')}"
+
+
+def _machine(machine: dict[str, Any]) -> str:
+    cores, memory = machine.get("cores"), machine.get("memory")
+    parts = [count(int(cores), "core") if cores else "", size(memory) if memory else ""]
+    return ", ".join(part for part in parts if part)
+
+
+def command(run: Run) -> str:
+    """What somebody would type to do it again: the command or job as it was kept, else a line of Python."""
+    kept = _without_keys(_kept(run.made))
+    if isinstance(kept, list):
+        kept = shlex.join(map(str, kept))
+    elif isinstance(kept, dict):
+        kept = toml_text(kept)
+    text = str(kept) if kept else python_line(run.selection)
+    return "\n".join(visible(line, LONGEST_COMMAND) for line in text[:LONGEST_COMMAND].split("\n"))
+
+
+def _without_keys(value: Any) -> Any:
+    """The same without the user, password or signature of any URL in it."""
+    if isinstance(value, dict):
+        return {key: _without_keys(member) for key, member in value.items()}
+    if isinstance(value, list):
+        return [_without_keys(member) for member in value]
+    return " ".join(map(public_url, value.split(" "))) if isinstance(value, str) else value
+
+
+def _kept(made: Record) -> Any:
+    return made.get("command") or made.get("job")
+
+
+def python_line(selection: Selection) -> str:
+    """The call of `daskfs.select` that made a selection."""
+    fields = ", ".join(f"{name}={value!r}" for name, value in selection.algorithm.items() if name != "name")
+    algorithm = f"daskfs.{selection.algorithm.get('name', '')}({fields})"
+    return f"daskfs.select({selection.source['url']!r}, {algorithm}, seed={selection.seed})"
+
+
+def origin_facts(run: Run) -> Facts:
+    """Seed, versions, digests: what decides whether it comes out the same."""
+    source, made = run.selection.source, run.made
+    packages = made.get("packages") or {}
+    versions = [("daskfs", made.get("daskfs")), ("Python", made.get("python")), *sorted(packages.items())]
+    facts = [
+        ("dataset", address(source["url"])),
+        ("its digest", visible(source["digest"])),
+        ("evaluated on", _evaluated(run)),
+        ("algorithm", _algorithm(run.selection) if _kept(made) else ""),  # else it stands in the line of Python
+        ("seed", f"{run.selection.seed}"),
+        ("versions", ", ".join(f"{visible(name)} {visible(one)}" for name, one in versions if one)),
+        ("started", visible(made.get("started") or "")),
+        ("finished", visible(made.get("finished") or "")),
+    ]
+    return [(name, value) for name, value in facts if value]
+
+
+def _evaluated(run: Run) -> str:
+    dataset, digest = ((run.metrics or {}).get(key) for key in ("dataset", "digest"))
+    return ", digest ".join(map(address, filter(None, (dataset, digest))))
+
+
+def _algorithm(selection: Selection) -> str:
+    fields = [f"{visible(name)}={plain(value)}" for name, value in selection.algorithm.items() if name != "name"]
+    return f"{visible(str(selection.algorithm.get('name', '')))}({', '.join(fields)})"

@@ -1,0 +1,281 @@
+"""Evaluation: how good scores are against the truth, added up block by block, however many rows there are."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+import xarray
+from numpy.typing import NDArray
+
+from daskfs.errors import OptionError
+from daskfs.protocol import Label
+from daskfs.selection.column_slices import Chosen
+from daskfs.selection.intervals import Interval
+from daskfs.selection.metrics import (
+    ClassTally,
+    MeanTally,
+    ValueTally,
+    log_losses,
+    log_odds,
+    mean_known,
+    predicted_classes,
+)
+from daskfs.selection.ranking import RankQuality, mean_area_interval, rank_quality
+from daskfs.selection.records import without_nan
+from daskfs.selection.score_spill import ScoreSpill
+from daskfs.store.dataset.dataset import Dataset
+from daskfs.store.dataset.regroup import Regrouped
+
+WINDOW_CELLS = 1 << 18  # scores that are judged in one go
+
+Scores = Iterator[tuple[slice, NDArray[np.float64]]]
+"""Rows, in order and without gaps, and their scores: ``(rows,)`` or ``(rows, classes)``."""
+Progress = Callable[[int, int], None]
+"""Told how much is done, and of how much."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """How good predictions are. A metric that cannot be told, such as the recall of a class without rows, is NaN.
+
+    For classes, `metrics` has "accuracy", "balanced_accuracy", "log_loss", "roc_auc" and "average_precision"; for a
+    real target "r2", "mse" and "mae". The two areas are exact, ties counted as scikit-learn counts them: of two
+    classes, those of the second; of several, the mean over the classes that occur, each against the rest, rows in the
+    order of the class's probability.
+
+    The log loss takes scores for log-odds: the logistic function makes a probability of one score, softmax of several,
+    and of classes told apart one against the rest (loss "logistic") their logistic functions, divided by the sum of
+    them. That is what the losses "logistic" and "softmax" fit. Under "squared" and "squared_hinge" scores are no
+    log-odds, and the log loss only says how bad it would be to take them for such.
+
+    An interval covers what the metric would be on all rows there could be, of which these are independent draws, 95
+    times in 100. Accuracy and recall: Wilson's score interval. Balanced accuracy: from those of the recalls (Zou and
+    Donner's MOVER). ROC AUC: DeLong's variance, exact, on the scale of log-odds; average precision: the same from the
+    infinitesimal jackknife; both, of several classes, by the mean of the standard errors, which is rather too wide. Log
+    loss and errors: the variance over rows, on the scale of logarithms; R²: the delta method, on that of 1 - R². A row
+    with a weight is one draw that counts for more, so that uneven weights make intervals wider.
+
+    A row whose label is none of the selection's classes counts as wrong, and among "the rest" of every class. It has
+    no probability: the log loss is NaN then.
+
+    Parameters
+    ----------
+    rows
+        How many rows there are.
+    unknown_rows
+        How many of them have a label that is none of the selection's classes.
+    weighted
+        Whether rows have weights: in every metric a row counts as its weight says. (In `rows` it is one.)
+    metrics
+        The metrics by name.
+    intervals
+        The 95 % interval of each, low and high; NaN where it cannot be told.
+    per_class
+        Along the dimension "class": "rows", "precision", "recall", "roc_auc" and "average_precision", and along "end",
+        low and high, "recall_interval"; None where the target is a real number.
+    """
+
+    rows: int
+    unknown_rows: int
+    weighted: bool
+    metrics: dict[str, float]
+    intervals: dict[str, Interval]
+    per_class: xarray.Dataset | None
+
+    def record(self) -> dict[str, Any]:
+        """All of it as JSON holds it: None for NaN, `per_class` as a list."""
+        record: dict[str, Any] = {"rows": self.rows, "unknown_rows": self.unknown_rows, "weighted": self.weighted}
+        record |= {"metrics": self.metrics, "intervals": self.intervals}
+        if self.per_class is not None:
+            columns = {name: self.per_class[name].values.tolist() for name in ("class", *self.per_class.data_vars)}
+            record["per_class"] = [
+                dict(zip(columns, line, strict=True)) for line in zip(*columns.values(), strict=True)
+            ]
+        plain: dict[str, Any] = without_nan(record)
+        return plain
+
+
+class Truth:
+    """What rows are in truth, to be taken in step with their scores: class numbers or values, and weights.
+
+    Parameters
+    ----------
+    source
+        A dataset, or the target of every row.
+    classes
+        The labels that the scores tell apart; None for a real target.
+    n_rows
+        How many rows there are scores of.
+    """
+
+    def __init__(self, source: Dataset | NDArray[Any], classes: Sequence[Label] | None, n_rows: int) -> None:
+        shape = (source.n_samples,) if isinstance(source, Dataset) else source.shape
+        if shape != (n_rows,) or n_rows == 0:
+            raise OptionError(f"labels of shape {shape} for {n_rows} rows: one a row, please, and one row at least")
+        self.rows, self.n_labels = n_rows, 0
+        if classes is None:
+            self._targets = Regrouped(_values(source))
+        else:
+            labels, codes = _labels(source)
+            positions = _positions(labels, classes)
+            self.n_labels = max(len(classes), int(positions.max()) + 1)
+            self._targets = Regrouped(positions[piece] for piece in codes)
+        self.weighted = isinstance(source, Dataset) and "weight" in source.arrays
+        self._weights = Regrouped(source.weights() if isinstance(source, Dataset) else ())
+
+    def beside(self, scores: Scores) -> Iterator[tuple[NDArray[np.float64], NDArray[Any], NDArray[np.float32] | None]]:
+        """Windows of scores with the truth and the weights (None if there are none) of their rows."""
+        for rows, block in scores:
+            step = max(1, WINDOW_CELLS // max(block[:1].size, 1))
+            for start in range(0, len(block), step):
+                window = block[start : start + step]
+                if not np.isfinite(window).all():
+                    bad = rows.start + start + int(np.argmin(np.isfinite(window.reshape(len(window), -1)).all(axis=1)))
+                    raise OptionError(f"row {bad}: its score is not finite, its values are too large for the weights")
+                yield window, *self.take(len(window))
+
+    def take(self, count: int) -> tuple[NDArray[Any], NDArray[np.float32] | None]:
+        """The truth and the weights of the next rows, at least one."""
+        return self._targets.take(count), self._weights.take(count) if self.weighted else None
+
+
+def linear_scores(chosen: Chosen, weights: NDArray[np.float64], intercept: NDArray[np.float64]) -> Scores:
+    """The scores of a linear model over chosen columns, for every group of rows as soon as all its columns are seen."""
+    done, (n_rows, _) = 0, chosen.shape
+    for rows, pieces in groupby(chosen.pieces, attrgetter("rows")):
+        assert rows.start == done  # whoever sums up takes them in order
+        scores = np.empty((rows.stop - rows.start, *weights.shape[1:]))
+        scores[...] = intercept
+        for piece in pieces:
+            scores += piece.cells @ weights[piece.columns]
+        yield rows, scores
+        done = rows.stop
+    if done < n_rows:  # none of the columns is there
+        yield slice(done, n_rows), np.tile(intercept, (n_rows - done, 1)).reshape(n_rows - done, *weights.shape[1:])
+
+
+def score(scores: Scores, truth: Truth, classes: Sequence[Label] | None) -> float:
+    """The balanced accuracy of scores, or the R² where there are no classes; every row counts as one."""
+    if classes is None:
+        values = ValueTally()
+        for window, target, _ in truth.beside(scores):
+            values.add(target, window)
+        return values.r_squared
+    tally = ClassTally(len(classes), truth.n_labels)
+    for window, numbers, _ in truth.beside(scores):
+        tally.add(numbers, predicted_classes(window))
+    return tally.balanced_accuracy
+
+
+def evaluate(scores: Scores, truth: Truth, classes: Sequence[Label] | None, progress: Progress) -> Evaluation:
+    """How good scores are, by every measure that fits the target."""
+    return _of_values(scores, truth, progress) if classes is None else _of_classes(scores, truth, classes, progress)
+
+
+def in_silence(done: int, total: int) -> None:
+    """Progress that nobody asked for."""
+
+
+def _of_values(scores: Scores, truth: Truth, progress: Progress) -> Evaluation:
+    tally = ValueTally()
+    for window, values, weight in truth.beside(scores):
+        tally.add(values, window, weight)
+        progress(tally.rows, truth.rows)
+    metrics = {"r2": tally.r_squared, "mse": tally.squared_error, "mae": tally.absolute_error}
+    intervals = {
+        "r2": tally.r_squared_interval,
+        "mse": tally.squared_error_interval,
+        "mae": tally.absolute_error_interval,
+    }
+    return Evaluation(tally.rows, 0, truth.weighted, metrics, intervals, None)
+
+
+def _of_classes(scores: Scores, truth: Truth, classes: Sequence[Label], progress: Progress) -> Evaluation:
+    """Every row is worked on once, and once more for each class."""
+    tally, loss, count = ClassTally(len(classes), truth.n_labels), MeanTally(), len(classes)
+    with tempfile.TemporaryFile() as file:  # it has no name: nothing stays of a process that is killed
+        spill = ScoreSpill(file, count)
+        for window, numbers, weight in truth.beside(scores):
+            odds = log_odds(window)
+            tally.add(numbers, predicted_classes(window), weight)
+            loss.add(_known_losses(odds, numbers), weight)
+            spill.add(odds, numbers, weight)
+            progress(int(tally.rows.sum()), truth.rows * (1 + count))
+        qualities = []
+        for number in range(count):
+            qualities.append(rank_quality(spill.ranked(number)))
+            progress(truth.rows * (2 + number), truth.rows * (1 + count))
+    per_class = _per_class(tally, qualities, classes)
+    overall = qualities[1:] if count == 2 else qualities
+    metrics = {
+        "accuracy": tally.accuracy,
+        "balanced_accuracy": tally.balanced_accuracy,
+        "log_loss": loss.mean,
+        "roc_auc": mean_known(np.array([quality.roc_auc for quality in overall])),
+        "average_precision": mean_known(np.array([quality.average_precision for quality in overall])),
+    }
+    intervals = {
+        "accuracy": tally.accuracy_interval,
+        "balanced_accuracy": tally.balanced_accuracy_interval,
+        "log_loss": loss.interval,
+        "roc_auc": mean_area_interval("roc_auc", overall),
+        "average_precision": mean_area_interval("average_precision", overall),
+    }
+    unknown = int(tally.rows[count:].sum())
+    return Evaluation(truth.rows, unknown, truth.weighted, metrics, intervals, per_class)
+
+
+def _known_losses(odds: NDArray[np.float64], numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The log losses of rows; NaN if a label is none of the classes, so that no probability is its."""
+    return log_losses(odds, numbers) if numbers.max() < odds.shape[1] else np.full(len(odds), math.nan)
+
+
+def _per_class(tally: ClassTally, qualities: Sequence[RankQuality], classes: Sequence[Label]) -> xarray.Dataset:
+    columns = {
+        "rows": tally.rows[: len(classes)],
+        "precision": tally.precision,
+        "recall": tally.recall,
+        "roc_auc": np.array([quality.roc_auc for quality in qualities]),
+        "average_precision": np.array([quality.average_precision for quality in qualities]),
+    }
+    variables: dict[str, Any] = {name: ("class", column) for name, column in columns.items()}
+    variables["recall_interval"] = (("class", "end"), tally.recall_intervals)
+    return xarray.Dataset(variables, coords={"class": np.array(classes), "end": ["low", "high"]})
+
+
+def _values(source: Dataset | NDArray[Any]) -> Iterable[NDArray[np.float64]]:
+    """A real target, piece by piece."""
+    if isinstance(source, Dataset):
+        numbers = source.classes is None or not isinstance(source.classes[0], str)
+    else:
+        numbers = source.dtype.kind in "biuf"
+    if not numbers:
+        raise OptionError("the selection predicts numbers, and these labels are none")
+    return source.targets() if isinstance(source, Dataset) else [source.astype(np.float64)]
+
+
+def _labels(source: Dataset | NDArray[Any]) -> tuple[Sequence[Label], Iterable[NDArray[np.int64]]]:
+    """The distinct labels of a target, and which of them each row has, piece by piece."""
+    if not isinstance(source, Dataset):
+        labels, codes = np.unique(source, return_inverse=True)
+        return labels.tolist(), [codes]
+    if source.classes is None:
+        raise OptionError(f"{source.url}: its labels are real numbers, the selection tells classes apart")
+    return source.classes, map(source.meta.class_codes, source.targets())
+
+
+def _positions(labels: Sequence[Label], classes: Sequence[Label]) -> NDArray[np.int64]:
+    """Where labels stand among the classes; behind them all those that are none of them, which nobody predicts."""
+    known = {label: number for number, label in enumerate(classes)}
+    if not any(label in known for label in labels):
+        raise OptionError(
+            f"labels such as {labels[0]!r:.80} are none of the selection's classes, such as {classes[0]!r:.80}"
+        )
+    return np.array([known.get(label, len(classes) + number) for number, label in enumerate(labels)])

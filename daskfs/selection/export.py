@@ -1,0 +1,87 @@
+"""A selection as a model of scikit-learn's own classes, which needs nothing of daskfs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.kernel_approximation import RBFSampler
+from sklearn.linear_model import LinearRegression, LogisticRegression, SGDClassifier
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+
+from daskfs.errors import OptionError
+from daskfs.selection.expanded import Inputs
+
+Selection = Any
+"""A `daskfs.Selection`, whose module imports this one."""
+
+
+def plain_model(selection: Selection) -> BaseEstimator:
+    """What `Selection.to_sklearn` gives."""
+    if selection.products is not None:
+        raise OptionError("features that are products of two others: no plain scikit-learn model makes them")
+    if selection.inputs is not None:
+        return _pipeline(selection, selection.inputs)
+    numbered = [f"x{feature}" for feature in selection.features.tolist()]
+    names = None if selection.names == numbered else selection.names
+    return _fitted(_linear(selection), selection.weights, selection.intercept, selection.classes, names)
+
+
+def _linear(selection: Selection) -> BaseEstimator:
+    """The linear model of the loss, not fitted."""
+    loss = selection.algorithm.get("loss", "squared")
+    if selection.classes is None:
+        return LinearRegression()
+    if loss == "softmax" or (loss == "logistic" and len(selection.classes) == 2):
+        return LogisticRegression()
+    if loss == "squared_hinge":
+        return LinearSVC()
+    return SGDClassifier(loss="log_loss" if loss == "logistic" else "squared_error")
+
+
+def _fitted(
+    model: Any,
+    weights: NDArray[np.float64],
+    intercept: NDArray[np.float64],
+    classes: Sequence[Any] | None,
+    names: Sequence[str] | None,
+) -> BaseEstimator:
+    """A linear model with weights (k,) or (k, classes) in its place."""
+    if classes is None:
+        model.coef_, model.intercept_ = weights.copy(), float(intercept[0])
+    else:
+        model.classes_ = np.array(classes)
+        model.coef_, model.intercept_ = np.atleast_2d(weights.T).copy(), intercept.copy()
+        if len(model.coef_) == 2:  # two classes have one score there
+            model.coef_, model.intercept_ = np.diff(model.coef_, axis=0), np.diff(model.intercept_)
+    model.n_features_in_ = len(weights)
+    if names is not None:
+        model.feature_names_in_ = np.array(names, object)
+    return model
+
+
+def _pipeline(selection: Selection, inputs: Inputs) -> Pipeline:
+    """Inputs are scaled, √2 cos(ω·x + b) made of them, and summed up."""
+    made, count = inputs.expansion, len(selection.features)
+    if made.kernel == "perceptron":
+        raise OptionError("kernel='perceptron': scikit-learn has no steps to make features of; use waves, or daskfs")
+    drawn, moves = inputs.basis.drawn(selection.features), made.scale != 0  # a constant column says nothing
+    scaler = StandardScaler()
+    scaler.mean_, scaler.scale_ = made.offset.copy(), np.where(moves, 1 / np.where(moves, made.scale, 1), 1)
+    scaler.var_, scaler.n_samples_seen_ = scaler.scale_**2, int(selection.source["n_samples"])
+    sampler = RBFSampler(gamma=made.gamma, n_components=count)
+    sampler.random_weights_ = 2 * math.pi * drawn.W.T.astype(np.float64) * moves[:, None]
+    sampler.random_offset_ = 2 * math.pi * drawn.b.astype(np.float64)
+    sampler.n_features_in_ = scaler.n_features_in_ = len(inputs.names)
+    numbered = [f"x{column}" for column in range(len(inputs.names))]
+    if inputs.names != numbered:
+        scaler.feature_names_in_ = np.array(inputs.names, object)
+    weights = selection.weights * math.sqrt(count)  # the sampler's features are smaller by that
+    model = _fitted(_linear(selection), weights, selection.intercept, selection.classes, None)
+    return Pipeline([("scale", scaler), ("waves", sampler), ("model", model)])

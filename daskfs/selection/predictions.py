@@ -1,0 +1,111 @@
+"""Predictions on disk: a Zarr group that plain xarray opens, written chunk by chunk.
+
+::
+
+    prediction  (sample)          the label of a class (text or number), or the value
+    score       (sample)          what it was decided by; (sample, class) where every class has a score
+    class       (class)           the labels, beside such scores
+
+It is made as datasets are: complete once its root metadata is there, with size and crc32c of every chunk in a manifest,
+and in place of another only when all chunks are written.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskfs.errors import OptionError
+from daskfs.protocol import Label
+from daskfs.store.dataset.layout import ATTRIBUTE, ROOT, STRING, UNFINISHED, ArraySpec, is_ours
+from daskfs.store.dataset.regroup import Regrouped
+from daskfs.store.dataset.writer import DatasetWriter, clear, drop_staged, new_writer, prepare, write_chunk
+from daskfs.store.places.location import Location
+
+KIND = "predictions"
+CHUNK_CELLS = 1 << 18  # scores in a chunk, about
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """What is to be written."""
+
+    shape: tuple[int, ...]
+    """Of the scores: ``(rows,)`` or ``(rows, classes)``."""
+    scores: Iterable[NDArray[np.float64]]
+    """Blocks of rows, in order."""
+    decided: Callable[[NDArray[np.float64]], NDArray[Any]]
+    """Makes predictions of scores."""
+    classes: Sequence[Label] | None
+    made: dict[str, Any]
+    """How they came about, for the record."""
+
+    def write(self, location: Location, overwrite: bool, progress: Callable[[int, int], None]) -> None:
+        """Write them all, or leave nothing behind. `check_place` comes first, before anything is read."""
+        with location.one_writer():
+            prepare(location, overwrite)
+            with _all_or_nothing(location):
+                location.write(f"{UNFINISHED}/{KIND}", b"")
+                self._write_all(new_writer(location), progress)
+
+    def _write_all(self, writer: DatasetWriter, progress: Callable[[int, int], None]) -> None:
+        self._write_rows(writer, progress)
+        if len(self.shape) == 2:
+            labels = ArraySpec("class", self.shape[1:], self.shape[1:], self._label_type, ("class",))
+            writer.write(labels, np.array(self.classes))
+        classes = None if self.classes is None else list(self.classes)
+        writer.close({"kind": KIND, "n_samples": self.shape[0], "classes": classes, "made": self.made})
+
+    def _write_rows(self, writer: DatasetWriter, progress: Callable[[int, int], None]) -> None:
+        n_rows, columns = self.shape[0], self.shape[1:]
+        step = min(max(CHUNK_CELLS // math.prod(columns), 1), n_rows)
+        dims = ("sample", "class")[: len(self.shape)]
+        score = ArraySpec("score", self.shape, (step, *columns), np.dtype(np.float64), dims)
+        prediction = ArraySpec("prediction", (n_rows,), (step,), self._label_type, ("sample",))
+        rows = Regrouped(self.scores)
+        for number, start in enumerate(range(0, n_rows, step)):
+            scores = rows.take(min(step, n_rows - start))
+            writer.add(score, [write_chunk(writer.location, score, number, scores)])
+            writer.add(prediction, [write_chunk(writer.location, prediction, number, self.decided(scores))])
+            progress(start + len(scores), n_rows)
+
+    @property
+    def _label_type(self) -> Any:
+        return STRING if self.classes is not None and isinstance(self.classes[0], str) else np.dtype(np.float64)
+
+
+def check_place(location: Location, overwrite: bool, source: Location | None) -> None:
+    """OptionError where predictions of a source must not be written."""
+    url = location.url
+    if location.path is not None and location.path.is_file():
+        raise OptionError(f"{url}: is a file; predictions are a folder, choose another name")
+    if source is not None and location.is_within(source):
+        raise OptionError(f"{url}: is the dataset to be predicted, or lies in it; choose another place")
+    if not location.exists(ROOT):
+        return
+    raw = location.read(ROOT)
+    if not is_ours(raw) or json.loads(raw)["attributes"][ATTRIBUTE].get("kind") != KIND:
+        raise OptionError(f"{url}: holds something other than predictions; choose another place")
+    if not overwrite:
+        raise OptionError(f"{url}: already holds predictions; --overwrite replaces them")
+
+
+@contextmanager
+def _all_or_nothing(location: Location) -> Iterator[None]:
+    """After an error, or Ctrl-C, leave what was there before, or nothing; for a place that was prepared."""
+    try:
+        yield
+    except BaseException:
+        if location.exists(ROOT):
+            drop_staged(location)
+        else:
+            clear(location)
+            location.remove_if_empty()
+        raise

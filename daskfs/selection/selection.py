@@ -1,0 +1,428 @@
+"""Selection: what an algorithm chose, by name and with weights, and the linear model over it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray
+from numpy.typing import ArrayLike, NDArray
+
+from daskfs.errors import OptionError, SelectionError, public_url
+from daskfs.protocol import Label, Result
+from daskfs.selection.column_slices import Chosen, as_dataset
+from daskfs.selection.evaluation import Evaluation, Progress, Scores, Truth, evaluate, in_silence, linear_scores, score
+from daskfs.selection.expanded import Inputs, expanded, inputs_in
+from daskfs.selection.metrics import against_the_rest, predicted_classes
+from daskfs.selection.predictions import Predictions, check_place
+from daskfs.selection.products import Products, as_members, chosen_or_made, products_in
+from daskfs.selection.published import followed
+from daskfs.selection.saved import SOURCE, read_selection, write_selection
+from daskfs.store.places.location import Location
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Selection:
+    """Features in order of importance, and the linear model over them.
+
+    Whatever takes an X takes an array (numpy, scipy.sparse, dask, xarray, a DataFrame) with the columns of the dataset
+    the selection was made from; or a dataset, or where one is. Datasets are read block by block, and of those laid out
+    in columns only the selected ones. Features are told by their ids; data that calls them by other names is refused.
+
+    Parameters
+    ----------
+    features
+        Feature ids, most important first.
+    names
+        Their names.
+    weights
+        Their weights: ``(k,)``, or ``(k, classes)`` where there are more than two classes.
+    intercept
+        What a score is where all features are zero: ``(1,)`` or ``(classes,)``.
+    classes
+        The labels that scores tell apart; None where the target is a real number.
+    history
+        One row per pass or round along the dimension "step": "objective", and whatever else was recorded.
+    algorithm
+        The name of the algorithm, and its fields.
+    source
+        The dataset: "url", "digest", "n_samples", "n_features".
+    seed
+        What random choices began with.
+    products
+        Which features are products of two others, such as MISSION's interactions, and of which; None if none is.
+    inputs
+        The columns that random features are made of, and how; None where features are columns themselves.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(50, 5))
+    >>> daskfs.write_dataset("small.zarr", X, X[:, 3] > 0, feature_names=["a", "b", "c", "d", "e"])
+    >>> sel = daskfs.select(daskfs.open_dataset("small.zarr"), daskfs.OnlineSubstitution(1))
+    >>> sel.names, sel.transform(X).shape
+    (['d'], (50, 1))
+    >>> sel.save("run")
+    >>> daskfs.load_selection("run").score("small.zarr") == sel.score(X, X[:, 3] > 0)
+    True
+    """
+
+    features: NDArray[np.uint64]
+    names: list[str]
+    weights: NDArray[np.float64]
+    intercept: NDArray[np.float64]
+    classes: tuple[Label, ...] | None
+    history: xarray.Dataset
+    algorithm: dict[str, Any]
+    source: dict[str, Any]
+    seed: int
+    products: Products | None = None
+    inputs: Inputs | None = None
+
+    def __post_init__(self) -> None:
+        count, shape = len(self.features), self.weights.shape
+        n_classes = None if self.classes is None else len(self.classes)
+        if len(self.names) != count or len(self.weights) != count:
+            raise OptionError(f"{count} features, {len(self.names)} names and {len(self.weights)} weights")
+        if len(set(self.features.tolist())) != count:
+            raise OptionError("a feature is there twice")
+        if (n_classes not in (None, 2)) if len(shape) == 1 else shape[1:] != (n_classes,):
+            raise OptionError(f"weights of shape {shape} do not tell {n_classes} classes apart")
+        if self.intercept.shape != (shape[1:] or (1,)):
+            raise OptionError(f"an intercept of shape {self.intercept.shape} beside weights of shape {shape}")
+        if "objective" not in self.history:
+            raise OptionError("the history has no objective")
+        if not np.isfinite(self.weights).all() or not np.isfinite(self.intercept).all():
+            raise OptionError("a weight is not finite")
+
+    @classmethod
+    def from_result(
+        cls,
+        result: Result,
+        names: list[str],
+        algorithm: Mapping[str, Any],
+        source: Mapping[str, Any],
+        seed: int,
+        products: Products | None = None,
+        inputs: Inputs | None = None,
+    ) -> Selection:
+        """A result with its names and its origin; secrets in the URL of the source are left out."""
+        keys = dict.fromkeys(["objective", *(key for record in result.history for key in record)])
+        history = {key: np.array([record.get(key, np.nan) for record in result.history], np.float64) for key in keys}
+        origin = {key: source[key] for key in SOURCE} | {"url": public_url(str(source["url"]))}
+        return cls(
+            features=np.array(result.features, np.uint64),
+            names=list(names),
+            weights=np.array(result.weights, np.float64),
+            intercept=np.array(result.intercept, np.float64),
+            classes=result.classes,
+            history=_history(history),
+            algorithm=_as_read_back(algorithm),
+            source=_as_read_back(origin),
+            seed=int(seed),
+            products=products,
+            inputs=inputs,
+        )
+
+    def __repr__(self) -> str:
+        shown = [name[:40] if name[:40].isprintable() else ascii(name[:40])[1:-1] for name in self.names[:3]]
+        names = ", ".join([*shown, "…"] if len(self.names) > 3 else shown)
+        of = (
+            f"random features of {len(self.inputs.names):,} columns"
+            if self.inputs
+            else f"of {self.source['n_features']:,} features"
+        )
+        size = f"{len(self.features):,} {of}"
+        return f"<daskfs.Selection {self.source['url']}: {size}, {names}>"
+
+    def scores(self, X: Any) -> Scores:
+        """Real scores block by block: which rows, and one score for each, or one for every class.
+
+        Of datasets laid out in rows, and of arrays, no more than a block is held at a time. Of datasets laid out in
+        columns a score is only known when all of these are read: all rows come in one block, n scores, or n times the
+        number of classes.
+
+        Examples
+        --------
+        >>> X = np.random.default_rng(0).normal(size=(50, 5))
+        >>> daskfs.write_dataset("small.zarr", X, X[:, 3] > 0, layout="both", chunk_bytes=1000)
+        >>> sel = daskfs.select("small.zarr", daskfs.OnlineSubstitution(1))
+        >>> [rows for rows, scores in sel.scores(X)]
+        [slice(0, 50, None)]
+        """
+        return self._scored(self.chosen(X))
+
+    def chosen(self, X: Any) -> Chosen:
+        """The columns of X that are the features, or what the features make of its columns."""
+        if self.inputs is not None:
+            return expanded(X, self.features, self.inputs)
+        return chosen_or_made(X, self.features, self.names, self.products)
+
+    def _scored(self, chosen: Chosen) -> Scores:
+        return linear_scores(chosen, self.weights, self.intercept)
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Real scores: one a row, or one for every class."""
+        chosen = self.chosen(X)
+        scores = np.empty((chosen.shape[0], *self.weights.shape[1:]))
+        for rows, block in self._scored(chosen):
+            if len(block) == len(scores):
+                return block
+            scores[rows] = block
+        return scores
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The score itself for a real target, else the label of the class it speaks for."""
+        return self._decided(self.decision_function(X))
+
+    def write_predictions(
+        self,
+        X: Any,
+        url: str | os.PathLike[str],
+        *,
+        overwrite: bool = False,
+        storage_options: Mapping[str, Any] | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        """Write what `predict` and `decision_function` give, block by block, as a Zarr group that xarray opens.
+
+        Its variables are "prediction" and "score"; see `scores` for what is held in memory. Until all is written
+        nothing opens, and after an error nothing is left behind.
+
+        Parameters
+        ----------
+        X
+            A dataset (or where one is), or an array.
+        url
+            Where: a local path or a URL, as for `open_dataset`.
+        overwrite
+            Replace predictions that are there already.
+        storage_options
+            How the store is reached, in fsspec's words or obstore's; by default environment variables say it.
+        progress
+            Called now and then with how many rows are done, and of how many.
+
+        Examples
+        --------
+        >>> X = np.random.default_rng(0).normal(size=(50, 5))
+        >>> daskfs.write_dataset("small.zarr", X, np.where(X[:, 3] > 0, "spam", "ham"))
+        >>> sel = daskfs.select("small.zarr", daskfs.OnlineSubstitution(1))
+        >>> sel.write_predictions("small.zarr", "predicted.zarr")
+        >>> import xarray
+        >>> bool((xarray.open_zarr("predicted.zarr").prediction == sel.predict(X)).all())
+        True
+        """
+        dataset, location = as_dataset(X), Location(url, storage_options)
+        check_place(location, overwrite, None if dataset is None else dataset.location)
+        chosen = self.chosen(X if dataset is None else dataset)
+        if chosen.shape[0] == 0:
+            raise OptionError("there are no rows to predict")
+        source = {} if dataset is None else {"url": public_url(dataset.url), "digest": dataset.digest}
+        Predictions(
+            shape=(chosen.shape[0], *self.weights.shape[1:]),
+            scores=(block for _, block in self._scored(chosen)),
+            decided=self._decided,
+            classes=self.classes,
+            made={"by": "write_predictions", "algorithm": self.algorithm, "trained_on": self.source, "source": source},
+        ).write(location, overwrite, progress or in_silence)
+
+    def _decided(self, scores: NDArray[np.float64]) -> NDArray[Any]:
+        return scores if self.classes is None else np.array(self.classes)[predicted_classes(scores)]
+
+    def transform(self, X: Any) -> Any:
+        """The selected columns, in the order of `features`: a float array, or a CSR one if X is sparse.
+
+        Where features are random ones, their values: a float array.
+        """
+        return self.chosen(X).together()
+
+    @property
+    def importance(self) -> xarray.DataArray:
+        """How much every input of random features matters, largest first, together 1; by the name of the input.
+
+        It is measured on rows of the training data: what the scores lose when an input has the value of another row.
+
+        Examples
+        --------
+        >>> X = np.random.default_rng(0).uniform(size=(500, 3))
+        >>> daskfs.write_dataset("wave.zarr", X, np.cos(9 * X[:, 2]), layout="rows")
+        >>> daskfs.select("wave.zarr", daskfs.SparseRandomFeatures(rounds=3)).importance.input.values[0]
+        'x2'
+        """
+        if self.inputs is None:
+            raise OptionError(
+                "features are columns here, and as important as their weights; only random features have inputs"
+            )
+        effects = self.inputs.expansion.importance
+        order = np.argsort(-effects, kind="stable")
+        names = np.array(self.inputs.names, object)[order]
+        return xarray.DataArray(effects[order], {"input": names}, ("input",), "importance")
+
+    def score(self, X: Any, y: ArrayLike | None = None) -> float:
+        """How well rows are predicted: balanced accuracy for classes, R² for a real target; every row counts as one.
+
+        Parameters
+        ----------
+        X
+            A dataset (or where one is), or an array.
+        y
+            The target of an array's rows; a dataset brings its own.
+        """
+        truth, scores = self._beside_truth(X, y)
+        return score(scores, truth, self.classes)
+
+    def evaluate(self, X: Any, y: ArrayLike | None = None, *, progress: Progress | None = None) -> Evaluation:
+        """How well rows are predicted, by every usual measure, overall and for each class; see `Evaluation`.
+
+        Nothing grows with the number of rows but a temporary file (``TMPDIR``), of 8 bytes a row and class, and 20
+        more a row; and, of a dataset laid out in columns, what `scores` holds. If rows have weights, these count.
+
+        Parameters
+        ----------
+        X, y
+            As for `score`.
+        progress
+            Called now and then with how much is done, and of how much.
+
+        Examples
+        --------
+        >>> X = np.random.default_rng(0).normal(size=(50, 5))
+        >>> daskfs.write_dataset("small.zarr", X, X[:, 3] > 0, layout="both")
+        >>> found = daskfs.select("small.zarr", daskfs.OnlineSubstitution(1)).evaluate("small.zarr")
+        >>> found.rows, found.metrics["roc_auc"], found.per_class.sizes["class"]
+        (50, 1.0, 2)
+        """
+        truth, scores = self._beside_truth(X, y)
+        if self.algorithm.get("loss") == "logistic" and self.weights.ndim == 2:
+            scores = ((rows, against_the_rest(of_classes)) for rows, of_classes in scores)
+        return evaluate(scores, truth, self.classes, progress or in_silence)
+
+    def _beside_truth(self, X: Any, y: ArrayLike | None) -> tuple[Truth, Scores]:
+        dataset = as_dataset(X)
+        if (y is None) == (dataset is None):
+            raise OptionError("score a dataset, which brings its labels, or an array together with y")
+        chosen = self.chosen(X if dataset is None else dataset)
+        truth = Truth(np.asarray(y) if dataset is None else dataset, self.classes, chosen.shape[0])
+        return truth, self._scored(chosen)
+
+    def to_xarray(self) -> xarray.Dataset:
+        """Features, names, weights and intercept as labelled arrays, the history beside them."""
+        by_class = self.weights.shape[1:] != ()
+        dims = ("class",) if by_class else ()
+        coords: dict[str, Any] = {"feature": self.features, "name": ("feature", np.array(self.names, object))}
+        if by_class:
+            coords["class"] = np.array(self.classes)
+        variables = {
+            "weights": (("feature", *dims), self.weights),
+            "intercept": (dims, self.intercept if by_class else self.intercept[0]),
+        }
+        attributes = {"algorithm": json.dumps(self.algorithm), "source": json.dumps(self.source), "seed": self.seed}
+        return self.history.assign(variables).assign_coords(coords).assign_attrs(attributes)
+
+    def to_sklearn(self) -> Any:
+        """The same model of scikit-learn's own classes, for places where daskfs is not: pickle it, predict with it.
+
+        Where features are columns it is a linear model over the selected ones alone, in the order of `features`: give
+        it ``X[sel.names]`` of a DataFrame or ``X[:, sel.features]`` of an array. Where they are random features it is
+        a pipeline that takes all input columns, and gives the scores of `decision_function` to 1e-5 of their size:
+        features are float32 here, and float64 there.
+
+        Returns
+        -------
+        A fitted `LogisticRegression` (logistic loss, softmax), `LinearSVC` (squared hinge), `SGDClassifier` (squared
+        loss of classes; several classes by logistic loss, one against the rest) or `LinearRegression`; behind a scaler
+        and an `RBFSampler` where features are random.
+
+        Examples
+        --------
+        >>> X = np.random.default_rng(0).normal(size=(50, 5))
+        >>> daskfs.write_dataset("small.zarr", X, X[:, 3] > X[:, 1])
+        >>> sel = daskfs.select("small.zarr", daskfs.OnlineSubstitution(2, loss="logistic"))
+        >>> model = sel.to_sklearn()
+        >>> model, bool((model.predict(X[:, sel.features]) == sel.predict(X)).all())
+        (LogisticRegression(), True)
+        """
+        from daskfs.selection.export import plain_model  # scikit-learn takes a second to import
+
+        return plain_model(self)
+
+    def save(self, url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> None:
+        """Keep the selection in a folder, as JSON and Zarr, in place of one that is there.
+
+        Parameters
+        ----------
+        url
+            A local path or a URL, as for `open_dataset`.
+        storage_options
+            How the store is reached, in fsspec's words or obstore's; by default environment variables say it.
+        """
+        columns = {str(name): np.asarray(column.values, np.float64) for name, column in self.history.data_vars.items()}
+        write_selection(Location(url, storage_options), self.record(), columns)
+
+    def record(self) -> dict[str, Any]:
+        """Everything but the history as JSON holds it: `features` is a list of rank, id, name and weight.
+
+        A product of two features has `parents` besides, their ids and names.
+        """
+        made = [{}] * len(self.features) if self.products is None else as_members(self.products)
+        ranked = zip(self.features.tolist(), self.names, self.weights.tolist(), made, strict=True)
+        random = {} if self.inputs is None else {"random_features": self.inputs.record()}
+        return {
+            **random,
+            "algorithm": self.algorithm,
+            "classes": None if self.classes is None else list(self.classes),
+            "features": [
+                {"rank": rank, "id": feature, "name": name, "weight": weight, **parents}
+                for rank, (feature, name, weight, parents) in enumerate(ranked, 1)
+            ],
+            "intercept": self.intercept.tolist() if self.weights.ndim == 2 else float(self.intercept[0]),
+            "seed": self.seed,
+            "source": self.source,
+        }
+
+
+def load_selection(url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> Selection:
+    """Read back what `Selection.save`, ``daskfs select`` or ``daskfs run`` kept; nothing in it is executed.
+
+    Parameters
+    ----------
+    url
+        The folder of a run; or of a job, for the run it has published. A local path or a URL.
+    storage_options
+        How the store is reached, in fsspec's words or obstore's; by default environment variables say it.
+    """
+    location = followed(Location(url, storage_options))
+    record, history = read_selection(location)
+    features, classes, intercept = record["features"], record["classes"], np.array(record["intercept"], np.float64)
+    try:
+        return Selection(
+            features=np.array([feature["id"] for feature in features], np.uint64),
+            names=[feature["name"] for feature in features],
+            weights=np.array([feature["weight"] for feature in features], np.float64).reshape(-1, *intercept.shape),
+            intercept=intercept.reshape(-1),
+            classes=None if classes is None else tuple(classes),
+            history=_history(history),
+            algorithm=record["algorithm"],
+            source=record["source"],
+            seed=record["seed"],
+            products=products_in(features),
+            inputs=inputs_in(record["random_features"]) if "random_features" in record else None,
+        )
+    except ValueError as error:
+        raise SelectionError(f"{location.url}: {error}; the selection is damaged, make it again") from error
+
+
+def _history(columns: Mapping[str, NDArray[np.float64]]) -> xarray.Dataset:
+    steps = len(next(iter(columns.values()), ()))
+    return xarray.Dataset(
+        {name: ("step", column) for name, column in columns.items()}, coords={"step": np.arange(1, steps + 1)}
+    )
+
+
+def _as_read_back(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A record as a file gives it back: sorted, tuples are lists, and numpy's numbers are Python's."""
+    plain: dict[str, Any] = json.loads(json.dumps(dict(record), sort_keys=True, default=lambda number: number.item()))
+    return plain

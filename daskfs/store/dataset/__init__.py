@@ -1,0 +1,1 @@
+"""The dataset on disk: its layout, how chunks are encoded, checked, written and read, and the names of features."""

@@ -1,0 +1,190 @@
+"""One file for a record of arrays and scalars: what a checkpoint is made of.
+
+::
+
+    daskfs record 1 0000012f\n         magic, version, and the header's length in hexadecimal
+    {"about": {...}, "values": {...}}   JSON: a few facts, then the kind of every value in order
+    the arrays' bytes, one after the other
+    crc32c of everything before it
+
+Nothing in it is ever executed: values are numbers, strings and plain arrays, never pickles. A reader believes no
+size before it has compared it with the length of the file, so that a forged header cannot make it take memory.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import google_crc32c
+import numpy as np
+from numpy.typing import NDArray
+
+from daskfs.protocol import State
+from daskfs.store.dataset.codec import CRC_BYTES
+from daskfs.store.places.location import Location
+
+_MAGIC = b"daskfs record 1 "
+_START = len(_MAGIC) + 9  # and the header's length in eight digits, and the end of the line
+_MOST_HEADER = 1 << 20  # a parsed header takes some fifty times its length; a few kilobytes are usual
+_PIECE = 8 << 20  # read at once, so that memory is that of the arrays and no more
+_PLAIN = re.compile(r"[<>|][biuf][1-9][0-9]?|[<>]U[1-9][0-9]{0,8}")  # the only dtypes that are stored
+
+
+class DamagedContainer(ValueError):
+    """The bytes are not a container as it was written; the message says how that shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Array:
+    """An array as the header describes it."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    fortran: bool
+    scalar: bool  # a numpy scalar, stored as an array of no dimensions
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def described(self) -> dict[str, Any]:
+        kind = "scalar" if self.scalar else "fortran" if self.fortran else "array"
+        return {kind: self.dtype.str, "shape": list(self.shape)}
+
+
+def write_container(location: Location, key: str, about: Mapping[str, Any], values: State) -> None:
+    """Store facts and values under one key, in one step: readers see the old file or the new.
+
+    Parameters
+    ----------
+    location, key
+        Where.
+    about
+        A few facts, of the kinds JSON knows.
+    values
+        Arrays of plain numbers or strings, numpy scalars, int, float, bool and str, by name.
+    """
+    arrays: list[NDArray[Any]] = []
+    described = {name: _described(name, value, arrays) for name, value in values.items()}
+    header = json.dumps({"about": about, "values": described}, separators=(",", ":")).encode()
+    if len(header) > _MOST_HEADER:
+        raise ValueError(f"a header of {len(header)} bytes: text that long belongs into arrays")
+    start = _MAGIC + f"{len(header):08x}\n".encode() + header
+    parts, crc = [_raw(array) for array in arrays], google_crc32c.value(start)
+    for part in parts:
+        crc = google_crc32c.extend(crc, part)
+    location.write(key, start, *(part.data for part in parts), crc.to_bytes(CRC_BYTES, "little"))
+
+
+def read_container(location: Location, key: str) -> tuple[dict[str, Any], State]:
+    """The facts and the values stored under a key.
+
+    FileNotFoundError if there are none; DamagedContainer if they are not what was written.
+    """
+    size = location.size(key)
+    start = location.read(key, 0, min(_START, size))
+    length = _header_length(start, size)
+    header = location.read(key, _START, _START + length)
+    about, described = _parsed(header)
+    expected = _START + length + sum(array.nbytes for array in described.values() if isinstance(array, _Array))
+    if expected + CRC_BYTES != size:
+        raise DamagedContainer(f"{size} bytes where {expected + CRC_BYTES} belong")
+    crc, position = google_crc32c.extend(google_crc32c.value(start), header), _START + length
+    values: State = {}
+    for name, value in described.items():
+        if not isinstance(value, _Array):
+            values[name] = value
+            continue
+        memory = np.empty(value.nbytes, np.uint8)
+        for target, data in _pieces(location, key, position, memory):
+            target[:] = np.frombuffer(data, np.uint8)
+            crc = google_crc32c.extend(crc, data)
+        position += value.nbytes
+        values[name] = _shaped(memory, value)
+    if location.read(key, position, size) != crc.to_bytes(CRC_BYTES, "little"):
+        raise DamagedContainer("the checksum does not match: the bytes were altered")
+    return about, values
+
+
+def _described(name: str, value: Any, arrays: list[NDArray[Any]]) -> dict[str, Any]:
+    """A value's line in the header; arrays are put aside, to follow it."""
+    if isinstance(value, np.ndarray | np.generic):
+        if not _PLAIN.fullmatch(value.dtype.str):
+            raise TypeError(f"{name!r} is an array of {value.dtype}: only plain numbers and text can be stored")
+        array = np.asarray(value)
+        fortran = array.flags.f_contiguous and not array.flags.c_contiguous
+        arrays.append(array.T if fortran else array)
+        return _Array(array.dtype, array.shape, fortran, isinstance(value, np.generic)).described()
+    if isinstance(value, float):
+        return {"float": repr(value)}  # as text, since JSON has neither nan nor inf
+    if isinstance(value, bool | int | str):
+        return {type(value).__name__: value}
+    raise TypeError(f"{name!r} is a {type(value).__name__}: only arrays, int, float, bool and str can be stored")
+
+
+def _raw(array: NDArray[Any]) -> NDArray[np.uint8]:
+    """The bytes of an array row by row, without a copy where they lie so already."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def _header_length(start: bytes, size: int) -> int:
+    if not start.startswith(_MAGIC):
+        raise DamagedContainer("not a file of this kind")
+    if not re.fullmatch(rb"[0-9a-f]{8}\n", start[len(_MAGIC) :]):
+        raise DamagedContainer("its first line is damaged")
+    length = int(start[len(_MAGIC) :], 16)
+    if length > min(_MOST_HEADER, size - _START):
+        raise DamagedContainer(f"a header of {length} bytes in a file of {size}")
+    return length
+
+
+def _parsed(header: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Facts and values of a header, arrays as their description."""
+    try:
+        parsed = json.loads(header)
+        about, values = parsed["about"], parsed["values"]
+        if not isinstance(about, dict):
+            raise TypeError("about")
+        return about, {name: _value(**described) for name, described in values.items()}
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise DamagedContainer(f"its header cannot be read ({type(error).__name__})") from error
+
+
+def _value(shape: list[int] | None = None, **kind: Any) -> Any:
+    ((name, given),) = kind.items()
+    if shape is None:
+        known = {"float": (str, float), "int": (int, int), "bool": (bool, bool), "str": (str, str)}
+        stored, convert = known[name]
+        if type(given) is not stored:
+            raise TypeError(name)
+        return convert(given)
+    if name not in ("array", "fortran", "scalar") or not _PLAIN.fullmatch(given):
+        raise ValueError(given)
+    if len(shape) > 32 or any(type(side) is not int or side < 0 for side in shape):
+        raise ValueError(shape)
+    if math.prod(max(side, 1) for side in shape) >= 1 << 48:  # also where another side is 0, and the array empty
+        raise ValueError(shape)
+    return _Array(np.dtype(given), tuple(shape), name == "fortran", name == "scalar")
+
+
+def _pieces(
+    location: Location, key: str, position: int, memory: NDArray[np.uint8]
+) -> Iterator[tuple[NDArray[np.uint8], bytes]]:
+    """The parts of `memory`, each with the bytes that belong there."""
+    for start in range(0, len(memory), _PIECE):
+        target = memory[start : start + _PIECE]
+        data = location.read(key, position + start, position + start + len(target))
+        if len(data) != len(target):
+            raise DamagedContainer("cut short while it was read")
+        yield target, data
+
+
+def _shaped(memory: NDArray[np.uint8], array: _Array) -> Any:
+    stored = memory.view(array.dtype)
+    shaped = stored.reshape(array.shape[::-1]).T if array.fortran else stored.reshape(array.shape)
+    return shaped[()] if array.scalar else shaped

@@ -1,0 +1,374 @@
+"""Dataset: an opened dataset, its shape and labels, and its blocks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from daskfs.errors import DatasetError, OptionError, check_choice, public_url
+from daskfs.protocol import Axis, Block, ColumnBlock, Kind, Label, Meta, SparseColumnBlock
+from daskfs.store.dataset.blocks import ColumnBlocks, RowBlocks
+from daskfs.store.dataset.columns import read_columns, wanted_columns
+from daskfs.store.dataset.layout import ROOT, UNFINISHED, ArraySpec, Attributes, Layout, parse_root
+from daskfs.store.dataset.names import ColumnNames, KmerNames, Names, NumberedNames, TableNames
+from daskfs.store.dataset.reader import ArrayReader, StrictStore
+from daskfs.store.dataset.sparse_blocks import SparseBlocks, SparseColumnBlocks
+from daskfs.store.places.location import Location
+from daskfs.store.places.read_ahead import Prefetcher
+
+if TYPE_CHECKING:
+    import xarray
+
+Cut = ColumnBlocks | RowBlocks | SparseBlocks | SparseColumnBlocks
+
+
+def open_dataset(url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> Dataset:
+    """Open a complete dataset.
+
+    Parameters
+    ----------
+    url
+        A local path, or a URL: ``s3://…``, ``gs://…``, ``az://…``, or any that fsspec knows.
+    storage_options
+        How the store is reached, in fsspec's words or obstore's; by default environment variables say it.
+
+    Examples
+    --------
+    >>> X, y = np.eye(3, dtype="float32"), [0, 1, 1]
+    >>> daskfs.write_dataset("eye.zarr", X, y, feature_names=["a", "b", "c"])
+    >>> ds = daskfs.open_dataset("eye.zarr")
+    >>> ds
+    <daskfs.Dataset eye.zarr: dense, 3 samples x 3 features, classes 0, 1>
+    >>> ds.names([2, 0])
+    ['c', 'a']
+    """
+    dataset = Dataset(Location(url, storage_options))
+    dataset.attributes  # noqa: B018  # reads them: whoever opens a dataset wants to know whether there is one
+    return dataset
+
+
+class Dataset:
+    """A complete dataset, read block by block. Made by `open_dataset`; small and picklable.
+
+    A pickle is the address and the digest; what is there is looked at when it is first used. To load one can never
+    fail, as it must not: Dask loads the arguments of tasks where an error costs the worker its connection.
+    """
+
+    travels = True
+    """Whether other processes can open it."""
+
+    def __init__(self, location: Location, digest: str | None = None) -> None:
+        self.location, self._expected = location, digest
+        self._is_number = False  # the target, whatever its values look like
+        self._cuts: dict[Axis, Cut] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _known, (self.location, self._expected or self.digest)
+
+    def __repr__(self) -> str:
+        target = "real target" if self.classes is None else _shortened(self.classes)
+        size = f"{self.n_samples:,} samples x {self.n_features:,} features"
+        return f"<daskfs.Dataset {public_url(self.url)}: {self.kind}, {size}, {target}>"
+
+    @property
+    def url(self) -> str:
+        return self.location.url
+
+    @property
+    def attributes(self) -> Attributes:
+        """What the dataset says of itself; see `layout`."""
+        return self._root[0]
+
+    @property
+    def arrays(self) -> Mapping[str, ArraySpec]:
+        """How every array of it is stored."""
+        return self._root[1]
+
+    @cached_property
+    def _root(self) -> tuple[Attributes, Mapping[str, ArraySpec]]:
+        try:
+            raw = self.location.read(ROOT)
+        except (FileNotFoundError, NotADirectoryError):
+            if self.location.exists(UNFINISHED):
+                raise DatasetError(f"{self.url}: incomplete; run the same command again to finish it") from None
+            raise DatasetError(f"{self.url}: no dataset here") from None
+        except OSError as error:
+            raise DatasetError(f"{self.url}: cannot be read: {error}") from error
+        attributes, arrays = parse_root(self.url, raw)
+        if self._expected not in (None, attributes["digest"]):
+            raise DatasetError(f"{self.url}: was replaced by another dataset while it was in use")
+        return attributes, arrays
+
+    @property
+    def kind(self) -> Kind:
+        """``"dense"`` or ``"sparse"``."""
+        kind: Kind = self.attributes["kind"]
+        return kind
+
+    @property
+    def n_samples(self) -> int:
+        return int(self.attributes["n_samples"])
+
+    @property
+    def n_features(self) -> int:
+        """Columns; or the largest id + 1; or the number of distinct names, where ids are hashes."""
+        return int(self.attributes["n_features"])
+
+    @property
+    def n_entries(self) -> int:
+        """Numbers stored: all cells of a dense dataset, the non-zeros of a sparse one."""
+        return int(self.attributes["n_entries"])
+
+    @property
+    def digest(self) -> str:
+        """One number for the whole content, names and labels included."""
+        return str(self.attributes["digest"])
+
+    @property
+    def classes(self) -> tuple[Label, ...] | None:
+        """The distinct labels, sorted; None where the target is a real number."""
+        classes = self.attributes["labels"]["classes"]
+        return None if classes is None or self._is_number else tuple(classes)
+
+    def with_real_target(self) -> Dataset:
+        """The same dataset with a real target, also where that has so few values that it could be a class.
+
+        Examples
+        --------
+        >>> daskfs.write_dataset("eye.zarr", np.eye(3), [0, 1, 1])
+        >>> daskfs.open_dataset("eye.zarr").with_real_target()
+        <daskfs.Dataset eye.zarr: dense, 3 samples x 3 features, real target>
+        """
+        if self.attributes["labels"]["kind"] == "strings":
+            raise OptionError(f"{self.url}: its labels are text, and no numbers")
+        same = Dataset(self.location, self.digest)
+        same._is_number = True
+        return same
+
+    @property
+    def layout(self) -> Layout:
+        """How the cells are cut: into whole columns, whole rows, or both ways."""
+        layout: Layout = self.attributes["layout"]
+        return layout
+
+    @property
+    def axis(self) -> Axis:
+        """The axis along which blocks come unless another is asked for."""
+        return "rows" if self.layout == "rows" else "columns"
+
+    @property
+    def meta(self) -> Meta:
+        """What an algorithm may know before the first block."""
+        return Meta(
+            kind=self.kind,
+            n_samples=self.n_samples,
+            n_features=self._n_choosable,
+            n_entries=self.n_entries,
+            max_id=int(self.attributes["max_id"]),
+            classes=self.classes,
+            block_nbytes=max(self._cut(axis).nbytes for axis in self._axes()),
+            itemsize=self.arrays["X"].dtype.itemsize if self.kind == "dense" else 4,
+            weighted="weight" in self.arrays,
+            members=self._names.members,
+        )
+
+    @property
+    def _n_choosable(self) -> int:
+        """Columns that are there: of a sparse dataset laid out in columns, those with entries."""
+        if self.kind == "sparse" and self.layout == "columns":
+            return int(self._cut("columns").lines.sum())  # type: ignore[union-attr]  # they are sparse
+        return self.n_features
+
+    def n_blocks(self, axis: Axis | None = None) -> int:
+        """How many blocks there are along an axis."""
+        return self._cut(axis or self.axis).count
+
+    def block_sizes(self, axis: Axis | None = None) -> NDArray[np.int64]:
+        """Bytes of every block along an axis, as it is handed out; known without reading one."""
+        return self._cut(axis or self.axis).sizes
+
+    def read(self, block: int, axis: Axis | None = None) -> Block:
+        """One block, in memory of its own.
+
+        Parameters
+        ----------
+        block
+            Its number, from 0.
+        axis
+            ``"columns"`` or ``"rows"``; by default the way the dataset is laid out.
+        """
+        cut = self._cut(axis or self.axis)
+        if not 0 <= block < cut.count:
+            raise IndexError(f"block {block} of {cut.count}")
+        return cut.read(block, cut.new_buffers())  # type: ignore[arg-type]  # buffers of the same class
+
+    @property
+    def ahead(self) -> int:
+        """How many blocks are in memory beside the one worked on: more of them where each comes from far away."""
+        return self.location.folder.ahead
+
+    def blocks(
+        self, numbers: Sequence[int] | None = None, axis: Axis | None = None, ahead: int | None = None
+    ) -> Iterable[Block]:
+        """Iterate over blocks, read ahead by threads while the caller works on the one before.
+
+        A block's memory is reused: it is valid until the next one is asked for.
+
+        Parameters
+        ----------
+        numbers
+            Which blocks, in which order; all of them by default.
+        axis
+            As for `read`.
+        ahead
+            How many blocks to hold ready, memory is ``ahead + 1`` blocks; by default as many as the store needs.
+        """
+        cut, folder = self._cut(axis or self.axis), self.location.folder
+        asked = (folder.ahead if self.location.path else folder.threads) if ahead is None else ahead
+        return Prefetcher[Block, Any](
+            cut.read, range(cut.count) if numbers is None else numbers, cut.new_buffers, asked, folder.threads
+        )
+
+    def block_entries(self) -> NDArray[np.int64]:
+        """How many entries every block of a sparse dataset has; known without reading one."""
+        entries: NDArray[np.int64] = self._reader("block_entries").read_all()
+        return entries
+
+    def columns(
+        self, ids: ArrayLike, columns_per_block: int | None = None
+    ) -> Iterator[ColumnBlock | SparseColumnBlock]:
+        """Some columns by their ids, ascending, in blocks with memory of their own.
+
+        A chunk is read once however many of its columns are asked for, the next one while the caller works.
+
+        Parameters
+        ----------
+        ids
+            Feature ids, each once, in any order. Of a sparse dataset, one without entries is an empty column.
+        columns_per_block
+            A block has at most so many columns, and never takes more memory than a block of the dataset.
+
+        Examples
+        --------
+        >>> daskfs.write_dataset("eye.zarr", np.eye(5), np.arange(5))
+        >>> [block.ids.tolist() for block in daskfs.open_dataset("eye.zarr").columns([4, 0, 2], columns_per_block=2)]
+        [[0, 2], [4]]
+        """
+        cut = self._cut("columns")
+        if isinstance(cut, SparseColumnBlocks):
+            most = max(self.n_features, int(self.attributes["max_id"]) + 1)  # ids may be hashes
+            return read_columns(cut, wanted_columns(ids, most), columns_per_block)
+        assert isinstance(cut, ColumnBlocks)
+        return read_columns(cut, wanted_columns(ids, self.n_features), columns_per_block)
+
+    def targets(self) -> Iterator[NDArray[np.float64]]:
+        """The labels of all rows in order, piece by piece, without the features."""
+        return self._per_row("y")
+
+    def weights(self) -> Iterator[NDArray[np.float32]]:
+        """The weights of all rows in order, piece by piece; nothing where rows have none."""
+        return self._per_row("weight") if "weight" in self.arrays else iter(())
+
+    def _per_row(self, name: str) -> Iterator[NDArray[Any]]:
+        array = self._reader(name)
+        for number in range(array.spec.n_chunks):
+            cells = array.read(number)
+            yield cells if cells.ndim == 1 else cells[0, : int(self._sparse_rows.lines[number])]
+
+    def names(self, ids: ArrayLike) -> list[str]:
+        """The names of features, by id; only the names asked for are read."""
+        asked = np.asarray(ids).reshape(-1)
+        if asked.dtype.kind == "i" and len(asked) and asked.min() < 0:
+            raise IndexError(f"feature {asked.min()}: ids are not negative")
+        wanted = asked.astype(np.uint64)
+        if self.kind == "dense" and len(wanted) and int(wanted.max()) >= self.n_features:
+            raise IndexError(f"feature {wanted.max()} of {self.n_features}")
+        return self._names.of(wanted)
+
+    def tags(self, block: int) -> list[str]:
+        """The names of a block's rows, empty strings where the source gave none."""
+        rows = int(self._sparse_rows.lines[block])
+        if "tag" not in self.arrays:
+            return [""] * rows
+        return [str(tag) for tag in self._reader("tag").read(block)[0, :rows]]
+
+    def to_xarray(self) -> xarray.Dataset:
+        """The dataset as xarray sees it: lazy, with labelled dimensions; a missing chunk is an error."""
+        import xarray
+
+        return xarray.open_zarr(StrictStore(self.location.zarr_store()), chunks={}, consolidated=True)  # type: ignore[no-any-return]
+
+    @cached_property
+    def _names(self) -> Names:
+        source = self.attributes["names"]
+        if source["from"] == "columns":
+            return ColumnNames(self._reader("feature"))
+        if source["from"] == "table":
+            return TableNames(*(self._reader(f"names/{part}") for part in ("first", "id", "name")))
+        if source["from"] == "kmers":
+            return KmerNames(source["shift"])
+        return NumberedNames(source.get("prefix", ""))
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of all chunks as they are stored."""
+        return sum(int(self._reader(name).manifest[:, 0].sum()) for name in self.content)
+
+    @property
+    def content(self) -> dict[str, ArraySpec]:
+        """The arrays that hold data, without their manifests."""
+        return {name: spec for name, spec in self.arrays.items() if not name.startswith("manifest/")}
+
+    @property
+    def _sparse_rows(self) -> SparseBlocks:
+        cut = self._cut("rows")
+        if not isinstance(cut, SparseBlocks):
+            raise OptionError(f"{self.url}: only sparse datasets have this")
+        return cut
+
+    def _reader(self, name: str) -> ArrayReader:
+        return ArrayReader(self.location, self.arrays[name])
+
+    def _axes(self) -> tuple[Axis, ...]:
+        return ("columns", "rows") if self.layout == "both" else (self.axis,)
+
+    def _cut(self, axis: Axis) -> Cut:
+        check_choice("axis", axis, Axis)
+        if axis not in self._axes():
+            raise OptionError(
+                f"{self.url}: laid out in {self.layout}, it cannot be read in {axis}; {self._way_out(axis)}"
+            )
+        if axis not in self._cuts:
+            self._cuts[axis] = self._new_cut(axis)
+        return self._cuts[axis]
+
+    def _way_out(self, axis: Axis) -> str:
+        if self.kind == "dense":
+            return "write it with layout='both'"
+        return "daskfs transpose makes columns of it" if axis == "columns" else "read what it was transposed from"
+
+    def _new_cut(self, axis: Axis) -> Cut:
+        if self.kind == "sparse":
+            names = [name for name, spec in self.arrays.items() if not spec.is_text and "/" not in name]
+            arrays = {name: self._reader(name) for name in names}
+            return SparseColumnBlocks(arrays) if axis == "columns" else SparseBlocks(arrays)
+        target, weight = self._reader("y"), self._reader("weight") if "weight" in self.arrays else None
+        if axis == "columns":
+            return ColumnBlocks(self._reader("X"), target, weight)
+        return RowBlocks(self._reader("X_rows" if self.layout == "both" else "X"), target, weight)
+
+
+@lru_cache(maxsize=8)
+def _known(location: Location, digest: str) -> Dataset:
+    """The same dataset in another process, where it is read once, however many tasks use it."""
+    return Dataset(location, digest)
+
+
+def _shortened(classes: Sequence[Label]) -> str:
+    shown = [f"{label:g}" if isinstance(label, float) else str(label) for label in classes[:5]]
+    return f"classes {', '.join(shown)}" + (f" and {len(classes) - 5} more" if len(classes) > 5 else "")

@@ -1,0 +1,236 @@
+"""The on-disk contract: which arrays a dataset consists of, and what its root metadata says.
+
+A dataset is a Zarr format 3 group that plain zarr and xarray open. Dense, n samples, p features::
+
+    X        (sample, feature)  chunks of whole columns, stored column by column; or of whole rows
+    X_rows   (sample, feature)  the same in chunks of whole rows, with layout="both"
+    y        (sample)           the number itself, or the class number where labels are strings
+    feature  (feature)          names, where there are any
+
+Sparse, in rows: block b holds `block_rows[b]` rows with `block_entries[b]` entries, which fill the
+chunks `block_chunk[b]` … `block_chunk[b + 1]` - 1 of `ids` and `values`: one chunk, unless there is a row
+that is larger than that, or nearly. What a block does not fill is zero::
+
+    ids      (chunk, entry)     feature ids, ascending within a row; one chunk file a row of this array
+    values   (chunk, entry)     float32; absent where every value is 1
+    indptr   (block, edge)      where each row of the block starts, from 0
+    y        (block, row)       weight (block, row): only where the source gave row weights
+    tag      (block, row)       only where the source names its rows
+    block_rows, block_entries (block), block_chunk (block_edge)
+    names/id, names/name (name)   sorted by id, where ids are hashes of names;   names/first (name_chunk)
+
+Sparse, in columns: the same with columns for rows, empty ones left out::
+
+    rows     (chunk, entry)     row numbers, ascending within a column;   values as above
+    indptr   (block, edge)      where each column of the block starts;   ids (block, column): ascending throughout
+    y        (sample)           weight (sample): only where the source gave row weights
+    block_columns, block_entries, block_first (block): the first id;   block_chunk (block_edge);   names as above
+
+Beside them ``manifest/ARRAY`` holds size and crc32c of every chunk. The root ``zarr.json`` carries the
+attribute ``daskfs`` with everything else and is written last: without it nothing opens.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from daskfs.errors import DatasetError
+from daskfs.store.dataset.codec import PLAIN, STRINGS_METADATA, Codec
+
+VERSION = 1
+ROOT = "zarr.json"
+ATTRIBUTE = "daskfs"
+UNFINISHED = "_unfinished"
+PLAN = f"{UNFINISHED}/plan.json"
+STRING = np.dtypes.StringDType()
+CHUNK_BYTES = 8_000_000
+"""Of a chunk of dense data, unless told otherwise."""
+
+Layout = Literal["columns", "rows", "both"]
+Attributes = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ArraySpec:
+    """One array of a dataset: shape, chunks, names of its dimensions, codec."""
+
+    name: str
+    shape: tuple[int, ...]
+    chunks: tuple[int, ...]
+    dtype: Any  # numpy dtype, or STRING
+    dims: tuple[str, ...]
+    codec: Codec = PLAIN
+
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """Chunks along each dimension."""
+        return tuple(math.ceil(size / chunk) for size, chunk in zip(self.shape, self.chunks, strict=True))
+
+    @property
+    def n_chunks(self) -> int:
+        return math.prod(self.grid)
+
+    @property
+    def is_text(self) -> bool:
+        return isinstance(self.dtype, np.dtypes.StringDType)
+
+    def key(self, number: int) -> str:
+        """The key of chunk `number`, counted row by row over the grid."""
+        return "/".join([self.name, "c", *map(str, np.unravel_index(number, self.grid))])
+
+    def metadata(self) -> dict[str, Any]:
+        """The array's zarr.json."""
+        return {
+            "zarr_format": 3,
+            "node_type": "array",
+            "shape": list(self.shape),
+            "data_type": "string" if self.is_text else np.dtype(self.dtype).name,
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(self.chunks)}},
+            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+            # NaN shows where plain zarr meets a chunk that is gone; ids have no such value.
+            "fill_value": "" if self.is_text else "NaN" if np.dtype(self.dtype).kind == "f" else 0,
+            "codecs": STRINGS_METADATA if self.is_text else self.codec.metadata(np.dtype(self.dtype)),
+            "attributes": {},
+            "dimension_names": list(self.dims),
+            "storage_transformers": [],
+        }
+
+    @classmethod
+    def from_metadata(cls, name: str, metadata: Mapping[str, Any]) -> ArraySpec:
+        """The array a zarr.json describes; DatasetError if daskfs would not have written it so."""
+        try:
+            chain = [codec["name"] for codec in metadata["codecs"]]
+            blosc = next((c["configuration"] for c in metadata["codecs"] if c["name"] == "blosc"), None)
+            is_text = metadata["data_type"] == "string"
+            spec = cls(
+                name=name,
+                shape=tuple(int(size) for size in metadata["shape"]),
+                chunks=tuple(int(size) for size in metadata["chunk_grid"]["configuration"]["chunk_shape"]),
+                dtype=STRING if is_text else np.dtype(metadata["data_type"]),
+                dims=tuple(metadata["dimension_names"]),
+                codec=Codec(blosc["cname"] if blosc else "none", "transpose" in chain),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise DatasetError(f"array {name}: zarr.json is not what daskfs writes ({error!r})") from error
+        if (
+            not re.fullmatch(r"[A-Za-z_]+(/[A-Za-z_.]*[A-Za-z_])?", name)
+            or min(spec.chunks, default=0) < 1
+            or min(spec.shape) < 0
+        ):
+            raise DatasetError(f"array {name}: no array of a daskfs dataset has that name or shape")
+        if spec.metadata()["codecs"] != list(metadata["codecs"]):
+            raise DatasetError(f"array {name}: codecs {chain} are not what daskfs writes; ingest the data again")
+        return spec
+
+
+@dataclass(frozen=True, slots=True)
+class DenseShape:
+    """How a dense dataset is to be cut."""
+
+    layout: Layout
+    chunk_bytes: int
+    compression: Codec = PLAIN
+
+
+def dense_specs(shape: tuple[int, int], dtype: np.dtype[Any], cut: DenseShape) -> list[ArraySpec]:
+    """X (and X_rows) of a dense dataset, in chunks of about `cut.chunk_bytes`."""
+    n_samples, n_features = shape
+    width = min(n_features, max(1, cut.chunk_bytes // (n_samples * dtype.itemsize)))
+    height = min(n_samples, max(1, cut.chunk_bytes // (n_features * dtype.itemsize)))
+    dims = ("sample", "feature")
+    columns = Codec(cut.compression.compression, columns_contiguous=True)
+    by_column = ArraySpec("X", shape, (n_samples, width), dtype, dims, columns)
+    if cut.layout == "columns":
+        return [by_column]
+    by_row = ArraySpec(
+        "X_rows" if cut.layout == "both" else "X", shape, (height, n_features), dtype, dims, cut.compression
+    )
+    return [by_column, by_row] if cut.layout == "both" else [by_row]
+
+
+def target_spec(n_samples: int) -> ArraySpec:
+    """y of a dataset that is not cut into rows."""
+    return ArraySpec("y", (n_samples,), (min(n_samples, 1 << 17),), np.dtype(np.float64), ("sample",))
+
+
+def weight_spec(n_samples: int) -> ArraySpec:
+    """Row weights of a dataset that is not cut into rows."""
+    return replace(target_spec(n_samples), name="weight", dtype=np.dtype(np.float32))
+
+
+def root_metadata(attributes: Attributes, specs: Sequence[ArraySpec]) -> bytes:
+    """The root zarr.json, with the arrays' metadata inside so that opening reads one file."""
+    groups = sorted({spec.name.split("/")[0] for spec in specs if "/" in spec.name})
+    members: dict[str, Any] = {name: group_metadata() for name in groups}
+    members.update({spec.name: spec.metadata() for spec in specs})
+    root = group_metadata() | {
+        "attributes": {ATTRIBUTE: attributes},
+        "consolidated_metadata": {"kind": "inline", "must_understand": False, "metadata": members},
+    }
+    return json.dumps(root, indent=1).encode()
+
+
+def group_metadata() -> dict[str, Any]:
+    """The zarr.json of a group without attributes."""
+    return {"zarr_format": 3, "node_type": "group", "attributes": {}}
+
+
+def is_ours(raw: bytes) -> bool:
+    """Whether a root zarr.json is that of a daskfs dataset, of whatever version."""
+    try:
+        return ATTRIBUTE in json.loads(raw)["attributes"]
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def parse_root(url: str, raw: bytes) -> tuple[Attributes, dict[str, ArraySpec]]:
+    """Attributes and arrays from a root zarr.json; DatasetError if this is no dataset of ours."""
+    try:
+        root = json.loads(raw)
+        attributes = root["attributes"][ATTRIBUTE]
+        members = root["consolidated_metadata"]["metadata"]
+        version = attributes["version"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise DatasetError(f"{url}: not a daskfs dataset (its zarr.json lacks {error}); see daskfs ingest") from error
+    if version != VERSION:
+        raise DatasetError(
+            f"{url}: written in layout version {version}, this daskfs reads {VERSION}; update one of them"
+        )
+    arrays = {
+        name: ArraySpec.from_metadata(name, metadata)
+        for name, metadata in members.items()
+        if metadata.get("node_type") == "array"
+    }
+    _require(url, attributes, arrays)
+    return attributes, arrays
+
+
+_SPARSE = ("ids", "indptr", "y", "block_entries", "block_chunk")
+_NEEDED: dict[tuple[Any, Any], tuple[str, ...]] = {
+    ("dense", "columns"): ("X", "y"),
+    ("dense", "rows"): ("X", "y"),
+    ("dense", "both"): ("X", "X_rows", "y"),
+    ("sparse", "rows"): (*_SPARSE, "block_rows"),
+    ("sparse", "columns"): (*_SPARSE, "rows", "block_columns", "block_first"),
+}
+
+
+def _require(url: str, attributes: Attributes, arrays: Mapping[str, ArraySpec]) -> None:
+    kind, layout = attributes.get("kind"), attributes.get("layout")
+    if (needed := _NEEDED.get((kind, layout))) is None:
+        raise DatasetError(f"{url}: there is no kind {kind!r} of dataset laid out in {layout!r}")
+    for name in needed:
+        if name not in arrays:
+            raise DatasetError(f"{url}: array {name} is missing from a {kind} dataset")
+    for key in ("n_samples", "n_features", "n_entries", "max_id", "labels", "names", "digest"):
+        if key not in attributes:
+            raise DatasetError(f"{url}: attribute {key} is missing")
+    if kind == "dense" and arrays["X"].shape != (attributes["n_samples"], attributes["n_features"]):
+        raise DatasetError(f"{url}: X has shape {arrays['X'].shape}, the attributes say otherwise")

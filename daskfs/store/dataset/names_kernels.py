@@ -1,0 +1,282 @@
+"""A bounded set of names keyed by 64-bit id: what a parser fills while it hashes strings."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskfs.jit import helper, inlined, kernel, warms
+from daskfs.store.dataset.hashing_kernels import feature_id
+from daskfs.store.dataset.words_kernels import copy_text, half_word_at
+
+COUNT, BYTES, SLOTS, KEYS = 0, 1, 2, 3
+FEWEST_SLOTS = 1 << 12
+RECENT = 1 << 14  # 128 kB: stays in the second cache, while the set is larger than any
+FULL = -1
+
+
+class NameSet(NamedTuple):
+    """Open addressing over `keys`; name i is ``text[starts[i]:starts[i + 1]]`` with id ``ids[i]``.
+
+    Of names that were handed over only the key stays: they are known, and need not be collected again.
+    Of the slots only the first are in use, twice as many as there are keys or more: few names stay in the cache.
+    """
+
+    keys: NDArray[np.uint64]  # id + 1, or 0; at least twice as many as entries, a power of two
+    entries: NDArray[np.int32]  # the number of the entry whose key stands there
+    ids: NDArray[np.uint64]
+    starts: NDArray[np.int64]
+    text: NDArray[np.uint8]
+    used: NDArray[np.int64]  # [COUNT] entries, [BYTES] of text, [SLOTS] of keys, a power of two, [KEYS] in them
+    recent: NDArray[np.uint64]  # id + 1 of names that need no look into the set, each where its low bits say
+
+
+def new_name_set(entries: int, text_bytes: int, known: int = 0) -> NameSet:
+    """An empty set with room for `entries` names of `text_bytes` bytes together, and the keys of `known`."""
+    slots = 1 << (2 * max(entries, known) - 1).bit_length()
+    return NameSet(
+        keys=np.zeros(slots, np.uint64),
+        entries=np.empty(slots, np.int32),
+        ids=np.empty(entries, np.uint64),
+        starts=np.zeros(entries + 1, np.int64),
+        text=np.empty(text_bytes, np.uint8),
+        used=np.array([0, 0, min(slots, FEWEST_SLOTS), 0]),
+        recent=np.zeros(RECENT, np.uint64),
+    )
+
+
+def hand_over(names: NameSet) -> None:
+    """Make room for further names; those that were there are known from now on."""
+    names.used[[COUNT, BYTES]] = 0
+
+
+def clear(names: NameSet) -> None:
+    """Begin anew, with no name known."""
+    names.keys[: names.used[SLOTS]] = 0
+    names.recent[:] = 0
+    names.used[[COUNT, BYTES, KEYS]] = 0
+
+
+def name_list(names: NameSet) -> list[bytes]:
+    """The names in the order they were first seen."""
+    text, starts = names.text[: names.used[BYTES]].tobytes(), names.starts
+    return [text[starts[i] : starts[i + 1]] for i in range(names.used[COUNT])]
+
+
+@helper
+def _place(key, mask):
+    """The slot where the search for an id begins."""
+    # Ids need not be hashes (labels are, k-mers are not): spread them before use.
+    return ((key * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(20)) & mask
+
+
+@helper
+def intern(names, feature, source, start, stop):
+    """The entry number of an id below 2^63, added as ``source[start:stop]`` if new; FULL if there is no room."""
+    key, mask = feature + np.uint64(1), np.uint64(names.used[SLOTS] - 1)
+    at = _place(feature, mask)
+    while names.keys[at] != 0:
+        if names.keys[at] == key:
+            return names.entries[at]
+        at = (at + np.uint64(1)) & mask
+    count, used = names.used[COUNT], names.used[BYTES]
+    if count == len(names.ids) or used + (stop - start) > len(names.text) or 2 * names.used[KEYS] >= len(names.keys):
+        return FULL
+    copy_text(source, start, stop, names.text, used)
+    names.ids[count] = feature
+    names.starts[count] = used
+    names.starts[count + 1] = used + (stop - start)
+    names.used[COUNT] = count + 1
+    names.used[BYTES] = used + (stop - start)
+    names.keys[at] = key
+    names.entries[at] = count
+    names.used[KEYS] += 1
+    if 2 * names.used[KEYS] > names.used[SLOTS] and names.used[SLOTS] < len(names.keys):
+        _double_slots(names)
+    return count
+
+
+@helper
+def _double_slots(names):
+    """Use twice as many slots; of names handed over there is nothing but the key, so keys move where they stand.
+
+    From an empty slot on, every key that another had to make room for stands behind it: what a key passes on its
+    way has moved already, none ends up further from its place than before, and none behind one that came later.
+    """
+    slots = names.used[SLOTS]
+    names.used[SLOTS] = 2 * slots
+    names.keys[slots : 2 * slots] = np.uint64(0)
+    mask = np.uint64(2 * slots - 1)
+    empty = 0
+    while names.keys[empty] != 0:
+        empty += 1
+    for step in range(1, slots):
+        old = (empty + step) & (slots - 1)
+        key, entry = names.keys[old], names.entries[old]
+        if key != 0:
+            names.keys[old] = np.uint64(0)
+            at = _place(key - np.uint64(1), mask)
+            while names.keys[at] != 0:
+                at = (at + np.uint64(1)) & mask
+            names.keys[at] = key
+            names.entries[at] = entry
+
+
+@helper
+def remember(names, feature, source, start, stop):
+    """`intern` for a caller that need not know the number: True, or False if there is no room.
+
+    Most names of a text are frequent ones, which are found among the recent without a walk through the set.
+    """
+    key, at = feature + np.uint64(1), feature & np.uint64(RECENT - 1)
+    if names.recent[at] == key:
+        return True
+    if intern(names, feature, source, start, stop) < 0:
+        return False
+    names.recent[at] = key
+    return True
+
+
+@inlined
+def remember_all(names, ids, first, text, stops, count, unknown):
+    """`remember` for `count` names end to end in `text`, with ids from ``ids[first]`` on; False if there is no room.
+
+    All are looked for first, without a branch to wait at: what is not in the cache is fetched for many at a time.
+    """
+    mask = np.uint64(names.used[SLOTS] - 1)
+    left = 0
+    for i in range(count):
+        feature = ids[first + i]
+        key, at = feature + np.uint64(1), _place(feature, mask)
+        unknown[left] = i
+        left += (names.keys[at] != key) & (names.keys[(at + np.uint64(1)) & mask] != key)
+    for j in range(left):
+        i = unknown[j]
+        start = stops[i - 1] if i > 0 else 0
+        if intern(names, ids[first + i], text, start, stops[i]) < 0:
+            return False
+    return True
+
+
+@helper
+def forget(names, count):
+    """Take back every name since there were `count` of them, as a row does that turns out to be wrong."""
+    mask = np.uint64(names.used[SLOTS] - 1)
+    if count < names.used[COUNT]:
+        names.recent[:] = 0
+    for entry in range(names.used[COUNT] - 1, count - 1, -1):  # the last one first: no other was put behind it
+        at = _place(names.ids[entry], mask)
+        while names.keys[at] != names.ids[entry] + np.uint64(1):
+            at = (at + np.uint64(1)) & mask
+        names.keys[at] = 0
+        names.used[KEYS] -= 1
+    names.used[COUNT] = count
+    names.used[BYTES] = names.starts[count]
+
+
+@helper
+def intern_label(labels, source, start, stop):
+    """The number of a string label among those seen so far; FULL if there are too many."""
+    return intern(labels, feature_id(source, start, stop), source, start, stop)
+
+
+@kernel
+def number_of_label(labels, label):
+    """`intern_label` of one whole label, for callers outside a kernel."""
+    return intern_label(labels, label, 0, len(label))
+
+
+@kernel
+def gather(cells, starts, lengths, out):
+    """Copy pieces of an array, of any type, behind one another."""
+    at = 0
+    for i in range(len(starts)):
+        for j in range(starts[i], starts[i] + lengths[i]):
+            out[at] = cells[j]
+            at += 1
+
+
+@kernel
+def gather_text(text, starts, lengths, out):
+    """`gather` of bytes, some at a time."""
+    at = 0
+    for i in range(len(starts)):
+        copy_text(text, starts[i], starts[i] + lengths[i], out, at)
+        at += lengths[i]
+
+
+@kernel
+def first_of_each(order, ids, starts, lengths, text):
+    """One name of each id, ids visited in `order` (ascending): (which ones, how many more an id had).
+
+    Where two names share an id the one that sorts first is kept, whatever the order they come in.
+    """
+    kept = np.empty(len(order), np.int64)
+    count, collisions = 0, 0
+    for i in range(len(order)):
+        this = order[i]
+        if count == 0 or ids[this] != ids[kept[count - 1]]:
+            kept[count] = this
+            count += 1
+            continue
+        before = _compared(text, starts[this], lengths[this], starts[kept[count - 1]], lengths[kept[count - 1]])
+        if before != 0:
+            collisions += 1
+        if before < 0:
+            kept[count - 1] = this
+    return kept[:count], collisions
+
+
+@helper
+def _compared(text, a, a_length, b, b_length):
+    """-1, 0 or 1 as one piece of text sorts before, with or after another."""
+    for i in range(min(a_length, b_length)):
+        if text[a + i] != text[b + i]:
+            return -1 if text[a + i] < text[b + i] else 1
+    return np.sign(a_length - b_length)
+
+
+@kernel
+def pack_strings(text, starts, lengths, out):
+    """Write strings as Zarr's vlen-utf8 has them, each behind its length; False if they need a closer look.
+
+    A string that begins in the middle of a character does: the others are known to be fine when all of them
+    together are.
+    """
+    at = 0
+    for i in range(len(starts)):
+        length = lengths[i]
+        for shift in range(4):
+            out[at + shift] = (length >> (8 * shift)) & 255
+        at += 4
+        if length > 0 and text[starts[i]] & 0xC0 == 0x80:
+            return False
+        for j in range(length):
+            out[at + j] = text[starts[i] + j]
+        at += length
+    return True
+
+
+@kernel
+def find_strings(packed, starts):
+    """Where each string of what `pack_strings` wrote begins, the last one's end behind them; False if some are cut."""
+    at = np.int64(4)
+    for i in range(len(starts) - 1):
+        if at > len(packed):
+            return False
+        starts[i] = at
+        at += np.int64(half_word_at(packed, at - 4)) + 4
+    starts[-1] = at
+    return at == len(packed) + 4
+
+
+@warms
+def _warm() -> None:
+    number_of_label(new_name_set(2, 8), np.zeros(1, np.uint8))
+    numbers, text = np.zeros(1, np.int64), np.zeros(8, np.uint8)
+    gather_text(text, numbers, numbers, text)
+    first_of_each(numbers, numbers.astype(np.uint64), numbers, numbers, text)
+    pack_strings(text, numbers, numbers, text)
+    find_strings(np.frombuffer(bytes(8), np.uint8), numbers)  # what was read cannot be written to

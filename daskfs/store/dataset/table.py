@@ -1,0 +1,86 @@
+"""A small table as a Zarr group that xarray opens: columns of numbers, all of one length, one chunk each.
+
+Reading trusts nothing: a column's file may be as long as the table says and no longer, ends with its
+crc32c, and is decoded by our own codec, whatever the metadata asks for.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskfs.errors import ChunkError, DatasetError
+from daskfs.store.dataset.codec import CRC_BYTES, PLAIN, DamagedChunk
+from daskfs.store.dataset.layout import ATTRIBUTE, ROOT, VERSION, ArraySpec, root_metadata
+from daskfs.store.dataset.writer import write_array
+from daskfs.store.places.location import Location
+
+MOST_ROWS, MOST_COLUMNS, MOST_METADATA = 1 << 20, 256, 1 << 20
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+
+Columns = dict[str, NDArray[np.float64]]
+
+
+def write_table(location: Location, columns: Mapping[str, NDArray[np.float64]], rows: str) -> None:
+    """Write columns of one length along the dimension `rows`; the root metadata last."""
+    length = len(next(iter(columns.values()), ()))
+    if len(columns) > MOST_COLUMNS or length > MOST_ROWS or not all(map(_NAME.fullmatch, columns)):
+        raise DatasetError(f"{location.url}: no table: {len(columns)} columns of {length} rows ({', '.join(columns)})")
+    specs = [_spec(name, length, rows) for name in columns]
+    for spec in specs:
+        write_array(location, spec, columns[spec.name])
+        location.write(f"{spec.name}/{ROOT}", json.dumps(spec.metadata()).encode())
+    location.write(ROOT, root_metadata({"version": VERSION, "kind": "table", "rows": length}, specs))
+
+
+def read_table(location: Location, rows: str) -> Columns:
+    """The columns `write_table` wrote; DatasetError for anything else."""
+    try:
+        raw = location.read(ROOT, 0, MOST_METADATA + 1)
+    except FileNotFoundError:
+        raise DatasetError(f"{location.url}: missing") from None
+    except OSError as error:
+        raise DatasetError(f"{location.url}: cannot be read: {error}") from error
+    try:
+        specs = _described(raw, rows)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DatasetError(f"{location.url}: not a table that daskfs wrote") from error
+    return {spec.name: _column(location, spec) for spec in specs}
+
+
+def _spec(name: str, length: int, rows: str) -> ArraySpec:
+    return ArraySpec(name, (length,), (max(length, 1),), np.dtype(np.float64), (rows,))
+
+
+def _described(raw: bytes, rows: str) -> list[ArraySpec]:
+    """The columns a root zarr.json tells of; any of several errors if we would have written it otherwise."""
+    root = json.loads(raw) if len(raw) <= MOST_METADATA else {}
+    table, members = root["attributes"][ATTRIBUTE], root["consolidated_metadata"]["metadata"]
+    length = table["rows"]
+    if type(length) is not int or not 0 <= length <= MOST_ROWS or len(members) > MOST_COLUMNS:
+        raise ValueError(length)
+    specs = [_spec(name, length, rows) for name in members if _NAME.fullmatch(name)]
+    expected = {spec.name: spec.metadata() for spec in specs}
+    if (table["kind"], table["version"], members) != ("table", VERSION, expected):
+        raise ValueError(table)
+    return specs
+
+
+def _column(location: Location, spec: ArraySpec) -> NDArray[np.float64]:
+    column = np.empty(spec.shape, np.float64)
+    if spec.n_chunks == 0:
+        return column
+    key = spec.key(0)
+    try:
+        PLAIN.decode(location.read(key, 0, column.nbytes + CRC_BYTES + 1), column)
+    except FileNotFoundError:
+        raise ChunkError(location.url, key, "missing") from None
+    except DamagedChunk as damage:
+        raise ChunkError(location.url, key, str(damage)) from None
+    except OSError as error:
+        raise ChunkError(location.url, key, f"cannot be read: {error}") from error
+    return column

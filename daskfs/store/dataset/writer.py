@@ -1,0 +1,177 @@
+"""Writing a dataset: one writer per chunk, every chunk written, the root metadata last."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskfs.errors import DatasetError
+from daskfs.store.dataset import integrity
+from daskfs.store.dataset.codec import encode_strings
+from daskfs.store.dataset.integrity import Manifest
+from daskfs.store.dataset.layout import (
+    PLAN,
+    ROOT,
+    UNFINISHED,
+    VERSION,
+    ArraySpec,
+    Attributes,
+    group_metadata,
+    is_ours,
+    root_metadata,
+)
+from daskfs.store.places.location import Location
+
+RETIRING = f"{UNFINISHED}/retiring"
+STAGED = f"{UNFINISHED}/new"
+
+Records = list[tuple[int, int, int]]
+"""Chunks written so far: (number, size, crc32c)."""
+
+
+def encoded(spec: ArraySpec, part: NDArray[Any]) -> bytes:
+    """The chunk file of a chunk's cells; an edge chunk is filled up with zeros."""
+    if part.shape != spec.chunks:
+        whole = np.full(spec.chunks, "", object) if spec.is_text else np.zeros(spec.chunks, spec.dtype)
+        whole[tuple(map(slice, part.shape))] = part
+        part = whole
+    return encode_strings(part.reshape(-1)) if spec.is_text else spec.codec.encode(np.asarray(part, spec.dtype))
+
+
+def write_chunk(location: Location, spec: ArraySpec, number: int, part: NDArray[Any]) -> tuple[int, int, int]:
+    """Write one chunk and return its line of the manifest."""
+    return write_file(location, spec, number, encoded(spec, part))
+
+
+def write_file(location: Location, spec: ArraySpec, number: int, file: bytes) -> tuple[int, int, int]:
+    """Write a chunk that is encoded already and return its line of the manifest."""
+    location.write(spec.key(number), file)
+    return number, *integrity.record(file)
+
+
+def write_array(location: Location, spec: ArraySpec, cells: NDArray[Any]) -> Records:
+    """Write a small array that is all in memory, chunk by chunk along its first dimension."""
+    step = spec.chunks[0]
+    return [
+        write_chunk(location, spec, number, cells[number * step : (number + 1) * step])
+        for number in range(spec.n_chunks)
+    ]
+
+
+@dataclass
+class DatasetWriter:
+    """Collects what is needed to close a dataset: its arrays and their manifests."""
+
+    location: Location
+    replaces: Location | None = None  # a dataset to be retired when all chunks are written, and taken the place of
+    arrays: dict[str, ArraySpec] = field(default_factory=dict)
+    manifests: dict[str, Manifest] = field(default_factory=dict)
+
+    def add(self, spec: ArraySpec, records: Iterable[tuple[int, int, int]] = ()) -> None:
+        """Announce an array (again), with chunks of it that have been written."""
+        self.arrays[spec.name] = spec
+        manifest = self.manifests.setdefault(spec.name, np.zeros((spec.n_chunks, 2), np.uint64))
+        for number, size, crc in records:
+            manifest[number] = size, crc
+
+    def write(self, spec: ArraySpec, cells: NDArray[Any]) -> None:
+        """Write a whole small array."""
+        self.add(spec, write_array(self.location, spec, cells))
+
+    def close(self, attributes: Attributes) -> None:
+        """Write all metadata, the root last: from then on the dataset opens."""
+        for name, manifest in self.manifests.items():
+            if missing := int(np.count_nonzero(manifest[:, 0] == 0)):
+                raise DatasetError(f"{self.location.url}: {missing} chunks of {name} were never written")
+        if self.replaces is not None:
+            self._move_to(self.replaces)
+        arrays = list(self.arrays.values())
+        attributes = {"version": VERSION, **attributes}
+        attributes["digest"] = integrity.digest(attributes, arrays, self.manifests)
+        manifests = [integrity.manifest_spec(spec) for spec in arrays]
+        for array, spec in zip(arrays, manifests, strict=True):
+            if array.n_chunks:
+                write_chunk(self.location, spec, 0, self.manifests[array.name])
+        for group in sorted({spec.name.split("/")[0] for spec in arrays + manifests if "/" in spec.name}):
+            self.location.write(f"{group}/{ROOT}", json.dumps(group_metadata()).encode())
+        for spec in arrays + manifests:
+            self.location.write(f"{spec.name}/{ROOT}", json.dumps(spec.metadata()).encode())
+        self.location.write(ROOT, root_metadata(attributes, arrays + manifests))
+        drop_staged(self.location)
+
+    def _move_to(self, location: Location) -> None:
+        retire(location)
+        for spec in self.arrays.values():
+            for key in map(spec.key, range(spec.n_chunks)):
+                location.move(f"{STAGED}/{key}", key)
+        self.location = location
+
+
+def new_writer(location: Location) -> DatasetWriter:
+    """A writer for a place that was prepared: beside a dataset that is to be overwritten, if there is one."""
+    if location.exists(ROOT):
+        return DatasetWriter(location.below(STAGED), replaces=location)
+    return DatasetWriter(location)
+
+
+def check_free(location: Location, overwrite: bool) -> None:
+    """DatasetError if something of value stands where a dataset is to be written."""
+    if location.path is not None and location.path.is_file():
+        raise DatasetError(f"{location.url}: is a file; a dataset is a folder, choose another name")
+    if location.is_empty():
+        return
+    complete = location.exists(ROOT)
+    if not location.exists(UNFINISHED) and not (complete and is_ours(location.read(ROOT))):
+        raise DatasetError(f"{location.url}: exists and is not a daskfs dataset; choose another place")
+    if complete and not overwrite:
+        raise DatasetError(f"{location.url}: already holds a complete dataset; --overwrite replaces it")
+    if location.exists(PLAN) and not overwrite:
+        raise DatasetError(f"{location.url}: holds an unfinished ingest; finish it, or use --overwrite to drop it")
+
+
+def prepare(location: Location, overwrite: bool) -> None:
+    """Make sure that nothing stands where a dataset is about to be written, unless that is of value: see `check_free`.
+
+    A dataset that is to be overwritten stays until its successor is certain: see `retire`.
+    """
+    check_free(location, overwrite)
+    if location.exists(ROOT):
+        drop_staged(location)
+    elif not location.is_empty():
+        clear(location)
+
+
+def retire(location: Location) -> None:
+    """Delete the complete dataset that stands here, but nothing of its successor; can be repeated if cut short."""
+    if location.exists(ROOT):
+        location.write(RETIRING, b"")
+    if location.exists(RETIRING):
+        location.delete(ROOT)  # first, so that a half-deleted dataset does not open
+        _delete_members(location)
+        location.delete(RETIRING)
+
+
+def clear(location: Location) -> None:
+    """Delete everything, in an order that leaves a place we know as ours wherever it is cut short."""
+    location.write(f"{UNFINISHED}/clearing", b"")
+    location.delete(ROOT)
+    location.delete(PLAN)
+    _delete_members(location)
+    drop_staged(location)
+
+
+def drop_staged(location: Location) -> None:
+    """Delete what is not part of a dataset; the plan first, so that half-deleted pieces are not taken for whole."""
+    location.delete(PLAN)
+    location.delete(UNFINISHED)
+
+
+def _delete_members(location: Location) -> None:
+    for member in location.members():
+        if member != UNFINISHED:
+            location.delete(member)

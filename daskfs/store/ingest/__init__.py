@@ -1,0 +1,1 @@
+"""From source files to a dataset: finding sources, parsing formats, staging pieces, publishing the result."""

@@ -1,0 +1,182 @@
+"""Arrays that are in memory become a dataset: checks of kind, shape and content; numpy and scipy.sparse."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskfs.errors import DatasetError, OptionError
+from daskfs.store.dataset.codec import Codec
+from daskfs.store.dataset.labels import Labels, distinct_numbers, united_strings
+from daskfs.store.dataset.layout import ArraySpec, Layout, dense_specs, target_spec
+from daskfs.store.dataset.writer import DatasetWriter, retire, write_chunk
+from daskfs.store.ingest.dense_staging import DensePiece, DensePlan, DenseStage, close_dense
+from daskfs.store.ingest.name_cache import CollectedNames
+from daskfs.store.ingest.publish import RunTasks, SparsePlan, publish_sparse
+from daskfs.store.ingest.rows import BadLines, LabelCodes, RowBuilder
+from daskfs.store.ingest.rows_kernels import first_not_finite
+from daskfs.store.ingest.staging import BlockShape, SparseStage
+from daskfs.store.places.location import Location
+
+BLOCK_ENTRIES = 1 << 19
+
+
+def stored_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The float type that holds every value of a numeric type exactly (64-bit integers up to 2^53)."""
+    if dtype.kind not in "biuf":
+        raise TypeError(f"X of dtype {dtype} is not numeric: convert it to numbers first")
+    fits_float32 = dtype.kind == "b" or dtype.itemsize < 4 or (dtype.kind == "f" and dtype.itemsize == 4)
+    return np.dtype(np.float32 if fits_float32 else np.float64)
+
+
+def checked_target(target: NDArray[Any]) -> tuple[NDArray[np.float64], Labels]:
+    """y as blocks carry it, and what it means."""
+    if target.dtype.kind == "S":
+        target = np.char.decode(target, "utf-8")
+    if target.dtype.kind in "UT" or (target.dtype.kind == "O" and all(isinstance(label, str) for label in target)):
+        labels = united_strings([[str(label) for label in target]])
+        codes = np.searchsorted(np.array(labels.classes, object), target.astype(object))
+        return codes.astype(np.float64), labels
+    if target.dtype.kind not in "biuf":
+        raise TypeError(f"y of dtype {target.dtype}: labels are numbers or strings")
+    numbers = target.astype(np.float64)
+    if (bad := first_not_finite(numbers)) >= 0:
+        raise DatasetError(f"y[{bad}] is {numbers[bad]}: labels must be finite (on_bad_row='drop' leaves the row out)")
+    distinct = distinct_numbers(numbers)
+    return numbers, Labels(False, None if distinct is None else tuple(distinct))
+
+
+def checked_cells(part: NDArray[Any], spec: ArraySpec, number: int, first_row: int = 0) -> NDArray[Any]:
+    """A chunk's cells in the stored type; DatasetError names the first that is not finite."""
+    with np.errstate(over="ignore"):
+        cells = np.asarray(part, dtype=spec.dtype)
+    order: Literal["C", "F"] = "F" if spec.codec.columns_contiguous else "C"
+    if (bad := first_not_finite(cells.reshape(-1, order=order))) >= 0:
+        row, column = np.unravel_index(bad, cells.shape, order=order)
+        i, j = np.unravel_index(number, spec.grid)
+        value, row, column = cells[row, column], row + i * spec.chunks[0] + first_row, column + j * spec.chunks[1]
+        raise DatasetError(
+            f"X[{row}, {column}] is {value}: values must be finite (on_bad_row='drop' leaves the row out)"
+        )
+    return cells
+
+
+def write_checked_chunk(location: Location, spec: ArraySpec, number: int, part: NDArray[Any]) -> tuple[int, int, int]:
+    """Check and write one chunk of X; what a task of a Dask cluster runs, too."""
+    return write_chunk(location, spec, number, checked_cells(np.asarray(part), spec, number))
+
+
+def write_dense(
+    writer: DatasetWriter,
+    X: np.ndarray[tuple[int, int], Any],
+    target: NDArray[np.float64],
+    labels: Labels,
+    plan: DensePlan,
+) -> None:
+    """A numpy matrix as a dataset."""
+    for spec in dense_specs(X.shape, stored_dtype(X.dtype), plan.shape):
+        rows, columns = spec.chunks
+        for number in range(spec.n_chunks):
+            i, j = np.unravel_index(number, spec.grid)
+            part = X[i * rows : (i + 1) * rows, j * columns : (j + 1) * columns]
+            writer.add(spec, [write_checked_chunk(writer.location, spec, number, part)])
+    writer.write(target_spec(len(X)), target)
+    close_dense(writer, X.shape, labels, plan)
+
+
+def stage_rows(
+    location: Location,
+    number: int,
+    X: NDArray[Any],
+    y: NDArray[np.float64],
+    first: int,
+    dtype: np.dtype[Any],
+    layout: Layout,
+) -> DensePiece:
+    """Check rows `first`, first + 1, … and stage them as one piece: what a task of a Dask cluster runs."""
+    whole = ArraySpec("X", X.shape, X.shape, dtype, ("sample", "feature"))
+    stage = DenseStage(location, number, "", layout, segment_bytes=0)
+    stage.take_rows(checked_cells(np.asarray(X), whole, 0, first_row=first), y)
+    return stage.close(LabelCodes(), BadLines())
+
+
+def write_sparse(
+    location: Location,
+    X: Any,
+    target: NDArray[np.float64],
+    labels: Labels,
+    feature_names: Sequence[Any] | None,
+    compression: Codec,
+    run: RunTasks,
+) -> None:
+    """A scipy.sparse matrix as a dataset; rows are sorted and duplicates summed on the way."""
+    matrix = X.tocsr()
+    with np.errstate(over="ignore"):
+        values = matrix.data.astype(np.float32)
+    if (bad := first_not_finite(values)) >= 0:
+        row = int(np.searchsorted(matrix.indptr, bad, side="right")) - 1
+        raise DatasetError(
+            f"X[{row}, {matrix.indices[bad]}] is {matrix.data[bad]}: values must be finite float32 numbers"
+        )
+    shape = rows_shape(matrix.shape[0], matrix.nnz, compression)
+    stage = SparseStage(location, 0, "", shape)
+    rows = RowBuilder(
+        stage.take_rows,
+        stage.take_names,
+        block_rows=shape.rows,
+        block_entries=shape.entries,
+        collected=CollectedNames(1024),
+        bad_lines=BadLines(),
+    )
+    rows.append(matrix.indptr.astype(np.int64), matrix.indices.astype(np.uint64), values, target)
+    rows.finish()
+    piece = stage.close(rows, rows.bad_lines)
+    retire(location)
+    if labels.strings:
+        piece.strings = [str(label) for label in labels.classes or ()]
+    names = {"from": "ids", "prefix": "x"} if feature_names is None else {"from": "columns"}
+    plan = SparsePlan(shape, names, {"by": "write_dataset"}, matrix.shape[1], feature_names)
+    publish_sparse(location, [piece], plan, run)
+
+
+def rows_shape(n_rows: int, n_entries: int, compression: Codec) -> BlockShape:
+    """Blocks of a whole matrix in memory: no larger than all there is."""
+    shape = block_shape(max(n_entries / n_rows, 1), compression, BLOCK_ENTRIES)
+    return BlockShape(min(shape.rows, n_rows), min(shape.entries, max(n_entries, 1)), compression)
+
+
+def block_shape(mean_entries: float, compression: Codec, entries: int) -> BlockShape:
+    """Blocks of so many entries, with room for a tenth more rows of `mean_entries` than they take.
+
+    And for one row per 64 entries at least: should short rows follow long ones, blocks are still worth a read.
+    """
+    return BlockShape(max(int(1.1 * entries / mean_entries) + 16, entries // 64), entries, compression)
+
+
+def finite_rows(X: Any, target: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which rows of a matrix (numpy or scipy.sparse) are free of NaN and infinity, label included."""
+    keep = np.isfinite(target) if target.dtype.kind == "f" else np.ones(len(target), bool)
+    if hasattr(X, "tocsr"):
+        matrix = X.tocsr()
+        bad = np.flatnonzero(~np.isfinite(matrix.data))
+        keep[np.searchsorted(matrix.indptr, bad, side="right") - 1] = False
+        return keep
+    for start in range(0, len(X), 4096):
+        keep[start : start + 4096] &= np.isfinite(X[start : start + 4096]).all(axis=1)
+    return keep
+
+
+def check_shapes(shape: tuple[int, ...], y_shape: tuple[int, ...]) -> None:
+    """A matrix with at least one row and one column, and a label for every row."""
+    if len(shape) != 2:
+        raise OptionError(f"X has {len(shape)} dimensions; it must be a matrix (samples, features)")
+    if any(math.isnan(size) for size in shape):
+        raise OptionError("X is a dask array of unknown shape: call X.compute_chunk_sizes() first")
+    if 0 in shape:
+        raise OptionError(f"X has shape {shape}: there is nothing to store")
+    if y_shape != shape[:1]:
+        raise DatasetError(f"y has shape {y_shape}, X has {shape[0]} rows")

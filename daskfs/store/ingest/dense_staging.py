@@ -1,0 +1,226 @@
+"""Dense rows on their way into a dataset: segments of rows staged in parallel, then cut into chunks.
+
+A table comes row by row, a dataset wants whole columns. So each batch of rows is staged transposed: a range
+of columns is then one contiguous range of bytes of every segment, and a chunk of columns is put together
+by reading exactly its own bytes, once. For chunks of whole rows, segments are staged as they come.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskfs.errors import SourceError
+from daskfs.store.dataset.codec import sealed
+from daskfs.store.dataset.labels import Labels, recoded, united_numbers, united_strings
+from daskfs.store.dataset.layout import UNFINISHED, ArraySpec, DenseShape, Layout, dense_specs, target_spec
+from daskfs.store.dataset.names import checked_column_names, feature_spec
+from daskfs.store.dataset.writer import DatasetWriter, Records, write_chunk
+from daskfs.store.ingest.pieces import Piece, Stage, new_folder
+from daskfs.store.ingest.publish import RunTasks
+from daskfs.store.ingest.rows import BadLines, LabelCodes
+from daskfs.store.places.location import Location
+
+
+@dataclass
+class DensePiece(Piece):
+    """What is known of one staged piece of dense rows."""
+
+    segments: list[int] = field(default_factory=list)  # rows of each
+    dtype: str = "float32"
+    columns: int = 0
+
+    @property
+    def rows(self) -> int:
+        return sum(self.segments)
+
+    @property
+    def entries(self) -> int:
+        return 0  # all cells: nothing to count
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Staged rows ``first … first + rows`` of the dataset."""
+
+    folder: str
+    number: int
+    first: int
+    rows: int
+    strings: tuple[str, ...]
+
+    def key(self, what: str) -> str:
+        return f"{self.folder}/{what}.{self.number}"
+
+
+class DenseStage(Stage[DensePiece]):
+    """Collects rows into segments of about `segment_bytes` and stages them."""
+
+    def __init__(self, location: Location, number: int, key: str, layout: Layout, segment_bytes: int) -> None:
+        super().__init__(location, DensePiece(number, key, new_folder(number)))
+        self._layout, self._segment_bytes = layout, segment_bytes
+        self._X: list[NDArray[Any]] = []
+        self._y: list[NDArray[np.float64]] = []
+
+    def take_rows(self, X: NDArray[np.floating[Any]], y: NDArray[np.float64]) -> None:
+        """Take one batch of rows."""
+        if len(y) == 0:
+            return
+        self._X.append(X)
+        self._y.append(y)
+        self.piece.note_labels(y)
+        if sum(part.nbytes for part in self._X) >= self._segment_bytes:
+            self._write_segment()
+
+    def close(self, labels: LabelCodes, bad_lines: BadLines) -> DensePiece:
+        self._write_segment()
+        return super().close(labels, bad_lines)
+
+    def _write_segment(self) -> None:
+        if not self._X:
+            return
+        X, y = np.concatenate(self._X), np.concatenate(self._y)
+        self._X, self._y = [], []
+        number = len(self.piece.segments)
+        if self._layout != "rows":
+            self.write(f"columns.{number}", sealed(np.ascontiguousarray(X.T)))
+        if self._layout != "columns":
+            self.write(f"rows.{number}", sealed(X))
+        self.write(f"y.{number}", sealed(y))
+        self.piece.segments.append(len(y))
+        self.piece.dtype, self.piece.columns = X.dtype.name, X.shape[1]
+
+
+@dataclass(frozen=True)
+class DensePlan:
+    """What a dense dataset is to be, besides its rows and labels."""
+
+    shape: DenseShape
+    names: Sequence[str] | None
+    made: dict[str, Any]  # how it came about, for the record
+
+
+def publish_dense(
+    location: Location, pieces: Sequence[DensePiece], plan: DensePlan, run: RunTasks, group_bytes: int
+) -> None:
+    """Cut the staged rows into chunks, write names and metadata, and mark the dataset complete.
+
+    A task makes as many neighbouring chunks as fit `group_bytes`, so that it reads long ranges of the segments.
+    """
+    segments = _segments(pieces)
+    if not segments:
+        raise SourceError(f"{location.url}: the sources hold no rows")
+    n, p = segments[-1].first + segments[-1].rows, next(piece.columns for piece in pieces if piece.segments)
+    strings = any(piece.strings for piece in pieces)
+    labels = united_strings(q.strings_used() for q in pieces) if strings else united_numbers(q.numbers for q in pieces)
+    dtype = np.dtype(next(piece.dtype for piece in pieces if piece.segments))
+    writer = DatasetWriter(location)
+    index = _write_index(location, segments)
+    for spec in dense_specs((n, p), dtype, plan.shape):
+        assemble = _write_columns if spec.codec.columns_contiguous else _write_rows
+        group = max(1, group_bytes // (math.prod(spec.chunks) * dtype.itemsize))
+        tasks = [(location, spec, first, group, index) for first in range(0, spec.n_chunks, group)]
+        for records in run(assemble, tasks):
+            writer.add(spec, records)
+    target = target_spec(n)
+    writer.add(target, run(_write_target, [(location, target, i, index, labels) for i in range(target.n_chunks)]))
+    close_dense(writer, (n, p), labels, plan)
+
+
+def close_dense(writer: DatasetWriter, shape: tuple[int, int], labels: Labels, plan: DensePlan) -> None:
+    """Write the names of columns, if they have any, and mark a dense dataset complete."""
+    n, p = shape
+    if plan.names is not None:
+        writer.write(feature_spec(p), checked_column_names(plan.names, p))
+    attributes = {
+        "kind": "dense",
+        "layout": plan.shape.layout,
+        "n_samples": n,
+        "n_features": p,
+        "n_entries": n * p,
+        "max_id": p - 1,
+        "labels": labels.attributes(),
+        "names": {"from": "ids", "prefix": "x"} if plan.names is None else {"from": "columns"},
+        "made": plan.made,
+    }
+    writer.close(attributes)
+
+
+def _segments(pieces: Sequence[DensePiece]) -> list[Segment]:
+    segments, first = [], 0
+    for piece in pieces:
+        for number, rows in enumerate(piece.segments):
+            segments.append(Segment(piece.folder, number, first, rows, tuple(piece.strings)))
+            first += rows
+    return segments
+
+
+def _write_index(location: Location, segments: list[Segment]) -> str:
+    """Store the list of segments, so that tasks need not carry it; its key changes with its content."""
+    content = json.dumps([asdict(segment) for segment in segments]).encode()
+    key = f"{UNFINISHED}/segments-{hashlib.sha256(content).hexdigest()[:16]}"
+    location.write(key, content)
+    return key
+
+
+@lru_cache(maxsize=2)
+def _read_index(location: Location, key: str) -> list[Segment]:
+    return [Segment(**segment) for segment in json.loads(location.read(key))]
+
+
+def _write_columns(location: Location, spec: ArraySpec, number: int, group: int, index: str) -> Records:
+    """Write up to `group` chunks of columns from `number` on."""
+    n, width = spec.chunks
+    first = number * width
+    count = min(group * width, spec.shape[1] - first)
+    columns = np.empty((count, n), spec.dtype)
+    for segment in _read_index(location, index):
+        column_bytes = segment.rows * spec.dtype.itemsize
+        raw = location.read(segment.key("columns"), first * column_bytes, (first + count) * column_bytes)
+        columns[:, segment.first : segment.first + segment.rows] = np.frombuffer(raw, spec.dtype).reshape(count, -1)
+    return [
+        write_chunk(location, spec, number + i, columns[i * width : (i + 1) * width].T)
+        for i in range(-(-count // width))
+    ]
+
+
+def _write_rows(location: Location, spec: ArraySpec, number: int, group: int, index: str) -> Records:
+    """Write up to `group` chunks of rows from `number` on."""
+    return [
+        write_chunk(location, spec, one, _cells_of_rows(location, spec, one, index))
+        for one in range(number, min(number + group, spec.n_chunks))
+    ]
+
+
+def _cells_of_rows(location: Location, spec: ArraySpec, number: int, index: str) -> NDArray[Any]:
+    parts = _rows_between(location, "rows", spec, number, index, spec.shape[1] * spec.dtype.itemsize)
+    return np.frombuffer(b"".join(raw for raw, _ in parts), spec.dtype).reshape(-1, spec.shape[1])
+
+
+def _write_target(location: Location, spec: ArraySpec, number: int, index: str, labels: Labels) -> tuple[int, int, int]:
+    targets = []
+    for raw, segment in _rows_between(location, "y", spec, number, index, 8):
+        y = np.frombuffer(raw, np.float64)
+        targets.append(recoded(y, segment.strings, labels) if labels.strings else y)
+    return write_chunk(location, spec, number, np.concatenate(targets))
+
+
+def _rows_between(
+    location: Location, what: str, spec: ArraySpec, number: int, index: str, row_bytes: int
+) -> list[tuple[bytes, Segment]]:
+    """The bytes of the rows that chunk `number` covers, segment by segment."""
+    start, stop = number * spec.chunks[0], min((number + 1) * spec.chunks[0], spec.shape[0])
+    parts = []
+    for segment in _read_index(location, index):
+        a, b = max(start - segment.first, 0), min(stop - segment.first, segment.rows)
+        if a < b:
+            parts.append((location.read(segment.key(what), a * row_bytes, b * row_bytes), segment))
+    return parts

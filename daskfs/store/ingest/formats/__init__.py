@@ -1,0 +1,48 @@
+"""One parser per source format: bytes in, rows out. No dask here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from daskfs.errors import OptionError, nearest
+from daskfs.store.ingest.formats.base import Format
+from daskfs.store.ingest.formats.delimited import Delimited, TabSeparated
+from daskfs.store.ingest.formats.fasta import Fasta
+from daskfs.store.ingest.formats.parquet import Parquet
+from daskfs.store.ingest.formats.svmlight import Svmlight
+from daskfs.store.ingest.formats.text import Text
+from daskfs.store.ingest.formats.vw import VowpalWabbit
+
+FORMATS: dict[str, type[Any]] = {
+    kind.name: kind for kind in (Svmlight, VowpalWabbit, Delimited, TabSeparated, Parquet, Fasta, Text)
+}
+
+
+def options_of(name: str) -> list[str]:
+    """What the format called `name` takes."""
+    return [field.name for field in fields(_kind(name))]
+
+
+def make_format(name: str, options: Mapping[str, Any]) -> Format:
+    """The format called `name` with its options; OptionError with the nearest known word for a wrong one."""
+    known = options_of(name)
+    for option in options:
+        if option not in known:
+            raise OptionError(
+                f"format {name} takes no option {option!r}{nearest(option, known)}; it takes {', '.join(known)}"
+            )
+    for field in fields(_kind(name)):
+        if isinstance(field.default, tuple) and isinstance(value := options.get(field.name), str):
+            raise OptionError(f"{field.name}={value!r}: must be a list, such as [{value!r}]")  # not its letters
+    made: Format = _kind(name)(**{key: tuple(v) if isinstance(v, list) else v for key, v in options.items()})
+    return made
+
+
+def _kind(name: str) -> type[Any]:
+    if name == "libsvm":
+        name = "svmlight"
+    if name not in FORMATS:
+        raise OptionError(f"format {name!r}{nearest(name, FORMATS)}; known are {', '.join(FORMATS)}")
+    return FORMATS[name]

@@ -1,0 +1,219 @@
+"""CSV and TSV: one row per line, fields between delimiters, names in the first line or none.
+
+Files are cut at line ends, so that many workers can read one file: a quoted field may hold
+delimiters and doubled quotes, but no line break (that is a bad line, never a silent mistake).
+Empty fields and the usual spellings of a missing value (NA, NaN, null, … as pyarrow has them) are
+gaps; empty lines are passed over.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskfs.errors import OptionError, SourceError
+from daskfs.store.ingest.formats import tabular_kernels as kernels
+from daskfs.store.ingest.formats.base import line_parts
+from daskfs.store.ingest.formats.numbers_kernels import LF
+from daskfs.store.ingest.formats.tabular import SAMPLE_BYTES, arrow, as_numbers, check_same_columns
+from daskfs.store.ingest.formats.tabular_rows import Piece, RowError, TableFormat, deliver
+from daskfs.store.ingest.rows import BadLines
+from daskfs.store.ingest.sources import Part, Source, line_windows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FAULTS = {
+    kernels.STRAY_CR: "a carriage return inside the line; lines end with a newline",
+    kernels.OPEN_QUOTE: "a quote is not closed on its line (line breaks inside quotes cannot be read)",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delimited(TableFormat):
+    """Options of CSV, besides those of every table.
+
+    Parameters
+    ----------
+    delimiter
+        The character between fields.
+    header
+        Whether the first line of every file names the columns. If not, they are c0, c1, … or `columns`.
+    """
+
+    delimiter: str = ","
+    header: bool = True
+
+    name: ClassVar[str] = "csv"
+
+    def __post_init__(self) -> None:
+        if len(self.delimiter) != 1 or not self.delimiter.isascii() or self.delimiter in '"\r\n':
+            raise OptionError(f"--delimiter {self.delimiter!r}: it must be one ASCII character, no quote or line end")
+
+    def resolved(self, sources: Sequence[Source]) -> Self:
+        source = sources[0]
+        window = next(line_windows(Part(source, 0, SAMPLE_BYTES), SAMPLE_BYTES), None)
+        if window is None:
+            raise SourceError(f"{source.url}: the file is empty; put a file with rows first")
+        fields, end = self._first_line(window.text, source)
+        if self.header and self.columns:
+            check_same_columns(source, fields, self.columns)
+        columns = fields if self.header else list(self.columns) or [f"c{i}" for i in range(len(fields))]
+        self.check_columns(columns)
+        strings = {name: arrow().string() for name in columns if name not in self.ignore}
+        parser = _Parser(self.delimiter, columns, strings)
+        sample = _Sample()
+        start = end if self.header else 0
+        deliver(_Lines(window.text[start:], window.offset + start, source, parser), sample)
+        dtype = "float32" if self.dtype == "auto" else self.dtype
+        return replace(self, dtype=dtype).decided_by(columns, sample.table(strings))
+
+    def parts(self, source: Source, part_bytes: int) -> Iterator[Part]:
+        return line_parts(source, part_bytes)
+
+    def pieces(self, part: Part, window_bytes: int) -> Iterator[Piece]:
+        parser = _Parser(self.delimiter, self.columns, self._types())
+        header_ahead = self.header and part.start == 0
+        for window in line_windows(part, window_bytes):
+            start = 0
+            if header_ahead:
+                fields, start = self._first_line(window.text, part.source)
+                check_same_columns(part.source, fields, self.columns)
+                header_ahead = False
+            yield _Lines(window.text[start:], window.offset + start, part.source, parser)
+
+    def _types(self) -> dict[str, pa.DataType]:
+        """What pyarrow reads each column as: straight what is wanted, so that nothing is converted twice."""
+        pa = arrow()
+        label = pa.string() if self.labels == "strings" else pa.float64()
+        numeric, categorical = dict.fromkeys(self.numeric, pa.float64()), dict.fromkeys(self.categorical, pa.string())
+        return {self.label: label, **numeric, **categorical}
+
+    def _first_line(self, text: NDArray[np.uint8], source: Source) -> tuple[list[str], int]:
+        """The fields of the first line, and where the next one starts."""
+        end = int(np.argmax(text == LF)) + 1
+        try:
+            line = text[:end].tobytes().decode().rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise SourceError(f"{source.url}:1: not UTF-8 text ({error.reason}); convert the file first") from error
+        fields = next(csv.reader([line], delimiter=self.delimiter), [])
+        if not fields:
+            raise SourceError(f"{source.url}:1: the first line is empty; it should show the columns")
+        return fields, end
+
+
+@dataclass(frozen=True, kw_only=True)
+class TabSeparated(Delimited):
+    """Options of TSV: CSV with tabs."""
+
+    delimiter: str = "\t"
+
+    name: ClassVar[str] = "tsv"
+
+
+class _Parser:
+    """pyarrow's CSV reader, set to the columns of one dataset and to one thread (Dask brings the others)."""
+
+    def __init__(self, delimiter: str, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> None:
+        self.delimiter = ord(delimiter)
+        self._csv, self._columns = arrow("pyarrow.csv"), list(columns)
+        self._parse = self._csv.ParseOptions(delimiter=delimiter, newlines_in_values=False)
+        self._typed = self._conversion(types)
+        self._strings = self._conversion(dict.fromkeys(types, arrow().string()))
+
+    def typed(self, text: NDArray[np.uint8]) -> pa.RecordBatch:
+        """The lines of a text, every column of its type; ArrowInvalid if some field or line will not do."""
+        return self._batch(text, self._parse, self._typed)
+
+    def strings(self, line: NDArray[np.uint8]) -> pa.RecordBatch:
+        """One line with every column as a string; RowError if not even that can be done."""
+        wrong_counts = []
+
+        def note(row: Any) -> str:
+            wrong_counts.append(row.actual_columns)
+            return "error"
+
+        parse = self._csv.ParseOptions(delimiter=chr(self.delimiter), invalid_row_handler=note)
+        try:
+            return self._batch(line, parse, self._strings)
+        except arrow().ArrowInvalid as error:
+            if wrong_counts:
+                raise RowError(f"{wrong_counts[0]} fields, but there are {len(self._columns)} columns") from error
+            raise RowError(f"not UTF-8 text ({error})") from error
+
+    def _batch(self, text: NDArray[np.uint8], parse: Any, convert: Any) -> pa.RecordBatch:
+        pa = arrow()
+        # One block, so that the answer is one batch.
+        read = self._csv.ReadOptions(column_names=self._columns, use_threads=False, block_size=len(text) + 1)
+        stream = pa.BufferReader(pa.py_buffer(text))
+        table = self._csv.read_csv(stream, read_options=read, parse_options=parse, convert_options=convert)
+        (batch,) = table.to_batches()
+        return batch
+
+    def _conversion(self, types: Mapping[str, pa.DataType]) -> Any:
+        return self._csv.ConvertOptions(column_types=types, include_columns=list(types), strings_can_be_null=True)
+
+
+class _Lines:
+    """Whole lines of a file, a `Piece`."""
+
+    def __init__(self, text: NDArray[np.uint8], offset: int, source: Source, parser: _Parser) -> None:
+        self._text, self._offset, self._source, self._parser = text, offset, source, parser
+        self.n_rows, self._fault = kernels.count_lines(text, parser.delimiter)
+
+    def batch(self) -> pa.RecordBatch:
+        if self._fault:
+            raise RowError(FAULTS[self._fault])
+        try:
+            return self._parser.typed(self._text)
+        except arrow().ArrowInvalid as error:
+            if self.n_rows > 1:
+                raise RowError(str(error)) from error
+            return self._parser.strings(self._text)  # whoever casts these will see which field is wrong
+
+    def halves(self) -> tuple[_Lines, _Lines]:
+        ends = np.flatnonzero(self._text == LF)
+        cut = int(ends[len(ends) // 2 - 1]) + 1
+        return (
+            _Lines(self._text[:cut], self._offset, self._source, self._parser),
+            _Lines(self._text[cut:], self._offset + cut, self._source, self._parser),
+        )
+
+    def report(self, bad_lines: BadLines, reason: str) -> None:
+        text = self._text.tobytes()
+        empty_lines = len(text) - len(text.lstrip(b"\r\n"))
+        bad_lines.report_at(self._source, self._offset + empty_lines, reason)
+
+
+class _Sample:
+    """Takes the first rows of a file; bad ones are left to be found again when the file is read."""
+
+    def __init__(self) -> None:
+        self._batches: list[pa.RecordBatch] = []
+
+    def checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return batch
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._batches.append(batch)
+
+    def report(self, piece: Piece, reason: str) -> None:
+        pass
+
+    def table(self, types: Mapping[str, pa.DataType]) -> pa.Table:
+        """The rows, columns that hold only numbers and gaps as numbers."""
+        pa = arrow()
+        table = pa.Table.from_batches(self._batches, schema=pa.schema(list(types.items())))
+        return pa.table({name: _as_numbers_if_possible(table[name]) for name in types})
+
+
+def _as_numbers_if_possible(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    try:
+        return as_numbers(column)
+    except arrow().ArrowInvalid:
+        return column

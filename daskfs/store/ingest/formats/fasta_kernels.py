@@ -1,0 +1,155 @@
+"""FASTA text to k-mers: sequences become arrays of base codes, slices of those become CSR rows."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskfs.jit import helper, kernel, warms
+from daskfs.store.ingest.formats.numbers_kernels import LF
+from daskfs.store.ingest.rows_kernels import (
+    DONE,
+    ENTRIES,
+    FIRST_ERROR,
+    FULL,
+    NEXT,
+    ROWS,
+    close_row,
+    new_row_arrays,
+    weigh_last_row,
+)
+
+RECORD_MARK = 62  # ">"
+
+NOT_A_LETTER = FIRST_ERROR
+NO_SEQUENCE = FIRST_ERROR + 1
+TOO_LONG = FIRST_ERROR + 2
+
+BREAK, SPACING, FOREIGN = 4, 5, 6  # what a byte is that is no base; the bases are 0 … 3
+
+
+def _meanings() -> NDArray[np.uint8]:
+    meaning = np.full(256, FOREIGN, np.uint8)
+    meaning[list(b" \t\r\n\v\f")] = SPACING
+    meaning[list(b"*-")] = BREAK
+    for letter in range(ord("A"), ord("Z") + 1):
+        code = {"A": 0, "C": 1, "G": 2, "T": 3, "U": 3}.get(chr(letter), BREAK)
+        meaning[[letter, letter + 32]] = code
+    return meaning
+
+
+MEANING = _meanings()
+
+
+class Records(NamedTuple):
+    """The records of a window of text; record r's bases are ``codes[first[r]:last[r]]``."""
+
+    start: NDArray[np.int64]  # byte of its ">"
+    header_stop: NDArray[np.int64]
+    first: NDArray[np.int64]
+    last: NDArray[np.int64]
+    problem: NDArray[np.int64]  # 0, or what is wrong with it ...
+    problem_at: NDArray[np.int64]  # ... at which byte
+    codes: NDArray[np.uint8]
+
+
+def new_records(text: NDArray[np.uint8]) -> Records:
+    """Where the records of a text start, with room for what `encode_records` finds in them."""
+    marks = np.flatnonzero(text == RECORD_MARK)
+    start = marks[(marks == 0) | (text[marks - 1] == LF)]
+    header_stop, first, last, problem, problem_at = (np.zeros(len(start), np.int64) for _ in range(5))
+    return Records(start, header_stop, first, last, problem, problem_at, np.empty(len(text), np.uint8))
+
+
+@kernel
+def encode_records(text, longest, records):
+    """Fill `records`: headers end where, bases are which, and what is wrong.
+
+    `longest` is the largest number of bases a record may have.
+    """
+    written = 0
+    for r in range(len(records.start)):
+        at = records.start[r]
+        stop = records.start[r + 1] if r + 1 < len(records.start) else len(text)
+        records.problem_at[r] = at
+        while text[at] != LF:
+            at += 1
+        records.header_stop[r] = at
+        records.first[r] = written
+        foreign = False
+        for i in range(at, stop):
+            code = MEANING[text[i]]
+            records.codes[written] = code  # the next one overwrites it if it is no code
+            written += code <= BREAK
+            foreign |= code == FOREIGN
+        records.last[r] = written
+        if foreign:
+            while MEANING[text[at]] != FOREIGN:
+                at += 1
+            records.problem[r], records.problem_at[r] = NOT_A_LETTER, at
+        elif written == records.first[r]:
+            records.problem[r] = NO_SEQUENCE
+        elif written - records.first[r] > longest:
+            records.problem[r] = TOO_LONG
+
+
+@kernel
+def add_kmer_rows(codes, first, last, y, lengths, canonical, shift, weighting, out):
+    """Add a row for each slice ``codes[first[i]:last[i]]``, from i = ``progress[NEXT]`` on.
+
+    `lengths` are the k. With a `shift`, a feature is a k-mer at its position in the row. Returns
+    DONE, or FULL with ``progress[NEXT]`` at the row that did not fit.
+    """
+    for row in range(out.progress[NEXT], len(first)):
+        out.progress[NEXT] = row
+        start = stop = out.progress[ENTRIES]
+        most = 0
+        for j in range(len(lengths)):  # by number: an iterator over an array costs 16 ns a turn
+            most += max(last[row] - first[row] - lengths[j] + 1, 0)
+        if out.progress[ROWS] == len(out.y) or start + most > len(out.ids):
+            return FULL
+        for j in range(len(lengths)):
+            stop = _write_kmers(codes, first[row], last[row], lengths[j], canonical, shift, out.ids, stop)
+        out.values[start:stop] = np.float32(1)
+        close_row(out, stop, y[row], np.float32(1))
+        weigh_last_row(out, weighting)
+    return DONE
+
+
+@helper
+def _write_kmers(codes, first, last, k, canonical, shift, ids, entry):
+    """Write the ids of the k-mers of one slice to ``ids[entry:]``; returns where they end.
+
+    `forward` holds the last k bases, `backward` their complements in reverse order.
+    """
+    length_bit = np.uint64(1) << np.uint64(2 * k)
+    mask = length_bit - np.uint64(1)
+    top = np.uint64(2 * (k - 1))
+    forward, backward = np.uint64(0), np.uint64(0)
+    unbroken = 0  # bases since the last letter that is none
+    for i in range(first, last):
+        code = np.uint64(codes[i])
+        if code == np.uint64(BREAK):
+            unbroken = 0
+            continue
+        unbroken += 1
+        forward = (forward << np.uint64(2) | code) & mask
+        backward = backward >> np.uint64(2) | (np.uint64(3) - code) << top
+        if unbroken >= k:
+            kmer = min(forward, backward) if canonical else forward
+            ids[entry] = kmer | length_bit
+            if shift:
+                ids[entry] |= np.uint64(i - first - k + 1) << np.uint64(shift)
+            entry += 1
+    return entry
+
+
+@warms
+def _warm() -> None:
+    text = np.frombuffer(bytearray(b">a\nACGT\n"), np.uint8)
+    records = new_records(text)
+    encode_records(text, 100, records)
+    lengths, y = np.array([2]), np.zeros(1)
+    add_kmer_rows(records.codes, records.first, records.last, y, lengths, False, 0, 0, new_row_arrays(2, 8))

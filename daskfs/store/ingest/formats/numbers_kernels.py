@@ -1,0 +1,176 @@
+"""Decimal text to numbers, for the parsers of line formats.
+
+Every function may read on until the first byte that is no part of a number: callers hand in text
+that ends with a newline, so none of them needs to look where the text ends.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from daskfs.jit import helper, inlined
+from daskfs.store.dataset.words_kernels import WORD, bytes_equal, first_marked, word_at
+
+SPACE, TAB, CR, LF = 32, 9, 13, 10
+COLON, HASH, PLUS, MINUS, DOT, BAR, QUOTE = 58, 35, 43, 45, 46, 124, 39
+
+TEN_TO = 10.0 ** np.arange(23)  # exactly representable, so one division rounds once
+MANTISSA_LIMIT = np.uint64(10**17)
+ID_LIMIT = np.uint64(2**63)
+
+NUMBER, NOT_A_NUMBER, NOT_FINITE = 0, 1, 2
+
+_ONES = np.uint64(0x0101010101010101)
+_LOW_BITS, _HIGH_BITS = np.uint64(0x7F7F7F7F7F7F7F7F), np.uint64(0x8080808080808080)
+
+
+@helper
+def digit(byte):
+    """0 … 9 for a digit, a larger number for anything else."""
+    return np.uint8(byte - np.uint8(48))
+
+
+@helper
+def read_id(text, at):
+    """A whole number 0 … 2^63 - 1: (value, where it ends, whether it is one)."""
+    value, first = np.uint64(0), at
+    d = digit(text[at])
+    while d <= 9:
+        value = value * np.uint64(10) + np.uint64(d)
+        at += 1
+        d = digit(text[at])
+    # 19 digits cannot overflow 64 bits; leading zeros beyond that are not worth a slower loop.
+    return value, at, first < at <= first + 19 and value < ID_LIMIT
+
+
+@inlined
+def read_number(text, at):
+    """A decimal number: (value, where it ends, NUMBER or what is wrong).
+
+    Exact to the last bit of a float64 for up to 15 digits and powers of ten up to ±22, which is how
+    data is written; beyond that, off by a few units of the last place at most.
+    """
+    if at + WORD <= len(text):
+        value, length = _read_short_number(word_at(text, at))
+        if length > 0:
+            return value, at + length, NUMBER
+    return _read_any_number(text, at)
+
+
+@inlined
+def _read_short_number(word):
+    """A number of up to seven digits and points, all at once: (value, its length), or length 0 for any other.
+
+    Most numbers are such, and where they end is hard to foresee: a loop over digits takes longer to find out
+    than all this arithmetic.
+    """
+    # Bytes from . to 9: adding what is missing to 128 moves the answer into the high bit. The / between
+    # them is found out below, for it is no digit.
+    low = word & _LOW_BITS
+    others = ~((low + _ONES * np.uint64(128 - DOT)) & ~(low + _ONES * np.uint64(128 - 58))) | word
+    length = first_marked(others & _HIGH_BITS)
+    if length == WORD:
+        return 0.0, 0
+    bits = np.uint64(8 * length)
+    follower = (word >> bits) & np.uint64(0xDF)
+    word &= (np.uint64(1) << bits) - np.uint64(1)
+    points = bytes_equal(word, DOT)
+    digits, decimals = length, 0
+    if points != 0:
+        whole = first_marked(points)
+        digits, decimals = length - 1, length - 1 - whole
+        before = (np.uint64(1) << np.uint64(8 * whole)) - np.uint64(1)
+        word = (word & before) | ((word >> np.uint64(8)) & ~before)
+    if digits == 0 or follower == 69:  # e or E
+        return 0.0, 0
+    word <<= np.uint64(64 - 8 * digits)  # zeros in front
+    word -= (_ONES * np.uint64(48)) << np.uint64(64 - 8 * digits)
+    if ((word + _ONES * np.uint64(128 - 10)) | word) & _HIGH_BITS:
+        return 0.0, 0
+    # Neighbours are put together: digits to pairs, pairs to fours, fours to the number.
+    word = (word * np.uint64(10)) + (word >> np.uint64(8))
+    pairs = np.uint64(0x000000FF000000FF)
+    fours = (word & pairs) * np.uint64(100 + (1000000 << 32))
+    word = (fours + ((word >> np.uint64(16)) & pairs) * np.uint64(1 + (10000 << 32))) >> np.uint64(32)
+    return np.float64(word & np.uint64(0xFFFFFFFF)) / TEN_TO[decimals], length
+
+
+@helper
+def _read_any_number(text, at):
+    negative = text[at] == MINUS
+    if negative or text[at] == PLUS:
+        at += 1
+    mantissa, exponent, first = np.uint64(0), 0, at
+    d = digit(text[at])
+    while d <= 9:
+        if mantissa < MANTISSA_LIMIT:
+            mantissa = mantissa * np.uint64(10) + np.uint64(d)
+        else:
+            exponent += 1
+        at += 1
+        d = digit(text[at])
+    digits = at - first
+    if text[at] == DOT:
+        at += 1
+        first = at
+        d = digit(text[at])
+        while d <= 9:
+            if mantissa < MANTISSA_LIMIT:
+                mantissa = mantissa * np.uint64(10) + np.uint64(d)
+                exponent -= 1
+            at += 1
+            d = digit(text[at])
+        digits += at - first
+    if digits == 0:
+        return 0.0, at, NOT_FINITE if _is_word_for_not_finite(text, at) else NOT_A_NUMBER
+    if text[at] | np.uint8(32) == 101:  # e or E
+        power, at, fine = _read_exponent(text, at + 1)
+        if not fine:
+            return 0.0, at, NOT_A_NUMBER
+        exponent += power
+    value = _scaled(mantissa, exponent)
+    if negative:
+        value = -value
+    return value, at, NUMBER if np.isfinite(value) else NOT_FINITE
+
+
+@helper
+def _read_exponent(text, at):
+    negative = text[at] == MINUS
+    if negative or text[at] == PLUS:
+        at += 1
+    power, first = 0, at
+    d = digit(text[at])
+    while d <= 9:
+        power = min(power * 10 + d, 100_000)
+        at += 1
+        d = digit(text[at])
+    return -power if negative else power, at, at > first
+
+
+@helper
+def _scaled(mantissa, exponent):
+    value = np.float64(mantissa)
+    if exponent == 0 or mantissa == 0:
+        return value
+    if -22 <= exponent < 0:
+        return value / TEN_TO[-exponent]
+    if 0 < exponent <= 22:
+        return value * TEN_TO[exponent]
+    while exponent > 22 and np.isfinite(value):
+        value *= TEN_TO[22]
+        exponent -= 22
+    while exponent < -22 and value != 0:
+        value /= TEN_TO[22]
+        exponent += 22
+    if exponent >= 0:
+        return value * TEN_TO[min(exponent, 22)]
+    return value / TEN_TO[min(-exponent, 22)]
+
+
+@helper
+def _is_word_for_not_finite(text, at):
+    a, b, c = text[at] | 32, text[at + 1] | 32 if text[at] != LF else 0, 0
+    if text[at] != LF and text[at + 1] != LF:
+        c = text[at + 2] | 32
+    return (a == 110 and b == 97 and c == 110) or (a == 105 and b == 110 and c == 102)

@@ -1,0 +1,130 @@
+"""Parquet: a table with types, cut into row groups that can be read independently of each other.
+
+A part of a Parquet file is a range of row groups: ``Part.start`` and ``Part.stop`` count those, not
+bytes. Texts and dictionaries are categorical columns; integers, floats, decimals and booleans are
+numeric ones. A null is a gap, but NaN is a bad row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from daskfs.errors import SourceError
+from daskfs.store.ingest.formats.tabular import SAMPLE_BYTES, arrow, check_same_columns, kind_of
+from daskfs.store.ingest.formats.tabular_rows import Piece, TableFormat
+from daskfs.store.ingest.rows import BadLines
+from daskfs.store.ingest.sources import Part, Source
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+DECODED_CELL = 8  # bytes: what a number takes in memory, however well the file packs it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parquet(TableFormat):
+    """Options of Parquet, besides those of every table.
+
+    Parameters
+    ----------
+    kinds
+        What each of `columns` holds by its type; `resolved` fills it in, and every file must agree.
+    """
+
+    kinds: tuple[str, ...] = ()
+
+    name: ClassVar[str] = "parquet"
+
+    def resolved(self, sources: Sequence[Source]) -> Self:
+        with _opened(sources[0]) as file:
+            schema = file.schema_arrow
+            if self.columns:
+                check_same_columns(sources[0], schema.names, self.columns)
+            self.check_columns(schema.names)
+            used = [name for name in schema.names if name not in self.ignore]
+            groups = range(file.num_row_groups)
+            batches = (batch for group in groups for batch in _batches(file, group, used, SAMPLE_BYTES))
+            sample = next(batches, schema.empty_table())
+        return replace(self.decided_by(schema.names, sample), kinds=_kinds(schema))
+
+    def parts(self, source: Source, part_bytes: int) -> Iterator[Part]:
+        """Runs of row groups, each as long as fits in `part_bytes`, or a single large one."""
+        with _opened(source) as file:
+            self._check_schema(source, file.schema_arrow)
+            sizes = [file.metadata.row_group(group).total_byte_size for group in range(file.num_row_groups)]
+        start, size = 0, 0
+        for group, more in enumerate(sizes):
+            if size and size + more > part_bytes:
+                yield Part(source, start, group, size)
+                start, size = group, 0
+            size += more
+        if start < len(sizes):
+            yield Part(source, start, len(sizes), size)
+
+    def pieces(self, part: Part, window_bytes: int) -> Iterator[Piece]:
+        with _opened(part.source) as file:
+            counts = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
+            groups = range(part.start, len(counts) if part.stop is None else part.stop)
+            row = 1 + sum(counts[: part.start])
+            for group in groups:
+                for batch in _batches(file, group, self.in_use(), window_bytes):
+                    yield _Batch(batch, row, part.source)
+                    row += len(batch)
+
+    def _check_schema(self, source: Source, schema: pa.Schema) -> None:
+        check_same_columns(source, schema.names, self.columns)
+        for name, kind, wanted in zip(schema.names, _kinds(schema), self.kinds, strict=True):
+            if kind != wanted and name not in self.ignore:
+                raise SourceError(f"{source.url}: column {name} is {kind}, but {wanted} in the first file")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Batch:
+    """Rows of a row group, a `Piece`."""
+
+    rows: pa.RecordBatch
+    first: int  # number of the first row in its file, from 1
+    source: Source
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.rows)
+
+    def batch(self) -> pa.RecordBatch:
+        return self.rows
+
+    def halves(self) -> tuple[_Batch, _Batch]:
+        cut = self.n_rows // 2
+        return (
+            _Batch(self.rows.slice(0, cut), self.first, self.source),
+            _Batch(self.rows.slice(cut), self.first + cut, self.source),
+        )
+
+    def report(self, bad_lines: BadLines, reason: str) -> None:
+        bad_lines.report(self.source, self.first, reason, unit="row")
+
+
+@contextmanager
+def _opened(source: Source) -> Iterator[pq.ParquetFile]:
+    """A Parquet file, read no further ahead than asked."""
+    with source.open() as raw:
+        try:
+            yield arrow("pyarrow.parquet").ParquetFile(raw, pre_buffer=False)
+        except arrow().ArrowInvalid as error:
+            raise SourceError(f"{source.url}: damaged, or no Parquet file ({error})") from error
+
+
+def _batches(file: pq.ParquetFile, group: int, columns: Sequence[str], window_bytes: int) -> Iterator[pa.RecordBatch]:
+    """The rows of a row group, at a time as many as take about `window_bytes`."""
+    about = file.metadata.row_group(group)
+    row_bytes = max(about.total_byte_size // max(about.num_rows, 1), DECODED_CELL * len(columns))
+    rows = max(window_bytes // row_bytes, 1)
+    yield from file.iter_batches(batch_size=rows, row_groups=[group], columns=list(columns), use_threads=False)
+
+
+def _kinds(schema: pa.Schema) -> tuple[str, ...]:
+    return tuple(kind_of(field.type) for field in schema)

@@ -1,0 +1,62 @@
+"""svmlight / libsvm text: ``label id:value id:value ... # comment``, ids 0 … 2^63 - 1, kept as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskfs.protocol import Kind
+from daskfs.store.ingest.formats import svmlight_kernels as kernels
+from daskfs.store.ingest.formats.base import LabelKind, NamesFrom, labels_look_like, line_parts
+from daskfs.store.ingest.rows import MOST_LABELS, RowBuilder
+from daskfs.store.ingest.sources import Part, Source, first_lines, line_windows
+
+REASONS = {
+    kernels.LABEL_IS_NO_NUMBER: "the label is not a number (string labels: --labels strings)",
+    kernels.LABEL_NOT_FINITE: "the label is NaN or infinite",
+    kernels.TOO_MANY_LABELS: f"more than {MOST_LABELS} different string labels; is this the label column?",
+    kernels.NO_COLON: "expected id:value",
+    kernels.BAD_ID: "the feature id is not a whole number between 0 and 2^63-1",
+    kernels.BAD_VALUE: "the value is not a number",
+    kernels.VALUE_NOT_FINITE: "the value is NaN, infinite or too large for a float32",
+    kernels.NUL_BYTE: "a NUL byte; is this a text file?",
+    kernels.SUM_NOT_FINITE: "a repeated id sums up to more than a float32 holds; the row begins",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Svmlight:
+    """Options of the svmlight format.
+
+    Parameters
+    ----------
+    labels
+        ``"numbers"``, ``"strings"`` (each distinct word is a class) or ``"auto"``: by the first lines.
+    """
+
+    labels: LabelKind = "auto"
+
+    name: ClassVar[str] = "svmlight"
+    kind: ClassVar[Kind] = "sparse"
+    names_from: ClassVar[NamesFrom] = {"from": "ids"}
+
+    def resolved(self, sources: Sequence[Source]) -> Self:
+        if self.labels != "auto":
+            return self
+        words = [line.split(b"#")[0].split() for line in first_lines(sources[0])]
+        return replace(self, labels=labels_look_like([line[0] for line in words if line]))
+
+    def parts(self, source: Source, part_bytes: int) -> Iterator[Part]:
+        return line_parts(source, part_bytes)
+
+    def read(self, part: Part, rows: RowBuilder, window_bytes: int) -> None:
+        for window in line_windows(part, window_bytes):
+            rows.parse(window, part.source, partial(self._step, window.text, rows), REASONS)
+
+    def _step(self, text: NDArray[np.uint8], rows: RowBuilder) -> int:
+        return int(kernels.parse_svmlight(text, self.labels == "strings", rows.arrays, rows.labels))

@@ -1,0 +1,137 @@
+"""svmlight / libsvm text to CSR rows: ``label [qid:q] id:value id:value ... [# comment]``."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from daskfs.jit import kernel, warms
+from daskfs.store.dataset.names_kernels import COUNT, forget, intern_label, new_name_set
+from daskfs.store.ingest.formats.numbers_kernels import (
+    COLON,
+    CR,
+    HASH,
+    LF,
+    NOT_FINITE,
+    NUMBER,
+    SPACE,
+    TAB,
+    read_id,
+    read_number,
+)
+from daskfs.store.ingest.rows_kernels import (
+    AT,
+    DONE,
+    ENTRIES,
+    FIRST_ERROR,
+    FULL,
+    LINE,
+    NEXT,
+    ROWS,
+    close_row,
+    new_row_arrays,
+)
+
+LABEL_IS_NO_NUMBER = FIRST_ERROR
+LABEL_NOT_FINITE = FIRST_ERROR + 1
+TOO_MANY_LABELS = FIRST_ERROR + 2
+NO_COLON = FIRST_ERROR + 3
+BAD_ID = FIRST_ERROR + 4
+BAD_VALUE = FIRST_ERROR + 5
+VALUE_NOT_FINITE = FIRST_ERROR + 6
+NUL_BYTE = FIRST_ERROR + 7
+SUM_NOT_FINITE = FIRST_ERROR + 8
+
+
+@kernel
+def parse_svmlight(text, labels_are_strings, out, labels):
+    """Parse lines from ``progress[NEXT]`` until the text ends, the block is full or a line is wrong.
+
+    `text` ends with a newline. On FULL, ``progress[NEXT]`` is the start of the row that did not
+    fit; on an error, ``progress[AT]`` is the byte and ``progress[LINE]`` the start of its line.
+    """
+    at = out.progress[NEXT]
+    while at < len(text):
+        line = at
+        out.progress[LINE] = line
+        while text[at] == SPACE or text[at] == TAB or text[at] == CR:
+            at += 1
+        if text[at] == HASH:
+            while text[at] != LF:
+                at += 1
+        if text[at] == LF:
+            at += 1
+            continue
+        if out.progress[ROWS] == len(out.y):
+            out.progress[NEXT] = line
+            return FULL
+
+        out.progress[AT] = label_start = at
+        label = 0.0
+        if labels_are_strings:
+            while text[at] > SPACE:
+                at += 1
+        else:
+            label, at, state = read_number(text, at)
+            if state == NOT_FINITE:
+                return LABEL_NOT_FINITE
+            if state != NUMBER or (text[at] > SPACE and text[at] != HASH):
+                return LABEL_IS_NO_NUMBER
+
+        label_stop = at
+        entry = out.progress[ENTRIES]
+        while True:
+            while text[at] == SPACE or text[at] == TAB:
+                at += 1
+            if text[at] <= CR:  # below a space, only these can end a line in order
+                if text[at] == LF:
+                    break
+                if text[at] == CR and text[at + 1] == LF:
+                    at += 1
+                    break
+                out.progress[AT] = at
+                return NUL_BYTE if text[at] == 0 else NO_COLON
+            if text[at] == HASH:
+                while text[at] != LF:
+                    at += 1
+                break
+            out.progress[AT] = at
+            feature, end, fine = read_id(text, at)
+            if text[end] != COLON or not fine:
+                if text[at] == 113 and text[at + 1] == 105 and text[at + 2] == 100 and text[at + 3] == COLON:
+                    while text[at] > SPACE and text[at] != HASH:  # qid: query groups of ranking data mean nothing here
+                        at += 1
+                    continue
+                while text[end] > SPACE and text[end] != COLON:
+                    end += 1
+                return BAD_ID if text[end] == COLON else NO_COLON
+            value, at, state = read_number(text, end + 1)
+            if state == NOT_FINITE or not np.isfinite(np.float32(value)):
+                return VALUE_NOT_FINITE
+            if state != NUMBER or (text[at] > SPACE and text[at] != HASH):
+                return BAD_VALUE
+            if entry == len(out.ids):
+                out.progress[NEXT] = line
+                return FULL
+            out.ids[entry] = feature
+            out.values[entry] = value
+            entry += 1
+        at += 1
+        known_labels = labels.used[COUNT]
+        if labels_are_strings:  # only now: a line that is left out brings no label
+            code = intern_label(labels, text, label_start, label_stop)
+            if code < 0:
+                out.progress[AT] = label_start
+                return TOO_MANY_LABELS
+            label = np.float64(code)
+        if not close_row(out, entry, label, np.float32(1)):
+            forget(labels, known_labels)
+            out.progress[AT] = label_start
+            return SUM_NOT_FINITE
+    out.progress[NEXT] = at
+    return DONE
+
+
+@warms
+def _warm() -> None:
+    text = np.frombuffer(bytearray(b"1 1:2\n"), np.uint8)  # writable, as windows are
+    parse_svmlight(text, False, new_row_arrays(2, 4), new_name_set(2, 8))

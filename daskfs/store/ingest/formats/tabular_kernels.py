@@ -1,0 +1,141 @@
+"""Cells of a table to CSR entries: numbers under their column's id, texts under the id of ``column=text``.
+
+A gap is 0 among numbers and the empty text among texts, so one test leaves gaps and zeros out.
+Entries are counted first, then put in place column by column; `cursor` holds where each row's
+next entry goes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskfs.jit import kernel, warms
+from daskfs.store.dataset.hashing_kernels import feature_id
+from daskfs.store.dataset.names_kernels import new_name_set, remember
+from daskfs.store.ingest.formats.numbers_kernels import CR, LF
+
+DOUBLE_QUOTE = 34
+FINE, STRAY_CR, OPEN_QUOTE = 0, 1, 2
+
+
+class Texts(NamedTuple):
+    """A column as Arrow holds it: the text of row i is ``data[offsets[i]:offsets[i + 1]]``."""
+
+    offsets: NDArray[np.int32]
+    data: NDArray[np.uint8]
+
+
+@kernel
+def count_lines(text, delimiter):
+    """(lines that are not empty, FINE or why some line cannot be parsed by itself).
+
+    A quote opens a quoted field only where the field begins, as for pyarrow; `text` ends with a newline.
+    """
+    lines, start, at, fault = 0, 0, 0, FINE
+    while at < len(text):
+        byte = text[at]
+        if byte == LF:
+            empty = at == start or (at == start + 1 and text[start] == CR)
+            lines += not empty
+            start = at + 1
+        elif byte == CR and text[at + 1] != LF:
+            fault = STRAY_CR
+        elif byte == DOUBLE_QUOTE and (at == start or text[at - 1] == delimiter):
+            at += 1
+            while text[at] != LF and not (text[at] == DOUBLE_QUOTE and text[at + 1] != DOUBLE_QUOTE):
+                at += 2 if text[at] == DOUBLE_QUOTE else 1
+            if text[at] == LF:
+                fault = OPEN_QUOTE
+                continue
+        at += 1
+    return lines, fault
+
+
+@kernel
+def first_beyond(values, largest):
+    """Position of the first number that is NaN or larger than `largest` either way, or -1."""
+    for i in range(len(values)):
+        if not abs(values[i]) <= largest:
+            return i
+    return -1
+
+
+@kernel
+def count_numbers(X, counts, used):
+    """Add the numbers of each row that are not zero to `counts`; mark the columns that have any."""
+    for row in range(X.shape[0]):
+        for column in range(X.shape[1]):
+            if X[row, column] != 0:
+                counts[row] += 1
+                used[column] = True
+
+
+@kernel
+def count_texts(offsets, counts):
+    """Add 1 to the count of each row whose text is not empty."""
+    for row in range(len(counts)):
+        counts[row] += offsets[row + 1] > offsets[row]
+
+
+@kernel
+def put_numbers(X, column_ids, cursor, ids, values):
+    """Put every number that is not zero under its column's id."""
+    for row in range(X.shape[0]):
+        at = cursor[row]
+        for column in range(X.shape[1]):
+            if X[row, column] != 0:
+                ids[at] = column_ids[column]
+                values[at] = X[row, column]
+                at += 1
+        cursor[row] = at
+
+
+@kernel
+def put_texts(prefix, texts, first, cursor, ids, values, names):
+    """Put 1 under the id of ``prefix + text`` for rows `first` …; returns the first row whose name did not fit."""
+    offsets, data = texts.offsets, texts.data
+    longest = 0
+    for row in range(first, len(cursor)):
+        longest = max(longest, offsets[row + 1] - offsets[row])
+    name = np.empty(len(prefix) + longest, np.uint8)
+    name[: len(prefix)] = prefix
+    for row in range(first, len(cursor)):
+        start, stop = offsets[row], offsets[row + 1]
+        if start == stop:
+            continue
+        end = len(prefix) + stop - start
+        for i in range(start, stop):
+            name[len(prefix) + i - start] = data[i]
+        feature = feature_id(name, 0, end)
+        if not remember(names, feature, name, 0, end):
+            return row
+        ids[cursor[row]] = feature
+        values[cursor[row]] = 1
+        cursor[row] += 1
+    return len(cursor)
+
+
+@kernel
+def add_name(name, names):
+    """Intern one whole feature name; False if it did not fit."""
+    return remember(names, feature_id(name, 0, len(name)), name, 0, len(name))
+
+
+@warms
+def _warm() -> None:
+    text = np.frombuffer(b"a\n", np.uint8)  # read-only, as Arrow's buffers are handed out
+    names = new_name_set(2, 8)
+    counts, ids, values = np.zeros(1, np.int64), np.zeros(1, np.uint64), np.zeros(1, np.float32)
+    X = np.zeros((1, 1), np.float32)
+    numbers, offsets = np.zeros(1), np.zeros(2, np.int32)
+    numbers.flags.writeable = offsets.flags.writeable = False
+    count_lines(text.copy(), 44)
+    first_beyond(numbers, 1.0)
+    count_numbers(X, counts, np.zeros(1, np.bool_))
+    count_texts(offsets, counts)
+    put_numbers(X, ids, counts, ids, values)
+    put_texts(text, Texts(offsets, text), 0, counts, ids, values, names)
+    add_name(text, names)

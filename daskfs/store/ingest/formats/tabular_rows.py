@@ -1,0 +1,228 @@
+"""Arrow batches to rows: conversion, checks, and the search for the one row that is wrong.
+
+Rows are converted and checked many at a time, which is fast but says only *that* something is
+wrong. Then the piece is cut in half, and the halves again, until the row to report stands alone;
+the good rows around it go in as if it were not there, in their order.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskfs.store.dataset.hashing_kernels import id_of_name
+from daskfs.store.ingest.formats import tabular_kernels as kernels
+from daskfs.store.ingest.formats.tabular import TableOptions, arrow, as_numbers, as_texts
+from daskfs.store.ingest.rows import BadLines, DenseBuilder, LabelCodes, RowBuilder
+from daskfs.store.ingest.rows_kernels import NAMES_FULL
+from daskfs.store.ingest.sources import Part
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+C = TypeVar("C")
+
+
+class RowError(Exception):
+    """Some row of a piece cannot be read; raised for a piece of one row, the text says why."""
+
+
+class Piece(Protocol):
+    """Some rows of a source, not converted yet."""
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+
+    def batch(self) -> pa.RecordBatch:
+        """The columns in use, each castable to its kind; RowError if a row has other columns."""
+
+    def halves(self) -> tuple[Piece, Piece]:
+        """Two smaller pieces with the same rows; asked of two rows or more."""
+
+    def report(self, bad_lines: BadLines, reason: str) -> None:
+        """Report its only row as bad."""
+
+
+class Receiver(Protocol[C]):
+    """Who takes the rows of pieces."""
+
+    def checked(self, batch: pa.RecordBatch) -> C:
+        """The rows converted, ready to be added; RowError if one of them is wrong."""
+
+    def add(self, cells: C) -> None:
+        """Take rows that are fine."""
+
+    def report(self, piece: Piece, reason: str) -> None:
+        """Take note of a row that is not."""
+
+
+def deliver(piece: Piece, receiver: Receiver[C]) -> None:
+    """Hand all rows of a piece to a receiver, the good ones and the bad ones."""
+    if piece.n_rows == 0:
+        return
+    try:
+        cells = receiver.checked(piece.batch())
+    except RowError as error:
+        if piece.n_rows == 1:
+            receiver.report(piece, str(error))
+        else:
+            for half in piece.halves():
+                deliver(half, receiver)
+    else:
+        receiver.add(cells)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableFormat(TableOptions, ABC):
+    """A table format that can be read: what is left to each is how a part becomes pieces."""
+
+    def read(self, part: Part, rows: RowBuilder, window_bytes: int) -> None:
+        receiver = _SparseRows(self, rows)
+        for piece in self.pieces(part, window_bytes):
+            deliver(piece, receiver)
+
+    def read_dense(self, part: Part, rows: DenseBuilder, window_bytes: int) -> None:
+        receiver = _DenseRows(self, rows)
+        for piece in self.pieces(part, window_bytes):
+            deliver(piece, receiver)
+
+    @abstractmethod
+    def pieces(self, part: Part, window_bytes: int) -> Iterator[Piece]:
+        """The rows of a part, about `window_bytes` of them at a time."""
+
+
+class _Cells(NamedTuple):
+    """Converted and checked rows."""
+
+    X: NDArray[Any]  # (rows, numeric columns); a gap is 0
+    texts: list[pa.StringArray]  # one per categorical column; a gap is ""
+    labels: Any  # float64 numbers, or dictionary-encoded strings
+
+
+class _DenseRows:
+    """Adds rows to a dense table."""
+
+    def __init__(self, options: TableOptions, rows: DenseBuilder) -> None:
+        self._options, self._rows = options, rows
+
+    def checked(self, batch: pa.RecordBatch) -> _Cells:
+        for name in self._options.numeric:
+            if batch[name].null_count:
+                raise RowError(f"{name}: a gap in a dense table; pass --table sparse or --ignore {name}")
+        return _checked(batch, self._options)
+
+    def add(self, cells: _Cells) -> None:
+        self._rows.append(cells.X, _targets(cells, self._options, self._rows))
+
+    def report(self, piece: Piece, reason: str) -> None:
+        piece.report(self._rows.bad_lines, reason)
+
+
+class _SparseRows:
+    """Adds rows as named entries."""
+
+    def __init__(self, options: TableOptions, rows: RowBuilder) -> None:
+        self._options, self._rows = options, rows
+        self._ids = np.array([id_of_name(name) for name in options.numeric], np.uint64)
+        self._names = [np.frombuffer(name.encode(), np.uint8) for name in options.numeric]
+        self._prefixes = [np.frombuffer(f"{name}=".encode(), np.uint8) for name in options.categorical]
+
+    def checked(self, batch: pa.RecordBatch) -> _Cells:
+        return _checked(batch, self._options)
+
+    def add(self, cells: _Cells) -> None:
+        texts = [_text_buffers(column) for column in cells.texts]
+        indptr = np.zeros(len(cells.X) + 1, np.int64)
+        used = np.zeros(len(self._names), np.bool_)
+        kernels.count_numbers(cells.X, indptr[1:], used)
+        for text in texts:
+            kernels.count_texts(text.offsets, indptr[1:])
+        np.cumsum(indptr, out=indptr)
+
+        ids, values = np.empty(indptr[-1], np.uint64), np.empty(indptr[-1], np.float32)
+        cursor = indptr[:-1].copy()
+        self._name_columns(used)
+        kernels.put_numbers(cells.X, self._ids, cursor, ids, values)
+        for prefix, text in zip(self._prefixes, texts, strict=True):
+            row, out = 0, (cursor, ids, values)
+            while (row := kernels.put_texts(prefix, text, row, *out, self._rows.names)) < len(cursor):
+                self._rows.make_room(NAMES_FULL)
+        self._rows.append(indptr, ids, values, _targets(cells, self._options, self._rows))
+
+    def report(self, piece: Piece, reason: str) -> None:
+        piece.report(self._rows.bad_lines, reason)
+
+    def _name_columns(self, used: NDArray[np.bool_]) -> None:
+        """Numeric columns are named when they have an entry: a column of zeros is no feature."""
+        for column in np.flatnonzero(used):
+            while not kernels.add_name(self._names[column], self._rows.names):
+                self._rows.make_room(NAMES_FULL)
+
+
+def _checked(batch: pa.RecordBatch, options: TableOptions) -> _Cells:
+    X = np.empty((len(batch), len(options.numeric)), options.dtype)
+    for i, name in enumerate(options.numeric):
+        X[:, i] = _numbers(batch[name], name, X.dtype, remedy=f"pass --categorical {name}")
+    return _Cells(X, [_texts(batch[name], name) for name in options.categorical], _labels(batch, options))
+
+
+def _labels(batch: pa.RecordBatch, options: TableOptions) -> Any:
+    name, column = options.label, batch[options.label]
+    if options.labels == "strings":
+        labels = _texts(column, name).dictionary_encode()
+        missing = "" in labels.dictionary.to_pylist()
+    else:
+        labels = _numbers(column, name, np.dtype(np.float64), remedy="pass --labels strings")
+        missing = column.null_count > 0
+    if missing:
+        raise RowError(f"{name}: the label is missing")
+    return labels
+
+
+def _targets(cells: _Cells, options: TableOptions, rows: LabelCodes) -> NDArray[np.float64]:
+    """The labels as y holds them: string labels are looked up once per distinct one."""
+    if options.labels == "numbers":
+        return np.array(cells.labels)  # a copy that can be written to, as every other y
+    codes = np.array([rows.label_code(label.encode()) for label in cells.labels.dictionary.to_pylist()])
+    y: NDArray[np.float64] = codes[cells.labels.indices.to_numpy()]
+    return y
+
+
+def _numbers(column: pa.Array, name: str, dtype: np.dtype[Any], remedy: str) -> NDArray[np.float64]:
+    """A column as float64 with 0 for gaps, every number of it finite as `dtype` too."""
+    try:
+        numbers = as_numbers(column)
+    except arrow().ArrowInvalid as error:
+        raise RowError(f"{name}: {str(column[0])[:60]!r} is not a number; {remedy}") from error
+    values: NDArray[np.float64] = numbers.fill_null(0.0).to_numpy()
+    if (at := kernels.first_beyond(values, float(np.finfo(dtype).max))) >= 0:
+        raise RowError(f"{name}: {values[at]} is NaN, infinite or too large for a {dtype}")
+    return values
+
+
+def _texts(column: pa.Array, name: str) -> pa.StringArray:
+    """A column as strings with "" for gaps."""
+    try:
+        return as_texts(column).fill_null("")
+    except arrow().ArrowInvalid as error:
+        raise RowError(f"{name}: not UTF-8 text") from error
+
+
+def _text_buffers(texts: pa.StringArray) -> kernels.Texts:
+    _, offsets, data = texts.buffers()
+    return kernels.Texts(
+        _read_only(np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]),
+        _read_only(np.frombuffer(data, np.uint8)),
+    )
+
+
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """Some of Arrow's buffers can be written to and some not: one kind, so kernels are compiled once."""
+    array.flags.writeable = False
+    return array

@@ -1,0 +1,151 @@
+"""Text: each line, or each file, is a document and becomes a row that counts its n-grams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskfs.errors import OptionError, SourceError, check_choice
+from daskfs.protocol import Kind
+from daskfs.store.ingest.formats import text_kernels as kernels
+from daskfs.store.ingest.formats.base import LabelKind, NamesFrom, Weighting, labels_look_like, line_parts
+from daskfs.store.ingest.formats.counted import WEIGHTING_CODES, lengths
+from daskfs.store.ingest.rows import MOST_LABELS, RowBuilder
+from daskfs.store.ingest.sources import BOM, Part, Source, Window, first_lines, line_windows
+
+REASONS = {
+    kernels.NO_COLUMN: "expected tab-separated columns, one of them the label (--label column:0 is the first)",
+    kernels.NO_LABEL: "the label is empty",
+    kernels.LABEL_IS_NO_NUMBER: "the label is not a number (string labels: --labels strings)",
+    kernels.LABEL_NOT_FINITE: "the label is NaN or infinite",
+    kernels.TOO_MANY_LABELS: f"more than {MOST_LABELS} different string labels; is this the label column?",
+}
+
+Documents = Literal["lines", "files"]
+LONGEST_NGRAM = 64
+LARGEST_FILE = 1 << 28  # 256 MB: held in memory as a whole, several times
+
+
+@dataclass(frozen=True, kw_only=True)
+class Text:
+    """Options of the text format.
+
+    A word is a run of letters, digits and underscores; every character outside ASCII counts as a
+    letter. Features are strings: ``w:the quick`` for words, joined by one space, and ``c:abc`` for
+    characters of the text without its margins, each run of white space in it made one space.
+
+    Parameters
+    ----------
+    documents
+        ``"lines"``: a document a line, with tab-separated columns. Blank lines are none. ``"files"``.
+    label
+        ``"column:N"``, counted from 0, for lines: the other columns are the text. ``"folder"`` for files:
+        the name of the folder a file lies in. ``"auto"``: the first column, or the folder.
+    labels
+        ``"numbers"``, ``"strings"`` or ``"auto"``: by the first lines.
+    words, chars
+        Lengths of the n-grams of words and of characters, 1 … 64, one or several or none of one kind.
+    lowercase
+        Whether upper and lower case are the same (as Unicode has it).
+    weighting
+        ``"count"``, ``"binary"`` (1 for an n-gram that occurs) or ``"unit"`` (counts of length 1 a row).
+    """
+
+    documents: Documents = "lines"
+    label: str = "auto"
+    labels: LabelKind = "auto"
+    words: tuple[int, ...] = (1,)
+    chars: tuple[int, ...] = ()
+    lowercase: bool = True
+    weighting: Weighting = "count"
+
+    name: ClassVar[str] = "text"
+    kind: ClassVar[Kind] = "sparse"
+    names_from: ClassVar[NamesFrom] = {"from": "table"}
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "words", lengths("words", self.words, LONGEST_NGRAM))
+        object.__setattr__(self, "chars", lengths("chars", self.chars, LONGEST_NGRAM))
+        check_choice("documents", self.documents, Documents)
+        check_choice("labels", self.labels, LabelKind)
+        check_choice("weighting", self.weighting, Weighting)
+        if not self.words and not self.chars:
+            raise OptionError("words, chars: at least one length of n-gram is needed")
+        self._check_label()
+
+    def _check_label(self) -> None:
+        if self.documents == "lines" and self.label != "auto" and self._column() is None:
+            raise OptionError(f'label: lines have theirs in a column, as in "column:0", not {self.label!r}')
+        if self.documents == "files" and self.label not in ("auto", "folder"):
+            raise OptionError(f'label: files have the name of their "folder" as label, not {self.label!r}')
+        if self.documents == "files" and self.labels == "numbers":
+            raise OptionError("labels: names of folders are strings, not numbers")
+
+    def _column(self) -> int | None:
+        """The number of the label's column, where there is one."""
+        column = self.label.removeprefix("column:")
+        return int(column) if column != self.label and column.isdecimal() else None
+
+    def resolved(self, sources: Sequence[Source]) -> Self:
+        if self.documents == "files":
+            return replace(self, label="folder", labels="strings")
+        decided = replace(self, label="column:0") if self.label == "auto" else self
+        if self.labels != "auto":
+            return decided
+        column = decided._column() or 0
+        rows = [line.split(b"\t") for line in first_lines(sources[0])]
+        return replace(decided, labels=labels_look_like([row[column] for row in rows if len(row) > max(column, 1)]))
+
+    def parts(self, source: Source, part_bytes: int) -> Iterator[Part]:
+        return line_parts(source, part_bytes) if self.documents == "lines" else iter([Part(source)])
+
+    def read(self, part: Part, rows: RowBuilder, window_bytes: int) -> None:
+        if self.documents == "files":
+            self._read_file(part.source, rows)
+            return
+        for window in line_windows(part, window_bytes):
+            text = self._in_one_case(window.text.tobytes())
+            step = partial(self._lines_step, window.text, text, self._ngrams(text), rows)
+            rows.parse(window, part.source, step, REASONS)
+
+    def _lines_step(
+        self, lines: NDArray[np.uint8], text: NDArray[np.uint8], ngrams: kernels.Ngrams, rows: RowBuilder
+    ) -> int:
+        options = self._column(), self.labels == "strings", ngrams
+        return int(kernels.parse_lines(lines, text, *options, rows.arrays, rows.labels, rows.names))
+
+    def _read_file(self, source: Source, rows: RowBuilder) -> None:
+        text = self._in_one_case(_whole_file(source))
+        label = rows.label_code(source.folder.encode())
+        step = partial(self._file_step, text, label, self._ngrams(text), rows)
+        rows.parse(Window(text, 0), source, step, {})
+
+    def _file_step(self, text: NDArray[np.uint8], label: float, ngrams: kernels.Ngrams, rows: RowBuilder) -> int:
+        return int(kernels.add_document(text, label, ngrams, rows.arrays, rows.names))
+
+    def _in_one_case(self, text: bytes) -> NDArray[np.uint8]:
+        """The text as valid UTF-8, in lower case if asked for: never a line or tab more or less."""
+        if text.isascii():
+            text = text.lower() if self.lowercase else text
+        else:
+            characters = text.decode("utf-8", "replace")
+            text = (characters.lower() if self.lowercase else characters).encode()
+        return np.frombuffer(text, np.uint8)
+
+    def _ngrams(self, text: NDArray[np.uint8]) -> kernels.Ngrams:
+        return kernels.new_ngrams(self.words, self.chars, WEIGHTING_CODES[self.weighting], len(text))
+
+
+def _whole_file(source: Source) -> bytes:
+    with source.open() as file:
+        text = file.read(LARGEST_FILE + 1)
+    if len(text) > LARGEST_FILE:
+        raise SourceError(f"{source.url}: a document of more than {LARGEST_FILE >> 20} MB; has it one document a line?")
+    if text.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise SourceError(f"{source.url}: UTF-16 text; convert it to UTF-8 first")
+    return text.removeprefix(BOM)

@@ -1,0 +1,72 @@
+"""Vowpal Wabbit text: namespaces, string features, importance weights and tags.
+
+A feature is named ``namespace^name`` (``name`` in the nameless namespace) and hashed to 63 bits, digits included:
+unlike VW itself, ``12`` is a name like any other, so no two features share an id by being numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskfs.protocol import Kind
+from daskfs.store.ingest.formats import vw_kernels as kernels
+from daskfs.store.ingest.formats.base import LabelKind, NamesFrom, labels_look_like, line_parts
+from daskfs.store.ingest.rows import MOST_LABELS, RowBuilder
+from daskfs.store.ingest.sources import Part, Source, first_lines, line_windows
+
+REASONS = {
+    kernels.NO_LABEL: "no label before the first |",
+    kernels.LABEL_IS_NO_NUMBER: "the label is not a number (string labels: --labels strings)",
+    kernels.LABEL_NOT_FINITE: "the label is NaN or infinite",
+    kernels.TOO_MANY_LABELS: f"more than {MOST_LABELS} different string labels; is this the label column?",
+    kernels.BAD_WEIGHT: "the importance weight is not a number of 0 or more",
+    kernels.NO_BAR: "no | before the features",
+    kernels.BAD_SCALE: "the namespace's scale is not a number",
+    kernels.BAD_VALUE: "the feature's value is not a number",
+    kernels.VALUE_NOT_FINITE: "the feature's value is NaN, infinite or too large for a float32",
+    kernels.NUL_BYTE: "a control character; is this a text file?",
+    kernels.SUM_NOT_FINITE: "a repeated feature sums up to more than a float32 holds; the row begins",
+    kernels.CARET_IN_NAMESPACE: "a namespace with a ^, which separates it from a feature's name here",
+    kernels.NAME_TOO_LONG: f"a name longer than {kernels.LONGEST_NAME} bytes",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class VowpalWabbit:
+    """Options of the VW text format.
+
+    Parameters
+    ----------
+    labels
+        ``"numbers"``, ``"strings"`` (each distinct word is a class) or ``"auto"``: by the first lines.
+    """
+
+    labels: LabelKind = "auto"
+
+    name: ClassVar[str] = "vw"
+    kind: ClassVar[Kind] = "sparse"
+    names_from: ClassVar[NamesFrom] = {"from": "table"}
+
+    def resolved(self, sources: Sequence[Source]) -> Self:
+        if self.labels != "auto":
+            return self
+        headers = [line.split(b"|")[0].split() for line in first_lines(sources[0])]
+        return replace(self, labels=labels_look_like([header[0] for header in headers if header]))
+
+    def parts(self, source: Source, part_bytes: int) -> Iterator[Part]:
+        return line_parts(source, part_bytes)
+
+    def read(self, part: Part, rows: RowBuilder, window_bytes: int) -> None:
+        batch = kernels.new_batch()
+        for window in line_windows(part, window_bytes):
+            rows.parse(window, part.source, partial(self._step, window.text, rows, batch), REASONS)
+
+    def _step(self, text: NDArray[np.uint8], rows: RowBuilder, batch: kernels.Batch) -> int:
+        strings = self.labels == "strings"
+        return int(kernels.parse_vw(text, strings, rows.arrays, rows.labels, rows.names, batch))

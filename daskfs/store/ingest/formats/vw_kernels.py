@@ -1,0 +1,314 @@
+"""Vowpal Wabbit text to CSR rows: ``[label [importance [base]]] ['tag]|namespace[:scale] name[:value] ...|...``."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskfs.jit import helper, inlined, kernel, warms
+from daskfs.store.dataset.hashing_kernels import feature_id
+from daskfs.store.dataset.names_kernels import BYTES, COUNT, forget, intern_label, new_name_set, remember_all
+from daskfs.store.dataset.words_kernels import SLACK, WORD, bytes_below, bytes_equal, copy_text, first_marked, word_at
+from daskfs.store.ingest.formats.numbers_kernels import (
+    BAR,
+    COLON,
+    CR,
+    LF,
+    NOT_FINITE,
+    NUMBER,
+    QUOTE,
+    SPACE,
+    TAB,
+    read_number,
+)
+from daskfs.store.ingest.rows_kernels import (
+    AT,
+    DONE,
+    ENTRIES,
+    FIRST_ERROR,
+    FULL,
+    LINE,
+    LONGEST_TAG,
+    NAMES_FULL,
+    NEXT,
+    ROWS,
+    TAG_BYTES,
+    close_row,
+    new_row_arrays,
+)
+
+NO_LABEL = FIRST_ERROR
+LABEL_IS_NO_NUMBER = FIRST_ERROR + 1
+LABEL_NOT_FINITE = FIRST_ERROR + 2
+TOO_MANY_LABELS = FIRST_ERROR + 3
+BAD_WEIGHT = FIRST_ERROR + 4
+NO_BAR = FIRST_ERROR + 5
+BAD_SCALE = FIRST_ERROR + 6
+BAD_VALUE = FIRST_ERROR + 7
+VALUE_NOT_FINITE = FIRST_ERROR + 8
+NUL_BYTE = FIRST_ERROR + 9
+NAME_TOO_LONG = FIRST_ERROR + 10
+CARET_IN_NAMESPACE = FIRST_ERROR + 11
+SUM_NOT_FINITE = FIRST_ERROR + 12
+
+CARET = 94
+LONGEST_NAME = 1 << 16
+# States of `_features` besides the codes above.
+_FINE = 0
+
+
+@helper
+def _is_end(byte):
+    """True at the end of a word: white space, a bar, or anything below a space."""
+    return byte <= SPACE or byte == BAR
+
+
+@inlined
+def _skip_blanks(text, at):
+    while text[at] == SPACE or text[at] == TAB or (text[at] == CR and text[at + 1] == LF):
+        at += 1
+    return at
+
+
+@inlined
+def _word_end(text, at):
+    while at + 2 * WORD <= len(text):
+        length, more = first_marked(_ends(word_at(text, at))), first_marked(_ends(word_at(text, at + WORD)))
+        length += more if length == WORD else 0  # no branch: how long a name is cannot be foreseen
+        at += length
+        if length < 2 * WORD:
+            return at
+    while not _is_end(text[at]) and text[at] != COLON:
+        at += 1
+    return at
+
+
+@helper
+def _ends(word):
+    """Marks on the bytes that end a name."""
+    return bytes_below(word, SPACE + 1) | bytes_equal(word, COLON) | bytes_equal(word, BAR)
+
+
+@kernel
+def parse_vw(text, labels_are_strings, out, labels, names, batch):
+    """Parse lines from ``progress[NEXT]``, as `parse_svmlight` does; names go into the set `names`."""
+    return _parse(text, labels_are_strings, out, labels, names, batch)
+
+
+@helper
+def _parse(text, labels_are_strings, out, labels, names, batch):
+    at = out.progress[NEXT]
+    while at < len(text):
+        line = at
+        out.progress[LINE] = line
+        at = _skip_blanks(text, at)
+        if text[at] == LF:
+            at += 1
+            continue
+        if out.progress[ROWS] == len(out.y):
+            out.progress[NEXT] = line
+            return FULL
+        known_labels, known_names, known_tags = labels.used[COUNT], names.used[COUNT], out.progress[TAG_BYTES]
+        entry = out.progress[ENTRIES]
+        label, weight, at, tag_start, tag_stop, state = _read_header(text, at, labels_are_strings, labels, out)
+        if state == _FINE and known_tags + tag_stop - tag_start > len(out.tags):
+            state = FULL
+        if state == _FINE:
+            entry, at, state = _read_namespaces(text, at, out, names, batch)
+        if state == _FINE:
+            _keep_tag(out, text, tag_start, tag_stop)
+            if not close_row(out, entry, label, weight):
+                out.progress[AT] = line
+                state = SUM_NOT_FINITE
+        if state != _FINE:  # a row that did not fit, or is left out, leaves no trace
+            forget(labels, known_labels)
+            forget(names, known_names)
+            out.progress[TAG_BYTES] = known_tags
+            out.progress[NEXT] = line
+            return state
+        at += 1
+    out.progress[NEXT] = at
+    return DONE
+
+
+@inlined
+def _keep_tag(out, text, start, stop):
+    used = out.progress[TAG_BYTES]
+    for i in range(start, stop):
+        out.tags[used + i - start] = text[i]
+    out.progress[TAG_BYTES] = used + stop - start
+    out.tag_ends[out.progress[ROWS]] = used + stop - start
+
+
+@inlined
+def _read_header(text, at, labels_are_strings, labels, out):
+    """What stands before the first bar: (label, importance, where the bar is, tag from, tag to, state)."""
+    label, weight, words, tag_start, tag_stop = 0.0, 1.0, 0, 0, 0
+    while text[at] != BAR:
+        out.progress[AT] = at
+        if text[at] == LF:
+            return label, weight, at, 0, 0, NO_BAR
+        start = at
+        while not _is_end(text[at]):
+            at += 1
+        if text[at] < SPACE and text[at] != TAB and text[at] != LF and text[at] != CR:
+            return label, weight, at, 0, 0, NUL_BYTE
+        is_tag = text[start] == QUOTE or (words > 0 and text[at] == BAR)
+        if is_tag:
+            tag_start = start + 1 if text[start] == QUOTE else start
+            tag_stop = min(at, tag_start + LONGEST_TAG)
+        elif words == 0 and labels_are_strings:
+            code = intern_label(labels, text, start, at)
+            if code < 0:
+                return label, weight, at, 0, 0, TOO_MANY_LABELS
+            label = np.float64(code)
+        elif words < 3:
+            number, end, state = read_number(text, start)
+            if words == 0 and state == NOT_FINITE:
+                return label, weight, at, 0, 0, LABEL_NOT_FINITE
+            if state != NUMBER or end != at:
+                return label, weight, at, 0, 0, LABEL_IS_NO_NUMBER if words == 0 else BAD_WEIGHT
+            if words == 0:
+                label = number
+            elif words == 1:
+                if number < 0 or not np.isfinite(np.float32(number)):
+                    return label, weight, at, 0, 0, BAD_WEIGHT
+                weight = number  # a third number, the base of a residual, means nothing here
+        else:
+            return label, weight, at, 0, 0, NO_BAR
+        words += 0 if is_tag else 1
+        at = _skip_blanks(text, at)
+    if words == 0:
+        out.progress[AT] = at
+        return label, weight, at, 0, 0, NO_LABEL
+    return label, np.float32(weight), at, tag_start, tag_stop, _FINE
+
+
+@inlined
+def _read_namespaces(text, at, out, names, batch):
+    """Everything from the first bar to the end of the line: (end of the row's entries, where, state)."""
+    entry = out.progress[ENTRIES]
+    batch.used[:] = 0
+    while text[at] == BAR:
+        at += 1
+        start = at
+        at = _word_end(text, at)
+        prefix = at - start
+        if prefix >= LONGEST_NAME:
+            return entry, at, NAME_TOO_LONG
+        for i in range(prefix):
+            if text[start + i] == CARET:
+                out.progress[AT] = start
+                return entry, at, CARET_IN_NAMESPACE
+            batch.prefix[i] = text[start + i]
+        if prefix > 0:
+            batch.prefix[prefix] = CARET
+            prefix += 1
+        scale = 1.0
+        if text[at] == COLON:
+            out.progress[AT] = at
+            scale, at, state = read_number(text, at + 1)
+            if state != NUMBER or not _is_end(text[at]):
+                return entry, at, BAD_SCALE
+        entry, at, state = _read_features(text, at, entry, scale, prefix, out, names, batch)
+        if state != _FINE:
+            return entry, at, state
+    return entry, at, _FINE if _close_batch(batch, entry, out.ids, names) else NAMES_FULL
+
+
+@inlined
+def _read_features(text, at, entry, scale, prefix, out, names, batch):
+    """The features of one namespace, up to the next bar or the end of the line."""
+    while True:
+        at = _skip_blanks(text, at)
+        if text[at] == LF or text[at] == BAR:
+            return entry, at, _FINE
+        out.progress[AT] = at
+        if text[at] < SPACE:
+            return entry, at, NUL_BYTE
+        start = at
+        at = _word_end(text, at)
+        stop = at
+        if stop - start >= LONGEST_NAME:
+            return entry, at, NAME_TOO_LONG
+        value = 1.0
+        if text[at] == COLON:
+            value, at, state = read_number(text, at + 1)
+            if state == NUMBER and not _is_end(text[at]):
+                return entry, at, BAD_VALUE
+            if state == NOT_FINITE:
+                return entry, at, VALUE_NOT_FINITE
+            if state != NUMBER:
+                return entry, at, BAD_VALUE
+        value *= scale
+        if not np.isfinite(np.float32(value)):
+            return entry, at, VALUE_NOT_FINITE
+        if entry == len(out.ids):
+            return entry, at, FULL
+        out.values[entry] = value
+        if not _has_room(batch, prefix + stop - start) and not _close_batch(batch, entry, out.ids, names):
+            return entry, at, NAMES_FULL
+        _add_to_batch(batch, prefix, text, start, stop)
+        entry += 1
+
+
+class Batch(NamedTuple):
+    """Names of a row that have been read, but not yet hashed and looked up: steps that go better one after the other.
+
+    Looking up many names at a time, the processor waits for their places in memory together.
+    """
+
+    prefix: NDArray[np.uint8]  # the namespace at work, with its caret
+    text: NDArray[np.uint8]  # names end to end
+    stops: NDArray[np.int64]  # of each
+    unknown: NDArray[np.int64]
+    used: NDArray[np.int64]  # [COUNT] names, [BYTES] of text
+
+
+_BATCH = 256
+
+
+def new_batch() -> Batch:
+    """An empty batch, with room for the longest name."""
+    return Batch(
+        prefix=np.zeros(LONGEST_NAME + 1 + SLACK, np.uint8),
+        text=np.zeros(2 * LONGEST_NAME + 1 + SLACK, np.uint8),
+        stops=np.zeros(_BATCH, np.int64),
+        unknown=np.zeros(_BATCH, np.int64),
+        used=np.zeros(2, np.int64),
+    )
+
+
+@inlined
+def _has_room(batch, length):
+    return batch.used[COUNT] < len(batch.stops) and batch.used[BYTES] + length <= len(batch.text)
+
+
+@inlined
+def _add_to_batch(batch, prefix, text, start, stop):
+    used, count = batch.used[BYTES], batch.used[COUNT]
+    copy_text(batch.prefix, 0, prefix, batch.text, used)
+    copy_text(text, start, stop, batch.text, used + prefix)
+    batch.stops[count] = used + prefix + stop - start
+    batch.used[BYTES] = used + prefix + stop - start
+    batch.used[COUNT] = count + 1
+
+
+@inlined
+def _close_batch(batch, stop, ids, names):
+    """Hash and remember the names of the entries before `stop`; False if there is no room for them."""
+    count = batch.used[COUNT]
+    begin = 0
+    for i in range(count):
+        ids[stop - count + i] = feature_id(batch.text, begin, batch.stops[i])
+        begin = batch.stops[i]
+    batch.used[:] = 0
+    return remember_all(names, ids, stop - count, batch.text, batch.stops, count, batch.unknown)
+
+
+@warms
+def _warm() -> None:
+    text = np.frombuffer(bytearray(b"1 2 'tag|ns a:1 b\n"), np.uint8)  # writable, as windows are
+    parse_vw(text, False, new_row_arrays(2, 4), new_name_set(2, 8), new_name_set(4, 64), new_batch())

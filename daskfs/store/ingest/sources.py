@@ -1,0 +1,328 @@
+"""Source files: finding them, opening them (decompressed), and reading whole lines in bounded memory."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import re
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+import fsspec
+import numpy as np
+from numpy.typing import NDArray
+
+from daskfs.errors import OptionError, SourceError, StorageError, public_url
+from daskfs.store.ingest.object_sources import ObjectFile, found_objects, in_object_store
+from daskfs.store.places.location import Location
+from daskfs.store.places.options import StorageOptions
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+LONGEST_LINE = 1 << 28  # 256 MB: a longer "line" is a binary file, or one without newlines
+BOM = b"\xef\xbb\xbf"
+
+
+class _GzipFile(gzip.GzipFile):
+    """Python's own, but a file without a single byte is a cut one, as it is for gunzip."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        super().__init__(fileobj=raw)
+        if not self.peek(1) and raw.tell() == 0:
+            raise EOFError("no bytes at all")
+
+
+_OPENERS: dict[str, Callable[[Any], Any]] = {
+    ".gz": _GzipFile,
+    ".bz2": bz2.BZ2File,
+    ".xz": lzma.LZMAFile,
+    ".zst": zstd.ZstdFile,
+}
+_STAMPS = ("etag", "generation", "contentmd5", "mtime", "lastmodified", "created")
+_DAMAGED = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error, zstd.ZstdError)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file to be ingested, as it was when the ingest was planned."""
+
+    url: str
+    size: int
+    fingerprint: str  # changes when the file does
+    options: StorageOptions = field(default_factory=StorageOptions)
+
+    def __repr__(self) -> str:
+        return f"<Source {public_url(self.url)}, {self.size} bytes>"  # Dask logs the arguments of tasks that fail
+
+    @property
+    def compression(self) -> str | None:
+        """``".gz"``, ``".bz2"``, ``".xz"``, ``".zst"`` or None, by the file's name."""
+        return next((suffix for suffix in _OPENERS if self.url.endswith(suffix)), None)
+
+    @property
+    def name(self) -> str:
+        """The file's name without folders and endings: what labels a file of sequences."""
+        name = self.url.rstrip("/").rsplit("/", 1)[-1]
+        if self.compression:
+            name = name[: -len(self.compression)]
+        return name.rsplit(".", 1)[0] if "." in name.lstrip(".") else name
+
+    @property
+    def folder(self) -> str:
+        """The name of the folder the file lies in: what labels a file of text."""
+        return self.url.rsplit("/", 2)[-2] if "/" in self.url else ""
+
+    def check_unchanged(self) -> None:
+        """SourceError if the file is no longer the one the ingest was planned for."""
+        if _fingerprint(self._info()) != self.fingerprint:
+            raise SourceError(f"{self.url}: changed while it was read; run the ingest again")
+
+    def _info(self) -> Mapping[str, Any]:
+        """What the store says of the file now."""
+        if in_object_store(self.url, self.options):
+            return next(found_objects(self.url, self.options))
+        fs, path = fsspec.core.url_to_fs(self.url, **self.options)
+        fs.invalidate_cache()
+        info: Mapping[str, Any] = fs.info(path)
+        return info
+
+    def _raw(self, stop: int | None) -> Any:
+        if in_object_store(self.url, self.options):
+            # Buffered, since those who ask for so many bytes (Arrow) expect no fewer.
+            return io.BufferedReader(ObjectFile(Location(self.url, self.options), self.size, stop), 1 << 16)
+        fs, path = fsspec.core.url_to_fs(self.url, **self.options)
+        # fsspec's memory has one file object for all who read: threads would take each other's place in it.
+        return io.BytesIO(fs.cat_file(path)) if fs.protocol == "memory" else fs.open(path, "rb")
+
+    @contextmanager
+    def open(self, stop: int | None = None) -> Iterator[IO[bytes]]:
+        """The file's decompressed bytes; damage is reported as a SourceError with the file's name.
+
+        Whoever will not read beyond byte `stop` may say so.
+        """
+        try:
+            with self._raw(stop) as raw:
+                if self.compression is None:
+                    yield raw
+                else:
+                    with _OPENERS[self.compression](raw) as plain:
+                        yield plain
+        except _DAMAGED as damage:
+            raise SourceError(f"{self.url}: the compressed data is damaged or cut short ({damage})") from damage
+        except OSError as error:
+            if re.search("Invalid data stream|Compressed file ended", str(error)):  # bz2 has no error of its own
+                raise SourceError(f"{self.url}: the compressed data is damaged or cut short") from error
+            raise SourceError(f"{self.url}: cannot be read: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one task reads of one source: the rows that start in bytes ``start … stop`` (all, if None)."""
+
+    source: Source
+    start: int = 0
+    stop: int | None = None
+    size: int | None = None  # bytes of it, where start and stop do not count bytes
+
+    @property
+    def nbytes(self) -> int:
+        """About how much there is to read."""
+        if self.size is not None:
+            return self.size
+        return (self.source.size if self.stop is None else self.stop) - self.start
+
+
+def find_sources(
+    patterns: Sequence[str], options: Mapping[str, Any] | None = None, leave_out: Sequence[str] = ()
+) -> list[Source]:
+    """Every file the paths, folders, globs and URLs name, each once, in a stable order.
+
+    Hidden files of a folder are left alone, and so is what lies below folders to be left out, where the output goes.
+    """
+    found: dict[str, Source] = {}
+    known = StorageOptions(options)
+    for pattern in patterns:
+        expanded = _expand(str(pattern), known)
+        sources = [source for source in expanded if not any(_is_below(source.url, folder) for folder in leave_out)]
+        if not sources:
+            raise SourceError(f"{pattern}: no file matches")
+        for source in sorted(sources, key=lambda source: source.url):
+            found.setdefault(source.url, source)
+    return list(found.values())
+
+
+def _is_below(url: str, folder: str) -> bool:
+    return url.startswith(folder.rstrip("/") + "/") or url.startswith(os.path.abspath(folder) + "/")
+
+
+def _expand(pattern: str, options: StorageOptions) -> Iterator[Source]:
+    try:
+        if in_object_store(pattern, options):
+            for info in found_objects(pattern, options):
+                yield Source(info["name"], int(info["size"]), _fingerprint(info), options)
+            return
+        fs, path = fsspec.core.url_to_fs(pattern, **options)
+        # A name may hold what looks like a pattern: the shell has expanded it already.
+        is_glob = fsspec.core.has_magic(path) and not fs.exists(path)
+        infos = [info for p in (fs.glob(path) if is_glob else [path]) for info in _files_below(fs, p)]
+    except FileNotFoundError:
+        raise SourceError(f"{pattern}: no such file") from None
+    except (StorageError, OptionError):
+        raise
+    except Exception as error:  # each file system has errors of its own, of no common family
+        raise SourceError(f"{pattern}: {error}") from error
+    local = "file" in ((fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol)
+    for info in infos:
+        url = info["name"] if local else fs.unstrip_protocol(info["name"])
+        yield Source(url, int(info["size"] or 0), _fingerprint(info), options)
+
+
+def _fingerprint(info: Mapping[str, Any]) -> str:
+    """What a file system says of a file that changes with its content; each has its own word for it."""
+    facts = {key.lower().replace("-", "").replace("_", ""): value for key, value in info.items()}
+    stamp = next((facts[key] for key in _STAMPS if facts.get(key)), "")
+    return f"{info['size']}:{stamp}"
+
+
+def _files_below(fs: fsspec.AbstractFileSystem, path: str) -> Iterator[dict[str, Any]]:
+    info = fs.info(path)
+    if info["type"] == "directory":
+        for name, member in fs.find(path, detail=True).items():
+            if not any(part.startswith(".") for part in name.removeprefix(info["name"]).split("/")):
+                yield member
+    else:
+        yield info
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Whole lines of a source, the last one closed with a newline; reused by the next window."""
+
+    text: NDArray[np.uint8]
+    offset: int  # of text[0] in the decompressed file
+
+
+def line_windows(part: Part, window_bytes: int, separator: bytes = b"\n") -> Iterator[Window]:
+    """The lines that start in the part's range, in windows of about `window_bytes`.
+
+    A line belongs to the range its first byte lies in, so that neighbouring ranges share no line and
+    lose none. `separator` may be longer than a newline, as in ``b"\\n>"``: it begins with the newline
+    that ends a record, and the rest opens the next.
+    """
+    with part.source.open(part.stop) as file:
+        offset = _first_start(file, part.start, separator) if part.start else 0
+        yield from _LineWindows(file, part, offset, window_bytes, separator)
+
+
+def _first_start(file: IO[bytes], start: int, separator: bytes) -> int:
+    """Where the first line at or after byte `start` begins; the file is left there."""
+    at = start - 1  # one byte earlier: the line that starts exactly at `start` counts
+    kept = b""
+    file.seek(at)
+    while piece := file.read(1 << 16):
+        text = kept + piece
+        if (found := text.find(separator)) >= 0:
+            at += found + 1
+            break
+        kept = text[-(len(separator) - 1) :] if len(separator) > 1 else b""
+        at += len(text) - len(kept)
+    else:
+        at += len(kept)
+    file.seek(at)
+    return at
+
+
+class _LineWindows:
+    """Reads a file through one reused buffer; what follows the last whole line moves to its front."""
+
+    def __init__(self, file: IO[bytes], part: Part, offset: int, window_bytes: int, separator: bytes) -> None:
+        self._file, self._part, self._offset, self._separator = file, part, offset, separator
+        self._buffer = bytearray(max(window_bytes, 64))
+        self._size = 0
+
+    def __iter__(self) -> Iterator[Window]:
+        while True:
+            at_end = self._fill()
+            stop = self._size if self._part.stop is None else self._part.stop - self._offset
+            if self._size == 0 or stop <= 0:
+                return
+            if self._offset == 0:
+                self._check_opening()
+            end = self._buffer.find(self._separator, stop - 1, self._size) + 1 if stop < self._size else 0
+            final = at_end or end > 0
+            if end == 0:
+                end = self._size if at_end else self._buffer.rfind(self._separator, 0, self._size) + 1
+            if end == 0:  # the line goes on beyond what has been read
+                if self._size == len(self._buffer) - 1:
+                    self._grow()
+                continue
+            yield self._window(end)
+            if final:
+                return
+            rest = self._size - end
+            self._buffer[:rest] = self._buffer[end : self._size]  # same length: the buffer stays where it is
+            self._size = rest
+            self._offset += end
+
+    def _fill(self) -> bool:
+        """Fill the buffer but for its last byte (a missing last newline may need it); True at the end."""
+        room = len(self._buffer) - 1
+        if self._part.stop is not None:  # little more than the range is ours to read
+            room = min(room, max(self._part.stop - self._offset, 2 * self._size) + (1 << 16))
+        with memoryview(self._buffer) as view:
+            while self._size < room:
+                with view[self._size : room] as free:
+                    got = self._file.readinto(free)  # type: ignore[attr-defined]  # every opener's file has it
+                if not got:
+                    return True
+                self._size += got
+        return False
+
+    def _window(self, end: int) -> Window:
+        begin = len(BOM) if self._offset == 0 and self._buffer.startswith(BOM) else 0
+        offset = self._offset + begin
+        if self._buffer[end - 1] != 10:
+            self._buffer[end] = 10
+            end += 1
+        return Window(np.frombuffer(self._buffer, np.uint8)[begin:end], offset)
+
+    def _grow(self) -> None:
+        if self._size >= LONGEST_LINE:
+            raise SourceError(
+                f"{self._part.source.url}: no line ends within {LONGEST_LINE >> 20} MB after byte {self._offset}; "
+                "is this a text file?"
+            )
+        larger = bytearray(2 * len(self._buffer))
+        larger[: self._size] = memoryview(self._buffer)[: self._size]
+        self._buffer = larger
+
+    def _check_opening(self) -> None:
+        if self._buffer.startswith((b"\xff\xfe", b"\xfe\xff")):
+            raise SourceError(f"{self._part.source.url}: UTF-16 text; convert it to UTF-8 first")
+
+
+def line_number(source: Source, offset: int) -> int:
+    """The number (from 1) of the line that holds byte `offset`: counted only when an error needs it."""
+    lines, left = 1, offset
+    with source.open() as file:
+        while left > 0 and (piece := file.read(min(left, 1 << 20))):
+            lines += piece.count(b"\n")
+            left -= len(piece)
+    return lines
+
+
+def first_lines(source: Source, count: int = 100) -> list[bytes]:
+    """The first lines of a source, without their ends: what a format is recognised by."""
+    with source.open() as file:
+        lines = io.BytesIO(file.read(1 << 20)).readlines()[:count]
+    return [line.removeprefix(BOM).rstrip(b"\r\n") for line in lines]

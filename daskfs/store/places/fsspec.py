@@ -1,0 +1,108 @@
+"""A folder behind any URL that fsspec knows: for stores that obstore does not reach, and where it is not installed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import fsspec
+
+from daskfs.errors import StorageError, redact
+from daskfs.store.places.folder import Parts
+from daskfs.store.places.retries import TransientError, with_retries
+
+Answer = TypeVar("Answer")
+
+# Of botocore, aiohttp and others, which have no common parent and may not be installed.
+_PASSING = {"EndpointConnectionError", "ConnectTimeoutError", "ReadTimeoutError", "ConnectionClosedError"}
+_PASSING |= {"IncompleteReadError", "ResponseStreamingError", "HTTPClientError", "ClientPayloadError"}
+_PASSING |= {"ServerDisconnectedError", "FSTimeoutError", "HttpError"}
+
+
+class FsspecFolder:
+    """See `folder.Folder`. Nothing is conditional there, and nobody is kept from writing beside another."""
+
+    ahead, threads = 3, 2  # see `ObjectFolder`
+
+    def __init__(self, url: str, options: Mapping[str, Any]) -> None:
+        try:
+            self._fs, root = fsspec.core.url_to_fs(url, **options)
+        except (ImportError, ValueError) as error:
+            raise StorageError(f"{url}: {error}") from None
+        self._url, self._root = url, root.rstrip("/")
+
+    def fetch(self, key: str, start: int | None, stop: int | None) -> bytes:
+        data: bytes = self._call(key, lambda path: self._fs.cat_file(path, start=start, end=stop))
+        return data
+
+    def size(self, key: str) -> int:
+        return int(self._call(key, self._fs.info)["size"])
+
+    def write(self, key: str, parts: Parts) -> None:
+        self._call(key, lambda path: self._fs.pipe_file(path, b"".join(parts)))
+
+    def create(self, key: str, data: bytes) -> bool:
+        if self.exists(key):
+            return False
+        self.write(key, (data,))
+        return True
+
+    def replace_if(self, key: str, data: bytes, expected: bytes) -> bool:
+        if not self.exists(key) or self.fetch(key, None, None) != expected:
+            return False
+        self.write(key, (data,))
+        return True
+
+    def move(self, key: str, target: str) -> None:
+        self._call(key, lambda path: self._fs.mv(path, self._at(target)))
+
+    def exists(self, key: str) -> bool:
+        return bool(self._call(key, self._fs.exists))
+
+    def is_empty(self) -> bool:
+        return not self._call("", self._fs.exists) or not self._call("", lambda path: self._fs.find(path, maxdepth=2))
+
+    def members(self, key: str) -> list[str]:
+        names = self._call(key, lambda path: self._fs.ls(path, detail=False))
+        return [name.rstrip("/").rsplit("/", 1)[-1] for name in names]
+
+    def stored_bytes(self, key: str) -> int:
+        return int(self._call(key, self._fs.du))
+
+    def delete(self, key: str) -> None:
+        if self.exists(key):
+            self._call(key, lambda path: self._fs.rm(path, recursive=True))
+
+    def check_writer(self) -> None:
+        """Nobody is asked, see `one_writer`."""
+
+    @contextmanager
+    def one_writer(self) -> Iterator[None]:
+        yield
+
+    def _at(self, key: str) -> str:
+        return f"{self._root}/{key}".rstrip("/")
+
+    def _call(self, key: str, operation: Callable[[str], Answer]) -> Answer:
+        where = f"{self._url}/{key}".rstrip("/")
+
+        def attempt(number: int) -> Answer:
+            try:
+                return operation(self._at(key))
+            except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                raise
+            except PermissionError as error:
+                raise StorageError(f"{where}: refused ({_first_line(error)}); check the credentials") from None
+            except Exception as error:
+                if isinstance(error, ConnectionError | TimeoutError) or type(error).__name__ in _PASSING:
+                    raise TransientError(_first_line(error)) from None
+                if isinstance(error, OSError):
+                    raise
+                raise StorageError(f"{where}: {_first_line(error)}") from None
+
+        return with_retries(where, attempt)
+
+
+def _first_line(error: BaseException) -> str:
+    return redact((str(error).splitlines() or [type(error).__name__])[0])[:200]

@@ -1,1 +1,0 @@
-"""Who reads what, when and where: the only folder that imports dask and distributed."""

@@ -1,0 +1,137 @@
+"""daskfs select --help: a flag for every field of an algorithm, explained by its docstring."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import click
+import pytest
+from click.testing import CliRunner
+
+import daskfs
+import daskfs.cli.select  # its flags are those of the algorithms there are now, not of a test's
+from daskfs.algorithms.registry import ALGORITHMS
+from daskfs.cli.algorithms import algorithm_options, make_algorithm, parameter_docs
+from daskfs.errors import OptionError
+
+
+@dataclass(frozen=True)
+class Everything:
+    """All kinds of fields.
+
+    Parameters
+    ----------
+    n_select
+        How many, at most
+        ``2**63``.
+    loss, weighting
+        One of
+        several.
+
+        And more.
+    ridge
+        How much.
+
+    Notes
+    -----
+    ridge
+        This is about something else.
+    """
+
+    n_select: int
+    loss: Literal["squared", "logistic"] = "squared"
+    weighting: Literal["none", "unit"] = "none"
+    ridge: float | Literal["auto"] = "auto"
+    most: int | None = None
+    title: str = "untitled"
+    screen: bool = True
+    lengths: tuple[int, ...] = field(default_factory=lambda: (1, 2))
+
+
+@dataclass(frozen=True)
+class Another:
+    """Shares two fields with the other.
+
+    Parameters
+    ----------
+    loss
+        Which.
+    width
+        How wide.
+    """
+
+    loss: Literal["softmax"] = "softmax"
+    width: int = 8
+    screen: bool = False
+
+
+@pytest.fixture
+def two(monkeypatch) -> Any:
+    """A command with the flags of both; it gives back what it is given."""
+    monkeypatch.setattr("daskfs.cli.algorithms.METAVARS", {**METAVARS, tuple[int, ...]: "N,N"})
+    monkeypatch.setattr("daskfs.cli.algorithms.ALGORITHMS", {"every": Everything, "other": Another})
+
+    @click.command()
+    @click.option("--algorithm", "name")
+    @algorithm_options
+    def command(name: str, **fields: Any) -> None:
+        try:
+            click.echo(repr(make_algorithm(name, {k: v for k, v in fields.items() if v is not None})))
+        except OptionError as error:
+            click.echo(f"error: {error}")
+
+    return command
+
+
+METAVARS = {int: "N", float: "X", str: "TEXT", type(None): "none"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("every -k 5", Everything(5)),
+        ("every --n-select 5 --loss logistic --ridge 0.25", Everything(5, "logistic", ridge=0.25)),
+        ("every -k 5 --ridge auto --most none --title none", Everything(5, title="none")),
+        ("every -k 5 --most 7 --title 7 --weighting unit", Everything(5, most=7, title="7", weighting="unit")),
+        ("every -k 5 --no-screen", Everything(5, screen=False)),
+        ("other --screen --width 3", Another(screen=True, width=3)),
+        ("other --loss softmax", Another()),
+        ("every", "error: every needs -k or --n-select"),
+        ("every -k 5.5", "error: --n-select: '5.5' is not a whole number"),
+        ("every -k 5 --ridge nan", "error: --ridge: 'nan' is not a number or auto"),
+        ("every -k 5 --ridge inf", "error: --ridge: 'inf' is not a number or auto"),
+        ("every -k 5 --most auto", "error: --most: 'auto' is not a whole number or none"),
+        ("every -k 5 --loss softmax", "error: --loss: 'softmax' is not squared or logistic"),
+        ("other --loss squared", "error: --loss: 'squared' is not softmax"),
+        ("other -k 5", "error: --n-select: other has no such option; it takes --loss, --width, --screen"),
+    ],
+)
+def test_every_field_is_a_flag(two, arguments, expected):
+    done = CliRunner().invoke(two, ["--algorithm", *arguments.split()])
+    assert done.stdout.strip() == (expected if isinstance(expected, str) else repr(expected))
+
+
+def test_help_comes_from_the_docstring(two):
+    shown = re.sub(r"\s+", " ", CliRunner().invoke(two, ["--help"]).stdout)
+    assert "-k, --n-select N every: How many, at most 2**63." in shown
+    assert (
+        "--loss squared|logistic|softmax One of several. And more. [default: squared] / Which. [default: softmax]"
+        in shown
+    )
+    assert "--ridge X|auto every: How much. [default: auto]" in shown
+    assert "--screen / --no-screen [default: True] / [default: False]" in shown
+    assert "--width N other: How wide. [default: 8]" in shown
+
+
+def test_parameters_of_other_docstrings():
+    assert parameter_docs(daskfs.write_dataset)["y"] == "One label a row: numbers or strings."
+    assert parameter_docs(int) == {}
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
+def test_every_field_of_our_algorithms_is_explained(algorithm):
+    names = set(algorithm.__dataclass_fields__)
+    assert names
+    assert names - set(parameter_docs(algorithm)) == set()

@@ -1,0 +1,460 @@
+"""The centre as a plain class: whatever happens to offers on their way, it holds what it should (F8)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from numpy.typing import NDArray
+from toy_algorithms import Census
+
+import daskfs
+from daskfs.algorithms.substitution.refit import Part
+from daskfs.engine.asynchronous.centre import NOTHING, Centre, Mark, Report, Spent, View, introduced, rebuilt
+from daskfs.engine.asynchronous.ledger import Ledger
+from daskfs.protocol import ColumnBlock, Meta, State, copied
+
+N, P, PER_BLOCK, K = 60, 32, 4, 4
+BLOCKS = P // PER_BLOCK
+TRUE = (1, 12, 18, 29)
+MARK = Mark(99, "of a group that is never whole")
+LANES = st.integers(0, 2)
+ANY = st.integers(0, 1 << 30)
+
+
+class InMemory:
+    """As much of a dataset as a centre needs."""
+
+    def __init__(self) -> None:
+        rng = np.random.default_rng(3)
+        self.X = np.asfortranarray(rng.normal(size=(N, P)))
+        self.y = self.X[:, TRUE] @ [3.0, -3, 2, 2] + 0.1 * rng.normal(size=N)
+        self.meta = Meta("dense", N, P, N * P, P - 1, None, 8 * N * PER_BLOCK, itemsize=8)
+
+    def some(self, ids: Any) -> ColumnBlock:
+        ids = np.asarray(ids, np.uint64)
+        return ColumnBlock(ids, np.asfortranarray(self.X[:, ids]), self.y)
+
+    def read(self, number: int, axis: str) -> ColumnBlock:
+        return self.some(np.arange(number * PER_BLOCK, (number + 1) * PER_BLOCK))
+
+    def columns(self, ids: Any) -> Iterator[ColumnBlock]:
+        yield self.some(np.sort(ids))
+
+    def targets(self) -> Iterator[NDArray[np.float64]]:
+        yield self.y
+
+    def weights(self) -> Iterator[NDArray[np.float32]]:
+        return iter(())
+
+
+DATA = InMemory()
+
+
+def begun(algorithm: Any) -> State:
+    return introduced(algorithm, DATA, algorithm.start(DATA.meta, seed=0))
+
+
+def nominated(algorithm: Any, centre: Centre, number: int, lane: int = 0) -> State:
+    _, offer = algorithm.work({"lane": lane}, view_of(centre, lane), DATA.read(number, "columns"))
+    return offer
+
+
+def seen_by(centre: Centre, lane: int = 0) -> View:
+    """What the worker of a lane sees; lanes are given in the order in which workers come."""
+    return [centre.join(f"worker {number}")[1] for number in range(lane + 1)][lane]
+
+
+def view_of(centre: Centre, lane: int = 0) -> State:
+    return seen_by(centre, lane).view
+
+
+def test_a_worker_keeps_its_lane():
+    centre = Centre(Census(), begun(Census()), lanes=["a", "b"])
+    assert [centre.join(who)[0] for who in ("b", "c", "a", "c", "d", "b")] == [1, 2, 0, 2, 3, 1]
+    assert centre.state()[1] == ["a", "b", "c", "d"]
+
+
+def test_a_view_comes_with_its_version_and_once():
+    algorithm = daskfs.OnlineSubstitution(K, ridge=0.1)
+    centre = Centre(algorithm, begun(algorithm))
+    lane, (version, view) = centre.join("me")
+    assert (lane, view["0/room"]) == (0, K)
+    newer, changed = centre.offer(0, MARK, nominated(algorithm, centre, 0), known=version)
+    assert newer > version
+    assert changed["0/room"] == K - PER_BLOCK
+    assert centre.offer(0, MARK, {"version": newer}, known=newer) is None  # an offer of nothing changes nothing
+    assert centre.leave(0, MARK, 2, [], known=newer, spent=NOTHING) is None
+    report = centre.report(0)
+    assert (report.version, report.kept.tolist()) == (newer, [0, 1, 2, 3])
+    newest, _ = centre.leave(0, MARK, 2, [nominated(algorithm, centre, 1)], known=newer, spent=NOTHING)
+    assert centre.report(0).kept.tolist() != [0, 1, 2, 3]
+    assert newest == centre.report(0).version > newer
+
+
+def test_a_group_is_whole_when_all_of_one_attempt_at_it_has_arrived():
+    algorithm = Census()
+    centre = Centre(algorithm, begun(algorithm))
+    first, again, other = Mark(3, "a"), Mark(3, "b"), Mark(5, "c")
+    offer = nominated(algorithm, centre, 1)
+    assert offer is not None
+    centre.offer(0, first, copied(offer), known=-1)  # whose worker dies then
+    centre.leave(1, again, 2, [], known=-1, spent=NOTHING)  # overtakes its offers
+    assert centre.report(0).whole == []
+    centre.offer(1, again, copied(offer), known=-1)
+    assert centre.report(0).whole == []
+    centre.leave(0, other, 0, [], known=-1, spent=NOTHING)  # had nothing to offer
+    assert centre.report(0).whole == [5]
+    centre.offer(1, again, copied(offer), known=-1)
+    assert centre.report(0).whole == [5, 3]
+    assert centre.report(1).whole == [3]  # less those that were told
+    assert centre.report(2).whole == []
+
+
+def test_what_workers_spent_is_added_up():
+    algorithm = Census()
+    centre = Centre(algorithm, begun(algorithm))
+    centre.leave(0, Mark(0, "a"), 0, [], known=-1, spent=Spent(busy=1.0, between=0.25, bytes=10))
+    centre.leave(1, Mark(1, "a"), 0, [], known=-1, spent=Spent(busy=2.0, between=0.5, bytes=20))
+    spent = centre.report(0).spent
+    assert (spent.busy, spent.between, spent.bytes) == (3.0, 0.75, 30)
+    assert spent.centre > 0
+
+
+def test_of_a_group_that_is_whole_only_its_number_is_kept():
+    """A run may have very many."""
+    algorithm = Census()
+    centre = Centre(algorithm, begun(algorithm))
+    for number in range(100):
+        mark, offer = Mark(number, "a"), nominated(algorithm, centre, number % BLOCKS)
+        if offer is not None:
+            centre.offer(0, mark, offer, known=-1)
+        centre.leave(0, mark, int(offer is not None), [], known=-1, spent=NOTHING)
+    assert not centre._arrived
+    assert not centre._sent
+    assert centre.report(97).whole == [97, 98, 99]
+
+
+@pytest.mark.parametrize("method", ["block", "async"])
+def test_what_was_handed_out_stays_as_it_was(method):
+    """It is sent from one thread while the next offer is accepted in another."""
+    algorithm = daskfs.OnlineSubstitution(K, method=method, ridge=0.1)
+    centre = Centre(algorithm, begun(algorithm))
+    own: State = {"lane": 0}
+    for number in range(BLOCKS):
+        seen, state = view_of(centre), centre.state()[0]
+        before = copied(seen), copied(state)
+        own, offer = algorithm.work(own, seen, DATA.read(number, "columns"))
+        if offer is not None:
+            centre.offer(0, MARK, offer, known=-1)
+        for given, expected in zip((seen, state), before, strict=True):
+            for name, value in expected.items():
+                np.testing.assert_array_equal(given[name], value, err_msg=name)
+    assert centre.report(0).version > 2
+
+
+@pytest.mark.parametrize("method", ["block", "async"])
+def test_the_target_is_introduced_without_columns(method):
+    algorithm = daskfs.OnlineSubstitution(K, method=method)
+    state = begun(algorithm)
+    assert state["started"]
+    assert not len(algorithm.keeps(state))
+    again = introduced(algorithm, DATA, copied(state))
+    assert again.keys() == state.keys()
+    for name, value in state.items():
+        np.testing.assert_array_equal(again[name], value, err_msg=name)
+
+
+def dense(folder: Path) -> daskfs.Dataset:
+    daskfs.write_dataset(folder / "dense", DATA.X, DATA.y)
+    return daskfs.open_dataset(folder / "dense")
+
+
+def sparse_and_weighted(folder: Path) -> daskfs.Dataset:
+    lines = [f"{y} {1 + row % 3} |n a:{x[0]} b:{x[1]}" for row, (y, x) in enumerate(zip(DATA.y, DATA.X, strict=True))]
+    (folder / "rows.vw").write_text("\n".join(lines))
+    daskfs.transpose(daskfs.ingest(folder / "rows.vw", folder / "rows", format="vw"), folder / "columns")
+    return daskfs.open_dataset(folder / "columns")
+
+
+@pytest.mark.parametrize("made", [dense, sparse_and_weighted])
+def test_a_target_is_introduced_as_the_first_block_would_have_brought_it(tmp_path, made):
+    dataset, algorithm = made(tmp_path), daskfs.OnlineSubstitution(2, ridge=0.1)
+    state = introduced(algorithm, dataset, algorithm.start(dataset.meta, seed=0))
+    assert not len(algorithm.keeps(state))
+    first = algorithm.update(algorithm.start(dataset.meta, seed=0), dataset.read(0, "columns"))
+    for name in ("0/target", "0/importance", "centre", "weight"):
+        np.testing.assert_array_equal(state[name], first[name], err_msg=name)
+
+
+@pytest.mark.parametrize("blocks_before", [0, 2, BLOCKS])
+def test_a_rebuilt_state_has_the_columns_of_the_lost_one(blocks_before):
+    algorithm = daskfs.OnlineSubstitution(K, ridge=0.1)
+    state = begun(algorithm)
+    for number in range(blocks_before):
+        state = algorithm.update(state, DATA.read(number, "columns"))
+    lost = copied(state)
+    for number in range(BLOCKS):
+        lost = algorithm.update(lost, DATA.read(number, "columns"))
+    again = rebuilt(algorithm, DATA, state, algorithm.keeps(lost))
+    assert algorithm.keeps(again).tolist() == algorithm.keeps(lost).tolist() == list(TRUE)
+    assert again["0/objective"] == pytest.approx(lost["0/objective"])
+
+
+def test_columns_of_a_closed_set_are_collected_whatever_happens_to_offers():
+    """They come twice and in any order, two become one, and a centre is lost half-way."""
+    algorithm = daskfs.OnlineSubstitution(K, method="async", passes=1)
+    state = begun(algorithm)
+    for number in range(BLOCKS):
+        state = algorithm.update(state, DATA.read(number, "columns"))
+    state, _ = algorithm.end_pass(state)
+    ids = algorithm.revisit(state)
+    assert len(ids) == K
+    whole = copied(state)
+    for block in DATA.columns(ids):
+        whole = algorithm.update(whole, block)
+
+    def offers(centre: Centre) -> list[State]:
+        return [algorithm.work({"lane": 0}, view_of(centre), DATA.some([feature]))[1] for feature in ids]
+
+    centre = Centre(algorithm, copied(state))
+    for offer in offers(centre)[:2] * 2:
+        centre.offer(0, MARK, offer, known=-1)
+    kept = centre.report(0).kept
+    assert kept.tolist() == ids[:2].tolist()
+    centre = Centre(algorithm, rebuilt(algorithm, DATA, copied(state), kept))
+    third, last = offers(centre)[2:]
+    centre.offer(0, MARK, algorithm.both(last, third, view_of(centre)), known=-1)
+    given, _ = centre.state()
+    assert given["ids"].tolist() == whole["ids"].tolist()
+    for name in ("X", "mean", "norm"):
+        np.testing.assert_allclose(given[name], whole[name], rtol=1e-12, err_msg=name)
+    np.testing.assert_allclose(algorithm.result(given).weights, algorithm.result(whole).weights)
+
+
+class Unreliable(RuleBasedStateMachine):
+    """A pass, as the driver sees it, whose workers, messages and centre come to harm.
+
+    A group is one block. It is done when its offers have arrived and the centre has told what it holds; nothing else
+    counts, so at the end everything that is not done is done again.
+    """
+
+    algorithm: Any = Census()
+
+    def __init__(self) -> None:
+        super().__init__()
+        state = begun(self.algorithm)
+        groups = {number: range(number, number + 1) for number in range(BLOCKS)}
+        self.ledger = Ledger(copied(state), groups, Report(-1, self.algorithm.keeps(state)))
+        self.centre = Centre(self.algorithm, state)
+        self.own: dict[int, State] = {lane: {"lane": lane} for lane in range(3)}
+        self.views = {lane: view_of(self.centre, lane) for lane in range(3)}
+        self.under_way: list[State] = []
+        self.arrived: list[State] = []
+        self.attempts = self.told = 0
+
+    @rule(lane=LANES)
+    def look(self, lane: int) -> None:
+        self.views[lane] = view_of(self.centre, lane)
+
+    @rule(lane=LANES, number=st.integers(0, BLOCKS - 1))
+    def work(self, lane: int, number: int) -> None:
+        self.own[lane], offer = self.algorithm.work(self.own[lane], self.views[lane], DATA.read(number, "columns"))
+        self._send(offer)
+
+    @rule(lane=LANES)
+    def rest(self, lane: int) -> None:
+        self._send(self.algorithm.rest(self.own[lane]))
+
+    @precondition(lambda self: len(self.under_way) > 1)
+    @rule(lane=LANES)
+    def become_one(self, lane: int) -> None:
+        """As two offers do while the centre is busy; they are the last two, or one was on its way before."""
+        later, earlier = self.under_way.pop(), self.under_way.pop()
+        self.under_way.append(self.algorithm.both(earlier, later, self.views[lane]))
+
+    @precondition(lambda self: self.under_way)
+    @rule(which=ANY)
+    def arrive(self, which: int) -> None:
+        self._accept(self.under_way.pop(which % len(self.under_way)))
+
+    @precondition(lambda self: self.arrived)
+    @rule(which=ANY)
+    def arrive_again(self, which: int) -> None:
+        self._accept(self.arrived[which % len(self.arrived)])
+
+    @precondition(lambda self: self.under_way)
+    @rule(which=ANY)
+    def get_lost(self, which: int) -> None:
+        self.under_way.pop(which % len(self.under_way))
+
+    @rule(lane=LANES, number=st.integers(0, BLOCKS - 1))
+    def whole_group(self, lane: int, number: int) -> None:
+        self.look(lane)
+        self.attempts += 1
+        mark = Mark(number, str(self.attempts))
+        self.own[lane], offer = self.algorithm.work(self.own[lane], self.views[lane], DATA.read(number, "columns"))
+        rest = self.algorithm.rest(self.own[lane])
+        if offer is not None:
+            self.arrived.append(copied(offer))
+            self.centre.offer(lane, mark, copied(offer), known=-1)
+        left = [] if rest is None else [copied(rest)]
+        self.centre.leave(lane, mark, int(offer is not None), left, known=-1, spent=NOTHING)
+        report = self.centre.report(self.told)
+        self.told += len(report.whole)
+        self.ledger.heard(report)
+        assert number not in self.ledger.groups
+
+    @rule(lane=LANES)
+    def lose_worker(self, lane: int) -> None:
+        self.own[lane] = {"lane": lane}
+
+    @rule()
+    def lose_centre(self) -> None:
+        """Offers to the old one go with it, and every group that goes on asks the new one first."""
+        self.under_way, self.arrived = [], []
+        state = rebuilt(self.algorithm, DATA, copied(self.ledger.begun), self.ledger.newest.kept)
+        self.ledger.since(NOTHING)
+        self.told = 0
+        self.centre = Centre(self.algorithm, state)
+        self.views = {lane: view_of(self.centre, lane) for lane in range(3)}
+
+    def teardown(self) -> None:
+        for number in list(self.ledger.groups):
+            self.whole_group(0, number)
+        assert self.ledger.position(BLOCKS) == BLOCKS
+        self.check_end(self.centre.state()[0])
+
+    def check_end(self, state: State) -> None:
+        clean = begun(self.algorithm)
+        for number in range(BLOCKS):
+            clean = self.algorithm.update(clean, DATA.read(number, "columns"))
+        for name in ("counted", "counted_in", "applied"):
+            np.testing.assert_array_equal(state[name], clean[name], err_msg=name)
+
+    def _send(self, offer: State | None) -> None:
+        if offer is not None:
+            self.under_way.append(copied(offer))
+
+    def _accept(self, offer: State) -> None:
+        self.arrived.append(copied(offer))
+        self.centre.offer(0, MARK, offer, known=-1)
+
+
+class UnreliableSubstitution(Unreliable):
+    """The set is sound at every moment; after one pass without harm, and a look at the rejected, it is the best."""
+
+    algorithm = daskfs.OnlineSubstitution(K, ridge=0.1)
+
+    @invariant()
+    def the_set_is_sound(self) -> None:
+        state = self.centre.state()[0]
+        for number in range(state["sets"]):
+            check_set(Part(state, f"{number}/"))
+
+    def check_end(self, state: State) -> None:
+        for number in range(BLOCKS):
+            state = self.algorithm.update(state, DATA.read(number, "columns"))
+        for block in DATA.columns(self.algorithm.revisit(state)):
+            state = self.algorithm.update(state, block)
+        for number in range(state["sets"]):
+            check_set(Part(state, f"{number}/"))
+        assert set(Part(state, "0/")["ids"][1:].tolist()) == set(TRUE)
+
+
+class UnreliableRace(UnreliableSubstitution):
+    """Several sets side by side, each with rows held back."""
+
+    algorithm = daskfs.OnlineSubstitution(K)
+
+
+def check_set(one: Part) -> None:
+    """Everything a set keeps up to date, taken afresh from the data."""
+    fixed, k = one["fixed"], one["k"]
+    ids = one["ids"][fixed:k]
+    assert k - fixed <= K
+    assert len(set(ids.tolist())) == len(ids)
+    centred = DATA.X[:, ids] - DATA.X[:, ids].mean(axis=0)
+    X = np.column_stack([np.full(N, N**-0.5), centred / np.linalg.norm(centred, axis=0)])
+    np.testing.assert_allclose(one["X"][:, :k], X, atol=1e-12)
+    w, importance = one["w"][:k], one["importance"]
+    penalty = np.r_[0.0, np.full(k - fixed, one["ridge"])]
+    np.testing.assert_allclose(one["target"], DATA.y - DATA.y.mean())
+    missed = one["target"] - X @ w
+    assert one["objective"] == pytest.approx((importance @ missed**2 + penalty @ w**2) / 2)
+    H = (X * importance[:, None]).T @ X + np.diag(penalty)
+    np.testing.assert_allclose(one["inverse"][:k, :k] @ H, np.eye(k), atol=1e-7)
+    np.testing.assert_allclose((X * importance[:, None]).T @ missed, penalty * w, atol=1e-7)  # at its minimum
+
+
+class Pushes(RuleBasedStateMachine):
+    """Asy-OS: u_C is the sum of the newest pushes of all lanes that arrived in time, to the last bit."""
+
+    algorithm = daskfs.OnlineSubstitution(K, method="async", max_staleness=5)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.centre = Centre(self.algorithm, begun(self.algorithm))
+        self.seen = dict.fromkeys(range(3), 0)
+        self.number = dict.fromkeys(range(3), 0)
+        self.pushes: list[State] = []
+        self.newest: dict[int, State] = {}
+        self.applied = self.refused = 0
+
+    @rule(lane=LANES)
+    def look(self, lane: int) -> None:
+        self.seen[lane] = seen_by(self.centre, lane).version
+
+    @rule(lane=LANES, seed=st.integers(0, 99))
+    def push(self, lane: int, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        self.number[lane] += 1
+        ids = np.sort(rng.choice(P, K, replace=False))
+        whole: State = {name: rng.integers(-99, 99, N).astype(float) for name in ("u", "z")}  # sums of these are exact
+        whole |= {"v_square": 1.0, "ids": ids, "w": np.ones(K), "norm": np.ones(K), "passed": ids, "changes": 1}
+        whole |= {"lane": lane, "number": self.number[lane], "version": self.seen[lane]}
+        self.pushes.append(whole)
+
+    @precondition(lambda self: self.pushes)
+    @rule(which=ANY, again=st.booleans())
+    def arrive(self, which: int, again: bool) -> None:
+        which %= len(self.pushes)
+        push = self.pushes[which] if again else self.pushes.pop(which)
+        known = self.newest.get(push["lane"], {"number": 0})["number"]
+        in_time = self.applied - push["version"] <= self.algorithm.max_staleness
+        if push["number"] > known and in_time:
+            self.newest[push["lane"]] = push
+            self.applied += 1
+        else:
+            self.refused += 1
+        self.centre.offer(push["lane"], MARK, copied(push), known=-1)
+
+    @invariant()
+    def sums_are_exact(self) -> None:
+        state = self.centre.state()[0]
+        for name in ("u", "z"):
+            expected = sum((push[name] for push in self.newest.values()), np.zeros(N))
+            np.testing.assert_array_equal(state.get(name, np.zeros(N)), expected)
+        assert (state["version"], state["late"]) == (self.applied, self.refused)
+        assert state["lags"].sum() == self.applied
+        assert not state["lags"][self.algorithm.max_staleness + 1 :].any()
+
+    @invariant()
+    def a_lane_sees_the_others(self) -> None:
+        for lane in range(3):
+            others = sum((push["u"] for number, push in self.newest.items() if number != lane), np.zeros(N))
+            np.testing.assert_array_equal(view_of(self.centre, lane)["others"], others)
+
+
+for machine, examples in ((Unreliable, 50), (UnreliableSubstitution, 25), (UnreliableRace, 10), (Pushes, 50)):
+    machine.TestCase.settings = settings(max_examples=examples, stateful_step_count=30)
+TestCensus = Unreliable.TestCase
+TestSubstitution = UnreliableSubstitution.TestCase
+TestRace = UnreliableRace.TestCase
+TestPushes = Pushes.TestCase

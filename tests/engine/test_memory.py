@@ -1,0 +1,63 @@
+"""The memory an ingest may use is decided before it starts, and kept."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from daskfs.engine.memory import IngestMemory
+from daskfs.errors import OptionError
+
+PEAK = """
+import importlib, re, sys
+import daskfs.cli
+importlib.import_module("daskfs.cli." + daskfs.cli.COMMANDS[sys.argv[1]][0])  # which is else loaded when it is run
+def peak(): return int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1024
+before = peak()
+try:
+    daskfs.cli.main(sys.argv[1:])
+except SystemExit as end:
+    assert not end.code, end.code
+print("above", peak() - before)
+"""
+
+
+def megabytes_above_imports(*arguments: object) -> float:
+    command = [sys.executable, "-c", PEAK, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    return float(done.stdout.split("above")[-1])
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from Linux's /proc")
+def test_a_million_different_names_stay_within_the_budget(tmp_path):
+    rng = np.random.default_rng(0)
+    with open(tmp_path / "x.vw", "w") as file:
+        for _ in range(10_000):
+            file.write("1 |w " + " ".join(f"name{number}" for number in rng.integers(0, 10**9, 120)) + "\n")
+    (tmp_path / "tiny.vw").write_text("1 |w a\n")
+    megabytes_above_imports("ingest", tmp_path / "tiny.vw", tmp_path / "tiny.zarr", "-f", "vw")  # compiles, once
+    used = megabytes_above_imports("ingest", tmp_path / "x.vw", tmp_path / "x.zarr", "-f", "vw", "--memory", "120MiB")
+    assert used <= 120
+
+
+@pytest.mark.parametrize("workers", [1, 2, 8, 64])
+@pytest.mark.parametrize("memory", ["112MiB", "512MB", "4GB", "1TB"])
+def test_shares_never_exceed_the_whole(workers, memory):
+    plan = IngestMemory.of(memory, workers)
+    assert 1 <= plan.workers <= workers
+    assert plan.window_bytes >= 1 << 20
+    assert plan.names_bytes >= 2 << 20
+
+
+def test_a_small_budget_means_fewer_workers_not_an_error():
+    assert IngestMemory.of("200MB", 64).workers == 1
+
+
+def test_too_little_is_said():
+    with pytest.raises(OptionError, match="at least 112"):
+        IngestMemory.of("100MB", 1)

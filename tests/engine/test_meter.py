@@ -1,0 +1,80 @@
+"""Where the time of a task goes, by a clock that the test turns itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from daskfs.engine.events.messages import Share, features_told, items_of, share_event, short
+from daskfs.engine.events.meter import PAUSE, Meter
+from daskfs.protocol import RowBlock, SparseColumnBlock
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def passes(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def rows(count: int) -> RowBlock:
+    return RowBlock(0, np.zeros((count, 3), np.float32), np.zeros(count))
+
+
+def test_a_task_that_reads_works_waits_and_merges():
+    clock = Clock()
+    meter = Meter(clock=clock)
+
+    def read():
+        for seconds in (4.0, 1.0):
+            clock.passes(seconds)
+            yield rows(5)
+
+    with meter.merging():
+        clock.passes(32.0)
+    for _ in meter.over(read()):
+        clock.passes(2.0)
+        with meter.waiting():
+            clock.passes(8.0)
+    with meter.waiting():
+        clock.passes(16.0)
+    nbytes = rows(5).nbytes
+    assert meter.done() == Share(
+        blocks=2, items=10, bytes=2 * nbytes, busy=4 + 1 + 2 * 2, reading=5, merging=32, waiting=2 * 8 + 16,
+        alone_bytes=nbytes, alone_seconds=4,
+    )  # fmt: skip
+    assert clock.now - 100 == meter.total.busy + meter.total.waiting + meter.total.merging  # nothing is lost
+
+
+def test_what_was_done_is_told_now_and_then_and_nothing_twice():
+    clock, told = Clock(), []
+    meter = Meter(told.append, clock)
+    for _ in meter.over(rows(1) for _ in range(10)):
+        clock.passes(PAUSE / 4)
+    assert [share.blocks for share in told] == [4, 4]
+    meter.done()
+    assert [share.blocks for share in told] == [4, 4, 2]
+    assert sum(share.busy for share in told) == meter.total.busy == pytest.approx(2.5 * PAUSE)
+
+
+def test_items_are_rows_or_columns():
+    ids, indptr = np.arange(7, dtype=np.uint64), np.zeros(8, np.int64)
+    columns = SparseColumnBlock(ids, indptr, np.empty(0, np.uint32), np.empty(0, np.float32), np.zeros(50))
+    assert (items_of(rows(4)), items_of(columns)) == (4, 7)
+
+
+def test_texts_are_short_and_steer_nothing():
+    assert short("a" * 1_000_000) == "a" * 119 + "…"
+    assert short("\x1b[2J\n") == "?[2J?"
+    event = share_event("r", "w" * 1000, Share(blocks=1))
+    assert (event["run"], event["what"], event["blocks"], len(event["name"])) == ("r", "share", 1, 120)
+
+
+def test_a_feature_with_several_weights_is_told_by_the_largest_either_way():
+    weights = np.array([[1.0, -3.0, 2.0], [0.5, 0.0, np.nan]])
+    assert features_told(["a", "b"], weights) == [["a", -3.0], ["b", None]]
+    assert features_told(["a"] * 50, np.arange(50.0))[-1] == ["a", 19.0]
