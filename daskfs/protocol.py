@@ -1,33 +1,36 @@
-"""READ FIRST: the words in which the engine and the algorithms speak to each other.
+"""READ FIRST: the terms in which the engine and the algorithms speak to each other.
 
-The store cuts a dataset into *blocks*; the engine decides who reads which block and when; an
-*algorithm* folds blocks into a *state* and turns the final state into a *result*:
+The store cuts a dataset into *blocks*. The engine decides which worker reads which block, and when. An *algorithm*
+folds blocks into a *state* and turns the final state into a *result*:
 
     state = algorithm.start(meta, seed)
     for each pass:
-        for each block:            state = algorithm.update(state, block)
-        (in rounds)                state = algorithm.merge([state of worker 0, state of worker 1, ...])
+        for each block:                  state = algorithm.update(state, block)
+        (several shards of a pass)       state = algorithm.merge([state of shard 0, state of shard 1, ...])
         state, go_on = algorithm.end_pass(state)
-    for columns seen once more:    state = algorithm.update(state, those of algorithm.revisit(state))
+    after the last pass:                 state = algorithm.update(state, columns of algorithm.revisit(state))
     result = algorithm.result(state)
 
-An algorithm whose workers need not wait for each other (`Central`) splits `update` in two: workers
-turn blocks into *offers*, a centre folds offers into the one state and publishes a *view* of it:
+An `AsynchronousAlgorithm` splits `update` in two, so that workers need not wait for each other. Workers turn blocks
+into *offers*; a *centre* folds offers into the one state and publishes *views* of it (pull and push, in the words of
+parameter servers):
 
-    view = algorithm.view(state, lane)                       # at the centre, for one of its workers
-    own, offer = algorithm.work(own, view, block)            # on a worker, with a view that may be old
-    offer = algorithm.both(offer, later, view)               # while the centre is busy with one before
+    view = algorithm.view(state, worker)                     # at the centre, for one worker
+    own, offer = algorithm.work(own, view, block)            # on the worker; the view may be out of date
+    offer = algorithm.combine_offers(offer, later, view)     # on the worker, while the centre is busy
     state = algorithm.accept(state, offer)                   # at the centre
 
-This file needs numpy and nothing else: the three papers under ``algorithms/`` import it, the
-machinery around them imports it, and neither imports the other.
+This file needs numpy and nothing else. The papers under ``algorithms/`` import it, the engine imports it, and neither
+imports the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol, runtime_checkable
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,18 +38,14 @@ from numpy.typing import NDArray
 Kind = Literal["dense", "sparse"]
 Axis = Literal["columns", "rows"]
 Label = float | str
-State = dict[str, Any]
-"""Flat: arrays and scalars by name, so that checkpoint, pickle and size are generic."""
+State = Any
+"""The state of an algorithm: a dataclass whose fields are arrays, numbers, strings, None, other such dataclasses, named
+tuples of arrays, or lists of these. `copy_state`, `flatten` and `restore` work on any of them."""
 NO_PARENT = 2**64 - 1
-"""In place of the parents of a feature that is no product of two others; ids have 63 bits."""
+"""Stands in place of the parents of a feature that is no product of two others; ids have 63 bits."""
 
 
-def copied(state: State) -> State:
-    """A state with memory of its own."""
-    return {name: np.copy(value) if isinstance(value, np.ndarray) else value for name, value in state.items()}
-
-
-def _nobody(space: str) -> NDArray[np.uint64]:
+def _no_features(space: str) -> NDArray[np.uint64]:
     return np.empty(0, np.uint64)
 
 
@@ -70,9 +69,9 @@ class Meta:
     """Bytes of one number: 4 for float32, 8 for float64."""
     weighted: bool = False
     """Whether rows have weights."""
-    lanes: int = 1
-    """How many workers share a pass and merge what they learned now and then."""
-    members: Callable[[str], NDArray[np.uint64]] = _nobody
+    n_shards: int = 1
+    """How many workers share a pass and merge their states now and then."""
+    members: Callable[[str], NDArray[np.uint64]] = _no_features
     """The features of a name space, as in ``space^name``, ``space=token`` or ``space:name``, ascending."""
 
     def class_codes(self, y: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -186,124 +185,243 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Glance:
-    """What a state says at a moment's notice, to people who watch a run: a little of it, and not the last word."""
+class Preview:
+    """What a running selection looks like right now, for progress bars and the dashboard; not the final answer."""
 
     objective: float
     """NaN while there is none."""
     changes: float
-    """Of the set since the pass began; NaN where nobody counts them."""
+    """How many features entered the selected set since the pass began; NaN where the algorithm does not count them."""
     features: NDArray[np.uint64]
-    """A few, the most important first."""
+    """A few features, the most important first."""
     weights: NDArray[np.float64]  # (t,) or (t, classes), aligned with `features`
     parents: NDArray[np.uint64] | None = None
     """As in `Result`."""
-    lags: NDArray[np.int64] | None = None
-    """How many offers of this pass came so many versions late; None without a centre."""
-    called: str = ""
-    """What features are that are no columns, such as "gaussian"."""
+    staleness: NDArray[np.int64] | None = None
+    """``staleness[v]`` offers of this pass were based on a view v versions old; None without a centre."""
+    kind: str = ""
+    """The kind of features that are not columns, such as "gaussian"."""
 
 
-Schedule = Literal["chain", "rounds", "centre"]
-"""How several workers share a pass: one after the other; side by side, merged now and then; or never waiting."""
+class Schedule(StrEnum):
+    """How several workers share a pass. With one worker all three are the serial loop, bit for bit."""
+
+    SERIAL = "serial"
+    """One after the other: a block needs the state that the block before it left."""
+    SYNCHRONOUS = "synchronous"
+    """Side by side, each with a shard of the blocks; their states are merged at fixed places."""
+    ASYNCHRONOUS = "asynchronous"
+    """Side by side around a centre, without waiting for each other."""
 
 
-@runtime_checkable
-class Algorithm(Protocol):
-    """A frozen dataclass of parameters with these methods; it holds no data and no state.
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """How an algorithm's work can be shared among workers."""
 
-    `update` and `end_pass` may change and return the state they are given, `merge` must change none of
-    its states. Nobody changes blocks, or depends on how rows or columns were cut into blocks beyond what
-    the docstring says.
+    schedule: Schedule = Schedule.SERIAL
+    min_merges_per_pass: int = 1
+    """1 where merging only adds up; more where shards learn from each other."""
+    min_bytes_per_merge: int = 0
+    """Bytes of blocks a shard must read between two merges to be worth its merge; smaller data get fewer shards."""
+    driver_only: frozenset[str] = frozenset()
+    """Fields of the state that only `end_pass` and `result` use: workers and `merge` see None in their place."""
+    needs_fresh_views: bool = False
+    """Asynchronous only: an outdated view misleads workers, instead of merely producing an offer that is rejected.
+    They then get a new view for every group of blocks and wait for the centre rather than go on with an old one."""
+
+
+class Algorithm:
+    """Base class of all algorithms: a frozen dataclass of parameters, without data and without state.
+
+    An algorithm defines at least `start`, `update`, `end_pass`, `result` and `nbytes`, or a `resolve` that returns one
+    that does.
+
+    `update` and `end_pass` may change the state they are given and return it; `merge` changes none of its states.
+    Blocks are read-only. How rows or columns were cut into blocks changes no result, unless a docstring says so.
     """
 
-    @property
-    def axis(self) -> Axis:
-        """Whether it streams column blocks or row blocks."""
+    if TYPE_CHECKING:  # fields of every algorithm; a property here would become their default value
+
+        @property
+        def n_select(self) -> int | None:
+            """How many features to select; None where the data decide."""
+
+        @property
+        def passes(self) -> int | None:
+            """How many passes at most; None where that is not known beforehand."""
+
+    axis: ClassVar[Axis]
+    """Whether the algorithm streams blocks of columns or blocks of rows."""
+    verb: ClassVar[str] = "read"
+    """What the algorithm does with blocks, in one word: Dask tasks are named after it."""
 
     @property
-    def schedule(self) -> Schedule:
-        """How several workers share a pass; with one worker all three are the serial loop, bit for bit."""
+    def name(self) -> str:
+        """The name of the algorithm in records, events and messages."""
+        return type(self).__name__
 
     @property
-    def round_nbytes(self) -> int:
-        """Bytes of blocks that are worth a merge: with fewer of them in a round, a lane had better not be there."""
+    def sharing(self) -> Sharing:
+        """How several workers share the work; by default they take turns."""
+        return Sharing()
 
-    @property
-    def meetings(self) -> int:
-        """How often, at least, lanes merge in a pass: 1 where they only add up, more where one learns from another."""
-
-    @property
-    def stays(self) -> frozenset[str]:
-        """What of the state only `end_pass` and `result` look at: it is sent to no worker, `merge` never sees it."""
+    def resolve(self, meta: Meta) -> Algorithm:
+        """Return the algorithm that runs on this dataset, usually this one; OptionError if it cannot."""
+        return self
 
     def start(self, meta: Meta, seed: int) -> State:
-        """The state before the first block."""
+        """Return the state before the first block."""
+        raise NotImplementedError
 
     def update(self, state: State, block: Block) -> State:
         """Fold one block into the state."""
+        raise NotImplementedError
 
     def merge(self, states: Sequence[State]) -> State:
-        """One state from the states that several workers reached from a common one."""
+        """Return one state from those that several shards reached from a common one."""
+        raise NotImplementedError(f"{type(self).__name__} cannot share a pass")
 
     def end_pass(self, state: State) -> tuple[State, bool]:
-        """Close a pass; True asks for another."""
+        """Close a pass. Return the state, and whether another pass is needed."""
+        raise NotImplementedError
 
     def revisit(self, state: State) -> NDArray[np.uint64]:
-        """Columns to `update` with once more after the last pass, by random access; usually none."""
+        """Return ids of columns to `update` with once more after the last pass; by default none."""
+        return np.empty(0, np.uint64)
 
     def result(self, state: State) -> Result:
-        """The selection the state stands for."""
+        """Return the selection that the state stands for."""
+        raise NotImplementedError
 
     def nbytes(self, meta: Meta) -> int:
-        """Memory the state and its work need at their largest, blocks excluded; promised before the first read."""
+        """Return the most memory that the state and work on it take, without blocks; a promise made before reading."""
+        raise NotImplementedError
 
-    def nbytes_staying(self, meta: Meta) -> int:
-        """How much of `nbytes` is needed only where `end_pass` runs: what `stays`, and the work on it."""
+    def driver_nbytes(self, meta: Meta) -> int:
+        """Return how much of `nbytes` only the driver needs: fields in `Sharing.driver_only`, and work on them."""
+        return 0
 
-
-@runtime_checkable
-class Watchable(Protocol):
-    """An algorithm whose runs can be watched. One that is not runs all the same."""
-
-    @property
-    def verb(self) -> str:
-        """What it does with blocks, in one word: tasks are named after it."""
-
-    def glance(self, state: State, most: int) -> Glance:
-        """What there is to see, at most so many features of it; quick, at any time, and the state stays as it is."""
+    def preview(self, state: State, limit: int) -> Preview | None:
+        """Return a quick look at the state with at most `limit` features, without changing it."""
+        return None
 
 
-@runtime_checkable
-class Central(Algorithm, Protocol):
-    """An algorithm for the schedule ``"centre"``. Its state has a "version" that rises when workers should look again.
+class AsynchronousAlgorithm(Algorithm):
+    """Base class for `Schedule.ASYNCHRONOUS`. Its state has a field ``version`` that rises when views change.
 
-    An offer may reach the centre late, twice or never, and an `update` with a block of no columns only takes over the
-    target; neither must do harm. Columns to `revisit` come as offers, too.
+    An offer may reach the centre late, twice or never, and none of these may do harm. An `update` with a block of no
+    columns only takes over the target. Columns to `revisit` come as offers, too.
     """
 
-    @property
-    def needs_fresh_views(self) -> bool:
-        """Whether an old view leads workers astray, and not only makes for an offer that is turned down.
+    def view(self, state: State, worker: int) -> State:
+        """Return what a worker needs to know of the state: small."""
+        raise NotImplementedError
 
-        They are then given a new one for every group of blocks, and wait for the centre rather than go on with an old
-        one; groups are short, and a pass begins with a new centre.
-        """
+    def work(self, own: State | None, view: State, block: Block, worker: int) -> tuple[State, State | None]:
+        """Process one block on a worker. Return the worker's own state (None at first) and perhaps an offer."""
+        raise NotImplementedError
 
-    def view(self, state: State, lane: int) -> State:
-        """What a worker needs to know of the state: small and flat."""
+    def combine_offers(self, offer: State, later: State, view: State) -> State:
+        """Return one offer, no larger than offers are, from two that could not be sent yet."""
+        raise NotImplementedError
 
-    def work(self, own: State, view: State, block: Block) -> tuple[State, State | None]:
-        """One block on one worker: its own state (at first only its "lane"), and an offer for the centre, if any."""
-
-    def both(self, offer: State, later: State, view: State) -> State:
-        """One offer, no larger than offers are, of two that could not be sent yet, the newest view in hand."""
-
-    def rest(self, own: State) -> State | None:
-        """An offer of what a worker has gathered and not yet offered, asked for now and then."""
+    def remaining_offer(self, own: State) -> State | None:
+        """Return an offer of what a worker has gathered and not offered yet; the engine asks for it now and then."""
+        return None
 
     def accept(self, state: State, offer: State) -> State:
-        """Fold an offer into the state, whatever version of the view it was made from."""
+        """Fold an offer into the state, whatever version of the view it was based on."""
+        raise NotImplementedError
 
-    def keeps(self, state: State) -> NDArray[np.uint64]:
-        """Features to `update` an older state with so that it becomes as good as this one, should this one be lost."""
+    def n_workers(self, state: State) -> int:
+        """Return how many workers have a part of their own in the state; 0 where the state does not tell them apart."""
+        return 0
+
+    def held_features(self, state: State) -> NDArray[np.uint64]:
+        """Return the ids that turn an older state into one as good as this one when it is `update`d with them."""
+        raise NotImplementedError
+
+
+def copy_state(state: State) -> State:
+    """Return a deep copy of a state: the copy shares no array with the original."""
+    if isinstance(state, np.ndarray):
+        return np.copy(state, order="K")
+    if is_dataclass(state) and not isinstance(state, type):
+        return replace(state, **{field.name: copy_state(getattr(state, field.name)) for field in fields(state)})
+    if isinstance(state, tuple) and hasattr(state, "_fields"):
+        return type(state)(*map(copy_state, state))
+    if isinstance(state, list):
+        return [copy_state(item) for item in state]
+    return {name: copy_state(value) for name, value in state.items()} if isinstance(state, dict) else state
+
+
+def take_fields(state: State, names: frozenset[str]) -> tuple[State, dict[str, Any]]:
+    """Return the state with None in place of some fields, and what they held."""
+    if isinstance(state, dict):
+        rest = {name: value for name, value in state.items() if name not in names}
+        return rest, {name: state[name] for name in names}
+    held = {name: getattr(state, name) for name in names}
+    return (replace(state, **dict.fromkeys(names)) if names else state), held
+
+
+def put_fields(state: State, held: Mapping[str, Any]) -> State:
+    """Return the state with some fields put back."""
+    if isinstance(state, dict):
+        return {**state, **held}
+    return replace(state, **held) if held else state
+
+
+def flatten(state: State) -> dict[str, Any]:
+    """Return the arrays and scalars of a state by name, such as ``"sets/0/weights"``; None is left out.
+
+    >>> from dataclasses import dataclass
+    >>> from daskfs.protocol import flatten, restore
+    >>> @dataclass
+    ... class Sums:
+    ...     rows: int
+    ...     totals: NDArray[np.float64]
+    >>> flatten(Sums(3, np.ones(2)))
+    {'rows': 3, 'totals': array([1., 1.])}
+    >>> restore(Sums, flatten(Sums(3, np.ones(2))))
+    Sums(rows=3, totals=array([1., 1.]))
+    """
+    return {name.removeprefix("/"): value for name, value in _leaves("", state)}
+
+
+def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if is_dataclass(value):
+        for field in fields(value):
+            yield from _leaves(f"{path}/{field.name}", getattr(value, field.name))
+    elif isinstance(value, tuple) and hasattr(value, "_fields"):
+        for name, item in zip(value._fields, value, strict=True):
+            yield from _leaves(f"{path}/{name}", item)
+    elif isinstance(value, list):
+        yield path, len(value)
+        for number, item in enumerate(value):
+            yield from _leaves(f"{path}/{number}", item)
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield from _leaves(f"{path}/{name}", item)
+    elif value is not None:
+        yield path, value
+
+
+def restore(kind: Any, values: Mapping[str, Any], path: str = "") -> Any:
+    """Return a state of the type `kind` from flattened values; KeyError, TypeError or ValueError if they do not fit."""
+    if get_origin(kind) in (Union, types.UnionType):
+        kind = next(option for option in get_args(kind) if option is not type(None))
+        if path not in values and not any(name.startswith(f"{path}/") for name in values):
+            return None
+    if kind is dict:
+        return dict(values)
+    if get_origin(kind) is list:
+        (item,) = get_args(kind)
+        return [restore(item, values, f"{path}/{number}") for number in range(values[path])]
+    if is_dataclass(kind) or hasattr(kind, "_fields"):
+        hints = get_type_hints(kind)
+        prefix = f"{path}/" if path else ""
+        return kind(**{name: restore(hint, values, prefix + name) for name, hint in hints.items()})
+    value, expected = values[path], np.ndarray if get_origin(kind) is np.ndarray else kind
+    if expected is not Any and not isinstance(value, expected):
+        raise TypeError(f"{path}: {type(value).__name__} in place of {expected.__name__}")
+    return value

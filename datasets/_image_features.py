@@ -59,7 +59,7 @@ def random_pairs(height: int, width: int, count: int, seed: int) -> NDArray[np.i
 
 
 def gradients(images: Images) -> Features:
-    """Central differences down and across: ``dy(3,17)``, ``dx(3,17)``; one-sided at the border."""
+    """AsynchronousAlgorithm differences down and across: ``dy(3,17)``, ``dx(3,17)``; one-sided at the border."""
     _, height, width = images.shape
     names = [f"{d}({r},{c})" for d in ("dy", "dx") for r in range(height) for c in range(width)]
     flat = [d.reshape(len(images), -1) for d in np.gradient(images, axis=(1, 2))]

@@ -1,4 +1,4 @@
-"""Algorithms small enough to read at a glance, for tests of the engine."""
+"""Algorithms small enough to read at a preview, for tests of the engine."""
 
 from __future__ import annotations
 
@@ -9,19 +9,35 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.protocol import Axis, Block, ColumnBlock, Meta, Result, RowBlock, Schedule, SparseBlock, State, copied
+from daskfs.protocol import (
+    Algorithm,
+    AsynchronousAlgorithm,
+    Axis,
+    Block,
+    ColumnBlock,
+    Meta,
+    Result,
+    RowBlock,
+    Schedule,
+    Sharing,
+    SparseBlock,
+    State,
+    copy_state,
+)
 
 
 @dataclass(frozen=True)
-class LargestColumns:
+class LargestColumns(Algorithm):
     """Selects the columns of largest norm: the least an algorithm can be."""
 
-    n_select: int
     axis = "columns"
-    schedule = "rounds"
-    round_nbytes = 0
-    meetings = 10
-    stays = frozenset[str]()
+
+    n_select: int
+    passes: int = 1
+
+    @property
+    def sharing(self) -> Sharing:
+        return Sharing(Schedule.SYNCHRONOUS, min_merges_per_pass=10)
 
     def start(self, meta: Meta, seed: int) -> State:
         return {"norms": np.zeros(meta.n_features)}
@@ -41,18 +57,12 @@ class LargestColumns:
         best = np.argsort(-state["norms"])[: self.n_select]
         return Result(best.astype(np.uint64), state["norms"][best], np.zeros(1), None, [{"objective": 0.0}])
 
-    def revisit(self, state: State) -> NDArray[np.uint64]:
-        return np.empty(0, np.uint64)
-
     def nbytes(self, meta: Meta) -> int:
         return 8 * meta.n_features
 
-    def nbytes_staying(self, meta: Meta) -> int:
-        return 0
-
 
 @dataclass(frozen=True)
-class Tangled:
+class Tangled(Algorithm):
     """Selects nothing sensible, but a lost, repeated or misplaced block or pass changes every number it gives.
 
     Its state has all kinds of values a state may have. `merge` is associative, as a tree of merges needs it:
@@ -62,13 +72,16 @@ class Tangled:
     n_select: int = 3
     passes: int = 3
     axis: Axis = "columns"
-    schedule: Schedule = "rounds"
-    round_nbytes: int = 0
-    meetings: int = 10
-    stays = frozenset[str]()
+    schedule: Schedule = Schedule.SYNCHRONOUS
+    min_bytes_per_merge: int = 0
+    min_merges_per_pass: int = 10
     revisits: bool = False
     seconds: float = 0.0
     """To sleep over a block, so that a test can strike in the middle."""
+
+    @property
+    def sharing(self) -> Sharing:
+        return Sharing(self.schedule, self.min_merges_per_pass, self.min_bytes_per_merge)
 
     def start(self, meta: Meta, seed: int) -> State:
         rng = np.random.default_rng(seed)
@@ -103,7 +116,7 @@ class Tangled:
 
     def merge(self, states: Sequence[State]) -> State:
         lanes = sum(state["lanes"] for state in states)
-        merged = copied(states[0])
+        merged = copy_state(states[0])
         for name in ("memory", "scores"):
             merged[name] *= states[0]["lanes"] / lanes
             for other in states[1:]:
@@ -127,9 +140,6 @@ class Tangled:
     def nbytes(self, meta: Meta) -> int:
         return 8 * (2 * meta.n_features + max(meta.n_samples, meta.n_features))
 
-    def nbytes_staying(self, meta: Meta) -> int:
-        return 0
-
     def _best(self, state: State) -> NDArray[np.uint64]:
         return np.argsort(-np.abs(state["scores"][:, 1]), kind="stable")[: self.n_select].astype(np.uint64)
 
@@ -147,7 +157,7 @@ def _cells(block: Block, p: int) -> tuple[NDArray[np.float64], NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Census:
+class Census(AsynchronousAlgorithm):
     """Counts every column once in every pass, around a centre; a contribution lost or wrongly applied shows.
 
     Contributions are absolute and carry the number of their pass, so they may come late, twice and in any order, and
@@ -160,11 +170,10 @@ class Census:
     seconds: float = 0.0
     """For a worker to sleep over a block, so that a test can strike in the middle."""
     axis = "columns"
-    schedule = "centre"
-    round_nbytes = 0
-    meetings = 10
-    stays = frozenset[str]()
-    needs_fresh_views = False
+
+    @property
+    def sharing(self) -> Sharing:
+        return Sharing(Schedule.ASYNCHRONOUS, min_merges_per_pass=10)
 
     def start(self, meta: Meta, seed: int) -> State:
         nothing = np.zeros(meta.n_features)
@@ -178,7 +187,8 @@ class Census:
     def view(self, state: State, lane: int) -> State:
         return {"pass": state["passes"] + 1, "target": state["target"]}
 
-    def work(self, own: State, view: State, block: Block) -> tuple[State, State | None]:
+    def work(self, own: State | None, view: State, block: Block, worker: int) -> tuple[State, State | None]:
+        own = {} if own is None else own
         time.sleep(self.seconds)
         found = self._found(view, block)
         if found["ids"][0] // len(found["ids"]) % 2:
@@ -193,12 +203,12 @@ class Census:
         ids = block.ids.astype(np.int64)
         return {"pass": view["pass"], "ids": ids, "values": positive * view["pass"] + view["target"]}
 
-    def both(self, offer: State, later: State, view: State) -> State:
+    def combine_offers(self, offer: State, later: State, view: State) -> State:
         if offer["pass"] < later["pass"]:
             return later
         return later | {name: np.concatenate([offer[name], later[name]]) for name in ("ids", "values")}
 
-    def rest(self, own: State) -> State | None:
+    def remaining_offer(self, own: State) -> State | None:
         left = {name: own.pop(name) for name in ("pass", "ids", "values") if name in own}
         return left or None
 
@@ -211,7 +221,7 @@ class Census:
         state["version"] += bool(len(ids))
         return state
 
-    def keeps(self, state: State) -> NDArray[np.uint64]:
+    def held_features(self, state: State) -> NDArray[np.uint64]:
         return np.flatnonzero(state["counted_in"] > state["passes"]).astype(np.uint64)
 
     def merge(self, states: Sequence[State]) -> State:
@@ -223,9 +233,6 @@ class Census:
         state["applications"] = np.append(state["applications"], state["applied"])
         return state, state["passes"] < self.passes
 
-    def revisit(self, state: State) -> NDArray[np.uint64]:
-        return np.empty(0, np.uint64)
-
     def result(self, state: State) -> Result:
         best = np.argsort(-np.abs(state["counted"]), kind="stable")[: self.n_select].astype(np.uint64)
         rows = zip(state["objectives"].tolist(), state["applications"].tolist(), strict=True)
@@ -235,5 +242,5 @@ class Census:
     def nbytes(self, meta: Meta) -> int:
         return 16 * meta.n_features
 
-    def nbytes_staying(self, meta: Meta) -> int:
+    def driver_nbytes(self, meta: Meta) -> int:
         return 0

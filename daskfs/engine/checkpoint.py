@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from daskfs.errors import CheckpointError
-from daskfs.protocol import Algorithm, State
+from daskfs.protocol import Algorithm, State, flatten, restore
 from daskfs.store.dataset.container import DamagedContainer, read_container, write_container
 from daskfs.store.dataset.dataset import Dataset
 from daskfs.store.places.location import Location
@@ -97,7 +97,7 @@ class Checkpoint:
     def write(self, now: Snapshot) -> None:
         """Replace the checkpoint."""
         at = {"lanes": now.lanes, "stage": now.stage, "position": now.position}
-        values = {f"{_STATE}{name}": value for name, value in now.state.items()}
+        values = {f"{_STATE}{name}": value for name, value in flatten(now.state).items()}
         values["seconds"] = np.array([cost.seconds for cost in now.costs])
         values["bytes"] = np.array([cost.bytes for cost in now.costs])
         values["spent"] = np.array([[float(getattr(cost, name)) for name in _SPENT] for cost in now.costs])
@@ -107,8 +107,11 @@ class Checkpoint:
             raise CheckpointError(f"{self._location.url}: the checkpoint cannot be written: {error}") from error
         self._written = monotonic()
 
-    def read(self) -> Snapshot | None:
-        """The checkpoint as it was written last, None if there is none; CheckpointError if it is not of this run."""
+    def read(self, kind: type) -> Snapshot | None:
+        """Return what was written last, with a state of type `kind`; None if nothing was.
+
+        CheckpointError if the checkpoint is damaged, or belongs to another run.
+        """
         try:
             about, values = read_container(self._location, KEY)
         except FileNotFoundError:
@@ -116,8 +119,8 @@ class Checkpoint:
         except (DamagedContainer, OSError) as error:
             raise self._refusal(f"the checkpoint cannot be read: {error}") from error
         try:
-            snapshot = _snapshot(about["at"], values)
             changes = list(_changes(about["of"], self._of))
+            snapshot = None if changes else _snapshot(about["at"], values, kind)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise self._refusal("not a checkpoint as daskfs writes them") from error
         if changes:
@@ -158,13 +161,14 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else repr(value)
 
 
-def _snapshot(at: dict[str, Any], values: State) -> Snapshot:
+def _snapshot(at: dict[str, Any], values: dict[str, Any], kind: type) -> Snapshot:
     """What a checkpoint holds; KeyError, TypeError or ValueError if daskfs would not have written it so."""
     if not all(type(at[name]) is int and at[name] >= 0 for name in ("lanes", "position")):
         raise TypeError("lanes, position")
     if at["stage"] not in get_args(Stage):
         raise ValueError(at["stage"])
-    state = {name.removeprefix(_STATE): value for name, value in values.items() if name.startswith(_STATE)}
+    flat = {name.removeprefix(_STATE): value for name, value in values.items() if name.startswith(_STATE)}
+    state = restore(kind, flat)
     seconds, nbytes = values["seconds"].tolist(), values["bytes"].tolist()
     nothing = np.zeros((len(seconds), len(_SPENT)))  # is known of checkpoints of earlier versions
     spent = values.get("spent", nothing).tolist()

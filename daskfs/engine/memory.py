@@ -88,7 +88,7 @@ class MemoryPlan:
         if lanes is None:
             return cls(algorithm.nbytes(meta), blocks)
         # The state a pass began with, one that nobody has fetched yet, those of the other lanes, and the one at work.
-        return cls(algorithm.nbytes(meta) - algorithm.nbytes_staying(meta), blocks, 2 + min(max(lanes, 1), FAN_IN))
+        return cls(algorithm.nbytes(meta) - algorithm.driver_nbytes(meta), blocks, 2 + min(max(lanes, 1), FAN_IN))
 
     @property
     def total(self) -> int:

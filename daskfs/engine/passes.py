@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.engine.checkpoint import Checkpoint, Cost, Snapshot
-from daskfs.engine.events.listener import Watch, glance_at
+from daskfs.engine.events.listener import Watch
 from daskfs.engine.events.meter import Meter
 from daskfs.engine.shards import fold_lane, joined, merged, revisited, rounds_of
-from daskfs.protocol import Algorithm, Axis, Glance, State
+from daskfs.protocol import Algorithm, Axis, Preview, State
 from daskfs.store.dataset.dataset import Dataset
 
 _ALL = 1 << 20  # features of a set, so that its changes can be counted
@@ -93,7 +93,7 @@ class Run:
         self._checkpoint, self._progress = checkpoint, progress
         self._bytes = np.concatenate([[0], np.cumsum(dataset.block_sizes(algorithm.axis))])
         self._started = 0.0
-        self._after: Glance | None = None
+        self._after: Preview | None = None
         self._changes = nan
         self._features: set[int] = set()
 
@@ -133,12 +133,12 @@ class Run:
     def _one_pass(self, runner: Runner) -> None:
         self._started = monotonic() - self.now.costs[-1].seconds
         state = runner.one_pass(self._handed_over(), self.now.position, self)
-        before, begun = self._glance(state), monotonic()
+        before, begun = self._preview(state), monotonic()
         self.now.state, go_on = self._algorithm.end_pass(state)
         self.now.costs[-1].closing = monotonic() - begun
         self.now.position = len(self._bytes) - 1
         self._note_cost()
-        self._after = self._glance(self.now.state)
+        self._after = self._preview(self.now.state)
         self._changes = self._changes_of(before, self._after)
         self.watch.closed(self.now.costs[-1], len(self.now.costs), self._changes, before, self._after)
         self.now.costs.append(Cost())
@@ -157,21 +157,21 @@ class Run:
 
     def _handed_over(self) -> State:
         """The state for someone else to change; not held here, or there would be two while it is replaced."""
-        state, self.now.state = self.now.state, {}
+        state, self.now.state = self.now.state, None
         return state
 
     def _note_cost(self) -> None:
         cost = self.now.costs[-1]
         cost.seconds, cost.bytes = monotonic() - self._started, int(self._bytes[self.now.position])
 
-    def _glance(self, state: State) -> Glance | None:
+    def _preview(self, state: State) -> Preview | None:
         """What a state shows, if somebody looks; a run does not end because it cannot be watched."""
-        asked = getattr(self._algorithm, "n_select", None)  # some hold more, to choose from
+        asked = self._algorithm.n_select  # some hold more, to choose from
         with suppress(Exception):
-            return glance_at(self._algorithm, state, asked or _ALL) if self._progress or self.watch.run else None
+            return self._algorithm.preview(state, asked or _ALL) if self._progress or self.watch.run else None
         return None
 
-    def _changes_of(self, before: Glance | None, after: Glance | None) -> float:
+    def _changes_of(self, before: Preview | None, after: Preview | None) -> float:
         """Changes of the set in a pass: as the algorithm counts them, or features that were not there before it."""
         new = set() if after is None else set(after.features.tolist())
         came, self._features = float(len(new - self._features)), new
@@ -183,7 +183,7 @@ class Run:
         cost, columns = self.now.costs[-1], self._algorithm.axis == "columns"
         return PassProgress(
             number=self.now.passes + 1,
-            passes=getattr(self._algorithm, "passes", None),
+            passes=self._algorithm.passes,
             blocks_done=self.now.position,
             blocks=len(self._bytes) - 1,
             bytes_done=cost.bytes,
@@ -219,7 +219,7 @@ class Serial:
 
     def _in_rounds(self, state: State, position: int, run: Run) -> State:
         sizes = self._dataset.block_sizes(self._algorithm.axis)
-        for shares in rounds_of(sizes, self._lanes, self._algorithm.meetings, position):
+        for shares in rounds_of(sizes, self._lanes, self._algorithm.sharing.min_merges_per_pass, position):
             lanes = [fold_lane(self._algorithm, self._dataset, numbers, state) for numbers in shares]
             state = joined(lanes, partial(merged, self._algorithm))
             if run.reached(shares[-1].stop):

@@ -26,7 +26,7 @@ from daskfs.engine.passes import PassProgress, Run, Runner, Serial
 from daskfs.engine.shards import one_blas_thread
 from daskfs.engine.synchronous import Rounds
 from daskfs.errors import ColumnError, DatasetError, OptionError, RowError, check_whole, public_url
-from daskfs.protocol import Algorithm, Central, Expansion, Result
+from daskfs.protocol import Algorithm, AsynchronousAlgorithm, Expansion, Result, Schedule
 from daskfs.selection.expanded import Inputs
 from daskfs.selection.naming import named, products_of
 from daskfs.selection.products import Products
@@ -99,13 +99,14 @@ def select(
     with _refusals_told(client):
         if client is not None:
             prepare_workers(client, [dataset.location.options], [algorithm])
-        lanes = lanes_for(dataset, algorithm, client, synchronous)
+        params, algorithm = algorithm, algorithm.resolve(dataset.meta)
+        lanes = n_shards_for(dataset, algorithm, client, synchronous)
         plan, checked = check_memory(dataset, algorithm, client, lanes)
     options = storage_options or dataset.location.options
     with _naming(dataset):
         algorithm.start(dataset.meta, seed)  # raises what is wrong with the two, before there is a checkpoint
     with (
-        checkpoint_at(checkpoint, options, dataset, algorithm, seed) as kept,
+        checkpoint_at(checkpoint, options, dataset, params, seed) as kept,
         _naming(dataset),
         one_blas_thread(),
     ):
@@ -116,7 +117,7 @@ def select(
             with taking_part(client, plan, checked), _runner(dataset, algorithm, client, now.lanes) as runner:
                 done = run.finish(runner)
             result = _with_costs(algorithm.result(done.state), done.costs)
-            selection = as_selection(result, dataset, algorithm, seed)
+            selection = as_selection(result, dataset, params, seed)
             watch.finished(selection.names, result.weights)
     return selection
 
@@ -138,21 +139,22 @@ def as_selection(result: Result, dataset: Dataset, algorithm: Algorithm, seed: i
 
 def memory_plan(dataset: Dataset, algorithm: Algorithm) -> MemoryPlan:
     """What a selection in this process will take, before anything is read."""
-    return MemoryPlan.of(algorithm, dataset.meta, ahead=dataset.ahead)
+    return MemoryPlan.of(algorithm.resolve(dataset.meta), dataset.meta, ahead=dataset.ahead)
 
 
-def lanes_for(dataset: Dataset, algorithm: Algorithm, client: Client | None, synchronous: bool) -> int:
+def n_shards_for(dataset: Dataset, algorithm: Algorithm, client: Client | None, synchronous: bool) -> int:
     """How many lanes share a pass: as many as there are workers, if the algorithm can use them.
 
     Little data is sooner done by one than by several who meet again and again.
     """
-    workers = 1 if client is None else expected_workers(client)
-    if workers == 1 or algorithm.schedule == "chain":
+    algorithm = algorithm.resolve(dataset.meta)
+    sharing, workers = algorithm.sharing, 1 if client is None else expected_workers(client)
+    if workers == 1 or sharing.schedule == Schedule.SERIAL:
         return 1
-    if algorithm.schedule == "centre" and not synchronous:
+    if sharing.schedule == Schedule.ASYNCHRONOUS and not synchronous:
         return IN_ANY_ORDER
     sizes = dataset.block_sizes(algorithm.axis)
-    least = algorithm.meetings * algorithm.round_nbytes
+    least = sharing.min_merges_per_pass * sharing.min_bytes_per_merge
     return max(1, min(workers, len(sizes), int(sizes.sum()) // least if least else workers))
 
 
@@ -168,7 +170,7 @@ def check_memory(
         plan = memory_plan(dataset, algorithm)
         plan.check(available, "this machine")
         return plan, frozenset()
-    MemoryPlan(algorithm.nbytes_staying(dataset.meta), blocks=0).check(available, "this machine")
+    MemoryPlan(algorithm.driver_nbytes(dataset.meta), blocks=0).check(available, "this machine")
     plan = MemoryPlan.of(algorithm, dataset.meta, lanes, dataset.ahead)
     workers = client.scheduler_info(n_workers=-1)["workers"]
     for address, worker in sorted(workers.items()):
@@ -181,12 +183,12 @@ def _begun(
     dataset: Dataset, algorithm: Algorithm, lanes: int, seed: int, checkpoint: Checkpoint | None, resume: bool
 ) -> Snapshot:
     """Where the run begins: at its checkpoint, or at the start, which is then kept at once."""
-    meta = replace(dataset.meta, lanes=max(lanes, 1))
-    if checkpoint is None:
-        return Snapshot(algorithm.start(meta, seed), lanes)
-    if resume and (found := checkpoint.read()) is not None:
+    start = algorithm.start(replace(dataset.meta, n_shards=max(lanes, 1)), seed)
+    if resume and checkpoint is not None and (found := checkpoint.read(type(start))) is not None:
         return found
-    now = Snapshot(algorithm.start(meta, seed), lanes)
+    now = Snapshot(start, lanes)
+    if checkpoint is None:
+        return now
     checkpoint.write(now)  # a place that cannot be written to shows now, not after half a minute of work
     return now
 
@@ -195,7 +197,7 @@ def _begun(
 def _runner(dataset: Dataset, algorithm: Algorithm, client: Client | None, lanes: int) -> Iterator[Runner]:
     if client is None:
         yield Serial(dataset, algorithm, max(lanes, 1))
-    elif lanes == IN_ANY_ORDER and expected_workers(client) > 1 and isinstance(algorithm, Central):
+    elif lanes == IN_ANY_ORDER and expected_workers(client) > 1 and isinstance(algorithm, AsynchronousAlgorithm):
         with closing(Around(client, dataset, algorithm)) as around:
             yield around
     else:
@@ -238,7 +240,7 @@ def _with_costs(result: Result, costs: list[Cost]) -> Result:
 
 def _if_few(algorithm: Algorithm, result: Result, n_samples: int) -> list[str]:
     """A remark where fewer features were found than asked for."""
-    count, asked = len(result.features), getattr(algorithm, "n_select", None) or 0
+    count, asked = len(result.features), algorithm.n_select or 0
     why = "the data have no more"
     if result.expansion is not None:  # of these there is no end, but some rows are held back for the choice
         why = "so few rows carry no more" if asked > 0.8 * n_samples else "with more rounds there will be more"

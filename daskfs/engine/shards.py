@@ -19,7 +19,7 @@ from threadpoolctl import ThreadpoolController
 
 from daskfs.engine.events.meter import Meter
 from daskfs.errors import CheckpointError
-from daskfs.protocol import Algorithm, State, copied
+from daskfs.protocol import Algorithm, State, copy_state
 from daskfs.store.dataset.dataset import Dataset
 
 Round = list[range]
@@ -83,7 +83,7 @@ def groups(sizes: NDArray[np.int64], position: int, most: int) -> Iterator[range
 
 def merged(algorithm: Algorithm, *states: State) -> State:
     """One state from several, all of which stay as they are."""
-    return copied(states[0]) if len(states) == 1 else algorithm.merge(states)
+    return copy_state(states[0]) if len(states) == 1 else algorithm.merge(states)
 
 
 def joined(items: Sequence[Item], merge: Callable[..., Item]) -> Item:

@@ -31,13 +31,13 @@ from distributed import Client, Future, KilledWorker
 from numpy.typing import NDArray
 
 from daskfs.engine.cluster.worker_pool import GONE, result_of, with_workers
-from daskfs.engine.events.listener import Watch, verb_of
+from daskfs.engine.events.listener import Watch
 from daskfs.engine.memory import MemoryPlan
 from daskfs.engine.passes import Run
 from daskfs.engine.shards import FAN_IN, Round, joined, rounds_of
 from daskfs.engine.synchronous_tasks import Spent, arrived, fold_share, look_at_share, merge_shares, revisit_a_copy
 from daskfs.errors import Interrupted, WorkerError
-from daskfs.protocol import Algorithm, State
+from daskfs.protocol import Algorithm, State, put_fields, take_fields
 from daskfs.store.dataset.dataset import Dataset
 
 Value = TypeVar("Value")
@@ -71,11 +71,10 @@ class Rounds:
         return self._until_done(partial(self._revisit, state, ids, run))
 
     def _pass(self, known: _Known, run: Run) -> State:
-        shares = rounds_of(self._sizes, self._lanes, self._algorithm.meetings, known.position)
+        shares = rounds_of(self._sizes, self._lanes, self._algorithm.sharing.min_merges_per_pass, known.position)
         if not shares:
             return known.state
-        staying = {name: known.state[name] for name in self._algorithm.stays}
-        travelling = {name: value for name, value in known.state.items() if name not in staying}
+        travelling, staying = take_fields(known.state, self._algorithm.sharing.driver_only)
         root = self._sent(travelling)  # held to the end: every other state can be made again from it
         pending = self._submitted(shares, root, run.watch.run)
         heads: list[Future[Any]] = []
@@ -87,10 +86,10 @@ class Rounds:
                 position, heads = pending.popleft()
                 self._wait(heads)
                 if run.reached(position):
-                    known.state, known.position = {**self._fetched(heads, run, before), **staying}, position
+                    known.state, known.position = put_fields(self._fetched(heads, run, before), staying), position
                     run.keep(known.state)
                 self._look_at(heads[0], run.watch)
-            return {**self._fetched(heads, run, before), **staying}
+            return put_fields(self._fetched(heads, run, before), staying)
         finally:
             self._look_away()
             _let_go((root, *heads, *(head for _, waiting in pending for head in waiting)))
@@ -99,11 +98,11 @@ class Rounds:
         """Tell what a lane's state shows, now and then: a small task where the state is, that nobody waits for."""
         if self._look is not None and self._look.status == "finished":
             with suppress(Exception):
-                watch.glance(self._look.result(timeout=_SOON))
+                watch.preview(self._look.result(timeout=_SOON))
         if self._look is not None and self._look.status != "pending":
             self._look_away()
-        if self._look is None and watch.is_glance_due():
-            self._look = self._submit("glance", look_at_share, self._algorithm, head)
+        if self._look is None and watch.is_preview_due():
+            self._look = self._submit("preview", look_at_share, self._algorithm, head)
 
     def _look_away(self) -> None:
         if self._look is not None:
@@ -114,7 +113,7 @@ class Rounds:
         """All tasks of a pass: where each round ends, and the states the next one begins with."""
         heads = [root]
         pending: deque[tuple[int, list[Future[Any]]]] = deque()
-        homes, verb = sorted(self._client.nthreads()), verb_of(self._algorithm)
+        homes, verb = sorted(self._client.nthreads()), self._algorithm.verb
         for share in shares:
             work = partial(self._submit, verb, fold_share, run)
             heads = [

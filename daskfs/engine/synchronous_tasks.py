@@ -13,24 +13,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from time import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.engine.events.listener import glance_at
-from daskfs.engine.events.messages import Share
+from daskfs.engine.events.messages import TOP, Share
 from daskfs.engine.events.meter import Meter
 from daskfs.engine.events.send import from_task
 from daskfs.engine.shards import fold_lane, merged, revisited
-from daskfs.protocol import Algorithm, Glance, State, copied
+from daskfs.protocol import Algorithm, Preview, State, copy_state
 from daskfs.store.dataset.dataset import Dataset
 
-LANE, SPENT, READY = "daskfs lane", "daskfs spent", "daskfs ready"  # no algorithm calls its own like that
+
+class Travelling(NamedTuple):
+    """A state on its way from task to task."""
+
+    state: State
+    lane: int
+    spent: NDArray[np.float64]
+    ready: float
 
 
 class Spent(NamedTuple):
-    """Seconds of lanes, by what they were for: the columns of `SPENT`."""
+    """Seconds of lanes, by what they were for: the columns of `Travelling.spent`."""
 
     busy: float
     merging: float
@@ -38,29 +44,29 @@ class Spent(NamedTuple):
 
 
 def fold_share(
-    run: str, lane: int, lanes: int, algorithm: Algorithm, dataset: Dataset, numbers: range, *states: State
-) -> State:
+    run: str, lane: int, lanes: int, algorithm: Algorithm, dataset: Dataset, numbers: range, *states: Any
+) -> Travelling:
     """One lane's share of a round; see `fold_lane`."""
     handing, meter, spent = _handing_over(states), Meter(from_task(run)), _furthest(states, lanes)
     state = fold_lane(algorithm, dataset, numbers, *map(_bare, states), meter=meter)
     took = meter.done()
     spent[lane] += Spent(took.busy, took.merging, handing)
-    return state | {LANE: lane, SPENT: spent, READY: time()}
+    return Travelling(state, lane, spent, time())
 
 
-def merge_shares(run: str, algorithm: Algorithm, *states: State) -> State:
+def merge_shares(run: str, algorithm: Algorithm, *states: Any) -> Travelling:
     """One state from those of several lanes."""
-    handing, lane, spent = _handing_over(states), states[0][LANE], _furthest(states, 0)
+    handing, lane, spent = _handing_over(states), states[0].lane, _furthest(states, 0)
     meter = Meter(from_task(run))
     with meter.merging():
         state = merged(algorithm, *map(_bare, states))
     spent[lane] += Spent(0.0, meter.done().merging, handing)
-    return state | {LANE: lane, SPENT: spent, READY: time()}
+    return Travelling(state, lane, spent, time())
 
 
-def look_at_share(algorithm: Algorithm, state: State) -> Glance | None:
+def look_at_share(algorithm: Algorithm, state: State) -> Preview | None:
     """What a state shows that is on its way."""
-    return glance_at(algorithm, state)
+    return algorithm.preview(_bare(state), TOP)
 
 
 def revisit_a_copy(
@@ -68,26 +74,26 @@ def revisit_a_copy(
 ) -> tuple[State, Share]:
     """Columns folded into a copy of a state once more, and what that took."""
     meter = Meter(from_task(run))
-    return revisited(algorithm, dataset, ids, copied(state), meter), meter.done()
+    return revisited(algorithm, dataset, ids, copy_state(state), meter), meter.done()
 
 
-def arrived(state: State) -> tuple[State, Spent]:
+def arrived(state: Travelling) -> tuple[State, Spent]:
     """A state as it is outside of tasks, and the seconds that its lanes took, one after the other and summed up."""
-    return _bare(state), Spent(*state[SPENT].sum(axis=0).tolist())
+    return _bare(state), Spent(*state.spent.sum(axis=0).tolist())
 
 
-def _bare(state: State) -> State:
-    return {name: value for name, value in state.items() if name not in (LANE, SPENT, READY)}
+def _bare(state: Any) -> State:
+    return state.state if isinstance(state, Travelling) else state
 
 
-def _furthest(states: Sequence[State], lanes: int) -> NDArray[np.float64]:
+def _furthest(states: Sequence[Any], lanes: int) -> NDArray[np.float64]:
     """What every lane has taken, as far as it is known; nothing in a state that comes from the driver."""
-    known = [state[SPENT] for state in states if SPENT in state]
+    known = [state.spent for state in states if isinstance(state, Travelling)]
     furthest: NDArray[np.float64] = np.maximum.reduce(known or [np.zeros((lanes, len(Spent._fields)))])
     return furthest
 
 
-def _handing_over(states: Sequence[State]) -> float:
+def _handing_over(states: Sequence[Any]) -> float:
     """Seconds since the last of some states was ready; of one from the driver nobody knows."""
-    ready = [state[READY] for state in states if READY in state]
+    ready = [state.ready for state in states if isinstance(state, Travelling)]
     return max(0.0, time() - max(ready)) if ready else 0.0  # clocks of two machines may differ

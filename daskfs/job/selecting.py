@@ -19,7 +19,7 @@ from daskfs.engine.cluster.pool import prepare_workers
 from daskfs.engine.footprint import Footprint
 from daskfs.engine.memory import MemoryPlan
 from daskfs.engine.passes import PassProgress
-from daskfs.engine.run import lanes_for, memory_plan, select
+from daskfs.engine.run import memory_plan, n_shards_for, select
 from daskfs.errors import CheckpointError, OptionError
 from daskfs.jit import warm_up
 from daskfs.job.record import Account
@@ -67,7 +67,7 @@ class Request:
         if client is None:
             return memory_plan(self.dataset, self.algorithm)
         prepare_workers(client)
-        lanes = lanes_for(self.dataset, self.algorithm, client, self.synchronous)
+        lanes = n_shards_for(self.dataset, self.algorithm, client, self.synchronous)
         return MemoryPlan.of(self.algorithm, self.dataset.meta, lanes, self.dataset.ahead)
 
     def is_begun(self) -> bool:

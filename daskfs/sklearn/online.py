@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from daskfs.engine.run import as_selection
 from daskfs.errors import OptionError
-from daskfs.protocol import Algorithm, RowBlock, SparseBlock, copied
+from daskfs.protocol import Algorithm, RowBlock, SparseBlock, copy_state
 from daskfs.selection.selection import Selection
 from daskfs.store.dataset.labels import Labels
 from daskfs.store.in_memory import InMemory
@@ -51,7 +51,7 @@ class Online:
 
     def selection(self, width: int, names: Sequence[Any] | None) -> Selection:
         """What the rows so far speak for; more may follow."""
-        state, _ = self.algorithm.end_pass(copied(self.state))
+        state, _ = self.algorithm.end_pass(copy_state(self.state))
         columns = InMemory(sp.csr_array((1, width)), np.zeros(1), Labels(False, None), "rows", names)
         found = as_selection(self.algorithm.result(state), columns, self.algorithm, self.seed)
         return replace(found, source={**found.source, "n_samples": self.rows, "digest": self._digest})

@@ -77,7 +77,7 @@ class Literal:
 def steps(n: int, rounds: int) -> None:
     """`method="paper"` against the literal loop, once the set is full."""
     X, y = planted(n, 1024)
-    algorithm = daskfs.OnlineSubstitution(S, method="paper", passes=100)
+    algorithm = daskfs.OnlineSubstitution(S, method="paper", passes=100).resolve(meta_of(X))
     state = algorithm.start(meta_of(X), 0)
     literal = Literal(X, y)
     for block in blocks_of(X, y):
@@ -123,8 +123,8 @@ class InMemory:
     """An algorithm over a matrix in memory."""
 
     def __init__(self, algorithm: Any, meta: Meta, X: NDArray[np.float32], y: NDArray[np.float64]) -> None:
-        self.algorithm, self.X, self.y = algorithm, X, y
-        self.state = algorithm.start(meta, 0)
+        self.algorithm, self.X, self.y = algorithm.resolve(meta), X, y
+        self.state = self.algorithm.start(meta, 0)
 
     def one_pass(self) -> None:
         for block in blocks_of(self.X, self.y):

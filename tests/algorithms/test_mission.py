@@ -19,7 +19,7 @@ from daskfs.algorithms.mission.kernels import active_one, sketched_three
 from daskfs.algorithms.mission.memory import Shape, memory_of, rule_of
 from daskfs.algorithms.mission.pace import pace_of
 from daskfs.algorithms.mission.rows import rows_of
-from daskfs.protocol import copied
+from daskfs.protocol import copy_state
 
 pytestmark = pytest.mark.kernels
 LOSSES = {"squared": 0, "squared_hinge": 1, "logistic": 2}
@@ -83,7 +83,7 @@ def test_the_fast_kernel_learns_what_the_general_one_learns(fast, general, metho
     state = chosen.start(meta_of(rows), seed=0)
     states = []
     for kernel in (fast, general):
-        own = copied(state)
+        own = copy_state(state)
         these = rows_of(block_of(rows, y), own)
         shape = Shape.of(chosen, 1)
         rule = rule_of(chosen, shape, pace_of(chosen, 1.0, (6.0, 1.0)))
@@ -108,7 +108,7 @@ def test_blocks_may_be_cut_anywhere(cuts, method):
     rows, y = some_rows(300, 200)
     chosen = daskfs.Mission(15, method=method, width=2**6, learning_rate=1.0)
     whole = chosen.start(meta_of(rows), seed=0)
-    pieces = copied(whole)
+    pieces = copy_state(whole)
     whole["size"][:] = pieces["size"][:] = 6.0, 1.0  # measured on the first block otherwise
     whole = chosen.update(whole, block_of(rows, y))
     for start, stop in zip([0, *sorted(cuts)], [*sorted(cuts), 300], strict=True):
@@ -142,7 +142,7 @@ def test_a_value_that_is_not_finite_is_named_and_the_state_is_as_before_its_row(
     feature = list(rows[17])[2]
     start = chosen.start(meta_of(rows), seed=0)
     start["size"][:] = 6.0, 1.0
-    before = chosen.update(copied(start), block_of(rows[:17], y[:17]))
+    before = chosen.update(copy_state(start), block_of(rows[:17], y[:17]))
     rows[17][feature] = math.inf
     with pytest.raises(daskfs.DaskfsError) as caught:
         chosen.update(start, block_of(rows, y))
@@ -158,10 +158,10 @@ def test_lanes_that_merge_find_what_one_finds(method):
     rows, y = some_rows(3000, 300)
     chosen = daskfs.Mission(30, method=method, width=2**10, learning_rate=0.3)
     alone = chosen.result(chosen.update(chosen.start(meta_of(rows), 0), block_of(rows, y)))
-    state = chosen.start(replace(meta_of(rows), lanes=2), 0)
+    state = chosen.start(replace(meta_of(rows), n_shards=2), 0)
     for start in range(0, 3000, 300):
         lanes = [
-            chosen.update(copied(state), block_of(rows[first : start + 300 : 2], y[first : start + 300 : 2]))
+            chosen.update(copy_state(state), block_of(rows[first : start + 300 : 2], y[first : start + 300 : 2]))
             for first in (start, start + 1)
         ]
         before = [{name: np.copy(value) for name, value in lane.items()} for lane in lanes]
@@ -185,8 +185,8 @@ def test_lanes_may_merge_like_a_tree(method):
     """Five lanes, four of which meet first: each counts as much as in one merge of all."""
     rows, y = some_rows(1000, 100)
     chosen = daskfs.Mission(100, method=method, width=2**12, learning_rate=0.3)  # room for all, and no collisions
-    start = chosen.start(replace(meta_of(rows), lanes=5), 0)
-    lanes = [chosen.update(copied(start), block_of(rows[lane::5], y[lane::5])) for lane in range(5)]
+    start = chosen.start(replace(meta_of(rows), n_shards=5), 0)
+    lanes = [chosen.update(copy_state(start), block_of(rows[lane::5], y[lane::5])) for lane in range(5)]
     flat, tree = chosen.merge(lanes), chosen.merge([chosen.merge(lanes[:4]), lanes[4]])
     for name in ("bias", "tally", "merged_lanes", "size"):
         np.testing.assert_allclose(tree[name], flat[name], rtol=1e-5, err_msg=name)
@@ -201,12 +201,12 @@ def test_lanes_that_meet_again_and_again_keep_the_rate_that_won():
     """As in hundreds of passes on many workers: what all of them have in common is not added up."""
     rows, y = some_rows(1000, 100)
     chosen = daskfs.Mission(10, width=2**6)
-    start = chosen.start(replace(meta_of(rows), lanes=4), 0)
-    state = chosen.merge([chosen.update(copied(start), block_of(rows[lane::4], y[lane::4])) for lane in range(4)])
+    start = chosen.start(replace(meta_of(rows), n_shards=4), 0)
+    state = chosen.merge([chosen.update(copy_state(start), block_of(rows[lane::4], y[lane::4])) for lane in range(4)])
     race = state["race"].copy()
     assert np.ptp(race) > 0
     for _ in range(600):  # 4**600 is beyond all numbers
-        state = chosen.merge([chosen.update(copied(state), block_of(rows[:2], y[:2])) for _ in range(4)])
+        state = chosen.merge([chosen.update(copy_state(state), block_of(rows[:2], y[:2])) for _ in range(4)])
     np.testing.assert_array_equal(state["race"], race)
 
 

@@ -9,7 +9,7 @@ from algorithms.mission_rows import block_of, meta_of, selected, some_rows
 
 import daskfs
 from daskfs.errors import DatasetError
-from daskfs.protocol import SparseBlock, copied
+from daskfs.protocol import SparseBlock, copy_state
 
 pytestmark = pytest.mark.kernels
 METHODS = ("active", "paper", "hashing", "iht", "batch-iht")
@@ -101,7 +101,7 @@ def test_a_bad_value_in_the_middle_of_a_pass(method, bad):
     rows, y = some_rows(9000, 60)
     chosen = daskfs.Mission(5, method=method, width=2**8)
     before = chosen.update(chosen.start(meta_of(rows), 0), block_of(rows[:8500], y[:8500]))
-    as_it_was = copied(before)
+    as_it_was = copy_state(before)
     rows[8700][list(rows[8700])[3]] = float(bad)
     with pytest.raises(daskfs.DaskfsError, match=f"^row 8700, feature {list(rows[8700])[3]}: the value .* too large"):
         chosen.update(before, block_of(rows[8500:], y[8500:], first=8500))

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 import daskfs
 from daskfs.engine.checkpoint import Snapshot
 from daskfs.engine.passes import Run, Serial
-from daskfs.engine.run import lanes_for
+from daskfs.engine.run import n_shards_for
 from daskfs.protocol import Result
 from daskfs.store.ingest import arrays
 
@@ -21,6 +21,7 @@ CASES = {
     "softmax, counted and refitted": daskfs.Mission(20, width=2**8, loss="softmax", idf=True, refit=1),
     "interactions": daskfs.Mission(20, width=2**12, interactions="all"),
 }
+SHARING = replace(daskfs.Mission(1).sharing, min_bytes_per_merge=0)
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +39,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> daskfs.Dataset:
 
 def lane_by_lane(dataset: daskfs.Dataset, algorithm: daskfs.Mission, lanes: int) -> Result:
     """What lanes give that run one after the other in this process."""
-    state = algorithm.start(replace(dataset.meta, lanes=lanes), 0)
+    state = algorithm.start(replace(dataset.meta, n_shards=lanes), 0)
     return algorithm.result(
         Run(dataset, algorithm, Snapshot(state, lanes)).finish(Serial(dataset, algorithm, lanes)).state
     )
@@ -46,9 +47,11 @@ def lane_by_lane(dataset: daskfs.Dataset, algorithm: daskfs.Mission, lanes: int)
 
 @pytest.mark.parametrize("name", CASES)
 def test_two_processes_give_what_their_lanes_give(dataset, two_workers, name, monkeypatch):
-    monkeypatch.setattr(daskfs.Mission, "round_nbytes", 0)  # so that little data is shared too
+    monkeypatch.setattr(
+        daskfs.Mission, "sharing", replace(daskfs.Mission(1).sharing, min_bytes_per_merge=0)
+    )  # so that little data is shared too
     algorithm = CASES[name]
-    assert lanes_for(dataset, algorithm, two_workers, synchronous=False) == 2
+    assert n_shards_for(dataset, algorithm, two_workers, synchronous=False) == 2
     shared = daskfs.select(dataset, algorithm, client=two_workers)
     expected = lane_by_lane(dataset, algorithm, 2)
     assert shared.features.tolist() == expected.features.tolist()
@@ -62,7 +65,7 @@ def test_two_processes_give_what_their_lanes_give(dataset, two_workers, name, mo
 
 
 def test_both_processes_take_part(dataset, two_workers, monkeypatch):
-    monkeypatch.setattr(daskfs.Mission, "round_nbytes", 0)
+    monkeypatch.setattr(daskfs.Mission, "sharing", SHARING)
     before = two_workers.run(lambda dask_worker: dask_worker.state.executed_count)
     daskfs.select(dataset, CASES["active"], client=two_workers)
     after = two_workers.run(lambda dask_worker: dask_worker.state.executed_count)
@@ -71,7 +74,7 @@ def test_both_processes_take_part(dataset, two_workers, monkeypatch):
 
 
 def test_little_data_is_learned_by_one(dataset, two_workers):
-    assert lanes_for(dataset, CASES["active"], two_workers, synchronous=False) == 1
+    assert n_shards_for(dataset, CASES["active"], two_workers, synchronous=False) == 1
     shared = daskfs.select(dataset, CASES["active"], client=two_workers)
     alone = daskfs.select(dataset, CASES["active"])
     assert shared.weights.tobytes() == alone.weights.tobytes()

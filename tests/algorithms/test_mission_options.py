@@ -15,7 +15,7 @@ from daskfs.algorithms.mission.memory_kernels import fade, look_up
 from daskfs.algorithms.mission.pairs import WINDOW, name_spaces, windows
 from daskfs.algorithms.mission.rows import rows_of
 from daskfs.errors import OptionError
-from daskfs.protocol import copied
+from daskfs.protocol import copy_state
 
 pytestmark = pytest.mark.kernels
 
@@ -66,11 +66,13 @@ def test_lanes_count_together():
     rows, y = some_rows(400, 60)
     chosen = daskfs.Mission(10, width=2**8, idf=True)
     start = chosen.start(meta_of(rows), 0)
-    whole, _ = chosen.end_pass(chosen.update(copied(start), block_of(rows, y)))
+    whole, _ = chosen.end_pass(chosen.update(copy_state(start), block_of(rows, y)))
     state = start
     for first in range(0, 400, 100):
         thirds = [range(first + lane, first + 100, 3) for lane in range(3)]
-        lanes = [chosen.update(copied(state), block_of([rows[i] for i in third], y[list(third)])) for third in thirds]
+        lanes = [
+            chosen.update(copy_state(state), block_of([rows[i] for i in third], y[list(third)])) for third in thirds
+        ]
         state = chosen.merge([chosen.merge(lanes[:2]), lanes[2]])
     merged, _ = chosen.end_pass(state)
     np.testing.assert_array_equal(merged["idf"], whole["idf"])
@@ -154,7 +156,7 @@ def test_what_fades_is_the_sketch_beside_the_largest(method):
     rows, y = some_rows(600, 300)
     chosen = daskfs.Mission(20, method=method, width=2**12, learning_rate=1.0)
     state = passed(chosen, chosen.start(meta_of(rows), 0), rows, y)
-    before = copied(state)
+    before = copy_state(state)
     shape = shape_of(chosen, state)
     rule = rule_of(chosen, shape, Pace(0.0, 0.0, 0.0))
     fade(memory_of(state), rule, np.float32(0.5), method == "active")

@@ -12,7 +12,7 @@ from reference.mission import averaged_refit
 
 import daskfs
 from daskfs.algorithms.mission.refit import held_back_share, is_held_back
-from daskfs.protocol import copied
+from daskfs.protocol import copy_state
 
 pytestmark = pytest.mark.kernels
 
@@ -24,7 +24,7 @@ def log_loss(weights: dict[int, float], rows: list[dict[int, float]], y: np.ndar
 
 def begun(chosen: daskfs.Mission, rows: list[dict[int, float]], y: np.ndarray, lanes: int = 1) -> dict:
     """The state after all passes but the refit."""
-    state = chosen.start(replace(meta_of(rows), lanes=lanes), seed=0)
+    state = chosen.start(replace(meta_of(rows), n_shards=lanes), seed=0)
     for _ in range(chosen.passes):
         state, _ = chosen.end_pass(chosen.update(state, block_of(rows, y)))
     return state
@@ -111,7 +111,8 @@ def test_lanes_refit_together(loss):
     for start in range(0, 4000, 400):
         middle, stop = start + 200, start + 400
         lanes = [
-            chosen.update(copied(state), block_of(rows[a:b], y[a:b], a)) for a, b in ((start, middle), (middle, stop))
+            chosen.update(copy_state(state), block_of(rows[a:b], y[a:b], a))
+            for a, b in ((start, middle), (middle, stop))
         ]
         state = chosen.merge(lanes[::-1])
         assert state["held_numbers"].tolist() == sorted(state["held_numbers"].tolist())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from daskfs.algorithms.random_features.rounds import STAYS, go_to
 from daskfs.algorithms.random_features.sums import layout, size_of
 from daskfs.engine.checkpoint import Snapshot
 from daskfs.engine.passes import Run, Serial
-from daskfs.engine.run import lanes_for
+from daskfs.engine.run import n_shards_for
 from daskfs.engine.shards import one_blas_thread
 
 CASES = {
@@ -41,14 +42,15 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> daskfs.Dataset:
 
 @pytest.fixture
 def shares_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(daskfs.SparseRandomFeatures, "round_nbytes", 0)
+    shared = replace(daskfs.SparseRandomFeatures().sharing, min_bytes_per_merge=0)
+    monkeypatch.setattr(daskfs.SparseRandomFeatures, "sharing", shared)
 
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.usefixtures("shares_little")
 def test_two_processes_give_what_their_lanes_give_and_what_one_gives(dataset, two_workers, name):
     algorithm = CASES[name]
-    assert lanes_for(dataset, algorithm, two_workers, synchronous=False) == 2
+    assert n_shards_for(dataset, algorithm, two_workers, synchronous=False) == 2
     shared = daskfs.select(dataset, algorithm, client=two_workers)
     begun = Snapshot(algorithm.start(dataset.meta, 0), 2)
     with one_blas_thread():  # as `select` and the workers have it
@@ -88,4 +90,4 @@ def test_no_result_of_a_task_is_large_with_five_thousand_features(dataset, loss,
 
 
 def test_little_data_is_worked_on_by_one(dataset, two_workers):
-    assert lanes_for(dataset, CASES["squared"], two_workers, synchronous=False) == 1
+    assert n_shards_for(dataset, CASES["squared"], two_workers, synchronous=False) == 1

@@ -207,8 +207,8 @@ class TestAwkwardColumns:
         y = np.where(rng.random(300) < 0.2 + 0.6 * (kinds == 2), 1.0, -1.0)
         features = []
         for factor in (1.0, importance):
-            algorithm = daskfs.OnlineSubstitution(6, loss=loss, ridge=1e-9)
             meta = Meta("dense", 300, 6, 1800, 5, (-1.0, 1.0), X.nbytes, 4, weighted=True)
+            algorithm = daskfs.OnlineSubstitution(6, loss=loss, ridge=1e-9).resolve(meta)
             weight = (factor * (1 + kinds % 2)).astype(np.float32)
             state = algorithm.update(algorithm.start(meta, 0), ColumnBlock(np.arange(6, dtype=np.uint64), X, y, weight))
             features.append(algorithm.result(algorithm.end_pass(state)[0]).features.tolist())

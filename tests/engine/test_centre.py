@@ -18,7 +18,7 @@ import daskfs
 from daskfs.algorithms.substitution.refit import Part
 from daskfs.engine.asynchronous.centre import NOTHING, Centre, Mark, Report, Spent, View, introduced, rebuilt
 from daskfs.engine.asynchronous.ledger import Ledger
-from daskfs.protocol import ColumnBlock, Meta, State, copied
+from daskfs.protocol import ColumnBlock, Meta, State, copy_state
 
 N, P, PER_BLOCK, K = 60, 32, 4, 4
 BLOCKS = P // PER_BLOCK
@@ -82,7 +82,7 @@ def test_a_worker_keeps_its_lane():
 
 
 def test_a_view_comes_with_its_version_and_once():
-    algorithm = daskfs.OnlineSubstitution(K, ridge=0.1)
+    algorithm = daskfs.OnlineSubstitution(K, ridge=0.1).resolve(DATA.meta)
     centre = Centre(algorithm, begun(algorithm))
     lane, (version, view) = centre.join("me")
     assert (lane, view["0/room"]) == (0, K)
@@ -104,14 +104,14 @@ def test_a_group_is_whole_when_all_of_one_attempt_at_it_has_arrived():
     first, again, other = Mark(3, "a"), Mark(3, "b"), Mark(5, "c")
     offer = nominated(algorithm, centre, 1)
     assert offer is not None
-    centre.offer(0, first, copied(offer), known=-1)  # whose worker dies then
+    centre.offer(0, first, copy_state(offer), known=-1)  # whose worker dies then
     centre.leave(1, again, 2, [], known=-1, spent=NOTHING)  # overtakes its offers
     assert centre.report(0).whole == []
-    centre.offer(1, again, copied(offer), known=-1)
+    centre.offer(1, again, copy_state(offer), known=-1)
     assert centre.report(0).whole == []
     centre.leave(0, other, 0, [], known=-1, spent=NOTHING)  # had nothing to offer
     assert centre.report(0).whole == [5]
-    centre.offer(1, again, copied(offer), known=-1)
+    centre.offer(1, again, copy_state(offer), known=-1)
     assert centre.report(0).whole == [5, 3]
     assert centre.report(1).whole == [3]  # less those that were told
     assert centre.report(2).whole == []
@@ -144,12 +144,12 @@ def test_of_a_group_that_is_whole_only_its_number_is_kept():
 @pytest.mark.parametrize("method", ["block", "async"])
 def test_what_was_handed_out_stays_as_it_was(method):
     """It is sent from one thread while the next offer is accepted in another."""
-    algorithm = daskfs.OnlineSubstitution(K, method=method, ridge=0.1)
+    algorithm = daskfs.OnlineSubstitution(K, method=method, ridge=0.1).resolve(DATA.meta)
     centre = Centre(algorithm, begun(algorithm))
     own: State = {"lane": 0}
     for number in range(BLOCKS):
         seen, state = view_of(centre), centre.state()[0]
-        before = copied(seen), copied(state)
+        before = copy_state(seen), copy_state(state)
         own, offer = algorithm.work(own, seen, DATA.read(number, "columns"))
         if offer is not None:
             centre.offer(0, MARK, offer, known=-1)
@@ -161,11 +161,11 @@ def test_what_was_handed_out_stays_as_it_was(method):
 
 @pytest.mark.parametrize("method", ["block", "async"])
 def test_the_target_is_introduced_without_columns(method):
-    algorithm = daskfs.OnlineSubstitution(K, method=method)
+    algorithm = daskfs.OnlineSubstitution(K, method=method).resolve(DATA.meta)
     state = begun(algorithm)
     assert state["started"]
-    assert not len(algorithm.keeps(state))
-    again = introduced(algorithm, DATA, copied(state))
+    assert not len(algorithm.held_features(state))
+    again = introduced(algorithm, DATA, copy_state(state))
     assert again.keys() == state.keys()
     for name, value in state.items():
         np.testing.assert_array_equal(again[name], value, err_msg=name)
@@ -185,9 +185,10 @@ def sparse_and_weighted(folder: Path) -> daskfs.Dataset:
 
 @pytest.mark.parametrize("made", [dense, sparse_and_weighted])
 def test_a_target_is_introduced_as_the_first_block_would_have_brought_it(tmp_path, made):
-    dataset, algorithm = made(tmp_path), daskfs.OnlineSubstitution(2, ridge=0.1)
+    dataset = made(tmp_path)
+    algorithm = daskfs.OnlineSubstitution(2, ridge=0.1).resolve(dataset.meta)
     state = introduced(algorithm, dataset, algorithm.start(dataset.meta, seed=0))
-    assert not len(algorithm.keeps(state))
+    assert not len(algorithm.held_features(state))
     first = algorithm.update(algorithm.start(dataset.meta, seed=0), dataset.read(0, "columns"))
     for name in ("0/target", "0/importance", "centre", "weight"):
         np.testing.assert_array_equal(state[name], first[name], err_msg=name)
@@ -195,42 +196,42 @@ def test_a_target_is_introduced_as_the_first_block_would_have_brought_it(tmp_pat
 
 @pytest.mark.parametrize("blocks_before", [0, 2, BLOCKS])
 def test_a_rebuilt_state_has_the_columns_of_the_lost_one(blocks_before):
-    algorithm = daskfs.OnlineSubstitution(K, ridge=0.1)
+    algorithm = daskfs.OnlineSubstitution(K, ridge=0.1).resolve(DATA.meta)
     state = begun(algorithm)
     for number in range(blocks_before):
         state = algorithm.update(state, DATA.read(number, "columns"))
-    lost = copied(state)
+    lost = copy_state(state)
     for number in range(BLOCKS):
         lost = algorithm.update(lost, DATA.read(number, "columns"))
-    again = rebuilt(algorithm, DATA, state, algorithm.keeps(lost))
-    assert algorithm.keeps(again).tolist() == algorithm.keeps(lost).tolist() == list(TRUE)
+    again = rebuilt(algorithm, DATA, state, algorithm.held_features(lost))
+    assert algorithm.held_features(again).tolist() == algorithm.held_features(lost).tolist() == list(TRUE)
     assert again["0/objective"] == pytest.approx(lost["0/objective"])
 
 
 def test_columns_of_a_closed_set_are_collected_whatever_happens_to_offers():
     """They come twice and in any order, two become one, and a centre is lost half-way."""
-    algorithm = daskfs.OnlineSubstitution(K, method="async", passes=1)
+    algorithm = daskfs.OnlineSubstitution(K, method="async", passes=1).resolve(DATA.meta)
     state = begun(algorithm)
     for number in range(BLOCKS):
         state = algorithm.update(state, DATA.read(number, "columns"))
     state, _ = algorithm.end_pass(state)
     ids = algorithm.revisit(state)
     assert len(ids) == K
-    whole = copied(state)
+    whole = copy_state(state)
     for block in DATA.columns(ids):
         whole = algorithm.update(whole, block)
 
     def offers(centre: Centre) -> list[State]:
         return [algorithm.work({"lane": 0}, view_of(centre), DATA.some([feature]))[1] for feature in ids]
 
-    centre = Centre(algorithm, copied(state))
+    centre = Centre(algorithm, copy_state(state))
     for offer in offers(centre)[:2] * 2:
         centre.offer(0, MARK, offer, known=-1)
     kept = centre.report(0).kept
     assert kept.tolist() == ids[:2].tolist()
-    centre = Centre(algorithm, rebuilt(algorithm, DATA, copied(state), kept))
+    centre = Centre(algorithm, rebuilt(algorithm, DATA, copy_state(state), kept))
     third, last = offers(centre)[2:]
-    centre.offer(0, MARK, algorithm.both(last, third, view_of(centre)), known=-1)
+    centre.offer(0, MARK, algorithm.combine_offers(last, third, view_of(centre)), known=-1)
     given, _ = centre.state()
     assert given["ids"].tolist() == whole["ids"].tolist()
     for name in ("X", "mean", "norm"):
@@ -251,7 +252,7 @@ class Unreliable(RuleBasedStateMachine):
         super().__init__()
         state = begun(self.algorithm)
         groups = {number: range(number, number + 1) for number in range(BLOCKS)}
-        self.ledger = Ledger(copied(state), groups, Report(-1, self.algorithm.keeps(state)))
+        self.ledger = Ledger(copy_state(state), groups, Report(-1, self.algorithm.held_features(state)))
         self.centre = Centre(self.algorithm, state)
         self.own: dict[int, State] = {lane: {"lane": lane} for lane in range(3)}
         self.views = {lane: view_of(self.centre, lane) for lane in range(3)}
@@ -270,14 +271,14 @@ class Unreliable(RuleBasedStateMachine):
 
     @rule(lane=LANES)
     def rest(self, lane: int) -> None:
-        self._send(self.algorithm.rest(self.own[lane]))
+        self._send(self.algorithm.remaining_offer(self.own[lane]))
 
     @precondition(lambda self: len(self.under_way) > 1)
     @rule(lane=LANES)
     def become_one(self, lane: int) -> None:
         """As two offers do while the centre is busy; they are the last two, or one was on its way before."""
         later, earlier = self.under_way.pop(), self.under_way.pop()
-        self.under_way.append(self.algorithm.both(earlier, later, self.views[lane]))
+        self.under_way.append(self.algorithm.combine_offers(earlier, later, self.views[lane]))
 
     @precondition(lambda self: self.under_way)
     @rule(which=ANY)
@@ -300,11 +301,11 @@ class Unreliable(RuleBasedStateMachine):
         self.attempts += 1
         mark = Mark(number, str(self.attempts))
         self.own[lane], offer = self.algorithm.work(self.own[lane], self.views[lane], DATA.read(number, "columns"))
-        rest = self.algorithm.rest(self.own[lane])
+        rest = self.algorithm.remaining_offer(self.own[lane])
         if offer is not None:
-            self.arrived.append(copied(offer))
-            self.centre.offer(lane, mark, copied(offer), known=-1)
-        left = [] if rest is None else [copied(rest)]
+            self.arrived.append(copy_state(offer))
+            self.centre.offer(lane, mark, copy_state(offer), known=-1)
+        left = [] if rest is None else [copy_state(rest)]
         self.centre.leave(lane, mark, int(offer is not None), left, known=-1, spent=NOTHING)
         report = self.centre.report(self.told)
         self.told += len(report.whole)
@@ -319,7 +320,7 @@ class Unreliable(RuleBasedStateMachine):
     def lose_centre(self) -> None:
         """Offers to the old one go with it, and every group that goes on asks the new one first."""
         self.under_way, self.arrived = [], []
-        state = rebuilt(self.algorithm, DATA, copied(self.ledger.begun), self.ledger.newest.kept)
+        state = rebuilt(self.algorithm, DATA, copy_state(self.ledger.begun), self.ledger.newest.kept)
         self.ledger.since(NOTHING)
         self.told = 0
         self.centre = Centre(self.algorithm, state)
@@ -340,17 +341,17 @@ class Unreliable(RuleBasedStateMachine):
 
     def _send(self, offer: State | None) -> None:
         if offer is not None:
-            self.under_way.append(copied(offer))
+            self.under_way.append(copy_state(offer))
 
     def _accept(self, offer: State) -> None:
-        self.arrived.append(copied(offer))
+        self.arrived.append(copy_state(offer))
         self.centre.offer(0, MARK, offer, known=-1)
 
 
 class UnreliableSubstitution(Unreliable):
     """The set is sound at every moment; after one pass without harm, and a look at the rejected, it is the best."""
 
-    algorithm = daskfs.OnlineSubstitution(K, ridge=0.1)
+    algorithm = daskfs.OnlineSubstitution(K, ridge=0.1).resolve(DATA.meta)
 
     @invariant()
     def the_set_is_sound(self) -> None:
@@ -371,7 +372,7 @@ class UnreliableSubstitution(Unreliable):
 class UnreliableRace(UnreliableSubstitution):
     """Several sets side by side, each with rows held back."""
 
-    algorithm = daskfs.OnlineSubstitution(K)
+    algorithm = daskfs.OnlineSubstitution(K).resolve(DATA.meta)
 
 
 def check_set(one: Part) -> None:
@@ -396,7 +397,7 @@ def check_set(one: Part) -> None:
 class Pushes(RuleBasedStateMachine):
     """Asy-OS: u_C is the sum of the newest pushes of all lanes that arrived in time, to the last bit."""
 
-    algorithm = daskfs.OnlineSubstitution(K, method="async", max_staleness=5)
+    algorithm = daskfs.OnlineSubstitution(K, method="async", max_staleness=5).resolve(DATA.meta)
 
     def __init__(self) -> None:
         super().__init__()
@@ -433,7 +434,7 @@ class Pushes(RuleBasedStateMachine):
             self.applied += 1
         else:
             self.refused += 1
-        self.centre.offer(push["lane"], MARK, copied(push), known=-1)
+        self.centre.offer(push["lane"], MARK, copy_state(push), known=-1)
 
     @invariant()
     def sums_are_exact(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -20,14 +20,14 @@ import daskfs
 from daskfs.engine.events import send
 from daskfs.engine.events.listener import Watch
 from daskfs.engine.events.messages import TOPIC
-from daskfs.protocol import Glance, Watchable
+from daskfs.protocol import Preview, Sharing, flatten
 
 K = 4
 ALGORITHMS = {
-    "centre": (daskfs.OnlineSubstitution(K), "columns", {}),
-    "rounds": (daskfs.OnlineSubstitution(K), "columns", {"synchronous": True}),
+    "asynchronous": (daskfs.OnlineSubstitution(K), "columns", {}),
+    "synchronous": (daskfs.OnlineSubstitution(K), "columns", {"synchronous": True}),
     "async": (daskfs.OnlineSubstitution(K, method="async"), "columns", {}),
-    "chain": (daskfs.OnlineSubstitution(K, method="paper"), "columns", {}),
+    "serial": (daskfs.OnlineSubstitution(K, method="paper"), "columns", {}),
     "mission": (daskfs.Mission(K, width=2**10, passes=2, interactions="all"), "rows", {}),
     "random features": (daskfs.SparseRandomFeatures(rounds=2, per_round=20), "rows", {}),
 }
@@ -79,7 +79,7 @@ def test_a_run_tells_what_it_does(two_workers, tmp_path, name):
         [one, pytest.approx(float(np.atleast_1d(weight)[np.abs(weight).argmax()]))]
         for one, weight in zip(selection.names[:20], selection.weights[:20], strict=True)
     ]
-    glances = of("glance")
+    glances = of("preview")
     assert glances
     assert {name for name, _ in glances[-1]["features"]} & set(selection.names)
     assert max(len(json.dumps(event)) for event in events_of_the_last_run(two_workers)) < 4000
@@ -92,7 +92,7 @@ def test_times_add_up(two_workers, tmp_path, name):
     history = daskfs.select(dataset, algorithm, client=two_workers, **options).history
     passes = history.isel(step=np.isfinite(history.busy.values))
     assert passes.sizes["step"] >= 1
-    beside = name in ("centre", "async")  # the centre's time is none of the workers'
+    beside = name in ("asynchronous", "async")  # the centre's time is none of the workers'
     together = passes.busy + passes.scheduler + passes.idle + (0 if beside else passes.merging)
     ratio = together / (passes.seconds - passes.closing)
     lanes = np.round(ratio.values)
@@ -123,7 +123,7 @@ class Ceremonious(Tangled):
         return super().merge(states)
 
 
-SLOW = {"rounds": Tangled(seconds=NAP), "chain": Tangled(seconds=NAP, schedule="chain"), "centre": Slow(K)}
+SLOW = {"synchronous": Tangled(seconds=NAP), "serial": Tangled(seconds=NAP, schedule="serial"), "asynchronous": Slow(K)}
 
 
 @pytest.mark.parametrize("name", SLOW)
@@ -182,13 +182,13 @@ class Named(SchedulerPlugin):
 
 
 TASKS = {
-    "centre": {"daskfs-centre", "daskfs-score", "daskfs-revisit"},
-    "rounds": {"daskfs-score", "daskfs-merge", "daskfs-revisit"},
-    "chain": {"daskfs-score"},
+    "asynchronous": {"daskfs-centre", "daskfs-score", "daskfs-revisit"},
+    "synchronous": {"daskfs-score", "daskfs-merge", "daskfs-revisit"},
+    "serial": {"daskfs-score"},
     "mission": {"daskfs-sketch"},  # so little data are one worker's business
     "random features": {"daskfs-expand"},
 }
-NOW_AND_THEN = {"daskfs-seat", "daskfs-glance"}
+NOW_AND_THEN = {"daskfs-seat", "daskfs-preview"}
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -204,22 +204,22 @@ def test_tasks_are_named_after_what_they_do(two_workers, tmp_path, name):
 
 
 def test_glances_come_also_in_the_middle_of_a_pass(two_workers, tmp_path, monkeypatch):
-    monkeypatch.setattr("daskfs.engine.events.listener.GLANCE_EVERY", 0.0)
+    monkeypatch.setattr("daskfs.engine.events.listener.PREVIEW_EVERY", 0.0)
     X = np.random.default_rng(0).normal(size=(3000, 6)).astype(np.float32)
     daskfs.write_dataset(tmp_path / "d", X, X[:, 2] > 0, layout="rows", chunk_bytes=600)
     daskfs.select(tmp_path / "d", Plain(3, width=2**10), client=two_workers)
     wait_until(lambda: [event for event in events_of_the_last_run(two_workers) if event["what"] == "ended"])
     told = [event["what"] for event in events_of_the_last_run(two_workers)]
-    assert "glance" in told[: told.index("pass") - 1]  # one comes just before the pass is over
-    assert not [one for one in two_workers.cluster.scheduler.tasks if "glance" in str(one)]
+    assert "preview" in told[: told.index("pass") - 1]  # one comes just before the pass is over
+    assert not [one for one in two_workers.cluster.scheduler.tasks if "preview" in str(one)]
 
 
 class Plain(daskfs.Mission):
     """Shares little data among workers."""
 
     @property
-    def round_nbytes(self) -> int:
-        return 0
+    def sharing(self) -> Sharing:
+        return replace(super().sharing, min_bytes_per_merge=0)
 
 
 class TestWatch:
@@ -231,10 +231,10 @@ class TestWatch:
 
     def test_names_are_read_once(self, tmp_path, monkeypatch):
         watch, told = self.watch(tmp_path / "d")
-        seen = Glance(1.0, 2.0, np.array([3, 71], np.uint64), np.array([0.5, -0.25]))
-        watch.glance(seen)
+        seen = Preview(1.0, 2.0, np.array([3, 71], np.uint64), np.array([0.5, -0.25]))
+        watch.preview(seen)
         monkeypatch.setattr(daskfs.Dataset, "names", None)  # so that it must not be called
-        watch.glance(Glance(0.5, 3.0, seen.features[::-1], seen.weights))
+        watch.preview(Preview(0.5, 3.0, seen.features[::-1], seen.weights))
         assert [event["features"] for event in told] == [
             [["gene3", 0.5], ["gene71", -0.25]],
             [["gene71", 0.5], ["gene3", -0.25]],
@@ -243,14 +243,14 @@ class TestWatch:
     def test_what_is_as_it_was_is_not_told_again(self, tmp_path):
         watch, told = self.watch(tmp_path / "d")
         for _ in range(3):
-            watch.glance(Glance(1.0, np.nan, np.array([3], np.uint64), np.array([np.nan])))
+            watch.preview(Preview(1.0, np.nan, np.array([3], np.uint64), np.array([np.nan])))
         assert len(told) == 1
         assert told[0]["features"] == [["gene3", None]]
         assert told[0]["changes"] is None
 
     def test_nothing_it_does_ends_a_run(self, tmp_path):
         watch, told = self.watch(tmp_path / "d")
-        watch.glance(Glance(1.0, 0.0, np.array([2**60], np.uint64), np.array([1.0])))  # no such column
+        watch.preview(Preview(1.0, 0.0, np.array([2**60], np.uint64), np.array([1.0])))  # no such column
         assert told == []
 
     def test_a_failure_is_told(self, tmp_path):
@@ -262,26 +262,26 @@ class TestWatch:
     def test_nobody_is_told_without_a_listener(self, tmp_path):
         watch = Watch(planted(tmp_path / "d"), daskfs.OnlineSubstitution(3))
         assert watch.run == ""
-        assert not watch.is_glance_due()
+        assert not watch.is_preview_due()
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_a_glance_changes_nothing(tmp_path, name):
-    algorithm, axis, _ = ALGORITHMS[name]
+    params, axis, _ = ALGORITHMS[name]
     dataset = dataset_for(tmp_path / "d", axis)
-    assert isinstance(algorithm, Watchable)
+    algorithm = params.resolve(dataset.meta)
     results = []
     for looks in (False, True):
         state, go_on = algorithm.start(dataset.meta, 0), True
         while go_on:
             for block in dataset.blocks(axis=axis):
                 if looks:
-                    algorithm.glance(state, 20)
+                    algorithm.preview(state, 20)
                 state = algorithm.update(state, block)
             state, go_on = algorithm.end_pass(state)
-        seen = algorithm.glance(state, 3)
+        seen = algorithm.preview(state, 3)
         assert len(seen.features) == len(seen.weights) <= 3
-        results.append({one: getattr(value, "tobytes", lambda v=value: repr(v))() for one, value in state.items()})
+        results.append({one: np.asarray(value).tobytes() for one, value in flatten(state).items()})
     assert results[0] == results[1]
 
 

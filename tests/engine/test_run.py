@@ -11,7 +11,7 @@ from toy_runs import check_same, small_dataset
 
 import daskfs
 from daskfs.engine.memory import MemoryPlan
-from daskfs.engine.run import IN_ANY_ORDER, lanes_for, memory_plan
+from daskfs.engine.run import IN_ANY_ORDER, memory_plan, n_shards_for
 from daskfs.errors import ColumnError, DatasetError, OptionError
 
 
@@ -70,18 +70,18 @@ def test_a_column_error_survives_a_pickle():
 
 @pytest.mark.parametrize(
     ("schedule", "synchronous", "lanes"),
-    [("chain", False, 1), ("rounds", False, 2), ("centre", False, IN_ANY_ORDER), ("centre", True, 2)],
+    [("serial", False, 1), ("synchronous", False, 2), ("asynchronous", False, IN_ANY_ORDER), ("asynchronous", True, 2)],
 )
 def test_lanes(tmp_path, two_workers, schedule, synchronous, lanes):
     dataset, algorithm = small_dataset(tmp_path / "d"), Tangled(schedule=schedule)
-    assert lanes_for(dataset, algorithm, two_workers, synchronous) == lanes
-    assert lanes_for(dataset, algorithm, None, synchronous) == 1
+    assert n_shards_for(dataset, algorithm, two_workers, synchronous) == lanes
+    assert n_shards_for(dataset, algorithm, None, synchronous) == 1
 
 
 def test_no_more_lanes_than_blocks(tmp_path, two_workers):
     daskfs.write_dataset(tmp_path / "d", [[1.0, 2.0], [3.0, 4.0]], [0, 1])
     dataset = daskfs.open_dataset(tmp_path / "d")
-    assert lanes_for(dataset, Tangled(), two_workers, False) == 1
+    assert n_shards_for(dataset, Tangled(), two_workers, False) == 1
     check_same(daskfs.select(dataset, Tangled(1), client=two_workers), daskfs.select(dataset, Tangled(1)))
 
 
@@ -136,7 +136,7 @@ def test_f10_too_much_memory_is_said_with_the_plan_before_anything_starts(tmp_pa
 class HugeAtHome(Huge):
     """All of what it needs stays where the run is."""
 
-    def nbytes_staying(self, meta):
+    def driver_nbytes(self, meta):
         return self.nbytes(meta)
 
 

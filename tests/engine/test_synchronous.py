@@ -47,13 +47,13 @@ def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def in_this_process(lanes: int, dataset: daskfs.Dataset, algorithm: Tangled, **options) -> Selection:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("daskfs.engine.run.lanes_for", lambda *_: lanes)
+        patch.setattr("daskfs.engine.run.n_shards_for", lambda *_: lanes)
         return daskfs.select(dataset, algorithm, **options)
 
 
 @pytest.mark.usefixtures("small_groups")
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("schedule", ["rounds", "chain", "centre"])
+@pytest.mark.parametrize("schedule", ["synchronous", "serial", "asynchronous"])
 def test_one_worker_is_serial(tmp_path, kind, schedule, one_worker):
     dataset, algorithm = small_dataset(tmp_path / "d", kind), tangled(kind, schedule=schedule)
     check_same(daskfs.select(dataset, algorithm, client=one_worker), daskfs.select(dataset, algorithm))
@@ -62,16 +62,16 @@ def test_one_worker_is_serial(tmp_path, kind, schedule, one_worker):
 @pytest.mark.usefixtures("small_groups")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_chain_is_serial(tmp_path, kind, two_workers):
-    dataset, algorithm = small_dataset(tmp_path / "d", kind), tangled(kind, schedule="chain")
+    dataset, algorithm = small_dataset(tmp_path / "d", kind), tangled(kind, schedule="serial")
     check_same(daskfs.select(dataset, algorithm, client=two_workers), daskfs.select(dataset, algorithm))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("schedule", ["rounds", "centre"])
+@pytest.mark.parametrize("schedule", ["synchronous", "asynchronous"])
 def test_rounds_on_two_processes(tmp_path, kind, schedule, two_workers):
     dataset = small_dataset(tmp_path / "d", kind)
     algorithm = tangled(kind, schedule=schedule, revisits=kind == "columns")
-    given = daskfs.select(dataset, algorithm, client=two_workers, synchronous=schedule == "centre", seed=4)
+    given = daskfs.select(dataset, algorithm, client=two_workers, synchronous=schedule == "asynchronous", seed=4)
     check_same(given, in_this_process(2, dataset, algorithm, seed=4))
     assert given.history.blocks[0] == 3 * dataset.n_blocks() + algorithm.revisits
 

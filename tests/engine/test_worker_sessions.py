@@ -150,7 +150,8 @@ class Raising:
 
 
 def test_an_error_while_a_centre_is_made_is_no_loss(tmp_path):
-    dataset, algorithm = small_dataset(tmp_path / "d"), daskfs.OnlineSubstitution(3)
+    dataset = small_dataset(tmp_path / "d")
+    algorithm = daskfs.OnlineSubstitution(3).resolve(dataset.meta)
     answer = CentreActor().do("open", algorithm, dataset, {"no": "state"}, np.empty(0, np.uint64), [])
     assert isinstance(answer, Failure)
     assert isinstance(answer.error, KeyError)
@@ -227,7 +228,8 @@ def test_a_group_of_blocks(tmp_path, run):
 @pytest.mark.parametrize(("method", "joins"), [("block", 1), ("async", 2)])
 def test_the_next_group_begins_with_the_view_of_the_last(tmp_path, run, method, joins, monkeypatch):
     """Asy-OS asks for a new one: an old view leads it astray."""
-    dataset, algorithm = small_dataset(tmp_path / "d"), daskfs.OnlineSubstitution(3, method=method)
+    dataset = small_dataset(tmp_path / "d")
+    algorithm = daskfs.OnlineSubstitution(3, method=method).resolve(dataset.meta)
     centre = Here(algorithm, dataset)
     work_on(run, algorithm, dataset, centre, 0, 0, range(3))
     newest = centre.actor.do("state")[0]["version"]
@@ -269,7 +271,8 @@ def test_while_the_centre_is_busy_offers_become_one(tmp_path, run, monkeypatch):
 @pytest.mark.parametrize("method", ["block", "async"])
 def test_nobody_goes_back_to_an_older_view(tmp_path, run, method, busy, monkeypatch):
     monkeypatch.setattr(worker, "_PATIENCE", 0.01)
-    dataset, algorithm = small_dataset(tmp_path / "d"), daskfs.OnlineSubstitution(3, method=method)
+    dataset = small_dataset(tmp_path / "d")
+    algorithm = daskfs.OnlineSubstitution(3, method=method).resolve(dataset.meta)
     centre = Here(algorithm, dataset, busy)
     with seen_versions(monkeypatch) as versions:
         for number, numbers in enumerate((range(3), range(3, dataset.n_blocks("columns")))):
@@ -307,7 +310,8 @@ def test_no_more_than_a_few_words_are_under_way(tmp_path, run, monkeypatch):
 
 
 def test_a_thread_keeps_its_desk_from_group_to_group(tmp_path, run):
-    dataset, algorithm = small_dataset(tmp_path / "d"), daskfs.OnlineSubstitution(3, method="async")
+    dataset = small_dataset(tmp_path / "d")
+    algorithm = daskfs.OnlineSubstitution(3, method="async").resolve(dataset.meta)
     centre = Here(algorithm, dataset)
     for number, numbers in enumerate((range(3), range(3, 5))):
         work_on(run, algorithm, dataset, centre, 0, number, numbers)

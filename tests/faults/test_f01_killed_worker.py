@@ -59,7 +59,7 @@ def expected(three_workers, tmp_path_factory):
     dataset = small_dataset(tmp_path_factory.mktemp("f1") / "d")
     return {
         schedule: daskfs.select(dataset, Tangled(schedule=schedule, passes=2), client=three_workers)
-        for schedule in ("rounds", "chain")
+        for schedule in ("synchronous", "serial")
     }
 
 
@@ -67,11 +67,11 @@ def expected(three_workers, tmp_path_factory):
 @pytest.mark.parametrize(
     ("schedule", "victims", "seed", "kept"),
     [
-        ("rounds", 1, 0, False),
-        ("rounds", 1, 1, True),
-        ("chain", 1, 3, False),
-        ("rounds", 2, 4, False),
-        ("rounds", 3, 5, True),
+        ("synchronous", 1, 0, False),
+        ("synchronous", 1, 1, True),
+        ("serial", 1, 3, False),
+        ("synchronous", 2, 4, False),
+        ("synchronous", 3, 5, True),
     ],
 )
 def test_f1_f2_killed_workers_change_nothing(

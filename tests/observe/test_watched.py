@@ -21,7 +21,7 @@ BEGUN = {
 }  # fmt: skip
 PROGRESS = {"run": "a", "what": "progress", "number": 1, "blocks_done": 5, "blocks": 10}
 GLANCE = {
-    "run": "a", "what": "glance", "objective": 3.0, "changes": 4.0, "features": [["x", 1.5]], "lags": [3, 1],
+    "run": "a", "what": "preview", "objective": 3.0, "changes": 4.0, "features": [["x", 1.5]], "lags": [3, 1],
 }  # fmt: skip
 PASS = {
     "run": "a", "what": "pass", "number": 1, "objective": 2.0, "changes": 7.0, "seconds": 2.0, "closing": 0.5,

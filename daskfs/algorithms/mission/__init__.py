@@ -25,7 +25,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,12 +59,25 @@ from daskfs.algorithms.mission.refit import (
     refit_nbytes,
     without,
 )
-from daskfs.algorithms.mission.result import HISTORY, glance_of, result_of
+from daskfs.algorithms.mission.result import HISTORY, preview_of, result_of
 from daskfs.algorithms.mission.rows import are_usable, first_unusable, numbers_of, part, rows_of
 from daskfs.algorithms.mission.sketch_kernels import MAX_DEPTH
 from daskfs.errors import OptionError, check_choice, check_positive, check_whole
 from daskfs.jit import warms
-from daskfs.protocol import Axis, Block, Glance, Meta, Result, RowBlock, Schedule, SparseBlock, State, copied
+from daskfs.protocol import (
+    Algorithm,
+    Axis,
+    Block,
+    Meta,
+    Preview,
+    Result,
+    RowBlock,
+    Schedule,
+    Sharing,
+    SparseBlock,
+    State,
+    copy_state,
+)
 
 Method = Literal["active", "paper", "hashing", "iht", "batch-iht"]
 Stage = Literal["count", "learn", "refit"]
@@ -74,7 +87,7 @@ _MAX_BITS = 30  # three rows of them are 12 GB; kernels count cells in 32 bits
 
 
 @dataclass(frozen=True)
-class Mission:
+class Mission(Algorithm):
     """Choose `n_select` features for a linear model from rows of any number of features.
 
     Parameters
@@ -120,6 +133,9 @@ class Mission:
     array([200,   7], dtype=uint64)
     """
 
+    axis: ClassVar[Axis] = "rows"
+    verb: ClassVar[str] = "sketch"
+
     n_select: int
     loss: RowLoss = "logistic"
     passes: int = 1
@@ -155,24 +171,11 @@ class Mission:
             raise OptionError(f"fading={self.fading!r:.40}: must be a number from 0 up to 1")
 
     @property
-    def axis(self) -> Axis:
-        return "rows"
-
-    @property
-    def schedule(self) -> Schedule:
-        return "chain" if self.method in ("iht", "batch-iht") else "rounds"
-
-    @property
-    def round_nbytes(self) -> int:
-        return 16 << 20  # some 40 ms of learning; a merge takes a quarter of that with a sketch of 3 MB
-
-    @property
-    def meetings(self) -> int:
-        return 10  # or lanes drift apart
-
-    @property
-    def stays(self) -> frozenset[str]:
-        return frozenset()
+    def sharing(self) -> Sharing:
+        if self.method in ("iht", "batch-iht"):
+            return Sharing()
+        # Shards drift apart with fewer merges. 16 MB are some 40 ms of learning, four times what a merge takes.
+        return Sharing(Schedule.SYNCHRONOUS, min_merges_per_pass=10, min_bytes_per_merge=16 << 20)
 
     @property
     def _stages(self) -> list[Stage]:
@@ -191,7 +194,7 @@ class Mission:
             "labels": numbers_of(meta) if several else np.empty(0),
             "classes": json.dumps(meta.classes) if several else labels_told_apart(meta),
             "positive": positive_target(meta),
-            "lanes": meta.lanes,
+            "lanes": meta.n_shards,
             "n_samples": meta.n_samples,
             "longest_row": 0,  # that tables must have room for
             "size": np.full(2, np.nan),  # of rows and of values, once some have been seen
@@ -232,11 +235,11 @@ class Mission:
             return merged_counts(states)
         if stage == "refit":
             return merged_refits(states)
-        states = [self._without_waiting(copied(state)) if len(state["waiting_y"]) else state for state in states]
+        states = [self._without_waiting(copy_state(state)) if len(state["waiting_y"]) else state for state in states]
         begun = [state for state in states if not np.isnan(state["size"]).any()]
         if len(begun) < 2:
-            return copied((begun or states)[0])
-        merged = copied({name: value for name, value in begun[0].items() if name not in Memory._fields})
+            return copy_state((begun or states)[0])
+        merged = copy_state({name: value for name, value in begun[0].items() if name not in Memory._fields})
         lanes = [state["merged_lanes"] for state in begun]
         for name in ("size", "race"):  # means: those that began together have the same, merge after merge
             merged[name] = np.average([state[name] for state in begun], axis=0, weights=lanes)
@@ -272,12 +275,9 @@ class Mission:
         state["passes"] += 1
         return state, state["passes"] < len(self._stages)
 
-    def revisit(self, state: State) -> NDArray[np.uint64]:
-        return np.empty(0, np.uint64)
-
     def result(self, state: State) -> Result:
         if self._stages[: state["passes"]].count("learn") < self.passes or not self.refit:
-            state = self._without_waiting(copied(state))
+            state = self._without_waiting(copy_state(state))
             state = only_selected(self, shape_of(self, state), state)
         return result_of(state, self._pace(state).bias_value if self.intercept else 0.0)
 
@@ -288,22 +288,15 @@ class Mission:
         refitting = shape.nbytes + refit_nbytes(shape, meta) if self.refit else 0
         return max(learning, refitting) + counts_nbytes(self.width) * self.idf + pairs_nbytes(self.interactions, meta)
 
-    def nbytes_staying(self, meta: Meta) -> int:
-        return 0
-
-    @property
-    def verb(self) -> str:
-        return "sketch"
-
-    def glance(self, state: State, most: int) -> Glance:
-        return glance_of(state, most)
+    def preview(self, state: State, most: int) -> Preview:
+        return preview_of(state, most)
 
     def _n_scores(self, meta: Meta) -> int:
         return len(meta.classes or ()) if self.loss == "softmax" else 1
 
     def _longest_row(self, meta: Meta) -> int:
         """Entries that a row may have at most, where room for them is needed."""
-        return 2 * min(meta.block_nbytes // 4, meta.n_entries) if self.schedule == "chain" else 0
+        return 2 * min(meta.block_nbytes // 4, meta.n_entries) if self.sharing.schedule == Schedule.SERIAL else 0
 
     def _pace(self, state: State) -> Pace:
         return pace_of(self, rate_of(self, state["race"]), state["size"])
@@ -369,5 +362,5 @@ def _warm_up() -> None:
             algorithm = Mission(2, loss, method=method, width=16, refit=1)
             state = algorithm.start(meta, 0)
             for _ in range(2):  # a pass that learns, and one that refits, each by two lanes
-                lanes = [algorithm.update(copied(state), block) for _ in range(2)]
+                lanes = [algorithm.update(copy_state(state), block) for _ in range(2)]
                 state, _ = algorithm.end_pass(algorithm.merge(lanes))

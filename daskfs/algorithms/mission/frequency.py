@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.algorithms.mission.frequency_kernels import count_features, largest_of_two
-from daskfs.protocol import State, copied
+from daskfs.protocol import State, copy_state
 
 _LEAST_CELLS = 1 << 17  # enough for a million features, most of them rare
 
@@ -49,7 +49,7 @@ def go_on_counting(state: State) -> None:
 
 def merged_counts(states: Sequence[State]) -> State:
     """What several lanes have counted; theirs stays as it is."""
-    merged = copied(states[0])
+    merged = copy_state(states[0])
     for state in states[1:]:
         merged["counts"] += state["counts"]
         merged["tally"] += state["tally"]

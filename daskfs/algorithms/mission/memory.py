@@ -39,20 +39,20 @@ class Shape:
     has_pairs: bool
 
     @classmethod
-    def of(cls, chosen: Mission, n_scores: int, longest_row: int = 0) -> Shape:
-        keep, row = chosen.n_select, max(_ROW, longest_row)
-        bits, depth = chosen.width.bit_length() - 1, 1 if chosen.method == "hashing" else chosen.depth
+    def of(cls, params: Mission, n_scores: int, longest_row: int = 0) -> Shape:
+        keep, row = params.n_select, max(_ROW, longest_row)
+        bits, depth = params.width.bit_length() - 1, 1 if params.method == "hashing" else params.depth
         room = {"iht": keep + row, "batch-iht": keep + max(row, depth << bits)}
         return cls(
             n_scores=n_scores,
-            n_tables=n_scores if chosen.per_class else 1,
+            n_tables=n_scores if params.per_class else 1,
             n_select=keep,
-            room=room.get(chosen.method, int(_SLACK * keep) + _LEAST_SLACK),
+            room=room.get(params.method, int(_SLACK * keep) + _LEAST_SLACK),
             bits=bits,
             depth=depth,
-            has_sketch=chosen.method not in room,
-            is_adaptive=chosen.method == "active",
-            has_pairs=chosen.interactions is not None,
+            has_sketch=params.method not in room,
+            is_adaptive=params.method == "active",
+            has_pairs=params.interactions is not None,
         )
 
     @property
@@ -91,18 +91,18 @@ class Shape:
         return MARKS * self.n_tables * self.capacity if self.is_adaptive else 0
 
 
-def shape_of(chosen: Mission, state: State) -> Shape:
+def shape_of(params: Mission, state: State) -> Shape:
     """The shape of a state's memory."""
-    return Shape.of(chosen, len(state["bias"]), state["longest_row"])
+    return Shape.of(params, len(state["bias"]), state["longest_row"])
 
 
-def make_room(chosen: Mission, state: State, longest_row: int) -> None:
+def make_room(params: Mission, state: State, longest_row: int) -> None:
     """Let tables grow, where they must hold a whole row besides what they keep."""
-    before = shape_of(chosen, state)
-    if before.has_sketch or chosen.n_select + longest_row <= before.room:
+    before = shape_of(params, state)
+    if before.has_sketch or params.n_select + longest_row <= before.room:
         return
     old, state["longest_row"] = memory_of(state), 1 << (longest_row - 1).bit_length()
-    shape = shape_of(chosen, state)
+    shape = shape_of(params, state)
     larger = shape.empty()
     for name in ("bias", "bias_sum", "tally"):
         larger[name] = state[name]
@@ -126,17 +126,17 @@ class Pace:
     bias_value: float
 
 
-def rule_of(chosen: Mission, shape: Shape, pace: Pace, lanes: int = 1) -> Rule:
+def rule_of(params: Mission, shape: Shape, pace: Pace, lanes: int = 1) -> Rule:
     """How kernels learn; each of several lanes as if its rows stood for those of all."""
     return Rule(
-        loss=CODE["logistic" if chosen.loss == "softmax" else chosen.loss],  # not looked at with several scores
+        loss=CODE["logistic" if params.loss == "softmax" else params.loss],  # not looked at with several scores
         rate=pace.rate * lanes,
         per_sighting=pace.per_sighting,
         stands_for=float(lanes),
-        bias_value=pace.bias_value if chosen.intercept else 0.0,
+        bias_value=pace.bias_value if params.intercept else 0.0,
         bits=shape.bits,
         depth=shape.depth,
         n_select=shape.n_select,
-        room=0 if chosen.method == "iht" else shape.room,  # "iht" settles after every row
-        everyone_counts=chosen.method == "hashing",
+        room=0 if params.method == "iht" else shape.room,  # "iht" settles after every row
+        everyone_counts=params.method == "hashing",
     )

@@ -29,11 +29,11 @@ PAPER_RATE = 0.5
 _SLOWER = 2  # than what does best on the first rows: it tells signal from noise better, and there are many more rows
 
 
-def settle_pace(chosen: Mission, shape: Shape, state: State, rows: Rows, first: int) -> None:
+def settle_pace(params: Mission, shape: Shape, state: State, rows: Rows, first: int) -> None:
     """Measure the first rows, and race rates over them where there is something to choose."""
     state["size"][:] = _measured(windows(rows, state, first))
-    if chosen.learning_rate == "auto" and chosen.method == "active":
-        state["race"][:] = race(lambda rate: _loss(chosen, shape, rate, state, rows, first))
+    if params.learning_rate == "auto" and params.method == "active":
+        state["race"][:] = race(lambda rate: _loss(params, shape, rate, state, rows, first))
 
 
 def race(loss_at: Callable[[float], float]) -> NDArray[np.float64]:
@@ -67,21 +67,21 @@ def _bounded(costs: Any) -> Any:
     return np.where(np.isnan(costs), np.inf, costs)
 
 
-def rate_of(chosen: Mission, costs: NDArray[np.float64]) -> float:
+def rate_of(params: Mission, costs: NDArray[np.float64]) -> float:
     """The rate for rows of unit norm: the one that was given, or that has won."""
-    if chosen.learning_rate != "auto":
-        return float(chosen.learning_rate)
-    if chosen.method != "active":
+    if params.learning_rate != "auto":
+        return float(params.learning_rate)
+    if params.method != "active":
         return PAPER_RATE
     return RATES[int(_bounded(costs).argmin())] / _SLOWER
 
 
-def pace_of(chosen: Mission, rate: float, size: tuple[float, float]) -> Pace:
+def pace_of(params: Mission, rate: float, size: tuple[float, float]) -> Pace:
     """The pace of a rate that is meant for rows of unit norm."""
     norm, value = size
-    if chosen.loss == "squared" and chosen.method != "active":
+    if params.loss == "squared" and params.method != "active":
         rate *= 2  # the paper's loss has no ½
-    per_sighting = 1 / (chosen.sightings * value) if chosen.method == "active" else 0.0
+    per_sighting = 1 / (params.sightings * value) if params.method == "active" else 0.0
     return Pace(rate / norm, per_sighting, value**0.5)
 
 
@@ -94,10 +94,10 @@ def _measured(some: Iterable[Rows]) -> tuple[float, float]:
     return total / max(1, n_rows) or 1.0, total / max(1, n_entries) or 1.0
 
 
-def _loss(chosen: Mission, shape: Shape, rate: float, state: State, rows: Rows, first: int) -> float:
+def _loss(params: Mission, shape: Shape, rate: float, state: State, rows: Rows, first: int) -> float:
     """What the rows cost before they are learned at a rate, with a memory that begins with nothing."""
-    trial, pace = shape.empty(), pace_of(chosen, rate, state["size"])
+    trial, pace = shape.empty(), pace_of(params, rate, state["size"])
     for some in windows(rows, state, first):
-        learn(chosen, shape, pace, trial, some)
+        learn(params, shape, pace, trial, some)
     tally = trial["tally"]
     return float(tally[LOSS] / tally[WEIGHT]) if tally[WEIGHT] else 0.0

@@ -17,7 +17,7 @@ from daskfs.algorithms.mission.memory import Pace, Shape, memory_of, rule_of
 from daskfs.algorithms.mission.memory_kernels import LOSS, WEIGHT, Rows, keep_largest
 from daskfs.algorithms.mission.refit_kernels import Way, only_known, refitted
 from daskfs.algorithms.mission.rows import NO_PAIRS, frozen, picked
-from daskfs.protocol import Meta, State, copied
+from daskfs.protocol import Meta, State, copy_state
 
 if TYPE_CHECKING:
     from daskfs.algorithms.mission import Mission
@@ -59,10 +59,10 @@ def _frozen(array: NDArray[np.float32]) -> NDArray[np.float32]:
     return array
 
 
-def begin(chosen: Mission, shape: Shape, selected: State) -> State:
+def begin(params: Mission, shape: Shape, selected: State) -> State:
     """A state whose tables hold what was selected, ready to be refitted; nothing is left of the sketch."""
     nothing = np.empty(0, np.float32)
-    state = selected | _compact(chosen, shape, selected) | {"sketch": nothing, "tail": nothing} | _nobody_held()
+    state = selected | _compact(params, shape, selected) | {"sketch": nothing, "tail": nothing} | _nobody_held()
     for n in range(len(_FACTORS)):
         state.update(_prefixed(n, {name: state[name].copy() for name in _LEARNED} | _no_way(state)))
     return state
@@ -86,13 +86,13 @@ def hold(state: State, rows: Rows, held: NDArray[np.bool_], first: int) -> None:
     state.update(_joined([{name: state[f"held_{name}"] for name in _HELD}, later]))
 
 
-def refit(chosen: Mission, shape: Shape, pace: Pace, state: State, rows: Rows) -> int:
+def refit(params: Mission, shape: Shape, pace: Pace, state: State, rows: Rows) -> int:
     """Learn rows up to one with a value that is not finite, and say how many those were."""
     for n, factor in enumerate(_FACTORS):
         own = state | _trial(state, n) | ({} if n == 0 else {"tally": np.zeros(3)})
         faster = Pace(factor * pace.rate, pace.per_sighting, pace.bias_value)
         way = Way(own["drift"], own["bias_drift"], own["clock"])
-        learned = int(refitted(rows, memory_of(own), way, rule_of(chosen, shape, faster, state["lanes"])))
+        learned = int(refitted(rows, memory_of(own), way, rule_of(params, shape, faster, state["lanes"])))
         if learned < len(rows.y):
             break
     return learned
@@ -102,7 +102,7 @@ def merged_refits(states: Sequence[State]) -> State:
     """What lanes that began with a common state make of it together; theirs stay as they are."""
     lanes = np.array([state["merged_lanes"] for state in states])
     shares = lanes / lanes.sum()
-    merged = copied({name: value for name, value in states[0].items() if not name.startswith(_TRIAL)})
+    merged = copy_state({name: value for name, value in states[0].items() if not name.startswith(_TRIAL)})
     for n in range(len(_FACTORS)):
         trials = [_arrived(_trial(state, n)) for state in states]
         means = {
@@ -116,7 +116,7 @@ def merged_refits(states: Sequence[State]) -> State:
     return merged
 
 
-def keep_the_better(chosen: Mission, shape: Shape, pace: Pace, state: State) -> tuple[float, bool]:
+def keep_the_better(params: Mission, shape: Shape, pace: Pace, state: State) -> tuple[float, bool]:
     """Give the state the best of all weights; returns their loss on the rows held back, and whether they are new."""
     choices = [(state["weights"], state["bias"])]
     for n in range(len(_FACTORS)):
@@ -126,7 +126,7 @@ def keep_the_better(chosen: Mission, shape: Shape, pace: Pace, state: State) -> 
             (end["weights"], end["bias"]),
             (end["path"] / np.float32(rows), end["bias_path"] / np.float32(rows)),
         ]
-    losses = np.array([_held_back_loss(chosen, shape, pace, state, *choice) for choice in choices])
+    losses = np.array([_held_back_loss(params, shape, pace, state, *choice) for choice in choices])
     best = int(np.nan_to_num(losses, nan=np.inf).argmin())
     state["weights"], state["bias"] = choices[best]
     return float(losses[best]), best > 0
@@ -140,7 +140,7 @@ def refit_nbytes(shape: Shape, meta: Meta) -> int:
 
 
 def _held_back_loss(
-    chosen: Mission, shape: Shape, pace: Pace, state: State, weights: NDArray[np.float32], bias: NDArray[np.float32]
+    params: Mission, shape: Shape, pace: Pace, state: State, weights: NDArray[np.float32], bias: NDArray[np.float32]
 ) -> float:
     """The mean loss over the rows held back: learned at a rate of nothing, they are only scored."""
     own = state | {"weights": weights, "bias": bias, "sums": state["sums"].copy(), "tally": np.zeros(3)}
@@ -148,7 +148,7 @@ def _held_back_loss(
     way = Way(np.zeros(weights.shape), np.zeros(len(bias)), np.zeros(1))
     still = Pace(0.0, pace.per_sighting, pace.bias_value)
     _, indptr, ids, values, y, weight = (state[f"held_{name}"] for name in _HELD)
-    refitted(frozen(indptr, ids, values, NO_PAIRS, y, weight), memory_of(own), way, rule_of(chosen, shape, still))
+    refitted(frozen(indptr, ids, values, NO_PAIRS, y, weight), memory_of(own), way, rule_of(params, shape, still))
     tally = own["tally"]
     return float(tally[LOSS] / tally[WEIGHT]) if tally[WEIGHT] else float("nan")
 
@@ -170,7 +170,7 @@ def _no_way(state: State) -> State:
 
 def _arrived(trial: State) -> State:
     """A copy of a trial whose way so far is part of its path."""
-    trial = copied(trial)
+    trial = copy_state(trial)
     rows = np.float32(trial["clock"][0])
     trial["path"] += rows * trial["weights"] - trial["drift"]
     trial["bias_path"] += rows * trial["bias"] - trial["bias_drift"]
@@ -180,9 +180,9 @@ def _arrived(trial: State) -> State:
     return trial
 
 
-def _compact(chosen: Mission, shape: Shape, selected: State) -> State:
+def _compact(params: Mission, shape: Shape, selected: State) -> State:
     """The tables of a state in no more slots than they need."""
-    slots, has_pairs = 1 << (2 * chosen.n_select - 1).bit_length(), shape.has_pairs
+    slots, has_pairs = 1 << (2 * params.n_select - 1).bit_length(), shape.has_pairs
     tables, _, vector = selected["weights"].shape
     small = selected | {
         "keys": np.zeros((tables, slots), np.uint64),
@@ -190,7 +190,7 @@ def _compact(chosen: Mission, shape: Shape, selected: State) -> State:
         "sums": np.zeros((tables, slots), np.float32),
         "parents": np.zeros((tables, slots if has_pairs else 0, 2), np.uint64),
     }
-    rule = rule_of(chosen, shape, Pace(0.0, 0.0, 0.0))
+    rule = rule_of(params, shape, Pace(0.0, 0.0, 0.0))
     for t in range(tables):
         taken = np.flatnonzero(selected["keys"][t])
         keys, weights, sums = (selected[name][t, taken] for name in ("keys", "weights", "sums"))

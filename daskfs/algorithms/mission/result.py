@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from daskfs.algorithms.losses import labels_written
 from daskfs.algorithms.mission.frequency import factors
 from daskfs.algorithms.mission.pairs import is_made, parents_of
-from daskfs.protocol import Glance, Result, State
+from daskfs.protocol import Preview, Result, State
 
 HISTORY = ("objective", "rows", "rate", "held_back_loss", "refitted")
 """Of every pass: the mean loss of rows before they were learned, how many, the rate for rows of unit norm; and of the
@@ -54,12 +54,12 @@ def result_of(state: State, bias_value: float) -> Result:
     )
 
 
-def glance_of(state: State, most: int) -> Glance:
+def preview_of(state: State, most: int) -> Preview:
     """What the tables hold at the moment: perhaps a little more than was asked for, and a little old."""
     passes, (loss, weight, _) = state["passes"], state["tally"] + state["tally_before"]
     so_far = loss / weight if weight else np.nan
     now = result_of(state, 0.0)
-    return Glance(
+    return Preview(
         objective=float(state["history"][passes - 1, 0] if passes and not weight else so_far),
         changes=np.nan,
         features=now.features[:most],

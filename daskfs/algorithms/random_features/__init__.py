@@ -28,7 +28,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,17 +36,30 @@ from numpy.typing import NDArray
 from daskfs.algorithms.losses import Loss, labels_told_apart, positive_target
 from daskfs.algorithms.random_features.choice import PATH
 from daskfs.algorithms.random_features.inputs import blank_inputs, look_at, sample_nbytes, united_inputs
-from daskfs.algorithms.random_features.result import add_record, glance_of, result_of
+from daskfs.algorithms.random_features.result import add_record, preview_of, result_of
 from daskfs.algorithms.random_features.rounds import CANDIDATES, STAYS, blank_rounds, clear_sums, end_stage
 from daskfs.algorithms.random_features.rows import WINDOW_CELLS, Rows, are_held_back, labels_of, n_inputs, windows
 from daskfs.algorithms.random_features.sums import PANEL_BYTES, TILE, add_tiles, layout, parts_of, tiles
 from daskfs.basis.expansion import Kernel
 from daskfs.errors import OptionError, check_choice, check_positive, check_whole
-from daskfs.protocol import Axis, Block, Glance, Meta, Result, RowBlock, Schedule, SparseBlock, State, copied
+from daskfs.protocol import (
+    Algorithm,
+    Axis,
+    Block,
+    Meta,
+    Preview,
+    Result,
+    RowBlock,
+    Schedule,
+    Sharing,
+    SparseBlock,
+    State,
+    copy_state,
+)
 
 
 @dataclass(frozen=True)
-class SparseRandomFeatures:
+class SparseRandomFeatures(Algorithm):
     """Choose random features of few columns, for a target that is no linear function of them.
 
     Parameters
@@ -89,6 +102,9 @@ class SparseRandomFeatures:
     'x1'
     """
 
+    axis: ClassVar[Axis] = "rows"
+    verb: ClassVar[str] = "expand"
+
     kernel: Kernel = "gaussian"
     penalty: float | Literal["auto"] = 1.0
     rounds: int = 20
@@ -117,24 +133,13 @@ class SparseRandomFeatures:
                 raise OptionError(f"n_select={self.n_select:,} is above max_features={self.max_features:,}: raise that")
 
     @property
-    def axis(self) -> Axis:
-        return "rows"
+    def passes(self) -> None:
+        return None  # a round takes several, and there may be fewer rounds
 
     @property
-    def schedule(self) -> Schedule:
-        return "rounds"
-
-    @property
-    def round_nbytes(self) -> int:
-        return 1 << 20  # with hundreds of features a megabyte of rows is a tenth of a second of work
-
-    @property
-    def meetings(self) -> int:
-        return 1  # sums
-
-    @property
-    def stays(self) -> frozenset[str]:
-        return STAYS
+    def sharing(self) -> Sharing:
+        # With hundreds of features a megabyte of rows is a tenth of a second of work.
+        return Sharing(Schedule.SYNCHRONOUS, min_bytes_per_merge=1 << 20, driver_only=STAYS)
 
     @property
     def holds_back(self) -> bool:
@@ -185,7 +190,7 @@ class SparseRandomFeatures:
 
     def merge(self, states: Sequence[State]) -> State:
         own = [self._without_waiting({**state, "sums": state["sums"].copy()}) for state in states]
-        together = {**copied(own[0]), **united_inputs(own), "is_merged": True}
+        together = {**copy_state(own[0]), **united_inputs(own), "is_merged": True}
         together["sums"] = np.sum([state["sums"] for state in own], axis=0)
         return together
 
@@ -203,9 +208,6 @@ class SparseRandomFeatures:
         add_record(state)
         return state, state["stage"] != "done"
 
-    def revisit(self, state: State) -> NDArray[np.uint64]:
-        return np.empty(0, np.uint64)
-
     def result(self, state: State) -> Result:
         return result_of(self, state)
 
@@ -219,18 +221,14 @@ class SparseRandomFeatures:
         rows = TILE * (4 * widest + 8 * 10 * n_scores) + sample_nbytes(d) + window + waiting
         models = 8 * most * n_scores * (6 + (2 * PATH if self.holds_back else 0))  # and those in question
         directions = 4 * d * (most + candidates)
-        return self.nbytes_staying(meta) + 3 * panel + rows + directions + models
+        return self.driver_nbytes(meta) + 3 * panel + rows + directions + models
 
-    def nbytes_staying(self, meta: Meta) -> int:
+    def driver_nbytes(self, meta: Meta) -> int:
         matrices = 2 * self._n_grams(meta) + 3  # with the one before, one without the intercept, and two to factor it
         return matrices * 8 * self._most**2
 
-    @property
-    def verb(self) -> str:
-        return "expand"
-
-    def glance(self, state: State, most: int) -> Glance:
-        return glance_of(self, state, most)
+    def preview(self, state: State, most: int) -> Preview:
+        return preview_of(self, state, most)
 
     @property
     def _most(self) -> int:

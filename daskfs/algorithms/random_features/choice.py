@@ -23,12 +23,12 @@ PATH = 20  # penalties to choose from, from the largest that lets a feature in t
 RIDGES = (1e-7, 1e-5, 1e-3)  # of the mean square of a feature: for the refit of exactly so many
 
 
-def begin_choice(chosen: SparseRandomFeatures, state: State) -> bool:
+def begin_choice(params: SparseRandomFeatures, state: State) -> bool:
     """Put up models to choose from; False if there is nothing to choose."""
-    if chosen.n_select is not None:
-        models = _of_exactly(chosen.n_select, state, chosen.tolerance)
-    elif chosen.penalty == "auto":
-        models = _along_the_path(state, chosen.tolerance)
+    if params.n_select is not None:
+        models = _of_exactly(params.n_select, state, params.tolerance)
+    elif params.penalty == "auto":
+        models = _along_the_path(state, params.tolerance)
     else:
         return False
     state["models"] = np.array(models)

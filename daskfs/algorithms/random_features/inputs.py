@@ -103,25 +103,25 @@ def united_inputs(states: list[State] | tuple[State, ...]) -> State:
     return together
 
 
-def settle_inputs(chosen: SparseRandomFeatures, state: State, sums: dict[str, NDArray[np.float64]]) -> None:
+def settle_inputs(params: SparseRandomFeatures, state: State, sums: dict[str, NDArray[np.float64]]) -> None:
     """Fix how inputs and target are scaled, and how fine the features are."""
     low, span = state["low"], state["high"] - state["low"]
-    if chosen.scaling == "unit":
+    if params.scaling == "unit":
         state["offset"], state["scale"] = low, _inverse(span)
-    elif chosen.scaling == "standard":
+    elif params.scaling == "standard":
         mean = sums["x"] / sums["rows"]
         variance = sums["x²"] / sums["rows"] - mean**2
         rounding = variance <= _FLAT * mean**2
         state["offset"] = np.where(rounding, low, mean)
         state["scale"] = np.where(rounding, _inverse(span), 1 / np.sqrt(np.where(rounding, 1.0, variance)))
-    if chosen.scaling != "none" and not state["classes"] and state["target_high"] > state["target_low"]:
+    if params.scaling != "none" and not state["classes"] and state["target_high"] > state["target_low"]:
         state["target_offset"] = state["target_low"]
         state["target_scale"] = 1 / (state["target_high"] - state["target_low"])
-    if chosen.gamma == "auto":
+    if params.gamma == "auto":
         scaled = (state["sample"] - state["offset"]) * state["scale"]
-        state["gamma"] = usual_gamma(chosen.kernel, scaled)
+        state["gamma"] = usual_gamma(params.kernel, scaled)
     else:
-        state["gamma"] = float(chosen.gamma)
+        state["gamma"] = float(params.gamma)
 
 
 def usual_gamma(kernel: str, sample: NDArray[np.float64]) -> float:

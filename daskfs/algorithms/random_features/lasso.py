@@ -273,12 +273,12 @@ def _solved(G: Floats, b: Floats, lam: float, start: Floats, tolerance: float, m
         least = min(least, worst)
         if not worst > max(tolerance * lam, limit) or idle == _PATIENCE:
             break
-        chosen = _working_set(w, broken, tolerance * lam)
-        H = G if len(chosen) == len(b) else kernels.submatrix(G, chosen)
-        w_n, q_n = w[chosen], q[chosen]
+        working = _working_set(w, broken, tolerance * lam)
+        H = G if len(working) == len(b) else kernels.submatrix(G, working)
+        w_n, q_n = w[working], q[working]
         more = _descended(H, q_n, lam, w_n, max(0.3 * tolerance * lam, 0.1 * worst), most)
         epochs, steps = epochs + more[0], steps + more[1]
-        w[chosen] = w_n
+        w[working] = w_n
         if lam * np.abs(w).sum() > most:
             break
     residual = _residual(_gradient(G, b, w), w, lam) / lam

@@ -32,13 +32,13 @@ def combination(G, rows, factors, q):
 
 
 @kernel
-def submatrix(G, chosen):
+def submatrix(G, columns):
     """Rows and columns `chosen` of G."""
-    k = len(chosen)
+    k = len(columns)
     H = np.empty((k, k))
     for a in range(k):
         for c in range(k):
-            H[a, c] = G[chosen[a], chosen[c]]
+            H[a, c] = G[columns[a], columns[c]]
     return H
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from daskfs.algorithms.losses import labels_written
 from daskfs.basis.expansion import Basis
-from daskfs.protocol import Expansion, Glance, Result, State
+from daskfs.protocol import Expansion, Preview, Result, State
 
 if TYPE_CHECKING:
     from daskfs.algorithms.random_features import SparseRandomFeatures
@@ -34,7 +34,7 @@ def add_record(state: State) -> None:
     state["history"] = np.concatenate([state["history"], [record]])
 
 
-def result_of(chosen: SparseRandomFeatures, state: State) -> Result:
+def result_of(params: SparseRandomFeatures, state: State) -> Result:
     order = np.argsort(-np.linalg.norm(state["weights"], axis=1), kind="stable")
     weights = state["weights"][order] / state["target_scale"]
     intercept = state["intercept"] / state["target_scale"] + state["target_offset"]
@@ -45,32 +45,32 @@ def result_of(chosen: SparseRandomFeatures, state: State) -> Result:
         intercept=intercept,
         classes=labels_written(state["classes"]),
         history=[dict(zip(HISTORY, record, strict=True)) for record in state["history"].tolist()],
-        remarks=_remarks(chosen, state),
+        remarks=_remarks(params, state),
         expansion=Expansion(
-            kernel=chosen.kernel,
+            kernel=params.kernel,
             gamma=state["gamma"],
             seed=state["seed"],
             offset=state["offset"],
             scale=state["scale"],
             low=state["low"],
             high=state["high"],
-            importance=importance(Basis(chosen.kernel, state["gamma"], state["seed"], len(state["offset"])), state),
+            importance=importance(Basis(params.kernel, state["gamma"], state["seed"], len(state["offset"])), state),
         ),
     )
 
 
-def glance_of(chosen: SparseRandomFeatures, state: State, most: int) -> Glance:
+def preview_of(params: SparseRandomFeatures, state: State, most: int) -> Preview:
     """The working set as it was solved last; features that have just entered come behind it, and have no weight yet."""
     weights = state["weights"][: len(state["active"])]
     order = np.argsort(-np.linalg.norm(weights, axis=1), kind="stable")[:most]
     shown = weights[order] / state["target_scale"]
     is_known = state["total"] > 0 and np.isfinite(state["objective"])
-    return Glance(
+    return Preview(
         objective=float(state["objective"] / state["total"]) if is_known else np.nan,
         changes=np.nan,
         features=state["active"][order],
         weights=shown[:, 0] if shown.shape[1] == 1 else shown,
-        called=chosen.kernel,
+        kind=params.kernel,
     )
 
 
@@ -94,7 +94,7 @@ def importance(basis: Basis, state: State) -> NDArray[np.float64]:
     return shares
 
 
-def _remarks(chosen: SparseRandomFeatures, state: State) -> tuple[str, ...]:
+def _remarks(params: SparseRandomFeatures, state: State) -> tuple[str, ...]:
     remarks = []
     if not len(state["active"]):
         remarks.append(
@@ -103,12 +103,12 @@ def _remarks(chosen: SparseRandomFeatures, state: State) -> tuple[str, ...]:
             if state["strongest"]
             else "no feature has a weight"
         )
-    elif len(state["active"]) == chosen.max_features and chosen.n_select is None:
+    elif len(state["active"]) == params.max_features and params.n_select is None:
         remarks.append(
-            f"there are as many features as max_features={chosen.max_features:,} allows: raise it, or penalty"
+            f"there are as many features as max_features={params.max_features:,} allows: raise it, or penalty"
         )
-    is_asked_for = chosen.n_select is None and chosen.penalty != "auto"  # else the choice is made on other rows
-    if is_asked_for and state["residual"] > max(FAR, chosen.tolerance):
+    is_asked_for = params.n_select is None and params.penalty != "auto"  # else the choice is made on other rows
+    if is_asked_for and state["residual"] > max(FAR, params.tolerance):
         remarks.append(
             f"at the end weights are {state['residual']:.1g} times the penalty away from optimal: "
             "it is too small to be met in so few passes, or in float32; raise it"

@@ -99,69 +99,69 @@ def clear_sums(state: State) -> None:
     state["sums"], state["sums_before"], state["is_merged"] = np.zeros(size), np.zeros(0), False
 
 
-def end_stage(chosen: SparseRandomFeatures, state: State, sums: Sums) -> None:
+def end_stage(params: SparseRandomFeatures, state: State, sums: Sums) -> None:
     """What follows from the sums of a pass."""
     ends = {"inputs": _inputs, "screen": _screened, "gram": _gram, "newton": _newton, "line": _line, "choose": _chosen}
-    ends[state["stage"]](chosen, state, sums)
+    ends[state["stage"]](params, state, sums)
 
 
-def _inputs(chosen: SparseRandomFeatures, state: State, sums: Sums) -> None:
-    _check_target(chosen, state)
-    settle_inputs(chosen, state, sums)
+def _inputs(params: SparseRandomFeatures, state: State, sums: Sums) -> None:
+    _check_target(params, state)
+    settle_inputs(params, state, sums)
     offset, scale, total = state["target_offset"], state["target_scale"], float(sums["weight"])
     if not total:
-        raise OptionError(_NOBODY_HELD if chosen.holds_back and sums["rows"] else _NOBODY)
+        raise OptionError(_NOBODY_HELD if params.holds_back and sums["rows"] else _NOBODY)
     state["total"], state["n"] = total, np.array([total])
     state["t"] = (sums["y"] - offset * total) * scale
     squares = (sums["y²"] - 2 * offset * sums["y"] + offset**2 * total) * scale**2
-    state["intercept"], state["constant"] = best_constants(chosen.loss, state["t"], squares, total)
+    state["intercept"], state["constant"] = best_constants(params.loss, state["t"], squares, total)
     state["objective"] = state["objective_of_round"] = state["constant"]
-    state["penalty"] = 0.0 if chosen.penalty == "auto" else float(chosen.penalty)
-    _begin_round(chosen, state)
+    state["penalty"] = 0.0 if params.penalty == "auto" else float(params.penalty)
+    _begin_round(params, state)
 
 
-def _check_target(chosen: SparseRandomFeatures, state: State) -> None:
+def _check_target(params: SparseRandomFeatures, state: State) -> None:
     largest = max(-state["target_low"], state["target_high"])
-    most = _LARGEST_UNSCALED if chosen.scaling == "none" else _LARGEST_TARGET
+    most = _LARGEST_UNSCALED if params.scaling == "none" else _LARGEST_TARGET
     if largest > most:
         raise OptionError(f"the target has values of {largest:.3g}, of which no squares can be summed: divide it")
 
 
-def _begin_round(chosen: SparseRandomFeatures, state: State) -> None:
-    room = min(chosen.per_round, chosen.max_features - len(state["active"]))
-    finished = state["round"] == chosen.rounds or state["idle"] == PATIENCE or room <= 0
+def _begin_round(params: SparseRandomFeatures, state: State) -> None:
+    room = min(params.per_round, params.max_features - len(state["active"]))
+    finished = state["round"] == params.rounds or state["idle"] == PATIENCE or room <= 0
     if finished:
-        _end_growth(chosen, state)
+        _end_growth(params, state)
         return
-    count = CANDIDATES * chosen.per_round if chosen.screen else room
+    count = CANDIDATES * params.per_round if params.screen else room
     drawn = np.arange(state["drawn"], state["drawn"] + count, dtype=np.uint64)
     state["drawn"] += count
     state["round"] += 1
-    if chosen.screen or state["penalty"] == 0:  # also where the first round must tell how large penalties are here
+    if params.screen or state["penalty"] == 0:  # also where the first round must tell how large penalties are here
         state["candidates"] = drawn
         go_to(state, "screen")
     else:
-        _admit(chosen, state, drawn)
+        _admit(params, state, drawn)
 
 
-def _screened(chosen: SparseRandomFeatures, state: State, sums: Sums) -> None:
+def _screened(params: SparseRandomFeatures, state: State, sums: Sums) -> None:
     pull = np.abs(sums["pull"]).max(axis=1)
     if state["round"] == 1:
         _measured(state, float(sums["loss"]))
         state["strongest"] = float(pull.max())
-        if chosen.penalty == "auto" and state["strongest"] > _ROUNDING * np.sqrt(2 * state["total"] * sums["loss"]):
+        if params.penalty == "auto" and state["strongest"] > _ROUNDING * np.sqrt(2 * state["total"] * sums["loss"]):
             state["penalty"] = AUTO_PENALTY * state["strongest"]  # else features are constant, or the target is
-    room = min(chosen.per_round, chosen.max_features - len(state["active"]))
-    strongest = np.argsort(-pull, kind="stable")[:room] if chosen.screen else np.arange(len(pull))
-    admitted = np.sort(strongest[pull[strongest] > state["penalty"]]) if chosen.screen else strongest[:room]
+    room = min(params.per_round, params.max_features - len(state["active"]))
+    strongest = np.argsort(-pull, kind="stable")[:room] if params.screen else np.arange(len(pull))
+    admitted = np.sort(strongest[pull[strongest] > state["penalty"]]) if params.screen else strongest[:room]
     if not state["penalty"]:
         admitted = admitted[:0]
     ids = state["candidates"][admitted]
     state["candidates"] = np.empty(0, np.uint64)
     if len(ids):
-        _admit(chosen, state, ids)
+        _admit(params, state, ids)
     else:
-        _end_round(chosen, state, state["objective"])
+        _end_round(params, state, state["objective"])
 
 
 def _measured(state: State, constant: float) -> None:
@@ -169,23 +169,23 @@ def _measured(state: State, constant: float) -> None:
     state["constant"] = state["objective"] = state["objective_of_round"] = constant
 
 
-def _admit(chosen: SparseRandomFeatures, state: State, ids: NDArray[np.uint64]) -> None:
+def _admit(params: SparseRandomFeatures, state: State, ids: NDArray[np.uint64]) -> None:
     """Add features to the working set."""
-    state["n_known"] = len(state["active"]) if chosen.loss == "squared" else 0
+    state["n_known"] = len(state["active"]) if params.loss == "squared" else 0
     state["active"] = np.concatenate([state["active"], ids])
     state["weights"] = np.concatenate([state["weights"], np.zeros((len(ids), state["weights"].shape[1]))])
     state["steps"] = state["looks"] = 0
-    _ask_for_gram(chosen, state)
+    _ask_for_gram(params, state)
 
 
-def _ask_for_gram(chosen: SparseRandomFeatures, state: State) -> None:
+def _ask_for_gram(params: SparseRandomFeatures, state: State) -> None:
     """Begin the passes that fill a Gram matrix of the working set, beside what is known of it."""
     known, size = state["n_known"], len(state["active"])
-    gram = np.zeros((1 if chosen.loss == "squared" else len(state["intercept"]), size, size))
+    gram = np.zeros((1 if params.loss == "squared" else len(state["intercept"]), size, size))
     if known:
         gram[:, :known, :known] = state["gram"]
     state["gram"] = gram
-    go_to(state, "gram" if chosen.loss == "squared" else "newton")
+    go_to(state, "gram" if params.loss == "squared" else "newton")
 
 
 def _filled(state: State, sums: Sums) -> bool:
@@ -205,7 +205,7 @@ def _filled(state: State, sums: Sums) -> bool:
     return True
 
 
-def _gram(chosen: SparseRandomFeatures, state: State, sums: Sums) -> None:
+def _gram(params: SparseRandomFeatures, state: State, sums: Sums) -> None:
     if "b" in sums:
         known = state["n_known"]
         state["b"] = np.concatenate([state["b"][:known], sums["b"] + sums["s"] * state["intercept"]])
@@ -214,15 +214,15 @@ def _gram(chosen: SparseRandomFeatures, state: State, sums: Sums) -> None:
             _measured(state, float(sums["loss"]))
     if not _filled(state, sums):
         return
-    ((gram, b),), state["weights"], state["residual"] = minimised(state, chosen.tolerance)
+    ((gram, b),), state["weights"], state["residual"] = minimised(state, params.tolerance)
     state["strongest"] = state["strongest"] or lasso.largest_penalty(b)
     state["intercept"] = intercepts(state, state["weights"])
     objective = state["constant"] + lasso.objective(gram, b, state["weights"], state["penalty"])
     _drop_zeros(state)
-    _end_round(chosen, state, objective)
+    _end_round(params, state, objective)
 
 
-def _newton(chosen: SparseRandomFeatures, state: State, sums: Sums) -> None:
+def _newton(params: SparseRandomFeatures, state: State, sums: Sums) -> None:
     growing = state["phase"] == "grow"
     if "loss" in sums:
         state["looks"] += 1
@@ -233,7 +233,7 @@ def _newton(chosen: SparseRandomFeatures, state: State, sums: Sums) -> None:
         if state["steps"] and state["objective_now"] > (1 + _ROUNDING) * state["objective"]:
             if growing and state["looks"] == NEWTON_PASSES:  # there is no pass left to look closer
                 state["weights"], state["intercept"] = state["weights_before"], state["intercept_before"]
-                _end_newton_round(chosen, state)
+                _end_newton_round(params, state)
             else:
                 go_to(state, "line")
             return
@@ -241,26 +241,26 @@ def _newton(chosen: SparseRandomFeatures, state: State, sums: Sums) -> None:
         return
     state["objective"] = state["objective_now"]
     linearise(state)
-    step = newton_step(state, chosen.tolerance)
+    step = newton_step(state, params.tolerance)
     state["residual"] = step.residual
     enough = 1.0 if state["penalty"] else AUTO_PENALTY * state["strongest"]
     promises_little = growing and step.promised < _SETTLED * state["objective"]
     ends_here = state["looks"] >= NEWTON_PASSES if growing else state["steps"] == LAST_STEPS
-    ends_here |= not growing and step.residual <= chosen.tolerance * enough
+    ends_here |= not growing and step.residual <= params.tolerance * enough
     ends_here |= not growing and step.promised <= _NOTHING * state["objective"]
     if not (promises_little or ends_here):  # else it stays where the objective is known
         state["weights_before"], state["intercept_before"] = state["weights"], state["intercept"]
         state["weights"], state["intercept"] = step.weights, step.intercept
         state["steps"] += 1
     if not growing and ends_here:
-        _settled(chosen, state)
+        _settled(params, state)
     elif promises_little or ends_here:
-        _end_newton_round(chosen, state)
+        _end_newton_round(params, state)
     else:
         go_to(state, "newton")
 
 
-def _line(chosen: SparseRandomFeatures, state: State, sums: Sums) -> None:
+def _line(params: SparseRandomFeatures, state: State, sums: Sums) -> None:
     """Go that far along a step of Newton's method that the objective is lowest; not at all, if need be."""
     state["looks"] += 1
     steps = [
@@ -274,15 +274,15 @@ def _line(chosen: SparseRandomFeatures, state: State, sums: Sums) -> None:
     state.update(steps[best])
     state["objective"] = objectives[best]
     if state["phase"] == "grow" and state["looks"] >= NEWTON_PASSES:
-        _end_newton_round(chosen, state)
+        _end_newton_round(params, state)
     else:
         go_to(state, "newton")
 
 
-def _end_newton_round(chosen: SparseRandomFeatures, state: State) -> None:
+def _end_newton_round(params: SparseRandomFeatures, state: State) -> None:
     """End a round at weights whose objective is known."""
     _drop_zeros(state)
-    _end_round(chosen, state, state["objective"])
+    _end_round(params, state, state["objective"])
 
 
 def _penalties(state: State) -> float:
@@ -295,42 +295,42 @@ def _drop_zeros(state: State) -> None:
     keep_only(state, np.flatnonzero(state["weights"].any(axis=1)))
 
 
-def _end_round(chosen: SparseRandomFeatures, state: State, objective: float) -> None:
+def _end_round(params: SparseRandomFeatures, state: State, objective: float) -> None:
     paid = state["objective_of_round"] - objective > PAYS * objective
     state["objective"], state["objective_of_round"] = objective, objective
     state["idle"] = 0 if paid else state["idle"] + 1
-    if chosen.n_select is not None and len(state["active"]) < chosen.n_select:
+    if params.n_select is not None and len(state["active"]) < params.n_select:
         state["penalty"], state["idle"] = state["penalty"] / 2, 0  # there must be so many to choose from
-    _begin_round(chosen, state)
+    _begin_round(params, state)
 
 
-def _end_growth(chosen: SparseRandomFeatures, state: State) -> None:
+def _end_growth(params: SparseRandomFeatures, state: State) -> None:
     if not len(state["active"]):
         go_to(state, "done")
-    elif chosen.loss == "squared":
-        _settled(chosen, state)
+    elif params.loss == "squared":
+        _settled(params, state)
     else:
-        _settle(chosen, state, "settle")
+        _settle(params, state, "settle")
 
 
-def _settle(chosen: SparseRandomFeatures, state: State, phase: str) -> None:
+def _settle(params: SparseRandomFeatures, state: State, phase: str) -> None:
     """Newton's method to the end, on a working set that stays."""
     state["phase"], state["n_known"] = phase, 0
     state["steps"] = state["looks"] = 0
-    _ask_for_gram(chosen, state)
+    _ask_for_gram(params, state)
 
 
-def _settled(chosen: SparseRandomFeatures, state: State) -> None:
-    if state["phase"] == "refit" or not begin_choice(chosen, state):
+def _settled(params: SparseRandomFeatures, state: State) -> None:
+    if state["phase"] == "refit" or not begin_choice(params, state):
         _drop_zeros(state)
         go_to(state, "done")
     else:
         go_to(state, "choose")
 
 
-def _chosen(chosen: SparseRandomFeatures, state: State, sums: Sums) -> None:
+def _chosen(params: SparseRandomFeatures, state: State, sums: Sums) -> None:
     end_choice(state, sums)
-    if chosen.loss == "squared":
+    if params.loss == "squared":
         go_to(state, "done")
     else:
-        _settle(chosen, state, "refit")
+        _settle(params, state, "refit")

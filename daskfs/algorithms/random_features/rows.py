@@ -28,8 +28,8 @@ class Rows(NamedTuple):
     weight: NDArray[np.float64]  # (r,)
     numbers: NDArray[np.int64]
 
-    def where(self, chosen: NDArray[np.bool_]) -> Rows:
-        return Rows(self.X[chosen], self.Y[chosen], self.weight[chosen], self.numbers[chosen])
+    def where(self, mask: NDArray[np.bool_]) -> Rows:
+        return Rows(self.X[mask], self.Y[mask], self.weight[mask], self.numbers[mask])
 
 
 def n_inputs(meta: Meta) -> int:

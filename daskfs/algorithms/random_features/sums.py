@@ -143,13 +143,13 @@ def tiles(X: NDArray[np.float32], Y: NDArray[np.float64], weight: NDArray[np.flo
         yield X[at], Y[at], weight[at]
 
 
-def add_tiles(chosen: SparseRandomFeatures, state: State, tiles: Iterator[Tile]) -> None:
+def add_tiles(params: SparseRandomFeatures, state: State, tiles: Iterator[Tile]) -> None:
     """Add what the stage needs of some tiles of rows."""
     stage: Stage = state["stage"]
     sums = parts_of(state["sums"], layout(state))
-    basis = Basis(chosen.kernel, state["gamma"], state["seed"], len(state["offset"]))
+    basis = Basis(params.kernel, state["gamma"], state["seed"], len(state["offset"]))
     adds = {"screen": _screen, "gram": _gram, "newton": _newton, "line": _line, "choose": _choose}[stage]
-    adds(basis, state, sums, tiles, CODE[chosen.loss])
+    adds(basis, state, sums, tiles, CODE[params.loss])
 
 
 def _screen(basis: Basis, state: State, sums: Sums, tiles: Iterator[Tile], code: int) -> None:

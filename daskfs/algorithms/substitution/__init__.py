@@ -22,27 +22,22 @@ method      what happens to a block of columns                                se
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import ClassVar, Literal
 
 from daskfs.algorithms.losses import Loss, check_target
-from daskfs.algorithms.substitution.asynchronous import Asynchronous
-from daskfs.algorithms.substitution.block import Block as BlockMethod
-from daskfs.algorithms.substitution.columns import AnyColumns
-from daskfs.algorithms.substitution.paper import Paper
+from daskfs.algorithms.substitution.asynchronous import AsynchronousMethod
+from daskfs.algorithms.substitution.block import BlockMethod
+from daskfs.algorithms.substitution.paper import PaperMethod
 from daskfs.errors import OptionError, check_choice, check_positive, check_whole
-from daskfs.protocol import Axis, Block, ColumnBlock, Glance, Meta, Result, Schedule, SparseColumnBlock, State
+from daskfs.protocol import Algorithm, Axis, Meta
 
 Method = Literal["block", "paper", "async"]
 Budget = Literal["elastic", "faithful"]
 
 
 @dataclass(frozen=True)
-class OnlineSubstitution:
+class OnlineSubstitution(Algorithm):
     """Choose exactly `n_select` columns for a linear model.
 
     Parameters
@@ -78,6 +73,8 @@ class OnlineSubstitution:
     array([500,   7], dtype=uint64)
     """
 
+    axis: ClassVar[Axis] = "columns"
+
     n_select: int
     loss: Loss = "squared"
     passes: int = 3
@@ -101,95 +98,11 @@ class OnlineSubstitution:
         if self.step > 1:
             raise OptionError(f"step={self.step}: must be above 0 and at most 1, or steps overshoot")
 
-    @property
-    def axis(self) -> Axis:
-        return "columns"
-
-    @property
-    def schedule(self) -> Schedule:
-        return "chain" if self.method == "paper" else "centre"
-
-    @property
-    def round_nbytes(self) -> int:
-        return 0  # of rounds only where someone asked for them
-
-    @property
-    def meetings(self) -> int:
-        return 10  # or lanes choose the same features, of which a merge keeps one
-
-    @property
-    def stays(self) -> frozenset[str]:
-        return frozenset()
-
-    def start(self, meta: Meta, seed: int) -> State:
+    def resolve(self, meta: Meta) -> Algorithm:
         check_target(self.loss, meta)
         if self.n_select > meta.n_features:
             few = "features" if meta.kind == "dense" else "features with entries"
             raise OptionError(f"n_select={self.n_select:,}: the dataset has only {meta.n_features:,} {few}")
         if meta.weighted and self.method != "block":
             raise OptionError(f"method={self.method!r} knows no weights of rows, as the paper does: use method='block'")
-        return self._form.start(meta, seed)
-
-    def update(self, state: State, block: Block) -> State:
-        return self._form.update(state, _columns(block))
-
-    def merge(self, states: Sequence[State]) -> State:
-        return self._form.merge(states)
-
-    def end_pass(self, state: State) -> tuple[State, bool]:
-        return self._form.end_pass(state)
-
-    def revisit(self, state: State) -> NDArray[np.uint64]:
-        return self._form.revisit(state)
-
-    def result(self, state: State) -> Result:
-        return self._form.result(state)
-
-    def nbytes(self, meta: Meta) -> int:
-        return self._form.nbytes(meta)
-
-    def nbytes_staying(self, meta: Meta) -> int:
-        return 0
-
-    @property
-    def verb(self) -> str:
-        return "score"
-
-    def glance(self, state: State, most: int) -> Glance:
-        return self._form.glance(state, most)
-
-    @property
-    def needs_fresh_views(self) -> bool:
-        return self.method == "async"  # which takes steps from what it sees; nominations are scored again
-
-    def view(self, state: State, lane: int) -> State:
-        return self._central.view(state, lane)
-
-    def work(self, own: State, view: State, block: Block) -> tuple[State, State | None]:
-        return self._central.work(own, view, _columns(block))
-
-    def both(self, offer: State, later: State, view: State) -> State:
-        return self._central.both(offer, later, view)
-
-    def rest(self, own: State) -> State | None:
-        return self._central.rest(own)
-
-    def accept(self, state: State, offer: State) -> State:
-        return self._central.accept(state, offer)
-
-    def keeps(self, state: State) -> NDArray[np.uint64]:
-        return self._central.keeps(state)
-
-    @property
-    def _form(self) -> BlockMethod | Paper | Asynchronous:
-        return Paper(self) if self.method == "paper" else self._central
-
-    @property
-    def _central(self) -> BlockMethod | Asynchronous:
-        return Asynchronous(self) if self.method == "async" else BlockMethod(self)
-
-
-def _columns(block: Block) -> AnyColumns:
-    if not isinstance(block, ColumnBlock | SparseColumnBlock):
-        raise OptionError("Online Substitution reads columns: write dense data with layout='columns', transpose sparse")
-    return block
+        return {"block": BlockMethod, "paper": PaperMethod, "async": AsynchronousMethod}[self.method](self)

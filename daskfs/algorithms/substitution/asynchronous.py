@@ -18,13 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.algorithms.losses import CODE, CURVATURE, coded
 from daskfs.algorithms.substitution.columns import AnyColumns, swept, unit_columns
+from daskfs.algorithms.substitution.method import Method, columns_of
 from daskfs.algorithms.substitution.paper import (
     blank_target,
     last_objective,
@@ -34,23 +34,18 @@ from daskfs.algorithms.substitution.paper import (
     take_target,
 )
 from daskfs.algorithms.substitution.refit import Part, set_nbytes, transposed
-from daskfs.algorithms.substitution.result import glance_of
+from daskfs.algorithms.substitution.result import preview_of
 from daskfs.algorithms.substitution.steps import Steps, new_slots, slots_nbytes, trimmed
 from daskfs.errors import OptionError
-from daskfs.protocol import ColumnBlock, Glance, Meta, Result, State
-
-if TYPE_CHECKING:
-    from daskfs.algorithms.substitution import OnlineSubstitution
+from daskfs.protocol import AsynchronousAlgorithm, Block, ColumnBlock, Meta, Preview, Result, Schedule, Sharing, State
 
 HISTORY = ("objective", "changes", "staleness", "staleness_max", "offers", "late")
 _LAGS = 256
 
 
-@dataclass(frozen=True, slots=True)
-class Asynchronous:
+@dataclass(frozen=True)
+class AsynchronousMethod(Method, AsynchronousAlgorithm):
     """The centre's side is a state with a part for every lane; a worker's own state are its slots."""
-
-    chosen: OnlineSubstitution
 
     def start(self, meta: Meta, seed: int) -> State:
         state: State = {
@@ -65,23 +60,28 @@ class Asynchronous:
             "late": 0,
             "spare": np.empty(0, np.int64),
             "lags": np.zeros(_LAGS, np.int64),
-            "history": np.full((self.chosen.passes, len(HISTORY)), np.nan),
+            "history": np.full((self.params.passes, len(HISTORY)), np.nan),
         }
-        for lane in range(self.chosen.workers):
+        for lane in range(self.params.workers):
             self._know(state, lane)
         return state
 
-    def update(self, state: State, block: AnyColumns) -> State:
+    @property
+    def sharing(self) -> Sharing:
+        return Sharing(Schedule.ASYNCHRONOUS, min_merges_per_pass=10, needs_fresh_views=True)
+
+    def update(self, state: State, any_block: Block) -> State:
         """Serially the lanes take turns, block by block; after the last pass columns come for the refit."""
+        block = columns_of(any_block)
         if "ids" in state:
             return self.accept(state, self._found(block)) if len(block.ids) else state
-        take_target(state, block, self.chosen)
+        take_target(state, block, self.params)
         if not len(block.ids):
             return state
-        lane = state["turn"] % self.chosen.workers
+        lane = state["turn"] % self.params.workers
         state["turn"] += 1
-        own = {name: state.pop(f"own{lane}/{name}") for name in list(Part(state, f"own{lane}/"))} or {"lane": lane}
-        own, offer = self.work(own, self.view(state, lane), block)
+        own = {name: state.pop(f"own{lane}/{name}") for name in list(Part(state, f"own{lane}/"))} or None
+        own, offer = self.work(own, self.view(state, lane), block, lane)
         state.update({f"own{lane}/{name}": value for name, value in own.items()})
         return self.accept(state, offer) if offer is not None else state
 
@@ -103,24 +103,23 @@ class Asynchronous:
             "itemsize": state["itemsize"],
         }
 
-    def work(self, own: State, view: State, block: AnyColumns) -> tuple[State, State | None]:
+    def work(self, own: State | None, view: State, any_block: Block, worker: int) -> tuple[State, State | None]:
         """Algorithm 3 for a block of columns; after the last pass, the columns themselves."""
         if "closed" in view:
-            return {"lane": own["lane"]}, self._found(block)
+            return {}, self._found(columns_of(any_block))
+        own, block = {} if own is None else own, columns_of(any_block)
         if "X" not in own:
-            own.update(
-                new_slots(view["n"], self.chosen.n_select, view["itemsize"]), number=view["number"], lane=own["lane"]
-            )
+            own.update(new_slots(view["n"], self.params.n_select, view["itemsize"]), number=view["number"])
         trimmed(own, view["budget"])
         steps = Steps(
-            code=CODE[self.chosen.loss],
+            code=CODE[self.params.loss],
             target=coded(block.y, view["positive"]),
             offset=view["constant"] + view["others"],
-            gamma=self.chosen.step / CURVATURE[self.chosen.loss],
+            gamma=self.params.step / CURVATURE[self.params.loss],
             least_L=max(1.0, view["L"]),
             budget=view["budget"],
             bar=view["bar"],
-            centred=self.chosen.intercept,
+            centred=self.params.intercept,
         )
         steps.rebase(own)
         came = steps.through(own, block, view["ids"])
@@ -131,7 +130,7 @@ class Asynchronous:
             turned = transposed(X, z.astype(X.dtype)) / max(view["L"], 1.0)
         own["number"] += 1
         return own, {
-            "lane": own["lane"],
+            "lane": worker,
             "number": own["number"],
             "version": view["version"],
             "u": X @ own["w"][:k].astype(X.dtype),
@@ -140,19 +139,19 @@ class Asynchronous:
             "ids": own["ids"][:k].copy(),
             "w": own["w"][:k].copy(),
             "norm": own["norm"][:k].copy(),
-            "passed": block.ids[: 2 * self.chosen.n_select].astype(np.int64),
+            "passed": block.ids[: 2 * self.params.n_select].astype(np.int64),
             "changes": came,
         }
 
-    def both(self, offer: State, later: State, view: State) -> State:
+    def combine_offers(self, offer: State, later: State, view: State) -> State:
         """The later push says all that the earlier one did; only what it counts has to be added up."""
         if "columns" in offer:
             return {name: np.concatenate([offer[name], later[name]], axis=-1) for name in offer}
-        passed = np.concatenate([offer["passed"], later["passed"]])[-2 * self.chosen.n_select :]
+        passed = np.concatenate([offer["passed"], later["passed"]])[-2 * self.params.n_select :]
         return later | {"passed": passed, "changes": offer["changes"] + later["changes"]}
 
-    def rest(self, own: State) -> State | None:
-        return None
+    def n_workers(self, state: State) -> int:
+        return int(state["lanes"])
 
     def accept(self, state: State, offer: State) -> State:
         """Algorithm 2: put the worker's part in the place of its old one, unless the push is old news or too stale."""
@@ -161,7 +160,7 @@ class Asynchronous:
         self._know(state, offer["lane"])
         part = Part(state, f"lane{offer['lane']}/")
         lag = state["version"] - offer["version"]
-        if offer["number"] <= part["number"] or lag > self.chosen.max_staleness:
+        if offer["number"] <= part["number"] or lag > self.params.max_staleness:
             state["late"] += 1
             return state
         state["lags"][min(lag, _LAGS - 1)] += 1
@@ -169,12 +168,12 @@ class Asynchronous:
             state[name] += offer[name] - part[name]
         for name in ("number", "u", "z", "v_square", "ids", "w", "norm"):
             part[name] = offer[name]
-        state["spare"] = spared(state["spare"], offer["passed"], self.chosen.n_select)
+        state["spare"] = spared(state["spare"], offer["passed"], self.params.n_select)
         state["changes"] += offer["changes"]
         state["version"] += 1
         return state
 
-    def keeps(self, state: State) -> NDArray[np.uint64]:
+    def held_features(self, state: State) -> NDArray[np.uint64]:
         """None: workers hold the columns, and their next pushes bring back all that was lost; until they are done."""
         collected = state["ids"][state["collected"]] if "ids" in state else np.empty(0, np.int64)
         return np.sort(collected).astype(np.uint64)
@@ -188,12 +187,12 @@ class Asynchronous:
         lags, offers = state["lags"], int(state["lags"].sum())
         mean = float(lags @ np.arange(_LAGS) / offers) if offers else 0.0
         most = float(np.flatnonzero(lags)[-1]) if offers else 0.0
-        objective = loss_of(state["constant"] + state["u"], state["target"], self.chosen)
+        objective = loss_of(state["constant"] + state["u"], state["target"], self.params)
         state["history"][state["passes"]] = objective, state["changes"], mean, most, offers, state["late"]
         state["passes"] += 1
         state["turn"] = 0  # so that a lane gets the same columns in every pass
         lags[:], state["changes"], state["late"] = 0, 0, 0
-        go_on = state["passes"] < self.chosen.passes
+        go_on = state["passes"] < self.params.passes
         if not go_on:
             self._close(state)
         return state, go_on
@@ -204,9 +203,9 @@ class Asynchronous:
 
     def result(self, state: State) -> Result:
         history = [dict(zip(HISTORY, line, strict=True)) for line in state["history"][: state["passes"]].tolist()]
-        return refitted(state, state["X"], self.chosen, state["spare"], history)
+        return refitted(state, state["X"], self.params, state["spare"], history)
 
-    def glance(self, state: State, most: int) -> Glance:
+    def preview(self, state: State, most: int) -> Preview:
         """In the end, before the refit, weights are unknown."""
         if "ids" in state:
             ids, w, norm = state["ids"], np.full(len(state["ids"]), np.nan), np.ones(len(state["ids"]))
@@ -215,10 +214,10 @@ class Asynchronous:
             ids = np.concatenate([np.empty(0, np.int64), *(part["ids"] for part in parts)])
             w, norm = (np.concatenate([np.empty(0), *(part[name] for part in parts)]) for name in ("w", "norm"))
         objective = last_objective(state)
-        return glance_of(ids, w, norm, most, objective, state["changes"], state["lags"])
+        return preview_of(ids, w, norm, most, objective, state["changes"], state["lags"])
 
     def nbytes(self, meta: Meta) -> int:
-        n, k, lanes = meta.n_samples, self.chosen.n_select, self.chosen.workers
+        n, k, lanes = meta.n_samples, self.params.n_select, self.params.workers
         slots = slots_nbytes(n, k, meta.itemsize) + (lanes - 1) * 8 * k * k
         return slots + (lanes + 1) * 3 * 8 * n + 2 * set_nbytes(n, k, 0, meta.itemsize)
 
@@ -243,10 +242,10 @@ class Asynchronous:
 
     def _shares(self, state: State, lane: int) -> State:
         """How many slots a lane may use, the bar above which it may use more, and which features others have."""
-        k, q, parts = self.chosen.n_select, state["lanes"], self._lanes(state)
+        k, q, parts = self.params.n_select, state["lanes"], self._lanes(state)
         none = np.empty(0, np.int64)
         taken = np.concatenate([none, *(part["ids"] for number, part in enumerate(parts) if number != lane)])
-        if self.chosen.budget == "faithful":
+        if self.params.budget == "faithful":
             return {"budget": k // q + (lane < k % q), "bar": np.inf, "ids": taken}
         held = len(parts[lane]["w"])
         worth = np.sort(np.abs(np.concatenate([part["w"] for part in parts])))[::-1]
@@ -257,7 +256,7 @@ class Asynchronous:
 
     def _close(self, state: State) -> None:
         """Settle which features are in: the largest weights of all lanes."""
-        parts, k = self._lanes(state), self.chosen.n_select
+        parts, k = self._lanes(state), self.params.n_select
         ids = np.concatenate([part["ids"] for part in parts])
         worth = np.abs(np.concatenate([part["w"] for part in parts]))
         order = np.argsort(-worth, kind="stable")
@@ -271,16 +270,16 @@ class Asynchronous:
     def _found(self, block: AnyColumns) -> State:
         """Columns of the set, standardised."""
         nothing = np.zeros(len(block.y), block.X.dtype if isinstance(block, ColumnBlock) else np.float32)
-        found, all_of_it = swept(block, nothing, nothing[:0], self.chosen.intercept), np.arange(len(block.ids))
+        found, all_of_it = swept(block, nothing, nothing[:0], self.params.intercept), np.arange(len(block.ids))
         columns = unit_columns(block, all_of_it, found.mean, found.norm, nothing.dtype)
         return {"ids": block.ids.astype(np.int64), "columns": columns, "mean": found.mean, "norm": found.norm}
 
     def _collect(self, state: State, offer: State) -> State:
         """Fill the slots of the set with its columns; one that comes again changes nothing."""
         slots, order = np.flatnonzero(np.isin(state["ids"], offer["ids"])), np.argsort(offer["ids"])
-        chosen = order[np.searchsorted(offer["ids"], state["ids"][slots], sorter=order)]
-        state["X"][:, slots] = offer["columns"][:, chosen]
-        state["mean"][slots], state["norm"][slots] = offer["mean"][chosen], offer["norm"][chosen]
+        matching = order[np.searchsorted(offer["ids"], state["ids"][slots], sorter=order)]
+        state["X"][:, slots] = offer["columns"][:, matching]
+        state["mean"][slots], state["norm"][slots] = offer["mean"][matching], offer["norm"][matching]
         state["collected"][slots] = True
         state["k"] = int(state["collected"].sum())
         return state

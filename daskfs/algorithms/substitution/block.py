@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,23 +11,19 @@ from numpy.typing import NDArray
 from daskfs.algorithms.losses import CODE, coded, labels_told_apart, labels_written, of_mean_one, positive_target
 from daskfs.algorithms.substitution import exchange, race
 from daskfs.algorithms.substitution.columns import AnyColumns
+from daskfs.algorithms.substitution.method import Method, columns_of
 from daskfs.algorithms.substitution.refit import LEAST_RIDGE, Fields, Part, new_set, refresh, selected, set_nbytes
-from daskfs.algorithms.substitution.result import fitted, glance_of, result_of
-from daskfs.protocol import Glance, Meta, Result, State, copied
-
-if TYPE_CHECKING:
-    from daskfs.algorithms.substitution import OnlineSubstitution
+from daskfs.algorithms.substitution.result import fitted, preview_of, result_of
+from daskfs.protocol import AsynchronousAlgorithm, Block, Meta, Preview, Result, Schedule, Sharing, State, copy_state
 
 HISTORY = ("objective", "changes", "ridge", "held_back", "staleness", "staleness_max", "offers")
 _SCORING = 256  # bytes for every column of a block: sums, moments, scores
 _LAGS = 64  # staleness is counted up to here
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+@dataclass(frozen=True)
+class BlockMethod(Method, AsynchronousAlgorithm):
     """The default method; a state holds one set, or while the ridge is open one for each ridge in the race."""
-
-    chosen: OnlineSubstitution
 
     def start(self, meta: Meta, seed: int) -> State:
         ridges = self._ridges(meta.n_samples)
@@ -48,49 +43,56 @@ class Block:
             "started": False,
             "lags": np.zeros(_LAGS, np.int64),
             "score": np.nan,  # on held-back rows
-            "history": np.full((self.chosen.passes, len(HISTORY)), np.nan),
+            "history": np.full((self.params.passes, len(HISTORY)), np.nan),
         }
-        code = CODE[self.chosen.loss]
+        code = CODE[self.params.loss]
         for number, ridge in enumerate(ridges):
             one = Part(state, f"{number}/")
-            one.update(new_set(meta.n_samples, self.chosen.n_select, meta.itemsize, code, self.chosen.intercept))
+            one.update(new_set(meta.n_samples, self.params.n_select, meta.itemsize, code, self.params.intercept))
             one.update(ridge=ridge, version=0, rejected=np.empty(0, np.int64), rejected_score=np.empty(0))
         return state
 
-    def update(self, state: State, block: AnyColumns) -> State:
+    @property
+    def sharing(self) -> Sharing:
+        # Workers choose the same features with fewer merges, of which a merge keeps one.
+        return Sharing(Schedule.ASYNCHRONOUS, min_merges_per_pass=10)
+
+    def update(self, state: State, any_block: Block) -> State:
+        block = columns_of(any_block)
         self._begin(state, block)
         if state["merged"]:
             state["changes_before"] += state["changes"]
             state["changes"], state["merged"] = 0, False
         if not len(block.ids):
             return state
-        came = [exchange.update(one, block, self.chosen.n_select) for one in _sets(state)]
+        came = [exchange.update(one, block, self.params.n_select) for one in _sets(state)]
         state["changes"] += max(came)
         return state
 
     def view(self, state: State, lane: int) -> State:
         seen: State = {"version": state["version"], "sets": state["sets"]}
         for number, one in enumerate(_sets(state)):
-            Part(seen, f"{number}/").update(exchange.view(one, self.chosen.n_select))
+            Part(seen, f"{number}/").update(exchange.view(one, self.params.n_select))
         return seen
 
-    def work(self, own: State, view: State, block: AnyColumns) -> tuple[State, State | None]:
+    def work(self, own: State | None, view: State, any_block: Block, worker: int) -> tuple[State, State | None]:
+        own, block = {} if own is None else own, columns_of(any_block)
         offer: State = {"version": view["version"]}
         for number in range(view["sets"]):
             one = Part(own, f"{number}/")
-            if nominated := exchange.work(one, Part(view, f"{number}/"), block, self.chosen.n_select):
+            if nominated := exchange.work(one, Part(view, f"{number}/"), block, self.params.n_select):
                 Part(offer, f"{number}/").update(nominated)
         return own, offer if len(offer) > 1 else None
 
-    def both(self, offer: State, later: State, view: State) -> State:
+    def combine_offers(self, offer: State, later: State, view: State) -> State:
         both: State = {"version": view["version"]}
         for number in range(view["sets"]):
             parts = [part for part in (Part(one, f"{number}/") for one in (offer, later)) if "X" in part]
             if parts:
-                Part(both, f"{number}/").update(exchange.both(parts, Part(view, f"{number}/"), self.chosen.n_select))
+                Part(both, f"{number}/").update(exchange.both(parts, Part(view, f"{number}/"), self.params.n_select))
         return both
 
-    def rest(self, own: State) -> State | None:
+    def remaining_offer(self, own: State) -> State | None:
         left = {name: own.pop(name) for name in list(own) if "/rejected" in name}
         return left or None
 
@@ -99,16 +101,16 @@ class Block:
         for number, one in enumerate(_sets(state)):
             part = Part(offer, f"{number}/")
             if "X" in part:
-                came.append(exchange.accept(one, part, self.chosen.n_select))
+                came.append(exchange.accept(one, part, self.params.n_select))
             if "rejected" in part:
-                exchange.remember(one, part["rejected"], part["rejected_score"], self.chosen.n_select)
+                exchange.remember(one, part["rejected"], part["rejected_score"], self.params.n_select)
         if "version" in offer:
             state["lags"][min(state["version"] - offer["version"], _LAGS - 1)] += 1
         state["changes"] += max(came)
         state["version"] += any(came)
         return state
 
-    def keeps(self, state: State) -> NDArray[np.uint64]:
+    def held_features(self, state: State) -> NDArray[np.uint64]:
         held = np.concatenate([selected(one) for one in _sets(state)])
         return np.unique(held).astype(np.uint64)
 
@@ -120,7 +122,7 @@ class Block:
         if block.weight is not None:
             state["weight"][:] = of_mean_one(block.weight)
         target = coded(block.y, state["positive"])
-        if self.chosen.intercept and np.isnan(state["positive"]):  # digits of a large mean would be lost in float32
+        if self.params.intercept and np.isnan(state["positive"]):  # digits of a large mean would be lost in float32
             state["centre"] = float(np.average(target, weights=state["weight"]))
         for one in _sets(state):
             one["target"][:] = target - state["centre"]
@@ -131,10 +133,10 @@ class Block:
     def merge(self, states: Sequence[State]) -> State:
         ordered = sorted(states, key=lambda state: [np.sort(selected(one)).tolist() for one in _sets(state)])
         first = next((state for state in ordered if state["started"]), ordered[0])
-        state = copied(first)
+        state = copy_state(first)
         ready = [state, *(other for other in ordered if other["started"] and other is not first)]
         for sets in zip(*(_sets(other) for other in ready), strict=True):
-            exchange.merge(sets, self.chosen.n_select)
+            exchange.merge(sets, self.params.n_select)
         state["changes"] += sum(other["changes"] for other in ready[1:])
         state["merged"] = True
         return state
@@ -150,7 +152,7 @@ class Block:
         state["history"][state["passes"] - 1] = self._line(Part(state, "0/"), state)
         state["lags"][:], state["changes"], state["changes_before"], state["merged"] = 0, 0, 0, False
         state["version"] += 1
-        return state, state["passes"] < self.chosen.passes and (changed or racing)
+        return state, state["passes"] < self.params.passes and (changed or racing)
 
     def _line(self, one: Fields, state: State) -> list[float]:
         """What is to be said of a pass, or of what came after the last."""
@@ -171,34 +173,34 @@ class Block:
         one = fitted(own, state["refit_ridge"])
         lines = [*state["history"][: state["passes"]].tolist(), self._line(one, state)]
         history = [dict(zip(HISTORY, line, strict=True)) for line in lines]
-        found = result_of(one, self.chosen.n_select, spare, labels_written(state["classes"]), history)
+        found = result_of(one, self.params.n_select, spare, labels_written(state["classes"]), history)
         return replace(found, intercept=found.intercept + state["centre"])
 
-    def glance(self, state: State, most: int) -> Glance:
+    def preview(self, state: State, most: int) -> Preview:
         one, changes = Part(state, "0/"), state["changes"] + state["changes_before"]
         at = slice(one["fixed"], one["k"])
         objective = one["objective"] if state["started"] else np.nan
-        return glance_of(one["ids"][at], one["w"][at], one["norm"][at], most, objective, changes, state["lags"])
+        return preview_of(one["ids"][at], one["w"][at], one["norm"][at], most, objective, changes, state["lags"])
 
     def nbytes(self, meta: Meta) -> int:
         sets = len(self._ridges(meta.n_samples))
-        entering = exchange.crowd(self.chosen.n_select)
+        entering = exchange.crowd(self.params.n_select)
         widest = meta.block_nbytes // (meta.n_samples * meta.itemsize)  # dense; a sparse block has its columns' ids too
-        one = set_nbytes(meta.n_samples, self.chosen.n_select, entering, meta.itemsize)
+        one = set_nbytes(meta.n_samples, self.params.n_select, entering, meta.itemsize)
         return sets * one + 16 * meta.n_samples + _SCORING * widest
 
     def _ridges(self, n_samples: int) -> tuple[float, ...]:
-        given = self.chosen.ridge
-        return race.entrants(n_samples, self.chosen.loss) if given == "auto" else (max(float(given), LEAST_RIDGE),)
+        given = self.params.ridge
+        return race.entrants(n_samples, self.params.loss) if given == "auto" else (max(float(given), LEAST_RIDGE),)
 
     def _held_back(self, meta: Meta, seed: int) -> NDArray[np.int64]:
         return race.held_back(meta.n_samples, meta.classes is not None, seed)
 
     def _lap(self, state: State) -> float:
         """After a pass of the race: the score on held-back rows; after the last, the best set goes on alone."""
-        verdicts = [race.judged(one, state["held_back"], state["weight"], self.chosen.loss) for one in _sets(state)]
+        verdicts = [race.judged(one, state["held_back"], state["weight"], self.params.loss) for one in _sets(state)]
         best = race.winner(verdicts)
-        if state["passes"] >= min(race.LAPS, self.chosen.passes):
+        if state["passes"] >= min(race.LAPS, self.params.passes):
             _crown(state, best)
             state["refit_ridge"] = verdicts[best].ridge
         return verdicts[best].score

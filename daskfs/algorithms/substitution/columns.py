@@ -124,21 +124,23 @@ def _moments(sums: Floats, shift: Floats, scale: Floats, n: int, r_sum: float, h
         )
 
 
-def pulled(block: AnyColumns, chosen: NDArray[np.int64], found: Sweep, r: NDArray[Any]) -> Floats:
+def pulled(block: AnyColumns, columns: NDArray[np.int64], found: Sweep, r: NDArray[Any]) -> Floats:
     """How strongly the rows pull at some columns of a block that has been swept before."""
-    out = np.empty(len(chosen))
+    out = np.empty(len(columns))
     if isinstance(block, ColumnBlock):
-        products(block.X, chosen, found.mean[chosen], found.norm[chosen], r, out)
+        products(block.X, columns, found.mean[columns], found.norm[columns], r, out)
     else:
-        products_sparse(block.indptr, block.rows, block.values, chosen, found.mean[chosen], found.norm[chosen], r, out)
+        products_sparse(
+            block.indptr, block.rows, block.values, columns, found.mean[columns], found.norm[columns], r, out
+        )
     return out
 
 
-def unit_columns(block: AnyColumns, chosen: NDArray[np.int64], mean: Floats, norm: Floats, dtype: Any) -> NDArray[Any]:
+def unit_columns(block: AnyColumns, columns: NDArray[np.int64], mean: Floats, norm: Floats, dtype: Any) -> NDArray[Any]:
     """The chosen columns of a block, centred and of unit norm, in Fortran order."""
-    out = np.empty((len(block.y), len(chosen)), dtype, order="F")
+    out = np.empty((len(block.y), len(columns)), dtype, order="F")
     if isinstance(block, ColumnBlock):
-        standardised(block.X, chosen, mean, norm, out)
+        standardised(block.X, columns, mean, norm, out)
     else:
-        standardised_sparse(block.indptr, block.rows, block.values, chosen, mean, norm, out)
+        standardised_sparse(block.indptr, block.rows, block.values, columns, mean, norm, out)
     return out

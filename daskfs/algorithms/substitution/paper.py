@@ -20,12 +20,13 @@ from daskfs.algorithms.losses import (
     positive_target,
 )
 from daskfs.algorithms.substitution.columns import AnyColumns
+from daskfs.algorithms.substitution.method import Method, columns_of
 from daskfs.algorithms.substitution.race import PLENTY
 from daskfs.algorithms.substitution.refit import Fields, new_set, set_nbytes
-from daskfs.algorithms.substitution.result import fitted, glance_of, result_of
+from daskfs.algorithms.substitution.result import fitted, preview_of, result_of
 from daskfs.algorithms.substitution.steps import Steps, new_slots, slots_nbytes
 from daskfs.errors import OptionError
-from daskfs.protocol import Glance, Meta, Result, State
+from daskfs.protocol import Block, Meta, Preview, Result, State
 
 if TYPE_CHECKING:
     from daskfs.algorithms.substitution import OnlineSubstitution
@@ -33,36 +34,35 @@ if TYPE_CHECKING:
 HISTORY = ("objective", "changes")
 
 
-@dataclass(frozen=True, slots=True)
-class Paper:
+@dataclass(frozen=True)
+class PaperMethod(Method):
     """One set in slots, one step for every column that comes by."""
-
-    chosen: OnlineSubstitution
 
     def start(self, meta: Meta, seed: int) -> State:
         return {
-            **new_slots(meta.n_samples, self.chosen.n_select, meta.itemsize),
+            **new_slots(meta.n_samples, self.params.n_select, meta.itemsize),
             **blank_target(meta),
             "passes": 0,
             "changes": 0,
             "spare": np.empty(0, np.int64),
-            "history": np.full((self.chosen.passes, len(HISTORY)), np.nan),
+            "history": np.full((self.params.passes, len(HISTORY)), np.nan),
         }
 
-    def update(self, state: State, block: AnyColumns) -> State:
-        take_target(state, block, self.chosen)
+    def update(self, state: State, any_block: Block) -> State:
+        block = columns_of(any_block)
+        take_target(state, block, self.params)
         steps = Steps(
-            code=CODE[self.chosen.loss],
+            code=CODE[self.params.loss],
             target=state["target"],
             offset=np.full(len(block.y), state["constant"]),
-            gamma=self.chosen.step / CURVATURE[self.chosen.loss],
+            gamma=self.params.step / CURVATURE[self.params.loss],
             least_L=1.0,
-            budget=self.chosen.n_select,
+            budget=self.params.n_select,
             bar=np.inf,
-            centred=self.chosen.intercept,
+            centred=self.params.intercept,
         )
         state["changes"] += steps.through(state, block, others=np.empty(0, np.int64))
-        state["spare"] = spared(state["spare"], block.ids, self.chosen.n_select)
+        state["spare"] = spared(state["spare"], block.ids, self.params.n_select)
         return state
 
     def merge(self, states: Sequence[State]) -> State:
@@ -72,24 +72,24 @@ class Paper:
 
     def end_pass(self, state: State) -> tuple[State, bool]:
         u = state["constant"] + state["X"] @ state["w"].astype(state["X"].dtype)
-        state["history"][state["passes"]] = loss_of(u, state["target"], self.chosen), state["changes"]
+        state["history"][state["passes"]] = loss_of(u, state["target"], self.params), state["changes"]
         state["passes"] += 1
         state["changes"] = 0
-        return state, state["passes"] < self.chosen.passes
+        return state, state["passes"] < self.params.passes
 
     def revisit(self, state: State) -> NDArray[np.uint64]:
         return np.empty(0, np.uint64)
 
     def result(self, state: State) -> Result:
         history = [dict(zip(HISTORY, line, strict=True)) for line in state["history"][: state["passes"]].tolist()]
-        return refitted(state, state["X"], self.chosen, state["spare"], history)
+        return refitted(state, state["X"], self.params, state["spare"], history)
 
-    def glance(self, state: State, most: int) -> Glance:
+    def preview(self, state: State, most: int) -> Preview:
         ids, w, norm = (state[name][: state["k"]] for name in ("ids", "w", "norm"))
-        return glance_of(ids, w, norm, most, last_objective(state), state["changes"])
+        return preview_of(ids, w, norm, most, last_objective(state), state["changes"])
 
     def nbytes(self, meta: Meta) -> int:
-        n, k = meta.n_samples, self.chosen.n_select
+        n, k = meta.n_samples, self.params.n_select
         return slots_nbytes(n, k, meta.itemsize) + set_nbytes(n, k, 0, meta.itemsize)
 
 
@@ -109,14 +109,14 @@ def blank_target(meta: Meta) -> State:
     }
 
 
-def take_target(state: State, block: AnyColumns, chosen: OnlineSubstitution) -> None:
+def take_target(state: State, block: AnyColumns, params: OnlineSubstitution) -> None:
     """Take over the target from the first block that comes, and the best constant score where there is an intercept."""
     if state["started"]:
         return
     state["started"] = True
     state["target"][:] = coded(block.y, state["positive"])
-    if chosen.intercept:
-        state["constant"] = best_constant(chosen.loss, state["target"])
+    if params.intercept:
+        state["constant"] = best_constant(params.loss, state["target"])
 
 
 def spared(spare: NDArray[np.int64], ids: NDArray[np.uint64], wanted: int) -> NDArray[np.int64]:
@@ -126,26 +126,26 @@ def spared(spare: NDArray[np.int64], ids: NDArray[np.uint64], wanted: int) -> ND
     return np.unique(np.concatenate([spare, ids.astype(np.int64)]))[: 2 * wanted]
 
 
-def loss_of(u: NDArray[np.float64], target: NDArray[np.float64], chosen: OnlineSubstitution) -> float:
+def loss_of(u: NDArray[np.float64], target: NDArray[np.float64], params: OnlineSubstitution) -> float:
     """The loss summed over all rows."""
-    return float(pulls(CODE[chosen.loss], u.astype(np.float64), target, np.ones(len(u)), np.empty(len(u))))
+    return float(pulls(CODE[params.loss], u.astype(np.float64), target, np.ones(len(u)), np.empty(len(u))))
 
 
 def refitted(
     state: Fields,
     X: NDArray[np.floating],
-    chosen: OnlineSubstitution,
+    params: OnlineSubstitution,
     spare: NDArray[np.int64],
     history: Sequence[dict[str, float]],
 ) -> Result:
     """The set that the steps have led to, with weights of a joint fit."""
     k = state["k"]
-    one = new_set(len(X), k, X.dtype.itemsize, CODE[chosen.loss], chosen.intercept)
+    one = new_set(len(X), k, X.dtype.itemsize, CODE[params.loss], params.intercept)
     fixed = one["fixed"]
     one["X"][:, fixed:] = X[:, :k]
     one["target"][:] = state["target"]
     for name in ("ids", "mean", "norm"):
         one[name][fixed:] = state[name][:k]
     one["k"] = fixed + k
-    ridge = PLENTY * CURVATURE[chosen.loss] if chosen.ridge == "auto" else float(chosen.ridge)
-    return result_of(fitted(one, ridge), chosen.n_select, spare, labels_written(state["classes"]), history)
+    ridge = PLENTY * CURVATURE[params.loss] if params.ridge == "auto" else float(params.ridge)
+    return result_of(fitted(one, ridge), params.n_select, spare, labels_written(state["classes"]), history)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.algorithms.substitution.refit import Fields, refresh, selected
-from daskfs.protocol import Glance, Label, Result
+from daskfs.protocol import Label, Preview, Result
 
 _EXACT = 1e-8  # curvature that rows are said to have at least, so that H can be inverted
 _STEPS = 25  # of Newton's method at most; a warm start takes a few
@@ -50,7 +50,7 @@ def result_of(
     )
 
 
-def glance_of(
+def preview_of(
     ids: NDArray[np.int64],
     w: NDArray[np.float64],
     norm: NDArray[np.float64],
@@ -58,8 +58,8 @@ def glance_of(
     objective: float,
     changes: int,
     lags: NDArray[np.int64] | None = None,
-) -> Glance:
+) -> Preview:
     """The largest weights of columns as they are while a set is made; shown in the units of the data."""
     order = np.argsort(-np.abs(w), kind="stable")[:most]
     features, late = ids[order].astype(np.uint64), None if lags is None else lags.copy()
-    return Glance(float(objective), float(changes), features, w[order] / norm[order], lags=late)
+    return Preview(float(objective), float(changes), features, w[order] / norm[order], staleness=late)

@@ -92,13 +92,13 @@ class Steps:
         take = self._batch if self.code == SQUARED else self._columns
         start = came = 0
         while start < len(block.ids):
-            chosen = np.arange(start, min(start + self._width(own), len(block.ids)))
-            seat = _seats(own, block.ids[chosen].astype(np.int64))
-            seat[passed_over[chosen]] = NEVER
-            taken = take(own, Batch(block, chosen, found, dtype), seat)
-            own["pace"] = 0.5 * own["pace"] + 0.5 * taken / len(chosen)
+            columns = np.arange(start, min(start + self._width(own), len(block.ids)))
+            seat = _seats(own, block.ids[columns].astype(np.int64))
+            seat[passed_over[columns]] = NEVER
+            taken = take(own, Batch(block, columns, found, dtype), seat)
+            own["pace"] = 0.5 * own["pace"] + 0.5 * taken / len(columns)
             came += taken
-            start += len(chosen)
+            start += len(columns)
         return came
 
     def rebase(self, own: Fields) -> None:
@@ -171,17 +171,17 @@ class Steps:
 class Batch:
     """A few columns of a block, of which products are taken raw and copies standardised."""
 
-    def __init__(self, block: AnyColumns, chosen: NDArray[np.int64], found: Sweep, dtype: Any) -> None:
-        self._block, self._chosen, self._dtype = block, chosen, dtype
-        self.ids = block.ids[chosen].astype(np.int64)
-        self.mean, self.g = found.mean[chosen], found.g[chosen]
-        self.norm = np.where(found.norm[chosen] > 0, found.norm[chosen], 1.0)
+    def __init__(self, block: AnyColumns, columns: NDArray[np.int64], found: Sweep, dtype: Any) -> None:
+        self._block, self._columns, self._dtype = block, columns, dtype
+        self.ids = block.ids[columns].astype(np.int64)
+        self.mean, self.g = found.mean[columns], found.g[columns]
+        self.norm = np.where(found.norm[columns] > 0, found.norm[columns], 1.0)
         near = np.abs(self.mean) * np.sqrt(len(block.y)) < _FAR * self.norm
         if isinstance(block, ColumnBlock) and near.all() and np.isfinite(1 / self.norm**2).all():
-            self._X, self._scale = block.X[:, chosen[0] : chosen[-1] + 1], self.norm
+            self._X, self._scale = block.X[:, columns[0] : columns[-1] + 1], self.norm
         else:
-            self._X = unit_columns(block, chosen, self.mean, self.norm, dtype)
-            self._scale = np.ones(len(chosen))
+            self._X = unit_columns(block, columns, self.mean, self.norm, dtype)
+            self._scale = np.ones(len(columns))
 
     def products(self, A: NDArray[Any], first: int) -> Floats:
         """Aᵀ times the columns from `first` on, for an A whose columns have mean 0."""
@@ -190,7 +190,7 @@ class Batch:
     def standardised(self, q: int) -> NDArray[Any]:
         """Column q, centred and of unit norm."""
         return unit_columns(
-            self._block, self._chosen[q : q + 1], self.mean[q : q + 1], self.norm[q : q + 1], self._dtype
+            self._block, self._columns[q : q + 1], self.mean[q : q + 1], self.norm[q : q + 1], self._dtype
         )[:, 0]
 
 

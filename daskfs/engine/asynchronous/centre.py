@@ -20,8 +20,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.engine.events.listener import GLANCE_EVERY, glance_at
-from daskfs.protocol import Central, ColumnBlock, Glance, State, copied
+from daskfs.engine.events.listener import PREVIEW_EVERY
+from daskfs.engine.events.messages import TOP
+from daskfs.protocol import AsynchronousAlgorithm, ColumnBlock, Preview, State, copy_state
 from daskfs.store.dataset.dataset import Dataset
 
 _NOBODY = np.empty(0, np.uint64)
@@ -60,7 +61,7 @@ class Report:
     """Groups of which everything has arrived, less those that were told before."""
     spent: Spent = NOTHING
     """Since the centre was made."""
-    glance: Glance | None = None
+    preview: Preview | None = None
     """What the state shows, now and then."""
 
 
@@ -91,9 +92,9 @@ class Centre:
         The workers known from earlier passes, in the order of their lanes.
     """
 
-    def __init__(self, algorithm: Central, state: State, lanes: Sequence[str] = ()) -> None:
+    def __init__(self, algorithm: AsynchronousAlgorithm, state: State, lanes: Sequence[str] = ()) -> None:
         self._algorithm, self._state, self._lanes = algorithm, state, list(lanes)
-        self._spent, self._next_glance = NOTHING, 0.0
+        self._spent, self._next_preview = NOTHING, 0.0
         self._arrived: Counter[Mark] = Counter()
         self._sent: dict[Mark, int] = {}
         self._whole: list[int] = []
@@ -126,19 +127,19 @@ class Centre:
 
     def report(self, told: int) -> Report:
         """What is held now, and of which groups that is all, less the first so many, which were told before."""
-        kept = self._algorithm.keeps(self._state)
-        return Report(self._state["version"], kept, self._whole[told:], self._spent, self._glance())
+        kept = self._algorithm.held_features(self._state)
+        return Report(version_of(self._state), kept, self._whole[told:], self._spent, self._preview())
 
     def _note_if_whole(self, mark: Mark) -> None:
         if mark in self._sent and self._arrived[mark] >= self._sent[mark]:
             self._whole.append(mark.group)
             del self._arrived[mark], self._sent[mark]  # a run may have very many
 
-    def _glance(self) -> Glance | None:
-        if monotonic() < self._next_glance:
+    def _preview(self) -> Preview | None:
+        if monotonic() < self._next_preview:
             return None
-        self._next_glance = monotonic() + GLANCE_EVERY
-        return glance_at(self._algorithm, self._state)
+        self._next_preview = monotonic() + PREVIEW_EVERY
+        return self._algorithm.preview(self._state, TOP)
 
     @contextmanager
     def _working(self) -> Iterator[None]:
@@ -147,10 +148,10 @@ class Centre:
         self._spent += Spent(centre=monotonic() - begun)
 
     def _newer(self, lane: int, known: int) -> View | None:
-        return None if known == self._state["version"] else self._view(lane)
+        return None if known == version_of(self._state) else self._view(lane)
 
     def _view(self, lane: int) -> View:
-        return View(self._state["version"], copied(self._algorithm.view(self._state, lane)))
+        return View(version_of(self._state), copy_state(self._algorithm.view(self._state, lane)))
 
     def end_pass(self) -> None:
         """Do what the driver does with the copy of the state that it has just been given, and go on from there."""
@@ -159,19 +160,24 @@ class Centre:
 
     def state(self) -> tuple[State, list[str]]:
         """All of it, and the lanes: for a checkpoint, or the end of the pass."""
-        return copied(self._state), list(self._lanes)
+        return copy_state(self._state), list(self._lanes)
 
 
-def rebuilt(algorithm: Central, dataset: Dataset, state: State, kept: NDArray[np.uint64]) -> State:
+def version_of(state: State) -> int:
+    version: int = state["version"] if isinstance(state, dict) else state.version
+    return version
+
+
+def rebuilt(algorithm: AsynchronousAlgorithm, dataset: Dataset, state: State, kept: NDArray[np.uint64]) -> State:
     """A state like the one that was lost: an older one, and the columns that one held by then."""
-    missing = np.setdiff1d(kept, algorithm.keeps(state))
+    missing = np.setdiff1d(kept, algorithm.held_features(state))
     if len(missing):
         for block in dataset.columns(missing):
             state = algorithm.update(state, block)
     return state
 
 
-def introduced(algorithm: Central, dataset: Dataset, state: State) -> State:
+def introduced(algorithm: AsynchronousAlgorithm, dataset: Dataset, state: State) -> State:
     """The state of a first pass with the target taken over, which comes with every block of columns."""
     y, weights = np.concatenate(list(dataset.targets())), list(dataset.weights())
     nothing = np.empty((len(y), 0), np.float32)

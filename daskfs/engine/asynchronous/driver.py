@@ -38,11 +38,10 @@ from daskfs.engine.asynchronous.groups import even_groups, groups_of, short_grou
 from daskfs.engine.asynchronous.ledger import Ledger
 from daskfs.engine.asynchronous.worker import Calls, CentreActor, CentreLost, Part, forget, work_on
 from daskfs.engine.cluster.worker_pool import GONE, with_workers
-from daskfs.engine.events.listener import verb_of
 from daskfs.engine.passes import Run
 from daskfs.engine.synchronous import task_key
 from daskfs.errors import Interrupted, WorkerError
-from daskfs.protocol import Central, State
+from daskfs.protocol import AsynchronousAlgorithm, State
 from daskfs.store.dataset.dataset import Dataset
 
 CENTRE = "centre"
@@ -131,8 +130,8 @@ class Pass(Stretch):
 
     def ask(self, home: Home, ledger: Ledger, places: Places) -> None:
         super().ask(home, ledger, places)
-        if ledger.newest.glance is not None:
-            self.run.watch.glance(ledger.newest.glance)
+        if ledger.newest.preview is not None:
+            self.run.watch.preview(ledger.newest.preview)
         if self.run.reached(ledger.position(self.end)):
             self.run.keep(home.call.now("state")[0])
 
@@ -140,7 +139,7 @@ class Pass(Stretch):
 class Around:
     """Carries out passes on a cluster, around a centre."""
 
-    def __init__(self, client: Client, dataset: Dataset, algorithm: Central) -> None:
+    def __init__(self, client: Client, dataset: Dataset, algorithm: AsynchronousAlgorithm) -> None:
         self._client, self._dataset, self._algorithm = client, dataset, algorithm
         self._sizes = dataset.block_sizes(algorithm.axis)
         self._run = os.urandom(8).hex()
@@ -149,13 +148,13 @@ class Around:
         self._home: Home | None = None
         # Asy-OS needs them. On two workers its recall fell with larger groups, a centre that stays, and all tasks in
         # one message: it keeps to short groups, a new view for each, and a new centre for every pass.
-        self._fresh = algorithm.needs_fresh_views
+        self._fresh = algorithm.sharing.needs_fresh_views
 
     def one_pass(self, state: State, position: int, run: Run) -> State:
         if not self._lanes and (position or run.now.passes):  # resumed: those who had the lanes of the state are gone
-            self._lanes = [_GONE] * state.get("lanes", 0)
+            self._lanes = [_GONE] * self._algorithm.n_workers(state)
         groups = partial(short_groups if self._fresh else groups_of, self._sizes, position)
-        now, _ = self._done(state, Pass(verb_of(self._algorithm), groups, _blocks, run, len(self._sizes)))
+        now, _ = self._done(state, Pass(self._algorithm.verb, groups, _blocks, run, len(self._sizes)))
         self._ends_pass()
         return now
 
@@ -172,7 +171,7 @@ class Around:
             try:
                 places = self._places()
                 if ledger is None:
-                    known, cost = Report(-1, self._algorithm.keeps(state)), stretch.run.now.costs[-1]
+                    known, cost = Report(-1, self._algorithm.held_features(state)), stretch.run.now.costs[-1]
                     before = Spent(centre=cost.merging, busy=cost.busy, between=cost.scheduler)
                     ledger = Ledger(state, self._numbered(stretch, places), known, before)
                 elif self._fresh:  # a centre knew of what is only with workers, who may be given no more to do

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from daskfs.engine.asynchronous.centre import Centre, Mark, Spent, View, introduced, rebuilt
 from daskfs.engine.events.meter import Meter
 from daskfs.engine.events.send import from_task
-from daskfs.protocol import Block, Central, State, copied
+from daskfs.protocol import AsynchronousAlgorithm, Block, State, copy_state
 from daskfs.store.dataset.dataset import Dataset
 
 Part = range | NDArray[np.uint64]
@@ -66,9 +66,14 @@ class CentreActor:
     _unheard: Failure | None = None
 
     def open(
-        self, algorithm: Central, dataset: Dataset, state: State, kept: NDArray[np.uint64], lanes: list[str]
+        self,
+        algorithm: AsynchronousAlgorithm,
+        dataset: Dataset,
+        state: State,
+        kept: NDArray[np.uint64],
+        lanes: list[str],
     ) -> None:
-        state = introduced(algorithm, dataset, copied(state))
+        state = introduced(algorithm, dataset, copy_state(state))
         self._centre = Centre(algorithm, rebuilt(algorithm, dataset, state, kept), lanes)
 
     def do(self, method: str, *arguments: Any) -> Any:
@@ -140,7 +145,9 @@ class Desk:
 
     who: str = field(default_factory=lambda: os.urandom(8).hex())
     """A name for the lane that goes with `own`: whoever starts with nothing gets a lane of its own."""
-    own: State = field(default_factory=dict)
+    own: State | None = None
+    lane: int = -1
+    """The number of this worker at the centre."""
     joined: tuple[str, int] | None = None
     """The centre that was, and for which stretch of work; …"""
     seen: View = field(default_factory=lambda: View(-1, {}))
@@ -174,7 +181,14 @@ def forget(run: str) -> None:
 
 
 def work_on(
-    run: str, algorithm: Central, dataset: Dataset, centre: Any, stretch: int, group: int, part: Part, told: str = ""
+    run: str,
+    algorithm: AsynchronousAlgorithm,
+    dataset: Dataset,
+    centre: Any,
+    stretch: int,
+    group: int,
+    part: Part,
+    told: str = "",
 ) -> None:
     """One group of blocks, on a worker; what it did is told under the name of the run that is watched, if it is.
 
@@ -182,7 +196,7 @@ def work_on(
     and what it took, the centre is told.
     """
     desk, call, meter = _desk(run), Calls(centre), Meter(from_task(told))
-    here, fresh = (centre.key, stretch), algorithm.needs_fresh_views
+    here, fresh = (centre.key, stretch), algorithm.sharing.needs_fresh_views
     between = monotonic() - desk.left if desk.joined == here else 0.0
     if desk.joined != here or fresh:
         joining = call.later("join", desk.who)  # answered while the first block is read
@@ -192,21 +206,22 @@ def work_on(
     for block in meter.over(_blocks(dataset, algorithm, part)):
         if desk.joined is None:
             with meter.waiting():
-                desk.own["lane"], desk.seen = call.answer(desk.replies.popleft())
+                desk.lane, desk.seen = call.answer(desk.replies.popleft())
             desk.joined = here
         _listen(desk, call, meter, 0 if fresh and unanswered > _UNANSWERED else _IN_FLIGHT)
         unanswered += 1
-        desk.own, offer = algorithm.work(desk.own, desk.seen.view, block)
+        desk.own, offer = algorithm.work(desk.own, desk.seen.view, block, desk.lane)
         _listen(desk, call, meter, _IN_FLIGHT)
         if offer is not None:
-            unsent = offer if unsent is None else algorithm.both(unsent, offer, desk.seen.view)
+            unsent = offer if unsent is None else algorithm.combine_offers(unsent, offer, desk.seen.view)
         if unsent is not None and not desk.replies:
-            desk.replies.append(call.later("offer", desk.own["lane"], mark, unsent, desk.seen.version))
+            desk.replies.append(call.later("offer", desk.lane, mark, unsent, desk.seen.version))
             unsent, unanswered, sent = None, 0, sent + 1
-    rest = [offer for offer in (unsent, algorithm.rest(desk.own)) if offer is not None]
+    last = None if desk.own is None else algorithm.remaining_offer(desk.own)
+    rest = [offer for offer in (unsent, last) if offer is not None]
     _listen(desk, call, meter, 0 if fresh else _IN_FLIGHT - 1)  # two that are under way may change places
     spent = Spent(busy=meter.total.busy, between=between, bytes=meter.total.bytes)
-    desk.replies.append(call.later("leave", desk.own["lane"], mark, sent, rest, desk.seen.version, spent))
+    desk.replies.append(call.later("leave", desk.lane, mark, sent, rest, desk.seen.version, spent))
     _listen(desk, call, meter, 0 if fresh else _IN_FLIGHT)
     meter.done()
     desk.left = monotonic()
@@ -219,5 +234,5 @@ def _listen(desk: Desk, call: Calls, meter: Meter, most: int) -> None:
             desk.seen = call.answer(desk.replies.popleft()) or desk.seen
 
 
-def _blocks(dataset: Dataset, algorithm: Central, part: Part) -> Iterable[Block]:
+def _blocks(dataset: Dataset, algorithm: AsynchronousAlgorithm, part: Part) -> Iterable[Block]:
     return dataset.blocks(part, axis=algorithm.axis) if isinstance(part, range) else dataset.columns(part)

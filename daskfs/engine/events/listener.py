@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from daskfs.engine.checkpoint import Cost, Snapshot
 from daskfs.engine.events.messages import TOP, Event, features_told, number, short
 from daskfs.errors import public_url, redact
-from daskfs.protocol import Algorithm, Glance, State, Watchable
+from daskfs.protocol import Algorithm, Preview
 from daskfs.selection.naming import named, products_of
 from daskfs.store.dataset.dataset import Dataset
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from daskfs.engine.passes import PassProgress
 
 PROGRESS_EVERY = 0.25
-GLANCE_EVERY = 2.0
+PREVIEW_EVERY = 2.0
 """Seconds, at least, between two of them."""
 
 
@@ -43,20 +43,20 @@ class Watch:
         """What events call the run; empty if there are none."""
         self._names: dict[int, str] = {}
         self._shown: list[Any] = []
-        self._next_progress = self._next_glance = 0.0
+        self._next_progress = self._next_preview = 0.0
 
     def begun(self, now: Snapshot, workers: int) -> None:
         """A run begins, or goes on."""
         self._tell(
             "begun",
-            algorithm=type(self._algorithm).__name__,
+            algorithm=self._algorithm.name,
             dataset=short(public_url(self._dataset.url)),
             blocks=int(self._dataset.n_blocks(self._algorithm.axis)),
-            passes=getattr(self._algorithm, "passes", None),
+            passes=self._algorithm.passes,
             workers=workers,
             done=now.passes,
         )
-        self._next_glance = monotonic() + GLANCE_EVERY
+        self._next_preview = monotonic() + PREVIEW_EVERY
 
     def progress(self, now: PassProgress) -> None:
         """So many blocks are done; said if it has not been said just now, or if they are all."""
@@ -64,27 +64,27 @@ class Watch:
             self._next_progress = monotonic() + PROGRESS_EVERY
             self._tell("progress", number=now.number, blocks_done=now.blocks_done, blocks=now.blocks)
 
-    def is_glance_due(self) -> bool:
+    def is_preview_due(self) -> bool:
         """Whether somebody would like to see how the state is."""
-        return bool(self.run) and monotonic() >= self._next_glance and isinstance(self._algorithm, Watchable)
+        return bool(self.run) and monotonic() >= self._next_preview
 
-    def glance(self, seen: Glance | None) -> None:
+    def preview(self, seen: Preview | None) -> None:
         """Tell what was seen of a state."""
-        self._next_glance = monotonic() + GLANCE_EVERY
+        self._next_preview = monotonic() + PREVIEW_EVERY
         if seen is None or not self.run:
             return
         with suppress(Exception):  # names are read from the store
             made = None if seen.parents is None else products_of(self._look_up, seen.parents[:TOP])
-            names = named(self._look_up, seen.features[:TOP], made, seen.called)
-            lags = None if seen.lags is None else _without_zeros_behind(seen.lags.tolist())
+            names = named(self._look_up, seen.features[:TOP], made, seen.kind)
+            lags = None if seen.staleness is None else _without_zeros_behind(seen.staleness.tolist())
             now = [features_told(names, seen.weights), number(seen.objective), number(seen.changes), lags]
             if now != self._shown:
                 self._shown = now
-                self._tell("glance", features=now[0], objective=now[1], changes=now[2], lags=lags)
+                self._tell("preview", features=now[0], objective=now[1], changes=now[2], lags=lags)
 
-    def closed(self, cost: Cost, passes: int, changes: float, before: Glance | None, after: Glance | None) -> None:
+    def closed(self, cost: Cost, passes: int, changes: float, before: Preview | None, after: Preview | None) -> None:
         """A pass is over, with so many changes of the set."""
-        self.glance(before)
+        self.preview(before)
         self._tell(
             "pass",
             number=passes,
@@ -92,7 +92,7 @@ class Watch:
             changes=number(changes),
             **{name: number(seconds) for name, seconds in cost.times().items()},
         )
-        self.glance(after)
+        self.preview(after)
 
     def checkpoint(self, seconds: float) -> None:
         """A checkpoint was written."""
@@ -117,16 +117,6 @@ class Watch:
     def _tell(self, what: str, **facts: Any) -> None:
         if self._send is not None:
             self._send({"run": self.run, "what": what, **facts})
-
-
-def glance_at(algorithm: Algorithm, state: State, most: int = TOP) -> Glance | None:
-    """What a state shows, if it shows anything: the first of its features."""
-    return algorithm.glance(state, most) if isinstance(algorithm, Watchable) else None
-
-
-def verb_of(algorithm: Algorithm) -> str:
-    """The word for what an algorithm does with blocks, which tasks are named after."""
-    return algorithm.verb if isinstance(algorithm, Watchable) else "fold"
 
 
 def _without_zeros_behind(counts: list[int]) -> list[int]:

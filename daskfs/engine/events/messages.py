@@ -10,7 +10,7 @@ what        told by              it holds
 begun       the driver           algorithm, dataset, blocks, passes, workers, and passes that are done if it is resumed
 progress    the driver           the pass, and blocks of it that are done
 share       every worker         what it did since it last said so: blocks, rows or columns, bytes, seconds
-glance      the driver           objective, changes, features with names and weights, staleness of offers
+preview      the driver           objective, changes, features with names and weights, staleness of offers
 pass        the driver           a pass is over: objective, changes, seconds, and where those went
 checkpoint  the driver           one was written, and how long that took
 ended       the driver           the run is over, or why it is not

@@ -260,7 +260,7 @@ def _share(run: WatchedRun, event: Mapping[str, Any], when: float) -> None:
     run.flow.add(when, share.bytes, share.items)
 
 
-def _glance(run: WatchedRun, event: Mapping[str, Any], when: float) -> None:
+def _preview(run: WatchedRun, event: Mapping[str, Any], when: float) -> None:
     objective, changes = _maybe(event["objective"]), _maybe(event["changes"])
     lags = [] if event["lags"] is None else [_count(lag) for lag in event["lags"][:_LAGS]]
     features = _features(event["features"])
@@ -299,7 +299,7 @@ _LEARN = {
     "begun": _begun,
     "progress": _progress,
     "share": _share,
-    "glance": _glance,
+    "preview": _preview,
     "pass": _pass,
     "checkpoint": _checkpoint,
     "ended": _ended,
