@@ -119,12 +119,7 @@ def publish_dense(
     if not segments:
         raise SourceError(f"{location.url}: the sources hold no rows")
     n, p = segments[-1].first + segments[-1].rows, next(piece.columns for piece in pieces if piece.segments)
-    strings = any(piece.strings for piece in pieces)
-    labels = (
-        merge_string_labels(q.strings_used() for q in pieces)
-        if strings
-        else merge_number_labels(q.numbers for q in pieces)
-    )
+    labels = merge_labels(pieces)
     dtype = np.dtype(next(piece.dtype for piece in pieces if piece.segments))
     writer = DatasetWriter(location)
     index = _write_index(location, segments)

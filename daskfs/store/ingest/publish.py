@@ -40,12 +40,7 @@ def publish_sparse(location: Location, pieces: Sequence[SparsePiece], plan: Spar
     """Move every staged chunk to its place, write names and metadata, and mark the dataset complete."""
     if not any(piece.rows for piece in pieces):
         raise SourceError(f"{location.url}: the sources hold no rows")
-    strings = any(piece.strings for piece in pieces)
-    labels = (
-        merge_string_labels(p.strings_used() for p in pieces)
-        if strings
-        else merge_number_labels(p.numbers for p in pieces)
-    )
+    labels = merge_labels(pieces)
     specs = _arrays(pieces, plan.shape)
     writer = DatasetWriter(location)
     for spec in specs.values():
