@@ -24,7 +24,7 @@ from daskfs.store.dataset.labels import Labels, recode_labels
 from daskfs.store.dataset.layout import UNFINISHED, ArraySpec, DenseShape, Layout, dense_specs, target_spec
 from daskfs.store.dataset.names import check_column_names, feature_spec
 from daskfs.store.dataset.writer import ChunkRecords, DatasetWriter, write_chunk
-from daskfs.store.ingest.pieces import PieceWriter, StagedPiece, new_folder
+from daskfs.store.ingest.pieces import PieceWriter, StagedPiece, merge_labels, new_folder
 from daskfs.store.ingest.publish import RunTasks
 from daskfs.store.ingest.rows import BadLines, LabelCodes
 from daskfs.store.places.location import Location

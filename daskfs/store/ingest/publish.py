@@ -18,6 +18,7 @@ from daskfs.store.dataset.name_runs import MergedNames
 from daskfs.store.dataset.names import check_column_names, encoded_names, feature_spec, in_chunks, table_specs
 from daskfs.store.dataset.writer import DatasetWriter, write_chunk, write_file
 from daskfs.store.ingest.formats.base import NamesFrom
+from daskfs.store.ingest.pieces import merge_labels
 from daskfs.store.ingest.staging import OPTIONAL, BlockShape, SparsePiece, StagedBlock, publish_piece
 from daskfs.store.places.location import Location
 
