@@ -114,7 +114,11 @@ class Ceremonious(Tangled):
         return super().merge(states)
 
 
-SLOW = {"synchronous": Tangled(seconds=NAP), "serial": Tangled(seconds=NAP, schedule="serial"), "asynchronous": Paced(K, seconds=NAP)}
+SLOW = {
+    "synchronous": Tangled(seconds=NAP),
+    "serial": Tangled(seconds=NAP, schedule="serial"),
+    "asynchronous": Paced(K, seconds=NAP),
+}
 
 
 @pytest.mark.parametrize("name", SLOW)
