@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from centre_runs import K, Once, centres, found, kill, paced, planted
+from centre_runs import K, Once, Paced, centres, found, kill, paced, planted
 from distributed import Client, Nanny, SpecCluster, Worker, get_worker
 from distributed.comm.core import CommClosedError
 from distributed.scheduler import Scheduler
@@ -192,8 +192,8 @@ def test_an_error_at_the_centre_comes_back_as_it_is(tmp_path, kind, two_workers,
 class FailingAtTheEnd(Census):
     """Has nothing to offer but the rest, at which the centre fails: no worker waits for the answer."""
 
-    def work(self, own, view, block):
-        own, found = super().work(own, view, block)
+    def work(self, own, view, block, worker):
+        own, found = super().work(own, view, block, worker)
         return own | (found or {}), None
 
     def accept(self, state, offer):
@@ -321,13 +321,12 @@ def test_a_worker_that_joins_in_the_middle_of_a_pass_takes_part(dataset):
 
 
 @dataclass(frozen=True)
-class Watched(daskfs.OnlineSubstitution):
+class Watched(Paced):
     """Notes which worker of this process works."""
 
-    def work(self, own, view, block):
+    def sleep(self) -> None:
         time.sleep(0.05)
         _at_work.add(get_worker().name)
-        return super().work(own, view, block)
 
 
 _at_work: set[Any] = set()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 import xarray
-from centre_runs import planted
+from centre_runs import Paced, planted
 from distributed import Client, SchedulerPlugin
 from distributed.utils import key_split
 from toy_algorithms import Tangled
@@ -44,7 +44,7 @@ def dataset_for(folder, axis: str) -> daskfs.Dataset:
 def events_of_the_last_run(client: Client) -> list[dict]:
     events = [event for _, event in client.get_events(TOPIC)]
     run = [event["run"] for event in events if event["what"] == "begun"][-1]
-    return [event for event in events if event["run"] == run]
+    return [event for event in events if event.get("run") == run]
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -106,15 +106,6 @@ NAP = 0.03
 
 
 @dataclass(frozen=True)
-class Slow(daskfs.OnlineSubstitution):
-    """Takes its time over every block."""
-
-    def work(self, own, view, block):
-        time.sleep(NAP)
-        return super().work(own, view, block)
-
-
-@dataclass(frozen=True)
 class Ceremonious(Tangled):
     """Takes its time to merge, and none over blocks."""
 
@@ -123,7 +114,11 @@ class Ceremonious(Tangled):
         return super().merge(states)
 
 
-SLOW = {"synchronous": Tangled(seconds=NAP), "serial": Tangled(seconds=NAP, schedule="serial"), "asynchronous": Slow(K)}
+SLOW = {
+    "synchronous": Tangled(seconds=NAP),
+    "serial": Tangled(seconds=NAP, schedule="serial"),
+    "asynchronous": Paced(K, seconds=NAP),
+}
 
 
 @pytest.mark.parametrize("name", SLOW)

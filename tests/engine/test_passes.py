@@ -16,8 +16,9 @@ import daskfs
 from daskfs.engine.checkpoint import Snapshot
 from daskfs.engine.passes import Run, Serial
 from daskfs.engine.run import memory_plan
-from daskfs.engine.shards import FAN_IN, copied, joined, merged, one_blas_thread, rounds_of
+from daskfs.engine.shards import FAN_IN, joined, merged, one_blas_thread, rounds_of
 from daskfs.errors import CheckpointError
+from daskfs.protocol import copy_state
 
 __all__ = ["always_due"]
 
@@ -120,7 +121,7 @@ def test_an_empty_pass_has_no_groups():
 def test_merging_leaves_the_states_as_they_were(tmp_path):
     dataset, algorithm = small_dataset(tmp_path / "d"), Tangled()
     states = [algorithm.update(algorithm.start(dataset.meta, seed), dataset.read(seed)) for seed in range(4)]
-    before = [copied(state) for state in states]
+    before = [copy_state(state) for state in states]
     first = merged(algorithm, *states)
     first["memory"] += 1
     for state, expected in zip(states, before, strict=True):
@@ -186,7 +187,7 @@ def test_the_state_at_the_start_is_not_held_while_it_is_replaced(tmp_path):
             return state
 
         def update(self, state, block):
-            state = super().update(copied(state), block)
+            state = super().update(copy_state(state), block)
             seen.append(first[0]() is not None)
             return state
 

@@ -22,7 +22,10 @@ from toy_algorithms import Census
 from toy_runs import small_dataset
 
 import daskfs
+from daskfs.algorithms.substitution.asynchronous import AsynchronousMethod
+from daskfs.algorithms.substitution.block import BlockMethod
 from daskfs.engine.asynchronous import worker
+from daskfs.engine.asynchronous.centre import version_of
 from daskfs.engine.asynchronous.worker import Calls, CentreActor, CentreLost, Failure, forget, work_on
 from daskfs.errors import ColumnError, DaskfsError
 
@@ -285,14 +288,17 @@ def test_nobody_goes_back_to_an_older_view(tmp_path, run, method, busy, monkeypa
 def seen_versions(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """The versions of the views with which blocks are worked on."""
     versions: list[int] = []
-    work = daskfs.OnlineSubstitution.work
 
-    def noting(self, own, view, block):
-        versions.append(view["version"])
-        return work(self, own, view, block)
+    def noting(work):
+        def wrapper(self, own, view, block, worker):
+            versions.append(version_of(view))
+            return work(self, own, view, block, worker)
+
+        return wrapper
 
     with monkeypatch.context() as patch:
-        patch.setattr(daskfs.OnlineSubstitution, "work", noting)
+        for method in (BlockMethod, AsynchronousMethod):
+            patch.setattr(method, "work", noting(method.work))
         yield versions
 
 

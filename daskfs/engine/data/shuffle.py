@@ -23,8 +23,8 @@ from daskfs.engine.events.progress import Moved, Report
 from daskfs.errors import OptionError, check_whole
 from daskfs.store.dataset.dataset import Dataset, open_dataset
 from daskfs.store.dataset.layout import UNFINISHED, ArraySpec
-from daskfs.store.dataset.regroup import groups
-from daskfs.store.dataset.writer import DatasetWriter, Records, check_free, new_writer, prepare
+from daskfs.store.dataset.regroup import consecutive_groups
+from daskfs.store.dataset.writer import ChunkRecords, DatasetWriter, check_free, new_writer, prepare
 from daskfs.store.places.location import Location
 from daskfs.store.reorder.row_keys import Keys
 from daskfs.store.reorder.row_runs import Runs, cargo_of, collected
@@ -126,7 +126,7 @@ class Mixer:
     def write(self, wanted: Keys, location: Location, moved: Moved) -> Closing:
         """Write the wanted rows to a place that was prepared; what is left to do is to close the new dataset."""
         source, each = self.source, RowBytes.of_source(self.source)
-        some = groups(block_bytes(source, each), self.budget.run_bytes)
+        some = consecutive_groups(block_bytes(source, each), self.budget.run_bytes)
         # Not where another attempt has its runs: a worker that outlives it would write among ours.
         folder = f"{UNFINISHED}/{uuid.uuid4().hex[:8]}"
         runs = Runs(location, folder, len(some), cargo_of(source), slot_bits(source))
@@ -177,6 +177,6 @@ def _make_run(runs: Runs, source: Dataset, blocks: range, number: int, wanted: K
     return runs.write(number, collected(source, blocks, wanted))
 
 
-def _write_part(part: Part, location: Location) -> tuple[int, dict[str, Records]]:
+def _write_part(part: Part, location: Location) -> tuple[int, dict[str, ChunkRecords]]:
     """Write a part of the new dataset: a task."""
     return part.moved, part.write(location)

@@ -21,7 +21,7 @@ from daskfs.protocol import SparseBlock
 from daskfs.store.dataset.codec import Codec, Compression
 from daskfs.store.dataset.dataset import Dataset, open_dataset
 from daskfs.store.dataset.layout import UNFINISHED
-from daskfs.store.dataset.regroup import groups
+from daskfs.store.dataset.regroup import consecutive_groups
 from daskfs.store.dataset.writer import new_writer, prepare
 from daskfs.store.ingest.arrays import BLOCK_ENTRIES
 from daskfs.store.places.location import Location
@@ -100,7 +100,7 @@ def transpose(
         prepare(location, overwrite)
         location.write(f"{UNFINISHED}/transpose", b"")
         moved = Moved(2 * source.n_entries, progress)
-        some = [group for group in groups(sizes, budget.run_entries) if sizes[group].any()]
+        some = [group for group in consecutive_groups(sizes, budget.run_entries) if sizes[group].any()]
         gap = max(1, budget.range_entries // (4 * len(some)))
         tasks = [(source, group, int(sizes[group].sum()), location, n, gap) for n, group in enumerate(some)]
         runs = _runs(tasks, budget.workers, moved)
