@@ -22,7 +22,7 @@ from typing import Any
 from daskfs.errors import DaskfsError, OptionError, SelectionError, public_url
 from daskfs.protocol import Label
 from daskfs.selection.records import Record, as_json, is_count
-from daskfs.store.dataset.table import Columns, read_table, write_table
+from daskfs.store.dataset.table import TableColumns, read_table, write_table
 from daskfs.store.places.location import Location
 
 VERSION = 1
@@ -32,7 +32,7 @@ MOST_BYTES = 1 << 28  # of a selection.json: some two million features
 _MOST_POINTER_BYTES = 1 << 16
 
 
-def write_selection(location: Location, record: Mapping[str, Any], history: Columns) -> None:
+def write_selection(location: Location, record: Mapping[str, Any], history: TableColumns) -> None:
     """Write a selection into a folder; replace one that is there."""
     if location.path is not None and location.path.is_file():
         raise SelectionError(f"{location.url}: is a file; a selection is a folder, choose another name")
@@ -46,7 +46,7 @@ def write_selection(location: Location, record: Mapping[str, Any], history: Colu
         location.write(RECORD, raw)
 
 
-def read_selection(location: Location) -> tuple[Record, Columns]:
+def read_selection(location: Location) -> tuple[Record, TableColumns]:
     """Return what `write_selection` wrote; raise SelectionError, which says what is wrong, for anything else."""
     try:
         if location.size(RECORD) > MOST_BYTES:  # before a byte is read

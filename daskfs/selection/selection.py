@@ -29,7 +29,7 @@ from daskfs.selection.inputs import Inputs, expand_columns, inputs_from_record
 from daskfs.selection.metrics import against_the_rest, predicted_classes
 from daskfs.selection.predictions import Predictions, check_place
 from daskfs.selection.products import Products, parent_records, products_from_records, slice_features
-from daskfs.selection.run_folder import SOURCE, resolve_run, read_selection, write_selection
+from daskfs.selection.run_folder import SOURCE, read_selection, resolve_run, write_selection
 from daskfs.store.places.location import Location
 
 

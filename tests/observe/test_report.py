@@ -50,7 +50,7 @@ def text_of(folder: Path) -> str:
 def test_what_it_says_of_two_classes(runs):
     said = text_of(runs / "two")
     assert "5 of 30 features tell the classes 0 and 1 apart" in said
-    assert re.search(r"ColumnSlices by Online Substitution from \S+two\.zarr, 300 samples\.", said)
+    assert re.search(r"Chosen by Online Substitution from \S+two\.zarr, 300 samples\.", said)
     assert "Score on test data 0.800 balanced accuracy, 95 % interval 0.690 – 0.890" in said
     assert "Judged on test data: test.zarr, 1,234 rows." in said
     assert "accuracy 0.812 0.700 – 0.900" in said
@@ -96,7 +96,7 @@ def test_the_score_of_the_data_it_was_selected_from_is_not_called_unseen(tmp_pat
     ("changes", "said", "not_said"),
     [
         ({"identical": True, "index": 1.0}, "the seed makes no difference here", "Stability 1.00"),
-        ({"of": "inputs", "rank_correlation": 0.5}, "3 inputs came up at least once, 1 every time", "“ColumnSlices”"),
+        ({"of": "inputs", "rank_correlation": 0.5}, "3 inputs came up at least once, 1 every time", "“Chosen”"),
         ({"interval": [0.7, 0.9]}, "Stability is 0.83 (95 % interval 0.700 – 0.900)", "rank correlation"),
     ],
 )

@@ -244,7 +244,7 @@ def feature_words(run: RunRecords) -> list[str]:
             "Weights are for columns as they are: one of large numbers has a small weight, and may matter most."
         )
     if run.times is not None and run.stability is not None:
-        lines.append(f"“ColumnSlices” counts how often a feature was selected {_repeated(run.stability)}.")
+        lines.append(f"“Chosen” counts how often a feature was selected {_repeated(run.stability)}.")
     asked = selection.algorithm.get("n_select")
     if isinstance(asked, int) and len(selection.features) < asked:
         lines.append(f"{asked:,} were asked for.")
