@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from daskfs.basis.expansion import KERNELS, Basis
+from daskfs.basis import KERNELS, Basis
 from daskfs.errors import public_url
 from daskfs.protocol import Expansion
 from daskfs.selection.column_slices import Chosen, Piece, as_dataset, chosen_columns
@@ -84,7 +84,7 @@ def expanded(X: Any, features: NDArray[np.uint64], inputs: Inputs) -> Chosen:
 
 
 def _made(pieces: Any, features: NDArray[np.uint64], inputs: Inputs, where: str) -> Iterator[Piece]:
-    made, drawn, columns = inputs.expansion, inputs.basis.drawn(features), np.arange(len(features))
+    made, drawn, columns = inputs.expansion, inputs.basis.features(features), np.arange(len(features))
     outside = np.zeros(len(inputs.names), np.int64)
     rows, rows_outside = 0, 0
     step = max(1, TILE // max(len(features), 1))
