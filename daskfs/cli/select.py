@@ -19,8 +19,8 @@ from daskfs.jit import COMPILING, is_cold
 from daskfs.job.execute import announce
 from daskfs.job.selecting import Request
 from daskfs.observe.progress import pass_progress
-from daskfs.observe.selected import selection_record
-from daskfs.observe.terminal import messages, remarks_told
+from daskfs.observe.tables import selection_record
+from daskfs.observe.terminal import messages, warnings_as_notes
 from daskfs.selection.selection import Selection
 from daskfs.store.dataset.dataset import open_dataset
 from daskfs.store.places.location import Location
@@ -77,7 +77,7 @@ def select(
         "command": ["daskfs", *map(public_url, sys.argv[1:])],
         "performance_report": performance and public_url(performance),
     }
-    with remarks_told(), cluster_for(scheduler, serial, processes) as client:
+    with warnings_as_notes(), cluster_for(scheduler, serial, processes) as client:
         announce(client, lambda line: messages.print(line, soft_wrap=True, markup=False))
         messages.print(f"memory: {request.plan(client)}", soft_wrap=True)
         if request.is_begun() and not overwrite:

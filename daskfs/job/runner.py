@@ -30,10 +30,9 @@ from daskfs.job.selecting import Request
 from daskfs.job.tables import Job, Stability
 from daskfs.observe.report import check_replaceable as check_report
 from daskfs.observe.report import write_report
-from daskfs.selection.published import PUBLISHED, followed, publish
-from daskfs.selection.published import check_replaceable as check_pointer
 from daskfs.selection.records import METRICS, RUN_RECORD, SIZES, STABILITY, read_record, without_nan, write_record
-from daskfs.selection.saved import RECORD
+from daskfs.selection.run_folder import PUBLISHED, RECORD, publish, resolve_run
+from daskfs.selection.run_folder import check_replaceable as check_pointer
 from daskfs.selection.selection import Selection
 from daskfs.selection.sizes import size_path
 from daskfs.selection.stability import Over, stability
@@ -295,7 +294,7 @@ def pointer_of(job: Job) -> Location:
 def published_run(out: str, storage: dict[str, Any] | None = None) -> Location | None:
     """The run of a job that counts; None if none was published."""
     location = Location(out, storage)
-    found = followed(location)
+    found = resolve_run(location)
     return None if found == location else found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +16,10 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from daskfs.errors import OptionError
-from daskfs.selection.expanded import Inputs
+from daskfs.selection.inputs import Inputs
 
-Selection = Any
-"""A `daskfs.Selection`, whose module imports this one."""
+if TYPE_CHECKING:
+    from daskfs.selection.selection import Selection
 
 
 def plain_model(selection: Selection) -> BaseEstimator:

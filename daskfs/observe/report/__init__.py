@@ -22,15 +22,15 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from daskfs.errors import OptionError, SelectionError
-from daskfs.observe.evaluated import TITLES
 from daskfs.observe.report import origin as report_origin
 from daskfs.observe.report import plots as report_plots
 from daskfs.observe.report import words as report_words
 from daskfs.observe.report.features import embedded, feature_columns
 from daskfs.observe.report.text import interval, number, visible
-from daskfs.observe.report.words import Run, Table
-from daskfs.selection.published import followed
+from daskfs.observe.report.words import RunRecords, TextTable
+from daskfs.observe.tables import TITLES
 from daskfs.selection.records import METRICS, REPORT, RUN_RECORD, SIZES, STABILITY, Record, read_record
+from daskfs.selection.run_folder import resolve_run
 from daskfs.selection.selection import Selection, load_selection
 from daskfs.store.places.location import Location
 
@@ -75,7 +75,7 @@ def write_report(
     >>> write_report("run")
     'run/report.html'
     """
-    location = followed(Location(run, storage_options))
+    location = resolve_run(Location(run, storage_options))
     folder, name = (location, REPORT) if out is None else _place(out, storage_options)
     own = name == REPORT and folder.is_same_place(location)
     if not own and not overwrite and folder.exists(name):
@@ -106,11 +106,11 @@ def check_replaceable(out: str | os.PathLike[str], storage_options: Mapping[str,
         raise OptionError(f"{folder.url}/{name}: is there already, and no report; choose another name")
 
 
-def load_run(location: Location, storage_options: Mapping[str, Any] | None = None) -> Run:
+def load_run(location: Location, storage_options: Mapping[str, Any] | None = None) -> RunRecords:
     """A run's selection and the records beside it; SelectionError if something is damaged."""
     selection = load_selection(location.url, storage_options)
     found = {name: read_record(location, name) for name in (RUN_RECORD, METRICS, SIZES, STABILITY)}
-    run = Run(selection, {name: record for name, record in found.items() if record is not None})
+    run = RunRecords(selection, {name: record for name, record in found.items() if record is not None})
     if run.sizes is not None:
         lengths = {len(run.sizes[key]) for key in ("sizes", "scores", "intervals")}
         if len(lengths) > 1 or 0 in lengths or not all(1 <= size < 1 << 53 for size in run.sizes["sizes"]):
@@ -118,10 +118,10 @@ def load_run(location: Location, storage_options: Mapping[str, Any] | None = Non
     return run
 
 
-def rendered(run: Run) -> str:
+def rendered(run: RunRecords) -> str:
     """The page."""
     page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    plots: dict[str, report_plots.Item] = {}
+    plots: dict[str, report_plots.PlotJson] = {}
     parts = {
         "title": report_words.headline(run.selection),
         "origin": report_words.origin(run.selection),
@@ -163,7 +163,7 @@ def _hash(script: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
-def _sizes(record: Record | None, plots: dict[str, report_plots.Item]) -> dict[str, Any] | None:
+def _sizes(record: Record | None, plots: dict[str, report_plots.PlotJson]) -> dict[str, Any] | None:
     """Score against the number of features: a plot, its numbers, and how they came about."""
     if record is None:
         return None
@@ -176,11 +176,11 @@ def _sizes(record: Record | None, plots: dict[str, report_plots.Item]) -> dict[s
         "plot": "sizes" if "sizes" in plots else None,
         "words": report_words.size_words(record, metric),
         "metric": metric,
-        "table": Table(["features", metric, "95 % interval"], rows),
+        "table": TextTable(["features", metric, "95 % interval"], rows),
     }
 
 
-def _curves(selection: Selection, plots: dict[str, report_plots.Item]) -> list[tuple[str, str]]:
+def _curves(selection: Selection, plots: dict[str, report_plots.PlotJson]) -> list[tuple[str, str]]:
     """What is drawn of the history: whatever has two numbers at least and is not always the same."""
     drawn = []
     steps = selection.history["step"].values
@@ -195,7 +195,7 @@ def _curves(selection: Selection, plots: dict[str, report_plots.Item]) -> list[t
     return drawn
 
 
-def _stability(run: Run, plots: dict[str, report_plots.Item]) -> dict[str, Any] | None:
+def _stability(run: RunRecords, plots: dict[str, report_plots.PlotJson]) -> dict[str, Any] | None:
     record = run.stability
     if record is None:
         return None

@@ -10,7 +10,7 @@ import numpy as np
 from daskfs.errors import public_url
 from daskfs.observe.report.text import count, number, plain, seconds, size, visible
 from daskfs.observe.report.toml_text import toml_text
-from daskfs.observe.report.words import LONGEST_URL, Run, Table, address, total
+from daskfs.observe.report.words import LONGEST_URL, RunRecords, TextTable, address, total
 from daskfs.selection.records import Record
 from daskfs.selection.selection import Selection
 
@@ -30,7 +30,7 @@ LONGEST_COMMAND = 4_000
 Facts = list[tuple[str, str]]
 
 
-def pass_table(selection: Selection) -> Table | None:
+def pass_table(selection: Selection) -> TextTable | None:
     """Every pass in numbers."""
     history = selection.history
     names = [name for name in HISTORY if name in history and np.isfinite(history[name].values).any()]
@@ -43,7 +43,7 @@ def pass_table(selection: Selection) -> Table | None:
         for step in range(min(steps, MOST_PASSES))
     ]
     more = f"… and {steps - MOST_PASSES:,} more; history.zarr has all." if steps > MOST_PASSES else ""
-    return Table(["pass", *(HISTORY[name] for name in names)], rows, more)
+    return TextTable(["pass", *(HISTORY[name] for name in names)], rows, more)
 
 
 def pass_words(selection: Selection) -> str:
@@ -74,7 +74,7 @@ def _cell(name: str, value: float) -> str:
     return number(value, "{:,.0f}") if name in ("changes", "features") else number(value, "{:,.6g}")
 
 
-def cost_facts(run: Run) -> Facts:
+def cost_facts(run: RunRecords) -> Facts:
     """What was promised, and what it took."""
     made, memory = run.made, run.made.get("memory") or {}
     took = made.get("seconds") if made.get("seconds") is not None else total(run.selection, "seconds")
@@ -122,7 +122,7 @@ def _machine(machine: dict[str, Any]) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def command(run: Run) -> str:
+def command(run: RunRecords) -> str:
     """What somebody would type to do it again: the command or job as it was kept, else a line of Python."""
     kept = _without_keys(_kept(run.made))
     if isinstance(kept, list):
@@ -153,7 +153,7 @@ def python_line(selection: Selection) -> str:
     return f"daskfs.select({selection.source['url']!r}, {algorithm}, seed={selection.seed})"
 
 
-def origin_facts(run: Run) -> Facts:
+def origin_facts(run: RunRecords) -> Facts:
     """Seed, versions, digests: what decides whether it comes out the same."""
     source, made = run.selection.source, run.made
     packages = made.get("packages") or {}
@@ -171,7 +171,7 @@ def origin_facts(run: Run) -> Facts:
     return [(name, value) for name, value in facts if value]
 
 
-def _evaluated(run: Run) -> str:
+def _evaluated(run: RunRecords) -> str:
     dataset, digest = ((run.metrics or {}).get(key) for key in ("dataset", "digest"))
     return ", digest ".join(map(address, filter(None, (dataset, digest))))
 
