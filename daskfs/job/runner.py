@@ -20,7 +20,7 @@ from typing import Any, Literal, get_args
 
 from distributed import Client
 
-from daskfs.engine.checkpoint import described
+from daskfs.engine.checkpoint import describe_algorithm
 from daskfs.engine.passes import PassProgress
 from daskfs.errors import JobError, OptionError, check_choice, public_url
 from daskfs.jit import COMPILING, is_cold
@@ -145,7 +145,7 @@ class JobRun:
         """The folder of the run that these datasets and the job's algorithm make."""
         select = self.job.select
         test = None if datasets.test is None else datasets.test.digest
-        made_of = [datasets.train.digest, test, described(select.made), select.seed, select.synchronous]
+        made_of = [datasets.train.digest, test, describe_algorithm(select.made), select.seed, select.synchronous]
         return self.out.below(f"{RUNS}/{key_of(made_of)}")
 
     def _request(self, dataset: Dataset, place: Location, seed: int) -> Request:

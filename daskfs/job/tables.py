@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from daskfs.algorithms.registry import ALGORITHMS, fields_of
 from daskfs.engine.data.ingest import OnBadLine
-from daskfs.engine.memory import parsed_memory
+from daskfs.engine.memory import parse_memory
 from daskfs.errors import OptionError, nearest, public_url
 from daskfs.protocol import Algorithm
 from daskfs.store.dataset.codec import Compression
@@ -55,7 +55,7 @@ class Ingest(Table):
                 raise OptionError(f"{key}: no such key{nearest(key, known)}; there are {', '.join(known)}")
         _ = self.made  # raises what is wrong with it
         if self.memory is not None:
-            parsed_memory(self.memory)
+            parse_memory(self.memory)
         return self
 
     @cached_property

@@ -31,7 +31,7 @@ from daskfs.selection.ranking import RankQuality, mean_area_interval, rank_quali
 from daskfs.selection.records import without_nan
 from daskfs.selection.score_spill import ScoreSpill
 from daskfs.store.dataset.dataset import Dataset
-from daskfs.store.dataset.regroup import Regrouped
+from daskfs.store.dataset.regroup import RowRegrouper
 
 WINDOW_CELLS = 1 << 18  # scores that are judged in one go
 
@@ -121,14 +121,14 @@ class Truth:
             raise OptionError(f"labels of shape {shape} for {n_rows} rows: one a row, please, and one row at least")
         self.rows, self.n_labels = n_rows, 0
         if classes is None:
-            self._targets = Regrouped(_values(source))
+            self._targets = RowRegrouper(_values(source))
         else:
             labels, codes = _labels(source)
             positions = _positions(labels, classes)
             self.n_labels = max(len(classes), int(positions.max()) + 1)
-            self._targets = Regrouped(positions[piece] for piece in codes)
+            self._targets = RowRegrouper(positions[piece] for piece in codes)
         self.weighted = isinstance(source, Dataset) and "weight" in source.arrays
-        self._weights = Regrouped(source.weights() if isinstance(source, Dataset) else ())
+        self._weights = RowRegrouper(source.weights() if isinstance(source, Dataset) else ())
 
     def beside(self, scores: Scores) -> Iterator[tuple[NDArray[np.float64], NDArray[Any], NDArray[np.float32] | None]]:
         """Windows of scores with the truth and the weights (None if there are none) of their rows."""

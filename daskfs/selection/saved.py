@@ -16,7 +16,7 @@ from typing import Any
 
 from daskfs.errors import DaskfsError, SelectionError
 from daskfs.protocol import Label
-from daskfs.store.dataset.table import Columns, read_table, write_table
+from daskfs.store.dataset.table import TableColumns, read_table, write_table
 from daskfs.store.places.location import Location
 
 VERSION = 1
@@ -27,7 +27,7 @@ MOST_BYTES = 1 << 28  # some two million features
 Record = dict[str, Any]
 
 
-def write_selection(location: Location, record: Mapping[str, Any], history: Columns) -> None:
+def write_selection(location: Location, record: Mapping[str, Any], history: TableColumns) -> None:
     """Keep a selection, in place of one that is there."""
     if location.path is not None and location.path.is_file():
         raise SelectionError(f"{location.url}: is a file; a selection is a folder, choose another name")
@@ -41,7 +41,7 @@ def write_selection(location: Location, record: Mapping[str, Any], history: Colu
         location.write(RECORD, raw)
 
 
-def read_selection(location: Location) -> tuple[Record, Columns]:
+def read_selection(location: Location) -> tuple[Record, TableColumns]:
     """What `write_selection` wrote; SelectionError says what is wrong with anything else."""
     try:
         if location.size(RECORD) > MOST_BYTES:  # before a byte is read

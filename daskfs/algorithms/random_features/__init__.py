@@ -33,7 +33,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.algorithms.losses import Loss, labels_told_apart, positive_target
+from daskfs.algorithms.losses import Loss, encode_classes, positive_target
 from daskfs.algorithms.random_features.choice import PATH
 from daskfs.algorithms.random_features.inputs import blank_inputs, look_at, sample_nbytes, united_inputs
 from daskfs.algorithms.random_features.result import add_record, preview_of, result_of
@@ -154,7 +154,7 @@ class SparseRandomFeatures(Algorithm):
             **blank_rounds(n_scores),
             "seed": seed,
             "labels": labels,
-            "classes": json.dumps(meta.classes) if len(labels) else labels_told_apart(meta),
+            "classes": json.dumps(meta.classes) if len(labels) else encode_classes(meta),
             "positive": positive_target(meta),
             "rows": np.empty((0, d), np.float32),
             "rows_Y": np.empty((0, n_scores)),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.algorithms.losses import labels_written
+from daskfs.algorithms.losses import decode_classes
 from daskfs.basis.expansion import Basis
 from daskfs.protocol import Expansion, Preview, Result, State
 
@@ -43,7 +43,7 @@ def result_of(params: SparseRandomFeatures, state: State) -> Result:
         features=features,
         weights=weights[:, 0] if weights.shape[1] == 1 else weights,
         intercept=intercept,
-        classes=labels_written(state["classes"]),
+        classes=decode_classes(state["classes"]),
         history=[dict(zip(HISTORY, record, strict=True)) for record in state["history"].tolist()],
         remarks=_remarks(params, state),
         expansion=Expansion(

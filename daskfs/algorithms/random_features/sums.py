@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.algorithms.loss_kernels import curvatures as curvatures_into
-from daskfs.algorithms.loss_kernels import pulls as pulls_into
+from daskfs.algorithms.loss_kernels import residuals as pulls_into
 from daskfs.algorithms.losses import CODE
 from daskfs.algorithms.random_features.gram import add_gram
 from daskfs.algorithms.random_features.inputs import inputs_layout

@@ -11,7 +11,7 @@ import os
 import uuid
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -375,13 +375,9 @@ class Transposer(Reorder):
     compression: Codec
 
     @classmethod
-    def of(
-        cls, source: Dataset, memory: int | str, where: Pool, block_entries: int, compression: Codec
-    ) -> Transposer:
+    def of(cls, source: Dataset, memory: int | str, where: Pool, block_entries: int, compression: Codec) -> Transposer:
         """Divide the memory; OptionError if it does not suffice."""
-        needs = transpose_needs(
-            source.n_samples, source.n_entries, int(source.block_entries().max()), block_entries
-        )
+        needs = transpose_needs(source.n_samples, source.n_entries, int(source.block_entries().max()), block_entries)
         budget = ReorderMemory.of(cls.action, memory, where.sharing, **needs)
         return cls(source, budget, where, block_entries, compression)
 
@@ -397,9 +393,7 @@ class Transposer(Reorder):
         runs = self.runs(location, len(groups), COLUMN_HEAD, {"cells": CELL})
         tasks = [(runs, number, source, group, int(sizes[group].sum()), gap) for number, group in enumerate(groups)]
         summaries = self._sort(tasks, moved)
-        shape = column_shape(
-            (run.sample for run in summaries), source.n_entries, self.block_entries, self.compression
-        )
+        shape = column_shape((run.sample for run in summaries), source.n_entries, self.block_entries, self.compression)
         blocks = cut_blocks(merged_sizes(runs, summaries, gap, most // 2), shape)
         return plan_columns(
             source,

@@ -7,7 +7,7 @@ source, or in two passes where it is shuffled.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import permutations
 from numbers import Real
 from typing import Any
@@ -181,7 +181,7 @@ class Splitter(Reorder):
 
     def to_move(self, n_rows: int) -> int:
         if (self.source.kind, self.source.layout) == ("sparse", "columns"):
-            return self.source.n_entries * n_rows // self.source.n_samples
+            return self.source.n_blocks()
         columns = 0 if self.source.layout == "rows" else self.source.n_features
         return columns + (0 if self.source.layout == "columns" else n_rows)
 
@@ -189,7 +189,7 @@ class Splitter(Reorder):
         source, share = self.source, RowShare(self.source, wanted)
         if source.kind == "sparse" and source.layout == "columns":
             shape = share_shape(share)
-            blocks = _check_not_empty(cut_blocks(share_columns(share), shape), location)
+            blocks = _check_not_empty(cut_blocks(_counted(share_columns(share), moved), shape), location)
             return plan_columns(source, wanted, blocks, shape, 0, lambda group: group[0])
         slots = None if source.layout == "columns" else self._slots(share)
         if source.kind == "dense":
@@ -202,6 +202,13 @@ class Splitter(Reorder):
         numbers = range(self.source.n_blocks("rows"))
         tasks = [(share, numbers[first : first + BLOCKS_COUNTED]) for first in numbers[::BLOCKS_COUNTED]]
         return Slots(np.concatenate(in_order(self.pool, "count")(count_rows, tasks), axis=1), SLOTS_PER_BLOCK)
+
+
+def _counted(blocks: Iterable[ColumnArrays], moved: ProgressCounter) -> Iterator[ColumnArrays]:
+    """Pass blocks of the source on, and report each as progress."""
+    for block in blocks:
+        yield block
+        moved.add(1)
 
 
 def _check_not_empty(blocks: Iterator[ColumnArrays], location: Location) -> Iterator[ColumnArrays]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
 
-from daskfs.engine.events.messages import Share
+from daskfs.engine.events.messages import Spent
 
 HALF = 30.0
 """Seconds after which what a worker did counts half: one that becomes slow shows within a minute or two."""
@@ -27,7 +27,7 @@ class Pace:
     span: float = 0.0
     """Seconds that what it last spoke of took."""
 
-    def add(self, share: Share, when: float) -> None:
+    def add(self, share: Spent, when: float) -> None:
         kept = 0.5 ** (max(0.0, when - self.heard) / HALF)
         self.bytes = kept * self.bytes + share.bytes
         self.busy = kept * self.busy + share.busy

@@ -230,8 +230,8 @@ class View:
         return _with_legend(plot)
 
     def _lags(self) -> figure:
-        plot = self._plot("Staleness of offers", "versions behind", "lags", "lag", "offers", across="bars")
-        plot.vbar("lag", top="offers", width=0.8, source=self._sources["lags"], color=ORANGE)
+        plot = self._plot("Staleness of offers", "versions behind", "staleness", "lag", "offers", across="bars")
+        plot.vbar("lag", top="offers", width=0.8, source=self._sources["staleness"], color=ORANGE)
         return plot
 
     def _checkpoints(self) -> figure:

@@ -275,7 +275,8 @@ class SparseColumnsTask:
 
     @property
     def moved(self) -> int:
-        return sum(block.entries for block in self.blocks)
+        in_memory = isinstance(self.columns, ColumnArrays)  # then they were counted when they were read
+        return 0 if in_memory else sum(block.entries for block in self.blocks)
 
     def write(self, location: Location) -> dict[str, ChunkRecords]:
         columns = self.columns.read()

@@ -13,7 +13,7 @@ from daskfs.store.dataset.dataset import Dataset
 from daskfs.store.dataset.layout import ArraySpec, Layout, target_spec, weight_spec
 from daskfs.store.dataset.reader import ArrayReader
 from daskfs.store.dataset.regroup import RowRegrouper
-from daskfs.store.dataset.writer import DatasetWriter, ChunkRecords, write_chunk, write_file
+from daskfs.store.dataset.writer import ChunkRecords, DatasetWriter, write_chunk, write_file
 from daskfs.store.ingest.publish import index_spec, write_block_index
 from daskfs.store.ingest.staging import BlockShape, StagedBlock
 from daskfs.store.places.location import Location

@@ -25,7 +25,7 @@ from daskfs.store.dataset.regroup import consecutive_groups
 from daskfs.store.dataset.writer import ChunkRecords, write_chunk
 from daskfs.store.ingest.staging import OPTIONAL, BlockShape, StagedBlock, write_block
 from daskfs.store.places.location import Location
-from daskfs.store.reorder.plan import ReorderPlan, block_ends
+from daskfs.store.reorder.plan import ReorderPlan, WriteTask, block_ends
 from daskfs.store.reorder.runs import KeyRange, RecordBatch, Runs, Section, edges_of, row_keys
 
 ROW_HEAD = np.dtype(
@@ -172,10 +172,10 @@ class RowShare:
     def read(self, section: Section, names: Iterable[str]) -> tuple[RecordBatch, NDArray[np.int64]]:
         assert isinstance(section.first_slot, int)
         assert isinstance(section.last_slot, int)
-        assert section.count is not None
+        assert section.n_records is not None
         blocks = range(section.first_slot // SLOTS_PER_BLOCK, -(-section.last_slot // SLOTS_PER_BLOCK))
         records = read_rows(self.source, blocks, self.wanted)
-        return records, np.arange(section.skipped, section.skipped + section.count)
+        return records, np.arange(section.skipped, section.skipped + section.n_records)
 
 
 def count_rows(share: RowShare, blocks: range) -> NDArray[np.int64]:
@@ -234,7 +234,10 @@ def plan_rows(source: Dataset, rows: OrderedRows, wanted: KeyRange, slots: Slots
     if source.kind == "sparse":
         return _plan_sparse_rows(source, rows, wanted, slots, task_bytes)
     X, y = replace(row_array(source, n_rows), name="X"), target_spec(n_rows)
-    tasks = [*dense_row_tasks(X, rows, slots, source, task_bytes), *_target_tasks(y, rows, slots, source, task_bytes)]
+    tasks: list[WriteTask] = [
+        *dense_row_tasks(X, rows, slots, source, task_bytes),
+        *_target_tasks(y, rows, slots, source, task_bytes),
+    ]
     return ReorderPlan(source, wanted, "rows", tasks, lambda: {"X": X, "y": y})
 
 
@@ -273,9 +276,7 @@ def dense_row_tasks(
     ]
 
 
-def _target_tasks(
-    y: ArraySpec, rows: OrderedRows, slots: Slots, source: Dataset, task_bytes: int
-) -> list[TargetTask]:
+def _target_tasks(y: ArraySpec, rows: OrderedRows, slots: Slots, source: Dataset, task_bytes: int) -> list[TargetTask]:
     """Return a task for each chunk of labels, which is read in sections of at most `task_bytes`."""
     n, tasks = y.shape[0], []
     for number, start in enumerate(range(0, n, y.chunks[0])):
@@ -294,7 +295,7 @@ class RowsTask:
 
     @property
     def moved(self) -> int:
-        return self.section.count or 0
+        return self.section.n_records or 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,9 +319,7 @@ class SparseRowsTask(RowsTask):
         return written
 
 
-def _block_cells(
-    records: RecordBatch, rows: NDArray[np.int64], specs: dict[str, ArraySpec]
-) -> dict[str, NDArray[Any]]:
+def _block_cells(records: RecordBatch, rows: NDArray[np.int64], specs: dict[str, ArraySpec]) -> dict[str, NDArray[Any]]:
     """Return the arrays of a block of sparse rows."""
     heads = records.heads[rows]
     cells: dict[str, NDArray[Any]] = {name: records.take(name, rows) for name in ("ids", "values") if name in specs}

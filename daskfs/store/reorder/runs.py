@@ -139,7 +139,7 @@ class Section(NamedTuple):
     first_slot: int | NDArray[np.int64]  # the same in every run, or one for each run
     last_slot: int | NDArray[np.int64]
     skipped: int = 0
-    count: int | None = None  # None for all that follow
+    n_records: int | None = None  # None for all that follow
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ class Runs:
         heads = self._read_file(indexes, "heads").view(self.head)
         records = RecordBatch(heads, {name: self._read_file(indexes, name).view(self.arrays[name]) for name in names})
         order = records.order()
-        return records, order[section.skipped :][: section.count]
+        return records, order[section.skipped :][: section.n_records]
 
     def _read_index(self, number: int, first: int, last: int) -> NDArray[np.uint64]:
         files, count = 1 + len(self.arrays), last - first + 1
