@@ -90,7 +90,8 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 def _sockets(pid: int) -> list[Path]:
     """Return the Unix sockets that a process listens on: SeaweedFS leaves them in /tmp, whatever TMPDIR says."""
     with suppress(psutil.Error):
-        return [Path(one.laddr) for one in psutil.Process(pid).net_connections("unix") if str(one.laddr).startswith("/")]
+        addresses = [connection.laddr for connection in psutil.Process(pid).net_connections("unix")]
+        return [Path(address) for address in addresses if str(address).startswith("/")]
     return []
 
 
@@ -109,7 +110,8 @@ def _started(folder: Path) -> tuple[subprocess.Popen[bytes], str]:
         data = folder / f"data{attempt}"
         data.mkdir()
         master, volume, filer, s3_port = _free_ports(4)
-        command = [weed, f"-logdir={data}", "mini", f"-dir={data}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-s3.config={config}"]
+        command = [weed, f"-logdir={data}", "mini", f"-dir={data}", f"-s3.config={config}"]
+        command += ["-ip=127.0.0.1", "-ip.bind=127.0.0.1"]
         command += [f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}", f"-s3.port={s3_port}"]
         command += ["-s3.port.iceberg=0", "-s3.port.lance=0", "-webdav=false", "-admin.ui=false"]
         command += ["-master.telemetry=false"]

@@ -81,8 +81,9 @@ class Checkout:
 
     def __init__(self, folder: Path) -> None:
         environment = {**os.environ, "PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        command = [sys.executable, "-P", "-c", SERVER]
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", SERVER], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         file, *self.work = self._read().split("\t")
         assert Path(file).is_relative_to(folder), f"{file} is not of {folder}"
