@@ -27,9 +27,8 @@ from daskfs.engine.shards import one_blas_thread
 from daskfs.engine.synchronous import SynchronousRunner
 from daskfs.errors import ColumnError, DatasetError, OptionError, RowError, check_whole, public_url
 from daskfs.protocol import Algorithm, AsynchronousAlgorithm, Expansion, Result, Schedule
-from daskfs.selection.expanded import Inputs
-from daskfs.selection.naming import named, products_of
-from daskfs.selection.products import Products
+from daskfs.selection.inputs import Inputs
+from daskfs.selection.products import Products, feature_names, named_products
 from daskfs.selection.selection import Selection
 from daskfs.store.dataset.dataset import Dataset, open_dataset
 
@@ -255,8 +254,8 @@ def _inputs(dataset: Dataset, expansion: Expansion) -> Inputs:
 def _named(dataset: Dataset, result: Result) -> tuple[list[str], Products | None]:
     """The names of a result's features, and what those are made of that are products of two."""
     called = "" if result.expansion is None else result.expansion.kernel
-    made = None if result.parents is None else products_of(dataset.names, result.parents)
-    return named(dataset.names, result.features, made, called), made
+    made = None if result.parents is None else named_products(dataset.names, result.parents)
+    return feature_names(dataset.names, result.features, made, called), made
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from daskfs.engine.checkpoint import Cost, Snapshot
 from daskfs.engine.events.messages import TOP, Event, features_told, number, short
 from daskfs.errors import public_url, redact
 from daskfs.protocol import Algorithm, Preview
-from daskfs.selection.naming import named, products_of
+from daskfs.selection.products import feature_names, named_products
 from daskfs.store.dataset.dataset import Dataset
 
 if TYPE_CHECKING:
@@ -74,8 +74,8 @@ class RunListener:
         if seen is None or not self.run:
             return
         with suppress(Exception):  # names are read from the store
-            made = None if seen.parents is None else products_of(self._look_up, seen.parents[:TOP])
-            names = named(self._look_up, seen.features[:TOP], made, seen.kind)
+            made = None if seen.parents is None else named_products(self._look_up, seen.parents[:TOP])
+            names = feature_names(self._look_up, seen.features[:TOP], made, seen.kind)
             staleness = None if seen.staleness is None else _without_zeros_behind(seen.staleness.tolist())
             now = [features_told(names, seen.weights), number(seen.objective), number(seen.changes), staleness]
             if now != self._shown:
