@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from daskfs.basis.expansion import KERNELS, Basis
+from daskfs.basis import KERNELS, Basis
 from daskfs.errors import public_url
 from daskfs.protocol import Expansion
 from daskfs.selection.column_slices import ColumnSlice, ColumnSlices, FeatureIds, as_dataset, slice_columns
@@ -73,7 +73,7 @@ def expand_columns(X: Any, features: FeatureIds, inputs: Inputs) -> ColumnSlices
 
 
 def _expand(base: ColumnSlices, features: FeatureIds, inputs: Inputs, where: str) -> Iterator[ColumnSlice]:
-    expansion, drawn, columns = inputs.expansion, inputs.basis.drawn(features), np.arange(len(features))
+    expansion, drawn, columns = inputs.expansion, inputs.basis.features(features), np.arange(len(features))
     outside = np.zeros(len(inputs.names), np.int64)
     rows, rows_outside = 0, 0
     step = max(1, SLICE_CELLS // max(len(features), 1))
