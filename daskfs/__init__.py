@@ -13,9 +13,8 @@ if TYPE_CHECKING:
     from daskfs.algorithms.random_features import SparseRandomFeatures
     from daskfs.algorithms.substitution import OnlineSubstitution
     from daskfs.engine.data.ingest import ingest
-    from daskfs.engine.data.shuffle import shuffle
+    from daskfs.engine.data.reorder import shuffle, transpose
     from daskfs.engine.data.split import split
-    from daskfs.engine.data.transpose import transpose
     from daskfs.engine.data.verify import verify_dataset
     from daskfs.engine.data.write import write_dataset
     from daskfs.engine.run import select
@@ -42,11 +41,11 @@ _HOMES = {
     "load_selection": "selection.selection",
     "open_dataset": "store.dataset.dataset",
     "select": "engine.run",
-    "shuffle": "engine.data.shuffle",
+    "shuffle": "engine.data.reorder",
     "size_path": "selection.sizes",
     "split": "engine.data.split",
     "stability": "selection.stability",
-    "transpose": "engine.data.transpose",
+    "transpose": "engine.data.reorder",
     "verify_dataset": "engine.data.verify",
     "write_dataset": "engine.data.write",
 }
