@@ -76,8 +76,9 @@ class Request:
         if client is None:
             return memory_plan(self.dataset, self.algorithm)
         prepare_workers(client)
-        n_shards = n_shards_for(self.dataset, self.algorithm, client, self.synchronous)
-        return MemoryPlan.of(self.algorithm, self.dataset.meta, n_shards, self.dataset.ahead)
+        algorithm = self.algorithm.resolve(self.dataset.meta)
+        n_shards = n_shards_for(self.dataset, algorithm, client, self.synchronous)
+        return MemoryPlan.of(algorithm, self.dataset.meta, n_shards, self.dataset.ahead)
 
     def is_begun(self) -> bool:
         """Return whether the folder holds an unfinished run."""
