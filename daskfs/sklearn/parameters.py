@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 
 from daskfs.algorithms.mission import Method as MissionMethod
 from daskfs.algorithms.mission.pace import SIGHTINGS
-from daskfs.algorithms.substitution import Budget, Method
+from daskfs.algorithms.substitution import Budget, SubstitutionMethod
 from daskfs.basis.expansion import Kernel
 
 Class = TypeVar("Class", bound=type)
@@ -35,7 +35,7 @@ class SubstitutionParameters:
     n_select: int | None = None
     _: KW_ONLY
     passes: int = 3
-    method: Method = "block"
+    method: SubstitutionMethod = "block"
     ridge: float | Literal["auto"] = "auto"
     intercept: bool = True
     step: float = 0.9
