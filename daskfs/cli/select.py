@@ -10,7 +10,7 @@ from typing import Any
 import click
 from distributed import performance_report
 
-from daskfs.algorithms.registry import ALGORITHMS
+from daskfs.algorithms.registry import registrations
 from daskfs.cli.algorithms import algorithm_options, make_algorithm
 from daskfs.cli.show import print_selection
 from daskfs.engine.cluster.start import cluster_for
@@ -28,7 +28,9 @@ from daskfs.store.places.location import Location
 
 @click.command()
 @click.argument("data")
-@click.option("--algorithm", "-a", "name", required=True, type=click.Choice(list(ALGORITHMS)), help="What selects.")
+@click.option(
+    "--algorithm", "-a", "name", required=True, type=click.Choice(list(registrations())), help="What selects."
+)
 @click.option("--out", required=True, help="The run's folder or URL: selection, history and, meanwhile, a checkpoint.")
 @click.option("--scheduler", help="Run on the Dask cluster at this address, not on one of this machine's cores.")
 @click.option("--serial", is_flag=True, help="Run in this process, without a cluster.")

@@ -20,6 +20,7 @@ from typing import Any, Literal, get_args
 
 from distributed import Client
 
+from daskfs.algorithms.registry import words_of
 from daskfs.engine.checkpoint import describe_algorithm
 from daskfs.engine.passes import PassProgress
 from daskfs.errors import JobError, OptionError, check_choice, public_url
@@ -244,7 +245,8 @@ class JobRun:
 
     def _report(self, place: Location) -> None:
         for out in (None, self.job.report.to) if self.job.report.to else (None,):
-            written = write_report(place.url, out, overwrite=True, storage_options=self.job.storage or None)
+            storage = self.job.storage or None
+            written = write_report(place.url, out, overwrite=True, storage_options=storage, words_of=words_of)
             self.watch.tell(f"report: {public_url(written)}")
 
     def _publish(self, place: Location) -> None:

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from daskfs.errors import public_url
 from daskfs.observe.report.text import count, interval, label, number, seconds, size, visible
 from daskfs.observe.tables import TITLES
+from daskfs.protocol import Words
 from daskfs.selection.records import METRICS, RUN_RECORD, SIZES, STABILITY, Record
 from daskfs.selection.selection import Selection
 
-ALGORITHMS = {
-    "OnlineSubstitution": "Online Substitution",
-    "Mission": "MISSION",
-    "SparseRandomFeatures": "Sparse Random Features",
-}
+ENGINE_COLUMNS = {"objective": "objective", "seconds": "time", "bytes": "read"}
+"""Titles of columns that the history of every algorithm has."""
 MOST_NAMED = 3  # classes that a sentence names
 MOST_CLASSES = 200  # lines of a table
 MOST_PARENTS = 10
@@ -52,6 +50,8 @@ class RunRecords:
 
     selection: Selection
     records: dict[str, Record]
+    words: Words
+    """How to speak of the algorithm and of its history."""
 
     @property
     def metrics(self) -> Record | None:
@@ -100,11 +100,16 @@ def _purpose(selection: Selection, chosen: int) -> str:
     return f"{'tells' if one else 'tell'} the classes {', '.join(first)} and {last} apart"
 
 
-def origin(selection: Selection) -> tuple[str, str, str]:
-    """Which data they were chosen from, how many samples these have, and by which algorithm."""
-    name = str(selection.algorithm.get("name", ""))
-    samples = count(selection.source["n_samples"], "sample")
-    return address(selection.source["url"]), samples, ALGORITHMS.get(name, visible(name) or "hand")
+def origin(run: RunRecords) -> tuple[str, str, str]:
+    """Return the dataset that features were selected from, its number of samples, and the title of the algorithm."""
+    source = run.selection.source
+    return address(source["url"]), count(source["n_samples"], "sample"), visible(run.words.title) or "hand"
+
+
+def default_words(selection: Selection) -> Words:
+    """Return words for an algorithm that is not registered: the names of its class and of its columns as they are."""
+    columns = {str(name): str(name).replace("_", " ") for name in selection.history if name not in ENGINE_COLUMNS}
+    return Words(str(selection.algorithm.get("name", "")), columns)
 
 
 def figures(run: RunRecords) -> list[Figure]:
