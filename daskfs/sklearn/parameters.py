@@ -12,8 +12,7 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, TypeVar
 
-from daskfs.algorithms.mission import Method as MissionMethod
-from daskfs.algorithms.mission.pace import SIGHTINGS
+from daskfs.algorithms.mission import SIGHTINGS, MissionMethod
 from daskfs.algorithms.substitution import Budget, Method
 from daskfs.basis.expansion import Kernel
 
