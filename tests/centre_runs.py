@@ -16,7 +16,9 @@ import pytest
 from distributed import Client, get_worker
 
 import daskfs
-from daskfs.protocol import Block, State
+from daskfs.algorithms.substitution.asynchronous import AsynchronousMethod
+from daskfs.algorithms.substitution.block import BlockMethod
+from daskfs.protocol import Algorithm, Block, Meta, State
 from daskfs.selection.selection import Selection
 
 TRUE = frozenset({3, 71, 140, 199, 260, 333, 404, 478})
@@ -54,10 +56,24 @@ class Paced(daskfs.OnlineSubstitution):
     slow_worker: int | None = None
     slower_by: float = 1.0
 
-    def work(self, own: State, view: State, block: Block) -> tuple[State, State | None]:
+    def resolve(self, meta: Meta) -> Algorithm:
+        return {BlockMethod: PacedBlock, AsynchronousMethod: PacedAsynchronous}[type(super().resolve(meta))](self)
+
+    def sleep(self) -> None:
         is_slow = self.slow_worker is not None and get_worker().name == self.slow_worker
         time.sleep(self.seconds * (self.slower_by if is_slow else 1.0))
-        return super().work(own, view, block)
+
+
+class PacedBlock(BlockMethod):
+    def work(self, own: State | None, view: State, block: Block, worker: int) -> tuple[State, State | None]:
+        self.params.sleep()
+        return super().work(own, view, block, worker)
+
+
+class PacedAsynchronous(AsynchronousMethod):
+    def work(self, own: State | None, view: State, block: Block, worker: int) -> tuple[State, State | None]:
+        self.params.sleep()
+        return super().work(own, view, block, worker)
 
 
 def paced(method: str, seconds: float = 0.0, **fields: Any) -> Paced:

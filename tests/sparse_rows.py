@@ -12,10 +12,10 @@ import daskfs
 from daskfs.engine.cluster.pool import Threads, in_order
 from daskfs.protocol import SparseColumnBlock
 from daskfs.store.dataset.codec import LZ4
-from daskfs.store.ingest.name_cache import CollectedNames
+from daskfs.store.ingest.name_cache import NameCollector
 from daskfs.store.ingest.publish import SparsePlan, publish_sparse
 from daskfs.store.ingest.rows import BadLines, RowBuilder
-from daskfs.store.ingest.staging import BlockShape, SparseStage
+from daskfs.store.ingest.staging import BlockShape, SparsePieceWriter
 from daskfs.store.places.location import Location
 
 POOLS = {
@@ -58,13 +58,13 @@ class Rows:
     def write(self, url: str | Path, block_rows: int = 10, block_entries: int = 64) -> daskfs.Dataset:
         """As a dataset in rows."""
         location = Location(url)
-        stage = SparseStage(location, 0, "", BlockShape(block_rows, block_entries, LZ4))
+        stage = SparsePieceWriter(location, 0, "", BlockShape(block_rows, block_entries, LZ4))
         rows = RowBuilder(
             stage.take_rows,
             stage.take_names,
             block_rows=block_rows,
             block_entries=block_entries,
-            collected=CollectedNames(1024),
+            collected=NameCollector(1024),
             bad_lines=BadLines(),
         )
         rows.append(self.indptr, self.ids, self.values, self.y)

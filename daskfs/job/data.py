@@ -16,7 +16,7 @@ from typing import Any
 
 from distributed import Client
 
-from daskfs.engine.data.ingest import Progress, ingest
+from daskfs.engine.data.ingest import IngestProgress, ingest
 from daskfs.engine.data.split import split
 from daskfs.engine.data.transpose import transpose
 from daskfs.jit import COMPILING, is_cold
@@ -30,7 +30,7 @@ from daskfs.store.places.location import Location
 
 DATA = "data"
 Told = Callable[[str], None]
-Shown = Callable[[], AbstractContextManager[Callable[[Progress], None]]]
+Shown = Callable[[], AbstractContextManager[Callable[[IngestProgress], None]]]
 Counted = Callable[[str], AbstractContextManager[Callable[[int, int], None]]]
 
 

@@ -12,9 +12,8 @@ from typing import Any
 from dask.utils import format_bytes
 from distributed import Client
 
-from daskfs.engine.cluster.exposed_addresses import open_doors
-from daskfs.engine.cluster.start import cluster_for, cluster_of_class
-from daskfs.engine.data.ingest import Progress
+from daskfs.engine.cluster.start import cluster_for, cluster_of_class, exposed_addresses
+from daskfs.engine.data.ingest import IngestProgress
 from daskfs.engine.passes import PassProgress
 from daskfs.errors import public_url
 from daskfs.job.file import load_job
@@ -92,8 +91,8 @@ def announce(client: Client | None, tell: Callable[[str], None]) -> None:
     """Say where a cluster can be watched, and by whom; one whose scheduler is in this process gets a tab for it."""
     if client is None:
         return
-    if doors := open_doors(client.cluster):
-        tell(f"note: other machines can reach the {' and the '.join(doors)}")
+    if exposed := exposed_addresses(client.cluster):
+        tell(f"note: other machines can reach the {' and the '.join(exposed)}")
     if not client.dashboard_link:
         return
     link, here = client.dashboard_link, is_here(client.cluster)
@@ -120,7 +119,7 @@ def lines(tell: Callable[[str], None]) -> Watch:
     """A watch for logs: a line for every step, and one every ten seconds while a step goes on."""
 
     @contextmanager
-    def ingesting() -> Iterator[Callable[[Progress], None]]:
+    def ingesting() -> Iterator[Callable[[IngestProgress], None]]:
         due = _due()
         yield lambda now: tell(_ingest_line(now)) if due() else None
 
@@ -150,7 +149,7 @@ def _due() -> Callable[[], bool]:
     return due
 
 
-def _ingest_line(now: Progress) -> str:
+def _ingest_line(now: IngestProgress) -> str:
     return f"ingest: {format_bytes(now.bytes_done)} of {format_bytes(now.bytes)}, {now.rows:,} rows"
 
 

@@ -11,7 +11,7 @@ from rich.console import RenderableType
 from rich.progress import BarColumn, Progress, ProgressColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from daskfs.engine.data.ingest import Progress as IngestProgress
+from daskfs.engine.data.ingest import IngestProgress
 from daskfs.engine.passes import PassProgress
 from daskfs.observe.terminal import messages
 

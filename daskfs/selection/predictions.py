@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from daskfs.errors import OptionError
 from daskfs.protocol import Label
 from daskfs.store.dataset.layout import ATTRIBUTE, ROOT, STRING, UNFINISHED, ArraySpec, is_ours
-from daskfs.store.dataset.regroup import Regrouped
+from daskfs.store.dataset.regroup import RowRegrouper
 from daskfs.store.dataset.writer import DatasetWriter, clear, drop_staged, new_writer, prepare, write_chunk
 from daskfs.store.places.location import Location
 
@@ -69,7 +69,7 @@ class Predictions:
         dims = ("sample", "class")[: len(self.shape)]
         score = ArraySpec("score", self.shape, (step, *columns), np.dtype(np.float64), dims)
         prediction = ArraySpec("prediction", (n_rows,), (step,), self._label_type, ("sample",))
-        rows = Regrouped(self.scores)
+        rows = RowRegrouper(self.scores)
         for number, start in enumerate(range(0, n_rows, step)):
             scores = rows.take(min(step, n_rows - start))
             writer.add(score, [write_chunk(writer.location, score, number, scores)])

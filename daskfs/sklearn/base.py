@@ -23,7 +23,7 @@ from daskfs.selection.selection import Selection
 from daskfs.sklearn.inputs import column_names, in_memory, is_lazy, written
 from daskfs.store.dataset.dataset import Dataset
 from daskfs.store.in_memory import InMemory
-from daskfs.store.ingest.arrays import checked_target
+from daskfs.store.ingest.arrays import encode_target
 
 FEW = 100
 """Features that are chosen at most where nobody says how many: of millions neither all nor half would do."""
@@ -151,7 +151,7 @@ class SelectingEstimator(BaseEstimator):
     def _in_memory(self, X: Any, y: NDArray[Any], sample_weight: Any) -> Dataset:
         weight = None if sample_weight is None else checked_weight(sample_weight, X)
         names = getattr(self, "feature_names_in_", None)
-        return self._taken(InMemory(X, *checked_target(y), self._axis, names, weight))
+        return self._taken(InMemory(X, *encode_target(y), self._axis, names, weight))
 
     def _note_columns(self, count: int, names: NDArray[Any] | None) -> None:
         self.n_features_in_ = count

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 
 from daskfs.algorithms.mission import SIGHTINGS, MissionMethod
 from daskfs.algorithms.substitution import Budget, Method
-from daskfs.basis.expansion import Kernel
+from daskfs.basis import Kernel
 
 Class = TypeVar("Class", bound=type)
 RandomState = Any

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from daskfs.errors import OptionError
 from daskfs.protocol import Axis, SparseBlock, SparseColumnBlock
-from daskfs.store.dataset.blocks import frozen
+from daskfs.store.dataset.blocks import read_only
 from daskfs.store.dataset.codec import LZ4
 from daskfs.store.dataset.dataset import Cut, Dataset
 from daskfs.store.dataset.labels import Labels
@@ -33,9 +33,9 @@ from daskfs.store.dataset.layout import (
     target_spec,
     weight_spec,
 )
-from daskfs.store.dataset.names import checked_column_names, feature_spec
+from daskfs.store.dataset.names import check_column_names, feature_spec
 from daskfs.store.dataset.reader import ChunkBuffer
-from daskfs.store.dataset.sparse_blocks import Buffers, SparseBlocks, SparseColumnBlocks
+from daskfs.store.dataset.sparse_blocks import SparseBlocks, SparseBuffers, SparseColumnBlocks
 from daskfs.store.ingest.arrays import BLOCK_ENTRIES, rows_shape, stored_dtype
 from daskfs.store.places.location import Location
 from daskfs.store.reorder.column_runs import Sample
@@ -52,7 +52,7 @@ class InMemory(Dataset):
     X
         A matrix of finite numbers: numpy, or scipy.sparse.
     target, labels
-        What `arrays.checked_target` makes of y.
+        What `arrays.encode_target` makes of y.
     axis
         How it is going to be read.
     names
@@ -62,10 +62,10 @@ class InMemory(Dataset):
 
     Examples
     --------
-    >>> from daskfs.store.ingest.arrays import checked_target
+    >>> from daskfs.store.ingest.arrays import encode_target
     >>> from daskfs.store.in_memory import InMemory
     >>> X = np.eye(4)
-    >>> here = InMemory(X, *checked_target(np.array([0, 1, 1, 0])), axis="columns")
+    >>> here = InMemory(X, *encode_target(np.array([0, 1, 1, 0])), axis="columns")
     >>> here, np.shares_memory(here.read(0).X, X)
     (<daskfs.Dataset X: dense, 4 samples x 4 features, classes 0, 1>, False)
     """
@@ -92,7 +92,7 @@ class InMemory(Dataset):
         if weight is not None:
             self._hold(weight_spec(len(weight)), weight)
         if names is not None:
-            self._hold(feature_spec(X.shape[1]), checked_column_names(names, X.shape[1]))
+            self._hold(feature_spec(X.shape[1]), check_column_names(names, X.shape[1]))
         self._layout: Axis = axis
 
     def __reduce__(self) -> NoReturn:
@@ -182,17 +182,17 @@ class _HeldRows(SparseBlocks):
         self.sizes = 12 * self.entries + (16 if weight is None else 20) * self.lines + 8
         self.nbytes = int(self.sizes.max())
 
-    def new_buffers(self) -> Buffers:
+    def new_buffers(self) -> SparseBuffers:
         return {}
 
-    def read(self, number: int, buffers: Buffers) -> SparseBlock:
+    def read(self, number: int, buffers: SparseBuffers) -> SparseBlock:
         rows = slice(self._first[number], self._first[number + 1])
         edges = self._matrix.indptr[rows.start : rows.stop + 1].astype(np.int64)
         entries = slice(edges[0], edges[-1])
         ids, values = self._matrix.indices[entries].astype(np.uint64), _float32(self._matrix.data[entries])
-        weight = None if self._weights is None else frozen(self._weights[rows])
-        indptr, y = frozen(edges - edges[0]), frozen(self._targets[rows])
-        return SparseBlock(int(rows.start), indptr, frozen(ids), frozen(values), y, weight)
+        weight = None if self._weights is None else read_only(self._weights[rows])
+        indptr, y = read_only(edges - edges[0]), read_only(self._targets[rows])
+        return SparseBlock(int(rows.start), indptr, read_only(ids), read_only(values), y, weight)
 
 
 class _HeldColumns(SparseColumnBlocks):
@@ -202,7 +202,7 @@ class _HeldColumns(SparseColumnBlocks):
         if matrix.nnz == 0:
             raise OptionError("X has no entries, and so no columns to choose from")
         self._columns = matrix.tocsc()
-        self._targets, self._weights = frozen(y), None if weight is None else frozen(weight)
+        self._targets, self._weights = read_only(y), None if weight is None else read_only(weight)
         lengths = np.diff(self._columns.indptr)
         self._used = np.flatnonzero(lengths)
         self._edges = np.concatenate([[0], np.cumsum(lengths[self._used], dtype=np.int64)])
@@ -226,16 +226,16 @@ class _HeldColumns(SparseColumnBlocks):
     def weight(self) -> NDArray[np.float32] | None:
         return self._weights
 
-    def new_buffers(self) -> Buffers:
+    def new_buffers(self) -> SparseBuffers:
         return {}
 
-    def read(self, number: int, buffers: Buffers) -> SparseColumnBlock:
+    def read(self, number: int, buffers: SparseBuffers) -> SparseColumnBlock:
         first, last = self._starts[number], self._starts[number + 1]
         edges, ids = self._edges[first : last + 1], self._used[first:last].astype(np.uint64)
         entries = slice(edges[0], edges[-1])
         rows, values = self._columns.indices[entries].astype(np.uint32), _float32(self._columns.data[entries])
-        indptr = frozen(edges - edges[0])
-        return SparseColumnBlock(frozen(ids), indptr, frozen(rows), frozen(values), self.target, self.weight)
+        indptr = read_only(edges - edges[0])
+        return SparseColumnBlock(read_only(ids), indptr, read_only(rows), read_only(values), self.target, self.weight)
 
 
 def _canonical(X: Any) -> Any:

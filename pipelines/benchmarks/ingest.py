@@ -19,10 +19,10 @@ from sklearn.datasets import load_svmlight_file
 
 import daskfs
 from daskfs.store.ingest.formats.svmlight import Svmlight
-from daskfs.store.ingest.name_cache import CollectedNames
+from daskfs.store.ingest.name_cache import NameCollector
 from daskfs.store.ingest.rows import BadLines, RowBuilder
 from daskfs.store.ingest.rows_kernels import ENTRIES, RowArrays
-from daskfs.store.ingest.sources import Part, find_sources
+from daskfs.store.ingest.sources import SourcePart, find_sources
 
 RECIPES = Path(__file__).parents[2] / "datasets"
 
@@ -49,11 +49,11 @@ def parse(path: Path) -> int:
         lambda names: None,
         block_rows=8000,
         block_entries=1 << 19,
-        collected=CollectedNames(1024),
+        collected=NameCollector(1024),
         bad_lines=BadLines(),
     )
     (source,) = find_sources([str(path)])
-    Svmlight(labels="numbers").read(Part(source), builder, 8 << 20)
+    Svmlight(labels="numbers").read(SourcePart(source), builder, 8 << 20)
     builder.finish()
     return entries
 

@@ -69,9 +69,8 @@ def sentences(trees: dict[Path, ast.Module]) -> list[str]:
                 continue
             text = re.split(r"\n\s*(?:Examples\n|>>>|Parameters\n|Returns\n)", ast.get_docstring(node) or "")[0]
             name = getattr(node, "name", "the module")
-            for sentence in re.split(r"(?<=[.;:])\s+(?=[A-Z`])", " ".join(text.split())):
-                if len(sentence.split()) > 3:
-                    result.append(f"{path}, {name}: {sentence}")
+            sentences = re.split(r"(?<=[.;:])\s+(?=[A-Z`])", " ".join(text.split()))
+            result += [f"{path}, {name}: {sentence}" for sentence in sentences if len(sentence.split()) > 3]
     return result
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from centre_runs import K, Once, centres, found, kill, paced, planted
+from centre_runs import K, Once, Paced, centres, found, kill, paced, planted
 from distributed import Client, Nanny, SpecCluster, Worker, get_worker
 from distributed.comm.core import CommClosedError
 from distributed.scheduler import Scheduler
@@ -34,7 +34,7 @@ from toy_runs import (
 import daskfs
 from daskfs.engine.asynchronous import driver, worker
 from daskfs.engine.asynchronous import groups as groups_module
-from daskfs.engine.asynchronous.centre import Report, Spent
+from daskfs.engine.asynchronous.centre import CentreSpent, Report
 from daskfs.engine.asynchronous.driver import CENTRE
 from daskfs.engine.asynchronous.groups import groups_of
 from daskfs.engine.asynchronous.ledger import Ledger
@@ -93,7 +93,7 @@ def test_no_group_is_too_large(monkeypatch):
 
 
 def report(whole: set[int], *kept: int, spent: float = 0.0) -> Report:
-    return Report(1, np.array(kept, np.uint64), sorted(whole), Spent(spent, 2 * spent, 3 * spent, int(4 * spent)))
+    return Report(1, np.array(kept, np.uint64), sorted(whole), CentreSpent(spent, 2 * spent, 3 * spent, int(4 * spent)))
 
 
 def test_the_ledger_strikes_out_what_has_arrived():
@@ -102,16 +102,16 @@ def test_the_ledger_strikes_out_what_has_arrived():
     assert (ledger.position(9), ledger.newest.kept.tolist()) == (0, [50])
     ledger.heard(report({0, 1}, 51, spent=3.0))  # one that was told is told again
     assert (ledger.position(9), ledger.newest.kept.tolist()) == (6, [51])
-    ledger.since(Spent())
+    ledger.since(CentreSpent())
     assert ledger.newest.kept.tolist() == [51]
     ledger.heard(report({2}, 10, spent=1.0))  # of another centre, which knows of no other groups
     assert (ledger.newest.kept.tolist(), ledger.position(9)) == ([10], 9)
-    assert ledger.spent == Spent(4.0, 8.0, 12.0, 16)
+    assert ledger.spent == CentreSpent(4.0, 8.0, 12.0, 16)
 
 
 def test_what_a_centre_did_before_is_none_of_a_stretch():
     ledger = Ledger({}, {0: range(3)}, report(set()))
-    ledger.since(Spent(5.0))
+    ledger.since(CentreSpent(5.0))
     ledger.heard(report({0}, spent=6.5))
     assert ledger.spent.centre == 1.5
 
@@ -192,8 +192,8 @@ def test_an_error_at_the_centre_comes_back_as_it_is(tmp_path, kind, two_workers,
 class FailingAtTheEnd(Census):
     """Has nothing to offer but the rest, at which the centre fails: no worker waits for the answer."""
 
-    def work(self, own, view, block):
-        own, found = super().work(own, view, block)
+    def work(self, own, view, block, worker):
+        own, found = super().work(own, view, block, worker)
         return own | (found or {}), None
 
     def accept(self, state, offer):
@@ -213,7 +213,7 @@ def test_groups_whose_last_words_were_lost_are_done_again(tmp_path, two_workers,
     """But not for ever."""
     monkeypatch.setattr(driver, "_LAST_WORDS", 0.3)
     monkeypatch.setattr(driver, "_ATTEMPTS", 3)
-    small, heard, submitted = small_dataset(tmp_path / "d"), driver.Ledger.heard, driver.Around._submitted
+    small, heard, submitted = small_dataset(tmp_path / "d"), driver.Ledger.heard, driver.AsynchronousRunner._submitted
     done: list[list[int]] = []
 
     def counting(self, home, places, stretch, groups):
@@ -224,7 +224,7 @@ def test_groups_whose_last_words_were_lost_are_done_again(tmp_path, two_workers,
         unheard = done[0][-1] if len(done) <= times else None
         heard(self, replace(report, whole=[number for number in report.whole if number != unheard]))
 
-    monkeypatch.setattr(driver.Around, "_submitted", counting)
+    monkeypatch.setattr(driver.AsynchronousRunner, "_submitted", counting)
     monkeypatch.setattr(driver.Ledger, "heard", deaf)
     if times == 9:
         with pytest.raises(Interrupted, match="what workers say does not reach it"):
@@ -240,13 +240,13 @@ def test_groups_whose_last_words_were_lost_are_done_again(tmp_path, two_workers,
 def count_attempts(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """When a centre was made."""
     attempts: list[float] = []
-    attempt = driver.Around._attempt
+    attempt = driver.AsynchronousRunner._attempt
 
     def counting(self, *arguments):
         attempts.append(time.monotonic())
         return attempt(self, *arguments)
 
-    monkeypatch.setattr(driver.Around, "_attempt", counting)
+    monkeypatch.setattr(driver.AsynchronousRunner, "_attempt", counting)
     return attempts
 
 
@@ -321,13 +321,12 @@ def test_a_worker_that_joins_in_the_middle_of_a_pass_takes_part(dataset):
 
 
 @dataclass(frozen=True)
-class Watched(daskfs.OnlineSubstitution):
+class Watched(Paced):
     """Notes which worker of this process works."""
 
-    def work(self, own, view, block):
+    def sleep(self) -> None:
         time.sleep(0.05)
         _at_work.add(get_worker().name)
-        return super().work(own, view, block)
 
 
 _at_work: set[Any] = set()
@@ -376,7 +375,7 @@ def test_a_centre_that_is_no_more_at_the_end_of_a_pass_is_made_again(dataset, tw
     """It was told that the pass is over, and who knows whether it has heard it."""
     attempts = count_attempts(monkeypatch)
 
-    class Unheard(driver.Calls):
+    class Unheard(driver.ActorCalls):
         def later(self, method: str, *arguments: Any) -> Any:
             return method if method == "end_pass" else super().later(method, *arguments)
 
@@ -385,7 +384,7 @@ def test_a_centre_that_is_no_more_at_the_end_of_a_pass_is_made_again(dataset, tw
                 raise CentreLost("on its way")
             return super().answer(reply)
 
-    monkeypatch.setattr(driver, "Calls", Unheard)
+    monkeypatch.setattr(driver, "ActorCalls", Unheard)
     given = daskfs.select(dataset, paced("block"), client=two_workers)
     assert found(given) == K
     assert len(given.history.objective.dropna("step")) >= 2

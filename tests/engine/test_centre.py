@@ -16,7 +16,7 @@ from toy_algorithms import Census
 
 import daskfs
 from daskfs.algorithms.substitution.refit import Part
-from daskfs.engine.asynchronous.centre import NOTHING, Centre, Mark, Report, Spent, View, introduced, rebuilt
+from daskfs.engine.asynchronous.centre import NOTHING, Centre, CentreSpent, Mark, Report, View, introduced, rebuilt
 from daskfs.engine.asynchronous.ledger import Ledger
 from daskfs.protocol import ColumnBlock, Meta, State, copy_state
 
@@ -62,7 +62,7 @@ def begun(algorithm: Any) -> State:
 
 
 def nominated(algorithm: Any, centre: Centre, number: int, lane: int = 0) -> State:
-    _, offer = algorithm.work({"lane": lane}, view_of(centre, lane), DATA.read(number, "columns"))
+    _, offer = algorithm.work(None, view_of(centre, lane), DATA.read(number, "columns"), lane)
     return offer
 
 
@@ -120,8 +120,8 @@ def test_a_group_is_whole_when_all_of_one_attempt_at_it_has_arrived():
 def test_what_workers_spent_is_added_up():
     algorithm = Census()
     centre = Centre(algorithm, begun(algorithm))
-    centre.leave(0, Mark(0, "a"), 0, [], known=-1, spent=Spent(busy=1.0, between=0.25, bytes=10))
-    centre.leave(1, Mark(1, "a"), 0, [], known=-1, spent=Spent(busy=2.0, between=0.5, bytes=20))
+    centre.leave(0, Mark(0, "a"), 0, [], known=-1, spent=CentreSpent(busy=1.0, between=0.25, bytes=10))
+    centre.leave(1, Mark(1, "a"), 0, [], known=-1, spent=CentreSpent(busy=2.0, between=0.5, bytes=20))
     spent = centre.report(0).spent
     assert (spent.busy, spent.between, spent.bytes) == (3.0, 0.75, 30)
     assert spent.centre > 0
@@ -146,11 +146,11 @@ def test_what_was_handed_out_stays_as_it_was(method):
     """It is sent from one thread while the next offer is accepted in another."""
     algorithm = daskfs.OnlineSubstitution(K, method=method, ridge=0.1).resolve(DATA.meta)
     centre = Centre(algorithm, begun(algorithm))
-    own: State = {"lane": 0}
+    own: State | None = None
     for number in range(BLOCKS):
         seen, state = view_of(centre), centre.state()[0]
         before = copy_state(seen), copy_state(state)
-        own, offer = algorithm.work(own, seen, DATA.read(number, "columns"))
+        own, offer = algorithm.work(own, seen, DATA.read(number, "columns"), 0)
         if offer is not None:
             centre.offer(0, MARK, offer, known=-1)
         for given, expected in zip((seen, state), before, strict=True):
@@ -222,7 +222,7 @@ def test_columns_of_a_closed_set_are_collected_whatever_happens_to_offers():
         whole = algorithm.update(whole, block)
 
     def offers(centre: Centre) -> list[State]:
-        return [algorithm.work({"lane": 0}, view_of(centre), DATA.some([feature]))[1] for feature in ids]
+        return [algorithm.work(None, view_of(centre), DATA.some([feature]), 0)[1] for feature in ids]
 
     centre = Centre(algorithm, copy_state(state))
     for offer in offers(centre)[:2] * 2:
@@ -254,7 +254,7 @@ class Unreliable(RuleBasedStateMachine):
         groups = {number: range(number, number + 1) for number in range(BLOCKS)}
         self.ledger = Ledger(copy_state(state), groups, Report(-1, self.algorithm.held_features(state)))
         self.centre = Centre(self.algorithm, state)
-        self.own: dict[int, State] = {lane: {"lane": lane} for lane in range(3)}
+        self.own: dict[int, State | None] = dict.fromkeys(range(3))
         self.views = {lane: view_of(self.centre, lane) for lane in range(3)}
         self.under_way: list[State] = []
         self.arrived: list[State] = []
@@ -266,12 +266,12 @@ class Unreliable(RuleBasedStateMachine):
 
     @rule(lane=LANES, number=st.integers(0, BLOCKS - 1))
     def work(self, lane: int, number: int) -> None:
-        self.own[lane], offer = self.algorithm.work(self.own[lane], self.views[lane], DATA.read(number, "columns"))
-        self._send(offer)
+        self._send(self._offer(lane, number))
 
     @rule(lane=LANES)
     def rest(self, lane: int) -> None:
-        self._send(self.algorithm.remaining_offer(self.own[lane]))
+        if self.own[lane] is not None:
+            self._send(self.algorithm.remaining_offer(self.own[lane]))
 
     @precondition(lambda self: len(self.under_way) > 1)
     @rule(lane=LANES)
@@ -300,8 +300,7 @@ class Unreliable(RuleBasedStateMachine):
         self.look(lane)
         self.attempts += 1
         mark = Mark(number, str(self.attempts))
-        self.own[lane], offer = self.algorithm.work(self.own[lane], self.views[lane], DATA.read(number, "columns"))
-        rest = self.algorithm.remaining_offer(self.own[lane])
+        offer, rest = self._offer(lane, number), self.algorithm.remaining_offer(self.own[lane])
         if offer is not None:
             self.arrived.append(copy_state(offer))
             self.centre.offer(lane, mark, copy_state(offer), known=-1)
@@ -314,7 +313,7 @@ class Unreliable(RuleBasedStateMachine):
 
     @rule(lane=LANES)
     def lose_worker(self, lane: int) -> None:
-        self.own[lane] = {"lane": lane}
+        self.own[lane] = None
 
     @rule()
     def lose_centre(self) -> None:
@@ -338,6 +337,11 @@ class Unreliable(RuleBasedStateMachine):
             clean = self.algorithm.update(clean, DATA.read(number, "columns"))
         for name in ("counted", "counted_in", "applied"):
             np.testing.assert_array_equal(state[name], clean[name], err_msg=name)
+
+    def _offer(self, lane: int, number: int) -> State | None:
+        block = DATA.read(number, "columns")
+        self.own[lane], offer = self.algorithm.work(self.own[lane], self.views[lane], block, lane)
+        return offer
 
     def _send(self, offer: State | None) -> None:
         if offer is not None:
@@ -428,7 +432,7 @@ class Pushes(RuleBasedStateMachine):
         which %= len(self.pushes)
         push = self.pushes[which] if again else self.pushes.pop(which)
         known = self.newest.get(push["lane"], {"number": 0})["number"]
-        in_time = self.applied - push["version"] <= self.algorithm.max_staleness
+        in_time = self.applied - push["version"] <= self.algorithm.params.max_staleness
         if push["number"] > known and in_time:
             self.newest[push["lane"]] = push
             self.applied += 1
@@ -444,7 +448,7 @@ class Pushes(RuleBasedStateMachine):
             np.testing.assert_array_equal(state.get(name, np.zeros(N)), expected)
         assert (state["version"], state["late"]) == (self.applied, self.refused)
         assert state["lags"].sum() == self.applied
-        assert not state["lags"][self.algorithm.max_staleness + 1 :].any()
+        assert not state["lags"][self.algorithm.params.max_staleness + 1 :].any()
 
     @invariant()
     def a_lane_sees_the_others(self) -> None:

@@ -12,12 +12,12 @@ import pytest
 
 import daskfs
 import daskfs.engine.data.ingest
-from daskfs.engine.data.ingest import Progress
+from daskfs.engine.data.ingest import IngestProgress
 from daskfs.engine.memory import IngestMemory
 from daskfs.errors import BadLineError, DatasetError, OptionError, SourceError
 from daskfs.store.dataset.names_kernels import name_list
 from daskfs.store.ingest.formats import FORMATS
-from daskfs.store.ingest.staging import SparseStage
+from daskfs.store.ingest.staging import SparsePieceWriter
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -57,9 +57,9 @@ def test_a_cluster_writes_the_same_bytes_as_threads(tmp_path, sources, two_worke
 
 def test_a_worker_stages_every_name_once(tmp_path, sources, monkeypatch):
     staged = []
-    take = SparseStage.take_names
+    take = SparsePieceWriter.take_names
     monkeypatch.setattr(
-        SparseStage, "take_names", lambda self, names: (staged.extend(name_list(names)), take(self, names))
+        SparsePieceWriter, "take_names", lambda self, names: (staged.extend(name_list(names)), take(self, names))
     )
     ds = daskfs.ingest(sources, tmp_path / "x.zarr", "vw", workers=1)
     assert len(staged) == len(set(staged)) == ds.n_features
@@ -145,7 +145,7 @@ def test_another_request_does_not_replace_a_dataset(tmp_path, sources):
 
 
 def test_progress_reaches_the_end(tmp_path, sources):
-    seen: list[Progress] = []
+    seen: list[IngestProgress] = []
     ds = daskfs.ingest(sources, tmp_path / "x.zarr", "vw", progress=seen.append)
     assert seen[0].pieces_done == 0
     assert (seen[-1].pieces_done, seen[-1].bytes_done) == (seen[-1].pieces, seen[-1].bytes)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 import xarray
-from centre_runs import planted
+from centre_runs import Paced, planted
 from distributed import Client, SchedulerPlugin
 from distributed.utils import key_split
 from toy_algorithms import Tangled
@@ -18,7 +18,7 @@ from toy_runs import local_cluster, small_dataset, wait_until
 
 import daskfs
 from daskfs.engine.events import send
-from daskfs.engine.events.listener import Watch
+from daskfs.engine.events.listener import RunListener
 from daskfs.engine.events.messages import TOPIC
 from daskfs.protocol import Preview, Sharing, flatten
 
@@ -44,7 +44,7 @@ def dataset_for(folder, axis: str) -> daskfs.Dataset:
 def events_of_the_last_run(client: Client) -> list[dict]:
     events = [event for _, event in client.get_events(TOPIC)]
     run = [event["run"] for event in events if event["what"] == "begun"][-1]
-    return [event for event in events if event["run"] == run]
+    return [event for event in events if event.get("run") == run]
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -106,15 +106,6 @@ NAP = 0.03
 
 
 @dataclass(frozen=True)
-class Slow(daskfs.OnlineSubstitution):
-    """Takes its time over every block."""
-
-    def work(self, own, view, block):
-        time.sleep(NAP)
-        return super().work(own, view, block)
-
-
-@dataclass(frozen=True)
 class Ceremonious(Tangled):
     """Takes its time to merge, and none over blocks."""
 
@@ -123,7 +114,11 @@ class Ceremonious(Tangled):
         return super().merge(states)
 
 
-SLOW = {"synchronous": Tangled(seconds=NAP), "serial": Tangled(seconds=NAP, schedule="serial"), "asynchronous": Slow(K)}
+SLOW = {
+    "synchronous": Tangled(seconds=NAP),
+    "serial": Tangled(seconds=NAP, schedule="serial"),
+    "asynchronous": Paced(K, seconds=NAP),
+}
 
 
 @pytest.mark.parametrize("name", SLOW)
@@ -225,9 +220,9 @@ class Plain(daskfs.Mission):
 class TestWatch:
     """Without a cluster."""
 
-    def watch(self, folder) -> tuple[Watch, list[dict]]:
+    def watch(self, folder) -> tuple[RunListener, list[dict]]:
         told: list[dict] = []
-        return Watch(planted(folder), daskfs.OnlineSubstitution(3), told.append), told
+        return RunListener(planted(folder), daskfs.OnlineSubstitution(3), told.append), told
 
     def test_names_are_read_once(self, tmp_path, monkeypatch):
         watch, told = self.watch(tmp_path / "d")
@@ -260,7 +255,7 @@ class TestWatch:
         assert len(told[-1]["why"]) == 120
 
     def test_nobody_is_told_without_a_listener(self, tmp_path):
-        watch = Watch(planted(tmp_path / "d"), daskfs.OnlineSubstitution(3))
+        watch = RunListener(planted(tmp_path / "d"), daskfs.OnlineSubstitution(3))
         assert watch.run == ""
         assert not watch.is_preview_due()
 

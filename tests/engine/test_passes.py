@@ -14,10 +14,11 @@ from toy_runs import KINDS, always_due, check_same, small_dataset, tangled
 
 import daskfs
 from daskfs.engine.checkpoint import Snapshot
-from daskfs.engine.passes import Run, Serial
+from daskfs.engine.passes import SelectionRun, SerialRunner
 from daskfs.engine.run import memory_plan
-from daskfs.engine.shards import FAN_IN, copied, joined, merged, one_blas_thread, rounds_of
+from daskfs.engine.shards import FAN_IN, joined, merged, one_blas_thread, rounds_of
 from daskfs.errors import CheckpointError
+from daskfs.protocol import copy_state
 
 __all__ = ["always_due"]
 
@@ -120,7 +121,7 @@ def test_an_empty_pass_has_no_groups():
 def test_merging_leaves_the_states_as_they_were(tmp_path):
     dataset, algorithm = small_dataset(tmp_path / "d"), Tangled()
     states = [algorithm.update(algorithm.start(dataset.meta, seed), dataset.read(seed)) for seed in range(4)]
-    before = [copied(state) for state in states]
+    before = [copy_state(state) for state in states]
     first = merged(algorithm, *states)
     first["memory"] += 1
     for state, expected in zip(states, before, strict=True):
@@ -146,8 +147,8 @@ def test_lanes_can_be_run_by_one_process(tmp_path, lanes):
     dataset, algorithm = small_dataset(tmp_path / "d"), Tangled(passes=2)
 
     def run(lanes):
-        return Run(dataset, algorithm, Snapshot(algorithm.start(dataset.meta, 0), lanes)).finish(
-            Serial(dataset, algorithm, lanes)
+        return SelectionRun(dataset, algorithm, Snapshot(algorithm.start(dataset.meta, 0), lanes)).finish(
+            SerialRunner(dataset, algorithm, lanes)
         )
 
     state = run(lanes).state
@@ -186,7 +187,7 @@ def test_the_state_at_the_start_is_not_held_while_it_is_replaced(tmp_path):
             return state
 
         def update(self, state, block):
-            state = super().update(copied(state), block)
+            state = super().update(copy_state(state), block)
             seen.append(first[0]() is not None)
             return state
 

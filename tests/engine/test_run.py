@@ -26,7 +26,7 @@ def test_a_selection_knows_where_it_comes_from(tmp_path):
     dataset = small_dataset(tmp_path / "d")
     given = daskfs.select(dataset, LargestColumns(4), seed=9)
     assert given.names == dataset.names(given.features)
-    assert given.algorithm == {"name": "LargestColumns", "n_select": 4}
+    assert given.algorithm == {"name": "LargestColumns", "n_select": 4, "passes": 1}
     assert (given.source["url"], given.source["digest"]) == (dataset.url, dataset.digest)
     assert (given.source["n_samples"], given.source["n_features"]) == (60, 40)
     assert given.seed == 9

@@ -15,7 +15,7 @@ from daskfs.errors import OptionError
 from daskfs.store import in_memory
 from daskfs.store.in_memory import InMemory
 from daskfs.store.ingest import arrays
-from daskfs.store.ingest.arrays import checked_target
+from daskfs.store.ingest.arrays import encode_target
 
 FORMS = {
     "float64": lambda X: X,
@@ -66,7 +66,7 @@ def test_the_blocks_of_the_written_form(form, axis, tmp_path, monkeypatch):
     small_blocks(monkeypatch)
     X = FORMS[form](np.random.default_rng(0).normal(size=(60, 25)))
     y = np.array(["no", "yes"])[np.arange(60) % 2]
-    there, here = written(tmp_path, X, y, axis), InMemory(X, *checked_target(y), axis)
+    there, here = written(tmp_path, X, y, axis), InMemory(X, *encode_target(y), axis)
     assert here.n_blocks() == there.n_blocks() > 1
     assert here.block_sizes().tolist() == there.block_sizes().tolist()
     for one, other in zip(there.blocks(), here.blocks(), strict=True):
@@ -92,14 +92,14 @@ def test_rows_of_any_length_are_cut_alike(lengths, seed, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         small_blocks(patch, chunk_bytes=400)
         there = written(tmp_path_factory.mktemp("cut"), X, y, "rows")
-        here = InMemory(X, *checked_target(y), "rows")
+        here = InMemory(X, *encode_target(y), "rows")
         for one, other in zip(there.blocks(), here.blocks(), strict=True):
             same_block(one, other)
 
 
 def test_a_view_where_nothing_need_be_converted():
     X = np.asfortranarray(np.random.default_rng(0).normal(size=(10, 4)))
-    y = checked_target(np.arange(10))
+    y = encode_target(np.arange(10))
     assert np.shares_memory(InMemory(X, *y, "columns").read(0).X, X)
     assert not np.shares_memory(InMemory(X, *y, "rows").read(0).X, X)
 
@@ -109,21 +109,21 @@ def test_weights_ride_on_the_blocks(monkeypatch):
     X, weight = np.random.default_rng(0).normal(size=(60, 25)), np.arange(60, dtype=np.float32)
     for axis in ("rows", "columns"):
         for matrix in (X, sp.csr_array(X)):
-            here = InMemory(matrix, *checked_target(np.arange(60)), axis, weight=weight)
+            here = InMemory(matrix, *encode_target(np.arange(60)), axis, weight=weight)
             assert here.meta.weighted
             found = [block.weight for block in here.blocks()]
             assert np.array_equal(np.concatenate(found) if axis == "rows" else found[0], weight)
 
 
 def test_the_digest_is_one_of_the_content():
-    X, y = np.random.default_rng(0).normal(size=(30, 5)), checked_target(np.arange(30) % 2)
+    X, y = np.random.default_rng(0).normal(size=(30, 5)), encode_target(np.arange(30) % 2)
     digest = InMemory(X, *y, "rows").digest
     assert InMemory(np.asfortranarray(X), *y, "rows").digest == digest
     changed = X.copy()
     changed[29, 4] += 1e-9
     others = [
         InMemory(changed, *y, "rows"),
-        InMemory(X, *checked_target(np.arange(30) % 3), "rows"),
+        InMemory(X, *encode_target(np.arange(30) % 3), "rows"),
         InMemory(X, *y, "rows", names=list("abcde")),
         InMemory(X, *y, "rows", weight=np.ones(30, np.float32)),
     ]
@@ -132,12 +132,12 @@ def test_the_digest_is_one_of_the_content():
 
 def test_it_stays_in_its_process():
     with pytest.raises(TypeError, match="stays in its process"):
-        pickle.dumps(InMemory(np.eye(3), *checked_target(np.arange(3)), "rows"))
+        pickle.dumps(InMemory(np.eye(3), *encode_target(np.arange(3)), "rows"))
 
 
 def test_nothing_to_choose_from():
-    empty = InMemory(sp.csr_array((5, 3)), *checked_target(np.arange(5)), "columns")
+    empty = InMemory(sp.csr_array((5, 3)), *encode_target(np.arange(5)), "columns")
     with pytest.raises(OptionError, match="no entries"):
         empty.n_blocks()
     with pytest.raises(OptionError, match="too large for float32"):
-        InMemory(sp.csr_array([[1e300]]), *checked_target(np.arange(1)), "rows")
+        InMemory(sp.csr_array([[1e300]]), *encode_target(np.arange(1)), "rows")

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daskfs.errors import SourceError
-from daskfs.store.ingest.sources import Part, find_sources, first_lines, line_number, line_windows, zstd
+from daskfs.store.ingest.sources import SourcePart, find_sources, first_lines, line_number, line_windows, zstd
 
 COMPRESS = {
     "": bytes,
@@ -29,7 +29,7 @@ def source_of(path, data: bytes):
     return find_sources([str(path)])[0]
 
 
-def text_of(part: Part, window: int, separator: bytes = b"\n") -> bytes:
+def text_of(part: SourcePart, window: int, separator: bytes = b"\n") -> bytes:
     return b"".join(window.text.tobytes() for window in line_windows(part, window, separator))
 
 
@@ -45,7 +45,7 @@ def test_ranges_share_no_line_and_lose_none(tmp_path_factory, lines, cuts, windo
         data = b"x" + data
     source = source_of(tmp_path_factory.mktemp("source") / "lines.txt", data)
     edges = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
-    parts = [Part(source, start, stop) for start, stop in pairwise(edges)]
+    parts = [SourcePart(source, start, stop) for start, stop in pairwise(edges)]
     joined = b"".join(text_of(part, window) for part in parts)
     assert joined.rstrip(b"\n") == data.rstrip(b"\n")
 
@@ -53,7 +53,7 @@ def test_ranges_share_no_line_and_lose_none(tmp_path_factory, lines, cuts, windo
 def test_a_longer_separator_cuts_at_records(tmp_path):
     data = b">a\nAC\nGT\n>b\nTT\n>c\nA"
     source = source_of(tmp_path / "x.fa", data)
-    halves = [text_of(Part(source, a, b), 64, b"\n>") for a, b in ((0, 5), (5, 11), (11, len(data)))]
+    halves = [text_of(SourcePart(source, a, b), 64, b"\n>") for a, b in ((0, 5), (5, 11), (11, len(data)))]
     assert halves == [b">a\nAC\nGT\n", b">b\nTT\n", b">c\nA\n"]
 
 
@@ -61,7 +61,7 @@ def test_a_longer_separator_cuts_at_records(tmp_path):
 def test_compressed_sources_read_the_same(tmp_path, ending):
     data = b"".join(b"line %d\n" % i for i in range(5000))
     source = source_of(tmp_path / f"lines.txt{ending}", COMPRESS[ending](data))
-    assert text_of(Part(source), 1000) == data
+    assert text_of(SourcePart(source), 1000) == data
     assert line_number(source, data.index(b"line 4321")) == 4322
     assert source.name == "lines"
 
@@ -71,19 +71,19 @@ def test_f17_compressed_data_cut_short_is_named(tmp_path, ending):
     whole = COMPRESS[ending](b"".join(b"line %d\n" % i for i in range(50_000)))
     source = source_of(tmp_path / f"cut.txt{ending}", whole[: len(whole) // 2])
     with pytest.raises(SourceError, match=rf"cut\.txt{ending}: .*cut short"):
-        text_of(Part(source), 1 << 20)
+        text_of(SourcePart(source), 1 << 20)
 
 
 def test_a_mark_at_the_beginning_is_not_text(tmp_path):
     source = source_of(tmp_path / "bom.txt", b"\xef\xbb\xbf1 2:3\n")
-    assert text_of(Part(source), 64) == b"1 2:3\n"
+    assert text_of(SourcePart(source), 64) == b"1 2:3\n"
     assert first_lines(source) == [b"1 2:3"]
 
 
 def test_utf16_is_refused(tmp_path):
     source = source_of(tmp_path / "wide.txt", "1 2:3\n".encode("utf-16"))
     with pytest.raises(SourceError, match="UTF-16"):
-        text_of(Part(source), 64)
+        text_of(SourcePart(source), 64)
 
 
 def test_globs_folders_and_urls_find_each_file_once(tmp_path):
@@ -98,7 +98,7 @@ def test_any_fsspec_file_system_serves(tmp_path):
     with fsspec.open("memory://sources/x.txt", "wb") as file:
         file.write(b"1\n2\n")
     (source,) = find_sources(["memory://sources/*.txt"])
-    assert text_of(Part(source), 64) == b"1\n2\n"
+    assert text_of(SourcePart(source), 64) == b"1\n2\n"
     assert source.folder == "sources"
 
 

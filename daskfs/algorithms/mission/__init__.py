@@ -50,7 +50,7 @@ from daskfs.algorithms.mission.features import (
     name_spaces_of,
     windows,
 )
-from daskfs.algorithms.mission.learn import calibrate, keep_selected, learn, learn_and_fade, merge_learned
+from daskfs.algorithms.mission.learn import calibrate, keep_selected, learn, merge_learned
 from daskfs.algorithms.mission.memory_kernels import ROWS, Rule, SparseRows
 from daskfs.algorithms.mission.refit import (
     choose_weights,
@@ -283,7 +283,8 @@ class Mission(Algorithm):
         elif state.refit is not None and not is_last:
             start_refit_pass(state.refit)
         elif state.refit is not None:
-            state.memory, *record[3:] = choose_weights(state.refit, state.memory, self._rule(state))
+            state.memory, *verdict = choose_weights(state.refit, state.memory, self._rule(state))
+            record[3:] = verdict
         state.passes += 1
         return state, state.passes < len(self._stages)
 
@@ -350,11 +351,7 @@ class Mission(Algorithm):
         for part in windows(rows, state.name_spaces, first):
             make_room(self, state, int(np.diff(part.indptr).max(initial=0)))
             rule = self._rule(state, state.n_shards)
-            if self.fading:
-                learned = learn_and_fade(self, state, rule, part)
-            else:
-                learned = learn(self, state.memory, rule, part)
-            if learned < len(part.y):
+            if learn(self, state, rule, part) < len(part.y):
                 raise unusable_value(rows, first)
         return state
 

@@ -85,7 +85,7 @@ def two_cells(feature, bits):
 
 @kernel
 def count_features(ids, cells, bits):
-    """Count every entry in both cells of its feature; collisions only make a count too large. `cells` is (2, 2^bits)."""
+    """Count every entry in both cells of its feature, which others may share; `cells` is (2, 2^bits)."""
     for e in range(len(ids)):
         i, j = two_cells(ids[e], bits)
         cells[0, i] += 1

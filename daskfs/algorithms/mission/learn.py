@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,8 +36,9 @@ _MAX_ROWS = 1000  # between two times that the sketch fades
 _TIMES = 100  # that it fades in a pass, if there are enough rows
 
 
-def learn(params: Mission, memory: Memory, rule: Rule, rows: SparseRows) -> int:
-    """Learn rows up to one with a value that is not finite; return the number of rows learned."""
+def _learn(params: Mission, memory: Memory, rule: Rule, rows: SparseRows) -> int:
+    """Learn rows with the kernel for the method and the shape of the memory; return the number of rows learned."""
+    kernel: Any
     is_simple = len(memory.bias) == 1 and rule.depth == 3
     if not has_sketch(params):
         kernel = learn_thresholded
@@ -48,18 +49,21 @@ def learn(params: Mission, memory: Memory, rule: Rule, rows: SparseRows) -> int:
     return int(kernel(rows, memory, rule))
 
 
-def learn_and_fade(params: Mission, state: MissionState, rule: Rule, rows: SparseRows) -> int:
-    """Learn rows as `learn` does, and let the sketch fade after fixed numbers of rows, however blocks are cut.
+def learn(params: Mission, state: MissionState, rule: Rule, rows: SparseRows) -> int:
+    """Learn rows up to one with a value that is not finite; return the number of rows learned.
 
-    γ falls from 1 at the first row to 1 − `fading` at the last row of the last pass, as in the paper.
+    With `fading` the sketch fades after fixed numbers of rows, however blocks are cut. γ falls from 1 at the first row
+    to 1 − `fading` at the last row of the last pass, as in the paper.
     """
     memory, shards = state.memory, state.n_shards
+    if not params.fading:
+        return _learn(params, memory, rule, rows)
     every = max(1, min(_MAX_ROWS, state.n_samples // _TIMES) // shards)
     start, count = 0, len(rows.y)
     while start < count:
         at = int(memory.totals[ROWS])  # rows of this shard since the last merge
         stop = min(count, start + every - at % every)
-        learned = start + learn(params, memory, rule, slice_rows(rows, start, stop))
+        learned = start + _learn(params, memory, rule, slice_rows(rows, start, stop))
         if learned < stop:
             return learned
         if (at + stop - start) % every == 0:
@@ -80,7 +84,7 @@ def calibrate(params: Mission, state: MissionState, rows: SparseRows, first: int
         def loss_at(rate: float) -> float:
             trial = empty_memory(params, len(state.memory.bias), state.room)
             for part in windows(rows, state.name_spaces, first):
-                learn(params, trial, rule._replace(rate=rate / squares[0]), part)
+                _learn(params, trial, rule._replace(rate=rate / squares[0]), part)
             return float(trial.totals[LOSS] / trial.totals[WEIGHT]) if trial.totals[WEIGHT] else 0.0
 
         calibration.rate_losses = compare_rates(loss_at)

@@ -144,12 +144,12 @@ def learn_active_fast(rows, memory, rule):
     inner, outer = (
         np.empty(most, np.float32),
         np.empty(most, np.float32),
-    )  # values of features in the table, and outside
+    )  # values inside and outside the table
     total, steps = np.empty(most, np.float32), np.empty(most, np.float32)
     every, hashes = (
         np.empty(most, np.uint64),
         np.empty(most, np.uint64),
-    )  # of all features, and of those outside the table
+    )  # of all features, and of those outside
     first, second, third = np.empty(most, np.uint32), np.empty(most, np.uint32), np.empty(most, np.uint32)
     s0, s1, s2 = np.empty(most, np.float32), np.empty(most, np.float32), np.empty(most, np.float32)
     decay, b = np.float32(rule.decay), np.float32(rule.bias_value)

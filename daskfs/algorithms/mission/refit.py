@@ -1,15 +1,15 @@
 """The refit: the selected features are learned again without a sketch, which kept traces of all other features.
 
 Several learning rates are tried side by side: a rate that is best to select may be too slow to fit. The last weights of
-every trial, and their mean over the last pass (Polyak averaging), compete with the weights before the refit. The loss on
-the held-back rows decides. These rows are never learned, and stay in memory with their selected features only.
+every trial, and their mean over the last pass (Polyak averaging), compete with the weights before the refit: the loss
+on the held-back rows decides. These rows are never learned, and stay in memory with their selected features only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -161,9 +161,9 @@ def _held_back_loss(held: SparseRows, memory: Memory, rule: Rule) -> float:
     return float(own.totals[LOSS] / own.totals[WEIGHT]) if own.totals[WEIGHT] else float("nan")
 
 
-def _mean(parts: Sequence[NDArray[np.floating]], shares: NDArray[np.float64]) -> NDArray[np.floating]:
-    mean: NDArray[np.floating] = sum(share * part for share, part in zip(shares, parts, strict=True))
-    return mean.astype(parts[0].dtype)
+def _mean(parts: Sequence[NDArray[Any]], shares: NDArray[np.float64]) -> NDArray[Any]:
+    mean: Any = sum(share * part for share, part in zip(shares, parts, strict=True))
+    return np.asarray(mean, parts[0].dtype)
 
 
 def _join_held(refit: RefitState, parts: Sequence[tuple[NDArray[np.int64], SparseRows]]) -> None:

@@ -178,7 +178,7 @@ def prefetch_all(array, first, count):
         prefetch(array, at)
 
 
-# ------------------------------------------------------------------------------------------- the features of a whole row
+# ----------------------------------------------------------------------------------------- the features of a whole row
 
 
 @kernel

@@ -150,13 +150,15 @@ def make_room(params: Mission, state: MissionState, longest_row: int) -> None:
 
 def resize_tables(memory: Memory, slots: int) -> Memory:
     """Return a memory without a sketch whose tables have another number of slots."""
-    shape = memory.weights.shape
-    arrays = {"weights": memory.weights, "sums": memory.sums, "parents": memory.parents}
-    arrays["sketch"] = memory.sketch.reshape(shape if memory.sketch.size else (shape[0], 0))
-    arrays = {name: array for name, array in arrays.items() if array.size}
-    keys = np.zeros((shape[0], slots), np.uint64)
-    resized = {name: np.zeros((shape[0], slots, *array.shape[2:]), array.dtype) for name, array in arrays.items()}
-    for t in range(shape[0]):
+    n_tables = len(memory.keys)
+    arrays: dict[str, NDArray[Any]] = {"weights": memory.weights, "sums": memory.sums}
+    if memory.parents.size:
+        arrays["parents"] = memory.parents
+    if memory.sketch.size:
+        arrays["sketch"] = memory.sketch.reshape(memory.weights.shape)
+    keys = np.zeros((n_tables, slots), np.uint64)
+    resized = {name: np.zeros((n_tables, slots, *array.shape[2:]), array.dtype) for name, array in arrays.items()}
+    for t in range(n_tables):
         old = np.flatnonzero(memory.keys[t])
         insert_ids(memory.keys[t, old] - np.uint64(1), keys[t])
         new = np.flatnonzero(keys[t])
@@ -164,5 +166,5 @@ def resize_tables(memory: Memory, slots: int) -> Memory:
         for name, array in arrays.items():
             resized[name][t, new] = array[t, old]
     if "sketch" in resized:
-        resized["sketch"] = resized["sketch"].ravel()
+        resized["sketch"] = resized["sketch"].reshape(-1)
     return memory._replace(keys=keys, **resized)

@@ -26,7 +26,7 @@ from daskfs.engine.events.send import are_wanted
 from daskfs.engine.memory import MemoryPlan, room_on, share_of
 from daskfs.errors import OptionError
 from daskfs.jit import warm_up
-from daskfs.store.places.options import StorageOptions, learn
+from daskfs.store.places.options import StorageOptions, register_options
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEEP_BYTES = 1 << 30
@@ -76,12 +76,12 @@ class StorageAccess(WorkerPlugin):
 
     def __init__(self, options: StorageOptions) -> None:
         self.name = f"daskfs-storage-{options.token}"
-        raw = pickle.dumps(options.values_here())
+        raw = pickle.dumps(options.plain_values())
         self._token, self._mask = options.token, os.urandom(len(raw))
         self._masked = _exclusive_or(raw, self._mask)
 
     def setup(self, worker: Worker) -> None:
-        learn(self._token, pickle.loads(_exclusive_or(self._masked, self._mask)))
+        register_options(self._token, pickle.loads(_exclusive_or(self._masked, self._mask)))
 
 
 def _exclusive_or(one: bytes, other: bytes) -> bytes:

@@ -26,6 +26,22 @@ Task = tuple[Any, ...]
 WAIT_FOR_WORKERS = 30  # seconds; an adaptive cluster needs a moment to start the first
 
 
+ProgressCallback = Callable[[int, int], None]
+"""Called with the amount of work that is done, and the amount of all work."""
+
+
+class ProgressCounter:
+    """Counts finished work and reports the count to a callback."""
+
+    def __init__(self, total: int, progress: ProgressCallback | None) -> None:
+        self._done, self._total, self._progress = 0, total, progress
+
+    def add(self, count: int) -> None:
+        self._done += count
+        if self._progress is not None:
+            self._progress(self._done, self._total)
+
+
 class Threads:
     """A few threads of this process."""
 
@@ -49,7 +65,7 @@ class Threads:
         function()
 
 
-class Cluster:
+class DaskWorkers:
     """The workers of a Dask cluster; tasks are named after what they do."""
 
     def __init__(
@@ -97,7 +113,7 @@ class Cluster:
         self._client.run(function, on_error="ignore")
 
 
-Pool = Threads | Cluster
+Pool = Threads | DaskWorkers
 
 
 def pool(
@@ -113,7 +129,7 @@ def pool(
     """
     if client is None and workers is None:
         client = current_client()
-    return Threads(workers) if client is None else Cluster(client, options, kernels_of)
+    return Threads(workers) if client is None else DaskWorkers(client, options, kernels_of)
 
 
 def current_client() -> Client | None:

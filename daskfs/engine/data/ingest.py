@@ -21,10 +21,10 @@ from daskfs.errors import DaskfsError, Interrupted, SourceError, StorageError, c
 from daskfs.store.dataset.codec import Compression
 from daskfs.store.dataset.dataset import Dataset, open_dataset
 from daskfs.store.dataset.layout import DenseShape, Layout
-from daskfs.store.ingest.dense_staging import DensePiece, DensePlan, DenseStage, publish_dense
+from daskfs.store.ingest.dense_staging import DensePiece, DensePieceWriter, DensePlan, publish_dense
 from daskfs.store.ingest.formats import make_format
 from daskfs.store.ingest.formats.base import Format
-from daskfs.store.ingest.name_cache import borrowed_names, drop_collected_names
+from daskfs.store.ingest.name_cache import borrow_names, drop_collected_names
 from daskfs.store.ingest.pieces import recall
 from daskfs.store.ingest.plan import (
     WorkPiece,
@@ -40,7 +40,7 @@ from daskfs.store.ingest.plan import (
 from daskfs.store.ingest.publish import SparsePlan, publish_sparse
 from daskfs.store.ingest.rows import BadLines, DenseBuilder, RowBuilder
 from daskfs.store.ingest.sources import find_sources
-from daskfs.store.ingest.staging import BlockShape, SparsePiece, SparseStage
+from daskfs.store.ingest.staging import BlockShape, SparsePiece, SparsePieceWriter
 from daskfs.store.places.location import Location
 
 AnyPiece = SparsePiece | DensePiece
@@ -48,7 +48,7 @@ OnBadLine = Literal["error", "skip"]
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class IngestProgress:
     """How far an ingest is: what a progress bar shows."""
 
     pieces_done: int
@@ -59,9 +59,9 @@ class Progress:
     entries: int
     bad_lines: int
 
-    def after(self, work: WorkPiece, piece: AnyPiece) -> Progress:
+    def after(self, work: WorkPiece, piece: AnyPiece) -> IngestProgress:
         """Where things stand when one more piece is done."""
-        return Progress(
+        return IngestProgress(
             self.pieces_done + 1,
             self.pieces,
             self.bytes_done + work.nbytes,
@@ -73,7 +73,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Job:
+class IngestJob:
     """Everything a worker needs to stage one piece; small, since it travels with every task."""
 
     location: Location
@@ -101,7 +101,7 @@ def ingest(
     workers: int | None = None,
     storage_options: Mapping[str, Any] | None = None,
     source_options: Mapping[str, Any] | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[IngestProgress], None] | None = None,
     **options: Any,
 ) -> Dataset:
     """Turn source files into a dataset, in parallel and in bounded memory; a second call resumes a killed one.
@@ -138,7 +138,7 @@ def ingest(
     storage_options, source_options
         How the dataset's and the sources' stores are reached; see `open_dataset`.
     progress
-        Called with a `Progress` after every piece.
+        Called with a `IngestProgress` after every piece.
     **options
         What the format takes: ``daskfs ingest --help`` lists them.
 
@@ -177,7 +177,7 @@ def ingest(
         place.check(plan.shape)
         work = list(pieces_of(plan.format, found, request))
         begin(location, plan, work, request, overwrite)
-        job = Job(location, plan.format, plan.shape, budget, on_bad_line == "skip", max_bad_lines)
+        job = IngestJob(location, plan.format, plan.shape, budget, on_bad_line == "skip", max_bad_lines)
         try:
             pieces = _staged(job, work, where, progress)
         except (StorageError, Interrupted):  # nobody there to tidy up with, or nobody's business any more
@@ -193,7 +193,7 @@ def ingest(
 
 
 def _staged(
-    job: Job, work: list[WorkPiece], where: Pool, progress: Callable[[Progress], None] | None
+    job: IngestJob, work: list[WorkPiece], where: Pool, progress: Callable[[IngestProgress], None] | None
 ) -> list[AnyPiece]:
     """Every piece staged: those of an earlier run as they are, the others now."""
     kind: type[AnyPiece] = DensePiece if job.format.kind == "dense" else SparsePiece
@@ -219,9 +219,9 @@ def _staged(
     return [pieces[number] for number in sorted(pieces)]
 
 
-def _progress(work: list[WorkPiece], pieces: dict[int, AnyPiece]) -> Progress:
+def _progress(work: list[WorkPiece], pieces: dict[int, AnyPiece]) -> IngestProgress:
     """How far an ingest is with these pieces."""
-    now = Progress(0, len(work), 0, sum(one.nbytes for one in work), 0, 0, 0)
+    now = IngestProgress(0, len(work), 0, sum(one.nbytes for one in work), 0, 0, 0)
     for piece in pieces.values():
         now = now.after(work[piece.number], piece)
     return now
@@ -238,13 +238,13 @@ def _with_all_names(pieces: Iterable[AnyPiece]) -> dict[int, AnyPiece]:
         found = sound
 
 
-def _check_bad_lines(job: Job, now: Progress, pieces: dict[int, AnyPiece]) -> None:
+def _check_bad_lines(job: IngestJob, now: IngestProgress, pieces: dict[int, AnyPiece]) -> None:
     if now.bad_lines > job.most_bad:
         example = next(piece.bad_examples[0] for piece in pieces.values() if piece.bad_examples)
         raise SourceError(f"more than {job.most_bad} bad lines, among them {example}")
 
 
-def stage_piece(job: Job, work: WorkPiece) -> AnyPiece:
+def stage_piece(job: IngestJob, work: WorkPiece) -> AnyPiece:
     """Parse one piece and stage its rows: the task a worker runs."""
     piece = _parsed(job, work)
     for source in {part.source.url: part.source for part in work.parts}.values():
@@ -252,17 +252,17 @@ def stage_piece(job: Job, work: WorkPiece) -> AnyPiece:
     return piece
 
 
-def _parsed(job: Job, work: WorkPiece) -> AnyPiece:
+def _parsed(job: IngestJob, work: WorkPiece) -> AnyPiece:
     bad_lines = BadLines(job.skip_bad, job.most_bad)
     if isinstance(job.shape, DenseShape):
-        dense = DenseStage(job.location, work.number, work.key, job.shape.layout, job.memory.rows_bytes)
+        dense = DensePieceWriter(job.location, work.number, work.key, job.shape.layout, job.memory.rows_bytes)
         table = DenseBuilder(dense.take_rows, bad_lines=bad_lines)
         for part in work.parts:
             job.format.read_dense(part, table, job.memory.window_bytes)  # type: ignore[attr-defined]  # kind is dense
         return dense.close(table, bad_lines)
     names_bytes = job.memory.names_bytes if job.format.names_from["from"] == "table" else 1024
-    with borrowed_names(job.attempt, names_bytes) as collected:
-        stage = SparseStage(job.location, work.number, work.key, job.shape, collected.begin_piece())
+    with borrow_names(job.attempt, names_bytes) as collected:
+        stage = SparsePieceWriter(job.location, work.number, work.key, job.shape, collected.begin_piece())
         rows = RowBuilder(
             stage.take_rows,
             stage.take_names,
@@ -279,7 +279,7 @@ def _parsed(job: Job, work: WorkPiece) -> AnyPiece:
     return piece
 
 
-def _publish(job: Job, pieces: list[Any], made: dict[str, Any], where: Pool) -> None:
+def _publish(job: IngestJob, pieces: list[Any], made: dict[str, Any], where: Pool) -> None:
     run = in_order(where, "publish")
     if isinstance(job.shape, DenseShape):
         names = job.format.column_names()  # type: ignore[attr-defined]  # kind is dense

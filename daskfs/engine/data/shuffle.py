@@ -17,14 +17,13 @@ import numpy as np
 from distributed import Client
 from numpy.typing import NDArray
 
-from daskfs.engine.cluster.pool import Pool, Threads, pool
+from daskfs.engine.cluster.pool import Pool, ProgressCallback, ProgressCounter, Threads, pool
 from daskfs.engine.data.shuffle_memory import ShuffleMemory
-from daskfs.engine.events.progress import Moved, Report
 from daskfs.errors import OptionError, check_whole
 from daskfs.store.dataset.dataset import Dataset, open_dataset
 from daskfs.store.dataset.layout import UNFINISHED, ArraySpec
-from daskfs.store.dataset.regroup import groups
-from daskfs.store.dataset.writer import DatasetWriter, Records, check_free, new_writer, prepare
+from daskfs.store.dataset.regroup import consecutive_groups
+from daskfs.store.dataset.writer import ChunkRecords, DatasetWriter, check_free, new_writer, prepare
 from daskfs.store.places.location import Location
 from daskfs.store.reorder.row_keys import Keys
 from daskfs.store.reorder.row_runs import Runs, cargo_of, collected
@@ -46,7 +45,7 @@ def shuffle(
     client: Client | None = None,
     workers: int | None = None,
     storage_options: Mapping[str, Any] | None = None,
-    progress: Report | None = None,
+    progress: ProgressCallback | None = None,
 ) -> Dataset:
     """Write a dataset once more with its rows in a random order, for algorithms that learn row by row.
 
@@ -96,7 +95,7 @@ def shuffle(
     with location.one_writer():
         prepare(location, overwrite)
         location.write(f"{UNFINISHED}/shuffle", b"")
-        moved = Moved(mixer.to_move(source.n_samples), progress)
+        moved = ProgressCounter(mixer.to_move(source.n_samples), progress)
         close = mixer.write(Keys.every(seed, source.n_samples), location, moved)
         close(made_by_shuffle(source, seed))
     return open_dataset(url, storage_options)
@@ -123,10 +122,10 @@ class Mixer:
         """How much `write` will say it has moved: every row moves twice."""
         return 2 * rows
 
-    def write(self, wanted: Keys, location: Location, moved: Moved) -> Closing:
+    def write(self, wanted: Keys, location: Location, moved: ProgressCounter) -> Closing:
         """Write the wanted rows to a place that was prepared; what is left to do is to close the new dataset."""
         source, each = self.source, RowBytes.of_source(self.source)
-        some = groups(block_bytes(source, each), self.budget.run_bytes)
+        some = consecutive_groups(block_bytes(source, each), self.budget.run_bytes)
         # Not where another attempt has its runs: a worker that outlives it would write among ours.
         folder = f"{UNFINISHED}/{uuid.uuid4().hex[:8]}"
         runs = Runs(location, folder, len(some), cargo_of(source), slot_bits(source))
@@ -138,7 +137,7 @@ class Mixer:
 
 
 def write_parts(
-    specs: Iterable[ArraySpec], parts: Iterable[Part], writer: DatasetWriter, where: Pool, moved: Moved
+    specs: Iterable[ArraySpec], parts: Iterable[Part], writer: DatasetWriter, where: Pool, moved: ProgressCounter
 ) -> None:
     """Write arrays that are planned, each part by one worker."""
     for spec in specs:
@@ -162,7 +161,7 @@ def check_laid_out_in_rows(source: Dataset) -> None:
         raise OptionError(f"{source.url}: laid out in columns, which cannot be shuffled row by row; {remedy}")
 
 
-def _slots(tasks: list[tuple[Any, ...]], where: Pool, moved: Moved) -> Slots:
+def _slots(tasks: list[tuple[Any, ...]], where: Pool, moved: ProgressCounter) -> Slots:
     """All runs made, and what they have in each slot."""
     total: NDArray[np.int64] | int = 0
     for counts in where.unordered("sort", _make_run, tasks):
@@ -177,6 +176,6 @@ def _make_run(runs: Runs, source: Dataset, blocks: range, number: int, wanted: K
     return runs.write(number, collected(source, blocks, wanted))
 
 
-def _write_part(part: Part, location: Location) -> tuple[int, dict[str, Records]]:
+def _write_part(part: Part, location: Location) -> tuple[int, dict[str, ChunkRecords]]:
     """Write a part of the new dataset: a task."""
     return part.moved, part.write(location)

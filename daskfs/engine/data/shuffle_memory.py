@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dask.utils import format_bytes
 
-from daskfs.engine.memory import parsed_memory
+from daskfs.engine.memory import parse_memory
 from daskfs.errors import OptionError
 
 # Reckoned, and checked on small data by `tests/stream/test_shuffle_memory.py`.
@@ -46,7 +46,7 @@ class ShuffleMemory:
         """
         each = _BLOCK_FACTOR * largest_block + _SLOT_BYTES * slots
         least = each + _RUN_FACTOR * max(largest_block, -(-total // _MOST_RUNS))
-        available = parsed_memory(memory) - _BASE_BYTES
+        available = parse_memory(memory) - _BASE_BYTES
         if available < least:
             raise OptionError(f"--memory {memory}: this shuffle needs at least {format_bytes(_BASE_BYTES + least)}")
         workers = max(1, min(workers, available // least))

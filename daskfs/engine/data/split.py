@@ -18,10 +18,9 @@ from typing import Any
 import numpy as np
 from distributed import Client
 
-from daskfs.engine.cluster.pool import Pool, Threads, in_order, pool
+from daskfs.engine.cluster.pool import Pool, ProgressCallback, ProgressCounter, Threads, in_order, pool
 from daskfs.engine.data.shuffle import MEMORY, Closing, Mixer, check_laid_out_in_rows, write_parts
 from daskfs.engine.data.split_memory import SplitMemory
-from daskfs.engine.events.progress import Moved, Report
 from daskfs.errors import DatasetError, OptionError, check_whole
 from daskfs.store.dataset.dataset import Dataset, open_dataset
 from daskfs.store.dataset.layout import ROOT, UNFINISHED
@@ -51,7 +50,7 @@ def split(
     client: Client | None = None,
     workers: int | None = None,
     storage_options: Mapping[str, Any] | None = None,
-    progress: Report | None = None,
+    progress: ProgressCallback | None = None,
 ) -> tuple[Dataset, Dataset]:
     """Write the rows of a dataset as two: one to learn from, and one to see how well that went.
 
@@ -161,10 +160,10 @@ def _write(
     scribe: Scribe | Mixer,
     made: dict[str, Any],
     overwrite: bool,
-    progress: Report | None,
+    progress: ProgressCallback | None,
 ) -> None:
     """Write parts that are not there yet, or to be replaced."""
-    moved = Moved(sum(scribe.to_move(wanted[part.name].rows) for part in todo), progress)
+    moved = ProgressCounter(sum(scribe.to_move(wanted[part.name].rows) for part in todo), progress)
     with ExitStack() as locks:
         for part in todo:
             locks.enter_context(part.location.one_writer())
@@ -198,7 +197,7 @@ class Scribe:
         columns = 0 if self.source.layout == "rows" else self.source.n_features
         return columns + (0 if self.source.layout == "columns" else rows)
 
-    def write(self, wanted: Keys, location: Location, moved: Moved) -> Closing:
+    def write(self, wanted: Keys, location: Location, moved: ProgressCounter) -> Closing:
         """Write the wanted rows to a place that was prepared; what is left to do is to close the new dataset."""
         share = Share(self.source, wanted)
         if self.source.kind == "dense":
@@ -216,7 +215,7 @@ class Scribe:
         tasks = [(share, numbers[first : first + BLOCKS_COUNTED]) for first in numbers[::BLOCKS_COUNTED]]
         return ShareSlots(np.concatenate(in_order(self.where, "count")(counted, tasks), axis=1))
 
-    def _write_dense(self, share: Share, location: Location, moved: Moved) -> Closing:
+    def _write_dense(self, share: Share, location: Location, moved: ProgressCounter) -> Closing:
         source, rows, writer = self.source, share.wanted.rows, new_writer(location)
         slots = None if source.layout == "columns" else self._slots(share)
         write_parts(*dense_share(share, slots, self.budget.part_bytes), writer, self.where, moved)
@@ -224,7 +223,7 @@ class Scribe:
         size = {"n_samples": rows, "n_entries": rows * source.n_features}
         return lambda made: close_like(source, writer, **size, made=made)
 
-    def _write_sparse_columns(self, share: Share, location: Location, moved: Moved) -> Closing:
+    def _write_sparse_columns(self, share: Share, location: Location, moved: ProgressCounter) -> Closing:
         shape = share_shape(share)
         writer = ColumnWriter(new_writer(location), shape, with_values="values" in self.source.arrays)
         for block in in_blocks(_not_empty(share, moved), shape):
@@ -234,7 +233,7 @@ class Scribe:
         return partial(writer.close, self.source, share.wanted)
 
 
-def _not_empty(share: Share, moved: Moved) -> Iterator[Columns]:
+def _not_empty(share: Share, moved: ProgressCounter) -> Iterator[Columns]:
     for columns in share_columns(share):
         if len(columns.ids):
             yield columns

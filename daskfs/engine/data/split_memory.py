@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dask.utils import format_bytes
 
-from daskfs.engine.memory import parsed_memory
+from daskfs.engine.memory import parse_memory
 from daskfs.errors import OptionError
 from daskfs.store.dataset.dataset import Dataset
 from daskfs.store.reorder.shuffle import RowBytes, block_bytes
@@ -46,7 +46,7 @@ class SplitMemory:
         each = _BLOCK_FACTOR * largest_block
         least = each + _PART_FACTOR * largest_block
         fixed += _BASE_BYTES
-        available = parsed_memory(memory) - fixed
+        available = parse_memory(memory) - fixed
         if available < least:
             raise OptionError(f"--memory {memory}: this split needs at least {format_bytes(fixed + least)}")
         workers = max(1, min(workers, available // least))

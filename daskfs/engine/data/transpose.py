@@ -13,15 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.engine.cluster.pool import Threads, available_cores
+from daskfs.engine.cluster.pool import ProgressCallback, ProgressCounter, Threads, available_cores
 from daskfs.engine.data.transpose_memory import TransposeMemory
-from daskfs.engine.events.progress import Moved, Report
 from daskfs.errors import OptionError, check_choice
 from daskfs.protocol import SparseBlock
 from daskfs.store.dataset.codec import Codec, Compression
 from daskfs.store.dataset.dataset import Dataset, open_dataset
 from daskfs.store.dataset.layout import UNFINISHED
-from daskfs.store.dataset.regroup import groups
+from daskfs.store.dataset.regroup import consecutive_groups
 from daskfs.store.dataset.writer import new_writer, prepare
 from daskfs.store.ingest.arrays import BLOCK_ENTRIES
 from daskfs.store.places.location import Location
@@ -42,7 +41,7 @@ def transpose(
     compression: Compression = "lz4",
     overwrite: bool = False,
     storage_options: Mapping[str, Any] | None = None,
-    progress: Report | None = None,
+    progress: ProgressCallback | None = None,
 ) -> Dataset:
     """Write a sparse dataset, which is laid out in rows, once more in columns.
 
@@ -99,8 +98,8 @@ def transpose(
     with location.one_writer():
         prepare(location, overwrite)
         location.write(f"{UNFINISHED}/transpose", b"")
-        moved = Moved(2 * source.n_entries, progress)
-        some = [group for group in groups(sizes, budget.run_entries) if sizes[group].any()]
+        moved = ProgressCounter(2 * source.n_entries, progress)
+        some = [group for group in consecutive_groups(sizes, budget.run_entries) if sizes[group].any()]
         gap = max(1, budget.range_entries // (4 * len(some)))
         tasks = [(source, group, int(sizes[group].sum()), location, n, gap) for n, group in enumerate(some)]
         runs = _runs(tasks, budget.workers, moved)
@@ -126,7 +125,7 @@ def _check(source: Dataset, location: Location) -> None:
         raise OptionError(f"{source.url}: has no entries, and so no columns to lay out")
 
 
-def _runs(tasks: list[tuple[Any, ...]], workers: int, moved: Moved) -> list[Run]:
+def _runs(tasks: list[tuple[Any, ...]], workers: int, moved: ProgressCounter) -> list[Run]:
     """All runs, in the order of their rows."""
     runs: dict[int, Run] = {}
     for number, run in Threads(workers).unordered("transpose", _make_run, tasks):

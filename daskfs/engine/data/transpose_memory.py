@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dask.utils import format_bytes
 
-from daskfs.engine.memory import parsed_memory
+from daskfs.engine.memory import parse_memory
 from daskfs.errors import OptionError
 
 # Measured, not derived: rows of 85 entries over 47,000 ids, over 4 million and over 200 million hashes.
@@ -48,7 +48,7 @@ class TransposeMemory:
         TransposeMemory(workers=2, run_entries=3026068, range_entries=1613902)
         """
         fixed = _BASE_BYTES + _ROW_BYTES * n_samples + _BLOCK_BYTES * min(block_entries, n_entries)
-        total = parsed_memory(memory) - fixed
+        total = parse_memory(memory) - fixed
         least = max(_RUN_BYTES * max(largest_block, -(-n_entries // _MOST_RUNS)), _RANGE_BYTES)
         if total < least:
             raise OptionError(f"--memory {memory}: this transpose needs at least {format_bytes(fixed + least)}")

@@ -21,7 +21,7 @@ from daskfs.errors import check_choice
 from daskfs.store.dataset.codec import Codec, Compression
 from daskfs.store.dataset.labels import Labels
 from daskfs.store.dataset.layout import CHUNK_BYTES, UNFINISHED, DenseShape, Layout, dense_specs, target_spec
-from daskfs.store.dataset.names import checked_column_names
+from daskfs.store.dataset.names import check_column_names
 from daskfs.store.dataset.writer import new_writer, prepare, retire
 from daskfs.store.ingest import arrays
 from daskfs.store.ingest.dense_staging import DensePlan, close_dense, publish_dense
@@ -87,9 +87,9 @@ def write_dataset(
     if on_bad_row == "drop":
         X, given = _without_bad_rows(X, given)
         arrays.check_shapes(X.shape, given.shape)
-    target, labels = arrays.checked_target(given)
+    target, labels = arrays.encode_target(given)
     if feature_names is not None:
-        feature_names = checked_column_names(feature_names, X.shape[1]).tolist()
+        feature_names = check_column_names(feature_names, X.shape[1]).tolist()
     location = Location(url, storage_options)
     with location.one_writer():
         prepare(location, overwrite)

@@ -44,7 +44,7 @@ class ColumnBlocks:
         X = self._X.read(number, buffers)
         first = number * self.width
         ids = np.arange(first, first + X.shape[1], dtype=np.uint64)
-        return ColumnBlock(frozen(ids), frozen(X), self.target, self.weight)
+        return ColumnBlock(read_only(ids), read_only(X), self.target, self.weight)
 
     def holding(self, ids: NDArray[np.uint64]) -> NDArray[np.uint64]:
         """The number of the block that each column is in."""
@@ -53,7 +53,7 @@ class ColumnBlocks:
     def picked(self, block: ColumnBlock, ids: NDArray[np.uint64]) -> ColumnBlock:
         """Some columns of a block, in memory of their own."""
         X = block.X.T[np.searchsorted(block.ids, ids)].T
-        return ColumnBlock(frozen(ids), frozen(X), block.y, block.weight)
+        return ColumnBlock(read_only(ids), read_only(X), block.y, block.weight)
 
     def joined(self, parts: list[ColumnBlock]) -> ColumnBlock:
         """The columns of several blocks in one."""
@@ -61,7 +61,7 @@ class ColumnBlocks:
             return parts[0]
         ids = np.concatenate([part.ids for part in parts])
         X = np.concatenate([part.X.T for part in parts]).T
-        return ColumnBlock(frozen(ids), frozen(X), parts[0].y, parts[0].weight)
+        return ColumnBlock(read_only(ids), read_only(X), parts[0].y, parts[0].weight)
 
 
 class RowBlocks:
@@ -84,8 +84,8 @@ class RowBlocks:
         X = self._X.read(number, buffers)
         first = number * self._X.spec.chunks[0]
         rows = first, first + len(X)
-        weight = None if self._weight is None else frozen(_between(self._weight, *rows))
-        return RowBlock(first, frozen(X), frozen(_between(self._y, *rows)), weight)
+        weight = None if self._weight is None else read_only(_between(self._weight, *rows))
+        return RowBlock(first, read_only(X), read_only(_between(self._y, *rows)), weight)
 
 
 def _between(array: RecentChunks, start: int, stop: int) -> NDArray[Any]:
@@ -104,7 +104,7 @@ def _extents(array: ArrayReader, dimension: int) -> NDArray[np.int64]:
     return np.minimum(size - step * np.arange(-(-size // step)), step)
 
 
-def frozen(array: NDArray[Any]) -> NDArray[Any]:
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
     """A view that cannot be written to: blocks share memory, and algorithms must not change them."""
     view = array.view()
     view.flags.writeable = False

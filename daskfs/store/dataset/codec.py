@@ -62,13 +62,13 @@ class Codec:
         flat = np.ascontiguousarray(chunk.T if self.columns_contiguous else chunk)
         flat = flat.astype(flat.dtype.newbyteorder("<"), copy=False)
         if self.compression == "none":
-            return sealed(flat)
+            return append_crc(flat)
         body = blosc.compress(flat, self.compression.encode(), _LEVEL[self.compression], blosc.SHUFFLE, 0)
-        return sealed(body)
+        return append_crc(body)
 
     def decode(self, file: bytes | bytearray | memoryview | NDArray[np.uint8], out: NDArray[Any]) -> None:
         """Unpack a chunk file into `out`, the chunk's array in its stored order, after checking it."""
-        body = checked(file)
+        body = strip_crc(file)
         target = out.reshape(-1).view(np.uint8)
         if self.compression == "none":
             if len(body) != len(target):
@@ -87,18 +87,18 @@ LZ4 = Codec("lz4")
 
 def encode_strings(chunk: NDArray[Any]) -> bytes:
     """The file of one chunk of strings: (vlen-utf8, crc32c)."""
-    return sealed(VLenUTF8().encode(np.asarray(chunk, dtype=object)))
+    return append_crc(VLenUTF8().encode(np.asarray(chunk, dtype=object)))
 
 
 def decode_strings(file: bytes) -> NDArray[Any]:
     """The strings of one chunk file, as an object array."""
-    strings: NDArray[Any] = VLenUTF8().decode(checked(file))
+    strings: NDArray[Any] = VLenUTF8().decode(strip_crc(file))
     return strings
 
 
 def decode_strings_at(file: bytes, positions: NDArray[np.int64]) -> list[str]:
     """Some strings of one chunk file; the others are stepped over, which takes an eighth of the time."""
-    body = np.frombuffer(checked(file), np.uint8)
+    body = np.frombuffer(strip_crc(file), np.uint8)
     count = int.from_bytes(bytes(body[:4]), "little")
     if 4 * count > len(body):
         raise DamagedChunk(f"{count} strings in {len(body)} bytes")
@@ -112,13 +112,13 @@ def decode_strings_at(file: bytes, positions: NDArray[np.int64]) -> list[str]:
 STRINGS_METADATA = [{"name": "vlen-utf8", "configuration": {}}, {"name": "crc32c"}]
 
 
-def sealed(body: bytes | bytearray | NDArray[Any]) -> bytes:
+def append_crc(body: bytes | bytearray | NDArray[Any]) -> bytes:
     """Bytes with their crc32c behind them."""
     raw = np.frombuffer(body, np.uint8) if isinstance(body, bytes | bytearray) else body.reshape(-1).view(np.uint8)
     return b"".join([raw.data, int(google_crc32c.value(raw)).to_bytes(CRC_BYTES, "little")])
 
 
-def checked(file: bytes | bytearray | memoryview | NDArray[np.uint8]) -> NDArray[np.uint8]:
+def strip_crc(file: bytes | bytearray | memoryview | NDArray[np.uint8]) -> NDArray[np.uint8]:
     """The bytes before the crc32c, if they are what it says."""
     raw = np.frombuffer(file, np.uint8) if not isinstance(file, np.ndarray) else file
     if len(raw) < CRC_BYTES:

@@ -37,7 +37,7 @@ class ColumnCut(Protocol[B]):
         """The columns of several blocks in one."""
 
 
-def wanted_columns(ids: ArrayLike, size: int) -> NDArray[np.uint64]:
+def check_column_ids(ids: ArrayLike, size: int) -> NDArray[np.uint64]:
     """Feature ids in ascending order; an error names one that is there twice, or not below `size`."""
     asked = np.asarray(ids).reshape(-1)
     if len(asked) and asked.dtype.kind not in "iu":

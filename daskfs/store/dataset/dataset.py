@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from daskfs.errors import DatasetError, OptionError, check_choice, public_url
 from daskfs.protocol import Axis, Block, ColumnBlock, Kind, Label, Meta, SparseColumnBlock
 from daskfs.store.dataset.blocks import ColumnBlocks, RowBlocks
-from daskfs.store.dataset.columns import read_columns, wanted_columns
+from daskfs.store.dataset.columns import check_column_ids, read_columns
 from daskfs.store.dataset.layout import ROOT, UNFINISHED, ArraySpec, Attributes, Layout, parse_root
 from daskfs.store.dataset.names import ColumnNames, KmerNames, Names, NumberedNames, TableNames
 from daskfs.store.dataset.reader import ArrayReader, StrictStore
@@ -262,9 +262,9 @@ class Dataset:
         cut = self._cut("columns")
         if isinstance(cut, SparseColumnBlocks):
             most = max(self.n_features, int(self.attributes["max_id"]) + 1)  # ids may be hashes
-            return read_columns(cut, wanted_columns(ids, most), columns_per_block)
+            return read_columns(cut, check_column_ids(ids, most), columns_per_block)
         assert isinstance(cut, ColumnBlocks)
-        return read_columns(cut, wanted_columns(ids, self.n_features), columns_per_block)
+        return read_columns(cut, check_column_ids(ids, self.n_features), columns_per_block)
 
     def targets(self) -> Iterator[NDArray[np.float64]]:
         """The labels of all rows in order, piece by piece, without the features."""

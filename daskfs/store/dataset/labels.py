@@ -36,7 +36,7 @@ def distinct_numbers(y: NDArray[np.float64]) -> list[float] | None:
     return [float(value) for value in distinct]
 
 
-def united_numbers(seen: Iterable[Sequence[float] | None]) -> Labels:
+def merge_number_labels(seen: Iterable[Sequence[float] | None]) -> Labels:
     """Numeric labels from the distinct ones of each part of the data."""
     union: set[float] = set()
     for part in seen:
@@ -46,12 +46,12 @@ def united_numbers(seen: Iterable[Sequence[float] | None]) -> Labels:
     return Labels(False, tuple(sorted(union)) if len(union) <= MOST_CLASSES else None)
 
 
-def united_strings(seen: Iterable[Sequence[str]]) -> Labels:
+def merge_string_labels(seen: Iterable[Sequence[str]]) -> Labels:
     """String labels from the distinct ones of each part of the data."""
     return Labels(True, tuple(sorted(set().union(*seen))))
 
 
-def recoded(y: NDArray[np.float64], local: Sequence[str], labels: Labels) -> NDArray[np.float64]:
+def recode_labels(y: NDArray[np.float64], local: Sequence[str], labels: Labels) -> NDArray[np.float64]:
     """Numbers of labels in one part's list, turned into their numbers in the whole dataset's."""
     assert labels.classes is not None
     position = {label: code for code, label in enumerate(labels.classes)}

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.store.dataset.codec import sealed
+from daskfs.store.dataset.codec import append_crc
 from daskfs.store.dataset.names_kernels import COUNT, NameSet, first_of_each, gather_text
 from daskfs.store.places.location import Location
 
@@ -65,7 +65,7 @@ def sorted_run(names: NameSet) -> tuple[int, bytes]:
     text_edges = np.append(batch.starts, len(batch.text))[edges]
     header = np.stack([edges, text_edges], axis=1).astype("<i8")
     parts = header, batch.ids, batch.lengths.astype(np.uint32), batch.text
-    return count, sealed(b"".join(part.tobytes() for part in parts))
+    return count, append_crc(b"".join(part.tobytes() for part in parts))
 
 
 class MergedNames:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.errors import DatasetError
-from daskfs.store.dataset.codec import encode_strings, sealed
+from daskfs.store.dataset.codec import append_crc, encode_strings
 from daskfs.store.dataset.kmers import kmer_name
 from daskfs.store.dataset.layout import STRING, ArraySpec
 from daskfs.store.dataset.name_runs import LONGEST, NameBatch
@@ -156,7 +156,7 @@ def encoded_names(names: NameBatch, chunk: int) -> bytes:
         packed = np.zeros(4 + len(names.text) + 4 * chunk, np.uint8)
         packed[:4] = np.frombuffer(np.uint32(chunk).tobytes(), np.uint8)
         if pack_strings(names.text, names.starts, names.lengths, packed[4:]):
-            return sealed(packed.tobytes())
+            return append_crc(packed.tobytes())
     text, spans = names.text.tobytes(), zip(names.starts.tolist(), names.lengths.tolist(), strict=True)
     strings = [_as_text(text[start : start + length]) for start, length in spans]
     return encode_strings(np.array(strings + [""] * (chunk - len(strings)), object))
@@ -174,7 +174,7 @@ def _as_text(name: bytes) -> str:
     return name.decode("utf-8", "replace") + ("…" if len(name) == LONGEST else "")
 
 
-def checked_column_names(names: Sequence[Any], n_features: int) -> NDArray[Any]:
+def check_column_names(names: Sequence[Any], n_features: int) -> NDArray[Any]:
     """Names for the columns of a dense matrix: as many as columns, each once."""
     if len(names) != n_features:
         raise DatasetError(f"{len(names)} feature names for {n_features} features")

@@ -20,7 +20,7 @@ from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import WrapperStore
 
 from daskfs.errors import ChunkError
-from daskfs.store.dataset.codec import CRC_BYTES, DamagedChunk, checked, decode_strings, decode_strings_at, stored_crc
+from daskfs.store.dataset.codec import CRC_BYTES, DamagedChunk, decode_strings, decode_strings_at, stored_crc, strip_crc
 from daskfs.store.dataset.integrity import check_against, manifest_spec, read_manifest
 from daskfs.store.dataset.layout import ArraySpec
 from daskfs.store.places.location import Location
@@ -101,7 +101,7 @@ class ArrayReader:
         """Chunk `number` as it is stored."""
         with self._naming(number):
             file = self._file(number)
-            checked(file)
+            strip_crc(file)
         return file
 
     def read_all(self) -> NDArray[Any]:
@@ -128,7 +128,7 @@ class ArrayReader:
         file = self.location.fetch(self.spec.key(number))
         check_against(self.manifest, number, len(file), stored_crc(file))
         if (cells := buffer.cells_in(file)) is not None:
-            checked(file)
+            strip_crc(file)
             return cells
         self.spec.codec.decode(file, buffer.stored)
         return buffer.cells
@@ -151,7 +151,7 @@ class ArrayReader:
                 got += more
         check_against(self.manifest, number, on_disk, stored_crc(file))
         if self.spec.codec.compression == "none":
-            checked(file)
+            strip_crc(file)
         else:
             self.spec.codec.decode(file, buffer.stored)
         return buffer.cells

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class Regrouped:
+class RowRegrouper:
     """Takes from pieces, along their first dimension, one after the other; holds one of them at a time.
 
     Each must have memory of its own, since what is left of it is kept until more rows are asked for.
 
-    >>> rows = Regrouped(iter([np.array([1, 2, 3]), np.array([4]), np.array([5, 6])]))
+    >>> rows = RowRegrouper(iter([np.array([1, 2, 3]), np.array([4]), np.array([5, 6])]))
     >>> rows.take(2), rows.take(3), rows.take(1)
     (array([1, 2]), array([3, 4, 5]), array([6]))
     """
@@ -37,10 +37,10 @@ class Regrouped:
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def groups(sizes: NDArray[np.int64], most: int) -> list[range]:
+def consecutive_groups(sizes: NDArray[np.int64], most: int) -> list[range]:
     """Consecutive things that have at most this size together, and one at least.
 
-    >>> groups(np.array([3, 4, 5, 20, 1]), most=10)
+    >>> consecutive_groups(np.array([3, 4, 5, 20, 1]), most=10)
     [range(0, 2), range(2, 3), range(3, 4), range(4, 5)]
     """
     edges, first = np.concatenate([[0], np.cumsum(sizes)]), 0

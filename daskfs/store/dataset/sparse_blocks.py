@@ -12,15 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.protocol import Axis, SparseBlock, SparseColumnBlock
-from daskfs.store.dataset.blocks import frozen
+from daskfs.store.dataset.blocks import read_only
 from daskfs.store.dataset.reader import ArrayReader, ChunkBuffer
 from daskfs.store.dataset.shared_reads import WholeArray
 
 Arrays = dict[str, ArrayReader]
-Buffers = dict[str, ChunkBuffer]
+SparseBuffers = dict[str, ChunkBuffer]
 
 
-class _Lines:
+class _SparseLines:
     """Lines of a sparse matrix, block by block: `index` names the array that says where on a line an entry is."""
 
     def __init__(self, arrays: Arrays, along: Axis, index: str) -> None:
@@ -34,21 +34,25 @@ class _Lines:
     def _ones(self) -> NDArray[np.float32]:
         return np.ones(int(self.entries.max()), np.float32)
 
-    def _buffers(self, *readers: ArrayReader | None) -> Buffers:
+    def _buffers(self, *readers: ArrayReader | None) -> SparseBuffers:
         every = (self._indptr, self._index, self._values, *readers)
         return {reader.spec.name: ChunkBuffer(reader.spec) for reader in every if reader is not None}
 
-    def _read_lines(self, number: int, buffers: Buffers) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    def _read_lines(self, number: int, buffers: SparseBuffers) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """indptr, index and values of a block."""
         entries = int(self.entries[number])
         values = self._ones if self._values is None else self._read_entries(self._values, number, buffers)
         indptr = self._read_per_line(self._indptr, number, buffers, more=1)
-        return indptr, frozen(self._read_entries(self._index, number, buffers)[:entries]), frozen(values[:entries])
+        return (
+            indptr,
+            read_only(self._read_entries(self._index, number, buffers)[:entries]),
+            read_only(values[:entries]),
+        )
 
-    def _read_per_line(self, array: ArrayReader, number: int, buffers: Buffers, more: int = 0) -> NDArray[Any]:
-        return frozen(array.read(number, buffers[array.spec.name])[0, : int(self.lines[number]) + more])
+    def _read_per_line(self, array: ArrayReader, number: int, buffers: SparseBuffers, more: int = 0) -> NDArray[Any]:
+        return read_only(array.read(number, buffers[array.spec.name])[0, : int(self.lines[number]) + more])
 
-    def _read_entries(self, array: ArrayReader, number: int, buffers: Buffers) -> NDArray[Any]:
+    def _read_entries(self, array: ArrayReader, number: int, buffers: SparseBuffers) -> NDArray[Any]:
         buffer = buffers[array.spec.name]
         start, stop = int(self._chunk[number]), int(self._chunk[number + 1])
         if stop - start == 1:
@@ -57,7 +61,7 @@ class _Lines:
         return np.concatenate([array.read(chunk, buffer)[0].copy() for chunk in range(start, stop)])
 
 
-class SparseBlocks(_Lines):
+class SparseBlocks(_SparseLines):
     """Whole rows of a sparse matrix."""
 
     def __init__(self, arrays: Arrays) -> None:
@@ -67,17 +71,17 @@ class SparseBlocks(_Lines):
         self.sizes = 12 * self.entries + (16 if self._weight is None else 20) * self.lines + 8
         self.nbytes = int(np.max(self.sizes)) if self.count else 0
 
-    def new_buffers(self) -> Buffers:
+    def new_buffers(self) -> SparseBuffers:
         return self._buffers(self._y, self._weight)
 
-    def read(self, number: int, buffers: Buffers) -> SparseBlock:
+    def read(self, number: int, buffers: SparseBuffers) -> SparseBlock:
         indptr, ids, values = self._read_lines(number, buffers)
         y = self._read_per_line(self._y, number, buffers)
         weight = None if self._weight is None else self._read_per_line(self._weight, number, buffers)
         return SparseBlock(int(self._first[number]), indptr, ids, values, y, weight)
 
 
-class SparseColumnBlocks(_Lines):
+class SparseColumnBlocks(_SparseLines):
     """Whole columns of a sparse matrix, without the empty ones; every block carries the whole target."""
 
     def __init__(self, arrays: Arrays) -> None:
@@ -97,10 +101,10 @@ class SparseColumnBlocks(_Lines):
     def weight(self) -> NDArray[np.float32] | None:
         return None if self._weight is None else self._weight.cells()
 
-    def new_buffers(self) -> Buffers:
+    def new_buffers(self) -> SparseBuffers:
         return self._buffers(self._ids)
 
-    def read(self, number: int, buffers: Buffers) -> SparseColumnBlock:
+    def read(self, number: int, buffers: SparseBuffers) -> SparseColumnBlock:
         ids = self._read_per_line(self._ids, number, buffers)
         return SparseColumnBlock(ids, *self._read_lines(number, buffers), self.target, self.weight)
 
@@ -115,7 +119,14 @@ class SparseColumnBlocks(_Lines):
         indptr = np.concatenate([[0], np.cumsum(lengths)])
         entries = np.repeat(block.indptr[at] - indptr[:-1], lengths) + np.arange(indptr[-1])
         rows, values = block.rows[entries], block.values[entries]
-        return SparseColumnBlock(frozen(ids), frozen(indptr), frozen(rows), frozen(values), block.y, block.weight)
+        return SparseColumnBlock(
+            read_only(ids),
+            read_only(indptr),
+            read_only(rows),
+            read_only(values),
+            block.y,
+            block.weight,
+        )
 
     def joined(self, parts: list[SparseColumnBlock]) -> SparseColumnBlock:
         """The columns of several blocks in one."""
@@ -125,4 +136,4 @@ class SparseColumnBlocks(_Lines):
         indptr = np.concatenate([[0], np.cumsum(lengths)])
         ids, rows, values = (np.concatenate([getattr(p, name) for p in parts]) for name in ("ids", "rows", "values"))
         y, weight = parts[0].y, parts[0].weight
-        return SparseColumnBlock(frozen(ids), frozen(indptr), frozen(rows), frozen(values), y, weight)
+        return SparseColumnBlock(read_only(ids), read_only(indptr), read_only(rows), read_only(values), y, weight)

@@ -22,7 +22,7 @@ from daskfs.store.places.location import Location
 MOST_ROWS, MOST_COLUMNS, MOST_METADATA = 1 << 20, 256, 1 << 20
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
-Columns = dict[str, NDArray[np.float64]]
+TableColumns = dict[str, NDArray[np.float64]]
 
 
 def write_table(location: Location, columns: Mapping[str, NDArray[np.float64]], rows: str) -> None:
@@ -37,7 +37,7 @@ def write_table(location: Location, columns: Mapping[str, NDArray[np.float64]], 
     location.write(ROOT, root_metadata({"version": VERSION, "kind": "table", "rows": length}, specs))
 
 
-def read_table(location: Location, rows: str) -> Columns:
+def read_table(location: Location, rows: str) -> TableColumns:
     """The columns `write_table` wrote; DatasetError for anything else."""
     try:
         raw = location.read(ROOT, 0, MOST_METADATA + 1)

@@ -30,11 +30,11 @@ from daskfs.store.places.location import Location
 RETIRING = f"{UNFINISHED}/retiring"
 STAGED = f"{UNFINISHED}/new"
 
-Records = list[tuple[int, int, int]]
+ChunkRecords = list[tuple[int, int, int]]
 """Chunks written so far: (number, size, crc32c)."""
 
 
-def encoded(spec: ArraySpec, part: NDArray[Any]) -> bytes:
+def encode_chunk(spec: ArraySpec, part: NDArray[Any]) -> bytes:
     """The chunk file of a chunk's cells; an edge chunk is filled up with zeros."""
     if part.shape != spec.chunks:
         whole = np.full(spec.chunks, "", object) if spec.is_text else np.zeros(spec.chunks, spec.dtype)
@@ -45,16 +45,16 @@ def encoded(spec: ArraySpec, part: NDArray[Any]) -> bytes:
 
 def write_chunk(location: Location, spec: ArraySpec, number: int, part: NDArray[Any]) -> tuple[int, int, int]:
     """Write one chunk and return its line of the manifest."""
-    return write_file(location, spec, number, encoded(spec, part))
+    return write_file(location, spec, number, encode_chunk(spec, part))
 
 
 def write_file(location: Location, spec: ArraySpec, number: int, file: bytes) -> tuple[int, int, int]:
-    """Write a chunk that is encoded already and return its line of the manifest."""
+    """Write a chunk that is encode_chunk already and return its line of the manifest."""
     location.write(spec.key(number), file)
     return number, *integrity.record(file)
 
 
-def write_array(location: Location, spec: ArraySpec, cells: NDArray[Any]) -> Records:
+def write_array(location: Location, spec: ArraySpec, cells: NDArray[Any]) -> ChunkRecords:
     """Write a small array that is all in memory, chunk by chunk along its first dimension."""
     step = spec.chunks[0]
     return [

@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 
 from daskfs.errors import DatasetError, OptionError
 from daskfs.store.dataset.codec import Codec
-from daskfs.store.dataset.labels import Labels, distinct_numbers, united_strings
+from daskfs.store.dataset.labels import Labels, distinct_numbers, merge_string_labels
 from daskfs.store.dataset.layout import ArraySpec, Layout, dense_specs, target_spec
 from daskfs.store.dataset.writer import DatasetWriter, retire, write_chunk
-from daskfs.store.ingest.dense_staging import DensePiece, DensePlan, DenseStage, close_dense
-from daskfs.store.ingest.name_cache import CollectedNames
+from daskfs.store.ingest.dense_staging import DensePiece, DensePieceWriter, DensePlan, close_dense
+from daskfs.store.ingest.name_cache import NameCollector
 from daskfs.store.ingest.publish import RunTasks, SparsePlan, publish_sparse
 from daskfs.store.ingest.rows import BadLines, LabelCodes, RowBuilder
 from daskfs.store.ingest.rows_kernels import first_not_finite
-from daskfs.store.ingest.staging import BlockShape, SparseStage
+from daskfs.store.ingest.staging import BlockShape, SparsePieceWriter
 from daskfs.store.places.location import Location
 
 BLOCK_ENTRIES = 1 << 19
@@ -33,12 +33,12 @@ def stored_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float32 if fits_float32 else np.float64)
 
 
-def checked_target(target: NDArray[Any]) -> tuple[NDArray[np.float64], Labels]:
+def encode_target(target: NDArray[Any]) -> tuple[NDArray[np.float64], Labels]:
     """y as blocks carry it, and what it means."""
     if target.dtype.kind == "S":
         target = np.char.decode(target, "utf-8")
     if target.dtype.kind in "UT" or (target.dtype.kind == "O" and all(isinstance(label, str) for label in target)):
-        labels = united_strings([[str(label) for label in target]])
+        labels = merge_string_labels([[str(label) for label in target]])
         codes = np.searchsorted(np.array(labels.classes, object), target.astype(object))
         return codes.astype(np.float64), labels
     if target.dtype.kind not in "biuf":
@@ -50,7 +50,7 @@ def checked_target(target: NDArray[Any]) -> tuple[NDArray[np.float64], Labels]:
     return numbers, Labels(False, None if distinct is None else tuple(distinct))
 
 
-def checked_cells(part: NDArray[Any], spec: ArraySpec, number: int, first_row: int = 0) -> NDArray[Any]:
+def check_cells(part: NDArray[Any], spec: ArraySpec, number: int, first_row: int = 0) -> NDArray[Any]:
     """A chunk's cells in the stored type; DatasetError names the first that is not finite."""
     with np.errstate(over="ignore"):
         cells = np.asarray(part, dtype=spec.dtype)
@@ -67,7 +67,7 @@ def checked_cells(part: NDArray[Any], spec: ArraySpec, number: int, first_row: i
 
 def write_checked_chunk(location: Location, spec: ArraySpec, number: int, part: NDArray[Any]) -> tuple[int, int, int]:
     """Check and write one chunk of X; what a task of a Dask cluster runs, too."""
-    return write_chunk(location, spec, number, checked_cells(np.asarray(part), spec, number))
+    return write_chunk(location, spec, number, check_cells(np.asarray(part), spec, number))
 
 
 def write_dense(
@@ -99,8 +99,8 @@ def stage_rows(
 ) -> DensePiece:
     """Check rows `first`, first + 1, … and stage them as one piece: what a task of a Dask cluster runs."""
     whole = ArraySpec("X", X.shape, X.shape, dtype, ("sample", "feature"))
-    stage = DenseStage(location, number, "", layout, segment_bytes=0)
-    stage.take_rows(checked_cells(np.asarray(X), whole, 0, first_row=first), y)
+    stage = DensePieceWriter(location, number, "", layout, segment_bytes=0)
+    stage.take_rows(check_cells(np.asarray(X), whole, 0, first_row=first), y)
     return stage.close(LabelCodes(), BadLines())
 
 
@@ -123,13 +123,13 @@ def write_sparse(
             f"X[{row}, {matrix.indices[bad]}] is {matrix.data[bad]}: values must be finite float32 numbers"
         )
     shape = rows_shape(matrix.shape[0], matrix.nnz, compression)
-    stage = SparseStage(location, 0, "", shape)
+    stage = SparsePieceWriter(location, 0, "", shape)
     rows = RowBuilder(
         stage.take_rows,
         stage.take_names,
         block_rows=shape.rows,
         block_entries=shape.entries,
-        collected=CollectedNames(1024),
+        collected=NameCollector(1024),
         bad_lines=BadLines(),
     )
     rows.append(matrix.indptr.astype(np.int64), matrix.indices.astype(np.uint64), values, target)

@@ -19,19 +19,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.errors import SourceError
-from daskfs.store.dataset.codec import sealed
-from daskfs.store.dataset.labels import Labels, recoded, united_numbers, united_strings
+from daskfs.store.dataset.codec import append_crc
+from daskfs.store.dataset.labels import Labels, recode_labels
 from daskfs.store.dataset.layout import UNFINISHED, ArraySpec, DenseShape, Layout, dense_specs, target_spec
-from daskfs.store.dataset.names import checked_column_names, feature_spec
-from daskfs.store.dataset.writer import DatasetWriter, Records, write_chunk
-from daskfs.store.ingest.pieces import Piece, Stage, new_folder
+from daskfs.store.dataset.names import check_column_names, feature_spec
+from daskfs.store.dataset.writer import ChunkRecords, DatasetWriter, write_chunk
+from daskfs.store.ingest.pieces import PieceWriter, StagedPiece, merge_labels, new_folder
 from daskfs.store.ingest.publish import RunTasks
 from daskfs.store.ingest.rows import BadLines, LabelCodes
 from daskfs.store.places.location import Location
 
 
 @dataclass
-class DensePiece(Piece):
+class DensePiece(StagedPiece):
     """What is known of one staged piece of dense rows."""
 
     segments: list[int] = field(default_factory=list)  # rows of each
@@ -61,7 +61,7 @@ class Segment:
         return f"{self.folder}/{what}.{self.number}"
 
 
-class DenseStage(Stage[DensePiece]):
+class DensePieceWriter(PieceWriter[DensePiece]):
     """Collects rows into segments of about `segment_bytes` and stages them."""
 
     def __init__(self, location: Location, number: int, key: str, layout: Layout, segment_bytes: int) -> None:
@@ -91,10 +91,10 @@ class DenseStage(Stage[DensePiece]):
         self._X, self._y = [], []
         number = len(self.piece.segments)
         if self._layout != "rows":
-            self.write(f"columns.{number}", sealed(np.ascontiguousarray(X.T)))
+            self.write(f"columns.{number}", append_crc(np.ascontiguousarray(X.T)))
         if self._layout != "columns":
-            self.write(f"rows.{number}", sealed(X))
-        self.write(f"y.{number}", sealed(y))
+            self.write(f"rows.{number}", append_crc(X))
+        self.write(f"y.{number}", append_crc(y))
         self.piece.segments.append(len(y))
         self.piece.dtype, self.piece.columns = X.dtype.name, X.shape[1]
 
@@ -119,8 +119,7 @@ def publish_dense(
     if not segments:
         raise SourceError(f"{location.url}: the sources hold no rows")
     n, p = segments[-1].first + segments[-1].rows, next(piece.columns for piece in pieces if piece.segments)
-    strings = any(piece.strings for piece in pieces)
-    labels = united_strings(q.strings_used() for q in pieces) if strings else united_numbers(q.numbers for q in pieces)
+    labels = merge_labels(pieces)
     dtype = np.dtype(next(piece.dtype for piece in pieces if piece.segments))
     writer = DatasetWriter(location)
     index = _write_index(location, segments)
@@ -139,7 +138,7 @@ def close_dense(writer: DatasetWriter, shape: tuple[int, int], labels: Labels, p
     """Write the names of columns, if they have any, and mark a dense dataset complete."""
     n, p = shape
     if plan.names is not None:
-        writer.write(feature_spec(p), checked_column_names(plan.names, p))
+        writer.write(feature_spec(p), check_column_names(plan.names, p))
     attributes = {
         "kind": "dense",
         "layout": plan.shape.layout,
@@ -176,7 +175,7 @@ def _read_index(location: Location, key: str) -> list[Segment]:
     return [Segment(**segment) for segment in json.loads(location.read(key))]
 
 
-def _write_columns(location: Location, spec: ArraySpec, number: int, group: int, index: str) -> Records:
+def _write_columns(location: Location, spec: ArraySpec, number: int, group: int, index: str) -> ChunkRecords:
     """Write up to `group` chunks of columns from `number` on."""
     n, width = spec.chunks
     first = number * width
@@ -192,7 +191,7 @@ def _write_columns(location: Location, spec: ArraySpec, number: int, group: int,
     ]
 
 
-def _write_rows(location: Location, spec: ArraySpec, number: int, group: int, index: str) -> Records:
+def _write_rows(location: Location, spec: ArraySpec, number: int, group: int, index: str) -> ChunkRecords:
     """Write up to `group` chunks of rows from `number` on."""
     return [
         write_chunk(location, spec, one, _cells_of_rows(location, spec, one, index))
@@ -209,7 +208,7 @@ def _write_target(location: Location, spec: ArraySpec, number: int, index: str, 
     targets = []
     for raw, segment in _rows_between(location, "y", spec, number, index, 8):
         y = np.frombuffer(raw, np.float64)
-        targets.append(recoded(y, segment.strings, labels) if labels.strings else y)
+        targets.append(recode_labels(y, segment.strings, labels) if labels.strings else y)
     return write_chunk(location, spec, number, np.concatenate(targets))
 
 

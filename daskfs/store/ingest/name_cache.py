@@ -19,7 +19,7 @@ from daskfs.store.dataset.names_kernels import COUNT, KEYS, NameSet, clear, hand
 MOST_RUNS = 32  # that a piece may rely on: each is named in its record
 
 
-class CollectedNames:
+class NameCollector:
     """A set of names of bounded size, and the runs that hold those it has handed over."""
 
     def __init__(self, names_bytes: int) -> None:
@@ -58,16 +58,16 @@ class _Shelf:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._ingest, self._idle = "", list[CollectedNames]()
+        self._ingest, self._idle = "", list[NameCollector]()
 
     @contextmanager
-    def borrowed(self, ingest: str, names_bytes: int) -> Iterator[CollectedNames]:
+    def borrowed(self, ingest: str, names_bytes: int) -> Iterator[NameCollector]:
         """Names for a piece to go on with. If it fails all are given up: its runs are no part of anything."""
         with self._lock:
             if ingest != self._ingest:
                 self._ingest, self._idle = ingest, []
             collected = self._idle.pop() if self._idle else None
-        collected = collected or CollectedNames(names_bytes)
+        collected = collected or NameCollector(names_bytes)
         try:
             yield collected
         except BaseException:
@@ -84,7 +84,7 @@ class _Shelf:
 
 
 _shelf = _Shelf()
-borrowed_names = _shelf.borrowed
+borrow_names = _shelf.borrowed
 
 
 def drop_collected_names() -> None:

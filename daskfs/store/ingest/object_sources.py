@@ -25,7 +25,7 @@ def in_object_store(url: str, options: StorageOptions) -> bool:
     return url.startswith(tuple(f"{scheme}://" for scheme in SCHEMES)) and object_store(url, options) is not None
 
 
-def found_objects(pattern: str, options: StorageOptions) -> Iterator[dict[str, Any]]:
+def find_objects(pattern: str, options: StorageOptions) -> Iterator[dict[str, Any]]:
     """Every object that a URL names, itself or below it, or that a glob matches: "name" (a URL), "size" and "ETag".
 
     FileNotFoundError if there is no such object or folder; hidden ones of a folder are left alone.

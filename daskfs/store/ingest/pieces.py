@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Generic, TypeVar
 
@@ -17,15 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.store.dataset import integrity
-from daskfs.store.dataset.codec import DamagedChunk, checked
-from daskfs.store.dataset.labels import distinct_numbers
+from daskfs.store.dataset.codec import DamagedChunk, strip_crc
+from daskfs.store.dataset.labels import Labels, distinct_numbers, merge_number_labels, merge_string_labels
 from daskfs.store.dataset.layout import UNFINISHED
 from daskfs.store.ingest.rows import BadLines, LabelCodes
 from daskfs.store.places.location import Location
 
 
 @dataclass
-class Piece:
+class StagedPiece:
     """What is known of any staged piece."""
 
     number: int
@@ -53,17 +54,17 @@ class Piece:
         return self.strings if self.numbers is None else [self.strings[int(code)] for code in self.numbers]
 
 
-P = TypeVar("P", bound=Piece)
+P = TypeVar("P", bound=StagedPiece)
 
 
-class Stage(Generic[P]):
+class PieceWriter(Generic[P]):
     """Writes the files of one piece; `close` writes its record."""
 
     def __init__(self, location: Location, piece: P) -> None:
         self.location, self.piece = location, piece
 
     def write(self, name: str, file: bytes) -> None:
-        """Stage a file that ends with its crc32c."""
+        """PieceWriter a file that ends with its crc32c."""
         self.location.write(f"{self.piece.folder}/{name}", file)
         self.piece.files[name] = integrity.record(file)
 
@@ -73,6 +74,13 @@ class Stage(Generic[P]):
         self.piece.bad_lines, self.piece.bad_examples = bad_lines.count, bad_lines.examples
         self.location.write(record_key(self.piece.number), json.dumps(asdict(self.piece)).encode())
         return self.piece
+
+
+def merge_labels(pieces: Sequence[StagedPiece]) -> Labels:
+    """Return the labels of a whole dataset from those of its pieces."""
+    if any(piece.strings for piece in pieces):
+        return merge_string_labels(piece.strings_used() for piece in pieces)
+    return merge_number_labels(piece.numbers for piece in pieces)
 
 
 def new_folder(number: int) -> str:
@@ -97,10 +105,10 @@ def recall(kind: type[P], location: Location, number: int, key: str) -> P | None
     return piece if all(_is_sound(location, piece, name) for name in piece.files) else None
 
 
-def _is_sound(location: Location, piece: Piece, name: str) -> bool:
+def _is_sound(location: Location, piece: StagedPiece, name: str) -> bool:
     try:
         file = location.read(f"{piece.folder}/{name}")
-        checked(file)
+        strip_crc(file)
     except FileNotFoundError:
         return True  # published already; whoever moves it looks for it there
     except DamagedChunk:

@@ -20,10 +20,10 @@ from daskfs.store.dataset.layout import PLAN, ROOT, UNFINISHED, DenseShape, Layo
 from daskfs.store.dataset.writer import clear, drop_staged, prepare, retire
 from daskfs.store.ingest.arrays import BLOCK_ENTRIES, block_shape
 from daskfs.store.ingest.formats.base import Format
-from daskfs.store.ingest.name_cache import CollectedNames
+from daskfs.store.ingest.name_cache import NameCollector
 from daskfs.store.ingest.rows import BadLines, RowBuilder
 from daskfs.store.ingest.rows_kernels import ENTRIES, ROWS, RowArrays
-from daskfs.store.ingest.sources import Part, Source
+from daskfs.store.ingest.sources import Source, SourcePart
 from daskfs.store.ingest.staging import BlockShape
 from daskfs.store.places.location import Location
 
@@ -38,7 +38,7 @@ class WorkPiece:
     """One unit of work: parts of sources, and a key that changes with them."""
 
     number: int
-    parts: tuple[Part, ...]
+    parts: tuple[SourcePart, ...]
     key: str
 
     @property
@@ -129,7 +129,7 @@ def new_plan(
     kind: Format, sources: Sequence[Source], layout: Layout, compression: Compression | None, chunk_bytes: int
 ) -> Plan:
     """Look at the sources and decide what can be decided before they are read."""
-    resolved = kind.resolved(sources)
+    resolved = kind.resolve(sources)
     if resolved.kind == "dense":
         shape: BlockShape | DenseShape = DenseShape(layout, chunk_bytes, Codec(compression or "none"))
     else:
@@ -153,7 +153,7 @@ def _block_shape(kind: Format, sources: Sequence[Source], compression: Codec) ->
     return block_shape(mean, compression, int(1.03 * expected / blocks) if blocks else BLOCK_ENTRIES)
 
 
-def _look(kind: Format, part: Part) -> tuple[int, int, bool]:
+def _look(kind: Format, part: SourcePart) -> tuple[int, int, bool]:
     """Rows and entries of a part, and whether that is all of it: a compressed file or a row group may be huge."""
     rows, entries = 0, 0
 
@@ -168,7 +168,7 @@ def _look(kind: Format, part: Part) -> tuple[int, int, bool]:
         lambda names: None,
         block_rows=2000,
         block_entries=BLOCK_ENTRIES,
-        collected=CollectedNames(1 << 20),
+        collected=NameCollector(1 << 20),
         bad_lines=BadLines(skip=True, most=10**9),
     )
     try:
@@ -203,7 +203,7 @@ def pieces_of(kind: Format, sources: Sequence[Source], request: str) -> Iterator
         yield _work_piece(number, gathered, request)
 
 
-def _work_piece(number: int, parts: list[Part], request: str) -> WorkPiece:
+def _work_piece(number: int, parts: list[SourcePart], request: str) -> WorkPiece:
     content = [request, [(part.source.url, part.source.fingerprint, part.start, part.stop) for part in parts]]
     return WorkPiece(number, tuple(parts), _digest(content))
 

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from daskfs.errors import SourceError
 from daskfs.protocol import Axis
-from daskfs.store.dataset.labels import Labels, united_numbers, united_strings
+from daskfs.store.dataset.labels import Labels
 from daskfs.store.dataset.layout import ArraySpec
 from daskfs.store.dataset.name_runs import MergedNames
-from daskfs.store.dataset.names import checked_column_names, encoded_names, feature_spec, in_chunks, table_specs
+from daskfs.store.dataset.names import check_column_names, encoded_names, feature_spec, in_chunks, table_specs
 from daskfs.store.dataset.writer import DatasetWriter, write_chunk, write_file
 from daskfs.store.ingest.formats.base import NamesFrom
+from daskfs.store.ingest.pieces import merge_labels
 from daskfs.store.ingest.staging import OPTIONAL, BlockShape, SparsePiece, StagedBlock, publish_piece
 from daskfs.store.places.location import Location
 
@@ -40,8 +41,7 @@ def publish_sparse(location: Location, pieces: Sequence[SparsePiece], plan: Spar
     """Move every staged chunk to its place, write names and metadata, and mark the dataset complete."""
     if not any(piece.rows for piece in pieces):
         raise SourceError(f"{location.url}: the sources hold no rows")
-    strings = any(piece.strings for piece in pieces)
-    labels = united_strings(p.strings_used() for p in pieces) if strings else united_numbers(p.numbers for p in pieces)
+    labels = merge_labels(pieces)
     specs = _arrays(pieces, plan.shape)
     writer = DatasetWriter(location)
     for spec in specs.values():
@@ -61,7 +61,7 @@ def publish_sparse(location: Location, pieces: Sequence[SparsePiece], plan: Spar
         attributes |= _write_names(writer, pieces)
     if plan.column_names is not None:
         count = attributes["n_features"]
-        writer.write(feature_spec(count), checked_column_names(plan.column_names, count))
+        writer.write(feature_spec(count), check_column_names(plan.column_names, count))
     writer.close(attributes)
 
 

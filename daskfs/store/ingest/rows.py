@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from daskfs.errors import BadLineError, SourceError
 from daskfs.store.dataset.names_kernels import NameSet, name_list, new_name_set, number_of_label
-from daskfs.store.ingest.name_cache import CollectedNames
+from daskfs.store.ingest.name_cache import NameCollector
 from daskfs.store.ingest.rows_kernels import (
     AT,
     DONE,
@@ -104,7 +104,7 @@ class RowBuilder(LabelCodes):
         *,
         block_rows: int,
         block_entries: int,
-        collected: CollectedNames,
+        collected: NameCollector,
         bad_lines: BadLines,
     ) -> None:
         super().__init__()

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.errors import OptionError, SourceError, StorageError, public_url
-from daskfs.store.ingest.object_sources import ObjectFile, found_objects, in_object_store
+from daskfs.store.ingest.object_sources import ObjectFile, find_objects, in_object_store
 from daskfs.store.places.location import Location
 from daskfs.store.places.options import StorageOptions
 
@@ -90,7 +90,7 @@ class Source:
     def _info(self) -> Mapping[str, Any]:
         """What the store says of the file now."""
         if in_object_store(self.url, self.options):
-            return next(found_objects(self.url, self.options))
+            return next(find_objects(self.url, self.options))
         fs, path = fsspec.core.url_to_fs(self.url, **self.options)
         fs.invalidate_cache()
         info: Mapping[str, Any] = fs.info(path)
@@ -126,7 +126,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SourcePart:
     """What one task reads of one source: the rows that start in bytes ``start … stop`` (all, if None)."""
 
     source: Source
@@ -168,7 +168,7 @@ def _is_below(url: str, folder: str) -> bool:
 def _expand(pattern: str, options: StorageOptions) -> Iterator[Source]:
     try:
         if in_object_store(pattern, options):
-            for info in found_objects(pattern, options):
+            for info in find_objects(pattern, options):
                 yield Source(info["name"], int(info["size"]), _fingerprint(info), options)
             return
         fs, path = fsspec.core.url_to_fs(pattern, **options)
@@ -212,7 +212,7 @@ class Window:
     offset: int  # of text[0] in the decompressed file
 
 
-def line_windows(part: Part, window_bytes: int, separator: bytes = b"\n") -> Iterator[Window]:
+def line_windows(part: SourcePart, window_bytes: int, separator: bytes = b"\n") -> Iterator[Window]:
     """The lines that start in the part's range, in windows of about `window_bytes`.
 
     A line belongs to the range its first byte lies in, so that neighbouring ranges share no line and
@@ -245,7 +245,7 @@ def _first_start(file: IO[bytes], start: int, separator: bytes) -> int:
 class _LineWindows:
     """Reads a file through one reused buffer; what follows the last whole line moves to its front."""
 
-    def __init__(self, file: IO[bytes], part: Part, offset: int, window_bytes: int, separator: bytes) -> None:
+    def __init__(self, file: IO[bytes], part: SourcePart, offset: int, window_bytes: int, separator: bytes) -> None:
         self._file, self._part, self._offset, self._separator = file, part, offset, separator
         self._buffer = bytearray(max(window_bytes, 64))
         self._size = 0

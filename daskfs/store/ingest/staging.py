@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.store.dataset.codec import LZ4, Codec
-from daskfs.store.dataset.labels import Labels, recoded
+from daskfs.store.dataset.labels import Labels, recode_labels
 from daskfs.store.dataset.layout import STRING, ArraySpec
 from daskfs.store.dataset.name_runs import NameRun, sorted_run
 from daskfs.store.dataset.names_kernels import NameSet
-from daskfs.store.dataset.writer import Records, encoded, write_chunk
-from daskfs.store.ingest.pieces import Piece, Stage, new_folder
+from daskfs.store.dataset.writer import ChunkRecords, encode_chunk, write_chunk
+from daskfs.store.ingest.pieces import PieceWriter, StagedPiece, new_folder
 from daskfs.store.ingest.rows_kernels import ENTRIES, ROWS, TAG_BYTES, RowArrays, all_ones
 from daskfs.store.places.location import Location
 
@@ -75,7 +75,7 @@ class StagedBlock(NamedTuple):
 
 
 @dataclass
-class SparsePiece(Piece):
+class SparsePiece(StagedPiece):
     """What is known of one staged piece of sparse rows."""
 
     blocks: list[StagedBlock] = field(default_factory=list)
@@ -104,7 +104,7 @@ class SparsePiece(Piece):
         return sum(block.chunks for block in self.blocks)
 
 
-class SparseStage(Stage[SparsePiece]):
+class SparsePieceWriter(PieceWriter[SparsePiece]):
     """Takes the blocks and names of one piece; `runs` hold names that it need not stage again."""
 
     def __init__(
@@ -114,7 +114,7 @@ class SparseStage(Stage[SparsePiece]):
         self._shape, self._specs = shape, shape.specs(1, 1)
 
     def take_rows(self, rows: RowArrays) -> None:
-        """Stage one block."""
+        """PieceWriter one block."""
         count, entries = int(rows.progress[ROWS]), int(rows.progress[ENTRIES])
         chunks = max(1, -(-entries // self._shape.entries))
         number = len(self.piece.blocks)
@@ -122,13 +122,13 @@ class SparseStage(Stage[SparsePiece]):
             spec = self._specs[name]
             for i in range(chunks if name in ENTRY_ARRAYS else 1):
                 part = cells[i * spec.chunks[1] : (i + 1) * spec.chunks[1]]
-                self.write(_staged(name, number, i), encoded(spec, part[np.newaxis]))
+                self.write(_staged(name, number, i), encode_chunk(spec, part[np.newaxis]))
         self.piece.blocks.append(StagedBlock(count, entries, chunks))
         self.piece.max_id = max(self.piece.max_id, int(rows.ids[:entries].max(initial=0)))
         self.piece.note_labels(rows.y[:count])
 
     def take_names(self, names: NameSet) -> None:
-        """Stage a set of names, sorted."""
+        """PieceWriter a set of names, sorted."""
         name = f"names.{len(self.piece.runs)}"
         count, file = sorted_run(names)
         self.write(name, file)
@@ -161,7 +161,7 @@ def write_block(
     size: StagedBlock,
     number: int,
     first_chunk: int,
-) -> dict[str, Records]:
+) -> dict[str, ChunkRecords]:
     """Write the arrays of a block straight to their place; for a dataset whose blocks are known one after the other."""
     written = {}
     for name, line in cells.items():
@@ -181,9 +181,9 @@ def publish_piece(
     first_block: int,
     first_chunk: int,
     labels: Labels,
-) -> dict[str, Records]:
+) -> dict[str, ChunkRecords]:
     """Move a piece's chunks to their place; may be repeated after it was cut short."""
-    published: dict[str, Records] = {name: [] for name in specs}
+    published: dict[str, ChunkRecords] = {name: [] for name in specs}
     chunk = first_chunk
     for number, block in enumerate(piece.blocks):
         for name, spec in specs.items():
@@ -197,7 +197,7 @@ def publish_piece(
                     line = write_chunk(location, spec, first + i, np.full((1, filled), OPTIONAL[name]))
                 elif name == "y" and labels.strings:
                     y = _read_staged(location, f"{piece.folder}/{staged}", spec)
-                    y[: block.rows] = recoded(y[: block.rows], piece.strings, labels)
+                    y[: block.rows] = recode_labels(y[: block.rows], piece.strings, labels)
                     line = write_chunk(location, spec, first + i, y[np.newaxis])
                 else:
                     _settle(location, f"{piece.folder}/{staged}", spec.key(first + i))

@@ -77,7 +77,7 @@ def object_store(url: str, options: StorageOptions, retries: int = 0) -> Any | N
     key = (scheme, bucket, options.token, retries, settings)
     with _lock:
         if key not in _opened:
-            _opened[key] = _new_store(scheme, bucket, options.values_here(), retries)
+            _opened[key] = _new_store(scheme, bucket, options.plain_values(), retries)
         return _opened[key]
 
 

@@ -12,7 +12,7 @@ from daskfs.errors import StorageError, redact
 from daskfs.store.places.folder import Parts
 from daskfs.store.places.retries import TransientError, with_retries
 
-Answer = TypeVar("Answer")
+T = TypeVar("T")
 
 # Of botocore, aiohttp and others, which have no common parent and may not be installed.
 _PASSING = {"EndpointConnectionError", "ConnectTimeoutError", "ReadTimeoutError", "ConnectionClosedError"}
@@ -84,10 +84,10 @@ class FsspecFolder:
     def _at(self, key: str) -> str:
         return f"{self._root}/{key}".rstrip("/")
 
-    def _call(self, key: str, operation: Callable[[str], Answer]) -> Answer:
+    def _call(self, key: str, operation: Callable[[str], T]) -> T:
         where = f"{self._url}/{key}".rstrip("/")
 
-        def attempt(number: int) -> Answer:
+        def attempt(number: int) -> T:
             try:
                 return operation(self._at(key))
             except (FileNotFoundError, NotADirectoryError, IsADirectoryError):

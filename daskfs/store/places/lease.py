@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from daskfs.errors import Busy, DaskfsError, Interrupted
 from daskfs.store.places.object_errors import NotConditional
-from daskfs.store.places.retries import given_up_at, within
+from daskfs.store.places.retries import limit_retries, stop_retries_on
 
 if TYPE_CHECKING:
     from daskfs.store.places.object_folder import ObjectFolder, Tag
@@ -59,13 +59,16 @@ class Lease:
     def release(self) -> None:
         self._stop.set()
         self._thread.join()
-        with suppress(DaskfsError), within(RENEWAL):  # a store that is down is not waited for: the lease runs out
+        with (
+            suppress(DaskfsError),
+            limit_retries(RENEWAL),
+        ):  # a store that is down is not waited for: the lease runs out
             self._renew()  # only one that is ours for a while to come may be deleted
             if not self._lost:
                 self._folder.delete(KEY)
 
     def _keep(self) -> None:
-        with given_up_at(self._stop):
+        with stop_retries_on(self._stop):
             while not self._stop.wait(RENEWAL) and not self._lost:
                 with suppress(DaskfsError):  # whether it matters shows when something is written
                     self._renew()

@@ -21,7 +21,7 @@ _UPLOADS = 4  # such requests at a time
 _PART_RETRIES = 10  # of one part, before all are sent again
 _DELETIONS = 1000  # objects that one request may name
 
-Answer = TypeVar("Answer")
+T = TypeVar("T")
 Tag = str
 """What names one version of an object."""
 
@@ -170,13 +170,13 @@ class ObjectFolder:
 
         self._call_counted(key, attempt)
 
-    def _call(self, key: str, operation: Callable[[str], Answer]) -> Answer:
+    def _call(self, key: str, operation: Callable[[str], T]) -> T:
         return self._call_counted(key, lambda path, number: operation(path))
 
-    def _call_counted(self, key: str, operation: Callable[[str, int], Answer]) -> Answer:
+    def _call_counted(self, key: str, operation: Callable[[str, int], T]) -> T:
         where = f"{self.url}/{key}".rstrip("/")
 
-        def attempt(number: int) -> Answer:
+        def attempt(number: int) -> T:
             try:
                 return operation(self._at(key), number)
             except (BaseError, FileNotFoundError) as error:

@@ -1,7 +1,7 @@
 """Storage options: how a store is reached, keys and all. Whoever prints or pickles them sees a token and no secret.
 
 The values stay in a table of this process. Pickles, and with them task graphs, carry the token; another process looks
-its values up in a table of its own, which somebody has to fill (`learn`): on Dask workers a plugin does.
+its values up in a table of its own, which somebody has to fill (`register_options`): on Dask workers a plugin does.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ class StorageOptions(Mapping[str, Any]):
         return hash(self.token)
 
     def __getitem__(self, key: str) -> Any:
-        return self.values_here()[key]
+        return self.plain_values()[key]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.values_here())
+        return iter(self.plain_values())
 
     def __len__(self) -> int:
-        return len(self.values_here())
+        return len(self.plain_values())
 
-    def values_here(self) -> dict[str, Any]:
+    def plain_values(self) -> dict[str, Any]:
         """The plain options; StorageError in a process that has not learned them."""
         if not self.token:
             return {}
@@ -68,7 +68,7 @@ class StorageOptions(Mapping[str, Any]):
             ) from None
 
 
-def learn(token: str, options: Mapping[str, Any]) -> None:
+def register_options(token: str, options: Mapping[str, Any]) -> None:
     """Take in the options behind a token that comes from another process."""
     with _lock:
         _known[token] = dict(options)

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Generic, TypeVar
 
-from daskfs.store.places.retries import given_up_at
+from daskfs.store.places.retries import stop_retries_on
 
-Item = TypeVar("Item")
-Buffers = TypeVar("Buffers")
+T = TypeVar("T")
+B = TypeVar("B")
 
 
-class Prefetcher(Generic[Item, Buffers]):
+class Prefetcher(Generic[T, B]):
     """Iterates ``read(number, buffers)`` over `numbers`, up to `ahead` of them ready or under way in advance.
 
     There are ``ahead + 1`` sets of buffers in rotation, so memory is bounded and nothing is allocated
@@ -25,9 +25,9 @@ class Prefetcher(Generic[Item, Buffers]):
 
     def __init__(
         self,
-        read: Callable[[int, Buffers], Item],
+        read: Callable[[int, B], T],
         numbers: Sequence[int],
-        new_buffers: Callable[[], Buffers],
+        new_buffers: Callable[[], B],
         ahead: int = 2,
         threads: int = 1,
     ) -> None:
@@ -35,12 +35,12 @@ class Prefetcher(Generic[Item, Buffers]):
         self._ahead = max(ahead, 1)
         self._threads = min(max(threads, 1), self._ahead)
 
-    def __iter__(self) -> Iterator[Item]:
+    def __iter__(self) -> Iterator[T]:
         left, stop = iter(self._numbers), threading.Event()
-        coming: deque[tuple[Future[Item], Buffers]] = deque()
+        coming: deque[tuple[Future[T], B]] = deque()
         threads = ThreadPoolExecutor(self._threads, thread_name_prefix="daskfs-prefetch")
 
-        def ask(buffers: Buffers) -> None:
+        def ask(buffers: B) -> None:
             for number in left:
                 coming.append((threads.submit(self._one, stop, number, buffers), buffers))
                 break
@@ -55,6 +55,6 @@ class Prefetcher(Generic[Item, Buffers]):
             stop.set()
             threads.shutdown(cancel_futures=True)
 
-    def _one(self, stop: threading.Event, number: int, buffers: Buffers) -> Item:
-        with given_up_at(stop):
+    def _one(self, stop: threading.Event, number: int, buffers: B) -> T:
+        with stop_retries_on(stop):
             return self._read(number, buffers)

@@ -13,7 +13,7 @@ from typing import TypeVar
 from daskfs.errors import Interrupted, StorageError, redact
 
 BUDGET = 90.0
-"""Seconds for which one request is tried again; servers restart within a minute."""
+"""Seconds for which one request is tried again; servers restart limit_retries a minute."""
 READ_TIMEOUT = 20.0
 """Seconds without a single byte after which an answer is given up."""
 SAYS_SO_AFTER = 4.0
@@ -21,7 +21,7 @@ SAYS_SO_AFTER = 4.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _QUIET = 30.0  # seconds between two such remarks: many threads wait for the same server
 
-Answer = TypeVar("Answer")
+T = TypeVar("T")
 _log = logging.getLogger("daskfs")
 _here = threading.local()
 
@@ -47,7 +47,7 @@ class _Remarks:
 _remarks = _Remarks()
 
 
-def with_retries(where: str, attempt: Callable[[int], Answer]) -> Answer:
+def with_retries(where: str, attempt: Callable[[int], T]) -> T:
     """What ``attempt(number)`` returns, tried again while it raises `TransientError`; StorageError after the budget."""
     began, pause, number = monotonic(), _FIRST_PAUSE, 0
     stop: threading.Event = getattr(_here, "stop", None) or threading.Event()
@@ -71,7 +71,7 @@ def with_retries(where: str, attempt: Callable[[int], Answer]) -> Answer:
 
 
 @contextmanager
-def given_up_at(stop: threading.Event) -> Iterator[None]:
+def stop_retries_on(stop: threading.Event) -> Iterator[None]:
     """Let what this thread waits for be given up once the event is set."""
     _here.stop = stop
     try:
@@ -81,7 +81,7 @@ def given_up_at(stop: threading.Event) -> Iterator[None]:
 
 
 @contextmanager
-def within(seconds: float) -> Iterator[None]:
+def limit_retries(seconds: float) -> Iterator[None]:
     """Let this thread try for no longer than this, where little depends on it."""
     _here.budget = seconds
     try:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from daskfs.store.dataset.dataset import Dataset
 from daskfs.store.dataset.layout import ArraySpec, target_spec, weight_spec
 from daskfs.store.dataset.reader import ArrayReader
-from daskfs.store.dataset.regroup import Regrouped
+from daskfs.store.dataset.regroup import RowRegrouper
 from daskfs.store.dataset.writer import DatasetWriter, write_chunk, write_file
 from daskfs.store.reorder.row_keys import Keys
 
@@ -35,7 +35,7 @@ def copy_targets(source: Dataset, wanted: Keys, writer: DatasetWriter) -> None:
     if "weight" in source.arrays:
         found.append((weight_spec(wanted.rows), source.weights()))
     for spec, pieces in found:
-        cells, step = Regrouped(_kept(pieces, wanted)), spec.chunks[0]
+        cells, step = RowRegrouper(_kept(pieces, wanted)), spec.chunks[0]
         for number in range(spec.n_chunks):
             part = cells.take(min(step, wanted.rows - number * step))
             writer.add(spec, [write_chunk(writer.location, spec, number, part)])

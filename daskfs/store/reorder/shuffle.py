@@ -19,8 +19,8 @@ from daskfs.errors import DatasetError
 from daskfs.store.dataset.dataset import Dataset
 from daskfs.store.dataset.layout import ArraySpec, target_spec
 from daskfs.store.dataset.reader import ArrayReader
-from daskfs.store.dataset.regroup import groups
-from daskfs.store.dataset.writer import DatasetWriter, Records, write_chunk
+from daskfs.store.dataset.regroup import consecutive_groups
+from daskfs.store.dataset.writer import ChunkRecords, DatasetWriter, write_chunk
 from daskfs.store.ingest.publish import write_block_index
 from daskfs.store.ingest.staging import OPTIONAL, BlockShape, StagedBlock, write_block
 from daskfs.store.places.location import Location
@@ -129,7 +129,7 @@ class Part(ABC):
         """How many rows (or columns) are where they belong once it is written."""
 
     @abstractmethod
-    def write(self, location: Location) -> dict[str, Records]:
+    def write(self, location: Location) -> dict[str, ChunkRecords]:
         """Write them, and return their lines of the manifest by array."""
 
 
@@ -154,9 +154,9 @@ class SparsePart(RowsPart):
     first_block: int
     first_chunk: int
 
-    def write(self, location: Location) -> dict[str, Records]:
+    def write(self, location: Location) -> dict[str, ChunkRecords]:
         lines, order = self.rows.read(self.section, self.rows.cargo)
-        written: dict[str, Records] = {name: [] for name in self.specs}
+        written: dict[str, ChunkRecords] = {name: [] for name in self.specs}
         row, chunk = 0, self.first_chunk
         for number, block in enumerate(self.blocks, self.first_block):
             cells = _cells(lines, order[row : row + block.rows], self.specs)
@@ -185,7 +185,7 @@ class DensePart(RowsPart):
     spec: ArraySpec
     first_chunk: int
 
-    def write(self, location: Location) -> dict[str, Records]:
+    def write(self, location: Location) -> dict[str, ChunkRecords]:
         lines, order = self.rows.read(self.section, ["X"])
         height, width = self.spec.chunks
         records = []
@@ -208,7 +208,7 @@ class TargetPart(Part):
     def moved(self) -> int:
         return 0  # they count where their features are
 
-    def write(self, location: Location) -> dict[str, Records]:
+    def write(self, location: Location) -> dict[str, ChunkRecords]:
         y, at = np.empty(sum(section.rows for section in self.sections)), 0
         for section in self.sections:
             lines, order = self.rows.read(section, [])
@@ -275,7 +275,7 @@ def _sparse_order(source: Dataset, rows: Ordered, slots: Slots, each: RowBytes, 
             group.start,
             first_chunk[group.start],
         )
-        for group in groups(np.array([each.of(block.rows, block.entries) for block in blocks]), most)
+        for group in consecutive_groups(np.array([each.of(block.rows, block.entries) for block in blocks]), most)
     ]
     return specs, parts, blocks
 

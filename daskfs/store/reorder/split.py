@@ -18,7 +18,7 @@ from daskfs.protocol import ColumnBlock, SparseColumnBlock
 from daskfs.store.dataset.dataset import Dataset
 from daskfs.store.dataset.layout import ArraySpec
 from daskfs.store.dataset.reader import ArrayReader
-from daskfs.store.dataset.writer import Records, write_chunk
+from daskfs.store.dataset.writer import ChunkRecords, write_chunk
 from daskfs.store.ingest.arrays import block_shape
 from daskfs.store.ingest.staging import BlockShape
 from daskfs.store.places.location import Location
@@ -113,7 +113,7 @@ class ColumnsPart(Part):
         width = self.spec.chunks[1]
         return min(self.chunks.stop * width, self.spec.shape[1]) - self.chunks.start * width
 
-    def write(self, location: Location) -> dict[str, Records]:
+    def write(self, location: Location) -> dict[str, ChunkRecords]:
         rows, width = _row_numbers(self.share.wanted, self.share.source.n_samples), self.spec.chunks[1]
         columns, at = np.empty((self.moved, len(rows)), self.spec.dtype), 0
         first = self.chunks.start * width

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from daskfs.errors import DatasetError
 from daskfs.store.dataset.codec import Codec
 from daskfs.store.dataset.dataset import Dataset
-from daskfs.store.dataset.writer import DatasetWriter, Records
+from daskfs.store.dataset.writer import ChunkRecords, DatasetWriter
 from daskfs.store.ingest.arrays import block_shape
 from daskfs.store.ingest.publish import index_spec, write_block_index
 from daskfs.store.ingest.staging import BlockShape, StagedBlock, write_block
@@ -62,7 +62,7 @@ class ColumnWriter:
     with_values: bool  # else they are all 1
     blocks: list[StagedBlock] = field(default_factory=list)
     chunks: int = 0
-    records: dict[str, Records] = field(default_factory=dict)
+    records: dict[str, ChunkRecords] = field(default_factory=dict)
     firsts: list[int] = field(default_factory=list)
 
     def write(self, block: Columns) -> None:

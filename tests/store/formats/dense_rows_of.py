@@ -33,7 +33,7 @@ def dense_rows_of(
 ) -> DenseRows:
     """Find, resolve, cut and read `paths` as an ingest in one process would."""
     sources = find_sources([str(path) for path in paths])
-    format = format.resolved(sources)
+    format = format.resolve(sources)
     assert format.kind == "dense"
     assert format.names_from == {"from": "columns"}
     batches: list[tuple[NDArray[Any], NDArray[np.float64]]] = []

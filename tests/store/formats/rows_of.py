@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from daskfs.store.dataset.names_kernels import COUNT, NameSet, name_list
 from daskfs.store.ingest.formats.base import Format
-from daskfs.store.ingest.name_cache import CollectedNames
+from daskfs.store.ingest.name_cache import NameCollector
 from daskfs.store.ingest.rows import BadLines, RowBuilder
 from daskfs.store.ingest.rows_kernels import ENTRIES, ROWS, RowArrays
 from daskfs.store.ingest.sources import find_sources
@@ -58,7 +58,7 @@ def rows_of(
 ) -> Rows:
     """Find, resolve, cut and read `paths` as an ingest in one process would."""
     sources = find_sources([str(path) for path in paths])
-    format = format.resolved(sources)
+    format = format.resolve(sources)
     blocks: list[tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.float32], NDArray[np.float64]]] = []
     names: dict[int, bytes] = {}
 
@@ -85,7 +85,7 @@ def rows_of(
         emit_names,
         block_rows=block_rows,
         block_entries=block_entries,
-        collected=CollectedNames(names_bytes),
+        collected=NameCollector(names_bytes),
         bad_lines=bad_lines,
     )
     for source in sources:

@@ -45,7 +45,7 @@ def written(folder: Path, *texts: str | bytes) -> list[Path]:
 
 
 def resolved(format: Delimited, paths: Sequence[Path]) -> Delimited:
-    return format.resolved(find_sources([str(path) for path in paths]))
+    return format.resolve(find_sources([str(path) for path in paths]))
 
 
 MIXED = """y,size,colour,weight,town
@@ -71,7 +71,7 @@ def test_what_is_resolved_is_a_record_that_survives_json(tmp_path: Path) -> None
     assert (format.columns, format.labels) == (("y", "size", "colour", "weight", "town"), "numbers")
     assert (format.numeric, format.categorical) == (("size", "weight"), ("colour", "town"))
     again = Delimited(**json.loads(json.dumps(asdict(format))))
-    assert asdict(again.resolved(find_sources([str(paths[0])]))) == asdict(format)
+    assert asdict(again.resolve(find_sources([str(paths[0])]))) == asdict(format)
     rows_of(again, paths).assert_equal(rows_of(Delimited(label="y"), paths))
 
 

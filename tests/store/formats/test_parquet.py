@@ -29,7 +29,7 @@ def written(path: Path, columns: Mapping[str, Any], rows_per_group: int = 1000) 
 
 
 def resolved(format: Parquet, path: Path) -> Parquet:
-    return format.resolved(find_sources([str(path)]))
+    return format.resolve(find_sources([str(path)]))
 
 
 def expected_rows(columns: Mapping[str, list[Any]], label: str) -> list[dict[str, float]]:
@@ -94,7 +94,7 @@ def test_how_a_file_is_cut_does_not_matter(mixed: Path, mixed_rows: Rows, part_b
 
 def test_parts_are_runs_of_row_groups(mixed: Path) -> None:
     (source,) = find_sources([str(mixed)])
-    format = Parquet(label="y").resolved([source])
+    format = Parquet(label="y").resolve([source])
     single = [(part.start, part.stop) for part in format.parts(source, 1)]
     assert single == [(i, i + 1) for i in range(8)]
     for part_bytes in (2500, 5000, 10_000):

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, Protocol, Self
 
 from daskfs.protocol import Kind
 from daskfs.store.ingest.rows import DenseBuilder, RowBuilder
-from daskfs.store.ingest.sources import Part, Source
+from daskfs.store.ingest.sources import Source, SourcePart
 
 LabelKind = Literal["auto", "numbers", "strings"]
 Weighting = Literal["count", "binary", "unit"]
@@ -34,13 +34,13 @@ class Format(Protocol):
     def names_from(self) -> NamesFrom:
         """How a feature id becomes a name again."""
 
-    def resolved(self, sources: Sequence[Source]) -> Self:
+    def resolve(self, sources: Sequence[Source]) -> Self:
         """The same format with every "auto" decided by a look at the sources' first lines."""
 
-    def parts(self, source: Source, part_bytes: int) -> Iterator[Part]:
+    def parts(self, source: Source, part_bytes: int) -> Iterator[SourcePart]:
         """The source cut into parts that can be read independently of each other."""
 
-    def read(self, part: Part, rows: RowBuilder, window_bytes: int) -> None:
+    def read(self, part: SourcePart, rows: RowBuilder, window_bytes: int) -> None:
         """Parse one part into `rows`, holding about `window_bytes` of it at a time."""
 
 
@@ -50,22 +50,22 @@ class DenseFormat(Protocol):
     def column_names(self) -> list[str]:
         """The names of the feature columns, in order (known once `resolved`)."""
 
-    def read_dense(self, part: Part, rows: DenseBuilder, window_bytes: int) -> None:
+    def read_dense(self, part: SourcePart, rows: DenseBuilder, window_bytes: int) -> None:
         """Parse one part into batches of dense rows."""
 
 
-def line_parts(source: Source, part_bytes: int) -> Iterator[Part]:
+def line_parts(source: Source, part_bytes: int) -> Iterator[SourcePart]:
     """Ranges of one plain file; a compressed file cannot be entered in the middle and is one part."""
     if source.compression or source.size <= part_bytes:
-        yield Part(source)
+        yield SourcePart(source)
         return
     count = -(-source.size // part_bytes)
     edges = [source.size * i // count for i in range(count + 1)]
     for start, stop in pairwise(edges):
-        yield Part(source, start, stop)
+        yield SourcePart(source, start, stop)
 
 
-def labels_look_like(tokens: Sequence[bytes]) -> Literal["numbers", "strings"]:
+def guess_label_kind(tokens: Sequence[bytes]) -> Literal["numbers", "strings"]:
     """What the labels of the first rows are: strings if none is a number.
 
     One that is no number among others that are is a mistake more often than a class: as numbers, it is reported.

@@ -21,9 +21,9 @@ from daskfs.store.ingest.formats import tabular_kernels as kernels
 from daskfs.store.ingest.formats.base import line_parts
 from daskfs.store.ingest.formats.numbers_kernels import LF
 from daskfs.store.ingest.formats.tabular import SAMPLE_BYTES, arrow, as_numbers, check_same_columns
-from daskfs.store.ingest.formats.tabular_rows import Piece, RowError, TableFormat, deliver
+from daskfs.store.ingest.formats.tabular_rows import BadTableRow, TableFormat, TableRows, deliver
 from daskfs.store.ingest.rows import BadLines
-from daskfs.store.ingest.sources import Part, Source, line_windows
+from daskfs.store.ingest.sources import Source, SourcePart, line_windows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,9 +55,9 @@ class Delimited(TableFormat):
         if len(self.delimiter) != 1 or not self.delimiter.isascii() or self.delimiter in '"\r\n':
             raise OptionError(f"--delimiter {self.delimiter!r}: it must be one ASCII character, no quote or line end")
 
-    def resolved(self, sources: Sequence[Source]) -> Self:
+    def resolve(self, sources: Sequence[Source]) -> Self:
         source = sources[0]
-        window = next(line_windows(Part(source, 0, SAMPLE_BYTES), SAMPLE_BYTES), None)
+        window = next(line_windows(SourcePart(source, 0, SAMPLE_BYTES), SAMPLE_BYTES), None)
         if window is None:
             raise SourceError(f"{source.url}: the file is empty; put a file with rows first")
         fields, end = self._first_line(window.text, source)
@@ -69,14 +69,14 @@ class Delimited(TableFormat):
         parser = _Parser(self.delimiter, columns, strings)
         sample = _Sample()
         start = end if self.header else 0
-        deliver(_Lines(window.text[start:], window.offset + start, source, parser), sample)
+        deliver(_CsvLines(window.text[start:], window.offset + start, source, parser), sample)
         dtype = "float32" if self.dtype == "auto" else self.dtype
         return replace(self, dtype=dtype).decided_by(columns, sample.table(strings))
 
-    def parts(self, source: Source, part_bytes: int) -> Iterator[Part]:
+    def parts(self, source: Source, part_bytes: int) -> Iterator[SourcePart]:
         return line_parts(source, part_bytes)
 
-    def pieces(self, part: Part, window_bytes: int) -> Iterator[Piece]:
+    def pieces(self, part: SourcePart, window_bytes: int) -> Iterator[TableRows]:
         parser = _Parser(self.delimiter, self.columns, self._types())
         header_ahead = self.header and part.start == 0
         for window in line_windows(part, window_bytes):
@@ -85,7 +85,7 @@ class Delimited(TableFormat):
                 fields, start = self._first_line(window.text, part.source)
                 check_same_columns(part.source, fields, self.columns)
                 header_ahead = False
-            yield _Lines(window.text[start:], window.offset + start, part.source, parser)
+            yield _CsvLines(window.text[start:], window.offset + start, part.source, parser)
 
     def _types(self) -> dict[str, pa.DataType]:
         """What pyarrow reads each column as: straight what is wanted, so that nothing is converted twice."""
@@ -131,7 +131,7 @@ class _Parser:
         return self._batch(text, self._parse, self._typed)
 
     def strings(self, line: NDArray[np.uint8]) -> pa.RecordBatch:
-        """One line with every column as a string; RowError if not even that can be done."""
+        """One line with every column as a string; BadTableRow if not even that can be done."""
         wrong_counts = []
 
         def note(row: Any) -> str:
@@ -143,8 +143,8 @@ class _Parser:
             return self._batch(line, parse, self._strings)
         except arrow().ArrowInvalid as error:
             if wrong_counts:
-                raise RowError(f"{wrong_counts[0]} fields, but there are {len(self._columns)} columns") from error
-            raise RowError(f"not UTF-8 text ({error})") from error
+                raise BadTableRow(f"{wrong_counts[0]} fields, but there are {len(self._columns)} columns") from error
+            raise BadTableRow(f"not UTF-8 text ({error})") from error
 
     def _batch(self, text: NDArray[np.uint8], parse: Any, convert: Any) -> pa.RecordBatch:
         pa = arrow()
@@ -159,8 +159,8 @@ class _Parser:
         return self._csv.ConvertOptions(column_types=types, include_columns=list(types), strings_can_be_null=True)
 
 
-class _Lines:
-    """Whole lines of a file, a `Piece`."""
+class _CsvLines:
+    """Whole lines of a file, a `TableRows`."""
 
     def __init__(self, text: NDArray[np.uint8], offset: int, source: Source, parser: _Parser) -> None:
         self._text, self._offset, self._source, self._parser = text, offset, source, parser
@@ -168,20 +168,20 @@ class _Lines:
 
     def batch(self) -> pa.RecordBatch:
         if self._fault:
-            raise RowError(FAULTS[self._fault])
+            raise BadTableRow(FAULTS[self._fault])
         try:
             return self._parser.typed(self._text)
         except arrow().ArrowInvalid as error:
             if self.n_rows > 1:
-                raise RowError(str(error)) from error
+                raise BadTableRow(str(error)) from error
             return self._parser.strings(self._text)  # whoever casts these will see which field is wrong
 
-    def halves(self) -> tuple[_Lines, _Lines]:
+    def halves(self) -> tuple[_CsvLines, _CsvLines]:
         ends = np.flatnonzero(self._text == LF)
         cut = int(ends[len(ends) // 2 - 1]) + 1
         return (
-            _Lines(self._text[:cut], self._offset, self._source, self._parser),
-            _Lines(self._text[cut:], self._offset + cut, self._source, self._parser),
+            _CsvLines(self._text[:cut], self._offset, self._source, self._parser),
+            _CsvLines(self._text[cut:], self._offset + cut, self._source, self._parser),
         )
 
     def report(self, bad_lines: BadLines, reason: str) -> None:
@@ -202,7 +202,7 @@ class _Sample:
     def add(self, batch: pa.RecordBatch) -> None:
         self._batches.append(batch)
 
-    def report(self, piece: Piece, reason: str) -> None:
+    def report(self, piece: TableRows, reason: str) -> None:
         pass
 
     def table(self, types: Mapping[str, pa.DataType]) -> pa.Table:

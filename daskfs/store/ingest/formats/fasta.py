@@ -16,12 +16,12 @@ from daskfs.errors import OptionError, check_choice
 from daskfs.protocol import Kind
 from daskfs.store.dataset.kmers import LONGEST_KMER, position_shift
 from daskfs.store.ingest.formats import fasta_kernels as kernels
-from daskfs.store.ingest.formats.base import LabelKind, NamesFrom, Weighting, labels_look_like, line_parts
+from daskfs.store.ingest.formats.base import LabelKind, NamesFrom, Weighting, guess_label_kind, line_parts
 from daskfs.store.ingest.formats.counted import WEIGHTING_CODES, lengths
-from daskfs.store.ingest.formats.fasta_kernels import Records
+from daskfs.store.ingest.formats.fasta_kernels import FastaRecords
 from daskfs.store.ingest.formats.fasta_reads import ReadSampler, Slices, whole_records
 from daskfs.store.ingest.rows import BadLines, RowBuilder
-from daskfs.store.ingest.sources import Part, Source, Window, first_lines, line_windows
+from daskfs.store.ingest.sources import Source, SourcePart, Window, first_lines, line_windows
 
 NO_LABEL, LABEL_IS_NO_NUMBER = kernels.TOO_LONG + 1, kernels.TOO_LONG + 2
 
@@ -130,7 +130,7 @@ class Fasta:
     def _header_pattern(self) -> re.Pattern[str] | None:
         return re.compile(self.label.removeprefix("header:")) if self.label.startswith("header:") else None
 
-    def resolved(self, sources: Sequence[Source]) -> Self:
+    def resolve(self, sources: Sequence[Source]) -> Self:
         if self.labels != "auto":
             return self
         pattern = self._header_pattern()
@@ -138,12 +138,12 @@ class Fasta:
             return replace(self, labels="strings")
         headers = [line for line in first_lines(sources[0]) if line.startswith(b">")]
         found = [label for header in headers if (label := label_in(header, pattern)) is not None]
-        return replace(self, labels=labels_look_like([label.encode() for label in found]))
+        return replace(self, labels=guess_label_kind([label.encode() for label in found]))
 
-    def parts(self, source: Source, part_bytes: int) -> Iterator[Part]:
+    def parts(self, source: Source, part_bytes: int) -> Iterator[SourcePart]:
         return line_parts(source, part_bytes)
 
-    def read(self, part: Part, rows: RowBuilder, window_bytes: int) -> None:
+    def read(self, part: SourcePart, rows: RowBuilder, window_bytes: int) -> None:
         label_code = cache(rows.label_code)  # a kernel call a label, not one a record
         sampler = self._sampler(part.source)
         for window in line_windows(part, window_bytes, separator=b"\n>"):
@@ -157,7 +157,7 @@ class Fasta:
                 rows.parse(window, part.source, partial(self._step, records, slices, rows), {})
 
     def _labels(
-        self, window: Window, records: Records, source: Source, label_code: Callable[[bytes], float]
+        self, window: Window, records: FastaRecords, source: Source, label_code: Callable[[bytes], float]
     ) -> NDArray[np.float64]:
         """The label of every record; one that has none is marked as a problem."""
         pattern = self._header_pattern()
@@ -182,12 +182,12 @@ class Fasta:
             return None
         return ReadSampler(source.name, self.read_length, self.coverage, self.seed)
 
-    def _step(self, records: Records, slices: Slices, rows: RowBuilder) -> int:
+    def _step(self, records: FastaRecords, slices: Slices, rows: RowBuilder) -> int:
         options = np.array(self.k), self.canonical, self._shift(), WEIGHTING_CODES[self.weighting]
         return int(kernels.add_kmer_rows(records.codes, *slices, *options, rows.arrays))
 
 
-def _report_problems(window: Window, records: Records, source: Source, bad_lines: BadLines) -> None:
+def _report_problems(window: Window, records: FastaRecords, source: Source, bad_lines: BadLines) -> None:
     for record in np.flatnonzero(records.problem):
         at = int(records.problem_at[record])
         reason = f"{REASONS[int(records.problem[record])]}: {_shown(window, at)}"

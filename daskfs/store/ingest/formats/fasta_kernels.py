@@ -43,7 +43,7 @@ def _meanings() -> NDArray[np.uint8]:
 MEANING = _meanings()
 
 
-class Records(NamedTuple):
+class FastaRecords(NamedTuple):
     """The records of a window of text; record r's bases are ``codes[first[r]:last[r]]``."""
 
     start: NDArray[np.int64]  # byte of its ">"
@@ -55,12 +55,12 @@ class Records(NamedTuple):
     codes: NDArray[np.uint8]
 
 
-def new_records(text: NDArray[np.uint8]) -> Records:
+def new_records(text: NDArray[np.uint8]) -> FastaRecords:
     """Where the records of a text start, with room for what `encode_records` finds in them."""
     marks = np.flatnonzero(text == RECORD_MARK)
     start = marks[(marks == 0) | (text[marks - 1] == LF)]
     header_stop, first, last, problem, problem_at = (np.zeros(len(start), np.int64) for _ in range(5))
-    return Records(start, header_stop, first, last, problem, problem_at, np.empty(len(text), np.uint8))
+    return FastaRecords(start, header_stop, first, last, problem, problem_at, np.empty(len(text), np.uint8))
 
 
 @kernel

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.store.ingest.formats.fasta_kernels import Records
+from daskfs.store.ingest.formats.fasta_kernels import FastaRecords
 
 READS_AT_ONCE = 1 << 16  # 1.5 MB of slices; deep coverage of a long record makes many more reads
 
@@ -22,7 +22,7 @@ class Slices(NamedTuple):
     y: NDArray[np.float64]
 
 
-def whole_records(records: Records, y: NDArray[np.float64]) -> Slices:
+def whole_records(records: FastaRecords, y: NDArray[np.float64]) -> Slices:
     """Every record that has no problem."""
     good = records.problem == 0
     return Slices(records.first[good], records.last[good], y[good])
@@ -41,7 +41,7 @@ class ReadSampler:
         self._draws = np.random.Philox(key=0)
         self._fresh = self._draws.state
 
-    def slices(self, records: Records, y: NDArray[np.float64], offset: int) -> Iterator[Slices]:
+    def slices(self, records: FastaRecords, y: NDArray[np.float64], offset: int) -> Iterator[Slices]:
         """Reads of every record that has no problem, many at a time; `offset` is that of the window."""
         batch: list[Slices] = []
         reads = 0

@@ -1,6 +1,6 @@
 """Parquet: a table with types, cut into row groups that can be read independently of each other.
 
-A part of a Parquet file is a range of row groups: ``Part.start`` and ``Part.stop`` count those, not
+A part of a Parquet file is a range of row groups: ``SourcePart.start`` and ``SourcePart.stop`` count those, not
 bytes. Texts and dictionaries are categorical columns; integers, floats, decimals and booleans are
 numeric ones. A null is a gap, but NaN is a bad row.
 """
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from daskfs.errors import SourceError
 from daskfs.store.ingest.formats.tabular import SAMPLE_BYTES, arrow, check_same_columns, kind_of
-from daskfs.store.ingest.formats.tabular_rows import Piece, TableFormat
+from daskfs.store.ingest.formats.tabular_rows import TableFormat, TableRows
 from daskfs.store.ingest.rows import BadLines
-from daskfs.store.ingest.sources import Part, Source
+from daskfs.store.ingest.sources import Source, SourcePart
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,7 +39,7 @@ class Parquet(TableFormat):
 
     name: ClassVar[str] = "parquet"
 
-    def resolved(self, sources: Sequence[Source]) -> Self:
+    def resolve(self, sources: Sequence[Source]) -> Self:
         with _opened(sources[0]) as file:
             schema = file.schema_arrow
             if self.columns:
@@ -51,7 +51,7 @@ class Parquet(TableFormat):
             sample = next(batches, schema.empty_table())
         return replace(self.decided_by(schema.names, sample), kinds=_kinds(schema))
 
-    def parts(self, source: Source, part_bytes: int) -> Iterator[Part]:
+    def parts(self, source: Source, part_bytes: int) -> Iterator[SourcePart]:
         """Runs of row groups, each as long as fits in `part_bytes`, or a single large one."""
         with _opened(source) as file:
             self._check_schema(source, file.schema_arrow)
@@ -59,13 +59,13 @@ class Parquet(TableFormat):
         start, size = 0, 0
         for group, more in enumerate(sizes):
             if size and size + more > part_bytes:
-                yield Part(source, start, group, size)
+                yield SourcePart(source, start, group, size)
                 start, size = group, 0
             size += more
         if start < len(sizes):
-            yield Part(source, start, len(sizes), size)
+            yield SourcePart(source, start, len(sizes), size)
 
-    def pieces(self, part: Part, window_bytes: int) -> Iterator[Piece]:
+    def pieces(self, part: SourcePart, window_bytes: int) -> Iterator[TableRows]:
         with _opened(part.source) as file:
             counts = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
             groups = range(part.start, len(counts) if part.stop is None else part.stop)
@@ -84,7 +84,7 @@ class Parquet(TableFormat):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Batch:
-    """Rows of a row group, a `Piece`."""
+    """Rows of a row group, a `TableRows`."""
 
     rows: pa.RecordBatch
     first: int  # number of the first row in its file, from 1

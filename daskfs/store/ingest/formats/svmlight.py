@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from daskfs.protocol import Kind
 from daskfs.store.ingest.formats import svmlight_kernels as kernels
-from daskfs.store.ingest.formats.base import LabelKind, NamesFrom, labels_look_like, line_parts
+from daskfs.store.ingest.formats.base import LabelKind, NamesFrom, guess_label_kind, line_parts
 from daskfs.store.ingest.rows import MOST_LABELS, RowBuilder
-from daskfs.store.ingest.sources import Part, Source, first_lines, line_windows
+from daskfs.store.ingest.sources import Source, SourcePart, first_lines, line_windows
 
 REASONS = {
     kernels.LABEL_IS_NO_NUMBER: "the label is not a number (string labels: --labels strings)",
@@ -45,16 +45,16 @@ class Svmlight:
     kind: ClassVar[Kind] = "sparse"
     names_from: ClassVar[NamesFrom] = {"from": "ids"}
 
-    def resolved(self, sources: Sequence[Source]) -> Self:
+    def resolve(self, sources: Sequence[Source]) -> Self:
         if self.labels != "auto":
             return self
         words = [line.split(b"#")[0].split() for line in first_lines(sources[0])]
-        return replace(self, labels=labels_look_like([line[0] for line in words if line]))
+        return replace(self, labels=guess_label_kind([line[0] for line in words if line]))
 
-    def parts(self, source: Source, part_bytes: int) -> Iterator[Part]:
+    def parts(self, source: Source, part_bytes: int) -> Iterator[SourcePart]:
         return line_parts(source, part_bytes)
 
-    def read(self, part: Part, rows: RowBuilder, window_bytes: int) -> None:
+    def read(self, part: SourcePart, rows: RowBuilder, window_bytes: int) -> None:
         for window in line_windows(part, window_bytes):
             rows.parse(window, part.source, partial(self._step, window.text, rows), REASONS)
 

@@ -20,7 +20,7 @@ from daskfs.store.ingest.formats import tabular_kernels as kernels
 from daskfs.store.ingest.formats.tabular import TableOptions, arrow, as_numbers, as_texts
 from daskfs.store.ingest.rows import BadLines, DenseBuilder, LabelCodes, RowBuilder
 from daskfs.store.ingest.rows_kernels import NAMES_FULL
-from daskfs.store.ingest.sources import Part
+from daskfs.store.ingest.sources import SourcePart
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 C = TypeVar("C")
 
 
-class RowError(Exception):
+class BadTableRow(Exception):
     """Some row of a piece cannot be read; raised for a piece of one row, the text says why."""
 
 
-class Piece(Protocol):
+class TableRows(Protocol):
     """Some rows of a source, not converted yet."""
 
     @property
@@ -40,9 +40,9 @@ class Piece(Protocol):
         """How many rows there are."""
 
     def batch(self) -> pa.RecordBatch:
-        """The columns in use, each castable to its kind; RowError if a row has other columns."""
+        """The columns in use, each castable to its kind; BadTableRow if a row has other columns."""
 
-    def halves(self) -> tuple[Piece, Piece]:
+    def halves(self) -> tuple[TableRows, TableRows]:
         """Two smaller pieces with the same rows; asked of two rows or more."""
 
     def report(self, bad_lines: BadLines, reason: str) -> None:
@@ -53,22 +53,22 @@ class Receiver(Protocol[C]):
     """Who takes the rows of pieces."""
 
     def checked(self, batch: pa.RecordBatch) -> C:
-        """The rows converted, ready to be added; RowError if one of them is wrong."""
+        """The rows converted, ready to be added; BadTableRow if one of them is wrong."""
 
     def add(self, cells: C) -> None:
         """Take rows that are fine."""
 
-    def report(self, piece: Piece, reason: str) -> None:
+    def report(self, piece: TableRows, reason: str) -> None:
         """Take note of a row that is not."""
 
 
-def deliver(piece: Piece, receiver: Receiver[C]) -> None:
+def deliver(piece: TableRows, receiver: Receiver[C]) -> None:
     """Hand all rows of a piece to a receiver, the good ones and the bad ones."""
     if piece.n_rows == 0:
         return
     try:
         cells = receiver.checked(piece.batch())
-    except RowError as error:
+    except BadTableRow as error:
         if piece.n_rows == 1:
             receiver.report(piece, str(error))
         else:
@@ -82,18 +82,18 @@ def deliver(piece: Piece, receiver: Receiver[C]) -> None:
 class TableFormat(TableOptions, ABC):
     """A table format that can be read: what is left to each is how a part becomes pieces."""
 
-    def read(self, part: Part, rows: RowBuilder, window_bytes: int) -> None:
+    def read(self, part: SourcePart, rows: RowBuilder, window_bytes: int) -> None:
         receiver = _SparseRows(self, rows)
         for piece in self.pieces(part, window_bytes):
             deliver(piece, receiver)
 
-    def read_dense(self, part: Part, rows: DenseBuilder, window_bytes: int) -> None:
+    def read_dense(self, part: SourcePart, rows: DenseBuilder, window_bytes: int) -> None:
         receiver = _DenseRows(self, rows)
         for piece in self.pieces(part, window_bytes):
             deliver(piece, receiver)
 
     @abstractmethod
-    def pieces(self, part: Part, window_bytes: int) -> Iterator[Piece]:
+    def pieces(self, part: SourcePart, window_bytes: int) -> Iterator[TableRows]:
         """The rows of a part, about `window_bytes` of them at a time."""
 
 
@@ -114,13 +114,13 @@ class _DenseRows:
     def checked(self, batch: pa.RecordBatch) -> _Cells:
         for name in self._options.numeric:
             if batch[name].null_count:
-                raise RowError(f"{name}: a gap in a dense table; pass --table sparse or --ignore {name}")
+                raise BadTableRow(f"{name}: a gap in a dense table; pass --table sparse or --ignore {name}")
         return _checked(batch, self._options)
 
     def add(self, cells: _Cells) -> None:
         self._rows.append(cells.X, _targets(cells, self._options, self._rows))
 
-    def report(self, piece: Piece, reason: str) -> None:
+    def report(self, piece: TableRows, reason: str) -> None:
         piece.report(self._rows.bad_lines, reason)
 
 
@@ -155,7 +155,7 @@ class _SparseRows:
                 self._rows.make_room(NAMES_FULL)
         self._rows.append(indptr, ids, values, _targets(cells, self._options, self._rows))
 
-    def report(self, piece: Piece, reason: str) -> None:
+    def report(self, piece: TableRows, reason: str) -> None:
         piece.report(self._rows.bad_lines, reason)
 
     def _name_columns(self, used: NDArray[np.bool_]) -> None:
@@ -181,7 +181,7 @@ def _labels(batch: pa.RecordBatch, options: TableOptions) -> Any:
         labels = _numbers(column, name, np.dtype(np.float64), remedy="pass --labels strings")
         missing = column.null_count > 0
     if missing:
-        raise RowError(f"{name}: the label is missing")
+        raise BadTableRow(f"{name}: the label is missing")
     return labels
 
 
@@ -199,10 +199,10 @@ def _numbers(column: pa.Array, name: str, dtype: np.dtype[Any], remedy: str) -> 
     try:
         numbers = as_numbers(column)
     except arrow().ArrowInvalid as error:
-        raise RowError(f"{name}: {str(column[0])[:60]!r} is not a number; {remedy}") from error
+        raise BadTableRow(f"{name}: {str(column[0])[:60]!r} is not a number; {remedy}") from error
     values: NDArray[np.float64] = numbers.fill_null(0.0).to_numpy()
     if (at := kernels.first_beyond(values, float(np.finfo(dtype).max))) >= 0:
-        raise RowError(f"{name}: {values[at]} is NaN, infinite or too large for a {dtype}")
+        raise BadTableRow(f"{name}: {values[at]} is NaN, infinite or too large for a {dtype}")
     return values
 
 
@@ -211,7 +211,7 @@ def _texts(column: pa.Array, name: str) -> pa.StringArray:
     try:
         return as_texts(column).fill_null("")
     except arrow().ArrowInvalid as error:
-        raise RowError(f"{name}: not UTF-8 text") from error
+        raise BadTableRow(f"{name}: not UTF-8 text") from error
 
 
 def _text_buffers(texts: pa.StringArray) -> kernels.Texts:

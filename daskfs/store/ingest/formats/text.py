@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from daskfs.errors import OptionError, SourceError, check_choice
 from daskfs.protocol import Kind
 from daskfs.store.ingest.formats import text_kernels as kernels
-from daskfs.store.ingest.formats.base import LabelKind, NamesFrom, Weighting, labels_look_like, line_parts
+from daskfs.store.ingest.formats.base import LabelKind, NamesFrom, Weighting, guess_label_kind, line_parts
 from daskfs.store.ingest.formats.counted import WEIGHTING_CODES, lengths
 from daskfs.store.ingest.rows import MOST_LABELS, RowBuilder
-from daskfs.store.ingest.sources import BOM, Part, Source, Window, first_lines, line_windows
+from daskfs.store.ingest.sources import BOM, Source, SourcePart, Window, first_lines, line_windows
 
 REASONS = {
     kernels.NO_COLUMN: "expected tab-separated columns, one of them the label (--label column:0 is the first)",
@@ -91,7 +91,7 @@ class Text:
         column = self.label.removeprefix("column:")
         return int(column) if column != self.label and column.isdecimal() else None
 
-    def resolved(self, sources: Sequence[Source]) -> Self:
+    def resolve(self, sources: Sequence[Source]) -> Self:
         if self.documents == "files":
             return replace(self, label="folder", labels="strings")
         decided = replace(self, label="column:0") if self.label == "auto" else self
@@ -99,12 +99,12 @@ class Text:
             return decided
         column = decided._column() or 0
         rows = [line.split(b"\t") for line in first_lines(sources[0])]
-        return replace(decided, labels=labels_look_like([row[column] for row in rows if len(row) > max(column, 1)]))
+        return replace(decided, labels=guess_label_kind([row[column] for row in rows if len(row) > max(column, 1)]))
 
-    def parts(self, source: Source, part_bytes: int) -> Iterator[Part]:
-        return line_parts(source, part_bytes) if self.documents == "lines" else iter([Part(source)])
+    def parts(self, source: Source, part_bytes: int) -> Iterator[SourcePart]:
+        return line_parts(source, part_bytes) if self.documents == "lines" else iter([SourcePart(source)])
 
-    def read(self, part: Part, rows: RowBuilder, window_bytes: int) -> None:
+    def read(self, part: SourcePart, rows: RowBuilder, window_bytes: int) -> None:
         if self.documents == "files":
             self._read_file(part.source, rows)
             return

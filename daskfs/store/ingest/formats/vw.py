@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from daskfs.protocol import Kind
 from daskfs.store.ingest.formats import vw_kernels as kernels
-from daskfs.store.ingest.formats.base import LabelKind, NamesFrom, labels_look_like, line_parts
+from daskfs.store.ingest.formats.base import LabelKind, NamesFrom, guess_label_kind, line_parts
 from daskfs.store.ingest.rows import MOST_LABELS, RowBuilder
-from daskfs.store.ingest.sources import Part, Source, first_lines, line_windows
+from daskfs.store.ingest.sources import Source, SourcePart, first_lines, line_windows
 
 REASONS = {
     kernels.NO_LABEL: "no label before the first |",
@@ -53,20 +53,20 @@ class VowpalWabbit:
     kind: ClassVar[Kind] = "sparse"
     names_from: ClassVar[NamesFrom] = {"from": "table"}
 
-    def resolved(self, sources: Sequence[Source]) -> Self:
+    def resolve(self, sources: Sequence[Source]) -> Self:
         if self.labels != "auto":
             return self
         headers = [line.split(b"|")[0].split() for line in first_lines(sources[0])]
-        return replace(self, labels=labels_look_like([header[0] for header in headers if header]))
+        return replace(self, labels=guess_label_kind([header[0] for header in headers if header]))
 
-    def parts(self, source: Source, part_bytes: int) -> Iterator[Part]:
+    def parts(self, source: Source, part_bytes: int) -> Iterator[SourcePart]:
         return line_parts(source, part_bytes)
 
-    def read(self, part: Part, rows: RowBuilder, window_bytes: int) -> None:
+    def read(self, part: SourcePart, rows: RowBuilder, window_bytes: int) -> None:
         batch = kernels.new_batch()
         for window in line_windows(part, window_bytes):
             rows.parse(window, part.source, partial(self._step, window.text, rows, batch), REASONS)
 
-    def _step(self, text: NDArray[np.uint8], rows: RowBuilder, batch: kernels.Batch) -> int:
+    def _step(self, text: NDArray[np.uint8], rows: RowBuilder, batch: kernels.PendingNames) -> int:
         strings = self.labels == "strings"
         return int(kernels.parse_vw(text, strings, rows.arrays, rows.labels, rows.names, batch))

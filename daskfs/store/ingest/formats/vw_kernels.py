@@ -254,7 +254,7 @@ def _read_features(text, at, entry, scale, prefix, out, names, batch):
         entry += 1
 
 
-class Batch(NamedTuple):
+class PendingNames(NamedTuple):
     """Names of a row that have been read, but not yet hashed and looked up: steps that go better one after the other.
 
     Looking up many names at a time, the processor waits for their places in memory together.
@@ -270,9 +270,9 @@ class Batch(NamedTuple):
 _BATCH = 256
 
 
-def new_batch() -> Batch:
+def new_batch() -> PendingNames:
     """An empty batch, with room for the longest name."""
-    return Batch(
+    return PendingNames(
         prefix=np.zeros(LONGEST_NAME + 1 + SLACK, np.uint8),
         text=np.zeros(2 * LONGEST_NAME + 1 + SLACK, np.uint8),
         stops=np.zeros(_BATCH, np.int64),
