@@ -231,19 +231,24 @@ def fade(memory, rule, factor, is_exact):
 
     Where weights in the tables are not exact, those features are in the sketch, too: what they lose is added again.
     """
-    place, C, (n_tables, slots, V) = new_place(), len(memory.bias), memory.weights.shape
     if not is_exact:
-        for t in range(n_tables):
+        for t in range(memory.keys.shape[0]):
             read_weights(memory, rule, t)
     for at in range(len(memory.sketch)):
         memory.sketch[at] *= factor
-    if is_exact:
-        return
+    if not is_exact:
+        add_weights_to_sketch(memory, rule, _ONE - factor)
+
+
+@kernel
+def add_weights_to_sketch(memory, rule, factor):
+    """Add `factor` times the weights of every feature in a table to the sketch."""
+    place, C, (n_tables, slots, V) = new_place(), len(memory.bias), memory.weights.shape
     for t in range(n_tables):
         for slot in range(slots):
             if memory.keys[t, slot] != 0:
                 locate(mix(memory.keys[t, slot] - np.uint64(1)), rule.bits, rule.depth, C, place)
-                add(memory.sketch, place, rule.depth, t * V, memory.weights[t, slot], _ONE - factor)
+                add(memory.sketch, place, rule.depth, t * V, memory.weights[t, slot], factor)
 
 
 @kernel
