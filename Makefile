@@ -9,8 +9,15 @@ demo: $(READY)
 	$(BIN)/daskfs demo
 
 test: check
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 2 --dist loadfile -m 'not slow'
+
+# What takes longer: crashes at every operation, quality against other methods, kernels with bounds checks.
+test-all: $(READY)
+	$(BIN)/pytest -n 2 --dist loadfile -m slow
 	NUMBA_BOUNDSCHECK=1 $(BIN)/pytest -n 2 --dist loadfile -m kernels tests/store tests/basis tests/algorithms
+
+coverage: $(READY)
+	$(BIN)/pytest -n 2 --dist loadfile -m 'not slow' --cov=daskfs --cov-report=xml --cov-report=term
 
 # Scheduler, workers, object store and client in network namespaces, with TLS and cables that are pulled: root, minutes.
 test-hosts: $(READY)

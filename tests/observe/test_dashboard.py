@@ -142,6 +142,7 @@ def test_the_page_shows_a_selection_while_it_runs(cluster: Processes, chromium: 
         assert page.complaints == []
 
 
+@pytest.mark.slow
 def test_the_newest_run_is_shown_and_hostile_names_are_harmless(cluster, chromium, tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(4000, 8)).astype(np.float32)

@@ -48,7 +48,7 @@ class Threads:
     def __init__(self, workers: int | None = None) -> None:
         self.sharing = workers or available_cores()  # how many tasks share this process's memory
 
-    def unordered(self, name: str, function: Callable[..., Any], tasks: Sequence[Task]) -> Iterator[Any]:
+    def unordered(self, name: str, function: Callable[..., Any], tasks: Iterable[Task]) -> Iterator[Any]:
         """Results as they come; an error ends the rest as soon as running tasks are done."""
         queue = iter(tasks)
         with ThreadPoolExecutor(self.sharing, thread_name_prefix=f"daskfs-{name}") as executor:
@@ -75,14 +75,13 @@ class DaskWorkers:
         self.sharing = 1
         prepare_workers(client, options, kernels_of)
 
-    def unordered(self, name: str, function: Callable[..., Any], tasks: Sequence[Task]) -> Iterator[Any]:
-        """Results as they come; an error cancels what has not run."""
-        token = os.urandom(4).hex()
-        futures = [
-            self._client.submit(function, *task, key=f"daskfs-{name}-{token}-{i}", pure=False)
-            for i, task in enumerate(tasks)
-        ]
+    def unordered(self, name: str, function: Callable[..., Any], tasks: Iterable[Task]) -> Iterator[Any]:
+        """Results as they come; an error, also one of the iterator of tasks, cancels what has not run."""
+        token, futures = os.urandom(4).hex(), []
         try:
+            for i, task in enumerate(tasks):
+                key = f"daskfs-{name}-{token}-{i}"
+                futures.append(self._client.submit(function, *task, key=key, pure=False))
             for future in self._finished(futures):
                 yield result_of(self._client, future)
                 future.release()

@@ -1,18 +1,19 @@
-"""Sorting by feature id: what turns rows into columns."""
+"""Kernels of the external sort: sorting entries by feature id, and hashing the slots of a run."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from daskfs.jit import helper, kernel, warms
+from daskfs.store.dataset.hashing_kernels import feature_id
 from daskfs.store.dataset.names_kernels import gather
 
-TOP_BITS, DIGIT_BITS = 11, 8  # piles of the first pass, and of each later one
+TOP_BITS, DIGIT_BITS = 11, 8  # bits of the digit that the first pass sorts by, and of the digits of later passes
 
 
 @helper
 def _sort_by_digit(keys, cargo, out_keys, out_cargo, first, last, lowest, shift, ends):
-    """Sort ``keys[first:last]`` by a digit of ``key - lowest``, stable; `ends` tells where each digit's pile ends."""
+    """Sort ``keys[first:last]`` by one digit of ``key - lowest``, stable; `ends` receives the end of each digit."""
     mask = np.uint64(len(ends) - 1)
     ends[:] = 0
     for i in range(first, last):
@@ -32,10 +33,10 @@ def _sort_by_digit(keys, cargo, out_keys, out_cargo, first, last, lowest, shift,
 
 @kernel
 def sort_by_key(keys, cargo, spare_keys, spare_cargo):
-    """Sort keys (one at least) with what they carry, equal ones as they come; True if the spare arrays hold the result.
+    """Sort keys (at least one) together with their cargo, stable; True if the spare arrays hold the result.
 
-    A radix sort, by the top digit first: the piles this gives fit into the cache, and each is sorted by its
-    other digits from the lowest up. As many passes as the spread of the keys asks for.
+    This is a radix sort that begins with the top digit: its piles fit into the cache, and each pile is then sorted by
+    the remaining digits from the lowest up. The number of passes depends on the spread of the keys.
     """
     lowest, spread = keys.min(), keys.max() - keys.min()
     bits = 0
@@ -59,8 +60,18 @@ def sort_by_key(keys, cargo, spare_keys, spare_cargo):
     return in_spare
 
 
+@kernel
+def hash_slots(file, edges, out):
+    """Write the hash of every slot ``file[edges[i] : edges[i + 1]]`` to ``out[i]``."""
+    for i in range(len(out)):
+        out[i] = feature_id(file, edges[i], edges[i + 1])
+
+
 @warms
 def _warm() -> None:
-    keys, numbers = np.zeros(1, np.uint64), np.zeros(1, np.int64)
+    keys, numbers = np.zeros(1, np.uint64), np.zeros(2, np.int64)
     sort_by_key(keys, keys.copy(), keys.copy(), keys.copy())
-    gather(keys, numbers, numbers.astype(np.uint32), keys.copy())
+    hash_slots(np.zeros(1, np.uint8), numbers, np.zeros(1, np.uint64))
+    for dtype in (np.uint32, np.uint64):
+        cells = np.zeros(1, dtype)
+        gather(cells, numbers, numbers.astype(np.uint32), cells.copy())
