@@ -112,6 +112,19 @@ def test_blocks_may_be_cut_anywhere(cuts, method):
         np.testing.assert_array_equal(flatten(pieces)[name], value, err_msg=name)
 
 
+def test_the_memory_of_a_block_may_be_reused():
+    """As the store does: the first rows wait for more, and may not be views of their block."""
+    rows, y = some_rows(200, 40)
+    chosen, block = daskfs.Mission(5, width=2**6), block_of(rows, y)
+    expected = selected(chosen, rows, y)
+    state = chosen.update(chosen.start(meta_of(rows), seed=0), block)
+    for array in (block.indptr, block.ids, block.values, block.y):
+        array[:] = 0
+    result = chosen.result(chosen.end_pass(state)[0])
+    assert result.features.tolist() == expected.features.tolist()
+    assert result.weights.tobytes() == expected.weights.tobytes()
+
+
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
 def test_the_scale_of_the_values_does_not_matter(scale):
     rows, y = some_rows(800, 300)

@@ -65,6 +65,7 @@ from daskfs.algorithms.mission.refit import (
 )
 from daskfs.algorithms.mission.result import HISTORY, preview_of, result_of
 from daskfs.algorithms.mission.rows import (
+    NO_ROWS,
     are_usable,
     ignore_rows,
     join_rows,
@@ -332,9 +333,8 @@ class Mission(Algorithm):
         if not are_usable(rows).all():
             raise unusable_value(rows, first)
         if state.buffer is None:
-            state.buffer, state.buffer_start = rows, first
-        else:
-            state.buffer = join_rows([state.buffer, rows])
+            state.buffer, state.buffer_start = NO_ROWS, first
+        state.buffer = join_rows([state.buffer, rows])  # a copy: the store reuses the memory of blocks
         return state if count_first_rows(state.buffer) is None else self._learn_buffer(state)
 
     def _learn_buffer(self, state: MissionState) -> MissionState:
