@@ -179,8 +179,7 @@ print(*called)
     {
         "daskfs.algorithms.mission": {
             "algorithms.mission",
-            "algorithms.mission.pairs_kernels",
-            "algorithms.mission.frequency_kernels",
+            "algorithms.mission.feature_kernels",
             "algorithms.loss_kernels",
         },
         "daskfs.algorithms.substitution": {"algorithms.substitution.kernels", "algorithms.loss_kernels"},
