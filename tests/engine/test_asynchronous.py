@@ -33,11 +33,9 @@ from toy_runs import (
 
 import daskfs
 from daskfs.engine.asynchronous import driver, worker
-from daskfs.engine.asynchronous import groups as groups_module
-from daskfs.engine.asynchronous.centre import CentreSpent, Report
-from daskfs.engine.asynchronous.driver import CENTRE
-from daskfs.engine.asynchronous.groups import groups_of
-from daskfs.engine.asynchronous.ledger import Ledger
+from daskfs.engine import shards
+from daskfs.engine.asynchronous.centre import CentreSpent, CentreReport
+from daskfs.engine.asynchronous.driver import CENTRE, Ledger
 from daskfs.engine.asynchronous.worker import CentreLost
 from daskfs.errors import DatasetError, Interrupted, OptionError
 
@@ -63,7 +61,7 @@ def three_threads() -> Iterator[Client]:
     workers=st.integers(1, 9),
 )
 def test_groups_are_all_blocks_that_are_left_in_order(sizes, position, workers):
-    groups = list(groups_of(np.array(sizes), position, workers))
+    groups = list(shrinking_groups(np.array(sizes), position, workers))
     assert [number for group in groups for number in group] == list(range(position, len(sizes)))
     most = sum(sizes) // (6 * workers)
     assert all(sum(sizes[number] for number in group[:-1]) < max(most, 1) for group in groups)
@@ -72,9 +70,9 @@ def test_groups_are_all_blocks_that_are_left_in_order(sizes, position, workers):
 @pytest.mark.parametrize("workers", [1, 2, 5, 40])
 def test_groups_become_smaller_so_that_workers_end_together(workers, monkeypatch):
     """Every other one is half as fast; each is at one group, and has been given the next."""
-    monkeypatch.setattr(groups_module, "_LEAST_BYTES", 2000)
+    monkeypatch.setattr(shards, "_LAST_GROUP_BYTES", 2000)
     sizes = np.full(8000, 100)
-    groups = list(groups_of(sizes, 0, workers))
+    groups = list(shrinking_groups(sizes, 0, workers))
     assert len(groups[0]) == pytest.approx(8000 / (6 * workers), abs=1)
     assert all(len(group) >= min(20, 8000 // (12 * workers)) for group in groups[:-1])
     left, busy_until = deque(map(len, groups)), np.zeros(workers)
@@ -88,31 +86,31 @@ def test_groups_become_smaller_so_that_workers_end_together(workers, monkeypatch
 
 
 def test_no_group_is_too_large(monkeypatch):
-    monkeypatch.setattr(groups_module, "_GROUP_BYTES", 250)
-    assert list(groups_of(np.full(100, 100), 94, workers=1)) == [range(94, 96), range(96, 98), range(98, 100)]
+    monkeypatch.setattr(shards, "ASYNCHRONOUS_GROUP_BYTES", 250)
+    assert list(shrinking_groups(np.full(100, 100), 94, workers=1)) == [range(94, 96), range(96, 98), range(98, 100)]
 
 
-def report(whole: set[int], *kept: int, spent: float = 0.0) -> Report:
-    return Report(1, np.array(kept, np.uint64), sorted(whole), CentreSpent(spent, 2 * spent, 3 * spent, int(4 * spent)))
+def report(whole: set[int], *kept: int, spent: float = 0.0) -> CentreReport:
+    return CentreReport(1, np.array(kept, np.uint64), sorted(whole), CentreSpent(spent, 2 * spent, 3 * spent, int(4 * spent)))
 
 
 def test_the_ledger_strikes_out_what_has_arrived():
     ledger = Ledger({}, {number: range(3 * number, 3 * number + 3) for number in range(3)}, report(set()))
-    ledger.heard(report({1}, 50, spent=2.0))
-    assert (ledger.position(9), ledger.newest.kept.tolist()) == (0, [50])
-    ledger.heard(report({0, 1}, 51, spent=3.0))  # one that was told is told again
-    assert (ledger.position(9), ledger.newest.kept.tolist()) == (6, [51])
+    ledger.note(report({1}, 50, spent=2.0))
+    assert (ledger.position(9), ledger.newest.held.tolist()) == (0, [50])
+    ledger.note(report({0, 1}, 51, spent=3.0))  # one that was told is told again
+    assert (ledger.position(9), ledger.newest.held.tolist()) == (6, [51])
     ledger.since(CentreSpent())
-    assert ledger.newest.kept.tolist() == [51]
-    ledger.heard(report({2}, 10, spent=1.0))  # of another centre, which knows of no other groups
-    assert (ledger.newest.kept.tolist(), ledger.position(9)) == ([10], 9)
+    assert ledger.newest.held.tolist() == [51]
+    ledger.note(report({2}, 10, spent=1.0))  # of another centre, which knows of no other groups
+    assert (ledger.newest.held.tolist(), ledger.position(9)) == ([10], 9)
     assert ledger.spent == CentreSpent(4.0, 8.0, 12.0, 16)
 
 
 def test_what_a_centre_did_before_is_none_of_a_stretch():
     ledger = Ledger({}, {0: range(3)}, report(set()))
     ledger.since(CentreSpent(5.0))
-    ledger.heard(report({0}, spent=6.5))
+    ledger.note(report({0}, spent=6.5))
     assert ledger.spent.centre == 1.5
 
 
@@ -211,9 +209,9 @@ def test_an_error_at_the_last_words_of_a_group_ends_the_run(tmp_path, two_worker
 @pytest.mark.parametrize("times", [1, 2, 9])
 def test_groups_whose_last_words_were_lost_are_done_again(tmp_path, two_workers, monkeypatch, times):
     """But not for ever."""
-    monkeypatch.setattr(driver, "_LAST_WORDS", 0.3)
+    monkeypatch.setattr(driver, "_LAST_OFFERS", 0.3)
     monkeypatch.setattr(driver, "_ATTEMPTS", 3)
-    small, heard, submitted = small_dataset(tmp_path / "d"), driver.Ledger.heard, driver.AsynchronousRunner._submitted
+    small, heard, submitted = small_dataset(tmp_path / "d"), driver.Ledger.note, driver.AsynchronousRunner._submit_groups
     done: list[list[int]] = []
 
     def counting(self, home, places, stretch, groups):
@@ -222,10 +220,10 @@ def test_groups_whose_last_words_were_lost_are_done_again(tmp_path, two_workers,
 
     def deaf(self, report):
         unheard = done[0][-1] if len(done) <= times else None
-        heard(self, replace(report, whole=[number for number in report.whole if number != unheard]))
+        heard(self, replace(report, whole=[number for number in report.finished if number != unheard]))
 
-    monkeypatch.setattr(driver.AsynchronousRunner, "_submitted", counting)
-    monkeypatch.setattr(driver.Ledger, "heard", deaf)
+    monkeypatch.setattr(driver.AsynchronousRunner, "_submit_groups", counting)
+    monkeypatch.setattr(driver.Ledger, "note", deaf)
     if times == 9:
         with pytest.raises(Interrupted, match="what workers say does not reach it"):
             daskfs.select(small, Census(passes=1), client=two_workers)
@@ -283,7 +281,7 @@ def wait_for_nothing(client: Client) -> None:
 
 
 def what_is_left(dask_worker: Worker) -> list[str]:
-    desks = [f"desk of {run}" for of_a_thread in worker._desks.values() for run in of_a_thread]
+    desks = [f"desk of {run}" for of_a_thread in worker._sessions.values() for run in of_a_thread]
     return [*desks, *map(str, dask_worker.state.actors), *map(str, dask_worker.data)]
 
 
@@ -363,7 +361,7 @@ def test_a_worker_meant_for_the_centre_gets_it_and_nothing_else(dataset):
 
 def test_a_worker_that_comes_back_to_the_centre_goes_on(dataset, monkeypatch):
     """At another address: tasks that were meant for the old one would wait for ever."""
-    monkeypatch.setattr(driver, "_LOOK", 0.2)
+    monkeypatch.setattr(driver, "_POLL", 0.2)
     with with_a_home(Nanny, "only") as client:
         struck = Once(lambda: kill(client.cluster.workers["only"].pid), 1, 1)
         given = daskfs.select(dataset, paced("block", 0.02), client=client, progress=struck)
@@ -394,7 +392,7 @@ def test_a_centre_that_is_no_more_at_the_end_of_a_pass_is_made_again(dataset, tw
 
 
 def test_a_centre_waits_for_its_turn_on_a_busy_cluster(dataset, two_workers, monkeypatch):
-    monkeypatch.setattr(driver, "_LOOK", 0.1)
+    monkeypatch.setattr(driver, "_POLL", 0.1)
     attempts = count_attempts(monkeypatch)
     busy = [two_workers.submit(time.sleep, 2.0, pure=False, priority=200) for _ in range(2)]
     assert found(daskfs.select(dataset, paced("block"), client=two_workers)) == K
@@ -404,7 +402,7 @@ def test_a_centre_waits_for_its_turn_on_a_busy_cluster(dataset, two_workers, mon
 
 def test_a_scheduler_that_does_not_answer_ends_the_run(dataset, two_workers, monkeypatch):
     """With the one error that means "later", whatever Dask raises."""
-    monkeypatch.setattr(driver, "_LOOK", 0.1)
+    monkeypatch.setattr(driver, "_POLL", 0.1)
 
     def deaf(self: Client, workers: object = None) -> dict[str, int]:
         raise CommClosedError("in <TCP (closed)>")

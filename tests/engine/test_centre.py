@@ -16,14 +16,14 @@ from toy_algorithms import Census
 
 import daskfs
 from daskfs.algorithms.substitution.refit import Part
-from daskfs.engine.asynchronous.centre import NOTHING, Centre, CentreSpent, Mark, Report, View, introduced, rebuilt
-from daskfs.engine.asynchronous.ledger import Ledger
+from daskfs.engine.asynchronous.centre import NOTHING, Centre, CentreSpent, Attempt, CentreReport, VersionedView, with_target, rebuild_state
+from daskfs.engine.asynchronous.driver import Ledger
 from daskfs.protocol import ColumnBlock, Meta, State, copy_state
 
 N, P, PER_BLOCK, K = 60, 32, 4, 4
 BLOCKS = P // PER_BLOCK
 TRUE = (1, 12, 18, 29)
-MARK = Mark(99, "of a group that is never whole")
+ATTEMPT = Attempt(99, "of a group that is never whole")
 LANES = st.integers(0, 2)
 ANY = st.integers(0, 1 << 30)
 
@@ -58,7 +58,7 @@ DATA = InMemory()
 
 
 def begun(algorithm: Any) -> State:
-    return introduced(algorithm, DATA, algorithm.start(DATA.meta, seed=0))
+    return with_target(algorithm, DATA, algorithm.start(DATA.meta, seed=0))
 
 
 def nominated(algorithm: Any, centre: Centre, number: int, lane: int = 0) -> State:
@@ -66,7 +66,7 @@ def nominated(algorithm: Any, centre: Centre, number: int, lane: int = 0) -> Sta
     return offer
 
 
-def seen_by(centre: Centre, lane: int = 0) -> View:
+def seen_by(centre: Centre, lane: int = 0) -> VersionedView:
     """What the worker of a lane sees; lanes are given in the order in which workers come."""
     return [centre.join(f"worker {number}")[1] for number in range(lane + 1)][lane]
 
@@ -86,42 +86,42 @@ def test_a_view_comes_with_its_version_and_once():
     centre = Centre(algorithm, begun(algorithm))
     lane, (version, view) = centre.join("me")
     assert (lane, view["0/room"]) == (0, K)
-    newer, changed = centre.offer(0, MARK, nominated(algorithm, centre, 0), known=version)
+    newer, changed = centre.offer(0, ATTEMPT, nominated(algorithm, centre, 0), known=version)
     assert newer > version
     assert changed["0/room"] == K - PER_BLOCK
-    assert centre.offer(0, MARK, {"version": newer}, known=newer) is None  # an offer of nothing changes nothing
-    assert centre.leave(0, MARK, 2, [], known=newer, spent=NOTHING) is None
+    assert centre.offer(0, ATTEMPT, {"version": newer}, known=newer) is None  # an offer of nothing changes nothing
+    assert centre.end_group(0, ATTEMPT, 2, [], known=newer) is None
     report = centre.report(0)
-    assert (report.version, report.kept.tolist()) == (newer, [0, 1, 2, 3])
-    newest, _ = centre.leave(0, MARK, 2, [nominated(algorithm, centre, 1)], known=newer, spent=NOTHING)
-    assert centre.report(0).kept.tolist() != [0, 1, 2, 3]
+    assert (report.version, report.held.tolist()) == (newer, [0, 1, 2, 3])
+    newest, _ = centre.end_group(0, ATTEMPT, 2, [nominated(algorithm, centre, 1)], known=newer)
+    assert centre.report(0).held.tolist() != [0, 1, 2, 3]
     assert newest == centre.report(0).version > newer
 
 
 def test_a_group_is_whole_when_all_of_one_attempt_at_it_has_arrived():
     algorithm = Census()
     centre = Centre(algorithm, begun(algorithm))
-    first, again, other = Mark(3, "a"), Mark(3, "b"), Mark(5, "c")
+    first, again, other = Attempt(3, "a"), Attempt(3, "b"), Attempt(5, "c")
     offer = nominated(algorithm, centre, 1)
     assert offer is not None
     centre.offer(0, first, copy_state(offer), known=-1)  # whose worker dies then
-    centre.leave(1, again, 2, [], known=-1, spent=NOTHING)  # overtakes its offers
-    assert centre.report(0).whole == []
+    centre.end_group(1, again, 2, [], known=-1)  # overtakes its offers
+    assert centre.report(0).finished == []
     centre.offer(1, again, copy_state(offer), known=-1)
-    assert centre.report(0).whole == []
-    centre.leave(0, other, 0, [], known=-1, spent=NOTHING)  # had nothing to offer
-    assert centre.report(0).whole == [5]
+    assert centre.report(0).finished == []
+    centre.end_group(0, other, 0, [], known=-1)  # had nothing to offer
+    assert centre.report(0).finished == [5]
     centre.offer(1, again, copy_state(offer), known=-1)
-    assert centre.report(0).whole == [5, 3]
-    assert centre.report(1).whole == [3]  # less those that were told
-    assert centre.report(2).whole == []
+    assert centre.report(0).finished == [5, 3]
+    assert centre.report(1).finished == [3]  # less those that were told
+    assert centre.report(2).finished == []
 
 
 def test_what_workers_spent_is_added_up():
     algorithm = Census()
     centre = Centre(algorithm, begun(algorithm))
-    centre.leave(0, Mark(0, "a"), 0, [], known=-1, spent=CentreSpent(busy=1.0, between=0.25, bytes=10))
-    centre.leave(1, Mark(1, "a"), 0, [], known=-1, spent=CentreSpent(busy=2.0, between=0.5, bytes=20))
+    centre.end_group(0, Attempt(0, "a"), 0, [], known=-1, spent=CentreSpent(busy=1.0, between=0.25, bytes=10))
+    centre.end_group(1, Attempt(1, "a"), 0, [], known=-1, spent=CentreSpent(busy=2.0, between=0.5, bytes=20))
     spent = centre.report(0).spent
     assert (spent.busy, spent.between, spent.bytes) == (3.0, 0.75, 30)
     assert spent.centre > 0
@@ -132,13 +132,13 @@ def test_of_a_group_that_is_whole_only_its_number_is_kept():
     algorithm = Census()
     centre = Centre(algorithm, begun(algorithm))
     for number in range(100):
-        mark, offer = Mark(number, "a"), nominated(algorithm, centre, number % BLOCKS)
+        mark, offer = Attempt(number, "a"), nominated(algorithm, centre, number % BLOCKS)
         if offer is not None:
             centre.offer(0, mark, offer, known=-1)
-        centre.leave(0, mark, int(offer is not None), [], known=-1, spent=NOTHING)
+        centre.end_group(0, mark, int(offer is not None), [], known=-1)
     assert not centre._arrived
     assert not centre._sent
-    assert centre.report(97).whole == [97, 98, 99]
+    assert centre.report(97).finished == [97, 98, 99]
 
 
 @pytest.mark.parametrize("method", ["block", "async"])
@@ -152,7 +152,7 @@ def test_what_was_handed_out_stays_as_it_was(method):
         before = copy_state(seen), copy_state(state)
         own, offer = algorithm.work(own, seen, DATA.read(number, "columns"), 0)
         if offer is not None:
-            centre.offer(0, MARK, offer, known=-1)
+            centre.offer(0, ATTEMPT, offer, known=-1)
         for given, expected in zip((seen, state), before, strict=True):
             for name, value in expected.items():
                 np.testing.assert_array_equal(given[name], value, err_msg=name)
@@ -165,7 +165,7 @@ def test_the_target_is_introduced_without_columns(method):
     state = begun(algorithm)
     assert state["started"]
     assert not len(algorithm.held_features(state))
-    again = introduced(algorithm, DATA, copy_state(state))
+    again = with_target(algorithm, DATA, copy_state(state))
     assert again.keys() == state.keys()
     for name, value in state.items():
         np.testing.assert_array_equal(again[name], value, err_msg=name)
@@ -187,7 +187,7 @@ def sparse_and_weighted(folder: Path) -> daskfs.Dataset:
 def test_a_target_is_introduced_as_the_first_block_would_have_brought_it(tmp_path, made):
     dataset = made(tmp_path)
     algorithm = daskfs.OnlineSubstitution(2, ridge=0.1).resolve(dataset.meta)
-    state = introduced(algorithm, dataset, algorithm.start(dataset.meta, seed=0))
+    state = with_target(algorithm, dataset, algorithm.start(dataset.meta, seed=0))
     assert not len(algorithm.held_features(state))
     first = algorithm.update(algorithm.start(dataset.meta, seed=0), dataset.read(0, "columns"))
     for name in ("0/target", "0/importance", "centre", "weight"):
@@ -203,7 +203,7 @@ def test_a_rebuilt_state_has_the_columns_of_the_lost_one(blocks_before):
     lost = copy_state(state)
     for number in range(BLOCKS):
         lost = algorithm.update(lost, DATA.read(number, "columns"))
-    again = rebuilt(algorithm, DATA, state, algorithm.held_features(lost))
+    again = rebuild_state(algorithm, DATA, state, algorithm.held_features(lost))
     assert algorithm.held_features(again).tolist() == algorithm.held_features(lost).tolist() == list(TRUE)
     assert again["0/objective"] == pytest.approx(lost["0/objective"])
 
@@ -226,12 +226,12 @@ def test_columns_of_a_closed_set_are_collected_whatever_happens_to_offers():
 
     centre = Centre(algorithm, copy_state(state))
     for offer in offers(centre)[:2] * 2:
-        centre.offer(0, MARK, offer, known=-1)
-    kept = centre.report(0).kept
+        centre.offer(0, ATTEMPT, offer, known=-1)
+    kept = centre.report(0).held
     assert kept.tolist() == ids[:2].tolist()
-    centre = Centre(algorithm, rebuilt(algorithm, DATA, copy_state(state), kept))
+    centre = Centre(algorithm, rebuild_state(algorithm, DATA, copy_state(state), kept))
     third, last = offers(centre)[2:]
-    centre.offer(0, MARK, algorithm.combine_offers(last, third, view_of(centre)), known=-1)
+    centre.offer(0, ATTEMPT, algorithm.combine_offers(last, third, view_of(centre)), known=-1)
     given, _ = centre.state()
     assert given["ids"].tolist() == whole["ids"].tolist()
     for name in ("X", "mean", "norm"):
@@ -252,7 +252,7 @@ class Unreliable(RuleBasedStateMachine):
         super().__init__()
         state = begun(self.algorithm)
         groups = {number: range(number, number + 1) for number in range(BLOCKS)}
-        self.ledger = Ledger(copy_state(state), groups, Report(-1, self.algorithm.held_features(state)))
+        self.ledger = Ledger(copy_state(state), groups, CentreReport(-1, self.algorithm.held_features(state)))
         self.centre = Centre(self.algorithm, state)
         self.own: dict[int, State | None] = dict.fromkeys(range(3))
         self.views = {lane: view_of(self.centre, lane) for lane in range(3)}
@@ -299,16 +299,16 @@ class Unreliable(RuleBasedStateMachine):
     def whole_group(self, lane: int, number: int) -> None:
         self.look(lane)
         self.attempts += 1
-        mark = Mark(number, str(self.attempts))
+        mark = Attempt(number, str(self.attempts))
         offer, rest = self._offer(lane, number), self.algorithm.remaining_offer(self.own[lane])
         if offer is not None:
             self.arrived.append(copy_state(offer))
             self.centre.offer(lane, mark, copy_state(offer), known=-1)
         left = [] if rest is None else [copy_state(rest)]
-        self.centre.leave(lane, mark, int(offer is not None), left, known=-1, spent=NOTHING)
+        self.centre.end_group(lane, mark, int(offer is not None), left, known=-1)
         report = self.centre.report(self.told)
-        self.told += len(report.whole)
-        self.ledger.heard(report)
+        self.told += len(report.finished)
+        self.ledger.note(report)
         assert number not in self.ledger.groups
 
     @rule(lane=LANES)
@@ -319,7 +319,7 @@ class Unreliable(RuleBasedStateMachine):
     def lose_centre(self) -> None:
         """Offers to the old one go with it, and every group that goes on asks the new one first."""
         self.under_way, self.arrived = [], []
-        state = rebuilt(self.algorithm, DATA, copy_state(self.ledger.begun), self.ledger.newest.kept)
+        state = rebuild_state(self.algorithm, DATA, copy_state(self.ledger.begun), self.ledger.newest.held)
         self.ledger.since(NOTHING)
         self.told = 0
         self.centre = Centre(self.algorithm, state)
@@ -349,7 +349,7 @@ class Unreliable(RuleBasedStateMachine):
 
     def _accept(self, offer: State) -> None:
         self.arrived.append(copy_state(offer))
-        self.centre.offer(0, MARK, offer, known=-1)
+        self.centre.offer(0, ATTEMPT, offer, known=-1)
 
 
 class UnreliableSubstitution(Unreliable):
@@ -438,7 +438,7 @@ class Pushes(RuleBasedStateMachine):
             self.applied += 1
         else:
             self.refused += 1
-        self.centre.offer(push["lane"], MARK, copy_state(push), known=-1)
+        self.centre.offer(push["lane"], ATTEMPT, copy_state(push), known=-1)
 
     @invariant()
     def sums_are_exact(self) -> None:

@@ -105,7 +105,7 @@ def test_memory_plan_in_words(tmp_path):
     plan = memory_plan(dataset, LargestColumns(3))
     assert (plan.state, plan.blocks, plan.total) == (320, 3 * 1440, 320 + 3 * 1440)
     assert str(plan) == "state 320 B + blocks 4.22 kiB = 4.53 kiB"
-    assert str(MemoryPlan.of(LargestColumns(3), dataset.meta, lanes=2)).startswith("state 4 x 320 B + blocks")
+    assert str(MemoryPlan.of(LargestColumns(3), dataset.meta, n_shards=2)).startswith("state 4 x 320 B + blocks")
 
 
 @pytest.mark.parametrize(("lanes", "states"), [(0, 3), (1, 3), (2, 4), (4, 6), (5, 6), (100, 6)])
