@@ -186,7 +186,7 @@ print(*called)
             "algorithms.random_features.kernels",
             "algorithms.random_features.lasso_kernels",
             "algorithms.loss_kernels",
-            "basis.expansion_kernels",
+            "basis.kernels",
         },
         "daskfs.store.ingest.formats.vw": {
             "store.ingest.formats.vw_kernels",

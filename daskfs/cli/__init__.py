@@ -29,6 +29,7 @@ COMMANDS = {
     "predict": ("evaluate", "Predict every row of a dataset."),
     "report": ("report", "Write what a run found as a page to look at."),
     "run": ("run", "Run a whole job from one file."),
+    "airflow": ("airflow", "Run jobs every night from Airflow."),
 }
 """The module of every command, and what it does: a module is loaded when its command is run, which takes seconds."""
 

@@ -27,8 +27,8 @@ from daskfs.engine.shards import one_blas_thread
 from daskfs.engine.synchronous import SynchronousRunner
 from daskfs.errors import ColumnError, DatasetError, OptionError, RowError, check_whole, public_url
 from daskfs.protocol import Algorithm, AsynchronousAlgorithm, Result, Schedule
-from daskfs.selection.expanded import Inputs
-from daskfs.selection.naming import named, products_of
+from daskfs.selection.inputs import Inputs
+from daskfs.selection.products import feature_names, named_products
 from daskfs.selection.selection import Selection
 from daskfs.store.dataset.dataset import Dataset, open_dataset
 
@@ -132,12 +132,12 @@ def as_selection(result: Result, dataset: Dataset, params: Algorithm, seed: int)
     }
     for remark in (*result.remarks, *_remark_if_few(params, result, dataset.n_samples)):
         warnings.warn(f"{public_url(dataset.url)}: {remark}", stacklevel=3)
-    products = None if result.parents is None else products_of(dataset.names, result.parents)
+    products = None if result.parents is None else named_products(dataset.names, result.parents)
     kind, inputs = "", None
     if result.expansion is not None:
         columns = np.arange(len(result.expansion.offset), dtype=np.uint64)
         kind, inputs = result.expansion.kernel, Inputs(dataset.names(columns), result.expansion)
-    names = named(dataset.names, result.features, products, kind)
+    names = feature_names(dataset.names, result.features, products, kind)
     return Selection.from_result(result, names, describe_algorithm(params), source, seed, products, inputs)
 
 

@@ -42,6 +42,8 @@ from daskfs.protocol import Algorithm, State, copy_state, put_fields, take_field
 from daskfs.store.dataset.dataset import Dataset
 
 Value = TypeVar("Value")
+TaskInputs = dict[str, tuple[str, ...]]
+"""Keys of tasks, each with the keys of its inputs."""
 
 _ATTEMPTS = 10  # at a pass that loses the state it began with
 _POLL = 5.0  # seconds between two checks that there are workers
@@ -86,8 +88,7 @@ class _Round(NamedTuple):
     """The states after the round hold all blocks before this one."""
     heads: list[Future[Any]]
     """The states that the next round begins with."""
-    tasks: dict[str, tuple[str, ...]]
-    """Keys of the tasks, each with the keys of its inputs."""
+    tasks: TaskInputs
 
 
 @dataclass(slots=True)
@@ -156,7 +157,7 @@ class SynchronousRunner:
         pending: deque[_Round] = deque()
         heads, addresses = [root], sorted(self._client.nthreads())
         for shards in rounds:
-            tasks: dict[str, tuple[str, ...]] = {}
+            tasks: TaskInputs = {}
             heads = [
                 self._submit_state(
                     tasks, self._algorithm.verb, fold_task, context, blocks, *heads,
@@ -170,22 +171,22 @@ class SynchronousRunner:
         return pending
 
     def _submit_state(
-        self, tasks: dict[str, tuple[str, ...]], name: str, function: Callable[..., State], *arguments: Any,
+        self, tasks: TaskInputs, name: str, function: Callable[..., State], *arguments: Any,
         address: str | None = None,
     ) -> Future[Any]:  # fmt: skip
         """Submit a task that returns a state, and note its key and those of its inputs."""
         future = self._submit(name, function, *arguments, address=address)
-        tasks[future.key] = tuple(argument.key for argument in arguments if isinstance(argument, Future))
+        tasks[str(future.key)] = tuple(str(argument.key) for argument in arguments if isinstance(argument, Future))
         return future
 
-    def _count(self, tasks: dict[str, tuple[str, ...]], spent: Spent) -> None:
+    def _count(self, tasks: TaskInputs, spent: Spent) -> None:
         """Add what some tasks have reported."""
         for key, inputs in tasks.items():
             spent.add(self._reports.of_task(key, inputs))
 
     def _fetch(self, context: _TaskContext, heads: list[Future[Any]], run: SelectionRun, spent: Spent) -> State:
         """Return the state after a round, merged on a worker; the run is told what workers have spent until then."""
-        tasks: dict[str, tuple[str, ...]] = {}
+        tasks: TaskInputs = {}
         last = merge_tree(heads, partial(self._submit_state, tasks, "merge", merge_task, context))
         try:
             state = self._await_value(last)

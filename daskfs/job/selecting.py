@@ -24,7 +24,7 @@ from daskfs.jit import warm_up
 from daskfs.job.record import Account
 from daskfs.protocol import Algorithm
 from daskfs.selection.records import METRICS, REPORT, RUN_RECORD, SIZES, STABILITY, write_record
-from daskfs.selection.saved import CHECKPOINT, RECORD
+from daskfs.selection.run_folder import CHECKPOINT, RECORD
 from daskfs.selection.selection import Selection, load_selection
 from daskfs.store.dataset.dataset import Dataset
 from daskfs.store.dataset.layout import ROOT

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar
 from daskfs.algorithms.mission import Method as MissionMethod
 from daskfs.algorithms.mission.pace import SIGHTINGS
 from daskfs.algorithms.substitution import Budget, Method
-from daskfs.basis.expansion import Kernel
+from daskfs.basis import Kernel
 
 Class = TypeVar("Class", bound=type)
 RandomState = Any

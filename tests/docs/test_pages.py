@@ -9,7 +9,7 @@ import pytest
 from pages import ROOT, blocks, check_link, commands, completed_job, links, parse_command, run_examples
 
 import daskfs.sklearn
-from daskfs.algorithms.registry import ALGORITHMS, default_of, fields_of
+from daskfs.algorithms.registry import default_of, fields_of, registrations
 from daskfs.job.file import load_job
 from daskfs.job.tables import Job, Table
 from daskfs.store.ingest.formats import FORMATS, options_of
@@ -89,9 +89,9 @@ def test_the_commands_of_the_page_are_what_help_prints():
         assert f"Usage: daskfs {name} " in text
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", registrations())
 def test_every_parameter_is_in_the_table_with_its_default(name):
-    algorithm = ALGORITHMS[name]
+    algorithm = registrations()[name].algorithm
     section = PAGES[f"algorithms/{name}.md"].partition("\n## Parameters\n")[2].partition("\n## ")[0]
     told = dict(re.findall(r"^\| `(\w+)` \| (.+?) \| .+ \|$", section, re.MULTILINE))
     assert list(told) == list(fields_of(algorithm))

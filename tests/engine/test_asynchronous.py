@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +29,18 @@ from toy_runs import (
     stopping_after,
     submitted_bytes,
     wait_for_no_tasks,
+    wait_until,
 )
 
 import daskfs
-from daskfs.engine.asynchronous import driver, worker
 from daskfs.engine import shards
-from daskfs.engine.asynchronous.centre import CentreSpent, CentreReport
+from daskfs.engine.asynchronous import driver, worker
+from daskfs.engine.asynchronous.centre import CentreReport
 from daskfs.engine.asynchronous.driver import CENTRE, Ledger
 from daskfs.engine.asynchronous.worker import CentreLost
+from daskfs.engine.events.messages import Spent
+from daskfs.engine.events.send import REPORTS, TaskReports
+from daskfs.engine.shards import shrinking_groups
 from daskfs.errors import DatasetError, Interrupted, OptionError
 
 __all__ = ["always_due"]
@@ -90,28 +94,37 @@ def test_no_group_is_too_large(monkeypatch):
     assert list(shrinking_groups(np.full(100, 100), 94, workers=1)) == [range(94, 96), range(96, 98), range(98, 100)]
 
 
-def report(whole: set[int], *kept: int, spent: float = 0.0) -> CentreReport:
-    return CentreReport(1, np.array(kept, np.uint64), sorted(whole), CentreSpent(spent, 2 * spent, 3 * spent, int(4 * spent)))
+def report(finished: set[int], *held: int, merging: float = 0.0) -> CentreReport:
+    return CentreReport(np.array(held, np.uint64), sorted(finished), merging)
 
 
-def test_the_ledger_strikes_out_what_has_arrived():
-    ledger = Ledger({}, {number: range(3 * number, 3 * number + 3) for number in range(3)}, report(set()))
-    ledger.note(report({1}, 50, spent=2.0))
-    assert (ledger.position(9), ledger.newest.held.tolist()) == (0, [50])
-    ledger.note(report({0, 1}, 51, spent=3.0))  # one that was told is told again
-    assert (ledger.position(9), ledger.newest.held.tolist()) == (6, [51])
-    ledger.since(CentreSpent())
-    assert ledger.newest.held.tolist() == [51]
-    ledger.note(report({2}, 10, spent=1.0))  # of another centre, which knows of no other groups
-    assert (ledger.newest.held.tolist(), ledger.position(9)) == ([10], 9)
-    assert ledger.spent == CentreSpent(4.0, 8.0, 12.0, 16)
+def test_the_ledger_strikes_out_finished_groups():
+    groups = {number: range(3 * number, 3 * number + 3) for number in range(3)}
+    ledger = Ledger({}, groups, np.empty(0, np.uint64), merging=0.5)
+    ledger.note(report({1}, 50, merging=2.0))
+    assert (ledger.position(9), ledger.held.tolist()) == (0, [50])
+    ledger.note(report({0, 1}, 51, merging=1.0))  # a group that was done twice
+    assert (ledger.position(9), ledger.held.tolist()) == (6, [51])
+    ledger.note(report({2}, 10, merging=1.0))  # of another centre, which knows of no other groups
+    assert (ledger.held.tolist(), ledger.position(9)) == ([10], 9)
+    assert ledger.merging == 4.5
 
 
-def test_what_a_centre_did_before_is_none_of_a_stretch():
-    ledger = Ledger({}, {0: range(3)}, report(set()))
-    ledger.since(CentreSpent(5.0))
-    ledger.note(report({0}, spent=6.5))
-    assert ledger.spent.centre == 1.5
+def test_a_task_that_reports_twice_is_counted_once(two_workers):
+    reports = TaskReports(two_workers)
+    try:
+        for busy in (1.0, 2.0):
+            message = {"run": reports.run, "task": "a", "began": 10.0, "ended": 12.0, "spent": asdict(Spent(busy=busy))}
+            two_workers.log_event(REPORTS, message)
+        message = {"run": reports.run, "task": "b", "began": 12.5, "ended": 13.0, "spent": asdict(Spent(busy=4.0))}
+        two_workers.log_event(REPORTS, message)
+        two_workers.log_event(REPORTS, {**message, "run": "another", "task": "c"})
+        wait_until(lambda: reports.total().busy == 6.0, reports.total)
+        assert reports.of_task("b", ("a", "unknown")) == Spent(busy=4.0, scheduler=0.5)
+        assert reports.of_task("a", ("b",)) == Spent(busy=2.0)  # clocks of two machines may differ
+        assert reports.of_task("unknown", ()) == Spent()
+    finally:
+        reports.close()
 
 
 @pytest.mark.parametrize("where", ["two_workers", "three_threads"])
@@ -211,7 +224,7 @@ def test_groups_whose_last_words_were_lost_are_done_again(tmp_path, two_workers,
     """But not for ever."""
     monkeypatch.setattr(driver, "_LAST_OFFERS", 0.3)
     monkeypatch.setattr(driver, "_ATTEMPTS", 3)
-    small, heard, submitted = small_dataset(tmp_path / "d"), driver.Ledger.note, driver.AsynchronousRunner._submit_groups
+    small, note, submitted = small_dataset(tmp_path / "d"), driver.Ledger.note, driver.AsynchronousRunner._submit_groups
     done: list[list[int]] = []
 
     def counting(self, home, places, stretch, groups):
@@ -220,7 +233,7 @@ def test_groups_whose_last_words_were_lost_are_done_again(tmp_path, two_workers,
 
     def deaf(self, report):
         unheard = done[0][-1] if len(done) <= times else None
-        heard(self, replace(report, whole=[number for number in report.finished if number != unheard]))
+        note(self, replace(report, finished=[number for number in report.finished if number != unheard]))
 
     monkeypatch.setattr(driver.AsynchronousRunner, "_submit_groups", counting)
     monkeypatch.setattr(driver.Ledger, "note", deaf)

@@ -16,7 +16,7 @@ from toy_algorithms import Census
 
 import daskfs
 from daskfs.algorithms.substitution.refit import Part
-from daskfs.engine.asynchronous.centre import NOTHING, Centre, CentreSpent, Attempt, CentreReport, VersionedView, with_target, rebuild_state
+from daskfs.engine.asynchronous.centre import Attempt, Centre, VersionedView, rebuild_state, version_of, with_target
 from daskfs.engine.asynchronous.driver import Ledger
 from daskfs.protocol import ColumnBlock, Meta, State, copy_state
 
@@ -66,6 +66,10 @@ def nominated(algorithm: Any, centre: Centre, number: int, lane: int = 0) -> Sta
     return offer
 
 
+def centre_version(centre: Centre) -> int:
+    return version_of(centre.state()[0])
+
+
 def seen_by(centre: Centre, lane: int = 0) -> VersionedView:
     """What the worker of a lane sees; lanes are given in the order in which workers come."""
     return [centre.join(f"worker {number}")[1] for number in range(lane + 1)][lane]
@@ -76,7 +80,7 @@ def view_of(centre: Centre, lane: int = 0) -> State:
 
 
 def test_a_worker_keeps_its_lane():
-    centre = Centre(Census(), begun(Census()), lanes=["a", "b"])
+    centre = Centre(Census(), begun(Census()), workers=["a", "b"])
     assert [centre.join(who)[0] for who in ("b", "c", "a", "c", "d", "b")] == [1, 2, 0, 2, 3, 1]
     assert centre.state()[1] == ["a", "b", "c", "d"]
 
@@ -91,11 +95,10 @@ def test_a_view_comes_with_its_version_and_once():
     assert changed["0/room"] == K - PER_BLOCK
     assert centre.offer(0, ATTEMPT, {"version": newer}, known=newer) is None  # an offer of nothing changes nothing
     assert centre.end_group(0, ATTEMPT, 2, [], known=newer) is None
-    report = centre.report(0)
-    assert (report.version, report.held.tolist()) == (newer, [0, 1, 2, 3])
+    assert (centre_version(centre), centre.report().held.tolist()) == (newer, [0, 1, 2, 3])
     newest, _ = centre.end_group(0, ATTEMPT, 2, [nominated(algorithm, centre, 1)], known=newer)
-    assert centre.report(0).held.tolist() != [0, 1, 2, 3]
-    assert newest == centre.report(0).version > newer
+    assert centre.report().held.tolist() != [0, 1, 2, 3]
+    assert newest == centre_version(centre) > newer
 
 
 def test_a_group_is_whole_when_all_of_one_attempt_at_it_has_arrived():
@@ -106,25 +109,22 @@ def test_a_group_is_whole_when_all_of_one_attempt_at_it_has_arrived():
     assert offer is not None
     centre.offer(0, first, copy_state(offer), known=-1)  # whose worker dies then
     centre.end_group(1, again, 2, [], known=-1)  # overtakes its offers
-    assert centre.report(0).finished == []
+    assert centre.report().finished == []
     centre.offer(1, again, copy_state(offer), known=-1)
-    assert centre.report(0).finished == []
+    assert centre.report().finished == []
     centre.end_group(0, other, 0, [], known=-1)  # had nothing to offer
-    assert centre.report(0).finished == [5]
+    assert centre.report().finished == [5]
     centre.offer(1, again, copy_state(offer), known=-1)
-    assert centre.report(0).finished == [5, 3]
-    assert centre.report(1).finished == [3]  # less those that were told
-    assert centre.report(2).finished == []
+    assert centre.report().finished == [3]  # without those of the report before
+    assert centre.report().finished == []
 
 
-def test_what_workers_spent_is_added_up():
+def test_a_report_has_the_time_since_the_last_one():
     algorithm = Census()
     centre = Centre(algorithm, begun(algorithm))
-    centre.end_group(0, Attempt(0, "a"), 0, [], known=-1, spent=CentreSpent(busy=1.0, between=0.25, bytes=10))
-    centre.end_group(1, Attempt(1, "a"), 0, [], known=-1, spent=CentreSpent(busy=2.0, between=0.5, bytes=20))
-    spent = centre.report(0).spent
-    assert (spent.busy, spent.between, spent.bytes) == (3.0, 0.75, 30)
-    assert spent.centre > 0
+    centre.end_group(0, Attempt(0, "a"), 0, [], known=-1)
+    assert centre.report().merging > 0
+    assert centre.report().merging == 0
 
 
 def test_of_a_group_that_is_whole_only_its_number_is_kept():
@@ -138,7 +138,7 @@ def test_of_a_group_that_is_whole_only_its_number_is_kept():
         centre.end_group(0, mark, int(offer is not None), [], known=-1)
     assert not centre._arrived
     assert not centre._sent
-    assert centre.report(97).finished == [97, 98, 99]
+    assert centre.report().finished == list(range(100))
 
 
 @pytest.mark.parametrize("method", ["block", "async"])
@@ -156,7 +156,7 @@ def test_what_was_handed_out_stays_as_it_was(method):
         for given, expected in zip((seen, state), before, strict=True):
             for name, value in expected.items():
                 np.testing.assert_array_equal(given[name], value, err_msg=name)
-    assert centre.report(0).version > 2
+    assert centre_version(centre) > 2
 
 
 @pytest.mark.parametrize("method", ["block", "async"])
@@ -227,7 +227,7 @@ def test_columns_of_a_closed_set_are_collected_whatever_happens_to_offers():
     centre = Centre(algorithm, copy_state(state))
     for offer in offers(centre)[:2] * 2:
         centre.offer(0, ATTEMPT, offer, known=-1)
-    kept = centre.report(0).held
+    kept = centre.report().held
     assert kept.tolist() == ids[:2].tolist()
     centre = Centre(algorithm, rebuild_state(algorithm, DATA, copy_state(state), kept))
     third, last = offers(centre)[2:]
@@ -252,13 +252,13 @@ class Unreliable(RuleBasedStateMachine):
         super().__init__()
         state = begun(self.algorithm)
         groups = {number: range(number, number + 1) for number in range(BLOCKS)}
-        self.ledger = Ledger(copy_state(state), groups, CentreReport(-1, self.algorithm.held_features(state)))
+        self.ledger = Ledger(copy_state(state), groups, self.algorithm.held_features(state))
         self.centre = Centre(self.algorithm, state)
         self.own: dict[int, State | None] = dict.fromkeys(range(3))
         self.views = {lane: view_of(self.centre, lane) for lane in range(3)}
         self.under_way: list[State] = []
         self.arrived: list[State] = []
-        self.attempts = self.told = 0
+        self.attempts = 0
 
     @rule(lane=LANES)
     def look(self, lane: int) -> None:
@@ -306,9 +306,7 @@ class Unreliable(RuleBasedStateMachine):
             self.centre.offer(lane, mark, copy_state(offer), known=-1)
         left = [] if rest is None else [copy_state(rest)]
         self.centre.end_group(lane, mark, int(offer is not None), left, known=-1)
-        report = self.centre.report(self.told)
-        self.told += len(report.finished)
-        self.ledger.note(report)
+        self.ledger.note(self.centre.report())
         assert number not in self.ledger.groups
 
     @rule(lane=LANES)
@@ -319,9 +317,7 @@ class Unreliable(RuleBasedStateMachine):
     def lose_centre(self) -> None:
         """Offers to the old one go with it, and every group that goes on asks the new one first."""
         self.under_way, self.arrived = [], []
-        state = rebuild_state(self.algorithm, DATA, copy_state(self.ledger.begun), self.ledger.newest.held)
-        self.ledger.since(NOTHING)
-        self.told = 0
+        state = rebuild_state(self.algorithm, DATA, copy_state(self.ledger.start), self.ledger.held)
         self.centre = Centre(self.algorithm, state)
         self.views = {lane: view_of(self.centre, lane) for lane in range(3)}
 

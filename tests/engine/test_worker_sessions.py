@@ -27,6 +27,7 @@ from daskfs.algorithms.substitution.block import BlockMethod
 from daskfs.engine.asynchronous import worker
 from daskfs.engine.asynchronous.centre import version_of
 from daskfs.engine.asynchronous.worker import ActorCalls, CentreActor, CentreLost, Failure, forget, work_on
+from daskfs.engine.events.meter import Meter
 from daskfs.errors import ColumnError, DaskfsError
 
 LOST = [
@@ -225,7 +226,12 @@ def test_a_group_of_blocks(tmp_path, run):
     report = centre.actor.do("report")
     assert report.finished == [7]
     assert report.held.tolist() == list(range(sum(widths[:2]), sum(widths)))
-    assert centre.asked == ["join", "offer", "offer", "end_group"]  # of four blocks two are gathered, and left in the end
+    assert centre.asked == [
+        "join",
+        "offer",
+        "offer",
+        "end_group",
+    ]  # of four blocks two are gathered, and left in the end
 
 
 @pytest.mark.parametrize(("method", "joins"), [("block", 1), ("async", 2)])
@@ -249,14 +255,15 @@ def test_the_next_group_begins_with_the_view_of_the_last(tmp_path, run, method, 
     assert desk is worker._session(run)
 
 
-def test_columns_seen_once_more(tmp_path, run):
-    dataset, algorithm = small_dataset(tmp_path / "d"), Census()
+def test_columns_seen_once_more(tmp_path, run, monkeypatch):
+    dataset, algorithm, meters = small_dataset(tmp_path / "d"), Census(), []
+    monkeypatch.setattr("daskfs.engine.events.send.Meter", lambda notify: meters.append(Meter(notify)) or meters[-1])
     centre = Here(algorithm, dataset)
     ids = np.array([3, 17, 30], np.uint64)
     work_on(run, algorithm, dataset, centre, 0, 0, ids)
     report = centre.actor.do("report")
     assert report.held.tolist() == ids.tolist()
-    assert report.spent.bytes == sum(block.nbytes for block in dataset.columns(ids))
+    assert meters[0].total.bytes == sum(block.nbytes for block in dataset.columns(ids))
 
 
 def test_while_the_centre_is_busy_offers_become_one(tmp_path, run, monkeypatch):

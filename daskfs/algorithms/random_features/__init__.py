@@ -40,7 +40,7 @@ from daskfs.algorithms.random_features.result import add_record, preview_of, res
 from daskfs.algorithms.random_features.rounds import CANDIDATES, STAYS, blank_rounds, clear_sums, end_stage
 from daskfs.algorithms.random_features.rows import WINDOW_CELLS, Rows, are_held_back, labels_of, n_inputs, windows
 from daskfs.algorithms.random_features.sums import PANEL_BYTES, TILE, add_tiles, layout, parts_of, tiles
-from daskfs.basis.expansion import Kernel
+from daskfs.basis import Kernel
 from daskfs.errors import OptionError, check_choice, check_positive, check_whole
 from daskfs.protocol import (
     Algorithm,

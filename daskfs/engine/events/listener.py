@@ -15,7 +15,7 @@ from daskfs.engine.checkpoint import PassCost, Snapshot
 from daskfs.engine.events.messages import TOP, Event, feature_list, number, short
 from daskfs.errors import public_url, redact
 from daskfs.protocol import Algorithm, Preview
-from daskfs.selection.naming import named, products_of
+from daskfs.selection.products import feature_names, named_products
 from daskfs.store.dataset.dataset import Dataset
 
 if TYPE_CHECKING:
@@ -75,8 +75,8 @@ class RunListener:
         if preview is None or not self.run:
             return
         with suppress(Exception):  # names are read from the store
-            products = None if preview.parents is None else products_of(self._look_up, preview.parents[:TOP])
-            names = named(self._look_up, preview.features[:TOP], products, preview.kind)
+            products = None if preview.parents is None else named_products(self._look_up, preview.parents[:TOP])
+            names = feature_names(self._look_up, preview.features[:TOP], products, preview.kind)
             staleness = None if preview.staleness is None else np.trim_zeros(preview.staleness, "b").tolist()
             features = feature_list(names, preview.weights)
             content = [features, number(preview.objective), number(preview.changes), staleness]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from daskfs.engine.events.messages import TOP, Spent, short
-from daskfs.observe.dashboard.pace import Pace, slow, stuck
+from daskfs.observe.dashboard.pace import WorkerPace, slow, stuck
 
 MOST_RUNS = 5
 MOST_WORKERS = 512
@@ -76,7 +76,7 @@ class Flow:
 
 
 @dataclass(slots=True)
-class Pass:
+class ClosedPass:
     """A pass that is over."""
 
     number: int
@@ -111,7 +111,7 @@ class WatchedRun:
     features: list[tuple[str, float | None]] = field(default_factory=list)
     staleness: list[int] = field(default_factory=list)
     objectives: Line = field(default_factory=Line)
-    closed: list[Pass] = field(default_factory=list)
+    closed: list[ClosedPass] = field(default_factory=list)
     """The last of them; how many there were, and what they took together, is counted beside."""
     merging_before: float = 0.0
     """Seconds, in all passes that are over."""
@@ -119,7 +119,7 @@ class WatchedRun:
     n_checkpoints: int = 0
     flow: Flow = field(default_factory=Flow)
     workers: dict[str, Spent] = field(default_factory=dict)
-    paces: dict[str, Pace] = field(default_factory=dict)
+    paces: dict[str, WorkerPace] = field(default_factory=dict)
     stuck: set[str] = field(default_factory=set)
     """Workers that are at a task and say nothing, when somebody looked last."""
     alone: dict[str, float] = field(default_factory=dict)
@@ -253,7 +253,7 @@ def _share(run: WatchedRun, event: Mapping[str, Any], when: float) -> None:
     if worker not in run.workers and len(run.workers) >= MOST_WORKERS:
         worker = OTHERS
     run.workers.setdefault(worker, Spent()).add(share)
-    run.paces.setdefault(worker, Pace(when)).add(share, when)
+    run.paces.setdefault(worker, WorkerPace(when)).add(share, when)
     run.total.add(share)
     if share.alone_seconds > 0:
         run.alone[worker] = max(run.alone.get(worker, 0.0), share.alone_bytes / share.alone_seconds)
@@ -274,7 +274,7 @@ def _preview(run: WatchedRun, event: Mapping[str, Any], when: float) -> None:
 
 def _pass(run: WatchedRun, event: Mapping[str, Any], when: float) -> None:
     times = {name: _positive(event[name]) for name in _TIMES if name in event}
-    over = Pass(_count(event["number"]), _maybe(event["objective"]), _maybe(event["changes"]), times)
+    over = ClosedPass(_count(event["number"]), _maybe(event["objective"]), _maybe(event["changes"]), times)
     run.closed = [*run.closed[-(MOST_POINTS - 1) :], over]
     run.objective = run.objective if over.objective is None else over.objective
     run.objectives.add(over.number, over.objective)
