@@ -372,6 +372,7 @@ def test_a_worker_meant_for_the_centre_gets_it_and_nothing_else(dataset):
         assert _at_work == {"a", "b"}
 
 
+@pytest.mark.slow
 def test_a_worker_that_comes_back_to_the_centre_goes_on(dataset, monkeypatch):
     """At another address: tasks that were meant for the old one would wait for ever."""
     monkeypatch.setattr(driver, "_POLL", 0.2)

@@ -92,6 +92,7 @@ def test_workers_keep_in_memory_what_the_plan_says_and_no_more_than_before_after
             assert spilling(client) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [0, 1])
 def test_of_two_runs_that_overlap_each_keeps_what_it_takes_until_it_ends(first):
     with local_cluster(1) as client, ExitStack() as left:
@@ -139,13 +140,14 @@ def test_a_worker_that_leaves_is_named_while_the_run_goes_on(tmp_path, monkeypat
                 os.kill(pid, signal.SIGKILL)
 
         selection = daskfs.select(dataset, tangled(seconds=0.05), client=client, progress=strike)
-        run = client.cluster.scheduler.plugins[NAME].watched.latest
+        run = client.cluster.scheduler.plugins[NAME].live_runs.latest
         wait_until(lambda: run.ended)
     assert len(selection.features) > 0
     assert f"note: worker {gone} has left the cluster; others do its part" in caplog.text
     assert len(run.left) == 1
 
 
+@pytest.mark.slow
 def test_a_driver_that_is_killed_shows_and_leaves_no_guard(tmp_path):
     dataset = small_dataset(tmp_path / "d")
     with local_cluster(1) as client:
@@ -161,7 +163,7 @@ def test_a_driver_that_is_killed_shows_and_leaves_no_guard(tmp_path):
                 assert guards_on_workers(client)
             finally:
                 driver.kill()
-        watched = client.cluster.scheduler.plugins[NAME].watched
+        watched = client.cluster.scheduler.plugins[NAME].live_runs
         wait_until(lambda: watched.latest is not None and watched.latest.ended)
         assert "stopped: whoever started it is gone" in headline(watched.latest, 0.0)
         wait_until(lambda: guards(client) == guards_on_workers(client) == [])

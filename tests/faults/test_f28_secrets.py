@@ -99,6 +99,7 @@ def recorded_graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
         yield sent
 
 
+@pytest.mark.slow
 def test_ingest_select_and_errors_on_a_cluster(s3, cluster, monkeypatch, caplog, capfd):
     for name in s3.environment:
         monkeypatch.delenv(name, raising=False)

@@ -49,7 +49,7 @@ class Threads:
     def __init__(self, workers: int | None = None) -> None:
         self.sharing = workers or available_cores()  # how many tasks share this process's memory
 
-    def unordered(self, name: str, function: Callable[..., Any], tasks: Sequence[Task]) -> Iterator[Any]:
+    def unordered(self, name: str, function: Callable[..., Any], tasks: Iterable[Task]) -> Iterator[Any]:
         """Yield results as tasks end. An error cancels the tasks that have not begun."""
         queue = iter(tasks)
         with ThreadPoolExecutor(self.sharing, thread_name_prefix=f"daskfs-{name}") as executor:
@@ -76,14 +76,13 @@ class DaskWorkers:
         self.sharing = 1
         prepare_workers(client, options, kernels_of)
 
-    def unordered(self, name: str, function: Callable[..., Any], tasks: Sequence[Task]) -> Iterator[Any]:
-        """Yield results as tasks end. An error cancels the tasks that have not run."""
-        token = os.urandom(4).hex()
-        futures = [
-            self._client.submit(function, *task, key=f"daskfs-{name}-{token}-{i}", pure=False)
-            for i, task in enumerate(tasks)
-        ]
+    def unordered(self, name: str, function: Callable[..., Any], tasks: Iterable[Task]) -> Iterator[Any]:
+        """Yield results as tasks end. An error, also one of the iterator of tasks, cancels those that have not run."""
+        token, futures = os.urandom(4).hex(), []
         try:
+            for i, task in enumerate(tasks):
+                key = f"daskfs-{name}-{token}-{i}"
+                futures.append(self._client.submit(function, *task, key=key, pure=False))
             for future in self._finished(futures):
                 yield await_result(self._client, future)
                 future.release()
