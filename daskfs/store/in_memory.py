@@ -22,7 +22,7 @@ from daskfs.errors import OptionError
 from daskfs.protocol import Axis, SparseBlock, SparseColumnBlock
 from daskfs.store.dataset.blocks import read_only
 from daskfs.store.dataset.codec import LZ4
-from daskfs.store.dataset.dataset import Cut, Dataset
+from daskfs.store.dataset.dataset import AnyBlocks, Dataset
 from daskfs.store.dataset.labels import Labels
 from daskfs.store.dataset.layout import (
     CHUNK_BYTES,
@@ -132,9 +132,9 @@ class InMemory(Dataset):
     def _reader(self, name: str) -> Any:
         return self._held[name]
 
-    def _new_cut(self, axis: Axis) -> Cut:
+    def _new_blocks(self, axis: Axis) -> AnyBlocks:
         if not sp.issparse(self._X):
-            return super()._new_cut(axis)
+            return super()._new_blocks(axis)
         weight = self._held["weight"].array if "weight" in self._held else None
         return (_HeldRows if axis == "rows" else _HeldColumns)(self._X, self._held["y"].array, weight)
 

@@ -11,8 +11,7 @@ from faults.samples import ARRAYS, MAKERS
 
 import daskfs
 from daskfs.errors import ChunkError
-from daskfs.store.dataset.integrity import manifest_spec
-from daskfs.store.dataset.reader import ArrayReader
+from daskfs.store.dataset.reader import ArrayReader, manifest_spec
 
 CASES = [
     pytest.param(kind, array, id=f"{kind}-{array}")

@@ -17,10 +17,10 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.store.dataset import integrity
 from daskfs.store.dataset.codec import DamagedChunk, strip_crc
 from daskfs.store.dataset.labels import Labels, distinct_numbers, merge_number_labels, merge_string_labels
 from daskfs.store.dataset.layout import UNFINISHED
+from daskfs.store.dataset.reader import manifest_line
 from daskfs.store.ingest.rows import BadLines, LabelCodes
 from daskfs.store.places.location import Location
 
@@ -66,7 +66,7 @@ class PieceWriter(Generic[P]):
     def write(self, name: str, file: bytes) -> None:
         """PieceWriter a file that ends with its crc32c."""
         self.location.write(f"{self.piece.folder}/{name}", file)
-        self.piece.files[name] = integrity.record(file)
+        self.piece.files[name] = manifest_line(file)
 
     def close(self, labels: LabelCodes, bad_lines: BadLines) -> P:
         """Write the record: from now on the piece need not be parsed again."""
@@ -113,4 +113,4 @@ def _is_sound(location: Location, piece: StagedPiece, name: str) -> bool:
         return True  # published already; whoever moves it looks for it there
     except DamagedChunk:
         return False
-    return integrity.record(file) == tuple(piece.files[name])
+    return manifest_line(file) == tuple(piece.files[name])

@@ -14,8 +14,8 @@ from daskfs.errors import SourceError
 from daskfs.protocol import Axis
 from daskfs.store.dataset.labels import Labels
 from daskfs.store.dataset.layout import ArraySpec
-from daskfs.store.dataset.name_runs import MergedNames
-from daskfs.store.dataset.names import check_column_names, encoded_names, feature_spec, in_chunks, table_specs
+from daskfs.store.dataset.name_runs import MergedNames, cut_into_chunks, encode_names, table_specs
+from daskfs.store.dataset.names import check_column_names, feature_spec
 from daskfs.store.dataset.writer import DatasetWriter, write_chunk, write_file
 from daskfs.store.ingest.formats.base import NamesFrom
 from daskfs.store.ingest.pieces import merge_labels
@@ -90,13 +90,13 @@ def _write_names(writer: DatasetWriter, pieces: Sequence[SparsePiece]) -> dict[s
     """Merge all runs into the table of names; it alone knows how many features there are."""
     names = MergedNames(writer.location, list({run.key: run for piece in pieces for run in piece.runs}.values()))
     first, id_records, name_records, count, chunk = [], [], [], 0, 1
-    for number, batch in enumerate(in_chunks(names)):
+    for number, batch in enumerate(cut_into_chunks(names)):
         chunk = max(chunk, len(batch.ids))  # every batch but the last is as long as the first
         count += len(batch.ids)
         # How long the arrays will be is not known yet, but their chunks are.
         _, ids, text = table_specs(count, chunk)
         id_records.append(write_chunk(writer.location, ids, number, batch.ids))
-        name_records.append(write_file(writer.location, text, number, encoded_names(batch, chunk)))
+        name_records.append(write_file(writer.location, text, number, encode_names(batch, chunk)))
         first.append(int(batch.ids[0]))
     firsts, ids, text = table_specs(count, chunk)
     writer.add(ids, id_records)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from daskfs.store.dataset.codec import LZ4, Codec
 from daskfs.store.dataset.labels import Labels, recode_labels
 from daskfs.store.dataset.layout import STRING, ArraySpec
-from daskfs.store.dataset.name_runs import NameRun, sorted_run
+from daskfs.store.dataset.name_runs import NameRun, sort_names
 from daskfs.store.dataset.names_kernels import NameSet
 from daskfs.store.dataset.writer import ChunkRecords, encode_chunk, write_chunk
 from daskfs.store.ingest.pieces import PieceWriter, StagedPiece, new_folder
@@ -130,7 +130,7 @@ class SparsePieceWriter(PieceWriter[SparsePiece]):
     def take_names(self, names: NameSet) -> None:
         """PieceWriter a set of names, sorted."""
         name = f"names.{len(self.piece.runs)}"
-        count, file = sorted_run(names)
+        count, file = sort_names(names)
         self.write(name, file)
         self.piece.runs.append(NameRun(f"{self.piece.folder}/{name}", count))
 

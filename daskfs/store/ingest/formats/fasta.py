@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from daskfs.errors import OptionError, check_choice
 from daskfs.protocol import Kind
-from daskfs.store.dataset.kmers import LONGEST_KMER, position_shift
+from daskfs.store.dataset.names import LONGEST_KMER, position_shift
 from daskfs.store.ingest.formats import fasta_kernels as kernels
 from daskfs.store.ingest.formats.base import LabelKind, NamesFrom, Weighting, guess_label_kind, line_parts
 from daskfs.store.ingest.formats.counted import WEIGHTING_CODES, lengths

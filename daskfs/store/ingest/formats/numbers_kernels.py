@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from daskfs.jit import helper, inlined
-from daskfs.store.dataset.words_kernels import WORD, bytes_equal, first_marked, word_at
+from daskfs.store.dataset.hashing_kernels import WORD, bytes_equal, first_marked, word_at
 
 SPACE, TAB, CR, LF = 32, 9, 13, 10
 COLON, HASH, PLUS, MINUS, DOT, BAR, QUOTE = 58, 35, 43, 45, 46, 124, 39

@@ -8,9 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.jit import helper, inlined, kernel, warms
-from daskfs.store.dataset.hashing_kernels import feature_id
+from daskfs.store.dataset.hashing_kernels import (
+    SLACK,
+    WORD,
+    bytes_below,
+    bytes_equal,
+    copy_text,
+    feature_id,
+    first_marked,
+    word_at,
+)
 from daskfs.store.dataset.names_kernels import BYTES, COUNT, forget, intern_label, new_name_set, remember_all
-from daskfs.store.dataset.words_kernels import SLACK, WORD, bytes_below, bytes_equal, copy_text, first_marked, word_at
 from daskfs.store.ingest.formats.numbers_kernels import (
     BAR,
     COLON,
