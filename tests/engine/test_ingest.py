@@ -68,7 +68,7 @@ def test_a_worker_stages_every_name_once(tmp_path, sources, monkeypatch):
 @pytest.mark.parametrize("memory", [1, 1 << 12, 1 << 25], ids=["a few names", "some", "all"])
 @pytest.mark.parametrize("most_runs", [1, 32])
 def test_however_many_names_a_worker_knows_all_come_back(tmp_path, sources, monkeypatch, memory, most_runs):
-    monkeypatch.setattr("daskfs.store.ingest.name_cache.MOST_RUNS", most_runs)
+    monkeypatch.setattr("daskfs.store.ingest.rows.MOST_RUNS", most_runs)
     expected = files_of(Path(daskfs.ingest(sources, tmp_path / "whole", "vw", workers=1).url))
     plan = replace(IngestMemory.of(None, 2), names_bytes=memory)
     monkeypatch.setattr(IngestMemory, "of", lambda *_: plan)

@@ -1,4 +1,4 @@
-"""verify: every chunk of a dataset against its checksum, in parallel."""
+"""verify: compare every chunk of a dataset with its checksum, in parallel."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ def verify_dataset(
     Parameters
     ----------
     url, storage_options
-        The dataset.
+        The dataset and how to reach it; see `open_dataset`.
     client, workers
-        Where to run, as for `ingest`.
+        The cluster, or the number of threads, to run on; see `ingest`.
     progress
         Called with (chunks checked, chunks in all).
 
     Returns
     -------
     list of Damage
-        One per chunk that is missing or altered; empty if the dataset is as it was written.
+        One for each chunk that is missing or altered; empty if the dataset is intact.
 
     Examples
     --------

@@ -54,8 +54,8 @@ def open_dataset(url: str | os.PathLike[str], storage_options: Mapping[str, Any]
 class Dataset:
     """A complete dataset, read block by block. `open_dataset` makes one; it is small and picklable.
 
-    A pickle holds the address and the digest; the metadata is read when it is first used. So unpickling never fails, as it
-    must not: Dask unpickles the arguments of tasks where an error costs the worker its connection.
+    A pickle holds the address and the digest; the metadata is read when it is first used. So unpickling never fails, as
+    it must not: Dask unpickles the arguments of tasks where an error costs the worker its connection.
     """
 
     travels = True

@@ -128,7 +128,7 @@ def _xxh64(text, start, stop):
         h = _rotate(h ^ (half_word_at(text, at) * P1), 23) * P2 + P3
         at += 4
     if start < stop:
-        for i in range(3):  # without a branch: how many bytes are left cannot be foreseen
+        for i in range(3):  # without a branch, because the number of remaining bytes is unpredictable
             left = at + i < stop
             byte = np.uint64(text[at + i if left else start])
             h = _rotate(h ^ (byte * P5), 11) * P1 if left else h

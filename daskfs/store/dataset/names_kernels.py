@@ -102,10 +102,10 @@ def intern(names, feature, source, start, stop):
 
 @helper
 def _double_slots(names):
-    """Use twice as many slots. Keys move within the table, because of names handed over nothing but the key is left.
+    """Use twice as many slots. Keys move within the table, since of names handed over only the key is left.
 
-    The move starts behind an empty slot, so every key that was displaced by another comes after it. The slots that a key
-    passes on its way have been moved already, so a later search finds every key.
+    The move starts behind an empty slot, so every key that was displaced by another comes after it. The slots that a
+    key passes on its way have been moved already, so a later search finds every key.
     """
     slots = names.used[SLOTS]
     names.used[SLOTS] = 2 * slots
@@ -145,8 +145,8 @@ def remember(names, feature, source, start, stop):
 def remember_all(names, ids, first, text, stops, count, unknown):
     """Add `count` names like `remember`; False if there is no room.
 
-    The names lie end to end in `text` and have the ids from ``ids[first]`` on. All are looked up first, without a branch,
-    so that the processor fetches many slots from memory at a time.
+    The names lie end to end in `text` and have the ids from ``ids[first]`` on. All are looked up first, without a
+    branch, so that the processor fetches many slots from memory at a time.
     """
     mask = np.uint64(names.used[SLOTS] - 1)
     left = 0

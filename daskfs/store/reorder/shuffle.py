@@ -21,8 +21,8 @@ from daskfs.store.dataset.layout import ArraySpec, target_spec
 from daskfs.store.dataset.reader import ArrayReader
 from daskfs.store.dataset.regroup import consecutive_groups
 from daskfs.store.dataset.writer import ChunkRecords, DatasetWriter, write_chunk
-from daskfs.store.ingest.publish import write_block_index
-from daskfs.store.ingest.staging import OPTIONAL, BlockShape, StagedBlock, write_block
+from daskfs.store.ingest.publish import OPTIONAL, write_block, write_block_index
+from daskfs.store.ingest.staging import BlockShape, StagedBlock
 from daskfs.store.places.location import Location
 from daskfs.store.reorder.row_keys import Keys
 from daskfs.store.reorder.row_runs import Lines, Ordered, Section

@@ -14,8 +14,8 @@ from daskfs.store.dataset.codec import Codec
 from daskfs.store.dataset.dataset import Dataset
 from daskfs.store.dataset.writer import ChunkRecords, DatasetWriter
 from daskfs.store.ingest.arrays import block_shape
-from daskfs.store.ingest.publish import index_spec, write_block_index
-from daskfs.store.ingest.staging import BlockShape, StagedBlock, write_block
+from daskfs.store.ingest.publish import index_spec, write_block, write_block_index
+from daskfs.store.ingest.staging import BlockShape, StagedBlock
 from daskfs.store.reorder.column_runs import Columns, Sample, count_columns
 from daskfs.store.reorder.row_keys import Keys
 from daskfs.store.reorder.same_features import close_like, copy_targets

@@ -1,7 +1,7 @@
 """Vowpal Wabbit text: namespaces, string features, importance weights and tags.
 
-A feature is named ``namespace^name`` (``name`` in the nameless namespace) and hashed to 63 bits, digits included:
-unlike VW itself, ``12`` is a name like any other, so no two features share an id by being numbers.
+A feature is named ``namespace^name`` (``name`` in the nameless namespace) and hashed to 63 bits. Unlike in VW itself,
+digits are hashed, too: ``12`` is a name like any other, so that a number never collides with a hash.
 """
 
 from __future__ import annotations
