@@ -19,7 +19,7 @@ from daskfs.engine.run import as_selection
 from daskfs.errors import OptionError
 from daskfs.protocol import Algorithm, RowBlock, SparseBlock, copy_state
 from daskfs.selection.selection import Selection
-from daskfs.store.dataset.labels import Labels
+from daskfs.store.dataset.layout import Labels
 from daskfs.store.in_memory import InMemory
 
 

@@ -21,7 +21,7 @@ from daskfs.selection.selection import Selection
 from daskfs.sklearn.base import SelectingEstimator, labels_of
 from daskfs.sklearn.inputs import in_memory, is_lazy, picked
 from daskfs.store.dataset.dataset import Dataset
-from daskfs.store.dataset.labels import MOST_CLASSES
+from daskfs.store.dataset.layout import MOST_CLASSES
 
 if TYPE_CHECKING:
     from daskfs.protocol import Meta

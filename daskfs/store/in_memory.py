@@ -23,12 +23,12 @@ from daskfs.protocol import Axis, SparseBlock, SparseColumnBlock
 from daskfs.store.dataset.blocks import read_only
 from daskfs.store.dataset.codec import LZ4
 from daskfs.store.dataset.dataset import AnyBlocks, Dataset
-from daskfs.store.dataset.labels import Labels
 from daskfs.store.dataset.layout import (
     CHUNK_BYTES,
     ArraySpec,
     Attributes,
     DenseShape,
+    Labels,
     dense_specs,
     target_spec,
     weight_spec,

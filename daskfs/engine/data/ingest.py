@@ -256,7 +256,7 @@ def _parse_piece(job: IngestJob, work: WorkPiece) -> AnyPiece:
         dense = DensePieceWriter(job.location, work.number, work.key, job.shape.layout, job.memory.rows_bytes)
         table = DenseBuilder(dense.take_rows, bad_lines=bad_lines)
         for part in work.parts:
-            job.format.read_dense(part, table, job.memory.window_bytes)  # type: ignore[attr-defined]  # kind is dense
+            job.format.read_dense(part, table, job.memory.window_bytes)
         return dense.close(table, bad_lines)
     names_bytes = job.memory.names_bytes if job.format.names_from["from"] == "table" else 1024
     with borrow_names(job.attempt, names_bytes) as collected:
@@ -280,7 +280,7 @@ def _parse_piece(job: IngestJob, work: WorkPiece) -> AnyPiece:
 def _publish(job: IngestJob, pieces: list[Any], origin: dict[str, Any], where: Pool) -> None:
     run = in_order(where, "publish")
     if isinstance(job.shape, DenseShape):
-        names = job.format.column_names()  # type: ignore[attr-defined]  # kind is dense
+        names = job.format.column_names()
         publish_dense(job.location, pieces, DensePlan(job.shape, names, origin), run, job.memory.rows_bytes)
     else:
         publish_sparse(job.location, pieces, SparsePlan(job.shape, job.format.names_from, origin), run)

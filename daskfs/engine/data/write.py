@@ -19,8 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from daskfs.engine.cluster.pool import Threads, available_cores, in_order, pool
 from daskfs.errors import check_choice
 from daskfs.store.dataset.codec import Codec, Compression
-from daskfs.store.dataset.labels import Labels
-from daskfs.store.dataset.layout import CHUNK_BYTES, UNFINISHED, DenseShape, Layout, dense_specs, target_spec
+from daskfs.store.dataset.layout import CHUNK_BYTES, UNFINISHED, DenseShape, Labels, Layout, dense_specs, target_spec
 from daskfs.store.dataset.names import check_column_names
 from daskfs.store.dataset.writer import new_writer, prepare, retire
 from daskfs.store.ingest import arrays

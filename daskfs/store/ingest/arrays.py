@@ -11,8 +11,15 @@ from numpy.typing import NDArray
 
 from daskfs.errors import DatasetError, OptionError
 from daskfs.store.dataset.codec import Codec
-from daskfs.store.dataset.labels import Labels, distinct_numbers, merge_string_labels
-from daskfs.store.dataset.layout import ArraySpec, Layout, dense_specs, target_spec
+from daskfs.store.dataset.layout import (
+    ArraySpec,
+    Labels,
+    Layout,
+    dense_specs,
+    distinct_numbers,
+    merge_string_labels,
+    target_spec,
+)
 from daskfs.store.dataset.writer import DatasetWriter, retire, write_chunk
 from daskfs.store.ingest.dense_staging import DensePiece, DensePieceWriter, DensePlan, close_dense
 from daskfs.store.ingest.publish import RunTasks, SparsePlan, publish_sparse

@@ -20,8 +20,16 @@ from numpy.typing import NDArray
 
 from daskfs.errors import SourceError
 from daskfs.store.dataset.codec import append_crc
-from daskfs.store.dataset.labels import Labels, recode_labels
-from daskfs.store.dataset.layout import UNFINISHED, ArraySpec, DenseShape, Layout, dense_specs, target_spec
+from daskfs.store.dataset.layout import (
+    UNFINISHED,
+    ArraySpec,
+    DenseShape,
+    Labels,
+    Layout,
+    dense_specs,
+    recode_labels,
+    target_spec,
+)
 from daskfs.store.dataset.names import check_column_names, feature_spec
 from daskfs.store.dataset.writer import ChunkRecords, DatasetWriter, write_chunk
 from daskfs.store.ingest.publish import RunTasks

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from daskfs.errors import SourceError
 from daskfs.protocol import Axis
-from daskfs.store.dataset.labels import Labels, recode_labels
-from daskfs.store.dataset.layout import ArraySpec
+from daskfs.store.dataset.layout import ArraySpec, Labels, recode_labels
 from daskfs.store.dataset.name_runs import MergedNames, cut_into_chunks, encode_names, table_specs
 from daskfs.store.dataset.names import check_column_names, feature_spec
 from daskfs.store.dataset.writer import ChunkRecords, DatasetWriter, write_chunk, write_file

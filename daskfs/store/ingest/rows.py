@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ from daskfs.store.dataset.names_kernels import (
 )
 from daskfs.store.ingest import rows_kernels as kernels
 from daskfs.store.ingest.rows_kernels import ENTRIES, FULL, NAMES_FULL, NEXT, ROWS, TAG_BYTES, RowArrays
-from daskfs.store.ingest.sources import Source, Window, line_number
+from daskfs.store.ingest.sources import Source, SourcePart, Window, line_number, line_windows
 
 MOST_LABELS = 10_000
 MOST_RUNS = 32  # whose names a piece may share: each is listed in its record
@@ -123,6 +124,13 @@ class RowBuilder(LabelCodes):
     def names(self) -> NameSet:
         """The set to which parsers add names."""
         return self._collected.names
+
+    def parse_part(
+        self, part: SourcePart, window_bytes: int, step: Callable[[NDArray[np.uint8]], int], reasons: dict[int, str]
+    ) -> None:
+        """Parse all lines of a part; the parser kernel `step` gets the text of one window after the other."""
+        for window in line_windows(part, window_bytes):
+            self.parse(window, part.source, partial(step, window.text), reasons)
 
     def parse(self, window: Window, source: Source, step: Callable[[], int], reasons: dict[int, str]) -> None:
         """Call the parser kernel `step` until a window of lines is done, making room whenever it asks for it.

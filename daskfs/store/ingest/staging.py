@@ -22,8 +22,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.store.dataset.codec import LZ4, Codec, DamagedChunk, strip_crc
-from daskfs.store.dataset.labels import Labels, distinct_numbers, merge_number_labels, merge_string_labels
-from daskfs.store.dataset.layout import STRING, UNFINISHED, ArraySpec
+from daskfs.store.dataset.layout import (
+    STRING,
+    UNFINISHED,
+    ArraySpec,
+    Labels,
+    distinct_numbers,
+    merge_number_labels,
+    merge_string_labels,
+)
 from daskfs.store.dataset.name_runs import NameRun, sort_names
 from daskfs.store.dataset.names_kernels import NameSet
 from daskfs.store.dataset.reader import manifest_line

@@ -1,14 +1,15 @@
 """The interface of a source format: a frozen record of options that knows how to read a part of a file.
 
-To add a format, write a file here with a dataclass that has these members, and name it in ``FORMATS``
+To add a format, write a file here with a dataclass that extends `Format`, and name it in ``FORMATS``
 (``formats/__init__.py``); CONTRIBUTING.md has the checklist.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, ClassVar, Literal, Protocol, Self
+from typing import Any, ClassVar, Literal, Self
 
 from daskfs.errors import OptionError
 from daskfs.protocol import Kind
@@ -23,7 +24,7 @@ NamesFrom = dict[str, Any]
 """The origin of feature names: ``{"from": "ids" | "table" | "kmers" | "columns", ...}``."""
 
 
-class Format(Protocol):
+class Format(ABC):
     """One source format: a frozen dataclass whose fields, the options, can be written as JSON."""
 
     name: ClassVar[str]
@@ -32,40 +33,41 @@ class Format(Protocol):
     @property
     def kind(self) -> Kind:
         """Whether the format gives dense or sparse rows; known after `resolve`."""
+        return "sparse"
 
     @property
+    @abstractmethod
     def names_from(self) -> NamesFrom:
         """The way from a feature id to its name."""
 
+    @abstractmethod
     def resolve(self, sources: Sequence[Source]) -> Self:
         """Return the same format with every "auto" decided by the first lines of the sources."""
 
     def parts(self, source: Source, part_bytes: int) -> Iterator[SourcePart]:
-        """Yield parts of a source that can be read independently of each other."""
+        """Yield parts of a source that can be read independently of each other: by default, ranges of lines.
 
+        A compressed file cannot be entered in the middle and is one part.
+        """
+        if source.compression or source.size <= part_bytes:
+            yield SourcePart(source)
+            return
+        count = -(-source.size // part_bytes)
+        edges = [source.size * i // count for i in range(count + 1)]
+        for start, stop in pairwise(edges):
+            yield SourcePart(source, start, stop)
+
+    @abstractmethod
     def read(self, part: SourcePart, rows: RowBuilder, window_bytes: int) -> None:
         """Parse one part into `rows`, holding about `window_bytes` of it at a time."""
 
-
-class DenseFormat(Protocol):
-    """The further members of a format of dense tables, which is read into a DenseBuilder if its kind is "dense"."""
-
     def column_names(self) -> list[str]:
-        """Return the names of the feature columns, in order; known after `resolve`."""
+        """Return the names of the feature columns, in order, of a format whose kind is "dense"."""
+        raise NotImplementedError
 
     def read_dense(self, part: SourcePart, rows: DenseBuilder, window_bytes: int) -> None:
-        """Parse one part into batches of dense rows."""
-
-
-def line_parts(source: Source, part_bytes: int) -> Iterator[SourcePart]:
-    """Yield ranges of one plain file; a compressed file cannot be entered in the middle and is one part."""
-    if source.compression or source.size <= part_bytes:
-        yield SourcePart(source)
-        return
-    count = -(-source.size // part_bytes)
-    edges = [source.size * i // count for i in range(count + 1)]
-    for start, stop in pairwise(edges):
-        yield SourcePart(source, start, stop)
+        """Parse one part into batches of dense rows, if the kind is "dense"."""
+        raise NotImplementedError
 
 
 def guess_label_kind(tokens: Sequence[bytes]) -> Literal["numbers", "strings"]:

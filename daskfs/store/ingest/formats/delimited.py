@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from daskfs.errors import OptionError, SourceError
 from daskfs.store.ingest.formats import tabular_kernels as kernels
-from daskfs.store.ingest.formats.base import line_parts
 from daskfs.store.ingest.formats.numbers_kernels import LF
 from daskfs.store.ingest.formats.tabular import SAMPLE_BYTES, arrow, as_numbers, check_same_columns
 from daskfs.store.ingest.formats.tabular_rows import BadTableRow, TableFormat, TableRows, deliver
@@ -71,9 +70,6 @@ class Delimited(TableFormat):
         deliver(_CsvLines(window.text[start:], window.offset + start, source, parser), sample)
         dtype = "float32" if self.dtype == "auto" else self.dtype
         return replace(self, dtype=dtype).decide(columns, sample.table(strings))
-
-    def parts(self, source: Source, part_bytes: int) -> Iterator[SourcePart]:
-        return line_parts(source, part_bytes)
 
     def slices(self, part: SourcePart, window_bytes: int) -> Iterator[TableRows]:
         parser = _Parser(self.delimiter, self.columns, self._types())

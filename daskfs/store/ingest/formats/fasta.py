@@ -14,17 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.errors import OptionError, check_choice
-from daskfs.protocol import Kind
 from daskfs.store.dataset.names import LONGEST_KMER, position_shift
 from daskfs.store.ingest.formats import fasta_kernels as kernels
 from daskfs.store.ingest.formats.base import (
     WEIGHTING_CODES,
+    Format,
     LabelKind,
     NamesFrom,
     Weighting,
     guess_label_kind,
     lengths,
-    line_parts,
 )
 from daskfs.store.ingest.formats.fasta_kernels import FastaRecords
 from daskfs.store.ingest.rows import BadLines, RowBuilder
@@ -43,7 +42,7 @@ REASONS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fasta:
+class Fasta(Format):
     """Options of the FASTA format.
 
     A, C, G and T (or U) in either case are bases. Any other letter, ``*`` and ``-`` count as positions of the
@@ -83,7 +82,6 @@ class Fasta:
     weighting: Weighting = "count"
 
     name: ClassVar[str] = "fasta"
-    kind: ClassVar[Kind] = "sparse"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "k", lengths("k", self.k, LONGEST_KMER))
@@ -147,9 +145,6 @@ class Fasta:
         headers = [line for line in first_lines(sources[0]) if line.startswith(b">")]
         labels = [label.encode() for header in headers if (label := label_in(header, pattern)) is not None]
         return replace(self, labels=guess_label_kind(labels))
-
-    def parts(self, source: Source, part_bytes: int) -> Iterator[SourcePart]:
-        return line_parts(source, part_bytes)
 
     def read(self, part: SourcePart, rows: RowBuilder, window_bytes: int) -> None:
         label_code = cache(rows.label_code)  # one kernel call for each label, not for each record

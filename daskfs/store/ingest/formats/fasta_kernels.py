@@ -23,9 +23,7 @@ from daskfs.store.ingest.rows_kernels import (
 
 RECORD_MARK = 62  # ">"
 
-NOT_A_LETTER = FIRST_ERROR
-NO_SEQUENCE = FIRST_ERROR + 1
-TOO_LONG = FIRST_ERROR + 2
+NOT_A_LETTER, NO_SEQUENCE, TOO_LONG = range(FIRST_ERROR, FIRST_ERROR + 3)
 
 BREAK, SPACING, FOREIGN = 4, 5, 6  # codes of bytes that are no bases; the bases are 0 … 3
 

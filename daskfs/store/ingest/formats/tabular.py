@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from daskfs.errors import OptionError, SourceError
 from daskfs.protocol import Kind
-from daskfs.store.ingest.formats.base import LabelKind, NamesFrom
+from daskfs.store.ingest.formats.base import Format, LabelKind, NamesFrom
 from daskfs.store.ingest.sources import Source
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ NUMERIC, CATEGORICAL = "numeric", "categorical"
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableOptions:
+class TableOptions(Format):
     """Options of every table format.
 
     Parameters

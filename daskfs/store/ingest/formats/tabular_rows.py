@@ -7,7 +7,7 @@ it were not there, in their order.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
@@ -79,7 +79,7 @@ def deliver(rows: TableRows, receiver: Receiver[C]) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableFormat(TableOptions, ABC):
+class TableFormat(TableOptions):
     """A table format that can be read; a subclass says how a part is cut into slices of rows."""
 
     def read(self, part: SourcePart, rows: RowBuilder, window_bytes: int) -> None:

@@ -11,16 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.errors import OptionError, SourceError, check_choice
-from daskfs.protocol import Kind
 from daskfs.store.ingest.formats import text_kernels as kernels
 from daskfs.store.ingest.formats.base import (
     WEIGHTING_CODES,
+    Format,
     LabelKind,
     NamesFrom,
     Weighting,
     guess_label_kind,
     lengths,
-    line_parts,
 )
 from daskfs.store.ingest.rows import MOST_LABELS, RowBuilder
 from daskfs.store.ingest.sources import BOM, Source, SourcePart, Window, first_lines, line_windows
@@ -39,7 +38,7 @@ LARGEST_FILE = 1 << 28  # 256 MB: held in memory as a whole, several times
 
 
 @dataclass(frozen=True, kw_only=True)
-class Text:
+class Text(Format):
     """Options of the text format.
 
     A word is a run of letters, digits and underscores; every character outside ASCII counts as a
@@ -72,7 +71,6 @@ class Text:
     weighting: Weighting = "count"
 
     name: ClassVar[str] = "text"
-    kind: ClassVar[Kind] = "sparse"
     names_from: ClassVar[NamesFrom] = {"from": "table"}
 
     def __post_init__(self) -> None:
@@ -109,7 +107,7 @@ class Text:
         return replace(decided, labels=guess_label_kind([row[column] for row in rows if len(row) > max(column, 1)]))
 
     def parts(self, source: Source, part_bytes: int) -> Iterator[SourcePart]:
-        return line_parts(source, part_bytes) if self.documents == "lines" else iter([SourcePart(source)])
+        return super().parts(source, part_bytes) if self.documents == "lines" else iter([SourcePart(source)])
 
     def read(self, part: SourcePart, rows: RowBuilder, window_bytes: int) -> None:
         if self.documents == "files":

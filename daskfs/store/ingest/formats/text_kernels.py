@@ -31,11 +31,7 @@ from daskfs.store.ingest.rows_kernels import (
     weigh_last_row,
 )
 
-NO_COLUMN = FIRST_ERROR
-NO_LABEL = FIRST_ERROR + 1
-LABEL_IS_NO_NUMBER = FIRST_ERROR + 2
-LABEL_NOT_FINITE = FIRST_ERROR + 3
-TOO_MANY_LABELS = FIRST_ERROR + 4
+NO_COLUMN, NO_LABEL, LABEL_IS_NO_NUMBER, LABEL_NOT_FINITE, TOO_MANY_LABELS = range(FIRST_ERROR, FIRST_ERROR + 5)
 
 WORDS, CHARS = 0, 1  # the units n-grams are made of
 LETTER_OF = np.frombuffer(b"wc", np.uint8)

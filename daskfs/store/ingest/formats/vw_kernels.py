@@ -47,19 +47,9 @@ from daskfs.store.ingest.rows_kernels import (
     new_row_arrays,
 )
 
-NO_LABEL = FIRST_ERROR
-LABEL_IS_NO_NUMBER = FIRST_ERROR + 1
-LABEL_NOT_FINITE = FIRST_ERROR + 2
-TOO_MANY_LABELS = FIRST_ERROR + 3
-BAD_WEIGHT = FIRST_ERROR + 4
-NO_BAR = FIRST_ERROR + 5
-BAD_SCALE = FIRST_ERROR + 6
-BAD_VALUE = FIRST_ERROR + 7
-VALUE_NOT_FINITE = FIRST_ERROR + 8
-NUL_BYTE = FIRST_ERROR + 9
-NAME_TOO_LONG = FIRST_ERROR + 10
-CARET_IN_NAMESPACE = FIRST_ERROR + 11
-SUM_NOT_FINITE = FIRST_ERROR + 12
+NO_LABEL, LABEL_IS_NO_NUMBER, LABEL_NOT_FINITE, TOO_MANY_LABELS, BAD_WEIGHT = range(FIRST_ERROR, FIRST_ERROR + 5)
+NO_BAR, BAD_SCALE, BAD_VALUE, VALUE_NOT_FINITE, NUL_BYTE, NAME_TOO_LONG = range(FIRST_ERROR + 5, FIRST_ERROR + 11)
+CARET_IN_NAMESPACE, SUM_NOT_FINITE = range(FIRST_ERROR + 11, FIRST_ERROR + 13)
 
 CARET = 94
 LONGEST_NAME = 1 << 16
@@ -102,11 +92,6 @@ def _ends(word):
 @kernel
 def parse_vw(text, labels_are_strings, out, labels, names, batch):
     """Parse lines from ``progress[NEXT]``, as `parse_svmlight` does; names are added to the set `names`."""
-    return _parse(text, labels_are_strings, out, labels, names, batch)
-
-
-@helper
-def _parse(text, labels_are_strings, out, labels, names, batch):
     at = out.progress[NEXT]
     while at < len(text):
         line = at
