@@ -3,14 +3,21 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo test test-airflow test-clusters test-hosts test-distributed-oldest check docs lock bench bench-airflow bench-real bench-workers clean
+.PHONY: demo test test-all coverage test-wheel test-airflow test-clusters test-hosts test-distributed-oldest check docs lock bench bench-airflow bench-real bench-workers clean
 
 demo: $(READY)
 	$(BIN)/daskfs demo
 
 test: check
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 2 --dist loadfile -m 'not slow'
+
+# What takes longer: crashes at every operation, quality against other methods, kernels with bounds checks.
+test-all: $(READY)
+	$(BIN)/pytest -n 2 --dist loadfile -m slow
 	NUMBA_BOUNDSCHECK=1 $(BIN)/pytest -n 2 --dist loadfile -m kernels tests/store tests/basis tests/algorithms
+
+coverage: $(READY)
+	$(BIN)/pytest -n 2 --dist loadfile -m 'not slow' --cov=daskfs --cov-report=xml --cov-report=term
 
 # Scheduler, workers, object store and client in network namespaces, with TLS and cables that are pulled: root, minutes.
 test-hosts: $(READY)
@@ -34,6 +41,14 @@ test-distributed-oldest:
 	  'dask[array]==$(OLDEST)' 'distributed==$(OLDEST)' -e '.[test]'
 	.venv-oldest/bin/pytest -n 2 --dist loadfile tests/observe/test_dashboard.py tests/observe/test_watched.py \
 	  tests/engine/test_worker_pool.py tests/engine/test_worker_sessions.py tests/engine/test_asynchronous.py
+
+# What users get: both archives, and the installed wheel, away from the source tree.
+test-wheel: $(READY)
+	rm -rf dist .venv-wheel && $(BIN)/python -m pip install --quiet --disable-pip-version-check build
+	$(BIN)/python -m build --outdir dist .
+	$(PYTHON) -m venv .venv-wheel
+	.venv-wheel/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl pytest
+	cd .venv-wheel && bin/python -I -m pytest -q -p no:cacheprovider --noconftest -c /dev/null ../tests/wheel
 
 # Airflow is large, and few need it: an environment of its own.
 test-airflow: .venv-airflow/ready
@@ -98,4 +113,4 @@ lock:
 	rm -rf .venv-lock
 
 clean:
-	rm -rf .venv .venv-airflow .venv-lock .venv-oldest .mypy_cache .ruff_cache .pytest_cache build dist site
+	rm -rf .venv .venv-airflow .venv-lock .venv-oldest .venv-wheel .mypy_cache .ruff_cache .pytest_cache build dist site

@@ -1,7 +1,10 @@
-"""Docstring examples run as tests, each in an empty folder, with the names they use."""
+"""Docstring examples run as tests, each in an empty folder; all tests leave nothing in the temporary directory."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -16,3 +19,11 @@ def _examples(request: pytest.FixtureRequest, doctest_namespace: dict[str, Any])
 
         doctest_namespace.update(np=np, daskfs=daskfs, Path=Path)
         request.getfixturevalue("monkeypatch").chdir(request.getfixturevalue("tmp_path"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give the tests, and every process that they start, a temporary directory of their own; remove it in the end."""
+    if not hasattr(config, "workerinput"):  # processes of pytest-xdist inherit that of the one that started them
+        folder = tempfile.mkdtemp(prefix="daskfs-tests-")
+        os.environ["TMPDIR"], tempfile.tempdir = folder, folder
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))

@@ -1,6 +1,6 @@
 """daskfs: choose the features that matter from data too large for any memory.
 
-Names are imported when they are first asked for: numba, dask and zarr take seconds that `daskfs --help` should not.
+Names are imported on first use, since numba, dask and zarr take seconds that `daskfs --help` should not.
 """
 
 from __future__ import annotations
@@ -8,14 +8,16 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from daskfs.algorithms.registry import ALGORITHMS as _ALGORITHMS
+from daskfs.algorithms.registry import registration as _registration
+
 if TYPE_CHECKING:
     from daskfs.algorithms.mission import Mission
     from daskfs.algorithms.random_features import SparseRandomFeatures
     from daskfs.algorithms.substitution import OnlineSubstitution
     from daskfs.engine.data.ingest import ingest
-    from daskfs.engine.data.shuffle import shuffle
+    from daskfs.engine.data.reorder import shuffle, transpose
     from daskfs.engine.data.split import split
-    from daskfs.engine.data.transpose import transpose
     from daskfs.engine.data.verify import verify_dataset
     from daskfs.engine.data.write import write_dataset
     from daskfs.engine.run import select
@@ -32,21 +34,18 @@ _HOMES = {
     "DaskfsError": "errors",
     "Dataset": "store.dataset.dataset",
     "Evaluation": "selection.evaluation",
-    "Mission": "algorithms.mission",
-    "OnlineSubstitution": "algorithms.substitution",
     "Selection": "selection.selection",
     "SizePath": "selection.sizes",
-    "SparseRandomFeatures": "algorithms.random_features",
     "Stability": "selection.stability",
     "ingest": "engine.data.ingest",
     "load_selection": "selection.selection",
     "open_dataset": "store.dataset.dataset",
     "select": "engine.run",
-    "shuffle": "engine.data.shuffle",
+    "shuffle": "engine.data.reorder",
     "size_path": "selection.sizes",
     "split": "engine.data.split",
     "stability": "selection.stability",
-    "transpose": "engine.data.transpose",
+    "transpose": "engine.data.reorder",
     "verify_dataset": "engine.data.verify",
     "write_dataset": "engine.data.write",
 }
@@ -75,11 +74,18 @@ __all__ = [
 ]
 
 
+__all__.extend(name for name in _ALGORITHMS if name not in __all__)  # those above are for type checkers, too
+
+
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name in _ALGORITHMS:
+        value: Any = _registration(name).algorithm
+    elif name in _HOMES:
+        value = getattr(import_module(f"daskfs.{_HOMES[name]}"), name)
+    else:
         raise AttributeError(f"module 'daskfs' has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(f"daskfs.{_HOMES[name]}"), name)
-    return found
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

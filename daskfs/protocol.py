@@ -203,6 +203,20 @@ class Preview:
     """The kind of features that are not columns, such as "gaussian"."""
 
 
+@dataclass(frozen=True, slots=True)
+class Words:
+    """How a report speaks of an algorithm and of the columns of its history."""
+
+    title: str
+    """The name of the algorithm as its paper writes it."""
+    columns: Mapping[str, str]
+    """Titles of the columns of `Result.history` that a report shows between the objective and the time, in order."""
+    curves: tuple[str, ...] = ()
+    """Those of the columns that a report also draws, as it draws the objective."""
+    explain_history: Callable[[Mapping[str, Sequence[float]]], str] = lambda history: ""
+    """Return a sentence on how to read this history, or ""; the argument holds the finite values of every column."""
+
+
 class Schedule(StrEnum):
     """How several workers share a pass. With one worker all three are the serial loop, bit for bit."""
 

@@ -13,11 +13,12 @@ import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 KEY, SECRET = "daskfs-tests", "not-a-real-secret"
@@ -75,8 +76,23 @@ def s3_server(folder: Path) -> Iterator[S3Server]:
         s3fs.S3FileSystem(**server.options).mkdir(server.bucket)
         yield server
     finally:
-        process.kill()  # it would wait for clients that keep their connection, and there is nothing to save
-        process.wait(STOP_SECONDS)
+        _stop(process)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    sockets = _sockets(process.pid)
+    process.kill()  # it would wait for clients that keep their connection, and there is nothing to save
+    process.wait(STOP_SECONDS)
+    for path in sockets:
+        path.unlink(missing_ok=True)
+
+
+def _sockets(pid: int) -> list[Path]:
+    """Return the Unix sockets that a process listens on: SeaweedFS leaves them in /tmp, whatever TMPDIR says."""
+    with suppress(psutil.Error):
+        addresses = [connection.laddr for connection in psutil.Process(pid).net_connections("unix")]
+        return [Path(address) for address in addresses if str(address).startswith("/")]
+    return []
 
 
 def _weed() -> str | None:
@@ -94,7 +110,8 @@ def _started(folder: Path) -> tuple[subprocess.Popen[bytes], str]:
         data = folder / f"data{attempt}"
         data.mkdir()
         master, volume, filer, s3_port = _free_ports(4)
-        command = [weed, "mini", f"-dir={data}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-s3.config={config}"]
+        command = [weed, f"-logdir={data}", "mini", f"-dir={data}", f"-s3.config={config}"]
+        command += ["-ip=127.0.0.1", "-ip.bind=127.0.0.1"]
         command += [f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}", f"-s3.port={s3_port}"]
         command += ["-s3.port.iceberg=0", "-s3.port.lance=0", "-webdav=false", "-admin.ui=false"]
         command += ["-master.telemetry=false"]
@@ -103,8 +120,7 @@ def _started(folder: Path) -> tuple[subprocess.Popen[bytes], str]:
         endpoint = f"http://127.0.0.1:{s3_port}"
         if _answers(endpoint, process):
             return process, endpoint
-        process.kill()
-        process.wait(STOP_SECONDS)
+        _stop(process)
     raise NoServer(f"the S3 server did not start: {(folder / 'log0').read_text(errors='replace')[-2000:]}")
 
 

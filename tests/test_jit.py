@@ -106,6 +106,7 @@ print(hashlib.md5(solve(Phi.T @ Phi, b, 1e-4 * abs(b).max()).weights.tobytes()).
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("script", "lines"), [(SUMS, 6), (LEARNED, 2), (SOLVED, 1)], ids=["sums", "learned", "solved"])
 def test_sums_have_the_same_bits_where_they_were_compiled_and_where_they_were_loaded(tmp_path, script, lines):
     """A caller that was compiled separately from its helper may run another copy of it than one from the cache."""
@@ -121,6 +122,7 @@ def test_bounds_checked_runs_do_not_load_unchecked_code(tmp_path):
     assert "IndexError" in checked.stderr
 
 
+@pytest.mark.slow
 def test_many_processes_at_once_compile_into_one_cache(tmp_path):
     path = tmp_path / "script_kernels.py"
     path.write_text(KERNEL.format(index=2) + "\nassert last(np.arange(5, 9), 2) == 7\n")
@@ -186,7 +188,7 @@ print(*called)
             "algorithms.random_features.kernels",
             "algorithms.random_features.lasso_kernels",
             "algorithms.loss_kernels",
-            "basis.expansion_kernels",
+            "basis.kernels",
         },
         "daskfs.store.ingest.formats.vw": {
             "store.ingest.formats.vw_kernels",

@@ -1,4 +1,4 @@
-"""The losses as kernels see them: an integer code, see `loss.CODE`."""
+"""The loss functions as kernels; `losses.CODE` gives the integer code of each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SQUARED, SQUARED_HINGE, LOGISTIC = 0, 1, 2
 
 @helper
 def value(code, u, y):
-    """L(u, y)."""
+    """Return L(u, y)."""
     if code == SQUARED:
         return 0.5 * (u - y) * (u - y)
     margin = y * u
@@ -26,8 +26,8 @@ def value(code, u, y):
 
 
 @helper
-def pull(code, u, y):
-    """−dL/du: where the loss wants the score to go (for the squared loss, the residual)."""
+def residual(code, u, y):
+    """Return −dL/du: y − u for the squared loss, a pseudo-residual (as in gradient boosting) for the others."""
     if code == SQUARED:
         return y - u
     if code == SQUARED_HINGE:
@@ -36,15 +36,18 @@ def pull(code, u, y):
 
 
 @helper
-def implicit_pull(code, u, y, reach):
-    """The pull at the score it leads to: t with t = pull(u + reach · t). However long the step, it cannot overshoot."""
+def implicit_residual(code, u, y, reach):
+    """Return the residual after the step it causes: the t that solves t = residual(u + reach · t).
+
+    An implicit step cannot overshoot, however long it is.
+    """
     if code != LOGISTIC:
-        return pull(code, u, y) / (1.0 + reach)
-    low, high = 0.0, abs(pull(code, u, y))  # of its size
+        return residual(code, u, y) / (1.0 + reach)
+    low, high = 0.0, abs(residual(code, u, y))  # bounds of |t|
     t, before = high, 2 * high
     for _ in range(20 if reach > 0.0 else 0):
         at = u + reach * y * t
-        over = t - abs(pull(code, at, y))
+        over = t - abs(residual(code, at, y))
         if over > 0.0:
             high = t
         else:
@@ -52,7 +55,7 @@ def implicit_pull(code, u, y, reach):
         step = over / (1.0 + reach * curvature(code, at, y))
         if abs(step) < 1e-4 * high:
             break
-        if abs(step) > 0.5 * before or not low < t - step < high:  # Newton's method is lost: halve
+        if abs(step) > 0.5 * before or not low < t - step < high:  # Newton's method fails: bisect
             step = t - 0.5 * (low + high)
         before, t = abs(step), t - step
     return y * t
@@ -60,7 +63,7 @@ def implicit_pull(code, u, y, reach):
 
 @helper
 def curvature(code, u, y):
-    """d²L/du²."""
+    """Return d²L/du²."""
     if code == SQUARED:
         return 1.0
     if code == SQUARED_HINGE:
@@ -70,13 +73,13 @@ def curvature(code, u, y):
 
 
 @kernel
-def pulls(code, u, y, weight, r):
-    """Weighted pulls of all rows into `r`; returns the weighted loss."""
+def residuals(code, u, y, weight, r):
+    """Write the weighted residuals of all rows into `r`; return the weighted loss."""
     total = 0.0
     for i in range(len(y)):
         if weight[i] > 0:
             total += weight[i] * value(code, u[i], y[i])
-            r[i] = weight[i] * pull(code, u[i], y[i])
+            r[i] = weight[i] * residual(code, u[i], y[i])
         else:
             r[i] = 0
     return total
@@ -84,7 +87,7 @@ def pulls(code, u, y, weight, r):
 
 @kernel
 def curvatures(code, u, y, weight, least, h):
-    """Weighted curvatures of all rows into `h`, none below `least`: rows far on the right side have no curvature."""
+    """Write the weighted curvatures of all rows into `h`, each raised to `least` before it is weighted."""
     for i in range(len(y)):
         h[i] = weight[i] * max(least, curvature(code, u[i], y[i]))
 
@@ -94,5 +97,5 @@ def _warm_up() -> None:
     y = np.ones(2)
     for dtype in (np.float32, np.float64):
         out = np.empty(2, dtype)
-        pulls(0, y, y, y, out)
+        residuals(0, y, y, y, out)
         curvatures(0, y, y, y, 0.0, out)

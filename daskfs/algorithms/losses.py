@@ -1,4 +1,4 @@
-"""The losses: how a score u is judged against a target y, and which targets each of them takes.
+"""The loss functions: how a score u is judged against a target y, and which targets each of them takes.
 
 ============== ========================== ============ ==============================
 loss           L(u, y)                    curvature ≤  target
@@ -31,7 +31,7 @@ CURVATURE: dict[Loss, float] = {"squared": 1.0, "squared_hinge": 1.0, "logistic"
 
 
 def check_target(loss: Loss | RowLoss, meta: Meta) -> None:
-    """OptionError where the dataset's target does not fit the loss."""
+    """Raise OptionError if the dataset's target does not fit the loss."""
     classes = meta.classes
     if classes is not None and len(classes) == 1:
         raise OptionError(
@@ -46,38 +46,37 @@ def check_target(loss: Loss | RowLoss, meta: Meta) -> None:
     elif classes is None:
         raise OptionError(f"loss={loss!r} takes classes, the target is a real number: use loss='squared'")
     elif len(classes) > 2 and loss != "softmax":
-        raise OptionError(
-            f"loss={loss!r} takes two classes, the target has {len(classes)} ({_some(classes)}): keep two of them"
-        )
+        shown = ", ".join(map(str, classes[:5])) + (", …" if len(classes) > 5 else "")
+        raise OptionError(f"loss={loss!r} takes two classes, the target has {len(classes)} ({shown}): keep two of them")
 
 
-def labels_told_apart(meta: Meta) -> str:
-    """The two classes a score tells apart, as text that fits a state; empty where it is a real value."""
+def encode_classes(meta: Meta) -> str:
+    """Return the two classes as text that fits into a state; "" unless there are exactly two."""
     return json.dumps(meta.classes) if meta.classes is not None and len(meta.classes) == 2 else ""
 
 
-def labels_written(text: str) -> tuple[Label, ...] | None:
-    """What `labels_told_apart` wrote.
+def decode_classes(text: str) -> tuple[Label, ...] | None:
+    """Return the classes that `encode_classes` wrote; None for "".
 
-    >>> labels_written('["ham", "spam"]')
+    >>> decode_classes('["ham", "spam"]')
     ('ham', 'spam')
     """
     return tuple(json.loads(text)) if text else None
 
 
 def positive_target(meta: Meta) -> float:
-    """The target's value for the second of two classes, as blocks carry it; NaN where the target is a number."""
+    """Return the target value that blocks carry for the second of two classes; NaN if the target is a number."""
     if meta.classes is None or len(meta.classes) != 2:
         return float("nan")
     return 1.0 if isinstance(meta.classes[1], str) else float(meta.classes[1])
 
 
-def coded(y: NDArray[np.float64], positive: float) -> NDArray[np.float64]:
-    """The target as the losses take it: −1 and +1 for two classes, the number itself otherwise.
+def encode_target(y: NDArray[np.float64], positive: float) -> NDArray[np.float64]:
+    """Return the target as the losses take it: −1 and +1 for two classes, otherwise the numbers themselves.
 
-    >>> coded(np.array([0.0, 1.0, 1.0]), positive=1.0)
+    >>> encode_target(np.array([0.0, 1.0, 1.0]), positive=1.0)
     array([-1.,  1.,  1.])
-    >>> coded(np.array([0.5, 3.0]), positive=float("nan"))
+    >>> encode_target(np.array([0.5, 3.0]), positive=float("nan"))
     array([0.5, 3. ])
     """
     if np.isnan(positive):
@@ -85,10 +84,10 @@ def coded(y: NDArray[np.float64], positive: float) -> NDArray[np.float64]:
     return np.where(y == positive, 1.0, -1.0)
 
 
-def of_mean_one(weight: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Importances of rows, so that a ridge means the same whatever they add up to.
+def normalise_weights(weight: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return row weights scaled to a mean of 1, so that a ridge means the same whatever they add up to.
 
-    >>> of_mean_one(np.array([100, 300], np.float32))
+    >>> normalise_weights(np.array([100, 300], np.float32))
     array([0.5, 1.5])
     """
     if not weight.any():
@@ -98,26 +97,26 @@ def of_mean_one(weight: NDArray[np.float32]) -> NDArray[np.float64]:
 
 
 def best_constant(loss: Loss, y: NDArray[np.float64]) -> float:
-    """The score that serves all rows best before any feature is known."""
+    """Return the constant score that has the least loss on all rows."""
     mean = float(y.mean())
     if loss == "logistic":
         return float(np.log((1 + mean) / (1 - mean)))
-    return mean  # also for the squared hinge while every margin is at most 1, which a constant within [−1, 1] grants
+    return mean  # for the squared hinge, too: no margin exceeds 1 if the constant lies in [−1, 1]
 
 
 def best_constants(
     loss: Loss, sums: NDArray[np.float64], squares: NDArray[np.float64], total: float
 ) -> tuple[NDArray[np.float64], float]:
-    """The best constant for each of several targets, and their losses together.
+    """Return the best constant score for each of several targets, and the sum of their losses.
 
     Parameters
     ----------
     loss
-        Which.
+        The loss function.
     sums, squares
-        Of every target over all rows, weighted.
+        Σ m·y and Σ m·y² of each target over all rows, with row weights m.
     total
-        The weights of all rows.
+        Σ m, the sum of the row weights.
 
     Examples
     --------
@@ -129,8 +128,3 @@ def best_constants(
         return mean, float((squares - sums * mean).sum() / 2)
     share = np.clip((1 + mean) / 2, 1 / (2 * total), 1 - 1 / (2 * total))  # a class may have no row at all
     return np.log(share / (1 - share)), float(-total * (share * np.log(share) + (1 - share) * np.log(1 - share)).sum())
-
-
-def _some(classes: tuple[Label, ...]) -> str:
-    shown = ", ".join(str(label) for label in classes[:5])
-    return shown if len(classes) <= 5 else f"{shown}, …"

@@ -1,1 +1,152 @@
-"""Random features: what an integer stands for. Below the algorithm that draws them and the models that keep them."""
+"""Random features: which function of a row an integer stands for.
+
+A *random feature* φ is a function of a row x that is drawn instead of learned (Rahimi and Recht 2007; Lin and Li 2008;
+Yen et al., Sparse Random Features, NIPS 2014). The mean of φ(x) φ(y) over all draws is a kernel:
+
+    gaussian     √2 cos(ω·x + b)     ω ~ N(0, 2γ I)                exp(−γ ‖x − y‖²)
+    laplacian    √2 cos(ω·x + b)     ω ~ Cauchy(γ), coordinates    exp(−γ ‖x − y‖₁)
+    perceptron   sign(ω·x − b)       ω on the unit sphere          1 − 2 ∠(x, y) / π where b = 0
+
+The phase b of a cosine is uniform over one turn. The threshold b of a perceptron is uniform within ± 1/γ; its kernel is
+1 − γ c_d ‖x − y‖ for rows with |ω·x| ≤ 1/γ, where c_d is the mean of |ω₁|.
+
+**The same feature everywhere.** ω and b are functions of a seed and the feature's 64-bit id: words of Philox4x32-10 at
+a counter made of the id, converted in float64 and stored in float32. No direction is ever sent to a worker, and a model
+consists of ids and weights. The words are exact. log, cos, sin and tan come from the machine's C library, whose last
+bits differ between machines, so a float32 may rarely be rounded to its neighbour (a relative difference of 1e-7). The
+first coordinates of a cosine's ω do not depend on the number of columns; a perceptron's do, as its ω has length 1.
+
+**Turns.** Directions and phases of cosines are measured in turns, W = ω / 2π and |b| ≤ ½. Subtracting whole turns from
+a float32 is exact, and cosines are right to 4e-7 for the float32 number u = W·x. That number is a sum of float32
+products with an error of about 1e-7 Σ|W_j x_j|: 1e-7 of a turn where directions suit the data, 1e-3 of a turn at 10,000
+turns, which a Cauchy direction may reach. A perceptron's sign for a row next to its hyperplane depends on rounding.
+
+Access: tiles of `TILE_ROWS` rows, one BLAS product and one sweep each, on one thread (the caller sets BLAS threads).
+This folder lies below both `algorithms` and `selection`: a saved selection predicts without the algorithm.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskfs.basis.kernels import CAUCHY, NORMAL, SPHERE, cosines, draw, signs
+
+Kernel = Literal["gaussian", "laplacian", "perceptron"]
+KERNELS: tuple[str, ...] = get_args(Kernel)
+
+TILE_ROWS = 512
+"""Rows expanded at a time: a thousand features of them are still in the cache when the sweep follows the product."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RandomFeatures:
+    """Some random features with their directions, ready to be evaluated on rows."""
+
+    kernel: Kernel
+    W: NDArray[np.float32]  # (A, d)
+    b: NDArray[np.float32]  # (A,)
+
+    def expand(self, X: NDArray[np.float32], out: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
+        """Return the features (r, A) of scaled rows X (r, d) in C order, in `out` if that is given."""
+        out = np.empty((len(X), len(self.W)), np.float32) if out is None else out
+        for start in range(0, len(X), TILE_ROWS):
+            tile = out[start : start + TILE_ROWS]
+            multiply(X[start : start + TILE_ROWS], self.W.T, tile)
+            self._activate(tile)
+        return out
+
+    def expand_changed(
+        self, products: NDArray[np.float32], column: int, change: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """Return the features (r, A) of rows whose products X Wᵀ are given, after `change` is added to one column."""
+        out = products + np.multiply.outer(change, self.W[:, column])
+        self._activate(out)
+        return out
+
+    def _activate(self, Z: NDArray[np.float32]) -> None:
+        """Replace products W·x by features, in place."""
+        if self.kernel == "perceptron":
+            signs(Z, _read_only(self.b))
+        else:
+            cosines(Z, _read_only(self.b))
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """All random features of rows with d columns; `features` draws some of them by their ids.
+
+    Examples
+    --------
+    >>> features = Basis("gaussian", gamma=0.5, seed=0, d=3).features(np.array([7, 2**63], np.uint64))
+    >>> features.expand(np.zeros((5, 3), np.float32)).shape
+    (5, 2)
+    """
+
+    kernel: Kernel
+    gamma: float
+    seed: int
+    d: int
+
+    def features(self, ids: NDArray[np.uint64]) -> RandomFeatures:
+        """Return the features with these ids."""
+        return RandomFeatures(self.kernel, *directions(ids, self.d, self.seed, self.kernel, self.gamma))
+
+
+def directions(
+    ids: NDArray[np.uint64], d: int, seed: int, kernel: Kernel, gamma: float
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return directions W (A, d) and phases b (A,) of features; both depend on `seed` and on each id alone.
+
+    Parameters
+    ----------
+    ids
+        The features.
+    d
+        The number of columns.
+    seed
+        Any integer; its lowest 64 bits count.
+    kernel, gamma
+        See the table above. For cosines W and b are in turns: ω / 2π, and within ± ½.
+
+    Examples
+    --------
+    >>> W, b = directions(np.array([7, 8], np.uint64), d=3, seed=0, kernel="gaussian", gamma=0.5)
+    >>> again, _ = directions(np.array([8], np.uint64), d=3, seed=0, kernel="gaussian", gamma=0.5)
+    >>> np.array_equal(again[0], W[1])
+    True
+    """
+    W, b = np.empty((len(ids), d), np.float32), np.empty(len(ids), np.float32)
+    if kernel == "gaussian":
+        law, scale, spread = NORMAL, math.sqrt(2 * gamma) / (2 * math.pi), 1.0
+    elif kernel == "laplacian":
+        law, scale, spread = CAUCHY, gamma / (2 * math.pi), 1.0
+    else:
+        law, scale, spread = SPHERE, 1.0, 2 / gamma
+    draw(_read_only(np.asarray(ids, np.uint64)), np.uint64(seed % 2**64), law, scale, spread, W, b)
+    return W, b
+
+
+def multiply(
+    A: NDArray[np.float32], B: NDArray[np.float32], out: NDArray[np.float32] | None = None
+) -> NDArray[np.float32]:
+    """Return A @ B of finite float32 matrices, without numpy's check for invalid operations.
+
+    That check can fail for no reason. OpenBLAS multiplies five columns with a vector (sgemv, AVX-512) by adding up
+    eight lanes of a buffer of which it has written five. The result is right. But if the stack happens to hold a
+    signalling NaN in the other three lanes, the processor's flag for an invalid operation is set, and numpy reports it.
+    Products that overflow still raise numpy's warning.
+    """
+    with np.errstate(invalid="ignore"):
+        return np.matmul(A, B, out=out)
+
+
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a read-only view: kernels are compiled once, for blocks in protected memory and for all other arrays."""
+    view = array.view()
+    view.flags.writeable = False
+    return view

@@ -20,15 +20,16 @@ COMMANDS = {
     "ingest": ("ingest", "Turn source files into a dataset."),
     "info": ("inspect", "Show what a dataset is."),
     "verify": ("inspect", "Check every chunk of a dataset."),
-    "transpose": ("transpose", "Lay a sparse dataset out in columns."),
-    "shuffle": ("shuffle", "Write a dataset with its rows in random order."),
-    "split": ("split", "Divide the rows of a dataset into training and test."),
+    "transpose": ("reorder", "Lay a sparse dataset out in columns."),
+    "shuffle": ("reorder", "Write a dataset with its rows in random order."),
+    "split": ("reorder", "Divide the rows of a dataset into training and test."),
     "select": ("select", "Select the features of a dataset that matter."),
     "show": ("show", "Show what a run selected."),
     "evaluate": ("evaluate", "Say how good a selection is on a dataset."),
     "predict": ("evaluate", "Predict every row of a dataset."),
     "report": ("report", "Write what a run found as a page to look at."),
     "run": ("run", "Run a whole job from one file."),
+    "airflow": ("airflow", "Run jobs every night from Airflow."),
 }
 """The module of every command, and what it does: a module is loaded when its command is run, which takes seconds."""
 

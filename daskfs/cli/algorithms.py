@@ -6,18 +6,17 @@ its docstring.
 
 from __future__ import annotations
 
-import inspect
 import math
-import re
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import MISSING
+from enum import EnumMeta
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import click
 
-from daskfs.algorithms.registry import ALGORITHMS, default_of, fields_of
+from daskfs.algorithms.registry import default_of, fields_of, parameter_docs, registrations
 from daskfs.errors import OptionError
 from daskfs.protocol import Algorithm
 
@@ -29,8 +28,8 @@ IN_WORDS = {int: "a whole number", float: "a number", str: "text", types.NoneTyp
 def algorithm_options(command: Any) -> Any:
     """Decorate a command with the flags of all algorithms; those not given are None."""
     owners: dict[str, list[str]] = {}
-    for name, algorithm in ALGORITHMS.items():
-        for field in fields_of(algorithm):
+    for name, entry in registrations().items():
+        for field in fields_of(entry.algorithm):
             owners.setdefault(field, []).append(name)
     for field, names in reversed(owners.items()):
         command = _option(field, names)(command)
@@ -43,7 +42,7 @@ def make_algorithm(name: str, given: Mapping[str, Any]) -> Algorithm:
     >>> make_algorithm("substitution", {"n_select": "10", "ridge": "0.5"}).ridge
     0.5
     """
-    algorithm = ALGORITHMS[name]
+    algorithm = registrations()[name].algorithm
     known, kinds = fields_of(algorithm), get_type_hints(algorithm)
     for field in given:
         if field not in known:
@@ -52,19 +51,6 @@ def make_algorithm(name: str, given: Mapping[str, Any]) -> Algorithm:
         if field not in given and default_of(algorithm, field) is MISSING:
             raise OptionError(f"{name} needs {' or '.join(_flags(field))}")
     return algorithm(**{field: _value(_flag(field), kinds[field], word) for field, word in given.items()})
-
-
-def parameter_docs(documented: Callable[..., Any]) -> dict[str, str]:
-    """What the "Parameters" section of a numpydoc docstring says of each, on one line."""
-    section = re.search(r"^Parameters\n-+\n(.*?)(\n\S[^\n]*\n---|\Z)", inspect.getdoc(documented) or "", re.M | re.S)
-    texts: dict[str, str] = {}
-    names: list[str] = []
-    for line in section[1].splitlines() if section else ():
-        if line[:1].strip():  # not indented: whom the lines below are about
-            names = line.split(", ")
-        for name in names if line.startswith(" ") else ():
-            texts[name] = f"{texts.get(name, '')} {line.strip()}".lstrip()
-    return texts
 
 
 def _flag(field: str) -> str:
@@ -77,25 +63,27 @@ def _flags(field: str) -> list[str]:
 
 def _option(field: str, names: list[str]) -> Any:
     """The flag of a field that these algorithms have."""
-    kinds = {get_type_hints(ALGORITHMS[name])[field]: None for name in names}
+    kinds = {get_type_hints(registrations()[name].algorithm)[field]: None for name in names}
     about = {_about(field, name): None for name in names}
-    help_text = " / ".join(about) if len(names) == len(ALGORITHMS) else f"{', '.join(names)}: {' / '.join(about)}"
+    help_text = " / ".join(about) if len(names) == len(registrations()) else f"{', '.join(names)}: {' / '.join(about)}"
     if bool in kinds:
         return click.option(f"{_flag(field)}/--no-{_flag(field)[2:]}", default=None, help=help_text)
     return click.option(*_flags(field), metavar="|".join(map(_metavar, kinds)), help=help_text)
 
 
 def _about(field: str, name: str) -> str:
-    algorithm = ALGORITHMS[name]
+    algorithm = registrations()[name].algorithm
     default = default_of(algorithm, field)
     text = parameter_docs(algorithm).get(field, "").replace("``", "")
     return text if default is MISSING else f"{text}  [default: {default}]".lstrip()
 
 
 def _alternatives(kind: Any) -> list[Any]:
-    """The types a union is made of, every word of a Literal on its own."""
+    """Return the types of a union, with one Literal for every word of a Literal or member of an enumeration."""
     parts = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
-    return [Literal[word] if get_origin(one) is Literal else one for one in parts for word in get_args(one) or (one,)]
+    words = {part: get_args(part) for part in parts if get_origin(part) is Literal}
+    words |= {part: tuple(part) for part in parts if isinstance(part, EnumMeta)}
+    return [option for part in parts for option in ([Literal[word] for word in words.get(part, ())] or [part])]
 
 
 def _metavar(kind: Any) -> str:

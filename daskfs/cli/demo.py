@@ -14,9 +14,9 @@ from rich.text import Text
 from daskfs.cli.demo_problems import PROBLEMS, Problem
 from daskfs.job.execute import execute
 from daskfs.job.runner import Watch
-from daskfs.observe.evaluated import TITLES
 from daskfs.observe.progress import count_progress, ingest_progress, pass_progress
-from daskfs.observe.terminal import output, remarks_told
+from daskfs.observe.tables import TITLES
+from daskfs.observe.terminal import output, warnings_as_notes
 from daskfs.selection.records import METRICS, REPORT, read_record
 from daskfs.selection.selection import Selection, load_selection
 
@@ -53,7 +53,7 @@ def _run(problem: Problem, folder: Path) -> tuple[list[str], str]:
     begun = monotonic()
     job = problem.prepare(folder)
     output.print(f"   [bold]daskfs run[/] {job.name}", soft_wrap=True)
-    with remarks_told():
+    with warnings_as_notes():
         done = execute(job, Watch(_tell, ingest_progress, pass_progress, count_progress))
     assert done.run is not None
     selection, metrics = load_selection(done.run.url), read_record(done.run, METRICS) or {}

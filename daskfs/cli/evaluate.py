@@ -7,11 +7,11 @@ import json
 import click
 
 from daskfs.errors import public_url
-from daskfs.observe.evaluated import class_table, evaluation_line, metric_table, size_table
 from daskfs.observe.progress import count_progress
-from daskfs.observe.terminal import output, printable, remarks_told
-from daskfs.selection.published import followed
+from daskfs.observe.tables import class_table, evaluation_line, metric_table, size_table
+from daskfs.observe.terminal import output, printable, warnings_as_notes
 from daskfs.selection.records import METRICS, SIZES, write_record
+from daskfs.selection.run_folder import resolve_run
 from daskfs.selection.selection import load_selection
 from daskfs.selection.sizes import size_path
 from daskfs.store.dataset.dataset import open_dataset
@@ -37,14 +37,14 @@ def evaluate(run: str, dataset: str, as_json: bool, train: str | None, keep: boo
     """
     selection, data = load_selection(run), open_dataset(dataset)
     fitted_on = None if train is None else open_dataset(train)
-    with remarks_told(), count_progress("evaluating") as progress:
+    with warnings_as_notes(), count_progress("evaluating") as progress:
         found = selection.evaluate(data, progress=progress)
     record, path = {"dataset": public_url(dataset), "digest": data.digest, **found.record()}, None
     if fitted_on is not None:
-        with remarks_told(), count_progress("sizes") as progress:
+        with warnings_as_notes(), count_progress("sizes") as progress:
             path = size_path(selection, fitted_on, data, progress=progress)
     if keep:
-        place = followed(Location(run))
+        place = resolve_run(Location(run))
         write_record(place, METRICS, record)
         if path is not None:
             write_record(place, SIZES, path.record())
@@ -68,7 +68,7 @@ def evaluate(run: str, dataset: str, as_json: bool, train: str | None, keep: boo
 def predict(run: str, dataset: str, out: str, overwrite: bool, as_json: bool) -> None:
     """Write the predictions of what RUN selected for every row of DATASET, and the scores behind them, to --out."""
     selection, data = load_selection(run), open_dataset(dataset)
-    with remarks_told(), count_progress("predicting") as progress:
+    with warnings_as_notes(), count_progress("predicting") as progress:
         selection.write_predictions(data, out, overwrite=overwrite, progress=progress)
     if as_json:
         made = {"run": run, "dataset": dataset, "predictions": out}

@@ -6,6 +6,7 @@ import json
 
 import click
 
+from daskfs.algorithms.registry import words_of
 from daskfs.errors import public_url
 from daskfs.observe.terminal import printable
 
@@ -23,7 +24,7 @@ def report(run: str, out: str | None, overwrite: bool, as_json: bool) -> None:
     """
     from daskfs.observe.report import write_report  # Bokeh and Jinja take half a second that others need not wait for
 
-    written = write_report(run, out, overwrite=overwrite)
+    written = write_report(run, out, overwrite=overwrite, words_of=words_of)
     if as_json:
         click.echo(json.dumps({"report": public_url(written)}))
     else:

@@ -12,7 +12,7 @@ from daskfs.errors import OptionError, public_url, redact
 from daskfs.job.execute import execute
 from daskfs.job.runner import Step, Watch
 from daskfs.observe.progress import count_progress, ingest_progress, pass_progress
-from daskfs.observe.terminal import messages, printable, remarks_told
+from daskfs.observe.terminal import messages, printable, warnings_as_notes
 
 
 @click.command()
@@ -33,7 +33,7 @@ def run(job: str, until: Step, changes: tuple[str, ...], scheduler: str | None, 
     if scheduler or serial:
         given["cluster"] = {"scheduler": scheduler} if scheduler else {"serial": True}
     watch = Watch(_tell, ingest_progress, pass_progress, count_progress)
-    with remarks_told():
+    with warnings_as_notes():
         done = execute(job, watch, until=until, changes=given)
     if as_json:
         click.echo(json.dumps(done.record(), indent=1, allow_nan=False))

@@ -10,7 +10,7 @@ from typing import Any
 import click
 from distributed import performance_report
 
-from daskfs.algorithms.registry import ALGORITHMS
+from daskfs.algorithms.registry import registrations
 from daskfs.cli.algorithms import algorithm_options, make_algorithm
 from daskfs.cli.show import print_selection
 from daskfs.engine.cluster.start import cluster_for
@@ -19,8 +19,8 @@ from daskfs.jit import COMPILING, is_cold
 from daskfs.job.execute import announce
 from daskfs.job.selecting import Request
 from daskfs.observe.progress import pass_progress
-from daskfs.observe.selected import selection_record
-from daskfs.observe.terminal import messages, remarks_told
+from daskfs.observe.tables import selection_record
+from daskfs.observe.terminal import messages, warnings_as_notes
 from daskfs.selection.selection import Selection
 from daskfs.store.dataset.dataset import open_dataset
 from daskfs.store.places.location import Location
@@ -28,7 +28,9 @@ from daskfs.store.places.location import Location
 
 @click.command()
 @click.argument("data")
-@click.option("--algorithm", "-a", "name", required=True, type=click.Choice(list(ALGORITHMS)), help="What selects.")
+@click.option(
+    "--algorithm", "-a", "name", required=True, type=click.Choice(list(registrations())), help="What selects."
+)
 @click.option("--out", required=True, help="The run's folder or URL: selection, history and, meanwhile, a checkpoint.")
 @click.option("--scheduler", help="Run on the Dask cluster at this address, not on one of this machine's cores.")
 @click.option("--serial", is_flag=True, help="Run in this process, without a cluster.")
@@ -77,7 +79,7 @@ def select(
         "command": ["daskfs", *map(public_url, sys.argv[1:])],
         "performance_report": performance and public_url(performance),
     }
-    with remarks_told(), cluster_for(scheduler, serial, processes) as client:
+    with warnings_as_notes(), cluster_for(scheduler, serial, processes) as client:
         announce(client, lambda line: messages.print(line, soft_wrap=True, markup=False))
         messages.print(f"memory: {request.plan(client)}", soft_wrap=True)
         if request.is_begun() and not overwrite:

@@ -6,7 +6,7 @@ import json
 
 import click
 
-from daskfs.observe.selected import feature_table, selection_lines, selection_record
+from daskfs.observe.tables import feature_table, selection_lines, selection_record
 from daskfs.observe.terminal import output, printable
 from daskfs.selection.selection import Selection, load_selection
 

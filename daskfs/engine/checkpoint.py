@@ -48,7 +48,7 @@ class Cost:
     """Whether merging was none of the workers' business."""
     scheduler: float = 0.0
     """Seconds, summed over workers, from when all that a task needs was ready to its begin: of Dask's scheduler, and of
-    states on their way. Around a centre, from the end of a worker's task to the begin of its next."""
+    states on their way. AsynchronousRunner a centre, from the end of a worker's task to the begin of its next."""
 
     def times(self) -> dict[str, float]:
         """Seconds by what they were for; on a cluster also of the workers together.
@@ -148,10 +148,12 @@ def checkpoint_at(
             location.sweep(KEY)
         except OSError as error:
             raise CheckpointError(f"{location.url}: no place for a checkpoint: {error}") from error
-        yield Checkpoint(location, {"dataset": dataset.digest, "seed": seed, "algorithm": described(algorithm)})
+        yield Checkpoint(
+            location, {"dataset": dataset.digest, "seed": seed, "algorithm": describe_algorithm(algorithm)}
+        )
 
 
-def described(algorithm: Algorithm) -> dict[str, Any]:
+def describe_algorithm(algorithm: Algorithm) -> dict[str, Any]:
     """The name of an algorithm and the values of its fields."""
     values = {field.name: getattr(algorithm, field.name) for field in fields(algorithm)}  # type: ignore[arg-type]
     return {"name": type(algorithm).__name__} | values

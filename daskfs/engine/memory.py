@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from dask.utils import format_bytes, parse_bytes
+from distributed import Client
 
 from daskfs.engine.shards import FAN_IN
 from daskfs.errors import OptionError
@@ -12,6 +17,7 @@ from daskfs.protocol import Algorithm, Meta
 from daskfs.store.ingest.arrays import BLOCK_ENTRIES
 from daskfs.store.places.local import AHEAD
 
+_STATUS, _FORGET_PEAK = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 _USABLE = 0.8  # of a worker's memory: beyond that Dask pauses it
 
 # Measured, not derived: `pipelines/benchmarks/memory.py`, and a file of ten million different names.
@@ -21,7 +27,7 @@ _NAMES_FACTOR = 5  # a set of names with its table, and its sorted copy while it
 _WINDOW_FACTOR = 4  # text, and what a parser (Arrow) makes of it
 
 
-def parsed_memory(memory: int | str) -> int:
+def parse_memory(memory: int | str) -> int:
     """Bytes of a size such as ``"512MB"``."""
     try:
         return int(parse_bytes(memory))
@@ -58,7 +64,7 @@ class IngestMemory:
         """
         if memory is None:
             return cls(workers, window_bytes=8 << 20, names_bytes=32 << 20, rows_bytes=64 << 20)
-        total = parsed_memory(memory) - _BASE_BYTES
+        total = parse_memory(memory) - _BASE_BYTES
         least = _BLOCK_BYTES + _WINDOW_FACTOR * (1 << 20) + _NAMES_FACTOR * (4 << 20)
         if total < least:
             raise OptionError(f"--memory {memory}: an ingest needs at least {format_bytes(least + _BASE_BYTES)}")
@@ -117,3 +123,53 @@ class MemoryPlan:
         """
         state = format_bytes(self.state) if self.states == 1 else f"{self.states} x {format_bytes(self.state)}"
         return f"state {state} + blocks {format_bytes(self.blocks)} = {format_bytes(self.total)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """Memory of every process at the start of a run; `used` is what it rose by at most."""
+
+    here: int | None
+    workers: dict[str, int | None]
+
+    @classmethod
+    def begin(cls, client: Client | None) -> Footprint:
+        """Look at this process and at the workers of a cluster, and forget how large they have been before."""
+        return cls(_begin(), {} if client is None else _everywhere(client, _begin))
+
+    def used(self, client: Client | None) -> int | None:
+        """The largest rise of any process that takes part since `begin`; None where the system does not tell."""
+        if client is None:
+            return _rise(self.here, _peak())
+        now = _everywhere(client, _peak)
+        rises = [_rise(before, now.get(address)) for address, before in self.workers.items()]
+        return max((rise for rise in rises if rise is not None), default=None)
+
+
+def _rise(before: int | None, peak: int | None) -> int | None:
+    return None if before is None or peak is None else max(peak - before, 0)
+
+
+def _everywhere(client: Client, function: Any) -> dict[str, Any]:
+    with suppress(Exception):  # a figure for the record is not worth a run that is done
+        found: dict[str, Any] = client.run(function, on_error="ignore")
+        return found
+    return {}
+
+
+def _begin() -> int | None:
+    with suppress(OSError):
+        _FORGET_PEAK.write_text("5")
+        return _status("VmRSS")
+    return None
+
+
+def _peak() -> int | None:
+    with suppress(OSError):
+        return _status("VmHWM")
+    return None
+
+
+def _status(field: str) -> int | None:
+    found = re.search(rf"^{field}:\s+(\d+) kB", _STATUS.read_text(), re.M)
+    return None if found is None else int(found[1]) << 10

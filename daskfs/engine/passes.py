@@ -1,6 +1,6 @@
 """The loop over passes and blocks, in one process and without Dask; other ways to run a pass plug into it.
 
-A `Run` knows where it stands, what it has cost, and whom to tell; a `Runner` carries out one pass for it.
+A `SelectionRun` knows where it stands, what it has cost, and whom to tell; a `Runner` carries out one pass for it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.engine.checkpoint import Checkpoint, Cost, Snapshot
-from daskfs.engine.events.listener import Watch
+from daskfs.engine.events.listener import RunListener
 from daskfs.engine.events.meter import Meter
 from daskfs.engine.shards import fold_lane, joined, merged, revisited, rounds_of
 from daskfs.protocol import Algorithm, Axis, Preview, State
@@ -51,18 +51,18 @@ class PassProgress:
 class Runner(Protocol):
     """Someone who can carry out a pass."""
 
-    def one_pass(self, state: State, position: int, run: Run) -> State:
+    def one_pass(self, state: State, position: int, run: SelectionRun) -> State:
         """The state with every block from `position` on folded into it.
 
         The runner tells the run of every block or round it has done, and hands over the state whenever it is asked:
         ``if run.reached(position): run.keep(state)``.
         """
 
-    def revisit(self, state: State, ids: NDArray[np.uint64], run: Run) -> tuple[State, int]:
+    def revisit(self, state: State, ids: NDArray[np.uint64], run: SelectionRun) -> tuple[State, int]:
         """The state with some columns folded into it once more, and how many bytes they had."""
 
 
-class Run:
+class SelectionRun:
     """One run of an algorithm over a dataset.
 
     Parameters
@@ -86,10 +86,10 @@ class Run:
         now: Snapshot,
         checkpoint: Checkpoint | None = None,
         progress: Callable[[PassProgress], None] | None = None,
-        watch: Watch | None = None,
+        watch: RunListener | None = None,
     ) -> None:
         self.now, self._dataset, self._algorithm = now, dataset, algorithm
-        self.watch = watch or Watch(dataset, algorithm)
+        self.watch = watch or RunListener(dataset, algorithm)
         self._checkpoint, self._progress = checkpoint, progress
         self._bytes = np.concatenate([[0], np.cumsum(dataset.block_sizes(algorithm.axis))])
         self._started = 0.0
@@ -196,13 +196,13 @@ class Run:
         )
 
 
-class Serial:
+class SerialRunner:
     """Carries out passes in this process: block by block, or lane by lane as a cluster would have shared them."""
 
     def __init__(self, dataset: Dataset, algorithm: Algorithm, lanes: int = 1) -> None:
         self._dataset, self._algorithm, self._lanes = dataset, algorithm, lanes
 
-    def one_pass(self, state: State, position: int, run: Run) -> State:
+    def one_pass(self, state: State, position: int, run: SelectionRun) -> State:
         if self._lanes > 1:
             return self._in_rounds(state, position, run)
         axis = self._algorithm.axis
@@ -213,11 +213,11 @@ class Serial:
                 run.keep(state)
         return state
 
-    def revisit(self, state: State, ids: NDArray[np.uint64], run: Run) -> tuple[State, int]:
+    def revisit(self, state: State, ids: NDArray[np.uint64], run: SelectionRun) -> tuple[State, int]:
         meter = Meter()
         return revisited(self._algorithm, self._dataset, ids, state, meter), meter.done().bytes
 
-    def _in_rounds(self, state: State, position: int, run: Run) -> State:
+    def _in_rounds(self, state: State, position: int, run: SelectionRun) -> State:
         sizes = self._dataset.block_sizes(self._algorithm.axis)
         for shares in rounds_of(sizes, self._lanes, self._algorithm.sharing.min_merges_per_pass, position):
             lanes = [fold_lane(self._algorithm, self._dataset, numbers, state) for numbers in shares]

@@ -14,22 +14,21 @@ import psutil
 from distributed import Client
 from distributed.system import MEMORY_LIMIT
 
-from daskfs.engine.asynchronous.driver import Around
-from daskfs.engine.checkpoint import Checkpoint, Cost, Snapshot, checkpoint_at, described
+from daskfs.engine.asynchronous.driver import AsynchronousRunner
+from daskfs.engine.checkpoint import Checkpoint, Cost, Snapshot, checkpoint_at, describe_algorithm
 from daskfs.engine.cluster.pool import current_client, prepare_workers
 from daskfs.engine.cluster.worker_pool import attended, expected_workers, taking_part
-from daskfs.engine.events.listener import Watch
+from daskfs.engine.events.listener import RunListener
 from daskfs.engine.events.messages import Event, refused_event
 from daskfs.engine.events.send import are_wanted, from_client
 from daskfs.engine.memory import MemoryPlan, room_on
-from daskfs.engine.passes import PassProgress, Run, Runner, Serial
+from daskfs.engine.passes import PassProgress, Runner, SelectionRun, SerialRunner
 from daskfs.engine.shards import one_blas_thread
-from daskfs.engine.synchronous import Rounds
+from daskfs.engine.synchronous import SynchronousRunner
 from daskfs.errors import ColumnError, DatasetError, OptionError, RowError, check_whole, public_url
 from daskfs.protocol import Algorithm, AsynchronousAlgorithm, Expansion, Result, Schedule
-from daskfs.selection.expanded import Inputs
-from daskfs.selection.naming import named, products_of
-from daskfs.selection.products import Products
+from daskfs.selection.inputs import Inputs
+from daskfs.selection.products import Products, feature_names, named_products
 from daskfs.selection.selection import Selection
 from daskfs.store.dataset.dataset import Dataset, open_dataset
 
@@ -111,8 +110,8 @@ def select(
         one_blas_thread(),
     ):
         now = _begun(dataset, algorithm, lanes, seed, kept, resume)
-        watch = Watch(dataset, algorithm, _listener(client))
-        run = Run(dataset, algorithm, now, kept, attended(client, progress), watch)
+        watch = RunListener(dataset, algorithm, _listener(client))
+        run = SelectionRun(dataset, algorithm, now, kept, attended(client, progress), watch)
         with _told(watch, now, client):
             with taking_part(client, plan, checked), _runner(dataset, algorithm, client, now.lanes) as runner:
                 done = run.finish(runner)
@@ -134,7 +133,7 @@ def as_selection(result: Result, dataset: Dataset, algorithm: Algorithm, seed: i
         warnings.warn(f"{public_url(dataset.url)}: {remark}", stacklevel=3)
     names, products = _named(dataset, result)
     inputs = None if result.expansion is None else _inputs(dataset, result.expansion)
-    return Selection.from_result(result, names, described(algorithm), source, seed, products, inputs)
+    return Selection.from_result(result, names, describe_algorithm(algorithm), source, seed, products, inputs)
 
 
 def memory_plan(dataset: Dataset, algorithm: Algorithm) -> MemoryPlan:
@@ -196,12 +195,12 @@ def _begun(
 @contextmanager
 def _runner(dataset: Dataset, algorithm: Algorithm, client: Client | None, lanes: int) -> Iterator[Runner]:
     if client is None:
-        yield Serial(dataset, algorithm, max(lanes, 1))
+        yield SerialRunner(dataset, algorithm, max(lanes, 1))
     elif lanes == IN_ANY_ORDER and expected_workers(client) > 1 and isinstance(algorithm, AsynchronousAlgorithm):
-        with closing(Around(client, dataset, algorithm)) as around:
+        with closing(AsynchronousRunner(client, dataset, algorithm)) as around:
             yield around
     else:
-        yield Rounds(client, dataset, algorithm, max(lanes, 1))
+        yield SynchronousRunner(client, dataset, algorithm, max(lanes, 1))
 
 
 def _listener(client: Client | None) -> Callable[[Event], None] | None:
@@ -221,7 +220,7 @@ def _refusals_told(client: Client | None) -> Iterator[None]:
 
 
 @contextmanager
-def _told(watch: Watch, now: Snapshot, client: Client | None) -> Iterator[None]:
+def _told(watch: RunListener, now: Snapshot, client: Client | None) -> Iterator[None]:
     """Tell those who watch that a run begins, and why it ends if that is not what was meant."""
     watch.begun(now, 0 if client is None else len(client.nthreads()))
     try:
@@ -255,8 +254,8 @@ def _inputs(dataset: Dataset, expansion: Expansion) -> Inputs:
 def _named(dataset: Dataset, result: Result) -> tuple[list[str], Products | None]:
     """The names of a result's features, and what those are made of that are products of two."""
     called = "" if result.expansion is None else result.expansion.kernel
-    made = None if result.parents is None else products_of(dataset.names, result.parents)
-    return named(dataset.names, result.features, made, called), made
+    made = None if result.parents is None else named_products(dataset.names, result.parents)
+    return feature_names(dataset.names, result.features, made, called), made
 
 
 @contextmanager

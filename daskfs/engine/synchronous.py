@@ -31,11 +31,18 @@ from distributed import Client, Future, KilledWorker
 from numpy.typing import NDArray
 
 from daskfs.engine.cluster.worker_pool import GONE, result_of, with_workers
-from daskfs.engine.events.listener import Watch
+from daskfs.engine.events.listener import RunListener
 from daskfs.engine.memory import MemoryPlan
-from daskfs.engine.passes import Run
+from daskfs.engine.passes import SelectionRun
 from daskfs.engine.shards import FAN_IN, Round, joined, rounds_of
-from daskfs.engine.synchronous_tasks import Spent, arrived, fold_share, look_at_share, merge_shares, revisit_a_copy
+from daskfs.engine.synchronous_tasks import (
+    ShardSeconds,
+    arrived,
+    fold_share,
+    look_at_share,
+    merge_shares,
+    revisit_a_copy,
+)
 from daskfs.errors import Interrupted, WorkerError
 from daskfs.protocol import Algorithm, State, put_fields, take_fields
 from daskfs.store.dataset.dataset import Dataset
@@ -56,7 +63,7 @@ class _Known:
     position: int
 
 
-class Rounds:
+class SynchronousRunner:
     """Carries out passes on the workers of a cluster, in a fixed number of lanes."""
 
     def __init__(self, client: Client, dataset: Dataset, algorithm: Algorithm, lanes: int) -> None:
@@ -64,13 +71,13 @@ class Rounds:
         self._look: Future[Any] | None = None  # at a state, under way
         self._sizes = dataset.block_sizes(algorithm.axis)
 
-    def one_pass(self, state: State, position: int, run: Run) -> State:
+    def one_pass(self, state: State, position: int, run: SelectionRun) -> State:
         return self._until_done(partial(self._pass, _Known(state, position), run))
 
-    def revisit(self, state: State, ids: NDArray[np.uint64], run: Run) -> tuple[State, int]:
+    def revisit(self, state: State, ids: NDArray[np.uint64], run: SelectionRun) -> tuple[State, int]:
         return self._until_done(partial(self._revisit, state, ids, run))
 
-    def _pass(self, known: _Known, run: Run) -> State:
+    def _pass(self, known: _Known, run: SelectionRun) -> State:
         shares = rounds_of(self._sizes, self._lanes, self._algorithm.sharing.min_merges_per_pass, known.position)
         if not shares:
             return known.state
@@ -79,7 +86,7 @@ class Rounds:
         pending = self._submitted(shares, root, run.watch.run)
         heads: list[Future[Any]] = []
         cost = run.now.costs[-1]
-        before = Spent(cost.busy, cost.merging, cost.scheduler)
+        before = ShardSeconds(cost.busy, cost.merging, cost.scheduler)
         try:
             while pending:
                 _let_go(heads)  # states of the round before
@@ -94,7 +101,7 @@ class Rounds:
             self._look_away()
             _let_go((root, *heads, *(head for _, waiting in pending for head in waiting)))
 
-    def _look_at(self, head: Future[Any], watch: Watch) -> None:
+    def _look_at(self, head: Future[Any], watch: RunListener) -> None:
         """Tell what a lane's state shows, now and then: a small task where the state is, that nobody waits for."""
         if self._look is not None and self._look.status == "finished":
             with suppress(Exception):
@@ -128,7 +135,7 @@ class Rounds:
             pending.append((share[-1].stop, heads))
         return pending
 
-    def _fetched(self, heads: list[Future[Any]], run: Run, before: Spent) -> State:
+    def _fetched(self, heads: list[Future[Any]], run: SelectionRun, before: ShardSeconds) -> State:
         """The state that a round has led to; the run hears what workers have spent on it, beside what was known."""
         merge = partial(self._submit, "merge", merge_shares, run.watch.run, self._algorithm)
         last = joined(heads, merge)
@@ -140,7 +147,7 @@ class Rounds:
         run.note_work(self._lanes, *map(sum, zip(before, spent, strict=True)))
         return state
 
-    def _revisit(self, state: State, ids: NDArray[np.uint64], run: Run) -> tuple[State, int]:
+    def _revisit(self, state: State, ids: NDArray[np.uint64], run: SelectionRun) -> tuple[State, int]:
         sent, told = self._sent(state), run.watch.run
         future = self._submit("revisit", revisit_a_copy, told, self._algorithm, self._dataset, ids, sent)
         try:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.engine.events.messages import TOP, Share
+from daskfs.engine.events.messages import TOP, Spent
 from daskfs.engine.events.meter import Meter
 from daskfs.engine.events.send import from_task
 from daskfs.engine.shards import fold_lane, merged, revisited
@@ -35,7 +35,7 @@ class Travelling(NamedTuple):
     ready: float
 
 
-class Spent(NamedTuple):
+class ShardSeconds(NamedTuple):
     """Seconds of lanes, by what they were for: the columns of `Travelling.spent`."""
 
     busy: float
@@ -50,7 +50,7 @@ def fold_share(
     handing, meter, spent = _handing_over(states), Meter(from_task(run)), _furthest(states, lanes)
     state = fold_lane(algorithm, dataset, numbers, *map(_bare, states), meter=meter)
     took = meter.done()
-    spent[lane] += Spent(took.busy, took.merging, handing)
+    spent[lane] += ShardSeconds(took.busy, took.merging, handing)
     return Travelling(state, lane, spent, time())
 
 
@@ -60,7 +60,7 @@ def merge_shares(run: str, algorithm: Algorithm, *states: Any) -> Travelling:
     meter = Meter(from_task(run))
     with meter.merging():
         state = merged(algorithm, *map(_bare, states))
-    spent[lane] += Spent(0.0, meter.done().merging, handing)
+    spent[lane] += ShardSeconds(0.0, meter.done().merging, handing)
     return Travelling(state, lane, spent, time())
 
 
@@ -71,15 +71,15 @@ def look_at_share(algorithm: Algorithm, state: State) -> Preview | None:
 
 def revisit_a_copy(
     run: str, algorithm: Algorithm, dataset: Dataset, ids: NDArray[np.uint64], state: State
-) -> tuple[State, Share]:
+) -> tuple[State, Spent]:
     """Columns folded into a copy of a state once more, and what that took."""
     meter = Meter(from_task(run))
     return revisited(algorithm, dataset, ids, copy_state(state), meter), meter.done()
 
 
-def arrived(state: Travelling) -> tuple[State, Spent]:
+def arrived(state: Travelling) -> tuple[State, ShardSeconds]:
     """A state as it is outside of tasks, and the seconds that its lanes took, one after the other and summed up."""
-    return _bare(state), Spent(*state.spent.sum(axis=0).tolist())
+    return _bare(state), ShardSeconds(*state.spent.sum(axis=0).tolist())
 
 
 def _bare(state: Any) -> State:
@@ -89,7 +89,7 @@ def _bare(state: Any) -> State:
 def _furthest(states: Sequence[Any], lanes: int) -> NDArray[np.float64]:
     """What every lane has taken, as far as it is known; nothing in a state that comes from the driver."""
     known = [state.spent for state in states if isinstance(state, Travelling)]
-    furthest: NDArray[np.float64] = np.maximum.reduce(known or [np.zeros((lanes, len(Spent._fields)))])
+    furthest: NDArray[np.float64] = np.maximum.reduce(known or [np.zeros((lanes, len(ShardSeconds._fields)))])
     return furthest
 
 

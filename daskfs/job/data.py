@@ -17,8 +17,8 @@ from typing import Any
 from distributed import Client
 
 from daskfs.engine.data.ingest import IngestProgress, ingest
+from daskfs.engine.data.reorder import transpose
 from daskfs.engine.data.split import split
-from daskfs.engine.data.transpose import transpose
 from daskfs.jit import COMPILING, is_cold
 from daskfs.job.selecting import must_transpose
 from daskfs.job.tables import Ingest, Job
@@ -190,7 +190,8 @@ class Preparation:
             return open_dataset(place.url, place.options)
         self._before_making()
         with self.counted("transpose") as progress:
-            turned = transpose(dataset, place.url, storage_options=self.job.storage or None, progress=progress)
+            storage = self.job.storage or None
+            turned = transpose(dataset, place.url, client=self.client, storage_options=storage, progress=progress)
         self.tell(f"transpose: {turned.n_features:,} columns, which {self.job.select.algorithm} reads")
         return turned
 

@@ -12,8 +12,7 @@ from typing import Any
 from dask.utils import format_bytes
 from distributed import Client
 
-from daskfs.engine.cluster.exposed_addresses import open_doors
-from daskfs.engine.cluster.start import cluster_for, cluster_of_class
+from daskfs.engine.cluster.start import cluster_for, cluster_of_class, exposed_addresses
 from daskfs.engine.data.ingest import IngestProgress
 from daskfs.engine.passes import PassProgress
 from daskfs.errors import public_url
@@ -92,8 +91,8 @@ def announce(client: Client | None, tell: Callable[[str], None]) -> None:
     """Say where a cluster can be watched, and by whom; one whose scheduler is in this process gets a tab for it."""
     if client is None:
         return
-    if doors := open_doors(client.cluster):
-        tell(f"note: other machines can reach the {' and the '.join(doors)}")
+    if exposed := exposed_addresses(client.cluster):
+        tell(f"note: other machines can reach the {' and the '.join(exposed)}")
     if not client.dashboard_link:
         return
     link, here = client.dashboard_link, is_here(client.cluster)

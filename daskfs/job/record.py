@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from daskfs import __version__
 from daskfs.engine.cluster.pool import available_cores
-from daskfs.engine.footprint import Footprint
-from daskfs.engine.memory import MemoryPlan
+from daskfs.engine.memory import Footprint, MemoryPlan
 from daskfs.selection.records import without_nan
 from daskfs.selection.selection import Selection
 

@@ -20,7 +20,8 @@ from typing import Any, Literal, get_args
 
 from distributed import Client
 
-from daskfs.engine.checkpoint import described
+from daskfs.algorithms.registry import words_of
+from daskfs.engine.checkpoint import describe_algorithm
 from daskfs.engine.passes import PassProgress
 from daskfs.errors import JobError, OptionError, check_choice, public_url
 from daskfs.jit import COMPILING, is_cold
@@ -30,10 +31,9 @@ from daskfs.job.selecting import Request
 from daskfs.job.tables import Job, Stability
 from daskfs.observe.report import check_replaceable as check_report
 from daskfs.observe.report import write_report
-from daskfs.selection.published import PUBLISHED, followed, publish
-from daskfs.selection.published import check_replaceable as check_pointer
 from daskfs.selection.records import METRICS, RUN_RECORD, SIZES, STABILITY, read_record, without_nan, write_record
-from daskfs.selection.saved import RECORD
+from daskfs.selection.run_folder import PUBLISHED, RECORD, publish, resolve_run
+from daskfs.selection.run_folder import check_replaceable as check_pointer
 from daskfs.selection.selection import Selection
 from daskfs.selection.sizes import size_path
 from daskfs.selection.stability import Over, stability
@@ -145,7 +145,7 @@ class JobRun:
         """The folder of the run that these datasets and the job's algorithm make."""
         select = self.job.select
         test = None if datasets.test is None else datasets.test.digest
-        made_of = [datasets.train.digest, test, described(select.made), select.seed, select.synchronous]
+        made_of = [datasets.train.digest, test, describe_algorithm(select.made), select.seed, select.synchronous]
         return self.out.below(f"{RUNS}/{key_of(made_of)}")
 
     def _request(self, dataset: Dataset, place: Location, seed: int) -> Request:
@@ -245,7 +245,8 @@ class JobRun:
 
     def _report(self, place: Location) -> None:
         for out in (None, self.job.report.to) if self.job.report.to else (None,):
-            written = write_report(place.url, out, overwrite=True, storage_options=self.job.storage or None)
+            storage = self.job.storage or None
+            written = write_report(place.url, out, overwrite=True, storage_options=storage, words_of=words_of)
             self.watch.tell(f"report: {public_url(written)}")
 
     def _publish(self, place: Location) -> None:
@@ -295,7 +296,7 @@ def pointer_of(job: Job) -> Location:
 def published_run(out: str, storage: dict[str, Any] | None = None) -> Location | None:
     """The run of a job that counts; None if none was published."""
     location = Location(out, storage)
-    found = followed(location)
+    found = resolve_run(location)
     return None if found == location else found
 
 

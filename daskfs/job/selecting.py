@@ -14,10 +14,9 @@ from typing import Any
 
 from distributed import Client
 
-from daskfs.engine.checkpoint import KEY, described
+from daskfs.engine.checkpoint import KEY, describe_algorithm
 from daskfs.engine.cluster.pool import prepare_workers
-from daskfs.engine.footprint import Footprint
-from daskfs.engine.memory import MemoryPlan
+from daskfs.engine.memory import Footprint, MemoryPlan
 from daskfs.engine.passes import PassProgress
 from daskfs.engine.run import memory_plan, n_shards_for, select
 from daskfs.errors import CheckpointError, OptionError
@@ -25,7 +24,7 @@ from daskfs.jit import warm_up
 from daskfs.job.record import Account
 from daskfs.protocol import Algorithm
 from daskfs.selection.records import METRICS, REPORT, RUN_RECORD, SIZES, STABILITY, write_record
-from daskfs.selection.saved import CHECKPOINT, RECORD
+from daskfs.selection.run_folder import CHECKPOINT, RECORD
 from daskfs.selection.selection import Selection, load_selection
 from daskfs.store.dataset.dataset import Dataset
 from daskfs.store.dataset.layout import ROOT
@@ -80,7 +79,7 @@ class Request:
             return None
         kept = load_selection(self.out.url, self.out.options)
         then = {**kept.algorithm, "seed": kept.seed, "dataset": kept.source["digest"][:12]}
-        now = {**described(self.algorithm), "seed": self.seed, "dataset": self.dataset.digest[:12]}
+        now = {**describe_algorithm(self.algorithm), "seed": self.seed, "dataset": self.dataset.digest[:12]}
         changes = [key for key in now if json.dumps(then.get(key)) != json.dumps(now[key])]
         if changes:
             what = ", ".join(f"{key} was {then.get(key)!r:.40}, now {now[key]!r:.40}" for key in changes)

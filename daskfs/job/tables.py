@@ -7,9 +7,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from daskfs.algorithms.registry import ALGORITHMS, fields_of
+from daskfs.algorithms.registry import fields_of, registrations
 from daskfs.engine.data.ingest import OnBadLine
-from daskfs.engine.memory import parsed_memory
+from daskfs.engine.memory import parse_memory
 from daskfs.errors import OptionError, nearest, public_url
 from daskfs.protocol import Algorithm
 from daskfs.store.dataset.codec import Compression
@@ -55,7 +55,7 @@ class Ingest(Table):
                 raise OptionError(f"{key}: no such key{nearest(key, known)}; there are {', '.join(known)}")
         _ = self.made  # raises what is wrong with it
         if self.memory is not None:
-            parsed_memory(self.memory)
+            parse_memory(self.memory)
         return self
 
     @cached_property
@@ -100,10 +100,10 @@ class Select(Table):
     @cached_property
     def made(self) -> Algorithm:
         """The algorithm with its fields."""
-        if self.algorithm not in ALGORITHMS:
-            known = ", ".join(ALGORITHMS)
-            raise OptionError(f"algorithm: {self.algorithm!r}{nearest(self.algorithm, ALGORITHMS)} is none of {known}")
-        algorithm, given = ALGORITHMS[self.algorithm], self.model_extra or {}
+        entries, name = registrations(), self.algorithm
+        if name not in entries:
+            raise OptionError(f"algorithm: {name!r}{nearest(name, entries)} is none of {', '.join(entries)}")
+        algorithm, given = entries[name].algorithm, self.model_extra or {}
         values = {SHORT.get(name, name): value for name, value in given.items()}
         if len(values) < len(given):
             raise OptionError(f"{', '.join(f'{short} and {name}' for short, name in SHORT.items())}: give one of them")

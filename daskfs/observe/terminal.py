@@ -27,7 +27,7 @@ _VERSIONS = "VersionMismatchWarning"  # a table of Dask's: of versions that matt
 
 
 @contextmanager
-def remarks_told() -> Iterator[None]:
+def warnings_as_notes() -> Iterator[None]:
     """Say what a run warns of like everything else that is said here: in a line, without a place in a file."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", UserWarning)

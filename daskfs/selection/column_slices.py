@@ -1,18 +1,19 @@
-"""A few chosen columns of whatever holds them: an array in memory, a lazy one, or a dataset read block by block.
+"""Selected columns of an array in memory, of a lazy array, or of a dataset that is read block by block.
 
-They come in pieces, so that a caller who needs a sum over columns never holds them all:
+The columns come in slices, so that a caller who needs a sum over columns never holds them all:
 
-    for piece in chosen.pieces:
-        scores[piece.rows] += piece.cells @ weights[piece.columns]
+    for part in columns.slices:
+        scores[part.rows] += part.cells @ weights[part.columns]
 """
 
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,81 +25,163 @@ from daskfs.store.dataset.dataset import Dataset, open_dataset
 from daskfs.store.dataset.names import check_labels, check_vocabulary
 from daskfs.store.ingest.arrays import stored_dtype
 
-WINDOW_CELLS = 1 << 20  # of an array in memory, looked at in one go
+SLICE_CELLS = 1 << 20  # of an array in memory, in one slice
+WINDOW_CELLS = 1 << 21  # of dense columns, in one window of rows
+
+FeatureIds = NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Piece:
-    """Some rows of some of the chosen columns."""
+class ColumnSlice:
+    """Some rows of some of the selected columns.
+
+    Parameters
+    ----------
+    rows
+        The rows.
+    columns
+        The positions of the columns among the selected ids.
+    cells
+        The values, ``(rows, columns)``: numpy or scipy.sparse.
+    """
 
     rows: slice
     columns: NDArray[np.intp]
-    """Positions among the chosen ids."""
     cells: Any
-    """(rows, columns), numpy or scipy.sparse."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Chosen:
-    """The chosen columns: how large they are together, of what kind, and the pieces."""
+class ColumnSlices:
+    """Selected columns, to be read once.
+
+    Parameters
+    ----------
+    shape
+        The number of rows and of selected columns.
+    kind
+        "dense" or "sparse".
+    dtype
+        The type of the values.
+    slices
+        The slices: all those of some rows, then those of the next rows.
+    whole_rows
+        Whether every slice has all columns; otherwise every slice has all rows.
+    """
 
     shape: tuple[int, int]
     kind: Kind
     dtype: np.dtype[Any]
-    pieces: Iterable[Piece]
+    slices: Iterable[ColumnSlice]
+    whole_rows: bool = True
 
-    def together(self) -> Any:
-        """All of them in one array: numpy, or CSR where they come from something sparse."""
+    def to_array(self) -> Any:
+        """Return all columns in one array: numpy, or CSR where the source is sparse."""
         if self.kind == "dense":
             cells = np.zeros(self.shape, self.dtype)
-            for piece in self.pieces:
-                cells[piece.rows, piece.columns] = piece.cells
+            for part in self.slices:
+                cells[part.rows, part.columns] = part.cells
             return cells
-        parts = [(np.empty(0, self.dtype), np.empty(0, np.intp), np.empty(0, np.intp))]
-        for piece in self.pieces:
-            part = piece.cells.tocoo()
-            parts.append((part.data, part.coords[0] + piece.rows.start, piece.columns[part.coords[1]]))
-        values, rows, columns = (np.concatenate(column) for column in zip(*parts, strict=True))
+        entries = [(np.empty(0, self.dtype), np.empty(0, np.intp), np.empty(0, np.intp))]
+        for part in self.slices:
+            coo = part.cells.tocoo()
+            entries.append((coo.data, coo.coords[0] + part.rows.start, part.columns[coo.coords[1]]))
+        values, rows, columns = (np.concatenate(column) for column in zip(*entries, strict=True))
         return sp.coo_array((values, (rows, columns)), shape=self.shape).tocsr()
+
+    def with_all_columns(self) -> Iterator[ColumnSlice]:
+        """Yield slices of rows with all columns in their order; of data laid out in columns, one slice of all rows."""
+        columns = np.arange(self.shape[1])
+        if not self.whole_rows:
+            yield ColumnSlice(slice(0, self.shape[0]), columns, self.to_array())
+            return
+        for part in self.slices:
+            in_order = np.array_equal(part.columns, columns)
+            yield ColumnSlice(part.rows, columns, part.cells if in_order else part.cells[:, np.argsort(part.columns)])
+
+    def row_windows(self) -> Iterator[Any]:
+        """Yield windows of rows with all columns in their order: float64 arrays, or CSR where the source is sparse.
+
+        Dense columns that come one after the other go through a temporary file, so that no more than a window is in
+        memory. Of sparse ones the entries are held.
+
+        >>> [window] = slice_columns(np.eye(3), np.array([2, 0], np.uint64), ["x2", "x0"]).row_windows()
+        >>> window
+        array([[0., 1.],
+               [0., 0.],
+               [1., 0.]])
+        """
+        if self.kind == "dense" and not self.whole_rows:
+            with tempfile.TemporaryFile() as file:  # it has no name: nothing stays of a process that is killed
+                yield from self._windows_of_columns(file)
+            return
+        for part in self.with_all_columns():
+            if sp.issparse(part.cells):
+                yield part.cells.tocsr()
+                continue
+            for rows in _steps(*part.cells.shape):
+                yield part.cells[rows].astype(np.float64)
+
+    def _windows_of_columns(self, file: IO[bytes]) -> Iterator[NDArray[np.float64]]:
+        n_rows, width = self.shape
+        for part in self.slices:
+            for column, cells in zip(part.columns.tolist(), part.cells.T, strict=True):
+                file.seek(column * n_rows * self.dtype.itemsize)
+                file.write(np.ascontiguousarray(cells, self.dtype).data)
+        for rows in _steps(n_rows, width):
+            window = np.empty((width, rows.stop - rows.start), self.dtype)
+            for column in range(width):
+                read_into(file, (column * n_rows + rows.start) * self.dtype.itemsize, window[column])
+            yield window.T.astype(np.float64)
+
+
+def read_into(file: IO[bytes], start: int, out: NDArray[Any]) -> None:
+    """Fill an array with the bytes of a file from `start` on."""
+    file.seek(start)
+    file.readinto(out.data)  # type: ignore[attr-defined]  # files that are not text have it
+
+
+def _steps(n_rows: int, width: int) -> Iterator[slice]:
+    step = max(1, WINDOW_CELLS // max(width, 1))
+    return (slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step))
 
 
 def as_dataset(X: Any) -> Dataset | None:
-    """X as a dataset, if it is one or says where one is."""
+    """Return X as a dataset if it is one, or opened if it is a path or a URL; None if it is anything else."""
     if isinstance(X, str | os.PathLike):
         return open_dataset(X)
     return X if isinstance(X, Dataset) else None
 
 
-def chosen_columns(X: Any, ids: NDArray[np.uint64], names: Sequence[str]) -> Chosen:
-    """The columns of X with these ids, after a check that they go by these names there.
+def slice_columns(X: Any, ids: FeatureIds, names: Sequence[str]) -> ColumnSlices:
+    """Return the columns of X with these ids, after a check that X calls them by these names.
 
     Examples
     --------
-    >>> found = chosen_columns(np.eye(3), np.array([2, 0], np.uint64), ["x2", "x0"])
-    >>> found.together()
+    >>> slice_columns(np.eye(3), np.array([2, 0], np.uint64), ["x2", "x0"]).to_array()
     array([[0., 1.],
            [0., 0.],
            [1., 0.]])
     """
     dataset = as_dataset(X)
-    return _of_array(X, ids, names) if dataset is None else _of_dataset(dataset, ids, names)
+    return _from_array(X, ids, names) if dataset is None else _from_dataset(dataset, ids, names)
 
 
-def _of_dataset(dataset: Dataset, ids: NDArray[np.uint64], names: Sequence[str]) -> Chosen:
+def _from_dataset(dataset: Dataset, ids: FeatureIds, names: Sequence[str]) -> ColumnSlices:
     check_vocabulary(dataset, ids, names)
     dtype = dataset.arrays["X"].dtype if dataset.kind == "dense" else np.dtype(np.float32)
-    pieces = _by_rows(dataset, ids) if dataset.axis == "rows" else _by_columns(dataset, ids)
-    return Chosen((dataset.n_samples, len(ids)), dataset.kind, dtype, pieces)
+    in_rows = dataset.axis == "rows"
+    slices = _by_rows(dataset, ids) if in_rows else _by_columns(dataset, ids)
+    return ColumnSlices((dataset.n_samples, len(ids)), dataset.kind, dtype, slices, whole_rows=in_rows)
 
 
-def _by_columns(dataset: Dataset, ids: NDArray[np.uint64]) -> Iterator[Piece]:
+def _by_columns(dataset: Dataset, ids: FeatureIds) -> Iterator[ColumnSlice]:
     order = np.argsort(ids)
-    there = order[ids[order] <= dataset.attributes["max_id"]]  # a sparse dataset need not have seen every feature
+    present = order[ids[order] <= dataset.attributes["max_id"]]  # a sparse dataset need not have seen every feature
     done = 0
-    for block in dataset.columns(ids[there]):
-        columns = there[done : done + len(block.ids)]
+    for block in dataset.columns(ids[present]):
+        columns = present[done : done + len(block.ids)]
         done += len(columns)
-        yield Piece(slice(0, dataset.n_samples), columns, _cells(block, dataset.n_samples))
+        yield ColumnSlice(slice(0, dataset.n_samples), columns, _cells(block, dataset.n_samples))
 
 
 def _cells(block: ColumnBlock | SparseColumnBlock, n_rows: int) -> Any:
@@ -107,25 +190,25 @@ def _cells(block: ColumnBlock | SparseColumnBlock, n_rows: int) -> Any:
     return sp.csc_array((block.values, block.rows, block.indptr), shape=(n_rows, len(block.ids)))
 
 
-def _by_rows(dataset: Dataset, ids: NDArray[np.uint64]) -> Iterator[Piece]:
+def _by_rows(dataset: Dataset, ids: FeatureIds) -> Iterator[ColumnSlice]:
     order = np.argsort(ids)
     for block in dataset.blocks(axis="rows"):
         assert isinstance(block, RowBlock | SparseBlock)
-        cells = block.X[:, ids[order]] if isinstance(block, RowBlock) else _matched(block, ids[order])
-        yield Piece(slice(block.first, block.first + len(block.y)), order, cells)
+        cells = block.X[:, ids[order]] if isinstance(block, RowBlock) else _entries(block, ids[order])
+        yield ColumnSlice(slice(block.first, block.first + len(block.y)), order, cells)
 
 
-def _matched(block: SparseBlock, ids: NDArray[np.uint64]) -> Any:
-    """The entries of a block whose feature is among ascending ids, as a matrix with a column for each."""
+def _entries(block: SparseBlock, ids: FeatureIds) -> Any:
+    """Return the entries of a block whose feature is among ascending ids, as a matrix with a column for each id."""
     at = np.searchsorted(ids, block.ids)
     hit = np.append(ids, np.uint64(0))[at] == block.ids
     hit &= at < len(ids)
-    kept = np.concatenate([[0], np.cumsum(hit)])
-    return sp.csr_array((block.values[hit], at[hit], kept[block.indptr]), shape=(len(block.y), len(ids)))
+    hits_before = np.concatenate([[0], np.cumsum(hit)])
+    return sp.csr_array((block.values[hit], at[hit], hits_before[block.indptr]), shape=(len(block.y), len(ids)))
 
 
-def _of_array(X: Any, ids: NDArray[np.uint64], names: Sequence[str]) -> Chosen:
-    X, labels = _unwrapped(X)
+def _from_array(X: Any, ids: FeatureIds, names: Sequence[str]) -> ColumnSlices:
+    X, labels = _unwrap(X)
     if len(X.shape) != 2:
         raise OptionError(f"X has shape {X.shape}: give rows and columns (a single row as X[None, :])")
     n_rows, width = X.shape
@@ -141,14 +224,14 @@ def _of_array(X: Any, ids: NDArray[np.uint64], names: Sequence[str]) -> Chosen:
         check_labels("X", [str(labels[column]) for column in ids.tolist()], ids, names)
     order = np.argsort(ids)
     columns = ids[order].astype(np.intp)
-    if hasattr(X, "iloc"):  # a DataFrame: only now do its other columns not matter any more
+    if hasattr(X, "iloc"):  # a DataFrame: its other columns, of whatever type, are not converted
         X, columns = X.iloc[:, columns].to_numpy(), np.arange(len(columns))
     kind: Kind = "sparse" if sp.issparse(X) else "dense"
-    return Chosen((n_rows, len(ids)), kind, stored_dtype(X.dtype), _windows(X, order, columns))
+    return ColumnSlices((n_rows, len(ids)), kind, stored_dtype(X.dtype), _array_slices(X, order, columns))
 
 
-def _unwrapped(X: Any) -> tuple[Any, Any]:
-    """The array inside an xarray.DataArray, and the names of columns that it or a DataFrame brings."""
+def _unwrap(X: Any) -> tuple[Any, Any]:
+    """Return the array inside an xarray.DataArray, and the column names of a DataArray or DataFrame (else None)."""
     if hasattr(X, "iloc"):
         return X, X.columns if X.columns.dtype.kind in "OUT" else None
     labels = None
@@ -159,13 +242,13 @@ def _unwrapped(X: Any) -> tuple[Any, Any]:
     if np.ma.is_masked(X):
         raise OptionError("X has masked values: fill them (X.filled(...)) or drop their rows first")
     if sp.issparse(X):
-        X = X if X.format in ("csr", "csc") else X.tocsr()  # those that can pick columns
+        X = X if X.format in ("csr", "csc") else X.tocsr()  # the formats that index columns
     elif not hasattr(X, "dtype") or not hasattr(X, "shape"):
         X = np.asarray(X)
     return X, labels
 
 
-def _windows(X: Any, order: NDArray[np.intp], columns: NDArray[np.intp]) -> Iterator[Piece]:
+def _array_slices(X: Any, order: NDArray[np.intp], columns: NDArray[np.intp]) -> Iterator[ColumnSlice]:
     dtype, sparse = stored_dtype(X.dtype), sp.issparse(X)
     for start, stop in pairwise(_edges(X, len(columns))):
         cells: Any = X[:, columns].astype(dtype) if sparse else np.asarray(X[start:stop][:, columns], dtype)
@@ -173,15 +256,15 @@ def _windows(X: Any, order: NDArray[np.intp], columns: NDArray[np.intp]) -> Iter
         if len(bad):
             row = cells.tocoo().coords[0][bad[0]] if sparse else start + bad[0] // len(columns)
             raise OptionError(f"X[{row}] has a selected value that is not finite: fill it, or drop the row")
-        yield Piece(slice(start, stop), order, cells)
+        yield ColumnSlice(slice(start, stop), order, cells)
 
 
 def _edges(X: Any, width: int) -> list[int]:
-    """Where the windows of an array begin and end: a lazy one has chunks already."""
+    """Return the rows at which the slices of an array begin and end; a lazy array is cut at its chunks."""
     n_rows = int(X.shape[0])
     if sp.issparse(X):
         return [0, n_rows]
     if hasattr(X, "compute"):
         return [0, *accumulate(X.chunks[0])]
-    step = max(1, WINDOW_CELLS // max(width, 1))
+    step = max(1, SLICE_CELLS // max(width, 1))
     return [*range(0, n_rows, step), n_rows]

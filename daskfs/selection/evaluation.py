@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from daskfs.errors import OptionError
 from daskfs.protocol import Label
-from daskfs.selection.column_slices import Chosen
+from daskfs.selection.column_slices import ColumnSlices
 from daskfs.selection.intervals import Interval
 from daskfs.selection.metrics import (
     ClassTally,
@@ -27,9 +27,8 @@ from daskfs.selection.metrics import (
     mean_known,
     predicted_classes,
 )
-from daskfs.selection.ranking import RankQuality, mean_area_interval, rank_quality
+from daskfs.selection.ranking import RankQuality, SortedScores, mean_area_interval, rank_quality
 from daskfs.selection.records import without_nan
-from daskfs.selection.score_spill import ScoreSpill
 from daskfs.store.dataset.dataset import Dataset
 from daskfs.store.dataset.regroup import RowRegrouper
 
@@ -37,7 +36,7 @@ WINDOW_CELLS = 1 << 18  # scores that are judged in one go
 
 Scores = Iterator[tuple[slice, NDArray[np.float64]]]
 """Rows, in order and without gaps, and their scores: ``(rows,)`` or ``(rows, classes)``."""
-Progress = Callable[[int, int], None]
+CountProgress = Callable[[int, int], None]
 """Told how much is done, and of how much."""
 
 
@@ -146,10 +145,10 @@ class Truth:
         return self._targets.take(count), self._weights.take(count) if self.weighted else None
 
 
-def linear_scores(chosen: Chosen, weights: NDArray[np.float64], intercept: NDArray[np.float64]) -> Scores:
+def linear_scores(columns: ColumnSlices, weights: NDArray[np.float64], intercept: NDArray[np.float64]) -> Scores:
     """The scores of a linear model over chosen columns, for every group of rows as soon as all its columns are seen."""
-    done, (n_rows, _) = 0, chosen.shape
-    for rows, pieces in groupby(chosen.pieces, attrgetter("rows")):
+    done, (n_rows, _) = 0, columns.shape
+    for rows, pieces in groupby(columns.slices, attrgetter("rows")):
         assert rows.start == done  # whoever sums up takes them in order
         scores = np.empty((rows.stop - rows.start, *weights.shape[1:]))
         scores[...] = intercept
@@ -174,16 +173,16 @@ def score(scores: Scores, truth: Truth, classes: Sequence[Label] | None) -> floa
     return tally.balanced_accuracy
 
 
-def evaluate(scores: Scores, truth: Truth, classes: Sequence[Label] | None, progress: Progress) -> Evaluation:
+def evaluate(scores: Scores, truth: Truth, classes: Sequence[Label] | None, progress: CountProgress) -> Evaluation:
     """How good scores are, by every measure that fits the target."""
     return _of_values(scores, truth, progress) if classes is None else _of_classes(scores, truth, classes, progress)
 
 
 def in_silence(done: int, total: int) -> None:
-    """Progress that nobody asked for."""
+    """CountProgress that nobody asked for."""
 
 
-def _of_values(scores: Scores, truth: Truth, progress: Progress) -> Evaluation:
+def _of_values(scores: Scores, truth: Truth, progress: CountProgress) -> Evaluation:
     tally = ValueTally()
     for window, values, weight in truth.beside(scores):
         tally.add(values, window, weight)
@@ -197,20 +196,20 @@ def _of_values(scores: Scores, truth: Truth, progress: Progress) -> Evaluation:
     return Evaluation(tally.rows, 0, truth.weighted, metrics, intervals, None)
 
 
-def _of_classes(scores: Scores, truth: Truth, classes: Sequence[Label], progress: Progress) -> Evaluation:
+def _of_classes(scores: Scores, truth: Truth, classes: Sequence[Label], progress: CountProgress) -> Evaluation:
     """Every row is worked on once, and once more for each class."""
     tally, loss, count = ClassTally(len(classes), truth.n_labels), MeanTally(), len(classes)
     with tempfile.TemporaryFile() as file:  # it has no name: nothing stays of a process that is killed
-        spill = ScoreSpill(file, count)
+        ranks = SortedScores(file, count)
         for window, numbers, weight in truth.beside(scores):
             odds = log_odds(window)
             tally.add(numbers, predicted_classes(window), weight)
             loss.add(_known_losses(odds, numbers), weight)
-            spill.add(odds, numbers, weight)
+            ranks.add(odds, numbers, weight)
             progress(int(tally.rows.sum()), truth.rows * (1 + count))
         qualities = []
         for number in range(count):
-            qualities.append(rank_quality(spill.ranked(number)))
+            qualities.append(rank_quality(ranks.merge(number)))
             progress(truth.rows * (2 + number), truth.rows * (1 + count))
     per_class = _per_class(tally, qualities, classes)
     overall = qualities[1:] if count == 2 else qualities

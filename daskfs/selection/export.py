@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +16,10 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from daskfs.errors import OptionError
-from daskfs.selection.expanded import Inputs
+from daskfs.selection.inputs import Inputs
 
-Selection = Any
-"""A `daskfs.Selection`, whose module imports this one."""
+if TYPE_CHECKING:
+    from daskfs.selection.selection import Selection
 
 
 def plain_model(selection: Selection) -> BaseEstimator:
@@ -71,7 +71,7 @@ def _pipeline(selection: Selection, inputs: Inputs) -> Pipeline:
     made, count = inputs.expansion, len(selection.features)
     if made.kernel == "perceptron":
         raise OptionError("kernel='perceptron': scikit-learn has no steps to make features of; use waves, or daskfs")
-    drawn, moves = inputs.basis.drawn(selection.features), made.scale != 0  # a constant column says nothing
+    drawn, moves = inputs.basis.features(selection.features), made.scale != 0  # a constant column says nothing
     scaler = StandardScaler()
     scaler.mean_, scaler.scale_ = made.offset.copy(), np.where(moves, 1 / np.where(moves, made.scale, 1), 1)
     scaler.var_, scaler.n_samples_seen_ = scaler.scale_**2, int(selection.source["n_samples"])

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 Z = 1.959963984540054  # standard deviations of the normal distribution within which 95 % of it lie
 
 Interval = tuple[float, float]
-Numbers = NDArray[np.float64]
+FloatArray = NDArray[np.float64]
 UNKNOWN = (math.nan, math.nan)
 
 
-def effective_rows(weight: Numbers, squares: Numbers, squares_right: Numbers) -> Numbers:
+def effective_rows(weight: FloatArray, squares: FloatArray, squares_right: FloatArray) -> FloatArray:
     """How many rows without weights a share of right ones is worth as much as.
 
     By Kish it is (Σw)²/Σw²; fewer where the rows that weigh most are also those that are wrong, so that the share
@@ -36,11 +36,11 @@ def effective_rows(weight: Numbers, squares: Numbers, squares_right: Numbers) ->
     with np.errstate(divide="ignore", invalid="ignore"):
         share, kish = right / total, total**2 / squares
         varies = (squares_right * (1 - share) ** 2 + (squares - squares_right) * share**2) / total**2
-        rows: Numbers = np.fmin(kish, share * (1 - share) / varies)
+        rows: FloatArray = np.fmin(kish, share * (1 - share) / varies)
     return rows
 
 
-def wilson(share: Numbers, rows: Numbers) -> tuple[Numbers, Numbers]:
+def wilson(share: FloatArray, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Wilson's score interval of shares of so many rows, low ends and high ends.
 
     >>> low, high = wilson(np.array([0.5, 1.0]), np.array([100, 10]))
@@ -54,7 +54,7 @@ def wilson(share: Numbers, rows: Numbers) -> tuple[Numbers, Numbers]:
     return np.maximum(middle - half, 0.0), np.minimum(middle + half, 1.0)
 
 
-def mean_of_shares(shares: Numbers, low: Numbers, high: Numbers) -> Interval:
+def mean_of_shares(shares: FloatArray, low: FloatArray, high: FloatArray) -> Interval:
     """The interval of the mean of independent shares from their own (Zou and Donner, 2008: MOVER).
 
     The distance of a share from the end of its interval stands for its standard error on that side, so that shares of

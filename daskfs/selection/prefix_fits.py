@@ -32,14 +32,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, lapack
 
+from daskfs.selection.intervals import FloatArray
+
 RIDGES = (1e-6, 1e-3, 1e-2, 1e-1, 1.0)
 CONSTANT = 1e-12  # a standard deviation that is so small a share of the mean is rounding
 CANCELLED = 1e-7  # and one that is so small a share of the distance from where distances are taken from
 WITHIN = 1e-6  # of its variance a column has at least so much within classes, even if it tells them apart perfectly
 ABSENT = 1e-12  # a class with so small a share of the weight has no rows, but for rounding
 NEVER = -1e300  # the score of a class without rows: finite, as scores must be, and lower than any other
-
-Floats = NDArray[np.float64]
 
 
 class CrossSums:
@@ -53,7 +53,7 @@ class CrossSums:
         self.rows, self.squares = 0, 0.0
         self._weight = 0.0
 
-    def add(self, X: Any, Y: Floats, weight: NDArray[np.floating] | None) -> None:
+    def add(self, X: Any, Y: FloatArray, weight: NDArray[np.floating] | None) -> None:
         """Add rows: columns ``(rows, k)``, dense or CSR, targets ``(rows, t)``, and weights unless all are 1."""
         if self.rows == 0:
             self._begin(X, Y)
@@ -75,7 +75,7 @@ class CrossSums:
         self._sum_x += np.asarray(heavy.sum(axis=0)).reshape(-1)
         self._xy += heavy.T @ Y
 
-    def _begin(self, X: Any, Y: Floats) -> None:
+    def _begin(self, X: Any, Y: FloatArray) -> None:
         width, targets = X.shape[1], Y.shape[1]
         self._origin_x = np.zeros(width) if sp.issparse(X) else X.mean(axis=0)
         self._origin_y = Y.mean(axis=0)
@@ -97,7 +97,7 @@ class CrossSums:
         rows = total**2 / self.squares if self.squares else 0.0
         return Correlated(R, r, float(spread.sum()), rows, scale, self._origin_x + mean_x, self._origin_y + mean_y)
 
-    def _scale(self, variance: Floats, mean: Floats, about_origin: Floats) -> Floats:
+    def _scale(self, variance: FloatArray, mean: FloatArray, about_origin: FloatArray) -> FloatArray:
         """One over the standard deviation; 0 where this is nothing but rounding."""
         deviation = np.sqrt(np.maximum(variance, 0.0))
         varies = (deviation > CANCELLED * np.sqrt(np.maximum(about_origin, 0.0))) & (
@@ -109,24 +109,24 @@ class CrossSums:
 class Correlated(NamedTuple):
     """Correlations of columns, and how to come back from scaled columns to the columns themselves."""
 
-    R: Floats
-    r: Floats
+    R: FloatArray
+    r: FloatArray
     """(k, t): mean products of scaled columns and centred targets."""
     spread: float
     """The variances of the targets together."""
     rows: float
     """How many rows; of weighted ones, how many without weights vary as much (Kish)."""
-    scale: Floats
-    mean_x: Floats
-    mean_y: Floats
+    scale: FloatArray
+    mean_x: FloatArray
+    mean_y: FloatArray
 
 
 class PrefixFit(NamedTuple):
     """A linear model over the first columns, on their own scale."""
 
-    weights: Floats
+    weights: FloatArray
     """(s, t)"""
-    intercept: Floats
+    intercept: FloatArray
     ridge: float
 
 
@@ -140,7 +140,9 @@ def prefix_fits(of: Correlated, sizes: Sequence[int], ridges: Sequence[float] = 
     >>> two.weights.round(3).ravel(), two.intercept.round(3)
     (array([1., 2.]), array([5.]))
     """
-    best: list[tuple[float, Floats, float]] = [(np.inf, np.zeros((size, of.r.shape[1])), ridges[-1]) for size in sizes]
+    best: list[tuple[float, FloatArray, float]] = [
+        (np.inf, np.zeros((size, of.r.shape[1])), ridges[-1]) for size in sizes
+    ]
     for ridge in ridges:
         try:
             inverse = _inverse_factor(of.R, ridge)
@@ -185,7 +187,7 @@ def prefix_discriminants(of: Correlated, sizes: Sequence[int]) -> list[PrefixFit
     return [fits[size] for size in sizes]
 
 
-def _within(of: Correlated, there: NDArray[np.bool_]) -> tuple[Floats, Correlated]:
+def _within(of: Correlated, there: NDArray[np.bool_]) -> tuple[FloatArray, Correlated]:
     """W, and the least squares that choose λ; both of columns scaled to variance 1 within classes.
 
     A column that hardly varies within classes is taken to vary a little, on its own, so that it counts for much but
@@ -203,16 +205,16 @@ def _within(of: Correlated, there: NDArray[np.bool_]) -> tuple[Floats, Correlate
     return W, of._replace(R=W + r @ r.T, r=r, spread=spread, scale=of.scale * narrow, mean_y=root)
 
 
-def _inverse_factor(R: Floats, ridge: float) -> Floats:
+def _inverse_factor(R: FloatArray, ridge: float) -> FloatArray:
     """L⁻¹, where LLᵀ = R + λI."""
     A = R.copy()
     A.flat[:: len(A) + 1] += ridge
     inverse, _ = lapack.dtrtri(cholesky(A, lower=True, overwrite_a=True), lower=1, overwrite_c=1)
-    found: Floats = inverse
+    found: FloatArray = inverse
     return found
 
 
-def _inverse_factor_from(W: Floats, least: float) -> tuple[float, Floats]:
+def _inverse_factor_from(W: FloatArray, least: float) -> tuple[float, FloatArray]:
     """L⁻¹ of W + λI with the first λ from `least` on that has one; if none has, of every column on its own."""
     for ridge in (ridge for ridge in RIDGES if ridge >= least):
         try:
@@ -222,7 +224,7 @@ def _inverse_factor_from(W: Floats, least: float) -> tuple[float, Floats]:
     return RIDGES[-1], np.eye(len(W)) / np.sqrt(1 + RIDGES[-1])
 
 
-def _on_their_scale(of: Correlated, weights: Floats, at_mean: Floats, ridge: float) -> PrefixFit:
+def _on_their_scale(of: Correlated, weights: FloatArray, at_mean: FloatArray, ridge: float) -> PrefixFit:
     """The model of the columns themselves, where that of the scaled ones is `at_mean` at their means."""
     size = len(weights)
     own = weights * of.scale[:size, None]

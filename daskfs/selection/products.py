@@ -1,8 +1,11 @@
-"""Columns that are products of two others, such as the interactions of MISSION: made on the way, stored nowhere."""
+"""Features that are products of two columns, such as MISSION's interactions, and the names of features of every kind.
+
+Products are computed while columns are read; no dataset stores them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,29 +14,42 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from daskfs.protocol import NO_PARENT
-from daskfs.selection.column_slices import Chosen, Piece, as_dataset, chosen_columns
+from daskfs.selection.column_slices import ColumnSlice, ColumnSlices, FeatureIds, as_dataset, slice_columns
 
 TIMES = " × "
+
+LookUp = Callable[[FeatureIds], list[str]]
+"""A function from the ids of columns to their names."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Products:
-    """Which of some features are products, and of what."""
+    """The parents of features, for those features that are products of two columns.
+
+    Parameters
+    ----------
+    parents
+        The ids of both parents, ``(k, 2)``; `NO_PARENT` twice for a feature that is a column.
+    names
+        The names of both parents; empty strings for a feature that is a column.
+    """
 
     parents: NDArray[np.uint64]
-    """(k, 2) ids; twice `NO_PARENT` for a feature that is none."""
     names: list[tuple[str, str]]
-    """Of the parents; empty ones for a feature that is none."""
 
     @property
-    def are(self) -> NDArray[np.bool_]:
-        """Which features are products."""
-        made: NDArray[np.bool_] = self.parents[:, 0] != np.uint64(NO_PARENT)
-        return made
+    def is_product(self) -> NDArray[np.bool_]:
+        """Which features are products, one flag a feature."""
+        flags: NDArray[np.bool_] = self.parents[:, 0] != np.uint64(NO_PARENT)
+        return flags
+
+    def first(self, count: int) -> Products:
+        """Return the same for the first `count` features."""
+        return Products(self.parents[:count], self.names[:count])
 
 
 def product_name(names: tuple[str, str]) -> str:
-    """How people call the product of two features.
+    """Return the name of the product of two features.
 
     >>> product_name(("user^uk", "ad^shoes"))
     'user^uk × ad^shoes'
@@ -41,49 +57,85 @@ def product_name(names: tuple[str, str]) -> str:
     return TIMES.join(names)
 
 
-def chosen_or_made(X: Any, ids: NDArray[np.uint64], names: Sequence[str], products: Products | None) -> Chosen:
-    """`chosen_columns`, where some may be products of columns of X."""
+def named_products(look_up: LookUp, parents: NDArray[np.uint64]) -> Products:
+    """Return `Products` for the ids of parents, ``(k, 2)``, with the names of the parents looked up."""
+    names = [("", "")] * len(parents)
+    pairs = np.flatnonzero(Products(parents, names).is_product).tolist()
+    left, right = (look_up(parents[pairs, side]) for side in (0, 1))
+    for at, both in zip(pairs, zip(left, right, strict=True), strict=True):
+        names[at] = both
+    return Products(parents, names)
+
+
+def feature_names(
+    look_up: LookUp, features: FeatureIds, products: Products | None = None, prefix: str = ""
+) -> list[str]:
+    """Return the names of features: columns by their own names, products by those of both parents.
+
+    Parameters
+    ----------
+    look_up
+        Returns the names of columns.
+    features
+        The ids of the features.
+    products
+        Which features are products; None if none is.
+    prefix
+        A word for features that are no columns, such as random features: their names are this word and their id.
+
+    Examples
+    --------
+    >>> from daskfs.selection.products import feature_names
+    >>> feature_names(None, np.array([7, 3], np.uint64), prefix="gaussian")
+    ['gaussian 7', 'gaussian 3']
+    """
+    if prefix:
+        return [f"{prefix} {feature}" for feature in features.tolist()]
     if products is None:
-        return chosen_columns(X, ids, names)
+        return look_up(features)
+    are_products = products.is_product
+    columns = iter(look_up(features[~are_products]))
+    pairs = zip(products.names, are_products, strict=True)
+    return [product_name(both) if is_product else next(columns) for both, is_product in pairs]
+
+
+def slice_features(X: Any, ids: FeatureIds, names: Sequence[str], products: Products | None) -> ColumnSlices:
+    """Return features of X as `slice_columns` does; some of them may be products of columns of X."""
+    if products is None:
+        return slice_columns(X, ids, names)
     dataset = as_dataset(X)
-    X = X if dataset is None else dataset
-    pairs, plain = np.flatnonzero(products.are), np.flatnonzero(~products.are)
-    needed = np.concatenate([ids[plain], products.parents[pairs].T.ravel()])
-    called = [names[at] for at in plain.tolist()]
-    called += [products.names[at][side] for side in (0, 1) for at in pairs.tolist()]
-    base_ids, first, at = np.unique(needed, return_index=True, return_inverse=True)
-    base = chosen_columns(X, base_ids, [called[position] for position in first.tolist()])
-    sides = np.split(at, [len(plain), len(plain) + len(pairs)])
-    in_columns = dataset is not None and dataset.axis == "columns"
-    whole = [Piece(slice(0, base.shape[0]), np.arange(len(base_ids)), base.together())] if in_columns else base.pieces
-    pieces = _made(whole, sides, np.concatenate([plain, pairs]))
-    return Chosen((base.shape[0], len(ids)), base.kind, base.dtype, pieces)
+    pairs, plain = np.flatnonzero(products.is_product), np.flatnonzero(~products.is_product)
+    base_ids = np.concatenate([ids[plain], products.parents[pairs].T.ravel()])
+    base_names = [names[at] for at in plain.tolist()]
+    base_names += [products.names[at][side] for side in (0, 1) for at in pairs.tolist()]
+    distinct, first, at = np.unique(base_ids, return_index=True, return_inverse=True)
+    base = slice_columns(X if dataset is None else dataset, distinct, [base_names[position] for position in first])
+    plain_at, left_at, right_at = np.split(at, [len(plain), len(plain) + len(pairs)])
+    order = np.concatenate([plain, pairs])
+
+    def multiplied() -> Iterator[ColumnSlice]:
+        for piece in base.with_all_columns():
+            left, right = piece.cells[:, left_at], piece.cells[:, right_at]
+            if sp.issparse(piece.cells):
+                cells: Any = sp.hstack([piece.cells[:, plain_at], left.multiply(right)], format="csr")
+            else:
+                cells = np.hstack([piece.cells[:, plain_at], left * right])
+            yield ColumnSlice(piece.rows, order, cells)
+
+    return ColumnSlices((base.shape[0], len(ids)), base.kind, base.dtype, multiplied())
 
 
-def as_members(products: Products) -> list[dict[str, Any]]:
-    """What the record of every feature says of its parents."""
-    rows = zip(products.parents.tolist(), products.names, products.are.tolist(), strict=True)
-    return [{"parents": {"ids": ids, "names": list(names)}} if made else {} for ids, names, made in rows]
+def parent_records(products: Products) -> list[dict[str, Any]]:
+    """Return what the JSON record of every feature says of its parents; nothing for a feature that is a column."""
+    rows = zip(products.parents.tolist(), products.names, products.is_product.tolist(), strict=True)
+    return [{"parents": {"ids": ids, "names": list(names)}} if pair else {} for ids, names, pair in rows]
 
 
-def products_in(features: Sequence[Mapping[str, Any]]) -> Products | None:
-    """What `as_members` wrote."""
+def products_from_records(features: Sequence[Mapping[str, Any]]) -> Products | None:
+    """Return the products in the JSON records of features, as `parent_records` wrote them; None if there are none."""
     if not any("parents" in feature for feature in features):
         return None
     none = {"ids": [NO_PARENT, NO_PARENT], "names": ["", ""]}
     parents = [feature.get("parents", none) for feature in features]
     ids = np.array([both["ids"] for both in parents], np.uint64)
     return Products(ids, [(both["names"][0], both["names"][1]) for both in parents])
-
-
-def _made(pieces: Any, sides: list[NDArray[np.intp]], columns: NDArray[np.intp]) -> Iterator[Piece]:
-    """Pieces of all base columns become pieces of the plain ones and the products."""
-    for piece in pieces:
-        where = np.empty(len(piece.columns), np.intp)
-        where[piece.columns] = np.arange(len(piece.columns))
-        plain, left, right = (piece.cells[:, where[side]] for side in sides)
-        if sp.issparse(piece.cells):
-            cells: Any = sp.hstack([plain, left.multiply(right)], format="csr")
-        else:
-            cells = np.hstack([plain, left * right])
-        yield Piece(piece.rows, columns, cells)

@@ -1,8 +1,8 @@
-"""Small JSON records beside a selection: what is known of a run besides what it chose.
+"""Small JSON records beside a selection: how the run went, metrics, scores by size, and stability.
 
-Each is one file, written in one step, with sorted keys and null for what cannot be told. Reading trusts nothing: a
-record is no larger than ours are, what it must hold is there, and everything we know has its type; what we do not know
-is left as it is. Text may still be anything, such as names with HTML in them.
+Each record is one file, written in one step, with sorted keys and null for unknown numbers. Reading checks the size of
+the file, that required members are present, and the types of all known members; unknown members are left as they are.
+Text is not checked: names may contain HTML.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import json
 import math
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from daskfs.errors import SelectionError
 from daskfs.store.places.location import Location
 
 RUN_RECORD, METRICS, SIZES, STABILITY = "run.json", "metrics.json", "sizes.json", "stability.json"
-REPORT = "report.html"  # what is made of them
+REPORT = "report.html"
 MOST_BYTES = 1 << 26  # labels and names may be long
 
 Record = dict[str, Any]
@@ -25,7 +25,7 @@ Check = Callable[[Any], bool]
 
 
 def write_record(location: Location, name: str, record: Mapping[str, Any]) -> None:
-    """Keep a record in the folder of a run, in place of one that is there.
+    """Write a record into the folder of a run; replace one that is there.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def write_record(location: Location, name: str, record: Mapping[str, Any]) -> No
     name
         `RUN_RECORD`, `METRICS`, `SIZES` or `STABILITY`.
     record
-        What JSON can hold, and no NaN (see `without_nan`).
+        What JSON can hold, without NaN (see `without_nan`).
 
     Examples
     --------
@@ -44,7 +44,7 @@ def write_record(location: Location, name: str, record: Mapping[str, Any]) -> No
     ([0.5], None)
     """
     try:
-        raw = (_as_json(_checked(name, dict(record)), indent=1) + "\n").encode()
+        raw = (as_json(_check(name, dict(record)), indent=1) + "\n").encode()
     except ValueError as error:
         raise SelectionError(f"{location.url}/{name}: {error}; it was not written") from error
     if len(raw) > MOST_BYTES:
@@ -53,7 +53,7 @@ def write_record(location: Location, name: str, record: Mapping[str, Any]) -> No
 
 
 def read_record(location: Location, name: str) -> Record | None:
-    """What `write_record` kept; None where nothing is. SelectionError says what is wrong with anything else."""
+    """Return a record that `write_record` wrote, or None if there is none; raise SelectionError if it is damaged."""
     where = f"{location.url}/{name}"
     try:
         raw = location.read(name, 0, MOST_BYTES + 1) if location.exists(name) else None
@@ -64,15 +64,15 @@ def read_record(location: Location, name: str) -> Record | None:
     if len(raw) > MOST_BYTES:
         raise SelectionError(f"{where}: larger than {MOST_BYTES >> 20} MB, which none of ours is; remove it")
     try:
-        record = _checked(name, json.loads(raw))
-        _as_json(record).encode()  # or it could not be written again: half a character, a number without end
+        record = _check(name, json.loads(raw))
+        as_json(record).encode()  # or it could not be written again: half a character, a number without end
     except (ValueError, RecursionError) as error:
         raise SelectionError(f"{where}: {str(error) or 'too deep'}; remove it, or make it again") from error
     return record
 
 
 def without_nan(value: Any) -> Any:
-    """The same as JSON holds it: None for numbers that are not finite, lists for tuples, Python's numbers for numpy's.
+    """Return a value for JSON: None for numbers that are not finite, lists for tuples, Python's numbers for numpy's.
 
     >>> without_nan({"a": (1.5, float("nan")), "b": np.float64(2)})
     {'a': [1.5, None], 'b': 2.0}
@@ -86,12 +86,13 @@ def without_nan(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _as_json(record: Record, indent: int | None = None) -> str:
+def as_json(record: Any, indent: int | None = None) -> str:
+    """Return JSON with sorted keys; raise ValueError for NaN."""
     return json.dumps(record, indent=indent, sort_keys=True, allow_nan=False, ensure_ascii=False)
 
 
-def _checked(name: str, record: Any) -> Record:
-    """The record, if it is one of that name; ValueError says what is wrong with it."""
+def _check(name: str, record: Any) -> Record:
+    """Return the record if it has the shape of that name; raise ValueError, which says what is wrong, if not."""
     if not isinstance(record, dict):
         raise ValueError("is no JSON object")
     must, may = SHAPES[name]
@@ -104,29 +105,22 @@ def _checked(name: str, record: Any) -> Record:
     return record
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_flag(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_number(value: Any) -> bool:
-    """Whether a float64 can hold it; JSON's whole numbers have no end."""
+def is_number(value: Any) -> TypeGuard[float]:
+    """Return whether a value from JSON is a number that fits into a float64; whole numbers in JSON have no limit."""
     return type(value) in (int, float) and abs(value) <= sys.float_info.max
 
 
 def _is_whole(value: Any) -> bool:
-    return type(value) is int and _is_number(value)
+    return type(value) is int and is_number(value)
 
 
-def _is_count(value: Any) -> bool:
+def is_count(value: Any) -> bool:
+    """Return whether a value from JSON is a whole number that fits into an unsigned 64-bit integer."""
     return type(value) is int and 0 <= value < 1 << 64
 
 
-def _is_object(value: Any) -> bool:
-    return isinstance(value, dict)
+def _is(kind: type) -> Check:
+    return lambda value: isinstance(value, kind)
 
 
 def _or_none(check: Check) -> Check:
@@ -142,45 +136,46 @@ def _object_of(check: Check) -> Check:
 
 
 def _with(**members: Check) -> Check:
-    """An object that has these members, and perhaps others."""
+    """Return a check for objects that have at least these members."""
     return lambda value: isinstance(value, dict) and all(key in value and members[key](value[key]) for key in members)
 
 
 def _is_interval(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(map(_or_none(_is_number), value))
+    return isinstance(value, list) and len(value) == 2 and all(map(_or_none(is_number), value))
 
 
 def _is_label(value: Any) -> bool:
-    return _is_text(value) or _is_number(value)
+    return isinstance(value, str) or is_number(value)
 
 
-_told = _or_none(_is_number)  # a number, or null where it cannot be told
+_is_text, _is_flag, _is_object = _is(str), _is(bool), _is(dict)
+_maybe_number = _or_none(is_number)  # null where it is unknown
 SHAPES: dict[str, tuple[dict[str, Check], dict[str, Check]]] = {
     RUN_RECORD: (
-        {"version": _is_count, "daskfs": _is_text, "algorithm": _is_object, "seed": _is_whole},
+        {"version": is_count, "daskfs": _is_text, "algorithm": _is_object, "seed": _is_whole},
         {
             "python": _is_text,
             "packages": _object_of(_is_text),
-            "machine": _with(cores=_told, memory=_told),
-            "command": _or_none(lambda command: _is_text(command) or _list_of(_is_text)(command)),
-            "source": _with(url=_is_text, digest=_is_text, n_samples=_is_count, n_features=_is_count),
+            "machine": _with(cores=_maybe_number, memory=_maybe_number),
+            "command": _or_none(lambda command: isinstance(command, str) or _list_of(_is_text)(command)),
+            "source": _with(url=_is_text, digest=_is_text, n_samples=is_count, n_features=is_count),
             "started": _is_text,
             "finished": _is_text,
-            "seconds": _told,
-            "workers": _or_none(_is_count),
-            "memory": _or_none(_with(promised=_told, used=_told, text=_is_text)),
-            "bytes_read": _told,
-            "offers": _or_none(_with(count=_told, staleness=_told, staleness_max=_told)),
+            "seconds": _maybe_number,
+            "workers": _or_none(is_count),
+            "memory": _or_none(_with(promised=_maybe_number, used=_maybe_number, text=_is_text)),
+            "bytes_read": _maybe_number,
+            "offers": _or_none(_with(count=_maybe_number, staleness=_maybe_number, staleness_max=_maybe_number)),
             "performance_report": _or_none(_is_text),
         },
     ),
     METRICS: (
-        {"rows": _is_count, "metrics": _object_of(_told), "intervals": _object_of(_is_interval)},
+        {"rows": is_count, "metrics": _object_of(_maybe_number), "intervals": _object_of(_is_interval)},
         {
             "dataset": _is_text,
             "digest": _is_text,
             "held_back": _is_flag,
-            "unknown_rows": _is_count,
+            "unknown_rows": is_count,
             "weighted": _is_flag,
             "per_class": _list_of(_with(**{"class": _is_label})),
         },
@@ -188,24 +183,24 @@ SHAPES: dict[str, tuple[dict[str, Check], dict[str, Check]]] = {
     SIZES: (
         {
             "metric": _is_text,
-            "sizes": _list_of(_is_count),
-            "scores": _list_of(_told),
+            "sizes": _list_of(is_count),
+            "scores": _list_of(_maybe_number),
             "intervals": _list_of(_is_interval),
         },
         {
             "dataset": _is_text,
             "digest": _is_text,
             "how": _is_text,
-            "as_selected": _or_none(_with(size=_is_count, score=_told, interval=_is_interval)),
+            "as_selected": _or_none(_with(size=is_count, score=_maybe_number, interval=_is_interval)),
         },
     ),
     STABILITY: (
         {
             "seeds": _list_of(_is_whole),
-            "index": _told,
-            "jaccard": _told,
-            "features": _list_of(_with(id=_is_count, name=_is_text, times=_is_count)),
-            "distinct": _is_count,
+            "index": _maybe_number,
+            "jaccard": _maybe_number,
+            "features": _list_of(_with(id=is_count, name=_is_text, times=is_count)),
+            "distinct": is_count,
         },
         {
             "of": _is_text,
@@ -214,8 +209,8 @@ SHAPES: dict[str, tuple[dict[str, Check], dict[str, Check]]] = {
             "n_candidates": lambda count: _is_whole(count) and count >= 0,  # pairs of 63-bit ids are beyond 64
             "identical": _is_flag,
             "remark": _is_text,
-            "rank_correlation": _told,
+            "rank_correlation": _maybe_number,
         },
     ),
 }
-"""What each record must hold, and what else we know of it."""
+"""The required and the optional members of each record, and how each is checked."""

@@ -14,14 +14,22 @@ from numpy.typing import ArrayLike, NDArray
 
 from daskfs.errors import OptionError, SelectionError, public_url
 from daskfs.protocol import Label, Result
-from daskfs.selection.column_slices import Chosen, as_dataset
-from daskfs.selection.evaluation import Evaluation, Progress, Scores, Truth, evaluate, in_silence, linear_scores, score
-from daskfs.selection.expanded import Inputs, expanded, inputs_in
+from daskfs.selection.column_slices import ColumnSlices, as_dataset
+from daskfs.selection.evaluation import (
+    CountProgress,
+    Evaluation,
+    Scores,
+    Truth,
+    evaluate,
+    in_silence,
+    linear_scores,
+    score,
+)
+from daskfs.selection.inputs import Inputs, expand_columns, inputs_from_record
 from daskfs.selection.metrics import against_the_rest, predicted_classes
 from daskfs.selection.predictions import Predictions, check_place
-from daskfs.selection.products import Products, as_members, chosen_or_made, products_in
-from daskfs.selection.published import followed
-from daskfs.selection.saved import SOURCE, read_selection, write_selection
+from daskfs.selection.products import Products, parent_records, products_from_records, slice_features
+from daskfs.selection.run_folder import SOURCE, read_selection, resolve_run, write_selection
 from daskfs.store.places.location import Location
 
 
@@ -153,20 +161,20 @@ class Selection:
         >>> [rows for rows, scores in sel.scores(X)]
         [slice(0, 50, None)]
         """
-        return self._scored(self.chosen(X))
+        return self._scored(self.column_slices(X))
 
-    def chosen(self, X: Any) -> Chosen:
+    def column_slices(self, X: Any) -> ColumnSlices:
         """The columns of X that are the features, or what the features make of its columns."""
         if self.inputs is not None:
-            return expanded(X, self.features, self.inputs)
-        return chosen_or_made(X, self.features, self.names, self.products)
+            return expand_columns(X, self.features, self.inputs)
+        return slice_features(X, self.features, self.names, self.products)
 
-    def _scored(self, chosen: Chosen) -> Scores:
+    def _scored(self, chosen: ColumnSlices) -> Scores:
         return linear_scores(chosen, self.weights, self.intercept)
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Real scores: one a row, or one for every class."""
-        chosen = self.chosen(X)
+        chosen = self.column_slices(X)
         scores = np.empty((chosen.shape[0], *self.weights.shape[1:]))
         for rows, block in self._scored(chosen):
             if len(block) == len(scores):
@@ -185,7 +193,7 @@ class Selection:
         *,
         overwrite: bool = False,
         storage_options: Mapping[str, Any] | None = None,
-        progress: Progress | None = None,
+        progress: CountProgress | None = None,
     ) -> None:
         """Write what `predict` and `decision_function` give, block by block, as a Zarr group that xarray opens.
 
@@ -217,7 +225,7 @@ class Selection:
         """
         dataset, location = as_dataset(X), Location(url, storage_options)
         check_place(location, overwrite, None if dataset is None else dataset.location)
-        chosen = self.chosen(X if dataset is None else dataset)
+        chosen = self.column_slices(X if dataset is None else dataset)
         if chosen.shape[0] == 0:
             raise OptionError("there are no rows to predict")
         source = {} if dataset is None else {"url": public_url(dataset.url), "digest": dataset.digest}
@@ -237,7 +245,7 @@ class Selection:
 
         Where features are random ones, their values: a float array.
         """
-        return self.chosen(X).together()
+        return self.column_slices(X).to_array()
 
     @property
     def importance(self) -> xarray.DataArray:
@@ -274,7 +282,7 @@ class Selection:
         truth, scores = self._beside_truth(X, y)
         return score(scores, truth, self.classes)
 
-    def evaluate(self, X: Any, y: ArrayLike | None = None, *, progress: Progress | None = None) -> Evaluation:
+    def evaluate(self, X: Any, y: ArrayLike | None = None, *, progress: CountProgress | None = None) -> Evaluation:
         """How well rows are predicted, by every usual measure, overall and for each class; see `Evaluation`.
 
         Nothing grows with the number of rows but a temporary file (``TMPDIR``), of 8 bytes a row and class, and 20
@@ -304,7 +312,7 @@ class Selection:
         dataset = as_dataset(X)
         if (y is None) == (dataset is None):
             raise OptionError("score a dataset, which brings its labels, or an array together with y")
-        chosen = self.chosen(X if dataset is None else dataset)
+        chosen = self.column_slices(X if dataset is None else dataset)
         truth = Truth(np.asarray(y) if dataset is None else dataset, self.classes, chosen.shape[0])
         return truth, self._scored(chosen)
 
@@ -367,7 +375,7 @@ class Selection:
 
         A product of two features has `parents` besides, their ids and names.
         """
-        made = [{}] * len(self.features) if self.products is None else as_members(self.products)
+        made = [{}] * len(self.features) if self.products is None else parent_records(self.products)
         ranked = zip(self.features.tolist(), self.names, self.weights.tolist(), made, strict=True)
         random = {} if self.inputs is None else {"random_features": self.inputs.record()}
         return {
@@ -394,7 +402,7 @@ def load_selection(url: str | os.PathLike[str], storage_options: Mapping[str, An
     storage_options
         How the store is reached, in fsspec's words or obstore's; by default environment variables say it.
     """
-    location = followed(Location(url, storage_options))
+    location = resolve_run(Location(url, storage_options))
     record, history = read_selection(location)
     features, classes, intercept = record["features"], record["classes"], np.array(record["intercept"], np.float64)
     try:
@@ -408,8 +416,8 @@ def load_selection(url: str | os.PathLike[str], storage_options: Mapping[str, An
             algorithm=record["algorithm"],
             source=record["source"],
             seed=record["seed"],
-            products=products_in(features),
-            inputs=inputs_in(record["random_features"]) if "random_features" in record else None,
+            products=products_from_records(features),
+            inputs=inputs_from_record(record["random_features"]) if "random_features" in record else None,
         )
     except ValueError as error:
         raise SelectionError(f"{location.url}: {error}; the selection is damaged, make it again") from error

@@ -16,13 +16,11 @@ from numpy.typing import NDArray
 
 from daskfs.errors import OptionError, check_whole, public_url
 from daskfs.selection.column_slices import as_dataset
-from daskfs.selection.evaluation import Progress, Truth, in_silence, linear_scores
+from daskfs.selection.evaluation import CountProgress, Truth, in_silence, linear_scores
 from daskfs.selection.intervals import Interval
 from daskfs.selection.metrics import ClassTally, ValueTally, predicted_classes
 from daskfs.selection.prefix_fits import CrossSums, PrefixFit, prefix_discriminants, prefix_fits
-from daskfs.selection.products import Products
 from daskfs.selection.records import without_nan
-from daskfs.selection.row_windows import row_windows
 from daskfs.selection.selection import Selection
 from daskfs.store.dataset.dataset import Dataset
 
@@ -109,7 +107,7 @@ def size_path(
     test: Dataset | str | os.PathLike[str],
     sizes: Sequence[int] | None = None,
     *,
-    progress: Progress | None = None,
+    progress: CountProgress | None = None,
 ) -> SizePath:
     """How good the first features of a selection are, by their number; one pass over each dataset.
 
@@ -191,7 +189,7 @@ def _first(selection: Selection, count: int) -> Selection:
         features=selection.features[:count],
         names=selection.names[:count],
         weights=selection.weights[:count],
-        products=None if products is None else Products(products.parents[:count], products.names[:count]),
+        products=None if products is None else products.first(count),
     )
 
 
@@ -201,11 +199,11 @@ def _origin(dataset: Dataset) -> dict[str, str]:
 
 def _summed(selection: Selection, train: Dataset, tell: Callable[[int], None]) -> CrossSums:
     """The one pass over the training data."""
-    chosen, sums = selection.chosen(train), CrossSums()
+    chosen, sums = selection.column_slices(train), CrossSums()
     truth = Truth(train, selection.classes, chosen.shape[0])
     if selection.classes is not None and truth.n_labels > len(selection.classes):
         raise OptionError(f"{train.url}: has labels that the selection does not know; give what it was selected from")
-    for window in row_windows(chosen):
+    for window in chosen.row_windows():
         targets, weight = truth.take(window.shape[0])
         sums.add(window, _as_columns(targets, selection), weight)
         tell(sums.rows)
@@ -241,7 +239,7 @@ def _scored(
     for at, fit in enumerate(fits, 1):
         weights[: len(fit.weights), at] = fit.weights
     intercepts = np.concatenate([selection.intercept, *(fit.intercept for fit in fits)])
-    chosen = selection.chosen(test)
+    chosen = selection.column_slices(test)
     truth = Truth(test, selection.classes, chosen.shape[0])
     tallies = [_Tally(selection, truth.n_labels) for _ in range(1 + len(fits))]
     done = 0

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.errors import OptionError, check_choice
+from daskfs.selection.column_slices import FeatureIds
 from daskfs.selection.intervals import UNKNOWN, Interval, Z
 from daskfs.selection.records import without_nan
 from daskfs.selection.selection import Selection
@@ -37,7 +38,7 @@ MATTERS = 0.9  # the share of the importance that the inputs which count make up
 
 SAME = "The runs are the same to the last bit: the seed makes no difference here, and the index says nothing."
 
-Ids = NDArray[np.uint64]
+
 Over = Literal["seeds", "halves"]
 
 
@@ -77,7 +78,7 @@ class Stability:
     index: float
     interval: Interval
     jaccard: float
-    features: Ids
+    features: FeatureIds
     names: list[str]
     times: NDArray[np.int64]
     n_candidates: int
@@ -163,7 +164,7 @@ def stability(selections: Sequence[Selection], over: Over = "seeds") -> Stabilit
     )
 
 
-def nogueira(sets: Sequence[Ids], n_candidates: int) -> tuple[float, Interval]:
+def nogueira(sets: Sequence[FeatureIds], n_candidates: int) -> tuple[float, Interval]:
     """Nogueira's index of sets of ids, each without duplicates, and its 95 % interval.
 
     >>> sets = [np.array(ids, np.uint64) for ids in ([1, 2, 3], [1, 2, 4], [1, 2, 3], [1, 5, 3]) * 3]
@@ -220,7 +221,7 @@ def _candidates(selections: Sequence[Selection]) -> int:
     return features * (features + 1) // 2 if made else features
 
 
-def _that_matter(importance: NDArray[np.float64]) -> Ids:
+def _that_matter(importance: NDArray[np.float64]) -> FeatureIds:
     """The inputs, largest first, that make up nine tenths of the importance together; none if there is none."""
     order = np.argsort(-importance, kind="stable")
     sums = np.cumsum(importance[order])
@@ -230,7 +231,7 @@ def _that_matter(importance: NDArray[np.float64]) -> Ids:
     return order[:needed].astype(np.uint64)
 
 
-def _by_frequency(sets: Sequence[Ids]) -> tuple[Ids, NDArray[np.int64]]:
+def _by_frequency(sets: Sequence[FeatureIds]) -> tuple[FeatureIds, NDArray[np.int64]]:
     """All ids, most frequent first, then by their mean place; and how often each is there."""
     ids, where, times = np.unique(np.concatenate(sets), return_inverse=True, return_counts=True)
     places = np.bincount(where, np.concatenate([np.arange(len(one)) for one in sets]), len(ids)) / times
@@ -238,7 +239,7 @@ def _by_frequency(sets: Sequence[Ids]) -> tuple[Ids, NDArray[np.int64]]:
     return ids[order], times[order].astype(np.int64)
 
 
-def _mean_jaccard(sets: Sequence[Ids]) -> float:
+def _mean_jaccard(sets: Sequence[FeatureIds]) -> float:
     shares = []
     for one, other in combinations(sets, 2):
         both = len(np.intersect1d(one, other, assume_unique=True))

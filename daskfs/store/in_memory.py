@@ -38,8 +38,8 @@ from daskfs.store.dataset.reader import ChunkBuffer
 from daskfs.store.dataset.sparse_blocks import SparseBlocks, SparseBuffers, SparseColumnBlocks
 from daskfs.store.ingest.arrays import BLOCK_ENTRIES, rows_shape, stored_dtype
 from daskfs.store.places.location import Location
-from daskfs.store.reorder.column_runs import Sample
-from daskfs.store.reorder.transpose import block_end, column_shape
+from daskfs.store.reorder.columns import IdSample, column_shape
+from daskfs.store.reorder.plan import block_ends
 
 _TILE = (64, 1024)  # rows and columns
 
@@ -207,11 +207,8 @@ class _HeldColumns(SparseColumnBlocks):
         self._used = np.flatnonzero(lengths)
         self._edges = np.concatenate([[0], np.cumsum(lengths[self._used], dtype=np.int64)])
         ids = self._used.astype(np.uint64)
-        shape = column_shape([Sample.of(ids)], matrix.nnz, BLOCK_ENTRIES, LZ4)
-        starts = [0]
-        while starts[-1] < len(ids):
-            starts.append(min(len(ids), block_end(self._edges, starts[-1], shape)))
-        self._starts = np.array(starts)
+        shape = column_shape([IdSample.of(ids)], matrix.nnz, BLOCK_ENTRIES, LZ4)
+        self._starts = np.array([0, *block_ends(np.arange(len(ids) + 1), self._edges, shape)])
         self.lines, self.entries = np.diff(self._starts), np.diff(self._edges[self._starts])
         self.count, self.width = len(self.lines), int(self.lines.max())
         self._first = ids[self._starts[:-1]]

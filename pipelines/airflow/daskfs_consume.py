@@ -37,7 +37,7 @@ def daskfs_consume() -> None:
     @task
     def show(run: dict[str, Any], params: dict[str, Any]) -> dict[str, Any]:
         """The most important features, in the log."""
-        from daskfs.observe.selected import selection_lines, selection_record
+        from daskfs.observe.tables import selection_lines, selection_record
 
         selection = _loaded(run)
         for line in selection_lines(selection):

@@ -37,7 +37,7 @@ import daskfs
 from daskfs.algorithms.random_features.gram import add_gram
 from daskfs.algorithms.random_features.rounds import go_to
 from daskfs.algorithms.random_features.sums import TILE, Stage
-from daskfs.basis.expansion import Basis, Drawn, Kernel, directions, expand
+from daskfs.basis import Basis, Kernel, RandomFeatures, directions
 from daskfs.protocol import Meta, RowBlock, State
 
 GAMMA = 1.0
@@ -50,7 +50,7 @@ class Setting(NamedTuple):
 
     X: NDArray[np.float32]
     y: NDArray[np.float64]
-    features: Drawn
+    features: RandomFeatures
 
     @property
     def meta(self) -> Meta:
@@ -61,7 +61,7 @@ class Setting(NamedTuple):
 def setting(n: int, d: int, A: int) -> Setting:
     rng = np.random.default_rng(0)
     X = rng.random((n, d), dtype=np.float32)
-    return Setting(X, np.sign(X[:, 0] - 0.5), Basis("gaussian", GAMMA, 0, d).drawn(np.arange(A, dtype=np.uint64)))
+    return Setting(X, np.sign(X[:, 0] - 0.5), Basis("gaussian", GAMMA, 0, d).features(np.arange(A, dtype=np.uint64)))
 
 
 def update_of(given: Setting, stage: Stage, old: int = 0, **options: object) -> Run:
@@ -135,9 +135,9 @@ def expansion(n: int, d: int, A: int, rounds: int, as_json: bool) -> None:
         return over_all
 
     contenders: dict[str, Run] = {
-        "daskfs": lambda: expand(X, features.W, features.b, "gaussian", everything),
+        "daskfs": lambda: features.expand(X, everything),
         "RBFSampler": lambda: sampler.transform(X),
-        "daskfs, tiles": in_tiles(lambda rows, out: expand(rows, features.W, features.b, "gaussian", out)),
+        "daskfs, tiles": in_tiles(lambda rows, out: features.expand(rows, out)),
         "RBFSampler, tiles": in_tiles(lambda rows, out: sampler.transform(rows)),
         "X W' alone, tiles": in_tiles(lambda rows, out: np.matmul(rows, features.W.T, out=out)),
     }
@@ -188,7 +188,7 @@ def passes(n: int, d: int, A: int, rounds: int, as_json: bool) -> None:
 
     def expanded() -> None:
         for start in range(0, n, 512):
-            expand(X[start : start + 512], features.W, features.b, "gaussian", tile[: n - start])
+            features.expand(X[start : start + 512], tile[: n - start])
 
     contenders: dict[str, Run] = {
         "expansion": expanded,
@@ -215,7 +215,7 @@ def accuracy(n: int, d: int, A: int, as_json: bool) -> None:
     kernels: tuple[Kernel, ...] = ("gaussian", "laplacian")
     for kernel in kernels:
         W, b = directions(np.arange(A, dtype=np.uint64), d, 0, kernel, GAMMA)
-        Phi = Drawn(kernel, W, b).expand(X)
+        Phi = RandomFeatures(kernel, W, b).expand(X)
         u = X.astype(np.float64) @ W.T.astype(np.float64)
         error = np.abs(Phi - math.sqrt(2) * np.cos(2 * math.pi * (u + b)))
         near = error[np.abs(u) < 10].max()

@@ -15,7 +15,7 @@ from scipy.linalg import cho_factor, cho_solve
 from sklearn.metrics.pairwise import euclidean_distances, laplacian_kernel, rbf_kernel
 from sklearn.svm import SVC
 
-from daskfs.basis.expansion import Basis, Kernel
+from daskfs.basis import Basis, Kernel
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.float32]
@@ -48,7 +48,7 @@ Loss = Callable[[Floats, Floats], float]
 
 def dense_features(rows: InMemory, kernel: Kernel, gamma: float, count: int, loss: Loss) -> Peer:
     """As many random features, all kept, and a ridge."""
-    drawn = Basis(kernel, gamma, 0, rows.X.shape[1]).drawn(np.arange(count, dtype=np.uint64))
+    drawn = Basis(kernel, gamma, 0, rows.X.shape[1]).features(np.arange(count, dtype=np.uint64))
     return Peer(_ridge(rows, drawn.expand, loss), count)
 
 
@@ -102,7 +102,7 @@ def support_vectors(rows: InMemory, kernel: Kernel, gamma: float, loss: Loss) ->
 
 
 def kernel_of(kernel: Kernel, gamma: float, X: Rows, Z: Rows) -> Floats:
-    """The mean of φ(x) φ(z) over all features there are, as `daskfs.basis.expansion` has it."""
+    """The mean of φ(x) φ(z) over all features there are, as `daskfs.basis` has it."""
     X, Z = X.astype(np.float64), Z.astype(np.float64)
     if kernel == "gaussian":
         K = rbf_kernel(X, Z, gamma)

@@ -43,7 +43,7 @@ from _report import Record, report
 from threadpoolctl import threadpool_limits
 
 import daskfs
-from daskfs.basis.expansion import KERNELS, Kernel
+from daskfs.basis import KERNELS, Kernel
 
 VALIDATION_SHARE = 0.1  # of ijcnn1's training rows
 ALL_KERNELS = "any"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from reference.mission import iht, mission, softmax_sgd
 
 import daskfs
-from daskfs.algorithms.loss_kernels import implicit_pull, pull
+from daskfs.algorithms.loss_kernels import implicit_residual, residual
 from daskfs.algorithms.mission.general_kernels import active, sketched
 from daskfs.algorithms.mission.kernels import active_one, sketched_three
 from daskfs.algorithms.mission.memory import Shape, memory_of, rule_of
@@ -131,9 +131,9 @@ def test_the_scale_of_the_values_does_not_matter(scale):
 )
 def test_an_implicit_step_ends_where_its_own_pull_leads(loss, u, y, reach):
     code = LOSSES[loss]
-    t = implicit_pull(code, u, y, reach)
-    assert t == pytest.approx(pull(code, u + reach * t, y), abs=2e-3)
-    assert math.copysign(1, t) == math.copysign(1, pull(code, u, y)) or t == 0
+    t = implicit_residual(code, u, y, reach)
+    assert t == pytest.approx(residual(code, u + reach * t, y), abs=2e-3)
+    assert math.copysign(1, t) == math.copysign(1, residual(code, u, y)) or t == 0
 
 
 def test_a_value_that_is_not_finite_is_named_and_the_state_is_as_before_its_row(tmp_path):

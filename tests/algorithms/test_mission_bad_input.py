@@ -37,6 +37,7 @@ def test_nothing_but_empty_rows(method, loss):
     assert given.intercept[-1] > 0
 
 
+@pytest.mark.slow
 @methods
 def test_a_row_of_a_million_entries(method):
     rows, y = some_rows(300, 50)

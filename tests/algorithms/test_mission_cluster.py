@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 import daskfs
 from daskfs.engine.checkpoint import Snapshot
-from daskfs.engine.passes import Run, Serial
+from daskfs.engine.passes import SelectionRun, SerialRunner
 from daskfs.engine.run import n_shards_for
 from daskfs.protocol import Result
 from daskfs.store.ingest import arrays
@@ -41,7 +41,7 @@ def lane_by_lane(dataset: daskfs.Dataset, algorithm: daskfs.Mission, lanes: int)
     """What lanes give that run one after the other in this process."""
     state = algorithm.start(replace(dataset.meta, n_shards=lanes), 0)
     return algorithm.result(
-        Run(dataset, algorithm, Snapshot(state, lanes)).finish(Serial(dataset, algorithm, lanes)).state
+        SelectionRun(dataset, algorithm, Snapshot(state, lanes)).finish(SerialRunner(dataset, algorithm, lanes)).state
     )
 
 

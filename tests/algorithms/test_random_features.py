@@ -58,7 +58,7 @@ def test_the_listing_is_followed_to_the_letter(regression):
     X, y = regression.to_xarray().X.values, regression.to_xarray().y.values
     basis = given.inputs.basis
     expected = reference.rounds(
-        lambda ids: basis.drawn(ids).expand(X.astype(np.float32)), y, penalty, rounds, per_round
+        lambda ids: basis.features(ids).expand(X.astype(np.float32)), y, penalty, rounds, per_round
     )
     found = given.history.objective.values[1:] * len(y)
     np.testing.assert_allclose(found, [each[3] for each in expected], rtol=1e-5)
@@ -114,7 +114,7 @@ def test_no_other_solver_finds_a_lower_objective(two_classes, loss, other):
     penalty = 1.0
     given = daskfs.select(two_classes, plain(loss=loss, rounds=1, per_round=30, penalty=penalty, tolerance=1e-6))
     X, y = two_classes.to_xarray().X.values, np.where(two_classes.to_xarray().y.values == 1, 1, -1)
-    Phi = given.inputs.basis.drawn(np.arange(30, dtype=np.uint64)).expand(X.astype(np.float32)).astype(np.float64)
+    Phi = given.inputs.basis.features(np.arange(30, dtype=np.uint64)).expand(X.astype(np.float32)).astype(np.float64)
     model = other(Phi, y, penalty)
     margin = y * (Phi @ model.coef_[0] + model.intercept_)
     losses = np.square(np.maximum(1 - margin, 0)) / 2 if loss == "squared_hinge" else np.logaddexp(0, -margin)

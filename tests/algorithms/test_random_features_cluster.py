@@ -14,7 +14,7 @@ import daskfs
 from daskfs.algorithms.random_features.rounds import STAYS, go_to
 from daskfs.algorithms.random_features.sums import layout, size_of
 from daskfs.engine.checkpoint import Snapshot
-from daskfs.engine.passes import Run, Serial
+from daskfs.engine.passes import SelectionRun, SerialRunner
 from daskfs.engine.run import n_shards_for
 from daskfs.engine.shards import one_blas_thread
 
@@ -54,7 +54,9 @@ def test_two_processes_give_what_their_lanes_give_and_what_one_gives(dataset, tw
     shared = daskfs.select(dataset, algorithm, client=two_workers)
     begun = Snapshot(algorithm.start(dataset.meta, 0), 2)
     with one_blas_thread():  # as `select` and the workers have it
-        by_lanes = algorithm.result(Run(dataset, algorithm, begun).finish(Serial(dataset, algorithm, 2)).state)
+        by_lanes = algorithm.result(
+            SelectionRun(dataset, algorithm, begun).finish(SerialRunner(dataset, algorithm, 2)).state
+        )
     assert shared.features.tolist() == by_lanes.features.tolist()
     assert shared.weights.tobytes() == by_lanes.weights.tobytes()
     alone = daskfs.select(dataset, algorithm)

@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 
 import daskfs
 
+pytestmark = pytest.mark.slow
+
 SLACK = 0.005
 S = 100  # true columns, and columns to select
 

@@ -330,6 +330,7 @@ main()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sent", "left"), [(signal.SIGINT, []), (signal.SIGKILL, ["out.zarr"])])
 def test_interrupted(words, sent, left):
     """A real process. Ctrl-C leaves nothing; what a kill leaves does not open, and the next run takes its place."""

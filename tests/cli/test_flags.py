@@ -12,9 +12,10 @@ from click.testing import CliRunner
 
 import daskfs
 import daskfs.cli.select  # its flags are those of the algorithms there are now, not of a test's
-from daskfs.algorithms.registry import ALGORITHMS
-from daskfs.cli.algorithms import algorithm_options, make_algorithm, parameter_docs
+from daskfs.algorithms.registry import Registration, fields_of, parameter_docs, registrations
+from daskfs.cli.algorithms import algorithm_options, make_algorithm
 from daskfs.errors import OptionError
+from daskfs.protocol import Words
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,11 @@ class Another:
 def two(monkeypatch) -> Any:
     """A command with the flags of both; it gives back what it is given."""
     monkeypatch.setattr("daskfs.cli.algorithms.METAVARS", {**METAVARS, tuple[int, ...]: "N,N"})
-    monkeypatch.setattr("daskfs.cli.algorithms.ALGORITHMS", {"every": Everything, "other": Another})
+    entries = {
+        name: Registration(name=name, algorithm=algorithm, words=Words(name, {}))
+        for name, algorithm in {"every": Everything, "other": Another}.items()
+    }
+    monkeypatch.setattr("daskfs.cli.algorithms.registrations", lambda: entries)
 
     @click.command()
     @click.option("--algorithm", "name")
@@ -130,8 +135,8 @@ def test_parameters_of_other_docstrings():
     assert parameter_docs(int) == {}
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
+@pytest.mark.parametrize("algorithm", [entry.algorithm for entry in registrations().values()])
 def test_every_field_of_our_algorithms_is_explained(algorithm):
-    names = set(algorithm.__dataclass_fields__)
+    names = set(fields_of(algorithm))
     assert names
     assert names - set(parameter_docs(algorithm)) == set()

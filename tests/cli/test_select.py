@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from toy_algorithms import Tangled
 
 import daskfs
 import daskfs.cli.select  # its flags are those of the algorithms there are now, not of a test's
-from daskfs.algorithms.registry import ALGORITHMS
+from daskfs.algorithms.substitution import registration
 from daskfs.cli import main
 from daskfs.errors import Interrupted
 
@@ -37,7 +38,7 @@ GENES = [f"gene{i}" for i in range(40)]
 @pytest.fixture
 def data(tmp_path, monkeypatch) -> Path:
     """A dataset of ten blocks, and an algorithm that is quick and the same every time."""
-    monkeypatch.setitem(ALGORITHMS, "substitution", Tangled)
+    monkeypatch.setattr(registration, "REGISTRATION", replace(registration.REGISTRATION, algorithm=Tangled))
     monkeypatch.chdir(tmp_path)
     daskfs.write_dataset("d.zarr", X, X[:, 0], GENES, chunk_bytes=1000)
     return tmp_path / "d.zarr"
@@ -322,16 +323,16 @@ def test_a_cluster_that_went_away_is_exit_code_75(data, monkeypatch):
 
 
 SLOW = """
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from toy_algorithms import Tangled
 from daskfs.cli import main
-from daskfs.algorithms.registry import ALGORITHMS
+from daskfs.algorithms.substitution import registration
 
 @dataclass(frozen=True)
 class Slow(Tangled):
     seconds: float = 0.02
 
-ALGORITHMS["substitution"] = Slow
+registration.REGISTRATION = replace(registration.REGISTRATION, algorithm=Slow)
 main()
 """
 

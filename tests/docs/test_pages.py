@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import MISSING
+from importlib.util import module_from_spec, spec_from_file_location
 
 import pytest
 from pages import ROOT, blocks, check_link, commands, completed_job, links, parse_command, run_examples
 
 import daskfs.sklearn
-from daskfs.algorithms.registry import ALGORITHMS, default_of, fields_of
+from daskfs.algorithms.registry import default_of, fields_of, registrations
 from daskfs.job.file import load_job
 from daskfs.job.tables import Job, Table
 from daskfs.store.ingest.formats import FORMATS, options_of
@@ -71,17 +72,21 @@ def test_every_link_leads_somewhere(page, link):
 
 def test_pages_and_navigation_are_the_same():
     listed = {word for word in (ROOT / "mkdocs.yml").read_text().split() if word.endswith(".md")}
-    assert listed == set(PAGES)
+    assert listed | {f"algorithms/{name}.md" for name in registrations()} == set(PAGES)
 
 
-def test_the_commands_of_the_page_are_what_help_prints():
-    from importlib.util import module_from_spec, spec_from_file_location
-
+@pytest.fixture(scope="module", name="pages")
+def hooks_of_mkdocs():
+    """The module that fills in the generated parts of pages."""
     spec = spec_from_file_location("docs_pages", ROOT / "pipelines" / "docs" / "pages.py")
     assert spec is not None
     assert spec.loader is not None
     pages = module_from_spec(spec)
     spec.loader.exec_module(pages)
+    return pages
+
+
+def test_the_commands_of_the_page_are_what_help_prints(pages):
     assert pages.MARK in PAGES["cli.md"]
     text = pages.commands()
     for name in pages.COMMANDS:
@@ -89,9 +94,9 @@ def test_the_commands_of_the_page_are_what_help_prints():
         assert f"Usage: daskfs {name} " in text
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", registrations())
 def test_every_parameter_is_in_the_table_with_its_default(name):
-    algorithm = ALGORITHMS[name]
+    algorithm = registrations()[name].algorithm
     section = PAGES[f"algorithms/{name}.md"].partition("\n## Parameters\n")[2].partition("\n## ")[0]
     told = dict(re.findall(r"^\| `(\w+)` \| (.+?) \| .+ \|$", section, re.MULTILINE))
     assert list(told) == list(fields_of(algorithm))
@@ -128,6 +133,7 @@ def table_of(field):
 
 
 @pytest.mark.parametrize("module", [daskfs, daskfs.sklearn])
-def test_every_public_name_has_its_place_in_the_reference(module):
-    told = set(re.findall(r"^::: [\w.]+\.(\w+)$|(\w+Error)", PAGES["api.md"], re.MULTILINE))
+def test_every_public_name_has_its_place_in_the_reference(module, pages):
+    text = pages.fill_in(PAGES["api.md"])
+    told = set(re.findall(r"^::: [\w.]+\.(\w+)$|(\w+Error)", text, re.MULTILINE))
     assert set(module.__all__) <= {name for pair in told for name in pair}

@@ -53,6 +53,7 @@ def adaptive(minimum: int) -> Iterator[Client]:
         yield client
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("minimum", [0, 1])
 def test_nobody_gives_up_on_a_cluster_without_workers(tmp_path, minimum, monkeypatch):
     """Asynchronous; and nothing of ours keeps a worker when the run is over."""
@@ -69,6 +70,7 @@ def test_nobody_gives_up_on_a_cluster_without_workers(tmp_path, minimum, monkeyp
             time.sleep(0.1)
 
 
+@pytest.mark.slow
 def test_a_synchronous_run_gives_the_bits_of_as_many_as_there_may_be(tmp_path, two_workers, monkeypatch):
     monkeypatch.setattr("daskfs.engine.cluster.worker_pool.NO_WORKERS", 20.0)
     dataset = small_dataset(tmp_path / "d")

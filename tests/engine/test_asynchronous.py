@@ -34,7 +34,7 @@ from toy_runs import (
 import daskfs
 from daskfs.engine.asynchronous import driver, worker
 from daskfs.engine.asynchronous import groups as groups_module
-from daskfs.engine.asynchronous.centre import Report, Spent
+from daskfs.engine.asynchronous.centre import CentreSpent, Report
 from daskfs.engine.asynchronous.driver import CENTRE
 from daskfs.engine.asynchronous.groups import groups_of
 from daskfs.engine.asynchronous.ledger import Ledger
@@ -93,7 +93,7 @@ def test_no_group_is_too_large(monkeypatch):
 
 
 def report(whole: set[int], *kept: int, spent: float = 0.0) -> Report:
-    return Report(1, np.array(kept, np.uint64), sorted(whole), Spent(spent, 2 * spent, 3 * spent, int(4 * spent)))
+    return Report(1, np.array(kept, np.uint64), sorted(whole), CentreSpent(spent, 2 * spent, 3 * spent, int(4 * spent)))
 
 
 def test_the_ledger_strikes_out_what_has_arrived():
@@ -102,16 +102,16 @@ def test_the_ledger_strikes_out_what_has_arrived():
     assert (ledger.position(9), ledger.newest.kept.tolist()) == (0, [50])
     ledger.heard(report({0, 1}, 51, spent=3.0))  # one that was told is told again
     assert (ledger.position(9), ledger.newest.kept.tolist()) == (6, [51])
-    ledger.since(Spent())
+    ledger.since(CentreSpent())
     assert ledger.newest.kept.tolist() == [51]
     ledger.heard(report({2}, 10, spent=1.0))  # of another centre, which knows of no other groups
     assert (ledger.newest.kept.tolist(), ledger.position(9)) == ([10], 9)
-    assert ledger.spent == Spent(4.0, 8.0, 12.0, 16)
+    assert ledger.spent == CentreSpent(4.0, 8.0, 12.0, 16)
 
 
 def test_what_a_centre_did_before_is_none_of_a_stretch():
     ledger = Ledger({}, {0: range(3)}, report(set()))
-    ledger.since(Spent(5.0))
+    ledger.since(CentreSpent(5.0))
     ledger.heard(report({0}, spent=6.5))
     assert ledger.spent.centre == 1.5
 
@@ -213,7 +213,7 @@ def test_groups_whose_last_words_were_lost_are_done_again(tmp_path, two_workers,
     """But not for ever."""
     monkeypatch.setattr(driver, "_LAST_WORDS", 0.3)
     monkeypatch.setattr(driver, "_ATTEMPTS", 3)
-    small, heard, submitted = small_dataset(tmp_path / "d"), driver.Ledger.heard, driver.Around._submitted
+    small, heard, submitted = small_dataset(tmp_path / "d"), driver.Ledger.heard, driver.AsynchronousRunner._submitted
     done: list[list[int]] = []
 
     def counting(self, home, places, stretch, groups):
@@ -224,7 +224,7 @@ def test_groups_whose_last_words_were_lost_are_done_again(tmp_path, two_workers,
         unheard = done[0][-1] if len(done) <= times else None
         heard(self, replace(report, whole=[number for number in report.whole if number != unheard]))
 
-    monkeypatch.setattr(driver.Around, "_submitted", counting)
+    monkeypatch.setattr(driver.AsynchronousRunner, "_submitted", counting)
     monkeypatch.setattr(driver.Ledger, "heard", deaf)
     if times == 9:
         with pytest.raises(Interrupted, match="what workers say does not reach it"):
@@ -240,13 +240,13 @@ def test_groups_whose_last_words_were_lost_are_done_again(tmp_path, two_workers,
 def count_attempts(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """When a centre was made."""
     attempts: list[float] = []
-    attempt = driver.Around._attempt
+    attempt = driver.AsynchronousRunner._attempt
 
     def counting(self, *arguments):
         attempts.append(time.monotonic())
         return attempt(self, *arguments)
 
-    monkeypatch.setattr(driver.Around, "_attempt", counting)
+    monkeypatch.setattr(driver.AsynchronousRunner, "_attempt", counting)
     return attempts
 
 
@@ -361,6 +361,7 @@ def test_a_worker_meant_for_the_centre_gets_it_and_nothing_else(dataset):
         assert _at_work == {"a", "b"}
 
 
+@pytest.mark.slow
 def test_a_worker_that_comes_back_to_the_centre_goes_on(dataset, monkeypatch):
     """At another address: tasks that were meant for the old one would wait for ever."""
     monkeypatch.setattr(driver, "_LOOK", 0.2)
@@ -375,7 +376,7 @@ def test_a_centre_that_is_no_more_at_the_end_of_a_pass_is_made_again(dataset, tw
     """It was told that the pass is over, and who knows whether it has heard it."""
     attempts = count_attempts(monkeypatch)
 
-    class Unheard(driver.Calls):
+    class Unheard(driver.ActorCalls):
         def later(self, method: str, *arguments: Any) -> Any:
             return method if method == "end_pass" else super().later(method, *arguments)
 
@@ -384,7 +385,7 @@ def test_a_centre_that_is_no_more_at_the_end_of_a_pass_is_made_again(dataset, tw
                 raise CentreLost("on its way")
             return super().answer(reply)
 
-    monkeypatch.setattr(driver, "Calls", Unheard)
+    monkeypatch.setattr(driver, "ActorCalls", Unheard)
     given = daskfs.select(dataset, paced("block"), client=two_workers)
     assert found(given) == K
     assert len(given.history.objective.dropna("step")) >= 2

@@ -16,7 +16,7 @@ from toy_algorithms import Census
 
 import daskfs
 from daskfs.algorithms.substitution.refit import Part
-from daskfs.engine.asynchronous.centre import NOTHING, Centre, Mark, Report, Spent, View, introduced, rebuilt
+from daskfs.engine.asynchronous.centre import NOTHING, Centre, CentreSpent, Mark, Report, View, introduced, rebuilt
 from daskfs.engine.asynchronous.ledger import Ledger
 from daskfs.protocol import ColumnBlock, Meta, State, copy_state
 
@@ -120,8 +120,8 @@ def test_a_group_is_whole_when_all_of_one_attempt_at_it_has_arrived():
 def test_what_workers_spent_is_added_up():
     algorithm = Census()
     centre = Centre(algorithm, begun(algorithm))
-    centre.leave(0, Mark(0, "a"), 0, [], known=-1, spent=Spent(busy=1.0, between=0.25, bytes=10))
-    centre.leave(1, Mark(1, "a"), 0, [], known=-1, spent=Spent(busy=2.0, between=0.5, bytes=20))
+    centre.leave(0, Mark(0, "a"), 0, [], known=-1, spent=CentreSpent(busy=1.0, between=0.25, bytes=10))
+    centre.leave(1, Mark(1, "a"), 0, [], known=-1, spent=CentreSpent(busy=2.0, between=0.5, bytes=20))
     spent = centre.report(0).spent
     assert (spent.busy, spent.between, spent.bytes) == (3.0, 0.75, 30)
     assert spent.centre > 0

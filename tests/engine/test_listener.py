@@ -18,7 +18,7 @@ from toy_runs import local_cluster, small_dataset, wait_until
 
 import daskfs
 from daskfs.engine.events import send
-from daskfs.engine.events.listener import Watch
+from daskfs.engine.events.listener import RunListener
 from daskfs.engine.events.messages import TOPIC
 from daskfs.protocol import Preview, Sharing, flatten
 
@@ -220,9 +220,9 @@ class Plain(daskfs.Mission):
 class TestWatch:
     """Without a cluster."""
 
-    def watch(self, folder) -> tuple[Watch, list[dict]]:
+    def watch(self, folder) -> tuple[RunListener, list[dict]]:
         told: list[dict] = []
-        return Watch(planted(folder), daskfs.OnlineSubstitution(3), told.append), told
+        return RunListener(planted(folder), daskfs.OnlineSubstitution(3), told.append), told
 
     def test_names_are_read_once(self, tmp_path, monkeypatch):
         watch, told = self.watch(tmp_path / "d")
@@ -255,7 +255,7 @@ class TestWatch:
         assert len(told[-1]["why"]) == 120
 
     def test_nobody_is_told_without_a_listener(self, tmp_path):
-        watch = Watch(planted(tmp_path / "d"), daskfs.OnlineSubstitution(3))
+        watch = RunListener(planted(tmp_path / "d"), daskfs.OnlineSubstitution(3))
         assert watch.run == ""
         assert not watch.is_preview_due()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from daskfs.engine.events.messages import Share, features_told, items_of, share_event, short
+from daskfs.engine.events.messages import Spent, features_told, items_of, share_event, short
 from daskfs.engine.events.meter import PAUSE, Meter
 from daskfs.protocol import RowBlock, SparseColumnBlock
 
@@ -43,7 +43,7 @@ def test_a_task_that_reads_works_waits_and_merges():
     with meter.waiting():
         clock.passes(16.0)
     nbytes = rows(5).nbytes
-    assert meter.done() == Share(
+    assert meter.done() == Spent(
         blocks=2, items=10, bytes=2 * nbytes, busy=4 + 1 + 2 * 2, reading=5, merging=32, waiting=2 * 8 + 16,
         alone_bytes=nbytes, alone_seconds=4,
     )  # fmt: skip
@@ -70,7 +70,7 @@ def test_items_are_rows_or_columns():
 def test_texts_are_short_and_steer_nothing():
     assert short("a" * 1_000_000) == "a" * 119 + "…"
     assert short("\x1b[2J\n") == "?[2J?"
-    event = share_event("r", "w" * 1000, Share(blocks=1))
+    event = share_event("r", "w" * 1000, Spent(blocks=1))
     assert (event["run"], event["what"], event["blocks"], len(event["name"])) == ("r", "share", 1, 120)
 
 

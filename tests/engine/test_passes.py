@@ -14,7 +14,7 @@ from toy_runs import KINDS, always_due, check_same, small_dataset, tangled
 
 import daskfs
 from daskfs.engine.checkpoint import Snapshot
-from daskfs.engine.passes import Run, Serial
+from daskfs.engine.passes import SelectionRun, SerialRunner
 from daskfs.engine.run import memory_plan
 from daskfs.engine.shards import FAN_IN, joined, merged, one_blas_thread, rounds_of
 from daskfs.errors import CheckpointError
@@ -147,8 +147,8 @@ def test_lanes_can_be_run_by_one_process(tmp_path, lanes):
     dataset, algorithm = small_dataset(tmp_path / "d"), Tangled(passes=2)
 
     def run(lanes):
-        return Run(dataset, algorithm, Snapshot(algorithm.start(dataset.meta, 0), lanes)).finish(
-            Serial(dataset, algorithm, lanes)
+        return SelectionRun(dataset, algorithm, Snapshot(algorithm.start(dataset.meta, 0), lanes)).finish(
+            SerialRunner(dataset, algorithm, lanes)
         )
 
     state = run(lanes).state

@@ -10,7 +10,7 @@ from distributed import Client
 
 import daskfs
 from daskfs.engine.cluster.plugin import keep_freed_memory
-from daskfs.engine.cluster.pool import Cluster, Threads, in_order, pool, prepare_workers
+from daskfs.engine.cluster.pool import DaskWorkers, Threads, in_order, pool, prepare_workers
 
 
 def square(x: int) -> int:
@@ -21,13 +21,13 @@ def square(x: int) -> int:
 
 @pytest.mark.parametrize("where", ["threads", "cluster"])
 def test_results_keep_their_order(where, two_workers):
-    chosen = Threads(3) if where == "threads" else Cluster(two_workers)
+    chosen = Threads(3) if where == "threads" else DaskWorkers(two_workers)
     assert in_order(chosen, "square")(square, [(x,) for x in range(12)]) == [x * x for x in range(12)]
 
 
 @pytest.mark.parametrize("where", ["threads", "cluster"])
 def test_an_error_ends_the_rest(where, two_workers):
-    chosen = Threads(2) if where == "threads" else Cluster(two_workers)
+    chosen = Threads(2) if where == "threads" else DaskWorkers(two_workers)
     with pytest.raises(ValueError, match="unlucky"):
         in_order(chosen, "square")(square, [(x,) for x in range(10, 400)])
 
@@ -51,14 +51,14 @@ def test_threads_hold_no_more_tasks_than_threads():
 
 def test_the_current_client_is_used(two_workers):
     assert isinstance(pool(), Threads)
-    assert isinstance(pool(two_workers), Cluster)
+    assert isinstance(pool(two_workers), DaskWorkers)
     with Client(two_workers.scheduler.address):  # becomes the current one
-        assert isinstance(pool(), Cluster)
+        assert isinstance(pool(), DaskWorkers)
         assert isinstance(pool(workers=2), Threads)
 
 
 def test_workers_are_prepared(two_workers):
-    Cluster(two_workers)
+    DaskWorkers(two_workers)
     plugins = two_workers.run(lambda dask_worker: "daskfs" in dask_worker.plugins)
     assert all(plugins.values())
 

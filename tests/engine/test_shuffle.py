@@ -15,18 +15,18 @@ from sparse_rows import POOLS, Rows
 from whole_rows import rows_of
 
 import daskfs
-from daskfs.engine.data.shuffle_memory import ShuffleMemory
+from daskfs.engine.data.reorder import ReorderMemory
 from daskfs.errors import ChunkError, DatasetError, OptionError
 from daskfs.observe.describe import describe
-from daskfs.store.reorder.row_keys import row_keys
+from daskfs.store.reorder.runs import row_keys
 
 
 @contextmanager
-def budget(workers: int, run_bytes: int, part_bytes: int):
-    """As if memory allowed for runs and parts of just this size."""
+def budget(workers: int, run_bytes: int, task_bytes: int):
+    """As if memory allowed for runs and tasks of just this size."""
     with pytest.MonkeyPatch.context() as patch:
-        plan = ShuffleMemory(workers, run_bytes, part_bytes)
-        patch.setattr(ShuffleMemory, "of", lambda *args, **sizes: plan)
+        plan = ReorderMemory(workers, run_bytes, task_bytes)
+        patch.setattr(ReorderMemory, "of", lambda *args, **sizes: plan)
         yield
 
 
@@ -161,7 +161,7 @@ def test_a_cluster_gives_the_same(tmp_path, clicks, two_workers, kind):
     if kind == "dense":
         daskfs.write_dataset(tmp_path / "d.zarr", np.eye(50, dtype="f4"), np.arange(50), layout="rows", chunk_bytes=999)
     source = {"sparse": clicks.url, "dense": tmp_path / "d.zarr"}[kind]
-    with budget(1, run_bytes=3000, part_bytes=3000):
+    with budget(1, run_bytes=3000, task_bytes=3000):
         there = daskfs.shuffle(source, tmp_path / "there.zarr", client=two_workers)
     assert there.digest == daskfs.shuffle(source, tmp_path / "here.zarr", workers=2).digest
     assert daskfs.verify_dataset(tmp_path / "there.zarr") == []
@@ -171,7 +171,7 @@ def test_a_cluster_gives_the_same(tmp_path, clicks, two_workers, kind):
 def test_other_stores_hold_the_same(tmp_path, clicks, request, url):
     s3 = request.getfixturevalue("s3") if url == "s3" else None
     url, options = (s3.url("mixed.zarr"), s3.options) if s3 else (url, {})
-    with budget(2, run_bytes=3000, part_bytes=3000):
+    with budget(2, run_bytes=3000, task_bytes=3000):
         there = daskfs.shuffle(clicks, url, storage_options=options)
         back = daskfs.shuffle(there, tmp_path / "back.zarr", 1)
     here = daskfs.shuffle(clicks, tmp_path / "mixed.zarr")

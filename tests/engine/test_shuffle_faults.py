@@ -15,10 +15,10 @@ from sparse_rows import POOLS, Rows
 from stopping import Killed, dying_after, stopped_everywhere
 
 import daskfs
-from daskfs.engine.data.shuffle_memory import ShuffleMemory
+from daskfs.engine.data.reorder import ReorderMemory
 from daskfs.errors import DatasetError
 
-SMALL = ShuffleMemory(1, run_bytes=4000, part_bytes=4000)
+SMALL = ReorderMemory(1, run_bytes=4000, task_bytes=4000)
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def rows(tmp_path) -> daskfs.Dataset:
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_it_may_stop_at_any_operation_and_start_over(tmp_path, rows, overwrite, monkeypatch):
-    monkeypatch.setattr(ShuffleMemory, "of", lambda *args, **sizes: SMALL)
+    monkeypatch.setattr(ReorderMemory, "of", lambda *args, **sizes: SMALL)
     target = tmp_path / "mixed.zarr"
     wanted = daskfs.shuffle(rows, tmp_path / "wanted.zarr").digest
     if overwrite:
@@ -48,14 +48,14 @@ def test_it_may_stop_at_any_operation_and_start_over(tmp_path, rows, overwrite, 
 SLOW = """
 import sys, time
 from daskfs.cli import main
-from daskfs.store.reorder.row_runs import Runs
-from daskfs.engine.data.shuffle_memory import ShuffleMemory
+from daskfs.store.reorder.runs import Runs
+from daskfs.engine.data.reorder import ReorderMemory
 write = Runs.write
 def slowly(*arguments):
     time.sleep(0.05)
     return write(*arguments)
 Runs.write = slowly
-ShuffleMemory.of = lambda *arguments, **sizes: ShuffleMemory(1, 4000, 4000)
+ReorderMemory.of = lambda *arguments, **sizes: ReorderMemory(1, 4000, 4000)
 main()
 """
 

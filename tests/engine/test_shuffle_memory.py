@@ -11,11 +11,11 @@ import scipy.sparse as sp
 from engine.test_memory import megabytes_above_imports
 
 import daskfs
-from daskfs.engine.data.shuffle_memory import ShuffleMemory
+from daskfs.engine.data.reorder import ReorderMemory
 from daskfs.errors import OptionError
 from daskfs.jit import warm_up
-from daskfs.store.reorder.row_runs import Runs
-from daskfs.store.reorder.shuffle import DensePart, SparsePart
+from daskfs.store.reorder.rows import DenseRowsTask, SparseRowsTask
+from daskfs.store.reorder.runs import Runs
 
 
 def sparse(folder: Path, entries: int) -> None:
@@ -38,7 +38,7 @@ def test_memory_stays_within_the_budget_and_runs_are_used_for_it(tmp_path, monke
     warm_up()
     ds = daskfs.open_dataset(tmp_path / "rows.zarr")
     calls = []
-    for owner in (Runs, SparsePart, DensePart):
+    for owner in (Runs, SparseRowsTask, DenseRowsTask):
         write = owner.write
         monkeypatch.setattr(owner, "write", lambda *a, write=write: calls.append(type(a[0])) or write(*a))
     ds.meta  # noqa: B018  # reads what is kept of a dataset
@@ -70,14 +70,15 @@ def test_the_process_stays_within_the_budget(tmp_path):
 @pytest.mark.parametrize("workers", [1, 2, 8, 64])
 @pytest.mark.parametrize("memory", ["180MiB", "512MB", "4GB"])
 def test_shares_never_exceed_the_whole(workers, memory):
-    plan = ShuffleMemory.of(memory, workers, total=10**10, largest_block=7 << 20, slots=1 << 14)
+    sizes = {"total": 10**10, "largest_block": 7 << 20, "each": 56 << 20}
+    plan = ReorderMemory.of("shuffle", memory, workers, **sizes, run_factor=3)
     assert 1 <= plan.workers <= workers
     assert plan.run_bytes >= 7 << 20
-    assert plan.part_bytes >= 7 << 20
+    assert plan.task_bytes >= 7 << 20
 
 
 def test_more_rows_need_more_memory_not_more_runs():
-    sizes = {"largest_block": 7 << 20, "slots": 1 << 21}
+    sizes = {"total": 10**12, "largest_block": 7 << 20, "each": (56 << 20) + (400 << 21), "run_factor": 3}
     with pytest.raises(OptionError, match=r"at least 3\.6"):
-        ShuffleMemory.of("2GB", 2, total=10**12, **sizes)
-    assert ShuffleMemory.of("6GB", 2, total=10**12, **sizes).workers == 1
+        ReorderMemory.of("shuffle", "2GB", 2, **sizes)
+    assert ReorderMemory.of("shuffle", "6GB", 2, **sizes).workers == 1

@@ -16,10 +16,10 @@ from whole_rows import rows_of
 
 import daskfs
 from daskfs.cli import main
-from daskfs.engine.data.split_memory import SplitMemory
+from daskfs.engine.data.reorder import ReorderMemory
 from daskfs.errors import ChunkError, DatasetError, OptionError
 from daskfs.observe.describe import describe
-from daskfs.store.reorder.row_keys import drawn, row_keys
+from daskfs.store.reorder.runs import draw_rows, row_keys
 
 WORD = 2**64
 
@@ -69,10 +69,10 @@ def in_rows(ds: daskfs.Dataset) -> list:
 
 
 @contextmanager
-def budget(workers: int, part_bytes: int):
-    """As if memory allowed for parts of just this size."""
+def budget(workers: int, task_bytes: int):
+    """As if memory allowed for tasks of just this size."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SplitMemory, "of", lambda *args, **sizes: SplitMemory(workers, part_bytes))
+        patch.setattr(ReorderMemory, "of", lambda *args, **sizes: ReorderMemory(workers, 0, task_bytes))
         yield
 
 
@@ -159,16 +159,16 @@ def test_sparse_columns_of_any_cut(tmp_path_factory, data_seed, seed, n_rows, po
 @pytest.mark.parametrize("count", [1, 1000, 65_537, 199_999])
 def test_many_rows_are_drawn_without_all_keys_in_memory(count):
     n = 200_000
-    some, others = drawn(7, n, count)
+    some, others = draw_rows(7, n, count)
     order = np.argsort(row_keys(7, 0, n))
     np.testing.assert_array_equal(np.flatnonzero(some.mask(0, n)), np.sort(order[:count]))
     np.testing.assert_array_equal(some.mask(0, n), ~others.mask(0, n))
     np.testing.assert_array_equal(some.mask(70_000, 80_000), some.mask(0, n)[70_000:150_000])
-    assert (some.rows, others.rows) == (count, n - count)
+    assert (some.n_rows, others.n_rows) == (count, n - count)
 
 
 def test_no_row_is_likelier_than_another():
-    times = sum(drawn(seed, 50, 10)[0].mask(0, 50).astype(int) for seed in range(500))
+    times = sum(draw_rows(seed, 50, 10)[0].mask(0, 50).astype(int) for seed in range(500))
     assert abs(times - 100).max() < 5 * np.sqrt(500 * 0.2 * 0.8)
 
 
@@ -259,7 +259,7 @@ def test_a_cluster_gives_the_same(tmp_path, clicks, two_workers, kind):
     if kind != "sparse":
         daskfs.write_dataset(tmp_path / "d.zarr", np.eye(50), np.arange(50), layout=kind, chunk_bytes=999)
     source = clicks.url if kind == "sparse" else tmp_path / "d.zarr"
-    with budget(1, part_bytes=3000):
+    with budget(1, task_bytes=3000):
         there = daskfs.split(source, tmp_path / "train.zarr", tmp_path / "test.zarr", client=two_workers)
     here = daskfs.split(source, tmp_path / "train1.zarr", tmp_path / "test1.zarr", workers=2)
     assert [part.digest for part in there] == [part.digest for part in here]
@@ -270,7 +270,7 @@ def test_a_cluster_gives_the_same(tmp_path, clicks, two_workers, kind):
 def test_an_object_store_holds_the_same(tmp_path, clicks, s3, layout):
     ds = clicks if layout == "rows" else daskfs.transpose(clicks, tmp_path / "columns.zarr", block_entries=64)
     urls = s3.url("train.zarr"), s3.url("test.zarr")
-    with budget(2, part_bytes=3000):
+    with budget(2, task_bytes=3000):
         there = daskfs.split(ds, *urls, storage_options=s3.options)
     here = daskfs.split(ds, tmp_path / "train.zarr", tmp_path / "test.zarr")
     assert [part.digest for part in there] == [part.digest for part in here]

@@ -15,7 +15,7 @@ from sparse_rows import POOLS, Rows
 from stopping import Killed, dying_after
 
 import daskfs
-from daskfs.engine.data.split_memory import SplitMemory
+from daskfs.engine.data.reorder import ReorderMemory
 from daskfs.errors import DatasetError
 
 
@@ -37,7 +37,7 @@ def digest(folder: Path) -> str | None:
 
 @pytest.mark.parametrize(("kind", "overwrite"), [("rows", False), ("columns", False), ("dense", False), ("rows", True)])
 def test_it_may_stop_at_any_operation_and_start_over(tmp_path, sources, kind, overwrite, monkeypatch):
-    monkeypatch.setattr(SplitMemory, "of", lambda *args, **sizes: SplitMemory(1, 2000))
+    monkeypatch.setattr(ReorderMemory, "of", lambda *args, **sizes: ReorderMemory(1, 2000, 2000))
     source, places = sources[kind], (tmp_path / "train.zarr", tmp_path / "test.zarr")
     wanted = [part.digest for part in daskfs.split(source, tmp_path / "a.zarr", tmp_path / "b.zarr", seed=1)]
     old: list[str | None] = [None, None]
@@ -71,13 +71,13 @@ SLOW = """
 import time
 from daskfs.cli import main
 from daskfs.store.places.location import Location
-from daskfs.engine.data.split_memory import SplitMemory
+from daskfs.engine.data.reorder import ReorderMemory
 write = Location.write
 def slowly(*arguments):
     time.sleep(0.01)
     return write(*arguments)
 Location.write = slowly
-SplitMemory.of = lambda *arguments, **sizes: SplitMemory(1, 2000)
+ReorderMemory.of = lambda *arguments, **sizes: ReorderMemory(1, 2000, 2000)
 main()
 """
 

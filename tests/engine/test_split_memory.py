@@ -10,12 +10,11 @@ import pytest
 import scipy.sparse as sp
 
 import daskfs
-from daskfs.engine.data.split_memory import SplitMemory
+from daskfs.engine.data.reorder import ReorderMemory
 from daskfs.errors import OptionError
 from daskfs.jit import warm_up
-from daskfs.store.reorder.shuffle import DensePart, SparsePart
-from daskfs.store.reorder.split import ColumnsPart
-from daskfs.store.reorder.transpose import ColumnWriter
+from daskfs.store.reorder.columns import DenseColumnsTask, SparseColumnsTask
+from daskfs.store.reorder.rows import DenseRowsTask, SparseRowsTask
 
 
 def sparse(folder: Path, entries: int) -> None:
@@ -49,7 +48,7 @@ def test_memory_stays_within_the_budget_and_is_used(tmp_path, monkeypatch, make,
     warm_up()
     ds = daskfs.open_dataset(tmp_path / "all.zarr")
     calls = []
-    for owner in (SparsePart, DensePart, ColumnsPart, ColumnWriter):
+    for owner in (SparseRowsTask, DenseRowsTask, DenseColumnsTask, SparseColumnsTask):
         write = owner.write
         monkeypatch.setattr(owner, "write", lambda *a, write=write: calls.append(type(a[0])) or write(*a))
     ds.meta  # noqa: B018  # reads what is kept of a dataset
@@ -69,11 +68,11 @@ def test_memory_stays_within_the_budget_and_is_used(tmp_path, monkeypatch, make,
 @pytest.mark.parametrize("workers", [1, 2, 8, 64])
 @pytest.mark.parametrize("memory", ["180MiB", "512MB", "4GB"])
 def test_shares_never_exceed_the_whole(workers, memory):
-    plan = SplitMemory.of(memory, workers, largest_block=8 << 20, fixed=10 << 20)
+    plan = ReorderMemory.of("split", memory, workers, largest_block=8 << 20, fixed=10 << 20, each=64 << 20)
     assert 1 <= plan.workers <= workers
-    assert plan.part_bytes >= 8 << 20
+    assert plan.task_bytes >= 8 << 20
 
 
 def test_too_little_is_said():
     with pytest.raises(OptionError, match=r"--memory 100MB: this split needs at least 154\.0"):
-        SplitMemory.of("100MB", 2, largest_block=8 << 20, fixed=10 << 20)
+        ReorderMemory.of("split", "100MB", 2, largest_block=8 << 20, fixed=10 << 20, each=64 << 20)

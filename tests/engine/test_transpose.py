@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import tracemalloc
+from collections import Counter
 from contextlib import contextmanager
 
 import fsspec
@@ -25,20 +26,20 @@ from stopping import stopped_everywhere
 
 import daskfs
 from daskfs.cli import main
-from daskfs.engine.data import transpose as module
-from daskfs.engine.data.transpose_memory import TransposeMemory
+from daskfs.engine.data.reorder import ReorderMemory, transpose_needs
 from daskfs.errors import ChunkError, DatasetError, OptionError
 from daskfs.observe.describe import describe
 from daskfs.protocol import SparseColumnBlock
-from daskfs.store.reorder import column_runs
+from daskfs.store.reorder.columns import MergedColumns, SparseColumnsTask
+from daskfs.store.reorder.runs import Runs
 
 
 @contextmanager
-def budget(workers: int, run_entries: int, range_entries: int):
-    """As if memory allowed for runs and ranges of just this size."""
+def budget(workers: int, run_entries: int, task_entries: int):
+    """As if memory allowed for runs and tasks of just this size."""
     with pytest.MonkeyPatch.context() as patch:
-        plan = TransposeMemory(workers, run_entries, range_entries)
-        patch.setattr(TransposeMemory, "of", lambda *args, **sizes: plan)
+        plan = ReorderMemory(workers, 16 * run_entries, 16 * task_entries)
+        patch.setattr(ReorderMemory, "of", lambda *args, **sizes: plan)
         yield
 
 
@@ -146,7 +147,7 @@ def test_one_huge_column_among_small_ones(tmp_path):
     ids = np.stack([np.full(n, 2**62), 2**62 + 1 + np.arange(n)], axis=1).astype(np.uint64).reshape(-1)
     values = np.arange(2 * n, dtype=np.float32)
     rows = Rows(2 * np.arange(n + 1), ids, values, np.arange(n) * 1.0)
-    with budget(1, run_entries=700, range_entries=300):
+    with budget(1, run_entries=700, task_entries=300):
         columns = daskfs.transpose(rows.write(tmp_path / "rows.zarr"), tmp_path / "columns.zarr", block_entries=256)
     assert_columns(all_blocks(columns), *rows.columns())
     assert columns.read(0).ids.tolist() == [2**62]
@@ -178,7 +179,7 @@ def test_it_is_a_dataset_like_any_other(tmp_path, clicks):
 def test_other_stores_hold_the_same(tmp_path, clicks, request, url):
     s3 = request.getfixturevalue("s3") if url == "s3" else None
     url, options = (s3.url("columns.zarr"), s3.options) if s3 else (url, {})
-    with budget(2, run_entries=64, range_entries=100):
+    with budget(2, run_entries=64, task_entries=100):
         there = daskfs.transpose(clicks, url, block_entries=64, storage_options=options)
     here = daskfs.transpose(clicks, tmp_path / "columns.zarr", block_entries=64)
     assert there.digest == here.digest
@@ -200,18 +201,18 @@ def test_memory_stays_within_the_budget_and_runs_are_used_for_it(tmp_path, monke
     daskfs.write_dataset(tmp_path / "rows.zarr", matrix, np.zeros(20_000))
     ds = daskfs.open_dataset(tmp_path / "rows.zarr")
     daskfs.transpose(ds, tmp_path / "first.zarr")  # compiles
-    runs, ranges = [], []
-    monkeypatch.setattr(module, "write_run", lambda *a: runs.append(a[1]) or column_runs.write_run(*a))
-    read = column_runs.MergedRuns.read
-    monkeypatch.setattr(column_runs.MergedRuns, "read", lambda self, n: ranges.append(n) or read(self, n))
+    calls = []
+    for owner, name in ((Runs, "write"), (MergedColumns, "sizes"), (SparseColumnsTask, "write")):
+        method = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *a, method=method: calls.append(method) or method(*a))
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()
     columns = daskfs.transpose(ds, tmp_path / "columns.zarr", memory="80MiB", block_entries=1 << 14)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert columns.n_entries == matrix.nnz
-    assert len(runs) > 3
-    assert len(ranges) > 3
+    assert sorted(Counter(calls).values())[0] > 3, "runs, ranges and tasks"
+    assert len(Counter(calls)) == 3
     assert peak - before <= 16 << 20, "the budget less the 64 MiB for what is not arrays"
 
 
@@ -239,11 +240,14 @@ def test_options_that_cannot_work(tmp_path, clicks, options, reason):
 
 
 def test_more_entries_need_more_memory_not_more_runs():
-    sizes = {"n_samples": 10**6, "largest_block": 1 << 19, "block_entries": 1 << 19}
+    def plan(memory: str, n_entries: int) -> ReorderMemory:
+        needs = transpose_needs(10**6, n_entries, largest_block=1 << 19, block_entries=1 << 19)
+        return ReorderMemory.of("transpose", memory, 2, **needs)
+
     with pytest.raises(OptionError, match=r"at least 6\.0"):
-        TransposeMemory.of("4GB", 2, n_entries=10**11, **sizes)
-    assert TransposeMemory.of("8GB", 2, n_entries=10**11, **sizes).workers == 1
-    assert TransposeMemory.of("170MB", 2, n_entries=10**6, **sizes).workers == 1
+        plan("4GB", 10**11)
+    assert plan("8GB", 10**11).workers == 1
+    assert plan("170MB", 10**6).workers == 1
 
 
 def test_sources_that_have_no_columns_to_make(tmp_path, clicks):
@@ -304,14 +308,15 @@ def test_it_may_stop_at_any_operation_and_start_over(tmp_path, clicks, overwrite
 def test_a_killed_process_leaves_no_dataset_and_no_lock(tmp_path):
     rows = Rows.random(1, 400, POOLS["hashes"]).write(tmp_path / "rows.zarr", 10, 64)
     slow = (
-        "import time, daskfs.engine.data.transpose as t; from daskfs.cli import main; write = t.write_run\n"
+        "import time, daskfs.engine.data.reorder as r; from daskfs.cli import main; write = r.Runs.write\n"
         "def slowly(*a): time.sleep(0.05); return write(*a)\n"
-        "t.write_run = slowly; t.TransposeMemory.of = lambda *a, **k: t.TransposeMemory(1, 64, 100); main()"
+        "r.Runs.write = slowly; r.ReorderMemory.of = lambda *a, **k: r.ReorderMemory(1, 16 * 64, 1600); main()"
     )
     command = ["transpose", str(tmp_path / "rows.zarr"), str(tmp_path / "columns.zarr")]
     process = subprocess.Popen([sys.executable, "-c", slow, *command], env={**os.environ, "COLUMNS": "200"})
     deadline = time.monotonic() + 60
-    while not (tmp_path / "columns.zarr/_unfinished/run.1.ids").exists() and time.monotonic() < deadline:
+    while not list((tmp_path / "columns.zarr").glob("_unfinished/*/run.1.index")):
+        assert time.monotonic() < deadline, "no second run after a minute"
         time.sleep(0.01)
     with pytest.raises(DatasetError, match="another process is writing"):
         daskfs.transpose(rows, tmp_path / "columns.zarr")

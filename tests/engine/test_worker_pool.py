@@ -92,6 +92,7 @@ def test_workers_keep_in_memory_what_the_plan_says_and_no_more_than_before_after
             assert spilling(client) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [0, 1])
 def test_of_two_runs_that_overlap_each_keeps_what_it_takes_until_it_ends(first):
     with local_cluster(1) as client, ExitStack() as left:
@@ -146,6 +147,7 @@ def test_a_worker_that_leaves_is_named_while_the_run_goes_on(tmp_path, monkeypat
     assert len(run.left) == 1
 
 
+@pytest.mark.slow
 def test_a_driver_that_is_killed_shows_and_leaves_no_guard(tmp_path):
     dataset = small_dataset(tmp_path / "d")
     with local_cluster(1) as client:

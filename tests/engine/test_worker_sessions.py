@@ -26,7 +26,7 @@ from daskfs.algorithms.substitution.asynchronous import AsynchronousMethod
 from daskfs.algorithms.substitution.block import BlockMethod
 from daskfs.engine.asynchronous import worker
 from daskfs.engine.asynchronous.centre import version_of
-from daskfs.engine.asynchronous.worker import Calls, CentreActor, CentreLost, Failure, forget, work_on
+from daskfs.engine.asynchronous.worker import ActorCalls, CentreActor, CentreLost, Failure, forget, work_on
 from daskfs.errors import ColumnError, DaskfsError
 
 LOST = [
@@ -84,7 +84,7 @@ class FakeActor:
 
 def test_a_busy_centre_is_waited_for():
     actor = FakeActor(lambda: Reply(7, impatience=5))
-    assert Calls(actor).now("leave") == 7
+    assert ActorCalls(actor).now("leave") == 7
     assert actor.pings == 5
 
 
@@ -94,11 +94,11 @@ def test_a_reply_that_is_there_is_taken_without_a_turn_of_the_loop():
         for out, expected in ((_OK(7), 7), (_OK(None), None)):
             reply = ActorFuture(loop)
             reply._set_result(out)
-            assert Calls(None).answer(reply) == expected
+            assert ActorCalls(None).answer(reply) == expected
         reply = ActorFuture(loop)
         reply._set_result(_Error(CommClosedError("gone")))
         with pytest.raises(CentreLost):
-            Calls(None).answer(reply)
+            ActorCalls(None).answer(reply)
     finally:
         loop.close()
 
@@ -109,16 +109,16 @@ def test_a_centre_that_shows_no_sign_of_life_is_lost(error):
         raise error
 
     with pytest.raises(CentreLost):
-        Calls(FakeActor(fails)).later("leave")
+        ActorCalls(FakeActor(fails)).later("leave")
     for alive in (fails, lambda: Reply(error), lambda: Reply(True, NEVER)):
         with pytest.raises(CentreLost):
-            Calls(FakeActor(lambda: Reply(7, NEVER), alive)).now("leave")
+            ActorCalls(FakeActor(lambda: Reply(7, NEVER), alive)).now("leave")
 
 
 @pytest.mark.parametrize("error", [error for error in LOST if not isinstance(error, TimeoutError)], ids=repr)
 def test_a_centre_that_was_lost_on_the_way_is_lost(error):
     with pytest.raises(CentreLost):
-        Calls(FakeActor(lambda: Reply(error))).now("leave")
+        ActorCalls(FakeActor(lambda: Reply(error))).now("leave")
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_what_is_raised_at_the_centre_is_no_loss(error):
     actor._centre = Raising(error)
     answer = pickle.loads(pickle.dumps(actor.do("leave")))
     with pytest.raises(type(error)) as caught:
-        Calls(FakeActor(lambda: Reply(answer))).now("leave")
+        ActorCalls(FakeActor(lambda: Reply(answer))).now("leave")
     assert str(caught.value) == str(error)
     assert "At the centre:\nTraceback" in caught.value.__notes__[0]
     assert "in leave" in caught.value.__notes__[0]
@@ -141,7 +141,7 @@ def test_an_error_that_no_worker_waited_for_is_in_the_report():
     actor._centre = Raising(ColumnError(3, "odd"))
     actor.do("leave")
     with pytest.raises(ColumnError, match="odd"):
-        Calls(FakeActor(lambda: Reply(actor.do("report", 0)))).now("report")
+        ActorCalls(FakeActor(lambda: Reply(actor.do("report", 0)))).now("report")
 
 
 class Raising:

@@ -28,6 +28,7 @@ from daskfs.sklearn import (
 NAMES = [f"gene {column}" for column in range(40)]
 
 
+@pytest.mark.slow
 def test_a_grid_search_finds_the_planted_features():
     """In processes of its own; five columns count, and more than five would cost on rows that are left out."""
     rng = np.random.default_rng(3)

@@ -61,6 +61,7 @@ def check_exact(given: daskfs.Selection, small: daskfs.Dataset, passes: int = 2)
     check_same(given, daskfs.select(small, Census(seconds=1e-4, passes=passes)))
 
 
+@pytest.mark.slow
 def test_f3_in_flight(tmp_path, three_workers, opened):
     small, struck = small_dataset(tmp_path / "d"), Once(lambda: kill_centre(three_workers), 2, 3)
     given = daskfs.select(small, Census(seconds=SLOW), client=three_workers, progress=struck)
@@ -101,6 +102,7 @@ def test_f3_when_all_is_done_but_the_handing_over(tmp_path, three_workers, opene
     check_in_time(struck, opened)
 
 
+@pytest.mark.slow
 def test_f3_what_is_only_with_workers_is_not_lost(tmp_path, three_workers, opened):
     """In Asy-OS that is everything, and after the last group of the only pass nobody would say it again."""
     struck = Once(lambda: kill_centre(three_workers), 1, BLOCKS)
@@ -111,6 +113,7 @@ def test_f3_what_is_only_with_workers_is_not_lost(tmp_path, three_workers, opene
     check_in_time(struck, opened)
 
 
+@pytest.mark.slow
 def test_f3_twice_in_a_pass(tmp_path, three_workers, opened):
     """What was done between the two must not be lost, although the second centre has begun to count anew."""
     small = small_dataset(tmp_path / "d")
@@ -137,6 +140,7 @@ def test_f3_the_same_features_are_found(tmp_path, method, number, three_workers,
     wait_for_no_tasks(three_workers)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["block", "async"])
 def test_f3_in_the_last_look_at_columns(tmp_path, method, three_workers, opened, monkeypatch):
     """Some of them are there when the centre is killed, and are read again for the next one."""
@@ -160,6 +164,7 @@ class Event(NamedTuple):
     blocks_done: int
 
 
+@pytest.mark.slow
 def test_f3_a_centre_that_never_lives_long_ends_the_run(tmp_path: Path, three_workers, monkeypatch):
     monkeypatch.setattr(driver, "_ATTEMPTS", 2)
     small = small_dataset(tmp_path / "d")

@@ -8,6 +8,8 @@ from centre_runs import K, found, paced, planted
 
 import daskfs
 
+pytestmark = pytest.mark.slow
+
 PACE = {"seconds": 0.004, "slow_worker": 0, "slower_by": 50.0}
 MOST = 4  # pushes of others
 

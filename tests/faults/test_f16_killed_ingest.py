@@ -77,6 +77,7 @@ def sources(tmp_path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_f16_killed_ten_times_at_random_moments(tmp_path, sources):
     whole, out = tmp_path / "whole.zarr", tmp_path / "out.zarr"
     process = started(sources, whole, pause=0.003)

@@ -67,6 +67,7 @@ def plain(text: bytes, parse: Callable[..., Any], labels: str) -> tuple[list[Any
 KINDS = {"svmlight": (svmlight_line, reference.svmlight.parse_line), "vw": (vw_line, reference.vw.parse_line)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("labels", "lines"), [("numbers", 100_000), ("strings", 20_000)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_f17_a_hundred_thousand_fuzzed_lines(tmp_path, kind, labels, lines):

@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse as sp
 import xarray
 from faults.samples import small_blocks
+from pairwise import pairwise
 
 import daskfs
 from daskfs.errors import BadLineError, DatasetError, OptionError
@@ -76,9 +77,7 @@ def write(folder, form, X, y, **options):
     return daskfs.open_dataset(folder)
 
 
-@pytest.mark.parametrize("layout", ["columns", "rows", "both"])
-@pytest.mark.parametrize("value", NOT_FINITE.values(), ids=NOT_FINITE)
-@pytest.mark.parametrize("form", FORMS)
+@pairwise(form=FORMS, value=NOT_FINITE, layout=["columns", "rows", "both"])
 def test_f19_features_are_refused_with_their_position(tmp_path, form, value, layout):
     for row, column in CELLS:
         bad = X.copy()

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from pairwise import in_turn, pairwise
 
 import daskfs
 from daskfs.errors import OptionError
@@ -30,9 +31,9 @@ def whole(folder, X, y=Y, **options) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate(blocks, axis=1 if ds.axis == "columns" else 0), ds
 
 
-@pytest.mark.parametrize("layout", ["columns", "rows"])
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("kind", [*KINDS, *BIG_ENDIAN])
+@pytest.mark.parametrize(
+    ("kind", "form", "layout"), in_turn(2, [*KINDS, *BIG_ENDIAN], form=FORMS, layout=["columns", "rows"])
+)
 def test_f22_numeric_kinds_equal_the_float64_result(tmp_path, kind, form, layout):
     X = SMALL.astype(kind)
     cells, _ = whole(tmp_path / "x.zarr", FORMS[form](X), layout=layout)
@@ -137,9 +138,7 @@ SCALES = {
 }
 
 
-@pytest.mark.parametrize("layout", ["columns", "rows"])
-@pytest.mark.parametrize("compression", ["none", "lz4", "zstd"])
-@pytest.mark.parametrize("X", SCALES.values(), ids=SCALES)
+@pairwise(X=SCALES, compression=["none", "lz4", "zstd"], layout=["columns", "rows"])
 def test_f21_float64_is_kept_to_the_bit(tmp_path, X, compression, layout):
     cells, _ = whole(tmp_path / "x.zarr", X, layout=layout, compression=compression)
     assert cells.dtype == np.float64

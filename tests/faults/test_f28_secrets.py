@@ -25,7 +25,7 @@ from toy_runs import local_cluster, wait_until
 
 import daskfs
 from daskfs.cli import main
-from daskfs.engine.events.listener import Watch
+from daskfs.engine.events.listener import RunListener
 from daskfs.errors import BadLineError, ChunkError, DaskfsError, OptionError, StorageError
 from daskfs.observe.describe import describe
 from daskfs.store.ingest.sources import find_sources
@@ -99,6 +99,7 @@ def recorded_graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
         yield sent
 
 
+@pytest.mark.slow
 def test_ingest_select_and_errors_on_a_cluster(s3, cluster, monkeypatch, caplog, capfd):
     for name in s3.environment:
         monkeypatch.delenv(name, raising=False)
@@ -254,7 +255,7 @@ def test_errors_of_lines_and_chunks_name_places_without_passwords():
 def test_watchers_hear_of_no_password_that_others_put_into_their_errors(vault):
     daskfs.write_dataset(f"{vault}/d.zarr", np.eye(4), [0, 1, 1, 0])
     told: list[object] = []
-    watch = Watch(daskfs.open_dataset(f"{vault}/d.zarr"), daskfs.Mission(2), told.append)
+    watch = RunListener(daskfs.open_dataset(f"{vault}/d.zarr"), daskfs.Mission(2), told.append)
     watch.failed(OSError(f"{'far ' * 20}{vault}/d.zarr is away"))  # where the text is cut, in the midst of it
     assert_clean(*told)
     assert told

@@ -100,6 +100,7 @@ class Large(Census):
         return 100 << 20
 
 
+@pytest.mark.slow
 def test_f10_a_worker_that_is_too_small_for_a_run_is_kept_out_while_it_lasts(tmp_path):
     dataset, late = small_dataset(tmp_path / "d"), tmp_path / "late.log"
     small = "--memory-limit", "400MB"
@@ -128,6 +129,7 @@ def test_f10_a_worker_that_is_too_small_for_a_run_is_kept_out_while_it_lasts(tmp
             daskfs.select(dataset, Large(), client=client)
 
 
+@pytest.mark.slow
 def test_f10_a_worker_that_joins_after_the_others_were_looked_at_is_looked_at_too(tmp_path, monkeypatch, caplog):
     dataset, late = small_dataset(tmp_path / "d"), tmp_path / "late.log"
     reference = daskfs.select(dataset, Large())

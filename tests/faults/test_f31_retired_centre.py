@@ -12,6 +12,8 @@ from toy_runs import check_same, local_cluster, small_dataset, wait_for_no_tasks
 
 import daskfs
 
+pytestmark = pytest.mark.slow
+
 
 def retired(client: Client) -> bool:
     """As an adaptive cluster does first: Dask moves what the worker holds, and cannot move an actor."""

@@ -42,9 +42,10 @@ TELLING = """
 import sys
 from contextlib import nullcontext
 from daskfs.cli import main, select
-from daskfs.engine import around, checkpoint
+from daskfs.engine import checkpoint
+from daskfs.engine.asynchronous import driver
 
-checkpoint.EVERY_SECONDS, around.TOGETHER = float(sys.argv.pop(1)), 0.0
+checkpoint.EVERY_SECONDS, driver.TOGETHER = float(sys.argv.pop(1)), 0.0
 tell = lambda now: print(f"at {now.number}:{now.blocks_done}", file=sys.stderr, flush=True)
 select.pass_progress = lambda: nullcontext(tell)
 main()

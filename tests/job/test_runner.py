@@ -251,6 +251,7 @@ def crashing(monkeypatch: pytest.MonkeyPatch, last: int) -> list[int]:
     return writes
 
 
+@pytest.mark.slow
 def test_stopped_before_any_write_and_run_again(job, monkeypatch):
     """Cut short before every fourth write of the whole job, and finished: the published bytes are the same."""
     with monkeypatch.context() as patch:

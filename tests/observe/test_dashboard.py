@@ -133,7 +133,7 @@ def test_the_page_shows_a_selection_while_it_runs(cluster: Processes, chromium: 
             for name, key in MOVING.items():
                 page.wait_for(f"{length(name, key)} > {first[name]}", SECONDS)
             page.screenshot(tmp_path / "second.png", whole=False)
-            assert sum(shown(page, "lags")["offers"]) > 0
+            assert sum(shown(page, "staleness")["offers"]) > 0
             best = "[1, 2, 3].every((at) => " + CELLS + "[at - 1][1].match(/^gene[0-9]*00$/))"
             page.wait_for(best, SECONDS)  # not so at first
             assert len(shown(page, "workers")["worker"]) == 2
@@ -142,6 +142,7 @@ def test_the_page_shows_a_selection_while_it_runs(cluster: Processes, chromium: 
         assert page.complaints == []
 
 
+@pytest.mark.slow
 def test_the_newest_run_is_shown_and_hostile_names_are_harmless(cluster, chromium, tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(4000, 8)).astype(np.float32)

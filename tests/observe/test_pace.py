@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from daskfs.engine.events.messages import Event, Share, share_event
+from daskfs.engine.events.messages import Event, Spent, share_event
 from daskfs.observe.dashboard.series import headline
 from daskfs.observe.dashboard.watched import MOST_WORKERS, Watched
 
@@ -12,7 +12,7 @@ ENDED = {"run": "a", "what": "ended", "features": None, "why": None}
 
 
 def share_of(worker: str, busy: float, nbytes: int = 100) -> Event:
-    return share_event("a", worker, Share(1, 1, nbytes, busy=busy))
+    return share_event("a", worker, Spent(1, 1, nbytes, busy=busy))
 
 
 def an_hour_of(watched: Watched, workers: str) -> float:

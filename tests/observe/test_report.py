@@ -16,6 +16,7 @@ from report_runs import keep_records, records
 from selections import selection_of
 
 import daskfs
+from daskfs.algorithms.registry import words_of
 from daskfs.cli import main
 from daskfs.observe.report import write_report
 from daskfs.store.places.location import Location
@@ -43,7 +44,7 @@ def text_of(folder: Path) -> str:
                 self.words.append(data)
 
     parser = Words()
-    parser.feed(Path(write_report(folder)).read_text())
+    parser.feed(Path(write_report(folder, words_of=words_of)).read_text())
     return " ".join("".join(parser.words).split())
 
 

@@ -10,7 +10,7 @@ from bokeh.document import Document
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daskfs.engine.events.messages import Share, refused_event, share_event
+from daskfs.engine.events.messages import Spent, refused_event, share_event
 from daskfs.observe.dashboard.page import AGAIN, page
 from daskfs.observe.dashboard.series import MOST_BARS, SERIES, WELCOME, feature_table, headline, series_of, span_of
 from daskfs.observe.dashboard.watched import BIN_SECONDS, MOST_POINTS, MOST_RUNS, MOST_WORKERS, OTHERS, Watched
@@ -21,7 +21,7 @@ BEGUN = {
 }  # fmt: skip
 PROGRESS = {"run": "a", "what": "progress", "number": 1, "blocks_done": 5, "blocks": 10}
 GLANCE = {
-    "run": "a", "what": "preview", "objective": 3.0, "changes": 4.0, "features": [["x", 1.5]], "lags": [3, 1],
+    "run": "a", "what": "preview", "objective": 3.0, "changes": 4.0, "features": [["x", 1.5]], "staleness": [3, 1],
 }  # fmt: skip
 PASS = {
     "run": "a", "what": "pass", "number": 1, "objective": 2.0, "changes": 7.0, "seconds": 2.0, "closing": 0.5,
@@ -29,7 +29,7 @@ PASS = {
 }  # fmt: skip
 CHECKPOINT = {"run": "a", "what": "checkpoint", "seconds": 0.125}
 ENDED = {"run": "a", "what": "ended", "features": [["y", -2.0], ["x", None]], "why": None}
-SHARE = share_event("a", "w", Share(2, 20, 200, 0.5, 0.25, 0.0, 0.0, 100, 0.5))
+SHARE = share_event("a", "w", Spent(2, 20, 200, 0.5, 0.25, 0.0, 0.0, 100, 0.5))
 REFUSED = refused_event("worker b has numpy 1.26 (here 2.4); install the same everywhere", "b")
 NOW = 1010.0
 ALL = (BEGUN, PROGRESS, SHARE, GLANCE, PASS, CHECKPOINT, ENDED)
@@ -93,7 +93,7 @@ def test_a_run_from_its_begin_to_its_end():
     assert (run.number, run.blocks_done, run.fraction) == (2, 5, 0.0)
     assert (run.objectives.x, run.objectives.y) == ([0.5, 1], [3.0, 2.0])
     assert run.changes_before == 7
-    assert run.lags == [3, 1]
+    assert run.staleness == [3, 1]
     assert run.features == [("y", -2.0), ("x", None)]
     assert (run.checkpoints.x, run.checkpoints.y) == ([5.0], [0.125])
     assert run.total.bytes == 200
@@ -171,7 +171,7 @@ def test_who_was_refused_is_said_until_a_run_begins():
 
 
 def test_where_the_time_of_a_worker_went():
-    share = Share(2, 20, 2048, busy=0.5, reading=0.125, merging=0.25, waiting=0.75)
+    share = Spent(2, 20, 2048, busy=0.5, reading=0.125, merging=0.25, waiting=0.75)
     shown = series_of(learned(share_event("a", "w", share)).latest, NOW)["workers"]
     times = {"reading": [0.125], "working": [0.375], "merging": [0.25], "waiting": [0.75]}
     assert {name: shown[name] for name in times} == times
@@ -205,7 +205,7 @@ def test_changes_never_fall():
 
 def test_a_worker_that_does_half_of_the_usual_lags_behind():
     speeds = {"a": 100, "b": 110, "c": 90, "slow": 40}
-    watched = learned(*(share_event("a", name, Share(1, 1, speed, busy=1.0)) for name, speed in speeds.items()))
+    watched = learned(*(share_event("a", name, Spent(1, 1, speed, busy=1.0)) for name, speed in speeds.items()))
     assert watched.latest.stragglers() == {"slow"}
     assert "lagging behind: slow" in headline(watched.latest, NOW)
     frames = series_of(watched.latest, 0.0)["workers"]["edge"]

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+pytestmark = pytest.mark.slow
+
 Tables = list[list[dict[str, Any]]]
 PAPERS = Path(__file__).parents[2] / "pipelines" / "papers"
 

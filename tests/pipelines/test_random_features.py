@@ -14,6 +14,8 @@ from click.testing import CliRunner
 
 import daskfs
 
+pytestmark = pytest.mark.slow
+
 PIPELINES = Path(__file__).parents[2] / "pipelines"
 SPARSE = {
     "sparse, defaults",

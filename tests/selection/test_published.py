@@ -11,7 +11,7 @@ from selections import selection_of
 
 import daskfs
 from daskfs.errors import SelectionError
-from daskfs.selection.published import followed, publish
+from daskfs.selection.run_folder import publish, resolve_run
 from daskfs.store.places.location import Location
 
 
@@ -57,7 +57,7 @@ def test_a_job_may_move(job, tmp_path):
 
 def test_a_run_is_itself(job):
     run = Location(job / "runs/old")
-    assert followed(run) == run
+    assert resolve_run(run) == run
     assert daskfs.load_selection(run.url).features.tolist() == [3, 1]
 
 

@@ -17,7 +17,7 @@ from sklearn import metrics
 
 import daskfs
 from daskfs.errors import OptionError
-from daskfs.selection import row_windows, sizes
+from daskfs.selection import column_slices, sizes
 from daskfs.selection.prefix_fits import RIDGES, CrossSums, prefix_fits
 from daskfs.selection.records import SIZES, read_record, write_record
 from daskfs.store.places.location import Location
@@ -92,7 +92,7 @@ def judged(selection: daskfs.Selection, scores: np.ndarray, y: np.ndarray, weigh
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_prefix_as_if_fitted_alone(tmp_path, monkeypatch, layout, target):
-    monkeypatch.setattr(row_windows, "WINDOW_CELLS", 300)
+    monkeypatch.setattr(column_slices, "WINDOW_CELLS", 300)
     selection, y = model_of(target), TARGETS[target]
     train = write(tmp_path / "train.zarr", layout, X[:N], y[:N])
     test = write(tmp_path / "test.zarr", layout, X[N:], y[N:])
@@ -312,7 +312,7 @@ def test_progress_reaches_the_end(tmp_path):
 @pytest.mark.parametrize("layout", ["rows", "columns"])
 def test_memory_does_not_grow_with_rows(tmp_path, monkeypatch, layout):
     """But for the scores of all rows in columns: of four sizes and the selection itself, twice while they add up."""
-    monkeypatch.setattr(row_windows, "WINDOW_CELLS", 1 << 14)
+    monkeypatch.setattr(column_slices, "WINDOW_CELLS", 1 << 14)
     selection, peaks = selection_of(range(80)), []
     for rows in (1000, 10_000, 60_000):  # the first warms up
         cells = np.random.default_rng(0).normal(size=(rows, 80)).astype(np.float32)

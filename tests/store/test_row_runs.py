@@ -12,9 +12,8 @@ from scipy import stats
 from daskfs.errors import ChunkError
 from daskfs.store.ingest.staging import BlockShape
 from daskfs.store.places.location import Location
-from daskfs.store.reorder.row_keys import row_keys
-from daskfs.store.reorder.row_runs import HEAD, Lines, Runs, Section
-from daskfs.store.reorder.shuffle import Slots
+from daskfs.store.reorder.rows import ROW_HEAD, Slots
+from daskfs.store.reorder.runs import RecordBatch, Runs, Section, edges_of, row_keys
 
 pytestmark = pytest.mark.kernels
 
@@ -53,25 +52,32 @@ class TestKeys:
         assert abs(np.corrcoef(first, second)[0, 1]) < 4 / np.sqrt(50_000)
 
 
-def some_lines(rng: np.random.Generator, first: int, count: int) -> Lines:
-    heads = np.zeros(count, HEAD)
+def some_records(rng: np.random.Generator, first: int, count: int) -> RecordBatch:
+    heads = np.zeros(count, ROW_HEAD)
     heads["key"], heads["y"] = row_keys(0, first, count), np.arange(first, first + count)
     heads["entries"], heads["tag_bytes"] = rng.integers(0, 5, count), rng.integers(0, 3, count)
     ids = np.repeat(np.arange(first, first + count, dtype=np.uint64), heads["entries"])
     tags = np.repeat(np.arange(first, first + count) % 251, heads["tag_bytes"]).astype(np.uint8)
-    return Lines(heads, {"ids": ids, "values": ids.astype(np.float32) / 2, "tag": tags})
+    return RecordBatch(heads, {"ids": ids, "values": ids.astype(np.float32) / 2, "tag": tags})
 
 
-CARGO = {"ids": np.dtype(np.uint64), "values": np.dtype(np.float32), "tag": np.dtype(np.uint8)}
+ARRAYS = {"ids": np.dtype(np.uint64), "values": np.dtype(np.float32), "tag": np.dtype(np.uint8)}
 
 
 @pytest.fixture
 def runs(tmp_path) -> tuple[Runs, Slots]:
     """300 rows in three runs of uneven length."""
     rng, edges = np.random.default_rng(0), [0, 10, 250, 300]
-    runs = Runs(Location(tmp_path), "_unfinished/x", 3, CARGO, slot_bits=5)
-    lines = [some_lines(rng, first, last - first) for first, last in pairwise(edges)]
-    return runs, Slots(sum(runs.write(number, some) for number, some in enumerate(lines)))
+    runs = Runs(Location(tmp_path), "_unfinished/x", 3, ROW_HEAD, ARRAYS)
+    counts = np.zeros((2, 32), np.int64)
+    for number, (first, last) in enumerate(pairwise(edges)):
+        records = some_records(rng, first, last - first)
+        order = records.order()
+        heads = records.heads[order]
+        slots = np.searchsorted(heads["key"] >> np.uint64(59), np.arange(33, dtype=np.uint64))
+        runs.write(number, heads, slots, lambda name, records=records, order=order: records.take(name, order))
+        counts += [np.diff(slots), np.diff(edges_of(heads["entries"])[slots])]
+    return runs, Slots(counts)
 
 
 def test_any_section_is_read_with_what_belongs_to_it(runs):
@@ -79,15 +85,13 @@ def test_any_section_is_read_with_what_belongs_to_it(runs):
     order = np.argsort(row_keys(0, 0, 300))
     assert slots.rows[-1] == 300
     for first, last in ((0, 300), (0, 1), (299, 300), (17, 180), (100, 101)):
-        lines, rows = runs.read(slots.section(first, last), CARGO)
-        heads = lines.heads[rows]
+        records, rows = runs.read(slots.section(first, last), ARRAYS)
+        heads = records.heads[rows]
         np.testing.assert_array_equal(heads["y"], order[first:last])
         ids = np.repeat(order[first:last], heads["entries"])
-        np.testing.assert_array_equal(lines.carried("ids", rows), ids)
-        np.testing.assert_array_equal(lines.carried("values", rows), (ids / 2).astype(np.float32))
-        np.testing.assert_array_equal(
-            lines.carried("tag", rows), np.repeat(order[first:last] % 251, heads["tag_bytes"])
-        )
+        np.testing.assert_array_equal(records.take("ids", rows), ids)
+        np.testing.assert_array_equal(records.take("values", rows), (ids / 2).astype(np.float32))
+        np.testing.assert_array_equal(records.take("tag", rows), np.repeat(order[first:last] % 251, heads["tag_bytes"]))
 
 
 @pytest.mark.parametrize("file", ["heads", "ids", "values", "tag", "index"])
@@ -99,7 +103,7 @@ def test_a_damaged_run_is_an_error(runs, tmp_path, file, how):
     raw[len(raw) // 2] ^= 64
     path.write_bytes(raw if how == "altered" else raw[:-3])
     with pytest.raises(ChunkError, match=r"run\.1\..*altered or cut while it was in use; run it again"):
-        runs.read(slots.section(0, 300), CARGO)
+        runs.read(slots.section(0, 300), ARRAYS)
 
 
 class TestBlocks:

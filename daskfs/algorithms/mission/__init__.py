@@ -30,7 +30,7 @@ from typing import ClassVar, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.algorithms.losses import RowLoss, check_target, labels_told_apart, positive_target
+from daskfs.algorithms.losses import RowLoss, check_target, encode_classes, positive_target
 from daskfs.algorithms.mission.first_rows import enough, nobody, wait, waiting, waiting_nbytes
 from daskfs.algorithms.mission.frequency import (
     cells_of,
@@ -192,7 +192,7 @@ class Mission(Algorithm):
             "tally_before": np.zeros(3),  # the last merge; the tally is this lane's since then
             "merged_lanes": 1,  # how many this state was merged from, until it learns again
             "labels": numbers_of(meta) if several else np.empty(0),
-            "classes": json.dumps(meta.classes) if several else labels_told_apart(meta),
+            "classes": json.dumps(meta.classes) if several else encode_classes(meta),
             "positive": positive_target(meta),
             "lanes": meta.n_shards,
             "n_samples": meta.n_samples,

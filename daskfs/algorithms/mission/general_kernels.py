@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from daskfs.algorithms.loss_kernels import implicit_pull, value
+from daskfs.algorithms.loss_kernels import implicit_residual, value
 from daskfs.algorithms.mission.kernels import hash_row, is_finite, longest, slower, weight_of
 from daskfs.algorithms.mission.marks_kernels import admit, new_marks, new_split, split_row
 from daskfs.algorithms.mission.memory_kernels import COUNT, LEAST, LOSS, ROWS, WEIGHT, is_new, remember, settle
@@ -36,7 +36,7 @@ def judge(rule, z, y, weight, reach, g, tally):
     tally[WEIGHT] += weight
     if C == 1:
         tally[LOSS] += weight * value(rule.loss, z[0], y)
-        g[0] = weight * implicit_pull(rule.loss, z[0], y, rule.rate * weight * reach)
+        g[0] = weight * implicit_residual(rule.loss, z[0], y, rule.rate * weight * reach)
         return
     most = z[0]
     for c in range(1, C):

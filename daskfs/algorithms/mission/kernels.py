@@ -15,7 +15,7 @@ import math
 
 import numpy as np
 
-from daskfs.algorithms.loss_kernels import implicit_pull, pull, value
+from daskfs.algorithms.loss_kernels import implicit_residual, residual, value
 from daskfs.algorithms.mission.marks_kernels import admit, new_marks, new_split, split_row
 from daskfs.algorithms.mission.memory_kernels import LEAST, LOSS, ROWS, WEIGHT, remember
 from daskfs.algorithms.mission.sketch_kernels import cells_of_three, find, median_of_three, mixed, sign, tail_cell
@@ -62,7 +62,7 @@ def longest(indptr):
 @helper
 def step_of_one(rule, z, y, reach, weight):
     """The rate times the pull on a score, where the pull is that after the step, which cannot overshoot."""
-    return implicit_pull(rule.loss, z, y, rule.rate * weight * reach) * weight
+    return implicit_residual(rule.loss, z, y, rule.rate * weight * reach) * weight
 
 
 # -------------------------------------------------------------------------------------------------- all in the sketch
@@ -99,7 +99,7 @@ def sketched_three(rows, memory, rule):
         weight = weight_of(rows, r)
         memory.tally[LOSS] += weight * value(rule.loss, z, rows.y[r])
         memory.tally[WEIGHT] += weight
-        g = np.float32(rule.rate * weight * pull(rule.loss, z, rows.y[r]))
+        g = np.float32(rule.rate * weight * residual(rule.loss, z, rows.y[r]))
         memory.bias[0] += g * rule.bias_value
         for q in range(size):
             steps[q] = g * rows.values[a + q]

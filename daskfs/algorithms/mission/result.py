@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.algorithms.losses import labels_written
+from daskfs.algorithms.losses import decode_classes
 from daskfs.algorithms.mission.frequency import factors
 from daskfs.algorithms.mission.pairs import is_made, parents_of
 from daskfs.protocol import Preview, Result, State
@@ -47,7 +47,7 @@ def result_of(state: State, bias_value: float) -> Result:
         features=features[order],
         weights=by_class[order, 0] if one else by_class[order],
         intercept=state["bias"].astype(np.float64) * bias_value,
-        classes=labels_written(state["classes"]),
+        classes=decode_classes(state["classes"]),
         history=[dict(zip(HISTORY, record, strict=True)) for record in state["history"][:passes].tolist()],
         parents=None if parents is None else parents[order],
         remarks=tuple(remark for name, remark in _REMARKS.items() if state[name]),

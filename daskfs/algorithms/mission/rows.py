@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.algorithms.losses import coded
+from daskfs.algorithms.losses import encode_target
 from daskfs.algorithms.mission.frequency import factors
 from daskfs.algorithms.mission.memory_kernels import Rows
 from daskfs.errors import RowError
@@ -28,7 +28,7 @@ def rows_of(block: RowBlock | SparseBlock, state: State) -> Rows:
     if len(state["labels"]):
         y = np.searchsorted(state["labels"], block.y).astype(np.float64)
     else:
-        y = coded(block.y, state["positive"])
+        y = encode_target(block.y, state["positive"])
     return frozen(indptr, ids, values, NO_PAIRS, y, _NO_WEIGHT if block.weight is None else block.weight)
 
 

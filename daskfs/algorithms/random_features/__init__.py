@@ -33,14 +33,14 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.algorithms.losses import Loss, labels_told_apart, positive_target
+from daskfs.algorithms.losses import Loss, encode_classes, positive_target
 from daskfs.algorithms.random_features.choice import PATH
 from daskfs.algorithms.random_features.inputs import blank_inputs, look_at, sample_nbytes, united_inputs
 from daskfs.algorithms.random_features.result import add_record, preview_of, result_of
 from daskfs.algorithms.random_features.rounds import CANDIDATES, STAYS, blank_rounds, clear_sums, end_stage
 from daskfs.algorithms.random_features.rows import WINDOW_CELLS, Rows, are_held_back, labels_of, n_inputs, windows
 from daskfs.algorithms.random_features.sums import PANEL_BYTES, TILE, add_tiles, layout, parts_of, tiles
-from daskfs.basis.expansion import Kernel
+from daskfs.basis import Kernel
 from daskfs.errors import OptionError, check_choice, check_positive, check_whole
 from daskfs.protocol import (
     Algorithm,
@@ -154,7 +154,7 @@ class SparseRandomFeatures(Algorithm):
             **blank_rounds(n_scores),
             "seed": seed,
             "labels": labels,
-            "classes": json.dumps(meta.classes) if len(labels) else labels_told_apart(meta),
+            "classes": json.dumps(meta.classes) if len(labels) else encode_classes(meta),
             "positive": positive_target(meta),
             "rows": np.empty((0, d), np.float32),
             "rows_Y": np.empty((0, n_scores)),

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.algorithms.losses import labels_written
-from daskfs.basis.expansion import Basis
+from daskfs.algorithms.losses import decode_classes
+from daskfs.basis import Basis, multiply
 from daskfs.protocol import Expansion, Preview, Result, State
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def result_of(params: SparseRandomFeatures, state: State) -> Result:
         features=features,
         weights=weights[:, 0] if weights.shape[1] == 1 else weights,
         intercept=intercept,
-        classes=labels_written(state["classes"]),
+        classes=decode_classes(state["classes"]),
         history=[dict(zip(HISTORY, record, strict=True)) for record in state["history"].tolist()],
         remarks=_remarks(params, state),
         expansion=Expansion(
@@ -82,14 +82,14 @@ def importance(basis: Basis, state: State) -> NDArray[np.float64]:
     """
     X = ((state["sample"] - state["offset"]) * state["scale"]).astype(np.float32)
     largest = np.abs(state["weights"]).max(initial=0.0)  # of a target as it is they may be too large for 32 bits
-    weights, drawn = (state["weights"] / (largest or 1.0)).astype(np.float32), basis.drawn(state["active"])
+    weights, drawn = (state["weights"] / (largest or 1.0)).astype(np.float32), basis.features(state["active"])
     effects = np.zeros(X.shape[1])
     if len(X) < 2 or not len(weights):
         return effects
-    products, scores = X @ drawn.W.T, drawn.expand(X) @ weights
+    products, scores = multiply(X, drawn.W.T), multiply(drawn.expand(X), weights)
     for column in range(X.shape[1]):
-        features = drawn.changed(products, column, np.roll(X[:, column], 1) - X[:, column])
-        effects[column] = float(np.square(features @ weights - scores).mean())
+        features = drawn.expand_changed(products, column, np.roll(X[:, column], 1) - X[:, column])
+        effects[column] = float(np.square(multiply(features, weights) - scores).mean())
     shares: NDArray[np.float64] = effects / max(float(effects.sum()), float(np.finfo(float).tiny))
     return shares
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.algorithms.losses import Loss, check_target, coded
+from daskfs.algorithms.losses import Loss, check_target, encode_target
 from daskfs.errors import OptionError, RowError
 from daskfs.protocol import Meta, RowBlock, SparseBlock, State
 
@@ -97,7 +97,7 @@ def _targets(y: NDArray[np.float64], state: State) -> NDArray[np.float64]:
     """A column for every score: the number, −1 or +1 for two classes, and for more of them one against the rest."""
     if len(state["labels"]):
         return np.where(y[:, None] == state["labels"], 1.0, -1.0)
-    target = coded(y, state["positive"])
+    target = encode_target(y, state["positive"])
     scaled: NDArray[np.float64] = (target - state["target_offset"]) * state["target_scale"]
     return scaled[:, None]
 

@@ -24,11 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.algorithms.loss_kernels import curvatures as curvatures_into
-from daskfs.algorithms.loss_kernels import pulls as pulls_into
+from daskfs.algorithms.loss_kernels import residuals as pulls_into
 from daskfs.algorithms.losses import CODE
 from daskfs.algorithms.random_features.gram import add_gram
 from daskfs.algorithms.random_features.inputs import inputs_layout
-from daskfs.basis.expansion import Basis
+from daskfs.basis import Basis, multiply
 from daskfs.protocol import State
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def add_tiles(params: SparseRandomFeatures, state: State, tiles: Iterator[Tile])
 
 
 def _screen(basis: Basis, state: State, sums: Sums, tiles: Iterator[Tile], code: int) -> None:
-    active, candidates = basis.drawn(state["active"]), basis.drawn(state["candidates"])
+    active, candidates = basis.features(state["active"]), basis.features(state["candidates"])
     for X, Y, weight in tiles:
         loss, pulls, _ = _judged(active.expand(X), state, Y, weight, code)
         sums["loss"] += loss
@@ -163,7 +163,7 @@ def _screen(basis: Basis, state: State, sums: Sums, tiles: Iterator[Tile], code:
 
 def _gram(basis: Basis, state: State, sums: Sums, tiles: Iterator[Tile], code: int) -> None:
     del code
-    drawn, known = basis.drawn(state["active"]), state["n_known"]
+    drawn, known = basis.features(state["active"]), state["n_known"]
     now = _panels_now(state)
     for X, Y, weight in tiles:
         features = drawn.expand(X)
@@ -179,7 +179,7 @@ def _gram(basis: Basis, state: State, sums: Sums, tiles: Iterator[Tile], code: i
 
 
 def _newton(basis: Basis, state: State, sums: Sums, tiles: Iterator[Tile], code: int) -> None:
-    drawn, now = basis.drawn(state["active"]), _panels_now(state)
+    drawn, now = basis.features(state["active"]), _panels_now(state)
     for X, Y, weight in tiles:
         features = drawn.expand(X)
         loss, pulls, curvatures = _judged(features, state, Y, weight, code)
@@ -196,7 +196,7 @@ def _newton(basis: Basis, state: State, sums: Sums, tiles: Iterator[Tile], code:
 
 
 def _line(basis: Basis, state: State, sums: Sums, tiles: Iterator[Tile], code: int) -> None:
-    drawn = basis.drawn(state["active"])
+    drawn = basis.features(state["active"])
     steps = [
         {name: (1 - t) * state[f"{name}_before"] + t * state[name] for name in ("weights", "intercept")}
         for t in FRACTIONS
@@ -207,7 +207,7 @@ def _line(basis: Basis, state: State, sums: Sums, tiles: Iterator[Tile], code: i
 
 
 def _choose(basis: Basis, state: State, sums: Sums, tiles: Iterator[Tile], code: int) -> None:
-    drawn = basis.drawn(state["active"])
+    drawn = basis.features(state["active"])
     models = [
         {"weights": weights, "intercept": intercept}
         for weights, intercept in zip(state["models"], state["model_intercepts"], strict=True)
@@ -222,7 +222,7 @@ def _judged(
     features: NDArray[np.float32], model: State, Y: NDArray[np.float64], weight: NDArray[np.float64], code: int
 ) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
     """The loss of a model on a tile, where it wants the scores to go (−L′), and its curvature (L″)."""
-    scores = (features @ model["weights"].astype(np.float32)).astype(np.float64) + model["intercept"]
+    scores = multiply(features, model["weights"].astype(np.float32)).astype(np.float64) + model["intercept"]
     weights = np.repeat(weight, scores.shape[1])
     pulls, curvatures = np.empty_like(weights), np.empty_like(weights)
     loss = pulls_into(code, scores.ravel(), Y.ravel(), weights, pulls)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.algorithms.losses import CODE, CURVATURE, coded
+from daskfs.algorithms.losses import CODE, CURVATURE, encode_target
 from daskfs.algorithms.substitution.columns import AnyColumns, swept, unit_columns
 from daskfs.algorithms.substitution.method import Method, columns_of
 from daskfs.algorithms.substitution.paper import (
@@ -113,7 +113,7 @@ class AsynchronousMethod(Method, AsynchronousAlgorithm):
         trimmed(own, view["budget"])
         steps = Steps(
             code=CODE[self.params.loss],
-            target=coded(block.y, view["positive"]),
+            target=encode_target(block.y, view["positive"]),
             offset=view["constant"] + view["others"],
             gamma=self.params.step / CURVATURE[self.params.loss],
             least_L=max(1.0, view["L"]),

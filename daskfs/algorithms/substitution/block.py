@@ -8,7 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.algorithms.losses import CODE, coded, labels_told_apart, labels_written, of_mean_one, positive_target
+from daskfs.algorithms.losses import (
+    CODE,
+    decode_classes,
+    encode_classes,
+    encode_target,
+    normalise_weights,
+    positive_target,
+)
 from daskfs.algorithms.substitution import exchange, race
 from daskfs.algorithms.substitution.columns import AnyColumns
 from daskfs.algorithms.substitution.method import Method, columns_of
@@ -34,7 +41,7 @@ class BlockMethod(Method, AsynchronousAlgorithm):
             "weight": np.ones(meta.n_samples),
             "positive": positive_target(meta),
             "centre": 0.0,  # taken out of a target of numbers
-            "classes": labels_told_apart(meta),
+            "classes": encode_classes(meta),
             "passes": 0,
             "changes": 0,  # in this pass; of several lanes, in this one since the last merge, …
             "changes_before": 0,  # … and in all of them before it
@@ -120,8 +127,8 @@ class BlockMethod(Method, AsynchronousAlgorithm):
             return
         state["started"] = True
         if block.weight is not None:
-            state["weight"][:] = of_mean_one(block.weight)
-        target = coded(block.y, state["positive"])
+            state["weight"][:] = normalise_weights(block.weight)
+        target = encode_target(block.y, state["positive"])
         if self.params.intercept and np.isnan(state["positive"]):  # digits of a large mean would be lost in float32
             state["centre"] = float(np.average(target, weights=state["weight"]))
         for one in _sets(state):
@@ -173,7 +180,7 @@ class BlockMethod(Method, AsynchronousAlgorithm):
         one = fitted(own, state["refit_ridge"])
         lines = [*state["history"][: state["passes"]].tolist(), self._line(one, state)]
         history = [dict(zip(HISTORY, line, strict=True)) for line in lines]
-        found = result_of(one, self.params.n_select, spare, labels_written(state["classes"]), history)
+        found = result_of(one, self.params.n_select, spare, decode_classes(state["classes"]), history)
         return replace(found, intercept=found.intercept + state["centre"])
 
     def preview(self, state: State, most: int) -> Preview:

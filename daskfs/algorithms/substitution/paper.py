@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.algorithms.loss_kernels import pulls
+from daskfs.algorithms.loss_kernels import residuals
 from daskfs.algorithms.losses import (
     CODE,
     CURVATURE,
     best_constant,
-    coded,
-    labels_told_apart,
-    labels_written,
+    decode_classes,
+    encode_classes,
+    encode_target,
     positive_target,
 )
 from daskfs.algorithms.substitution.columns import AnyColumns
@@ -105,7 +105,7 @@ def blank_target(meta: Meta) -> State:
         "target": np.zeros(meta.n_samples),
         "constant": 0.0,
         "positive": positive_target(meta),
-        "classes": labels_told_apart(meta),
+        "classes": encode_classes(meta),
     }
 
 
@@ -114,7 +114,7 @@ def take_target(state: State, block: AnyColumns, params: OnlineSubstitution) -> 
     if state["started"]:
         return
     state["started"] = True
-    state["target"][:] = coded(block.y, state["positive"])
+    state["target"][:] = encode_target(block.y, state["positive"])
     if params.intercept:
         state["constant"] = best_constant(params.loss, state["target"])
 
@@ -128,7 +128,7 @@ def spared(spare: NDArray[np.int64], ids: NDArray[np.uint64], wanted: int) -> ND
 
 def loss_of(u: NDArray[np.float64], target: NDArray[np.float64], params: OnlineSubstitution) -> float:
     """The loss summed over all rows."""
-    return float(pulls(CODE[params.loss], u.astype(np.float64), target, np.ones(len(u)), np.empty(len(u))))
+    return float(residuals(CODE[params.loss], u.astype(np.float64), target, np.ones(len(u)), np.empty(len(u))))
 
 
 def refitted(
@@ -148,4 +148,4 @@ def refitted(
         one[name][fixed:] = state[name][:k]
     one["k"] = fixed + k
     ridge = PLENTY * CURVATURE[params.loss] if params.ridge == "auto" else float(params.ridge)
-    return result_of(fitted(one, ridge), params.n_select, spare, labels_written(state["classes"]), history)
+    return result_of(fitted(one, ridge), params.n_select, spare, decode_classes(state["classes"]), history)

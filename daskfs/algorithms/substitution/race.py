@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.algorithms.loss_kernels import pulls
+from daskfs.algorithms.loss_kernels import residuals
 from daskfs.algorithms.losses import CURVATURE, Loss
 from daskfs.algorithms.substitution.refit import Fields, gram, transposed
 
@@ -64,12 +64,12 @@ def judged(one: Fields, rows: NDArray[np.int64], weight: NDArray[np.float64], lo
     pull = transposed(X[:, :k], one["r"]) + H @ one["w"][:k]
     penalised = np.arange(k) >= one["fixed"]
     y, m = one["target"][rows], weight[rows]
-    nothing = pulls(one["code"], np.full(len(y), y.mean()), y, m, np.empty(len(rows), X.dtype))
+    nothing = residuals(one["code"], np.full(len(y), y.mean()), y, m, np.empty(len(rows), X.dtype))
     verdicts = []
     for ridge in np.array(REFIT) * CURVATURE[loss]:
         w = np.linalg.solve(H + np.diag(np.where(penalised, ridge, 1e-9)), pull)
         u = (X[rows, :k] @ w.astype(X.dtype)).astype(np.float64)
-        total = pulls(one["code"], u, y, m, np.empty(len(rows), X.dtype))
+        total = residuals(one["code"], u, y, m, np.empty(len(rows), X.dtype))
         verdicts.append(Verdict(float(total / max(nothing, 1e-300)), float(ridge), _score(u, y)))
     return min(verdicts)
 

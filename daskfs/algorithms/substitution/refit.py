@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-from daskfs.algorithms.loss_kernels import SQUARED, curvatures, pulls
+from daskfs.algorithms.loss_kernels import SQUARED, curvatures, residuals
 from daskfs.algorithms.substitution.kernels import prune
 from daskfs.errors import OptionError
 from daskfs.protocol import State
@@ -123,7 +123,7 @@ def refresh(state: Fields, steps: int = 3, least: float = CAUTIOUS) -> Fields:
 def descend(state: Fields) -> bool:
     """One step of Newton's method with the H at hand; False once there is nothing left to gain."""
     k, X = state["k"], state["X"]
-    pulls(state["code"], state["u"], state["target"], state["importance"], state["r"])
+    residuals(state["code"], state["u"], state["target"], state["importance"], state["r"])
     slope = transposed(X[:, :k], state["r"]) - _penalty(state, k) * state["w"][:k]
     step = state["inverse"][:k, :k] @ slope
     before = _walk(state, step, X[:, :k] @ step.astype(X.dtype))
@@ -233,7 +233,7 @@ def _inverse(H: Floats) -> Floats:
 def _close(state: Fields) -> None:
     """After a change: pull of the rows, objective, and what the least useful feature is worth."""
     k, fixed = state["k"], state["fixed"]
-    loss = pulls(state["code"], state["u"], state["target"], state["importance"], state["r"])
+    loss = residuals(state["code"], state["u"], state["target"], state["importance"], state["r"])
     w = state["w"][fixed:k]
     state["objective"] = loss + 0.5 * state["ridge"] * float(w @ w)
     worth = w**2 / np.diag(state["inverse"])[fixed:k]
@@ -285,5 +285,5 @@ def _penalty(state: Fields, k: int) -> Floats:
 
 
 def _objective(state: Fields, u: Floats, w: Floats) -> float:
-    loss = pulls(state["code"], u, state["target"], state["importance"], np.empty_like(state["r"]))
+    loss = residuals(state["code"], u, state["target"], state["importance"], np.empty_like(state["r"]))
     return float(loss) + 0.5 * float(_penalty(state, len(w)) @ w**2)

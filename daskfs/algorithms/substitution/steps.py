@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.algorithms.loss_kernels import SQUARED, pulls
+from daskfs.algorithms.loss_kernels import SQUARED, residuals
 from daskfs.algorithms.substitution.columns import AnyColumns, Sweep, swept, unit_columns
 from daskfs.algorithms.substitution.kernels import FREE, NEVER, power_step, slot_for, substitute
 from daskfs.algorithms.substitution.refit import Fields, cross, transposed
@@ -142,7 +142,7 @@ class Steps:
                 continue
             k = own["k"]
             u = self.offset + X[:, :k] @ w[:k].astype(X.dtype)
-            pulls(self.code, u, self.target, one, r)
+            residuals(self.code, u, self.target, one, r)
             gamma = self.gamma / max(own["L"], self.least_L)
             x = batch.standardised(q)
             w_q = gamma * float(x @ r)

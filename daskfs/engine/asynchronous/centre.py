@@ -29,7 +29,7 @@ _NOBODY = np.empty(0, np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class CentreSpent:
     """What work has taken, in seconds: it adds up."""
 
     centre: float = 0.0
@@ -41,14 +41,14 @@ class Spent:
     bytes: int = 0
     """Of the blocks that they worked on."""
 
-    def __add__(self, other: Spent) -> Spent:
-        return Spent(*(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True)))
+    def __add__(self, other: CentreSpent) -> CentreSpent:
+        return CentreSpent(*(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True)))
 
-    def __sub__(self, other: Spent) -> Spent:
-        return Spent(*(mine - its for mine, its in zip(astuple(self), astuple(other), strict=True)))
+    def __sub__(self, other: CentreSpent) -> CentreSpent:
+        return CentreSpent(*(mine - its for mine, its in zip(astuple(self), astuple(other), strict=True)))
 
 
-NOTHING = Spent()
+NOTHING = CentreSpent()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Report:
     kept: NDArray[np.uint64]
     whole: Sequence[int] = ()
     """Groups of which everything has arrived, less those that were told before."""
-    spent: Spent = NOTHING
+    spent: CentreSpent = NOTHING
     """Since the centre was made."""
     preview: Preview | None = None
     """What the state shows, now and then."""
@@ -115,7 +115,9 @@ class Centre:
             self._note_if_whole(mark)
             return self._newer(lane, known)
 
-    def leave(self, lane: int, mark: Mark, sent: int, rest: Sequence[State], known: int, spent: Spent) -> View | None:
+    def leave(
+        self, lane: int, mark: Mark, sent: int, rest: Sequence[State], known: int, spent: CentreSpent
+    ) -> View | None:
         """Take in what a worker has left at the end of a group, of which it has sent so many offers before."""
         with self._working():
             for offer in rest:
@@ -145,7 +147,7 @@ class Centre:
     def _working(self) -> Iterator[None]:
         begun = monotonic()
         yield
-        self._spent += Spent(centre=monotonic() - begun)
+        self._spent += CentreSpent(centre=monotonic() - begun)
 
     def _newer(self, lane: int, known: int) -> View | None:
         return None if known == version_of(self._state) else self._view(lane)

@@ -11,7 +11,7 @@ What can be lost, and what happens then:
 Between passes the driver is given the state, closes the pass and keeps the result; the centre does the same by itself
 and stays, so that the next pass begins without another journey of the state.
 
-Columns to be seen once more are shared in the same way: a `Stretch` is a pass, or such a last look.
+Columns to be seen once more are shared in the same way: a `WorkUnit` is a pass, or such a last look.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ import numpy as np
 from distributed import Client, Future, KilledWorker
 from numpy.typing import NDArray
 
-from daskfs.engine.asynchronous.centre import NOTHING, Report, Spent
+from daskfs.engine.asynchronous.centre import NOTHING, CentreSpent, Report
 from daskfs.engine.asynchronous.groups import even_groups, groups_of, short_groups
 from daskfs.engine.asynchronous.ledger import Ledger
-from daskfs.engine.asynchronous.worker import Calls, CentreActor, CentreLost, Part, forget, work_on
+from daskfs.engine.asynchronous.worker import ActorCalls, CentreActor, CentreLost, Part, forget, work_on
 from daskfs.engine.cluster.worker_pool import GONE, with_workers
-from daskfs.engine.passes import Run
+from daskfs.engine.passes import SelectionRun
 from daskfs.engine.synchronous import task_key
 from daskfs.errors import Interrupted, WorkerError
 from daskfs.protocol import AsynchronousAlgorithm, State
@@ -56,7 +56,7 @@ _GONE = "gone"  # in the place of a worker that left a lane behind
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class WorkerAddresses:
     """Addresses of workers."""
 
     homes: list[str]
@@ -67,13 +67,13 @@ class Places:
 
 
 @dataclass(slots=True)
-class Home:
+class CentreHandle:
     """Where the centre is."""
 
     made: Future[Any]
     """Which keeps it there."""
     centre: Any
-    spent: Spent = NOTHING
+    spent: CentreSpent = NOTHING
     """In stretches that are done, …"""
     stretches: int = 0
     """… and their number."""
@@ -83,8 +83,8 @@ class Home:
     """Its reply to being told that a pass is over."""
 
     @property
-    def call(self) -> Calls:
-        return Calls(self.centre)
+    def call(self) -> ActorCalls:
+        return ActorCalls(self.centre)
 
     def report_to(self, ledger: Ledger) -> None:
         """Ask what the centre holds."""
@@ -104,7 +104,7 @@ class Home:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class WorkUnit:
     """What there is to do around one centre: a pass, or a last look at some columns."""
 
     verb: str
@@ -113,9 +113,9 @@ class Stretch:
     """Runs of what there is to do, one for each task, for so many threads of workers."""
     part: Callable[[range], Part]
     """What the task of a group works on."""
-    run: Run
+    run: SelectionRun
 
-    def ask(self, home: Home, ledger: Ledger, places: Places) -> None:
+    def ask(self, home: CentreHandle, ledger: Ledger, places: WorkerAddresses) -> None:
         """Tasks have ended: ask the centre what has come of them so far."""
         home.report_to(ledger)
         spent = ledger.spent
@@ -123,12 +123,12 @@ class Stretch:
 
 
 @dataclass(frozen=True)
-class Pass(Stretch):
+class Pass(WorkUnit):
     """A stretch over all blocks, in which checkpoints may be due."""
 
     end: int
 
-    def ask(self, home: Home, ledger: Ledger, places: Places) -> None:
+    def ask(self, home: CentreHandle, ledger: Ledger, places: WorkerAddresses) -> None:
         super().ask(home, ledger, places)
         if ledger.newest.preview is not None:
             self.run.watch.preview(ledger.newest.preview)
@@ -136,7 +136,7 @@ class Pass(Stretch):
             self.run.keep(home.call.now("state")[0])
 
 
-class Around:
+class AsynchronousRunner:
     """Carries out passes on a cluster, around a centre."""
 
     def __init__(self, client: Client, dataset: Dataset, algorithm: AsynchronousAlgorithm) -> None:
@@ -145,12 +145,12 @@ class Around:
         self._run = os.urandom(8).hex()
         self._numbers = count()  # of groups, each once in a run: last words of an old one may come late
         self._lanes: list[str] = []
-        self._home: Home | None = None
+        self._home: CentreHandle | None = None
         # Asy-OS needs them. On two workers its recall fell with larger groups, a centre that stays, and all tasks in
         # one message: it keeps to short groups, a new view for each, and a new centre for every pass.
         self._fresh = algorithm.sharing.needs_fresh_views
 
-    def one_pass(self, state: State, position: int, run: Run) -> State:
+    def one_pass(self, state: State, position: int, run: SelectionRun) -> State:
         if not self._lanes and (position or run.now.passes):  # resumed: those who had the lanes of the state are gone
             self._lanes = [_GONE] * self._algorithm.n_workers(state)
         groups = partial(short_groups if self._fresh else groups_of, self._sizes, position)
@@ -158,12 +158,12 @@ class Around:
         self._ends_pass()
         return now
 
-    def revisit(self, state: State, ids: NDArray[np.uint64], run: Run) -> tuple[State, int]:
+    def revisit(self, state: State, ids: NDArray[np.uint64], run: SelectionRun) -> tuple[State, int]:
         wanted = np.sort(ids)
         groups = partial(even_groups, len(wanted))
-        return self._done(state, Stretch("revisit", groups, lambda some: wanted[some.start : some.stop], run))
+        return self._done(state, WorkUnit("revisit", groups, lambda some: wanted[some.start : some.stop], run))
 
-    def _done(self, state: State, stretch: Stretch) -> tuple[State, int]:
+    def _done(self, state: State, stretch: WorkUnit) -> tuple[State, int]:
         """The state after a stretch, and how many bytes were worked on."""
         ledger: Ledger | None = None
         reason = ""
@@ -172,7 +172,7 @@ class Around:
                 places = self._places()
                 if ledger is None:
                     known, cost = Report(-1, self._algorithm.held_features(state)), stretch.run.now.costs[-1]
-                    before = Spent(centre=cost.merging, busy=cost.busy, between=cost.scheduler)
+                    before = CentreSpent(centre=cost.merging, busy=cost.busy, between=cost.scheduler)
                     ledger = Ledger(state, self._numbered(stretch, places), known, before)
                 elif self._fresh:  # a centre knew of what is only with workers, who may be given no more to do
                     ledger.groups = self._numbered(stretch, places)
@@ -184,7 +184,7 @@ class Around:
                 raise Interrupted(GONE)
         raise Interrupted(f"the centre of the run was lost again and again ({reason}); run the same again to go on")
 
-    def _numbered(self, stretch: Stretch, places: Places) -> dict[int, range]:
+    def _numbered(self, stretch: WorkUnit, places: WorkerAddresses) -> dict[int, range]:
         return dict(zip(self._numbers, stretch.groups(places.threads), strict=False))
 
     def close(self) -> None:
@@ -194,7 +194,7 @@ class Around:
             with suppress(Exception):
                 self._client.run(forget, self._run, on_error="ignore", callback_timeout=_FAREWELL)
 
-    def _places(self) -> Places:
+    def _places(self) -> WorkerAddresses:
         """Who is there; waits until somebody is."""
         try:
             with_workers(self._client)
@@ -208,9 +208,9 @@ class Around:
         homes = {address for address, worker in workers.items() if CENTRE in worker["resources"]}
         others = workers.keys() - homes
         threads = sum(workers[address]["nthreads"] for address in others or homes)
-        return Places(sorted(homes), sorted(others), threads)
+        return WorkerAddresses(sorted(homes), sorted(others), threads)
 
-    def _attempt(self, ledger: Ledger, places: Places, stretch: Stretch) -> State:
+    def _attempt(self, ledger: Ledger, places: WorkerAddresses, stretch: WorkUnit) -> State:
         """A stretch from what the ledger knows to its end, unless the centre is lost."""
         if self._home is None:
             self._home = self._opened(ledger, places)
@@ -237,14 +237,14 @@ class Around:
         home.spent, home.stretches, self._lanes = ledger.here, home.stretches + 1, last[1]
         return last[0]
 
-    def _opened(self, ledger: Ledger, places: Places) -> Home:
+    def _opened(self, ledger: Ledger, places: WorkerAddresses) -> CentreHandle:
         """A new centre, from what the ledger knows."""
         made = self._client.submit(
             CentreActor, actor=True, key=task_key("centre"), priority=100,
             resources={CENTRE: 1} if places.homes else None,
         )  # fmt: skip
         try:
-            home = Home(made, self._actor(made, places))
+            home = CentreHandle(made, self._actor(made, places))
             start = ledger.begun, ledger.newest.kept, self._lanes
             home.call.now("open", self._algorithm, self._dataset, *start)
         except BaseException:
@@ -268,7 +268,7 @@ class Around:
             self._cancel([self._home.made])
         self._home = None
 
-    def _await_the_rest(self, ledger: Ledger, home: Home) -> None:
+    def _await_the_rest(self, ledger: Ledger, home: CentreHandle) -> None:
         """Tasks have ended, and what they sent is about to arrive: wait until it has, or will not any more."""
         patience = monotonic() + _LAST_WORDS
         while ledger.groups and monotonic() < patience:
@@ -279,7 +279,7 @@ class Around:
             else:
                 sleep(_PAUSE)
 
-    def _actor(self, made: Future[Any], places: Places) -> Any:
+    def _actor(self, made: Future[Any], places: WorkerAddresses) -> Any:
         """The actor, once it is there: a cluster that is busy with something else takes its time."""
         while True:
             try:
@@ -294,7 +294,9 @@ class Around:
             except Exception as error:
                 raise CentreLost(repr(error)) from error
 
-    def _submitted(self, home: Home, places: Places, stretch: Stretch, groups: dict[int, range]) -> list[Future[Any]]:
+    def _submitted(
+        self, home: CentreHandle, places: WorkerAddresses, stretch: WorkUnit, groups: dict[int, range]
+    ) -> list[Future[Any]]:
         """A task for every group, all in one message, but for Asy-OS.
 
         Only if there are many of them does Dask give one to whoever has time; the first ones that come alone all go to
@@ -314,7 +316,7 @@ class Around:
             ]
         return self._client.map(work_on, *zip(*each, strict=True), key=keys, pure=False, workers=where)
 
-    def _as_they_end(self, futures: list[Future[Any]], places: Places) -> Iterator[list[Future[Any]]]:
+    def _as_they_end(self, futures: list[Future[Any]], places: WorkerAddresses) -> Iterator[list[Future[Any]]]:
         """Futures in the order in which they end, those together that end at about the same time."""
         ended: SimpleQueue[Future[Any]] = SimpleQueue()
         for future in futures:
@@ -334,7 +336,7 @@ class Around:
             left -= len(some)
             yield some
 
-    def _look_around(self, places: Places) -> None:
+    def _look_around(self, places: WorkerAddresses) -> None:
         """CentreLost where nobody is left to do the work."""
         try:
             there = self._client.nthreads().keys()

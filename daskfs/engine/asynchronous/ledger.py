@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from daskfs.engine.asynchronous.centre import NOTHING, Report, Spent
+from daskfs.engine.asynchronous.centre import NOTHING, CentreSpent, Report
 from daskfs.protocol import State
 
 
@@ -18,13 +18,13 @@ class Ledger:
     """Those still to do, by number."""
     newest: Report
     """What the centre held when it was last asked."""
-    before: Spent = NOTHING
+    before: CentreSpent = NOTHING
     """What this centre does not know of, less what it did in earlier stretches; …"""
-    here: Spent = NOTHING
+    here: CentreSpent = NOTHING
     """… and what it knows of."""
 
     @property
-    def spent(self) -> Spent:
+    def spent(self) -> CentreSpent:
         """On this stretch, as far as it is known."""
         return self.before + self.here
 
@@ -35,7 +35,7 @@ class Ledger:
         self.here = report.spent
         self.newest = report
 
-    def since(self, spent: Spent) -> None:
+    def since(self, spent: CentreSpent) -> None:
         """From now on it may be another centre that says what it holds, and so much had been spent around it before."""
         self.before, self.here = self.spent - spent, spent
 

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.engine.asynchronous.centre import Centre, Mark, Spent, View, introduced, rebuilt
+from daskfs.engine.asynchronous.centre import Centre, CentreSpent, Mark, View, introduced, rebuilt
 from daskfs.engine.events.meter import Meter
 from daskfs.engine.events.send import from_task
 from daskfs.protocol import AsynchronousAlgorithm, Block, State, copy_state
@@ -92,7 +92,7 @@ class CentreActor:
         return True
 
 
-class Calls:
+class ActorCalls:
     """Calls of a `CentreActor` that never wait for a dead one."""
 
     def __init__(self, centre: Any) -> None:
@@ -140,7 +140,7 @@ def _at_once(reply: Any) -> Any:
 
 
 @dataclass(slots=True)
-class Desk:
+class WorkerSession:
     """What a worker's thread keeps from one group of a run to the next."""
 
     who: str = field(default_factory=lambda: os.urandom(8).hex())
@@ -158,16 +158,16 @@ class Desk:
     """When the last group ended."""
 
 
-_desks: dict[int, dict[str, Desk]] = {}
+_desks: dict[int, dict[str, WorkerSession]] = {}
 _over: deque[str] = deque(maxlen=100)  # runs that are: a group that was cancelled may begin all the same
 
 
-def _desk(run: str) -> Desk:
+def _desk(run: str) -> WorkerSession:
     """This thread's desk for a run."""
     if run in _over:
-        return Desk()
+        return WorkerSession()
     mine = _desks.setdefault(threading.get_ident(), {})
-    mine[run] = desk = mine.pop(run, None) or Desk()
+    mine[run] = desk = mine.pop(run, None) or WorkerSession()
     while len(mine) > _RUNS:
         del mine[next(iter(mine))]
     return desk
@@ -195,7 +195,7 @@ def work_on(
     Groups have numbers, and so have stretches of work, such as a pass: each begins with a new view. What comes of it,
     and what it took, the centre is told.
     """
-    desk, call, meter = _desk(run), Calls(centre), Meter(from_task(told))
+    desk, call, meter = _desk(run), ActorCalls(centre), Meter(from_task(told))
     here, fresh = (centre.key, stretch), algorithm.sharing.needs_fresh_views
     between = monotonic() - desk.left if desk.joined == here else 0.0
     if desk.joined != here or fresh:
@@ -220,14 +220,14 @@ def work_on(
     last = None if desk.own is None else algorithm.remaining_offer(desk.own)
     rest = [offer for offer in (unsent, last) if offer is not None]
     _listen(desk, call, meter, 0 if fresh else _IN_FLIGHT - 1)  # two that are under way may change places
-    spent = Spent(busy=meter.total.busy, between=between, bytes=meter.total.bytes)
+    spent = CentreSpent(busy=meter.total.busy, between=between, bytes=meter.total.bytes)
     desk.replies.append(call.later("leave", desk.lane, mark, sent, rest, desk.seen.version, spent))
     _listen(desk, call, meter, 0 if fresh else _IN_FLIGHT)
     meter.done()
     desk.left = monotonic()
 
 
-def _listen(desk: Desk, call: Calls, meter: Meter, most: int) -> None:
+def _listen(desk: WorkerSession, call: ActorCalls, meter: Meter, most: int) -> None:
     """Take the replies that are there, and wait for others while there are more than `most` to come."""
     while desk.replies and (len(desk.replies) > most or desk.replies[0].done()):
         with meter.waiting():

@@ -26,13 +26,29 @@ Task = tuple[Any, ...]
 WAIT_FOR_WORKERS = 30  # seconds; an adaptive cluster needs a moment to start the first
 
 
+ProgressCallback = Callable[[int, int], None]
+"""Called with the amount of work that is done, and the amount of all work."""
+
+
+class ProgressCounter:
+    """Counts finished work and reports the count to a callback."""
+
+    def __init__(self, total: int, progress: ProgressCallback | None) -> None:
+        self._done, self._total, self._progress = 0, total, progress
+
+    def add(self, count: int) -> None:
+        self._done += count
+        if self._progress is not None:
+            self._progress(self._done, self._total)
+
+
 class Threads:
     """A few threads of this process."""
 
     def __init__(self, workers: int | None = None) -> None:
         self.sharing = workers or available_cores()  # how many tasks share this process's memory
 
-    def unordered(self, name: str, function: Callable[..., Any], tasks: Sequence[Task]) -> Iterator[Any]:
+    def unordered(self, name: str, function: Callable[..., Any], tasks: Iterable[Task]) -> Iterator[Any]:
         """Results as they come; an error ends the rest as soon as running tasks are done."""
         queue = iter(tasks)
         with ThreadPoolExecutor(self.sharing, thread_name_prefix=f"daskfs-{name}") as executor:
@@ -49,7 +65,7 @@ class Threads:
         function()
 
 
-class Cluster:
+class DaskWorkers:
     """The workers of a Dask cluster; tasks are named after what they do."""
 
     def __init__(
@@ -59,14 +75,13 @@ class Cluster:
         self.sharing = 1
         prepare_workers(client, options, kernels_of)
 
-    def unordered(self, name: str, function: Callable[..., Any], tasks: Sequence[Task]) -> Iterator[Any]:
-        """Results as they come; an error cancels what has not run."""
-        token = os.urandom(4).hex()
-        futures = [
-            self._client.submit(function, *task, key=f"daskfs-{name}-{token}-{i}", pure=False)
-            for i, task in enumerate(tasks)
-        ]
+    def unordered(self, name: str, function: Callable[..., Any], tasks: Iterable[Task]) -> Iterator[Any]:
+        """Results as they come; an error, also one of the iterator of tasks, cancels what has not run."""
+        token, futures = os.urandom(4).hex(), []
         try:
+            for i, task in enumerate(tasks):
+                key = f"daskfs-{name}-{token}-{i}"
+                futures.append(self._client.submit(function, *task, key=key, pure=False))
             for future in self._finished(futures):
                 yield result_of(self._client, future)
                 future.release()
@@ -97,7 +112,7 @@ class Cluster:
         self._client.run(function, on_error="ignore")
 
 
-Pool = Threads | Cluster
+Pool = Threads | DaskWorkers
 
 
 def pool(
@@ -113,7 +128,7 @@ def pool(
     """
     if client is None and workers is None:
         client = current_client()
-    return Threads(workers) if client is None else Cluster(client, options, kernels_of)
+    return Threads(workers) if client is None else DaskWorkers(client, options, kernels_of)
 
 
 def current_client() -> Client | None:

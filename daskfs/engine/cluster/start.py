@@ -10,11 +10,13 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from importlib import import_module
+from ipaddress import ip_address
 from time import monotonic, sleep
 from typing import Any
 
 import psutil
-from distributed import Client, LocalCluster, SpecCluster
+from distributed import Client, LocalCluster, Scheduler, SpecCluster
+from distributed.comm.addressing import get_address_host
 from distributed.core import Status
 from distributed.system import MEMORY_LIMIT
 
@@ -27,6 +29,7 @@ DASHBOARD_PORT = 8787  # where Dask's users look first
 LOOPBACK = "127.0.0.1"
 START_SECONDS = 120  # for worker processes on this machine to be there
 WAIT_IN_QUEUE = 3600  # seconds for the first workers of a cluster that is started: batch systems let people wait
+PLAIN_SCHEMES = ("tcp://", "ws://")  # whoever reaches these can run anything; TLS asks for a certificate
 WAIT_FOR_OTHERS = 60  # seconds from the first to the last: a run shares its passes among those that see it begin
 
 
@@ -224,3 +227,33 @@ def _free_port(wanted: int) -> int:
         except OSError:
             return 0
     return wanted
+
+
+def exposed_addresses(cluster: Any) -> list[str]:
+    """The addresses beyond loopback at which a scheduler in this process listens, or shows its dashboard."""
+    scheduler = getattr(cluster, "scheduler", None)
+    if not isinstance(scheduler, Scheduler):  # it is elsewhere, where others have started it
+        return []
+    found = [listener.listen_address for listener in scheduler.listeners]
+    plain = [f"scheduler {address}" for address in found if address.startswith(PLAIN_SCHEMES) and is_open(address)]
+    pages = scheduler.services.get("dashboard")
+    if pages is not None and is_open(place := f"tcp://{_bracketed(pages.address)}:{pages.port}"):
+        plain.append(f"dashboard {place.replace('tcp', 'http', 1)}")
+    return plain
+
+
+def is_open(address: str) -> bool:
+    """True unless only this machine can reach what listens there.
+
+    >>> from daskfs.engine.cluster.start import is_open
+    >>> [is_open(f"tcp://{host}:8786") for host in ("127.0.0.1", "[::1]", "localhost", "0.0.0.0", "[::]", "10.0.0.5")]
+    [False, False, False, True, True, True]
+    """
+    try:
+        return not ip_address(get_address_host(address)).is_loopback
+    except ValueError:  # a name, or nothing, which means everywhere
+        return get_address_host(address) != "localhost"
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from distributed import Client
 
-from daskfs.engine.data.shuffle import MEMORY, shuffle
+from daskfs.engine.data.reorder import MEMORY, shuffle, shuffled_request
 from daskfs.errors import OptionError, check_whole
 from daskfs.store.dataset.dataset import Dataset, open_dataset
 from daskfs.store.dataset.layout import ROOT, DenseShape
@@ -14,7 +14,6 @@ from daskfs.store.dataset.writer import check_free, clear
 from daskfs.store.ingest.plan import is_done
 from daskfs.store.ingest.staging import BlockShape
 from daskfs.store.places.location import Location
-from daskfs.store.reorder.shuffle import shuffled_request
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,13 @@
 """split: the rows of a dataset, drawn at random into a training and a test dataset, in bounded memory.
 
-Which rows those are, everybody who works on them can tell from the seed and two numbers (`store.row_keys`). Each
-part is written by itself, in one pass over the source (`store.split`), or two where it is shuffled.
+The seed and the number of rows decide which rows those are. Each of the two datasets is written in one pass over the
+source, or in two passes where it is shuffled.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import permutations
 from numbers import Real
 from typing import Any
@@ -18,22 +15,35 @@ from typing import Any
 import numpy as np
 from distributed import Client
 
-from daskfs.engine.cluster.pool import Pool, Threads, in_order, pool
-from daskfs.engine.data.shuffle import MEMORY, Closing, Mixer, check_laid_out_in_rows, write_parts
-from daskfs.engine.data.split_memory import SplitMemory
-from daskfs.engine.events.progress import Moved, Report
+from daskfs.engine.cluster.pool import Pool, ProgressCallback, ProgressCounter, Threads, in_order, pool
+from daskfs.engine.data.reorder import (
+    BLOCK_FACTOR,
+    MEMORY,
+    TARGET_BYTES,
+    Output,
+    Reorder,
+    ReorderMemory,
+    Shuffler,
+    check_laid_out_in_rows,
+    write_outputs,
+)
 from daskfs.errors import DatasetError, OptionError, check_whole
 from daskfs.store.dataset.dataset import Dataset, open_dataset
-from daskfs.store.dataset.layout import ROOT, UNFINISHED
-from daskfs.store.dataset.writer import check_free, new_writer, prepare, retire
+from daskfs.store.dataset.layout import ROOT
+from daskfs.store.dataset.writer import check_free
 from daskfs.store.ingest.plan import is_done
 from daskfs.store.places.location import Location
-from daskfs.store.reorder.column_runs import Columns
-from daskfs.store.reorder.row_keys import Keys, drawn
-from daskfs.store.reorder.same_features import close_like, copy_targets
-from daskfs.store.reorder.shuffle import RowBytes, Slots, new_order
-from daskfs.store.reorder.split import Share, ShareSlots, counted, dense_share, share_columns, share_shape
-from daskfs.store.reorder.transpose import ColumnWriter, in_blocks
+from daskfs.store.reorder.columns import (
+    ColumnArrays,
+    cut_blocks,
+    plan_columns,
+    plan_dense_share,
+    share_columns,
+    share_shape,
+)
+from daskfs.store.reorder.plan import ReorderPlan
+from daskfs.store.reorder.rows import SLOTS_PER_BLOCK, RowShare, Slots, block_bytes, count_rows, plan_rows
+from daskfs.store.reorder.runs import KeyRange, draw_rows
 
 BLOCKS_COUNTED = 64  # by a task: where sparse rows begin is little to read
 
@@ -51,34 +61,34 @@ def split(
     client: Client | None = None,
     workers: int | None = None,
     storage_options: Mapping[str, Any] | None = None,
-    progress: Report | None = None,
+    progress: ProgressCallback | None = None,
 ) -> tuple[Dataset, Dataset]:
-    """Write the rows of a dataset as two: one to learn from, and one to see how well that went.
+    """Write the rows of a dataset as two datasets: one to learn from, and one to measure the result on.
 
     Everything else stays as it is: kind and layout, all classes, row weights, tags, names, ids and the size of blocks.
-    A second call finds a part that is complete, and does nothing about it; one that was interrupted starts over.
+    A second call leaves a complete part as it is, and starts over with a part that was interrupted.
 
     Parameters
     ----------
     dataset
-        The source, of any kind and layout, or where it is.
+        The source, of any kind and layout, or its path or URL.
     train, test
         Where the two parts go.
     fraction
         The share of the rows that are for the test: ``round(fraction * n)`` of them, one at least, and one left.
     seed
-        Which rows: drawn without replacement by the seed and the number of rows alone, and so the same ones whatever
-        the kind, the layout, the size of blocks, the memory and the workers.
+        Rows are drawn without replacement. Which rows depends on the seed and the number of rows alone, not on the
+        kind, the layout, the size of blocks, the memory or the workers.
     shuffle
-        Both parts in random order, where the dataset has rows: together they are what `shuffle` makes of it with
-        this seed, the rows for the test first. Otherwise rows keep their order.
+        Write both parts in random order; the dataset must be laid out in rows. Together the parts are what `shuffle`
+        gives with this seed, the rows for the test first. Otherwise rows keep their order.
     memory
         What this process (on a cluster: each thread of a worker) may use beyond what it has at the start; and a few
         times the largest row or column. Columns take some bytes for each row besides.
     overwrite
         Replace datasets that are there already.
     client, workers
-        Where to run, as for `ingest`. Sparse columns are written by this process alone.
+        Where to run, as for `ingest`. Sparse columns are written by threads of this process alone.
     storage_options
         Passed on to fsspec, for all three places. Open the source yourself if it needs others.
     progress
@@ -99,49 +109,42 @@ def split(
     """
     check_whole("seed", seed, 0)
     source = dataset if isinstance(dataset, Dataset) else open_dataset(dataset, storage_options)
-    count = _test_rows(fraction, source)
-    parts = [
-        Part(name, Location(url, storage_options), _request(name, source, count, seed, shuffle))
-        for name, url in (("train", train), ("test", test))
-    ]
-    _check_places(source.location, *(part.location for part in parts))
+    count = _n_test_rows(fraction, source)
+    train_place, test_place = Location(train, storage_options), Location(test, storage_options)
+    _check_places(source.location, train_place, test_place)
     if shuffle:
         check_laid_out_in_rows(source)
-    todo = [part for part in parts if overwrite or not part.is_done(source)]
-    for part in todo:
-        check_free(part.location, overwrite)
-    if todo:
-        where = pool(client, workers, [source.location.options, *(part.location.options for part in parts)])
-        scribe = (Mixer if shuffle else Scribe).of(source, memory, where)
-        chosen, others = drawn(seed, source.n_samples, count)
+    test_rows, train_rows = draw_rows(seed, source.n_samples, count)
+    outputs = []
+    for name, location, wanted in (("train", train_place, train_rows), ("test", test_place, test_rows)):
+        request = _request(name, source, count, seed, shuffle)
         made = {"by": "split", "seed": seed, "source": source.digest, "content": source.digest}
-        _write(todo, {"train": others, "test": chosen}, scribe, made, overwrite, progress)
+        if overwrite or not _is_written(location, request, source):
+            outputs.append(Output(location, wanted, {**made, "part": name, "request": request}))
+    for output in outputs:
+        check_free(output.location, overwrite)
+    if outputs:
+        where = pool(client, workers, [source.location.options, train_place.options, test_place.options])
+        reorder = Shuffler.of(source, memory, where) if shuffle else Splitter.of(source, memory, where)
+        write_outputs(reorder, outputs, overwrite, progress)
     return open_dataset(train, storage_options), open_dataset(test, storage_options)
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One of the two datasets."""
-
-    name: str
-    location: Location
-    request: str
-
-    def is_done(self, source: Dataset) -> bool:
-        """True if it is there already, made from what the source holds now."""
-        if not self.location.exists(ROOT):
-            return False
-        with self.location.one_writer():
-            return is_done(self.location, self.request, source.digest)
+def _is_written(location: Location, request: str, source: Dataset) -> bool:
+    """Return whether a part is there already, made from what the source holds now."""
+    if not location.exists(ROOT):
+        return False
+    with location.one_writer():
+        return is_done(location, request, source.digest)
 
 
 def _request(name: str, source: Dataset, count: int, seed: int, shuffle: bool) -> str:
-    """What is asked for; by the number of rows, since that and not the fraction decides."""
+    """Return what identifies a part; it names the number of rows and not the fraction, since that alone decides."""
     order = ", in random order" if shuffle else ""
     return f"split: {name}, {count} of {source.n_samples} rows for the test, seed {seed}{order}"
 
 
-def _test_rows(fraction: float, source: Dataset) -> int:
+def _n_test_rows(fraction: float, source: Dataset) -> int:
     if isinstance(fraction, bool) or not isinstance(fraction, Real) or not 0 < float(fraction) < 1:
         raise OptionError(f"fraction={fraction!r:.40}: the share of rows for the test must be between 0 and 1")
     if source.n_samples < 2:
@@ -150,92 +153,68 @@ def _test_rows(fraction: float, source: Dataset) -> int:
 
 
 def _check_places(*places: Location) -> None:
-    for one, other in permutations(places, 2):
-        if one.is_within(other):
-            raise OptionError(f"{one.url}: is or lies in {other.url}; source, train and test need places of their own")
+    for place, other in permutations(places, 2):
+        if place.is_within(other):
+            raise OptionError(
+                f"{place.url}: is or lies in {other.url}; source, train and test need places of their own"
+            )
 
 
-def _write(
-    todo: list[Part],
-    wanted: dict[str, Keys],
-    scribe: Scribe | Mixer,
-    made: dict[str, Any],
-    overwrite: bool,
-    progress: Report | None,
-) -> None:
-    """Write parts that are not there yet, or to be replaced."""
-    moved = Moved(sum(scribe.to_move(wanted[part.name].rows) for part in todo), progress)
-    with ExitStack() as locks:
-        for part in todo:
-            locks.enter_context(part.location.one_writer())
-        for number, part in enumerate(todo):
-            prepare(part.location, overwrite)
-            part.location.write(f"{UNFINISHED}/split", b"")
-            close = scribe.write(wanted[part.name], part.location, moved)
-            for later in todo[number + 1 :]:
-                retire(later.location)  # never a part of this split beside one of another: they may share rows
-            close({**made, "part": part.name, "request": part.request})
+class Splitter(Reorder):
+    """Writes some rows of a dataset in the order of the dataset."""
 
-
-@dataclass(frozen=True, slots=True)
-class Scribe:
-    """Writes some rows of a dataset in the order they have there, with so much memory and on these workers."""
-
-    source: Dataset
-    budget: SplitMemory
-    where: Pool
+    action = "split"
 
     @classmethod
-    def of(cls, source: Dataset, memory: int | str, where: Pool) -> Scribe:
-        """OptionError if the memory does not suffice."""
-        budget = SplitMemory.for_source(memory, where.sharing, source)
-        return cls(source, budget, Threads(budget.workers) if isinstance(where, Threads) else where)
+    def of(cls, source: Dataset, memory: int | str, where: Pool) -> Splitter:
+        """Divide the memory; OptionError if it does not suffice."""
+        largest, fixed = 0, 0
+        if source.layout != "columns":
+            largest = int(block_bytes(source).max())
+        if source.layout != "rows":
+            largest = max(largest, int(source.block_sizes("columns").max()))
+            fixed = TARGET_BYTES * source.n_samples
+        needs = {"largest_block": largest, "fixed": fixed, "each": BLOCK_FACTOR * largest}
+        budget = ReorderMemory.of(cls.action, memory, where.sharing, **needs)
+        in_columns = (source.kind, source.layout) == ("sparse", "columns")
+        return cls(source, budget, Threads(budget.workers) if in_columns else where)
 
-    def to_move(self, rows: int) -> int:
-        """How much `write` will say it has moved."""
+    def to_move(self, n_rows: int) -> int:
         if (self.source.kind, self.source.layout) == ("sparse", "columns"):
             return self.source.n_blocks()
         columns = 0 if self.source.layout == "rows" else self.source.n_features
-        return columns + (0 if self.source.layout == "columns" else rows)
+        return columns + (0 if self.source.layout == "columns" else n_rows)
 
-    def write(self, wanted: Keys, location: Location, moved: Moved) -> Closing:
-        """Write the wanted rows to a place that was prepared; what is left to do is to close the new dataset."""
-        share = Share(self.source, wanted)
-        if self.source.kind == "dense":
-            return self._write_dense(share, location, moved)
-        if self.source.layout == "columns":
-            return self._write_sparse_columns(share, location, moved)
-        writer, each = new_writer(location), RowBytes.of_source(self.source)
-        order = new_order(self.source, share, wanted, self._slots(share), each, self.budget.part_bytes)
-        write_parts(order.specs.values(), order.parts, writer, self.where, moved)
-        return partial(order.close, writer, self.source)
+    def plan(self, wanted: KeyRange, location: Location, moved: ProgressCounter) -> ReorderPlan:
+        source, share = self.source, RowShare(self.source, wanted)
+        if source.kind == "sparse" and source.layout == "columns":
+            shape = share_shape(share)
+            blocks = _check_not_empty(cut_blocks(_counted(share_columns(share), moved), shape), location)
+            return plan_columns(source, wanted, blocks, shape, 0, lambda group: group[0])
+        slots = None if source.layout == "columns" else self._slots(share)
+        if source.kind == "dense":
+            return plan_dense_share(share, slots, self.budget.task_bytes)
+        assert slots is not None
+        return plan_rows(source, share, wanted, slots, self.budget.task_bytes)
 
-    def _slots(self, share: Share) -> Slots:
-        """How many wanted rows there are in every piece of a block."""
+    def _slots(self, share: RowShare) -> Slots:
+        """Count the wanted rows in each eighth of a block."""
         numbers = range(self.source.n_blocks("rows"))
         tasks = [(share, numbers[first : first + BLOCKS_COUNTED]) for first in numbers[::BLOCKS_COUNTED]]
-        return ShareSlots(np.concatenate(in_order(self.where, "count")(counted, tasks), axis=1))
-
-    def _write_dense(self, share: Share, location: Location, moved: Moved) -> Closing:
-        source, rows, writer = self.source, share.wanted.rows, new_writer(location)
-        slots = None if source.layout == "columns" else self._slots(share)
-        write_parts(*dense_share(share, slots, self.budget.part_bytes), writer, self.where, moved)
-        copy_targets(source, share.wanted, writer)
-        size = {"n_samples": rows, "n_entries": rows * source.n_features}
-        return lambda made: close_like(source, writer, **size, made=made)
-
-    def _write_sparse_columns(self, share: Share, location: Location, moved: Moved) -> Closing:
-        shape = share_shape(share)
-        writer = ColumnWriter(new_writer(location), shape, with_values="values" in self.source.arrays)
-        for block in in_blocks(_not_empty(share, moved), shape):
-            writer.write(block)
-        if not writer.blocks:
-            raise DatasetError(f"{location.url}: none of its rows has an entry; use another seed or fraction")
-        return partial(writer.close, self.source, share.wanted)
+        return Slots(np.concatenate(in_order(self.pool, "count")(count_rows, tasks), axis=1), SLOTS_PER_BLOCK)
 
 
-def _not_empty(share: Share, moved: Moved) -> Iterator[Columns]:
-    for columns in share_columns(share):
-        if len(columns.ids):
-            yield columns
+def _counted(blocks: Iterable[ColumnArrays], moved: ProgressCounter) -> Iterator[ColumnArrays]:
+    """Pass blocks of the source on, and report each as progress."""
+    for block in blocks:
+        yield block
         moved.add(1)
+
+
+def _check_not_empty(blocks: Iterator[ColumnArrays], location: Location) -> Iterator[ColumnArrays]:
+    """Pass blocks on; DatasetError if there are none."""
+    block = next(blocks, None)
+    if block is None:
+        raise DatasetError(f"{location.url}: none of its rows has an entry; use another seed or fraction")
+    yield block
+    yield from blocks

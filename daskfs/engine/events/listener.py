@@ -15,7 +15,7 @@ from daskfs.engine.checkpoint import Cost, Snapshot
 from daskfs.engine.events.messages import TOP, Event, features_told, number, short
 from daskfs.errors import public_url, redact
 from daskfs.protocol import Algorithm, Preview
-from daskfs.selection.naming import named, products_of
+from daskfs.selection.products import feature_names, named_products
 from daskfs.store.dataset.dataset import Dataset
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ PREVIEW_EVERY = 2.0
 """Seconds, at least, between two of them."""
 
 
-class Watch:
+class RunListener:
     """One run, as told to others. Nothing here raises: a run does not end because it cannot be watched.
 
     Parameters
@@ -74,13 +74,13 @@ class Watch:
         if seen is None or not self.run:
             return
         with suppress(Exception):  # names are read from the store
-            made = None if seen.parents is None else products_of(self._look_up, seen.parents[:TOP])
-            names = named(self._look_up, seen.features[:TOP], made, seen.kind)
-            lags = None if seen.staleness is None else _without_zeros_behind(seen.staleness.tolist())
-            now = [features_told(names, seen.weights), number(seen.objective), number(seen.changes), lags]
+            made = None if seen.parents is None else named_products(self._look_up, seen.parents[:TOP])
+            names = feature_names(self._look_up, seen.features[:TOP], made, seen.kind)
+            staleness = None if seen.staleness is None else _without_zeros_behind(seen.staleness.tolist())
+            now = [features_told(names, seen.weights), number(seen.objective), number(seen.changes), staleness]
             if now != self._shown:
                 self._shown = now
-                self._tell("preview", features=now[0], objective=now[1], changes=now[2], lags=lags)
+                self._tell("preview", features=now[0], objective=now[1], changes=now[2], staleness=staleness)
 
     def closed(self, cost: Cost, passes: int, changes: float, before: Preview | None, after: Preview | None) -> None:
         """A pass is over, with so many changes of the set."""

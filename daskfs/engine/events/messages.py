@@ -42,7 +42,7 @@ Event = dict[str, Any]
 
 
 @dataclass(slots=True)
-class Share:
+class Spent:
     """What somebody did: it adds up."""
 
     blocks: int = 0
@@ -66,12 +66,12 @@ class Share:
         """Seconds at work on blocks, and on reading the next one meanwhile."""
         return max(0.0, self.busy - self.reading)
 
-    def add(self, other: Share) -> None:
+    def add(self, other: Spent) -> None:
         for part in fields(self):
             setattr(self, part.name, getattr(self, part.name) + getattr(other, part.name))
 
 
-def share_event(run: str, worker: str, share: Share) -> Event:
+def share_event(run: str, worker: str, share: Spent) -> Event:
     """What a worker of this name did since it last said so. (As `worker`, Dask's schedulers write its address.)"""
     return {"run": run, "what": "share", "name": short(worker), **asdict(share)}
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from time import perf_counter
 
-from daskfs.engine.events.messages import Share, items_of
+from daskfs.engine.events.messages import Spent, items_of
 from daskfs.protocol import Block
 
 PAUSE = 0.25
@@ -34,8 +34,8 @@ class Meter:
     (1, 4)
     """
 
-    def __init__(self, tell: Callable[[Share], None] | None = None, clock: Callable[[], float] = perf_counter) -> None:
-        self.total, self._untold = Share(), Share()
+    def __init__(self, tell: Callable[[Spent], None] | None = None, clock: Callable[[], float] = perf_counter) -> None:
+        self.total, self._untold = Spent(), Spent()
         self._tell, self._clock, self._told = tell, clock, clock()
 
     def over(self, blocks: Iterable[Block]) -> Iterator[Block]:
@@ -45,7 +45,7 @@ class Meter:
             read, nbytes, items, waited = self._clock(), block.nbytes, items_of(block), self.total.waiting
             yield block
             done = self._clock()
-            some = Share(1, items, nbytes, done - begun - (self.total.waiting - waited), read - begun)
+            some = Spent(1, items, nbytes, done - begun - (self.total.waiting - waited), read - begun)
             if alone:  # while the first is read there is none to work on
                 some.alone_bytes, some.alone_seconds, alone = nbytes, read - begun, False
             self._note(some)
@@ -55,21 +55,21 @@ class Meter:
     def merging(self) -> Iterator[None]:
         begun = self._clock()
         yield
-        self._note(Share(merging=self._clock() - begun))
+        self._note(Spent(merging=self._clock() - begun))
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
         """For someone else: this is no work, also between blocks."""
         begun = self._clock()
         yield
-        self._note(Share(waiting=self._clock() - begun))
+        self._note(Spent(waiting=self._clock() - begun))
 
-    def done(self) -> Share:
+    def done(self) -> Spent:
         """All of it, the last of it told."""
         self._say()
         return self.total
 
-    def _note(self, some: Share) -> None:
+    def _note(self, some: Spent) -> None:
         self.total.add(some)
         self._untold.add(some)
         if self._tell is not None and self._clock() - self._told >= PAUSE:
@@ -78,4 +78,4 @@ class Meter:
     def _say(self) -> None:
         if self._tell is not None:
             self._tell(self._untold)
-        self._untold, self._told = Share(), self._clock()
+        self._untold, self._told = Spent(), self._clock()

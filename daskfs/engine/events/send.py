@@ -10,13 +10,13 @@ from typing import Any
 import dask
 from distributed import Client, get_worker
 
-from daskfs.engine.events.messages import TOPIC, Event, Share, share_event
+from daskfs.engine.events.messages import TOPIC, Event, Spent, share_event
 
 SWITCH = "daskfs.events"
 """In Dask's configuration, where the run is started; False keeps runs to themselves."""
 EVERY = 0.5
 """Seconds, at least, between two events of a worker about a run."""
-_shares: dict[tuple[str, str], Share] = {}  # of workers in this process, by address and run, that are not told yet
+_shares: dict[tuple[str, str], Spent] = {}  # of workers in this process, by address and run, that are not told yet
 _lock = threading.Lock()
 
 
@@ -40,7 +40,7 @@ def from_client(client: Client) -> Callable[[Event], None]:
     return send
 
 
-def from_task(run: str) -> Callable[[Share], None] | None:
+def from_task(run: str) -> Callable[[Spent], None] | None:
     """What a task of a run tells its share to; nothing for a run without a name, or outside of a task.
 
     Shares of a worker's tasks add up until its loop sends them: tasks may be many and short.
@@ -52,11 +52,11 @@ def from_task(run: str) -> Callable[[Share], None] | None:
     except ValueError:
         return None
 
-    def tell(share: Share) -> None:
+    def tell(share: Spent) -> None:
         key = (worker.address, run)
         with _lock:
             is_first = key not in _shares
-            _shares.setdefault(key, Share()).add(share)
+            _shares.setdefault(key, Spent()).add(share)
         if is_first:
             with suppress(Exception):
                 worker.loop.add_callback(worker.loop.call_later, EVERY, _send, worker, run)

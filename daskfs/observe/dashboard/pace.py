@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
 
-from daskfs.engine.events.messages import Share
+from daskfs.engine.events.messages import Spent
 
 HALF = 30.0
 """Seconds after which what a worker did counts half: one that becomes slow shows within a minute or two."""
@@ -18,7 +18,7 @@ PATIENCE = 4
 
 
 @dataclass(slots=True)
-class Pace:
+class WorkerPace:
     """What a worker did of late, in sums that fade: as small after a year as after a minute."""
 
     heard: float
@@ -27,18 +27,18 @@ class Pace:
     span: float = 0.0
     """Seconds that what it last spoke of took."""
 
-    def add(self, share: Share, when: float) -> None:
+    def add(self, share: Spent, when: float) -> None:
         kept = 0.5 ** (max(0.0, when - self.heard) / HALF)
         self.bytes = kept * self.bytes + share.bytes
         self.busy = kept * self.busy + share.busy
         self.span, self.heard = share.busy + share.merging + share.waiting, when
 
 
-def slow(paces: Mapping[str, Pace]) -> set[str]:
+def slow(paces: Mapping[str, WorkerPace]) -> set[str]:
     """Workers that did far less per busy second of late than the others usually do.
 
-    >>> from daskfs.observe.dashboard.pace import Pace, slow
-    >>> slow({"a": Pace(0.0, 100, 1.0), "b": Pace(0.0, 90, 1.0), "c": Pace(0.0, 30, 1.0)})
+    >>> from daskfs.observe.dashboard.pace import WorkerPace, slow
+    >>> slow({"a": WorkerPace(0.0, 100, 1.0), "b": WorkerPace(0.0, 90, 1.0), "c": WorkerPace(0.0, 30, 1.0)})
     {'c'}
     """
     speeds = {name: pace.bytes / pace.busy for name, pace in paces.items() if pace.busy > 0}
@@ -48,7 +48,7 @@ def slow(paces: Mapping[str, Pace]) -> set[str]:
     return {name for name, speed in speeds.items() if speed < SLOW * usual}
 
 
-def stuck(paces: Mapping[str, Pace], silent_since: Mapping[str, float], now: float) -> set[str]:
+def stuck(paces: Mapping[str, WorkerPace], silent_since: Mapping[str, float], now: float) -> set[str]:
     """Workers that have long been at a task without a word; none where all are, since that is the run's silence.
 
     Those that wait for the next task are not among the silent: nothing is expected of them.

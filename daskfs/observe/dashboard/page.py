@@ -70,7 +70,7 @@ _CELL = f"""
 
 def page(watched: Watched, extra: dict[str, Any], doc: Document) -> None:
     """Fill a document: what Dask calls for every browser that opens the page."""
-    view = View(watched)
+    view = DashboardPage(watched)
     view.update()
     doc.add_root(view.root)
     view.news.listen(view.root, doc)
@@ -120,7 +120,7 @@ class Fit:
         return {"start": start, "end": end}
 
 
-class View:
+class DashboardPage:
     """The plots of one browser."""
 
     def __init__(self, watched: Watched) -> None:
@@ -230,8 +230,8 @@ class View:
         return _with_legend(plot)
 
     def _lags(self) -> figure:
-        plot = self._plot("Staleness of offers", "versions behind", "lags", "lag", "offers", across="bars")
-        plot.vbar("lag", top="offers", width=0.8, source=self._sources["lags"], color=ORANGE)
+        plot = self._plot("Staleness of offers", "versions behind", "staleness", "lag", "offers", across="bars")
+        plot.vbar("lag", top="offers", width=0.8, source=self._sources["staleness"], color=ORANGE)
         return plot
 
     def _checkpoints(self) -> figure:

@@ -20,7 +20,7 @@ SERIES = {
     "rates": ("x", "bytes", "items", "storage", "fastest"),
     "times": ("number", *TIMES),
     "workers": ("worker", *SPENT, "bytes", "edge"),
-    "lags": ("lag", "offers"),
+    "staleness": ("lag", "offers"),
     "checkpoints": ("x", "seconds"),
 }
 """The columns of every plot."""
@@ -63,7 +63,7 @@ def series_of(run: WatchedRun, now: float) -> Series:
         "rates": {"x": x, "bytes": nbytes, "items": items, "storage": storage, "fastest": fastest},
         "times": {"number": [one.number for one in last], **times},
         "workers": _workers(run),
-        "lags": {"lag": list(range(len(run.lags))), "offers": list(run.lags)},
+        "staleness": {"lag": list(range(len(run.staleness))), "offers": list(run.staleness)},
         "checkpoints": {"x": list(run.checkpoints.x), "seconds": list(run.checkpoints.y)},
     }
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from daskfs.engine.events.messages import TOP, Share, short
-from daskfs.observe.dashboard.pace import Pace, slow, stuck
+from daskfs.engine.events.messages import TOP, Spent, short
+from daskfs.observe.dashboard.pace import WorkerPace, slow, stuck
 
 MOST_RUNS = 5
 MOST_WORKERS = 512
@@ -76,7 +76,7 @@ class Flow:
 
 
 @dataclass(slots=True)
-class Pass:
+class ClosedPass:
     """A pass that is over."""
 
     number: int
@@ -109,22 +109,22 @@ class WatchedRun:
     """In this pass so far."""
     changes_before: float = 0.0
     features: list[tuple[str, float | None]] = field(default_factory=list)
-    lags: list[int] = field(default_factory=list)
+    staleness: list[int] = field(default_factory=list)
     objectives: Line = field(default_factory=Line)
-    closed: list[Pass] = field(default_factory=list)
+    closed: list[ClosedPass] = field(default_factory=list)
     """The last of them; how many there were, and what they took together, is counted beside."""
     merging_before: float = 0.0
     """Seconds, in all passes that are over."""
     checkpoints: Line = field(default_factory=Line)
     n_checkpoints: int = 0
     flow: Flow = field(default_factory=Flow)
-    workers: dict[str, Share] = field(default_factory=dict)
-    paces: dict[str, Pace] = field(default_factory=dict)
+    workers: dict[str, Spent] = field(default_factory=dict)
+    paces: dict[str, WorkerPace] = field(default_factory=dict)
     stuck: set[str] = field(default_factory=set)
     """Workers that are at a task and say nothing, when somebody looked last."""
     alone: dict[str, float] = field(default_factory=dict)
     """The most bytes per second that a worker has read a first block at, before there was anything to work on."""
-    total: Share = field(default_factory=Share)
+    total: Spent = field(default_factory=Spent)
     ended: bool = False
     why: str | None = None
     client: str = ""
@@ -248,12 +248,12 @@ def _progress(run: WatchedRun, event: Mapping[str, Any], when: float) -> None:
 def _share(run: WatchedRun, event: Mapping[str, Any], when: float) -> None:
     counts = {name: _count(event[name]) for name in ("blocks", "items", "bytes", "alone_bytes")}
     names = ("busy", "reading", "merging", "waiting", "alone_seconds")
-    share = Share(**counts, **{name: _positive(event[name]) for name in names})  # type: ignore[arg-type]
+    share = Spent(**counts, **{name: _positive(event[name]) for name in names})  # type: ignore[arg-type]
     worker = _text(event["name"])
     if worker not in run.workers and len(run.workers) >= MOST_WORKERS:
         worker = OTHERS
-    run.workers.setdefault(worker, Share()).add(share)
-    run.paces.setdefault(worker, Pace(when)).add(share, when)
+    run.workers.setdefault(worker, Spent()).add(share)
+    run.paces.setdefault(worker, WorkerPace(when)).add(share, when)
     run.total.add(share)
     if share.alone_seconds > 0:
         run.alone[worker] = max(run.alone.get(worker, 0.0), share.alone_bytes / share.alone_seconds)
@@ -262,19 +262,19 @@ def _share(run: WatchedRun, event: Mapping[str, Any], when: float) -> None:
 
 def _preview(run: WatchedRun, event: Mapping[str, Any], when: float) -> None:
     objective, changes = _maybe(event["objective"]), _maybe(event["changes"])
-    lags = [] if event["lags"] is None else [_count(lag) for lag in event["lags"][:_LAGS]]
+    staleness = [] if event["staleness"] is None else [_count(lag) for lag in event["staleness"][:_LAGS]]
     features = _features(event["features"])
     run.objective, run.features = objective, features
     run.changes = None if changes is None else max(changes, run.changes or 0.0)  # those of a lost centre count too
-    if any(lags):  # begin anew with every pass
-        run.lags = lags
+    if any(staleness):  # begin anew with every pass
+        run.staleness = staleness
     if objective != next(reversed(run.objectives.y), None):
         run.objectives.add(run.number - 1 + run.fraction, objective)
 
 
 def _pass(run: WatchedRun, event: Mapping[str, Any], when: float) -> None:
     times = {name: _positive(event[name]) for name in _TIMES if name in event}
-    over = Pass(_count(event["number"]), _maybe(event["objective"]), _maybe(event["changes"]), times)
+    over = ClosedPass(_count(event["number"]), _maybe(event["objective"]), _maybe(event["changes"]), times)
     run.closed = [*run.closed[-(MOST_POINTS - 1) :], over]
     run.objective = run.objective if over.objective is None else over.objective
     run.objectives.add(over.number, over.objective)

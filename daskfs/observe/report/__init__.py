@@ -11,7 +11,7 @@ import base64
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -22,15 +22,16 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from daskfs.errors import OptionError, SelectionError
-from daskfs.observe.evaluated import TITLES
 from daskfs.observe.report import origin as report_origin
 from daskfs.observe.report import plots as report_plots
 from daskfs.observe.report import words as report_words
 from daskfs.observe.report.features import embedded, feature_columns
 from daskfs.observe.report.text import interval, number, visible
-from daskfs.observe.report.words import Run, Table
-from daskfs.selection.published import followed
+from daskfs.observe.report.words import RunRecords, TextTable
+from daskfs.observe.tables import TITLES
+from daskfs.protocol import Words
 from daskfs.selection.records import METRICS, REPORT, RUN_RECORD, SIZES, STABILITY, Record, read_record
+from daskfs.selection.run_folder import resolve_run
 from daskfs.selection.selection import Selection, load_selection
 from daskfs.store.places.location import Location
 
@@ -38,8 +39,6 @@ POLICY = (
     "default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
     "form-action 'none'"
 )
-CURVES = ("objective", "changes", "held_back", "held_back_loss")
-"""Columns of the history that are drawn."""
 MOST_INPUTS = 30
 
 
@@ -52,6 +51,7 @@ def write_report(
     *,
     overwrite: bool = False,
     storage_options: Mapping[str, Any] | None = None,
+    words_of: Callable[[str], Words | None] = lambda class_name: None,
 ) -> str:
     """Write what there is to say about a run as one HTML file, and say where it is.
 
@@ -65,6 +65,9 @@ def write_report(
         Replace a file that is there already, if it is not the run's own report.
     storage_options
         Passed on to fsspec.
+    words_of
+        Returns how to speak of an algorithm, given the name of its class, as `daskfs.algorithms.registry.words_of`
+        does. By default the page shows all columns of the history under their own names.
 
     Examples
     --------
@@ -75,12 +78,12 @@ def write_report(
     >>> write_report("run")
     'run/report.html'
     """
-    location = followed(Location(run, storage_options))
+    location = resolve_run(Location(run, storage_options))
     folder, name = (location, REPORT) if out is None else _place(out, storage_options)
     own = name == REPORT and folder.is_same_place(location)
     if not own and not overwrite and folder.exists(name):
         raise OptionError(f"{folder.url}/{name}: is there already; --overwrite replaces it, or choose another name")
-    page = rendered(load_run(location, storage_options))
+    page = rendered(load_run(location, words_of, storage_options))
     folder.write(name, page.encode())
     return f"{location.url}/{name}" if out is None else os.fspath(out)
 
@@ -106,11 +109,14 @@ def check_replaceable(out: str | os.PathLike[str], storage_options: Mapping[str,
         raise OptionError(f"{folder.url}/{name}: is there already, and no report; choose another name")
 
 
-def load_run(location: Location, storage_options: Mapping[str, Any] | None = None) -> Run:
-    """A run's selection and the records beside it; SelectionError if something is damaged."""
+def load_run(
+    location: Location, words_of: Callable[[str], Words | None], storage_options: Mapping[str, Any] | None = None
+) -> RunRecords:
+    """Return the selection of a run and the records beside it; SelectionError if something is damaged."""
     selection = load_selection(location.url, storage_options)
     found = {name: read_record(location, name) for name in (RUN_RECORD, METRICS, SIZES, STABILITY)}
-    run = Run(selection, {name: record for name, record in found.items() if record is not None})
+    words = words_of(str(selection.algorithm.get("name", ""))) or report_words.default_words(selection)
+    run = RunRecords(selection, {name: record for name, record in found.items() if record is not None}, words)
     if run.sizes is not None:
         lengths = {len(run.sizes[key]) for key in ("sizes", "scores", "intervals")}
         if len(lengths) > 1 or 0 in lengths or not all(1 <= size < 1 << 53 for size in run.sizes["sizes"]):
@@ -118,20 +124,20 @@ def load_run(location: Location, storage_options: Mapping[str, Any] | None = Non
     return run
 
 
-def rendered(run: Run) -> str:
+def rendered(run: RunRecords) -> str:
     """The page."""
     page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    plots: dict[str, report_plots.Item] = {}
+    plots: dict[str, report_plots.PlotJson] = {}
     parts = {
         "title": report_words.headline(run.selection),
-        "origin": report_words.origin(run.selection),
+        "origin": report_words.origin(run),
         "figures": report_words.figures(run),
         "metrics": report_words.metric_table(run),
         "classes": report_words.class_table(run),
         "sizes": _sizes(run.sizes, plots),
-        "curves": _curves(run.selection, plots),
-        "about_passes": report_origin.pass_words(run.selection),
-        "passes": report_origin.pass_table(run.selection),
+        "curves": _curves(run, plots),
+        "about_passes": report_origin.pass_words(run),
+        "passes": report_origin.pass_table(run),
         "stability": _stability(run, plots),
         "inputs": _inputs(run.selection),
         "pairs": report_words.pair_table(run.selection),
@@ -163,7 +169,7 @@ def _hash(script: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
-def _sizes(record: Record | None, plots: dict[str, report_plots.Item]) -> dict[str, Any] | None:
+def _sizes(record: Record | None, plots: dict[str, report_plots.PlotJson]) -> dict[str, Any] | None:
     """Score against the number of features: a plot, its numbers, and how they came about."""
     if record is None:
         return None
@@ -176,26 +182,26 @@ def _sizes(record: Record | None, plots: dict[str, report_plots.Item]) -> dict[s
         "plot": "sizes" if "sizes" in plots else None,
         "words": report_words.size_words(record, metric),
         "metric": metric,
-        "table": Table(["features", metric, "95 % interval"], rows),
+        "table": TextTable(["features", metric, "95 % interval"], rows),
     }
 
 
-def _curves(selection: Selection, plots: dict[str, report_plots.Item]) -> list[tuple[str, str]]:
+def _curves(run: RunRecords, plots: dict[str, report_plots.PlotJson]) -> list[tuple[str, str]]:
     """What is drawn of the history: whatever has two numbers at least and is not always the same."""
-    drawn = []
-    steps = selection.history["step"].values
-    for name in CURVES:
-        values = selection.history[name].values if name in selection.history else np.empty(0)
+    drawn, history, titles = [], run.selection.history, report_origin.history_titles(run.words)
+    steps = history["step"].values
+    for name in ("objective", *run.words.curves):
+        values = history[name].values if name in history else np.empty(0)
         known = values[np.isfinite(values)]
         if len(known) > 1 and (name == "objective" or np.ptp(known) > 0):
-            title = report_origin.HISTORY[name]
+            title = visible(titles[name])
             make = report_plots.steps if name == "changes" else report_plots.curve
             plots[f"history-{name}"] = make(steps, values, title)
             drawn.append((f"history-{name}", title))
     return drawn
 
 
-def _stability(run: Run, plots: dict[str, report_plots.Item]) -> dict[str, Any] | None:
+def _stability(run: RunRecords, plots: dict[str, report_plots.PlotJson]) -> dict[str, Any] | None:
     record = run.stability
     if record is None:
         return None

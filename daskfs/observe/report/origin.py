@@ -10,30 +10,26 @@ import numpy as np
 from daskfs.errors import public_url
 from daskfs.observe.report.text import count, number, plain, seconds, size, visible
 from daskfs.observe.report.toml_text import toml_text
-from daskfs.observe.report.words import LONGEST_URL, Run, Table, address, total
+from daskfs.observe.report.words import ENGINE_COLUMNS, LONGEST_URL, RunRecords, TextTable, address, total
+from daskfs.protocol import Words
 from daskfs.selection.records import Record
 from daskfs.selection.selection import Selection
 
-HISTORY = {
-    "objective": "objective",
-    "changes": "set changes",
-    "held_back": "score on held-back rows",
-    "held_back_loss": "loss on held-back rows",
-    "features": "features",
-    "seconds": "time",
-    "bytes": "read",
-}
-"""What people are told of every pass; history.zarr has all."""
 MOST_PASSES = 200
 LONGEST_COMMAND = 4_000
 
 Facts = list[tuple[str, str]]
 
 
-def pass_table(selection: Selection) -> Table | None:
-    """Every pass in numbers."""
-    history = selection.history
-    names = [name for name in HISTORY if name in history and np.isfinite(history[name].values).any()]
+def history_titles(words: Words) -> dict[str, str]:
+    """Return the columns of the history that the page shows, with their titles; history.zarr holds all columns."""
+    return {"objective": ENGINE_COLUMNS["objective"], **words.columns, **ENGINE_COLUMNS}
+
+
+def pass_table(run: RunRecords) -> TextTable | None:
+    """Return a table with a row for every pass; None if there is no history."""
+    history, titles = run.selection.history, history_titles(run.words)
+    names = [name for name in titles if name in history and np.isfinite(history[name].values).any()]
     steps = history.sizes["step"]
     if not names or not steps:
         return None
@@ -43,27 +39,13 @@ def pass_table(selection: Selection) -> Table | None:
         for step in range(min(steps, MOST_PASSES))
     ]
     more = f"… and {steps - MOST_PASSES:,} more; history.zarr has all." if steps > MOST_PASSES else ""
-    return Table(["pass", *(HISTORY[name] for name in names)], rows, more)
+    return TextTable(["pass", *(visible(titles[name]) for name in names)], rows, more)
 
 
-def pass_words(selection: Selection) -> str:
-    """A warning where one pass minimises something else than another."""
-    known = {name: set(_finite(selection, name)) for name in ("ridge", "held_back", "held_back_loss")}
-    if len(known["ridge"]) > 1:
-        return (
-            "Objectives of different ridges do not compare, and while rows are held back these are left out: "
-            "they may rise from one pass to the next."
-        )
-    if known["held_back"]:
-        return "While rows are held back, objectives leave them out: with all rows in the end it may rise."
-    if known["held_back_loss"]:
-        return "The last passes fit the chosen features alone, and their objective is that of these: it may rise."
-    return ""
-
-
-def _finite(selection: Selection, name: str) -> list[float]:
-    values = selection.history[name].values if name in selection.history else np.empty(0)
-    return [value for value in values.tolist() if np.isfinite(value)]
+def pass_words(run: RunRecords) -> str:
+    """Return what the algorithm has to say on how to read its history, such as why the objective may rise."""
+    columns = {str(name): column.values for name, column in run.selection.history.items()}
+    return run.words.explain_history({name: values[np.isfinite(values)].tolist() for name, values in columns.items()})
 
 
 def _cell(name: str, value: float) -> str:
@@ -71,10 +53,11 @@ def _cell(name: str, value: float) -> str:
         return seconds(value)
     if name == "bytes":
         return size(value)
-    return number(value, "{:,.0f}") if name in ("changes", "features") else number(value, "{:,.6g}")
+    is_count = name != "objective" and value.is_integer() and abs(value) < 1e15
+    return number(value, "{:,.0f}" if is_count else "{:,.6g}")
 
 
-def cost_facts(run: Run) -> Facts:
+def cost_facts(run: RunRecords) -> Facts:
     """What was promised, and what it took."""
     made, memory = run.made, run.made.get("memory") or {}
     took = made.get("seconds") if made.get("seconds") is not None else total(run.selection, "seconds")
@@ -122,7 +105,7 @@ def _machine(machine: dict[str, Any]) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def command(run: Run) -> str:
+def command(run: RunRecords) -> str:
     """What somebody would type to do it again: the command or job as it was kept, else a line of Python."""
     kept = _without_keys(_kept(run.made))
     if isinstance(kept, list):
@@ -153,7 +136,7 @@ def python_line(selection: Selection) -> str:
     return f"daskfs.select({selection.source['url']!r}, {algorithm}, seed={selection.seed})"
 
 
-def origin_facts(run: Run) -> Facts:
+def origin_facts(run: RunRecords) -> Facts:
     """Seed, versions, digests: what decides whether it comes out the same."""
     source, made = run.selection.source, run.made
     packages = made.get("packages") or {}
@@ -171,7 +154,7 @@ def origin_facts(run: Run) -> Facts:
     return [(name, value) for name, value in facts if value]
 
 
-def _evaluated(run: Run) -> str:
+def _evaluated(run: RunRecords) -> str:
     dataset, digest = ((run.metrics or {}).get(key) for key in ("dataset", "digest"))
     return ", digest ".join(map(address, filter(None, (dataset, digest))))
 

@@ -23,10 +23,10 @@ FONT = "system-ui, -apple-system, 'Segoe UI', sans-serif"
 HEIGHT, LOW_HEIGHT = 300, 210
 MOST_TICKS = 8
 
-Item = dict[str, Any]
+PlotJson = dict[str, Any]
 
 
-def size_curve(record: dict[str, Any], metric: str) -> Item:
+def size_curve(record: dict[str, Any], metric: str) -> PlotJson:
     """Score against the number of features, with the 95 % interval of every score as a band."""
     sizes, scores = np.array(record["sizes"], float), _floats(record["scores"])
     low, high = _floats([pair[0] for pair in record["intervals"]]), _floats([pair[1] for pair in record["intervals"]])
@@ -46,7 +46,7 @@ def size_curve(record: dict[str, Any], metric: str) -> Item:
     return _item(plot)
 
 
-def curve(steps: NDArray[Any], values: NDArray[np.float64], title: str) -> Item:
+def curve(steps: NDArray[Any], values: NDArray[np.float64], title: str) -> PlotJson:
     """What a number did from pass to pass."""
     plot = _plot("pass", None, LOW_HEIGHT)
     known = np.isfinite(values)
@@ -58,13 +58,13 @@ def curve(steps: NDArray[Any], values: NDArray[np.float64], title: str) -> Item:
     return _item(plot)
 
 
-def steps(steps: NDArray[Any], values: NDArray[np.float64], title: str) -> Item:
+def steps(steps: NDArray[Any], values: NDArray[np.float64], title: str) -> PlotJson:
     """How much happened in every pass, as bars."""
     known = np.isfinite(values)
     return bars(steps[known].tolist(), values[known].tolist(), "pass", title, titled=False)
 
 
-def bars(at: Sequence[int], heights: Sequence[float], across: str, up: str, *, titled: bool = True) -> Item:
+def bars(at: Sequence[int], heights: Sequence[float], across: str, up: str, *, titled: bool = True) -> PlotJson:
     """Bars from zero at whole numbers."""
     plot = _plot(across, up if titled else None, LOW_HEIGHT)
     data = ColumnDataSource({"x": np.array(at), "y": np.array(heights, float)})
@@ -96,7 +96,7 @@ def _plot(across: str, up: str | None, height: int, **options: Any) -> Any:
     return plot
 
 
-def _item(plot: Any) -> Item:
+def _item(plot: Any) -> PlotJson:
     """A figure as the page takes it, the same bytes for the same figure: Bokeh numbers its models since it began."""
     text = json.dumps(json_item(plot))
     new = {old: f"p{number}" for number, old in enumerate(dict.fromkeys(re.findall(r'"(p\d+)"', text)), 1)}

@@ -6,16 +6,14 @@ from collections import Counter
 from dataclasses import dataclass
 
 from daskfs.errors import public_url
-from daskfs.observe.evaluated import TITLES
 from daskfs.observe.report.text import count, interval, label, number, seconds, size, visible
+from daskfs.observe.tables import TITLES
+from daskfs.protocol import Words
 from daskfs.selection.records import METRICS, RUN_RECORD, SIZES, STABILITY, Record
 from daskfs.selection.selection import Selection
 
-ALGORITHMS = {
-    "OnlineSubstitution": "Online Substitution",
-    "Mission": "MISSION",
-    "SparseRandomFeatures": "Sparse Random Features",
-}
+ENGINE_COLUMNS = {"objective": "objective", "seconds": "time", "bytes": "read"}
+"""Titles of columns that the history of every algorithm has."""
 MOST_NAMED = 3  # classes that a sentence names
 MOST_CLASSES = 200  # lines of a table
 MOST_PARENTS = 10
@@ -38,7 +36,7 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TextTable:
     """Rows of text below a line of titles; the first column says what the row is about."""
 
     titles: list[str]
@@ -47,11 +45,13 @@ class Table:
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class RunRecords:
     """A selection, and whatever is known of it besides, by the name of the record."""
 
     selection: Selection
     records: dict[str, Record]
+    words: Words
+    """How to speak of the algorithm and of its history."""
 
     @property
     def metrics(self) -> Record | None:
@@ -100,19 +100,24 @@ def _purpose(selection: Selection, chosen: int) -> str:
     return f"{'tells' if one else 'tell'} the classes {', '.join(first)} and {last} apart"
 
 
-def origin(selection: Selection) -> tuple[str, str, str]:
-    """Which data they were chosen from, how many samples these have, and by which algorithm."""
-    name = str(selection.algorithm.get("name", ""))
-    samples = count(selection.source["n_samples"], "sample")
-    return address(selection.source["url"]), samples, ALGORITHMS.get(name, visible(name) or "hand")
+def origin(run: RunRecords) -> tuple[str, str, str]:
+    """Return the dataset that features were selected from, its number of samples, and the title of the algorithm."""
+    source = run.selection.source
+    return address(source["url"]), count(source["n_samples"], "sample"), visible(run.words.title) or "hand"
 
 
-def figures(run: Run) -> list[Figure]:
+def default_words(selection: Selection) -> Words:
+    """Return words for an algorithm that is not registered: the names of its class and of its columns as they are."""
+    columns = {str(name): str(name).replace("_", " ") for name in selection.history if name not in ENGINE_COLUMNS}
+    return Words(str(selection.algorithm.get("name", "")), columns)
+
+
+def figures(run: RunRecords) -> list[Figure]:
     """The figures at the top of the page, as far as they are known."""
     return [figure for figure in (_score(run), _stability(run), _time(run), _memory(run)) if figure is not None]
 
 
-def _score(run: Run) -> Figure | None:
+def _score(run: RunRecords) -> Figure | None:
     if run.metrics is None:
         return _held_back(run.selection)
     metrics, name = run.metrics["metrics"], main_metric(run.selection)
@@ -135,7 +140,7 @@ def _held_back(selection: Selection) -> Figure | None:
     return Figure("Score on held-back rows", number(values[-1]), note, main=True)
 
 
-def _seen(run: Run) -> str:
+def _seen(run: RunRecords) -> str:
     """Whether the data of the evaluation are those of the selection, others, or rows held back from the same source."""
     assert run.metrics is not None
     if run.metrics.get("digest") == run.selection.source["digest"]:
@@ -148,14 +153,14 @@ def main_metric(selection: Selection) -> str:
     return "r2" if selection.classes is None else "balanced_accuracy"
 
 
-def _stability(run: Run) -> Figure | None:
+def _stability(run: RunRecords) -> Figure | None:
     record = run.stability
     if record is None or record["index"] is None or record.get("identical"):
         return None
     return Figure("Stability", number(record["index"], "{:.2f}"), f"1 = the same choice {_repeated(record, 'all ')}")
 
 
-def _time(run: Run) -> Figure | None:
+def _time(run: RunRecords) -> Figure | None:
     took, workers = run.made.get("seconds"), run.made.get("workers")
     if took is None:
         took = total(run.selection, "seconds")
@@ -164,7 +169,7 @@ def _time(run: Run) -> Figure | None:
     return Figure("Time", seconds(took), f"with {count(workers, 'worker')}" if workers else "for all passes")
 
 
-def _memory(run: Run) -> Figure | None:
+def _memory(run: RunRecords) -> Figure | None:
     memory = run.made.get("memory")
     if memory is None or memory["promised"] is None:
         return None
@@ -179,7 +184,7 @@ def total(selection: Selection, column: str) -> float | None:
     return None if column not in selection.history else float(selection.history[column].sum(skipna=True))
 
 
-def metric_table(run: Run) -> Table | None:
+def metric_table(run: RunRecords) -> TextTable | None:
     """Every metric with its interval."""
     if run.metrics is None:
         return None
@@ -193,10 +198,10 @@ def metric_table(run: Run) -> Table | None:
     unknown = record.get("unknown_rows") or 0
     strange = f", {unknown:,} of them with labels that the selection does not know" if unknown else ""
     note = f"Judged on {_seen(run)}: {where}, {count(record['rows'], 'row')}{weighted}{strange}."
-    return Table(["metric", "value", "95 % interval"], rows, note) if rows else None
+    return TextTable(["metric", "value", "95 % interval"], rows, note) if rows else None
 
 
-def _metric(name: str, run: Run) -> str:
+def _metric(name: str, run: RunRecords) -> str:
     """A metric's title; of an area, whose it is."""
     title, classes = TITLES.get(name, visible(name)), run.selection.classes
     if name not in ("roc_auc", "average_precision") or classes is None:
@@ -204,7 +209,7 @@ def _metric(name: str, run: Run) -> str:
     return f"{title} of {label(classes[1])}" if len(classes) == 2 else f"{title}, mean over classes"
 
 
-def class_table(run: Run) -> Table | None:
+def class_table(run: RunRecords) -> TextTable | None:
     """A line for every class, where there are more than two: of two, the metrics say it all."""
     lines = (run.metrics or {}).get("per_class") or []
     if len(lines) <= 2:
@@ -219,7 +224,7 @@ def class_table(run: Run) -> Table | None:
         titles.append("95 % interval of recall")
         rows = [[*row, interval(line.get("recall_interval"))] for row, line in zip(rows, lines, strict=False)]
     more = len(lines) - MOST_CLASSES
-    return Table(titles, rows, f"… and {more:,} classes more; metrics.json has all." if more > 0 else "")
+    return TextTable(titles, rows, f"… and {more:,} classes more; metrics.json has all." if more > 0 else "")
 
 
 def size_words(record: Record, metric: str) -> list[str]:
@@ -233,7 +238,7 @@ def size_words(record: Record, metric: str) -> list[str]:
     return lines
 
 
-def feature_words(run: Run) -> list[str]:
+def feature_words(run: RunRecords) -> list[str]:
     """How to read the table of features."""
     selection, lines = run.selection, ["Most important first."]
     if selection.classes is not None and selection.weights.ndim == 1:
@@ -292,11 +297,15 @@ def address(url: str) -> str:
     return visible(public_url(url), LONGEST_URL)
 
 
-def pair_table(selection: Selection) -> Table | None:
+def pair_table(selection: Selection) -> TextTable | None:
     """Which features take part in most products."""
     if selection.products is None:
         return None
-    pairs = [names for names, is_one in zip(selection.products.names, selection.products.are, strict=True) if is_one]
+    pairs = [
+        names for names, is_one in zip(selection.products.names, selection.products.is_product, strict=True) if is_one
+    ]
     taking_part = Counter(name for pair in pairs for name in set(pair)).most_common(MOST_PARENTS)
     note = f"{len(pairs):,} of the {count(len(selection.features), 'feature')} are products of two others."
-    return Table(["feature", "pairs it is in"], [[visible(name), f"{times:,}"] for name, times in taking_part], note)
+    return TextTable(
+        ["feature", "pairs it is in"], [[visible(name), f"{times:,}"] for name, times in taking_part], note
+    )

@@ -1,0 +1,64 @@
+"""What the rest of the package needs to know of Online Substitution."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from daskfs.algorithms.registry import Estimator, Registration
+from daskfs.algorithms.substitution import OnlineSubstitution
+from daskfs.protocol import Words
+
+
+def _explain_history(history: Mapping[str, Sequence[float]]) -> str:
+    if len(set(history.get("ridge", ()))) > 1:
+        return (
+            "Objectives of different ridges do not compare, and while rows are held back these are left out: "
+            "they may rise from one pass to the next."
+        )
+    if history.get("held_back"):
+        return "While rows are held back, objectives leave them out: with all rows in the end it may rise."
+    return ""
+
+
+REGISTRATION = Registration(
+    name="substitution",
+    algorithm=OnlineSubstitution,
+    words=Words(
+        title="Online Substitution",
+        columns={"changes": "set changes", "held_back": "score on held-back rows"},
+        curves=("changes", "held_back"),
+        explain_history=_explain_history,
+    ),
+    estimators=(
+        Estimator(
+            role="selector",
+            summary="Keep the columns that serve a linear model best, from wide data",
+            loss="auto",
+            example="""
+>>> X = np.random.default_rng(0).normal(size=(100, 20))
+>>> selector = OnlineSubstitutionSelector(2).set_output(transform="pandas").fit(X, X[:, 3] - 2 * X[:, 7])
+>>> list(selector.transform(X).columns), selector.selection_.names
+(['x3', 'x7'], ['x7', 'x3'])""",
+        ),
+        Estimator(
+            role="classifier",
+            summary="Tell two classes apart by a few columns of wide data",
+            loss="logistic",
+            example="""
+>>> X = np.random.default_rng(0).normal(size=(100, 20))
+>>> y = np.where(X[:, 3] > X[:, 7], "spam", "ham")
+>>> spam = OnlineSubstitutionClassifier(2).fit(X, y)
+>>> spam.score(X, y) > 0.95, np.flatnonzero(spam.coef_)
+(True, array([3, 7]))""",
+        ),
+        Estimator(
+            role="regressor",
+            summary="Predict a number from a few columns of wide data",
+            example="""
+>>> X = np.random.default_rng(0).normal(size=(100, 20))
+>>> OnlineSubstitutionRegressor(2).fit(X, X[:, 3] - 2 * X[:, 7]).coef_[[3, 7]].round(2)
+array([ 1., -2.])""",
+        ),
+    ),
+    max_classes=2,
+)

@@ -1,0 +1,425 @@
+"""shuffle and transpose, and the engine they share with `split`: an external sort on threads or a Dask cluster.
+
+Workers sort groups of source blocks into runs on the target's disk, and then each worker merges ranges of keys and
+writes their blocks; `store.reorder` describes the sort. The new dataset opens when its last file is written. Until
+then its parts lie where no reader looks for them, and a job that was killed starts over when it is run again.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from dask.utils import format_bytes
+from distributed import Client
+from numpy.typing import NDArray
+
+from daskfs.engine.cluster.pool import Pool, ProgressCallback, ProgressCounter, Threads, pool
+from daskfs.engine.memory import parse_memory
+from daskfs.errors import OptionError, check_choice, check_whole
+from daskfs.store.dataset.codec import Codec, Compression
+from daskfs.store.dataset.dataset import Dataset, open_dataset
+from daskfs.store.dataset.layout import UNFINISHED
+from daskfs.store.dataset.regroup import consecutive_groups
+from daskfs.store.dataset.writer import ChunkRecords, check_free, new_writer, prepare, retire
+from daskfs.store.ingest.arrays import BLOCK_ENTRIES
+from daskfs.store.places.location import Location
+from daskfs.store.reorder.columns import (
+    CELL,
+    COLUMN_HEAD,
+    MergedColumns,
+    RunSummary,
+    column_shape,
+    cut_blocks,
+    mark_gap,
+    merged_sizes,
+    plan_columns,
+    sort_columns,
+)
+from daskfs.store.reorder.plan import ReorderPlan, WriteTask
+from daskfs.store.reorder.rows import ROW_HEAD, Slots, block_bytes, plan_rows, row_arrays, slot_bits, sort_rows
+from daskfs.store.reorder.runs import KeyRange, Runs
+
+MEMORY = "512MB"
+MOST_ROWS = 1 << 32  # of a transpose: a row's number is stored in 32 bits
+
+# Calculated, and checked on small data by the tests of shuffle, split and transpose.
+_BASE_BYTES = 64 << 20  # compiled kernels as they are loaded, marks and samples of runs
+_MOST_RUNS = 1000  # a task reads a little of each run: with more runs, too little
+BLOCK_FACTOR = 8  # a block of rows is read ahead, decoded and copied; or put together, encoded and written
+_SLOT_BYTES = 400  # the index of a run while it is made, and the sums over all runs
+_ENTRY_BYTES = 16  # of a transpose: id, row number and value
+_ENCODING_BYTES = 64  # per entry of a block of columns that is being encoded
+TARGET_BYTES = 24  # per row of a dataset in columns: label, weight, whether the row is wanted, its new number
+
+
+@dataclass(frozen=True, slots=True)
+class ReorderMemory:
+    """Sizes that keep `workers` within a budget, first while they sort runs, then while they write blocks."""
+
+    workers: int
+    run_bytes: int
+    task_bytes: int
+
+    @classmethod
+    def of(
+        cls,
+        action: str,
+        memory: int | str,
+        workers: int,
+        *,
+        largest_block: int,
+        total: int = 0,
+        fixed: int = 0,
+        each: int = 0,
+        run_factor: int = 2,
+        task_factor: int = 2,
+    ) -> ReorderMemory:
+        """Divide a budget; fewer workers where it is too small for all, OptionError where it is too small for one.
+
+        Parameters
+        ----------
+        action
+            What the error message calls the work: "shuffle", "split" or "transpose".
+        memory, workers
+            The budget, and how many tasks would share it.
+        largest_block, total
+            Bytes of the largest block of the source and of all blocks, in memory; a run has at least one block.
+        fixed, each
+            Bytes that this process and each worker need besides.
+        run_factor, task_factor
+            How many copies of its bytes a run takes while it is sorted, and a task while it writes.
+
+        Examples
+        --------
+        >>> ReorderMemory.of("split", "512MB", workers=2, largest_block=8 << 20, each=64 << 20)
+        ReorderMemory(workers=2, run_bytes=77668352, task_bytes=77668352)
+        """
+        fixed += _BASE_BYTES
+        least = each + run_factor * max(largest_block, -(-total // _MOST_RUNS))
+        available = parse_memory(memory) - fixed
+        if available < least:
+            raise OptionError(f"--memory {memory}: this {action} needs at least {format_bytes(fixed + least)}")
+        workers = max(1, min(workers, available // least))
+        share = available // workers - each
+        return cls(workers, share // run_factor, share // task_factor)
+
+
+@dataclass(frozen=True, slots=True)
+class Reorder(ABC):
+    """Writes rows of a dataset in another order, within a budget and on some workers."""
+
+    action: ClassVar[str]
+    source: Dataset
+    budget: ReorderMemory
+    where: Pool
+
+    @property
+    def pool(self) -> Pool:
+        """The workers, as many as the budget allows in this process."""
+        return Threads(self.budget.workers) if isinstance(self.where, Threads) else self.where
+
+    @abstractmethod
+    def to_move(self, n_rows: int) -> int:
+        """Return how much progress `write` will report for this many rows."""
+
+    @abstractmethod
+    def plan(self, wanted: KeyRange, location: Location, moved: ProgressCounter) -> ReorderPlan:
+        """Sort runs if there are any, and plan how the wanted rows are written."""
+
+    def write(self, wanted: KeyRange, location: Location, moved: ProgressCounter) -> Callable[[dict[str, Any]], None]:
+        """Write the wanted rows to a place that was prepared; return the function that completes the new dataset."""
+        plan, writer = self.plan(wanted, location, moved), new_writer(location)
+        written = defaultdict[str, list[NDArray[np.uint64]]](list)
+        tasks = ((task, writer.location) for task in plan.tasks)
+        for count, records in self.pool.unordered("write", _write, tasks):
+            for name, lines in records.items():
+                written[name].append(np.array(lines, np.uint64))
+            moved.add(count)
+        return lambda made: plan.close(writer, written, made)
+
+    def runs(self, location: Location, count: int, head: np.dtype[Any], arrays: dict[str, np.dtype[Any]]) -> Runs:
+        """Return where runs go: a folder of this attempt, lest a worker that outlives another attempt write there."""
+        return Runs(location, f"{UNFINISHED}/{uuid.uuid4().hex[:8]}", count, head, arrays)
+
+
+def _write(task: WriteTask, location: Location) -> tuple[int, dict[str, ChunkRecords]]:
+    return task.moved, task.write(location)
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A dataset to be written: where, which rows of the source, and how it came about for the record."""
+
+    location: Location
+    wanted: KeyRange
+    made: dict[str, Any]
+
+
+def write_outputs(
+    reorder: Reorder, outputs: Sequence[Output], overwrite: bool, progress: ProgressCallback | None
+) -> None:
+    """Write datasets one after the other; all their places are locked from the beginning to the end."""
+    moved = ProgressCounter(sum(reorder.to_move(output.wanted.n_rows) for output in outputs), progress)
+    with ExitStack() as locks:
+        for output in outputs:
+            locks.enter_context(output.location.one_writer())
+        for number, output in enumerate(outputs):
+            prepare(output.location, overwrite)
+            output.location.write(f"{UNFINISHED}/{reorder.action}", b"")
+            close = reorder.write(output.wanted, output.location, moved)
+            for later in outputs[number + 1 :]:
+                retire(later.location)  # parts of two different splits must never lie side by side: they may share rows
+            close(output.made)
+
+
+def shuffle(
+    dataset: Dataset | str | os.PathLike[str],
+    url: str | os.PathLike[str],
+    seed: int = 0,
+    *,
+    memory: int | str = MEMORY,
+    overwrite: bool = False,
+    client: Client | None = None,
+    workers: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    progress: ProgressCallback | None = None,
+) -> Dataset:
+    """Write a dataset once more with its rows in a random order, for algorithms that learn row by row.
+
+    Everything else stays as it is: labels, row weights, tags, names and the size of blocks. An interrupted shuffle
+    starts over when it is run again.
+
+    Parameters
+    ----------
+    dataset
+        The source, laid out in rows, or its path or URL. A dataset laid out in rows and columns becomes one in rows.
+    url
+        Where the shuffled rows go. Until they are complete, the place also holds an uncompressed copy of the rows.
+    seed
+        The seed of the random order. The order depends on the seed and the number of rows alone, not on the size of
+        blocks, the memory or the workers.
+    memory
+        What this process (on a cluster: each thread of a worker) may use beyond what it has at the start; and a few
+        times the largest row.
+    overwrite
+        Replace a dataset that is there already.
+    client, workers
+        Where to run, as for `ingest`.
+    storage_options
+        How the stores of both places are reached; see `open_dataset`. Open the source yourself if it needs others.
+    progress
+        Called with (rows moved, rows to move); every row moves twice.
+
+    Returns
+    -------
+    Dataset
+        The new dataset, opened.
+
+    Examples
+    --------
+    >>> X = np.arange(8, dtype="float32").reshape(8, 1)
+    >>> daskfs.write_dataset("sorted.zarr", X, X[:, 0] > 3, layout="rows")
+    >>> mixed = daskfs.shuffle("sorted.zarr", "mixed.zarr", seed=1)
+    >>> mixed.read(0).X[:, 0], mixed.read(0).y
+    (array([2., 4., 7., 0., 6., 5., 3., 1.], dtype=float32), array([0., 1., 1., 0., 1., 1., 0., 0.]))
+    """
+    check_whole("seed", seed, 0)
+    source = dataset if isinstance(dataset, Dataset) else open_dataset(dataset, storage_options)
+    location = Location(url, storage_options)
+    check_laid_out_in_rows(source)
+    if location.is_within(source.location):
+        raise OptionError(f"{location.url}: is the dataset to be shuffled, or lies in it; choose another place")
+    check_free(location, overwrite)
+    made = {**source.attributes.get("made", {}), "by": "shuffle", "seed": seed, "source": source.digest}
+    if "request" in made:
+        made["request"] = shuffled_request(made["request"], seed)
+    shuffler = Shuffler.of(source, memory, pool(client, workers, [source.location.options, location.options]))
+    write_outputs(shuffler, [Output(location, KeyRange.every(seed, source.n_samples), made)], overwrite, progress)
+    return open_dataset(url, storage_options)
+
+
+def check_laid_out_in_rows(source: Dataset) -> None:
+    """Raise OptionError if a dataset cannot be shuffled."""
+    if source.layout == "columns":
+        remedy = "write it with layout='rows'" if source.kind == "dense" else "shuffle what it was transposed from"
+        raise OptionError(f"{source.url}: laid out in columns, which cannot be shuffled row by row; {remedy}")
+
+
+def shuffled_request(request: str, seed: int) -> str:
+    """Return what the request of an ingest becomes when its dataset is shuffled, since that is another dataset."""
+    return f"{request} shuffled {seed}"
+
+
+class Shuffler(Reorder):
+    """Writes rows in the order of their random keys."""
+
+    action = "shuffle"
+
+    @classmethod
+    def of(cls, source: Dataset, memory: int | str, where: Pool) -> Shuffler:
+        """Divide the memory; OptionError if it does not suffice."""
+        sizes = block_bytes(source)
+        largest = int(sizes.max())
+        each = BLOCK_FACTOR * largest + (_SLOT_BYTES << slot_bits(source))
+        needs = {"largest_block": largest, "total": int(sizes.sum()), "each": each, "run_factor": 3}
+        return cls(source, ReorderMemory.of(cls.action, memory, where.sharing, **needs), where)
+
+    def to_move(self, n_rows: int) -> int:
+        return 2 * n_rows
+
+    def plan(self, wanted: KeyRange, location: Location, moved: ProgressCounter) -> ReorderPlan:
+        source, bits = self.source, slot_bits(self.source)
+        groups = consecutive_groups(block_bytes(source), self.budget.run_bytes)
+        runs = self.runs(location, len(groups), ROW_HEAD, row_arrays(source))
+        tasks = [(runs, number, source, blocks, wanted, bits) for number, blocks in enumerate(groups)]
+        total = np.zeros((2, 1 << bits), np.int64)
+        for counts in self.pool.unordered("sort", sort_rows, tasks):
+            total += counts
+            moved.add(int(counts[0].sum()))
+        return plan_rows(source, runs, wanted, Slots(total), self.budget.task_bytes)
+
+
+def transpose(
+    dataset: Dataset | str | os.PathLike[str],
+    url: str | os.PathLike[str],
+    *,
+    memory: int | str = MEMORY,
+    block_entries: int = BLOCK_ENTRIES,
+    compression: Compression = "lz4",
+    overwrite: bool = False,
+    client: Client | None = None,
+    workers: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    progress: ProgressCallback | None = None,
+) -> Dataset:
+    """Write a sparse dataset, which is laid out in rows, once more in columns.
+
+    Labels, row weights and names are kept, tags of rows are not. An interrupted transpose starts over when it
+    is run again.
+
+    Parameters
+    ----------
+    dataset
+        The source: a sparse dataset in rows, or its path or URL.
+    url
+        Where the columns go. Until they are complete, the place also holds an uncompressed copy of the entries.
+    memory
+        What this process and, on a cluster, each thread of a worker may use beyond what it has at the start; and a few
+        times the largest column.
+    block_entries
+        How many entries a block has; more only if a single column does.
+    compression
+        As for `write_dataset`.
+    overwrite
+        Replace a dataset that is there already.
+    client, workers
+        Where to run, as for `ingest`. The result is the same wherever it runs.
+    storage_options
+        How the stores of both places are reached; see `open_dataset`. Open the source yourself if it needs others.
+    progress
+        Called with (entries moved, entries to move); every entry moves twice.
+
+    Returns
+    -------
+    Dataset
+        The new dataset, opened: ``blocks()`` gives `SparseColumnBlock`, all columns but the empty ones by ascending id.
+
+    Examples
+    --------
+    >>> _ = Path("two.svm").write_text("+1 7:0.5 9:1\\n-1 9:2\\n")
+    >>> columns = daskfs.transpose(daskfs.ingest("two.svm", "rows.zarr", format="svmlight"), "columns.zarr")
+    >>> block = columns.read(0)
+    >>> block.ids, block.indptr, block.rows
+    (array([7, 9], dtype=uint64), array([0, 1, 3]), array([0, 0, 1], dtype=uint32))
+    """
+    check_choice("compression", compression, Compression)
+    if block_entries < 1:
+        raise OptionError(f"block_entries: {block_entries} entries are no block; 1 is the least")
+    source = dataset if isinstance(dataset, Dataset) else open_dataset(dataset, storage_options)
+    location = Location(url, storage_options)
+    _check_transposable(source, location)
+    where = pool(client, workers, [source.location.options, location.options])
+    transposer = Transposer.of(source, memory, where, block_entries, Codec(compression))
+    made = {"by": "transpose", "source": source.digest}
+    write_outputs(transposer, [Output(location, KeyRange.every(0, source.n_samples), made)], overwrite, progress)
+    return open_dataset(url, storage_options)
+
+
+def _check_transposable(source: Dataset, location: Location) -> None:
+    if source.kind == "dense":
+        raise OptionError(f"{source.url}: dense; write it with layout='columns' or 'both' instead")
+    if source.layout == "columns":
+        raise OptionError(f"{source.url}: laid out in columns already")
+    if source.location.is_same_place(location):
+        raise OptionError(f"{location.url}: source and target are the same place; choose another target")
+    if source.n_samples > MOST_ROWS:
+        raise OptionError(f"{source.url}: {source.n_samples:,} rows; at most {MOST_ROWS:,} can be transposed")
+    if source.n_entries == 0:
+        raise OptionError(f"{source.url}: has no entries, and so no columns to lay out")
+
+
+@dataclass(frozen=True, slots=True)
+class Transposer(Reorder):
+    """Writes sparse rows as columns, in the order of feature ids."""
+
+    action = "transpose"
+    block_entries: int
+    compression: Codec
+
+    @classmethod
+    def of(cls, source: Dataset, memory: int | str, where: Pool, block_entries: int, compression: Codec) -> Transposer:
+        """Divide the memory; OptionError if it does not suffice."""
+        needs = transpose_needs(source.n_samples, source.n_entries, int(source.block_entries().max()), block_entries)
+        budget = ReorderMemory.of(cls.action, memory, where.sharing, **needs)
+        return cls(source, budget, where, block_entries, compression)
+
+    def to_move(self, n_rows: int) -> int:
+        return 2 * self.source.n_entries
+
+    def plan(self, wanted: KeyRange, location: Location, moved: ProgressCounter) -> ReorderPlan:
+        source, sizes = self.source, self.source.block_entries()
+        groups = consecutive_groups(sizes, self.budget.run_bytes // _ENTRY_BYTES)
+        groups = [group for group in groups if sizes[group].any()]
+        most = max(1, self.budget.task_bytes // _ENTRY_BYTES)
+        gap = mark_gap(source.n_entries, len(groups), most)
+        runs = self.runs(location, len(groups), COLUMN_HEAD, {"cells": CELL})
+        tasks = [(runs, number, source, group, int(sizes[group].sum()), gap) for number, group in enumerate(groups)]
+        summaries = self._sort(tasks, moved)
+        shape = column_shape((run.sample for run in summaries), source.n_entries, self.block_entries, self.compression)
+        blocks = cut_blocks(merged_sizes(runs, summaries, gap, most // 2), shape)
+        return plan_columns(
+            source,
+            wanted,
+            blocks,
+            shape,
+            most - gap * len(groups),
+            lambda group: MergedColumns.of(runs, summaries, int(group[0].ids[0]), int(group[-1].ids[-1])),
+        )
+
+    def _sort(self, tasks: list[tuple[Any, ...]], moved: ProgressCounter) -> list[RunSummary]:
+        """Sort all runs, and return their summaries by number."""
+        summaries: dict[int, RunSummary] = {}
+        for number, summary in self.pool.unordered("sort", sort_columns, tasks):
+            summaries[number] = summary
+            moved.add(summary.n_entries)
+        return [summaries[number] for number in range(len(tasks))]
+
+
+def transpose_needs(n_samples: int, n_entries: int, largest_block: int, block_entries: int) -> dict[str, int]:
+    """Return what a transpose needs, as `ReorderMemory.of` takes it; a task takes most if every entry is a column."""
+    return {
+        "largest_block": _ENTRY_BYTES * largest_block,
+        "total": _ENTRY_BYTES * n_entries,
+        "fixed": TARGET_BYTES * n_samples,
+        "each": _ENCODING_BYTES * min(block_entries, n_entries),
+        "run_factor": 4,
+        "task_factor": 12,
+    }

@@ -1,0 +1,422 @@
+"""Columns in a new order: sparse rows sorted by feature id for a transpose, and the wanted rows of columns for a split.
+
+A run of a transpose holds the columns of some consecutive rows. A *mark* is the feature id at every so many entries of
+a run; slots begin at marks. The sizes of all columns are merged first, range of ids by range of ids, and decide how the
+columns are cut into blocks. A column's entries follow each other in the order of the runs, and so of the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskfs.errors import DatasetError
+from daskfs.protocol import ColumnBlock, SparseBlock, SparseColumnBlock
+from daskfs.store.dataset.codec import Codec
+from daskfs.store.dataset.dataset import Dataset
+from daskfs.store.dataset.layout import ArraySpec
+from daskfs.store.dataset.writer import ChunkRecords, write_chunk
+from daskfs.store.ingest.arrays import block_shape
+from daskfs.store.ingest.publish import write_block
+from daskfs.store.ingest.staging import BlockShape, StagedBlock
+from daskfs.store.places.location import Location
+from daskfs.store.places.read_ahead import Prefetcher
+from daskfs.store.reorder.kernels import sort_by_key
+from daskfs.store.reorder.plan import ReorderPlan, WriteTask, block_ends
+from daskfs.store.reorder.rows import RowShare, Slots, dense_row_tasks, row_array
+from daskfs.store.reorder.runs import LARGEST_KEY, KeyRange, RecordBatch, Runs, Section, edges_of
+
+COLUMN_HEAD = np.dtype([("key", np.uint64), ("entries", np.uint32)])
+CELL = np.dtype([("row", np.uint32), ("value", np.float32)])
+SAMPLE_SIZE = 1 << 12  # ids
+MOST_MARKS = 1 << 22  # of all runs; this process holds them
+
+
+class ColumnArrays(NamedTuple):
+    """Sparse columns end to end: column i has the cells ``indptr[i] … indptr[i + 1] - 1``."""
+
+    ids: NDArray[np.uint64]  # ascending
+    indptr: NDArray[np.int64]
+    cells: NDArray[Any] | None  # of dtype CELL, rows ascending in a column; None where only sizes are known
+
+    @property
+    def n_entries(self) -> int:
+        return int(self.indptr[-1])
+
+    def between(self, first: int, last: int) -> ColumnArrays:
+        """Return the columns `first` … `last` - 1 as a view."""
+        start, stop = self.indptr[first], self.indptr[last]
+        cells = None if self.cells is None else self.cells[start:stop]
+        return ColumnArrays(self.ids[first:last], self.indptr[first : last + 1] - start, cells)
+
+    def followed_by(self, other: ColumnArrays) -> ColumnArrays:
+        """Return these columns and then the others."""
+        indptr = np.concatenate([self.indptr, other.indptr[1:] + self.indptr[-1]])
+        cells = None if self.cells is None or other.cells is None else np.concatenate([self.cells, other.cells])
+        return ColumnArrays(np.concatenate([self.ids, other.ids]), indptr, cells)
+
+    def copy(self) -> ColumnArrays:
+        """Return a copy that does not keep the arrays alive that this is a view of."""
+        return ColumnArrays(self.ids.copy(), self.indptr.copy(), None if self.cells is None else self.cells.copy())
+
+    def read(self) -> ColumnArrays:
+        """Return the columns themselves, as a `ColumnReader` does."""
+        return self
+
+
+class ColumnReader(Protocol):
+    """Columns that a task can read."""
+
+    def read(self) -> ColumnArrays:
+        """Return the columns with their cells."""
+
+
+def column_records(blocks: Iterable[SparseBlock], n_entries: int) -> RecordBatch:
+    """Return sparse rows with `n_entries` entries (at least one) in all as columns, sorted by feature id."""
+    ids, cells, at = np.empty(n_entries, np.uint64), np.empty(n_entries, CELL), 0
+    for block in blocks:
+        here = slice(at, at + len(block.ids))
+        rows = np.arange(block.first, block.first + len(block.y), dtype=np.uint32)
+        ids[here], cells["value"][here] = block.ids, block.values
+        cells["row"][here] = np.repeat(rows, np.diff(block.indptr))
+        at = here.stop
+    other_ids, other_cells = np.empty_like(ids), np.empty_like(cells)
+    if sort_by_key(ids, cells.view(np.uint64), other_ids, other_cells.view(np.uint64)):
+        ids, cells = other_ids, other_cells
+    first = _first_of_each(ids)
+    heads = np.empty(len(first), COLUMN_HEAD)
+    heads["key"], heads["entries"] = ids[first], np.diff(first, append=n_entries)
+    return RecordBatch(heads, {"cells": cells})
+
+
+class RunSummary(NamedTuple):
+    """What the driver knows of a run of columns without reading it."""
+
+    marks: NDArray[np.uint64]
+    sample: IdSample
+    n_entries: int
+
+
+def sort_columns(
+    runs: Runs, number: int, source: Dataset, blocks: range, n_entries: int, gap: int
+) -> tuple[int, RunSummary]:
+    """Write the columns of some row blocks as a run with a mark at every `gap` entries: a task."""
+    return number, write_column_run(runs, number, column_records(_sparse_blocks(source, blocks), n_entries), gap)
+
+
+def _sparse_blocks(source: Dataset, numbers: range) -> Iterator[SparseBlock]:
+    for number in numbers:
+        block = source.read(number)
+        assert isinstance(block, SparseBlock)
+        yield block
+
+
+def write_column_run(runs: Runs, number: int, columns: RecordBatch, gap: int) -> RunSummary:
+    """Write columns that are sorted by feature id as a run."""
+    heads, cells = columns.heads, columns.arrays["cells"]
+    ids = np.ascontiguousarray(heads["key"])
+    marked = np.searchsorted(edges_of(heads["entries"]), np.arange(0, len(cells), gap), side="right") - 1
+    runs.write(number, heads, np.append(marked, len(heads)), columns.arrays.__getitem__)
+    return RunSummary(ids[marked], IdSample.of(ids), len(cells))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MergedColumns:
+    """The columns with ids ``low … high``, to be merged from all runs."""
+
+    runs: Runs
+    section: Section
+    low: int
+    high: int
+
+    @classmethod
+    def of(cls, runs: Runs, summaries: Sequence[RunSummary], low: int, high: int) -> MergedColumns:
+        """Find the slots of each run that may have such columns."""
+        first = [max(0, int(np.searchsorted(run.marks, np.uint64(low), "right")) - 1) for run in summaries]
+        last = [int(np.searchsorted(run.marks, np.uint64(high), "right")) for run in summaries]
+        return cls(runs, Section(np.array(first), np.maximum(first, last)), low, high)
+
+    def sizes(self) -> ColumnArrays:
+        """Return the columns without their cells."""
+        return self._merge([])
+
+    def read(self) -> ColumnArrays:
+        """Return the columns with their cells."""
+        return self._merge(["cells"])
+
+    def _merge(self, names: list[str]) -> ColumnArrays:
+        records, order = self.runs.read(self.section, names)
+        ids = records.heads["key"][order]
+        own = slice(
+            int(np.searchsorted(ids, np.uint64(self.low))), int(np.searchsorted(ids, np.uint64(self.high), "right"))
+        )
+        ids, order = ids[own], order[own]
+        first = _first_of_each(ids)
+        indptr = edges_of(records.heads["entries"][order])[np.append(first, len(ids))]
+        return ColumnArrays(ids[first], indptr, records.take("cells", order) if names else None)
+
+
+def mark_gap(n_entries: int, n_runs: int, task_entries: int) -> int:
+    """Return the number of entries between marks: a task reads up to one gap too much of each run at either end."""
+    return max(1, task_entries // (8 * n_runs), n_entries // MOST_MARKS)
+
+
+def merged_sizes(runs: Runs, summaries: Sequence[RunSummary], gap: int, most: int) -> Iterable[ColumnArrays]:
+    """Return the sizes of all columns in ranges of ids, each of at most `most` entries, or one column.
+
+    The next range is read while the caller works on one.
+    """
+    marks = np.sort(np.concatenate([run.marks for run in summaries]))
+    step = max(most // gap - len(summaries), 1)  # a range may begin and end between marks in every run
+    edges = _distinct(marks[step::step])
+    edges = edges[np.searchsorted(edges, marks[0], side="right") :]  # beyond the smallest id: no range is empty
+    ends = [0, *edges.tolist(), LARGEST_KEY + 1]
+
+    def read(number: int, _: None) -> ColumnArrays:
+        return MergedColumns.of(runs, summaries, ends[number], ends[number + 1] - 1).sizes()
+
+    return Prefetcher[ColumnArrays, None](read, range(len(ends) - 1), lambda: None, ahead=1)
+
+
+def cut_blocks(ranges: Iterable[ColumnArrays], shape: BlockShape) -> Iterator[ColumnArrays]:
+    """Cut columns into blocks, always the same blocks whatever the ranges that the columns come in."""
+    rest: ColumnArrays | None = None
+    for columns in ranges:
+        if not len(columns.ids):
+            continue
+        columns = columns if rest is None else rest.followed_by(columns)
+        *edges, last = 0, *block_ends(np.arange(len(columns.ids) + 1), columns.indptr, shape)
+        for first, end in pairwise(edges):
+            yield columns.between(first, end)
+        rest = columns.between(edges[-1], last).copy()
+    if rest is not None:
+        yield rest
+
+
+def plan_columns(
+    source: Dataset,
+    wanted: KeyRange,
+    blocks: Iterable[ColumnArrays],
+    shape: BlockShape,
+    task_entries: int,
+    reader: Callable[[list[ColumnArrays]], ColumnReader],
+) -> ReorderPlan:
+    """Plan tasks that write blocks of sparse columns.
+
+    Parameters
+    ----------
+    source, wanted
+        The dataset, and its rows that go into the new one.
+    blocks
+        What `cut_blocks` returns.
+    shape
+        How large blocks are.
+    task_entries
+        The most entries that a task writes, unless a single block has more.
+    reader
+        Returns where a task reads the columns of some consecutive blocks.
+    """
+    names = ["ids", "indptr", "rows", *(["values"] if "values" in source.arrays else [])]
+    n_chunks = 0
+
+    def specs() -> dict[str, ArraySpec]:
+        arrays = shape.column_specs(len(plan.blocks), n_chunks)
+        return {name: arrays[name] for name in names}
+
+    def tasks() -> Iterator[WriteTask]:
+        nonlocal n_chunks
+        for group in _groups_of_blocks(blocks, task_entries):
+            sizes = [_block_size(block, shape) for block in group]
+            first_block, first_chunk = len(plan.blocks), n_chunks
+            plan.blocks += sizes
+            plan.first_ids += [int(block.ids[0]) for block in group]
+            n_chunks += sum(size.chunks for size in sizes)
+            # How long the arrays will be is not known yet, but their chunks are.
+            yield SparseColumnsTask(reader(group), specs(), sizes, first_block, first_chunk)
+        n_entries = sum(block.entries for block in plan.blocks)
+        if wanted.is_all and n_entries != source.n_entries:
+            reason = f"{source.n_entries} entries were expected, {n_entries} found; verify it"
+            raise DatasetError(f"{source.url}: {reason}")
+
+    plan = ReorderPlan(source, wanted, "columns", tasks(), specs)
+    return plan
+
+
+def _block_size(block: ColumnArrays, shape: BlockShape) -> StagedBlock:
+    return StagedBlock(len(block.ids), block.n_entries, max(1, -(-block.n_entries // shape.entries)))
+
+
+def _groups_of_blocks(blocks: Iterable[ColumnArrays], most: int) -> Iterator[list[ColumnArrays]]:
+    """Gather consecutive blocks while they have at most `most` entries together."""
+    group: list[ColumnArrays] = []
+    for block in blocks:
+        if group and sum(other.n_entries for other in group) + block.n_entries > most:
+            yield group
+            group = []
+        group.append(block)
+    if group:
+        yield group
+
+
+@dataclass(frozen=True, slots=True)
+class SparseColumnsTask:
+    """Consecutive blocks of sparse columns."""
+
+    columns: ColumnReader
+    specs: dict[str, ArraySpec]
+    blocks: list[StagedBlock]
+    first_block: int
+    first_chunk: int
+
+    @property
+    def moved(self) -> int:
+        in_memory = isinstance(self.columns, ColumnArrays)  # then they were counted when they were read
+        return 0 if in_memory else sum(block.entries for block in self.blocks)
+
+    def write(self, location: Location) -> dict[str, ChunkRecords]:
+        columns = self.columns.read()
+        written: dict[str, ChunkRecords] = {name: [] for name in self.specs}
+        column, chunk = 0, self.first_chunk
+        for number, size in enumerate(self.blocks, self.first_block):
+            block = columns.between(column, column + size.rows)
+            assert block.cells is not None
+            cells = {"ids": block.ids, "indptr": block.indptr, "rows": block.cells["row"]}
+            if "values" in self.specs:
+                cells["values"] = block.cells["value"]
+            for name, lines in write_block(location, self.specs, cells, size, number, chunk).items():
+                written[name] += lines
+            column, chunk = column + size.rows, chunk + size.chunks
+        return written
+
+
+class IdSample(NamedTuple):
+    """One in ``2**level`` ids, chosen by a hash: all runs choose the same ids, so that samples can be united."""
+
+    level: int
+    ids: NDArray[np.uint64]
+
+    @classmethod
+    def of(cls, ids: NDArray[np.uint64], level: int = 0) -> IdSample:
+        """Return the largest sample of distinct ids that has at most `SAMPLE_SIZE`."""
+        level = max(level, (len(ids) // (4 * SAMPLE_SIZE)).bit_length() - 1)  # a lower level is never enough
+        hashes = ids * np.uint64(0x9E3779B97F4A7C15)
+        while np.count_nonzero(mask := hashes <= np.uint64(LARGEST_KEY) >> np.uint64(level)) > SAMPLE_SIZE:
+            level += 1
+        return cls(level, ids[mask])
+
+
+def count_columns(samples: Iterable[IdSample]) -> int:
+    """Estimate how many distinct columns several runs have together, to a few per cent."""
+    levels, ids = zip(*samples, strict=True)
+    united = IdSample.of(_distinct(np.sort(np.concatenate(ids))), max(levels))
+    return len(united.ids) << united.level
+
+
+def column_shape(samples: Iterable[IdSample], n_entries: int, block_entries: int, compression: Codec) -> BlockShape:
+    """Return the shape of blocks of `block_entries` entries, for columns of average length."""
+    columns = count_columns(samples)
+    shape = block_shape(n_entries / columns, compression, min(block_entries, n_entries))
+    return BlockShape(min(shape.rows, columns), shape.entries, compression)
+
+
+def _distinct(ascending: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    return ascending[_first_of_each(ascending)]
+
+
+def _first_of_each(ascending: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Return where each distinct number begins; `numpy.unique` takes many times as long."""
+    return np.flatnonzero(np.concatenate([[True], ascending[1:] != ascending[:-1]])[: len(ascending)])
+
+
+def share_shape(share: RowShare) -> BlockShape:
+    """Return the shape of blocks with as many entries as the source's, and more columns, since these are shorter."""
+    source, width = share.source, share.source.arrays["rows"].chunks[1]
+    columns = source.meta.n_features
+    mean = source.n_entries / columns * share.wanted.n_rows / source.n_samples
+    shape = block_shape(max(mean, 1), source.arrays["rows"].codec, width)
+    return BlockShape(min(shape.rows, columns), width, shape.compression)
+
+
+def share_columns(share: RowShare) -> Iterable[ColumnArrays]:
+    """Return the wanted rows of each block of sparse columns, without empty columns; read ahead of the caller."""
+    mask = share.wanted.mask(0, share.source.n_samples)
+    new_rows = np.cumsum(mask, dtype=np.uint32)
+    new_rows -= 1
+
+    def read(number: int, _: None) -> ColumnArrays:
+        block = share.source.read(number)
+        assert isinstance(block, SparseColumnBlock)
+        wanted = mask[block.rows]
+        edges = edges_of(wanted)[block.indptr]
+        cells = np.empty(int(edges[-1]), CELL)
+        cells["row"], cells["value"] = new_rows[block.rows[wanted]], block.values[wanted]
+        filled = np.flatnonzero(np.diff(edges))
+        return ColumnArrays(block.ids[filled], np.append(edges[filled], edges[-1]), cells)
+
+    return Prefetcher[ColumnArrays, None](read, range(share.source.n_blocks()), lambda: None, ahead=1)
+
+
+def plan_dense_share(share: RowShare, slots: Slots | None, task_bytes: int) -> ReorderPlan:
+    """Plan tasks that write the wanted rows of a dense dataset, in its own layout.
+
+    `slots` are those of the rows; None where the dataset has no chunks of rows.
+    """
+    source, specs = share.source, dict[str, ArraySpec]()
+    tasks: list[WriteTask] = []
+    if source.layout != "rows":
+        X = specs["X"] = _column_array(source.arrays["X"], share.wanted.n_rows)
+        step = max(1, task_bytes // (X.chunks[0] * X.chunks[1] * int(X.dtype.itemsize)))
+        numbers = range(X.n_chunks)
+        tasks += [DenseColumnsTask(share, X, numbers[first : first + step]) for first in numbers[::step]]
+    if slots is not None:
+        rows = row_array(source, share.wanted.n_rows)
+        specs[rows.name] = rows
+        tasks += dense_row_tasks(rows, share, slots, source, task_bytes)
+    return ReorderPlan(source, share.wanted, source.layout, tasks, lambda: specs)
+
+
+def _column_array(array: ArraySpec, rows: int) -> ArraySpec:
+    """Return an array of whole columns as it is for fewer rows: chunks of the same size have more columns."""
+    (n, width), p = array.chunks, array.shape[1]
+    return replace(array, shape=(rows, p), chunks=(rows, min(p, max(1, n * width // rows))))
+
+
+@dataclass(frozen=True, slots=True)
+class DenseColumnsTask:
+    """Consecutive chunks of dense columns, with the wanted rows of each column."""
+
+    share: RowShare
+    spec: ArraySpec
+    chunks: range
+
+    @property
+    def moved(self) -> int:
+        width = self.spec.chunks[1]
+        return min(self.chunks.stop * width, self.spec.shape[1]) - self.chunks.start * width
+
+    def write(self, location: Location) -> dict[str, ChunkRecords]:
+        rows, width = _row_numbers(self.share.wanted, self.share.source.n_samples), self.spec.chunks[1]
+        columns, at = np.empty((self.moved, len(rows)), self.spec.dtype), 0
+        first = self.chunks.start * width
+        for block in self.share.source.columns(np.arange(first, first + self.moved)):
+            assert isinstance(block, ColumnBlock)
+            here = columns[at : at + len(block.ids)]
+            np.take(block.X.T, rows, axis=1, out=here, mode="clip")  # without mode="clip" numpy copies first
+            at += len(here)
+        lines = [
+            write_chunk(location, self.spec, number, columns[i * width : (i + 1) * width].T)
+            for i, number in enumerate(self.chunks)
+        ]
+        return {self.spec.name: lines}
+
+
+@lru_cache(maxsize=1)
+def _row_numbers(wanted: KeyRange, n_rows: int) -> NDArray[np.int64]:
+    """Return the numbers of the wanted rows; cached, since every task of a split needs them."""
+    return np.flatnonzero(wanted.mask(0, n_rows))

@@ -1,0 +1,113 @@
+"""The second half of a reorder: tasks that write parts of the new dataset, and what completes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskfs.store.dataset.dataset import Dataset
+from daskfs.store.dataset.layout import ArraySpec, Layout, target_spec, weight_spec
+from daskfs.store.dataset.reader import ArrayReader
+from daskfs.store.dataset.regroup import RowRegrouper
+from daskfs.store.dataset.writer import ChunkRecords, DatasetWriter, write_chunk, write_file
+from daskfs.store.ingest.publish import index_spec, write_block_index
+from daskfs.store.ingest.staging import BlockShape, StagedBlock
+from daskfs.store.places.location import Location
+from daskfs.store.reorder.runs import KeyRange
+
+
+class WriteTask(Protocol):
+    """Some chunks of the new dataset, which one task writes."""
+
+    @property
+    def moved(self) -> int:
+        """How many rows, columns or entries are where they belong once the task is done."""
+
+    def write(self, location: Location) -> dict[str, ChunkRecords]:
+        """Write the chunks, and return their lines of the manifest by array."""
+
+
+@dataclass
+class ReorderPlan:
+    """All tasks that write a new dataset, and what the dataset is besides the chunks they write."""
+
+    source: Dataset
+    wanted: KeyRange
+    layout: Layout
+    tasks: Iterable[WriteTask]
+    """May be generated while the first of them run already."""
+    specs: Callable[[], dict[str, ArraySpec]]
+    """Returns the arrays that the tasks write; to be called after the last task."""
+    blocks: list[StagedBlock] = field(default_factory=list)
+    """The blocks of a sparse dataset; complete after the last task."""
+    first_ids: list[int] = field(default_factory=list)
+    """The first feature id of each block of sparse columns."""
+
+    def close(self, writer: DatasetWriter, written: dict[str, list[NDArray[np.uint64]]], made: dict[str, Any]) -> None:
+        """Write everything else that the source has (labels, weights, names, attributes); then the dataset opens."""
+        for name, spec in self.specs().items():
+            writer.add(spec, np.concatenate(written[name]))
+        if self.blocks:
+            write_block_index(writer, "columns" if self.layout == "columns" else "rows", self.blocks)
+        if self.first_ids:
+            firsts = np.array(self.first_ids, np.uint64)
+            writer.write(index_spec("block_first", firsts, "block"), firsts)
+        if "y" not in writer.arrays:
+            self._copy_targets(writer)
+        for name, spec in self.source.content.items():
+            if name == "feature" or name.startswith("names/"):
+                array, numbers = ArrayReader(self.source.location, spec), range(spec.n_chunks)
+                writer.add(spec, [write_file(writer.location, spec, n, array.file(n)) for n in numbers])
+        rows = self.wanted.n_rows
+        entries = sum(block.entries for block in self.blocks) if self.blocks else rows * self.source.n_features
+        sizes = {"layout": self.layout, "n_samples": rows, "n_entries": entries}
+        writer.close({**self.source.attributes, **sizes, "made": made})
+
+    def _copy_targets(self, writer: DatasetWriter) -> None:
+        """Write the labels and weights of the wanted rows, for a dataset that keeps them apart from its features."""
+        rows = self.wanted.n_rows
+        targets: list[tuple[ArraySpec, Iterator[NDArray[Any]]]] = [(target_spec(rows), self.source.targets())]
+        if "weight" in self.source.arrays:
+            targets.append((weight_spec(rows), self.source.weights()))
+        for spec, pieces in targets:
+            cells, step = RowRegrouper(self._wanted_cells(pieces)), spec.chunks[0]
+            for number in range(spec.n_chunks):
+                chunk = cells.take(min(step, rows - number * step))
+                writer.add(spec, [write_chunk(writer.location, spec, number, chunk)])
+
+    def _wanted_cells(self, pieces: Iterator[NDArray[Any]]) -> Iterator[NDArray[Any]]:
+        first = 0
+        for cells in pieces:
+            yield cells[self.wanted.mask(first, len(cells))]
+            first += len(cells)
+
+
+def block_ends(lines: NDArray[np.int64], entries: NDArray[np.int64], shape: BlockShape) -> list[int]:
+    """Return where blocks end that hold as many whole slots as fit; a slot that is too large is a block of its own.
+
+    Parameters
+    ----------
+    lines, entries
+        How many rows (or columns) and entries come before each slot, and in total.
+    shape
+        How many of each fit into a block.
+
+    Examples
+    --------
+    >>> block_ends(np.array([0, 2, 4, 6]), np.array([0, 5, 9, 30]), BlockShape(rows=10, entries=10))
+    [2, 3]
+    """
+    ends, first = [], 0
+    while lines[first] < lines[-1]:
+        first = int(np.searchsorted(lines, lines[first], side="right")) - 1  # past slots that are empty
+        fitting = (
+            int(np.searchsorted(edges, edges[first] + most, side="right")) - 1
+            for edges, most in ((lines, shape.rows), (entries, shape.entries))
+        )
+        first = max(first + 1, min(fitting))
+        ends.append(first)
+    return ends
