@@ -335,14 +335,14 @@ def test_staged_data_that_rots_before_a_resume_is_parsed_again(tmp_path, monkeyp
 def test_a_source_that_changes_while_it_is_read_is_noticed(tmp_path, monkeypatch):
     path = tmp_path / "x.svm"
     path.write_text("1 1:1\n")
-    parse = daskfs.engine.data.ingest._parsed
+    parse = daskfs.engine.data.ingest._parse_piece
 
     def change_meanwhile(job, work):
         piece = parse(job, work)
         path.write_text("1 1:1\n1 2:1\n")
         return piece
 
-    monkeypatch.setattr("daskfs.engine.data.ingest._parsed", change_meanwhile)
+    monkeypatch.setattr("daskfs.engine.data.ingest._parse_piece", change_meanwhile)
     with pytest.raises(SourceError, match="changed while it was read"):
         daskfs.ingest(path, tmp_path / "x.zarr", "svmlight")
 
