@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 from toy_algorithms import Census
 
 import daskfs
-from daskfs.algorithms.substitution.refit import Part
+from daskfs.algorithms.substitution.asynchronous import Push, WorkerPart
+from daskfs.algorithms.substitution.block import BlockOffer
+from daskfs.algorithms.substitution.selected_set import SelectedSet
 from daskfs.engine.asynchronous.centre import NOTHING, Centre, CentreSpent, Mark, Report, View, introduced, rebuilt
 from daskfs.engine.asynchronous.ledger import Ledger
-from daskfs.protocol import ColumnBlock, Meta, State, copy_state
+from daskfs.protocol import ColumnBlock, Meta, State, copy_state, flatten
 
 N, P, PER_BLOCK, K = 60, 32, 4, 4
 BLOCKS = P // PER_BLOCK
@@ -85,11 +87,11 @@ def test_a_view_comes_with_its_version_and_once():
     algorithm = daskfs.OnlineSubstitution(K, ridge=0.1).resolve(DATA.meta)
     centre = Centre(algorithm, begun(algorithm))
     lane, (version, view) = centre.join("me")
-    assert (lane, view["0/room"]) == (0, K)
+    assert (lane, view.sets[0].room) == (0, K)
     newer, changed = centre.offer(0, MARK, nominated(algorithm, centre, 0), known=version)
     assert newer > version
-    assert changed["0/room"] == K - PER_BLOCK
-    assert centre.offer(0, MARK, {"version": newer}, known=newer) is None  # an offer of nothing changes nothing
+    assert changed.sets[0].room == K - PER_BLOCK
+    assert centre.offer(0, MARK, BlockOffer(newer, [], []), known=newer) is None  # an offer of nothing changes nothing
     assert centre.leave(0, MARK, 2, [], known=newer, spent=NOTHING) is None
     report = centre.report(0)
     assert (report.version, report.kept.tolist()) == (newer, [0, 1, 2, 3])
@@ -154,21 +156,25 @@ def test_what_was_handed_out_stays_as_it_was(method):
         if offer is not None:
             centre.offer(0, MARK, offer, known=-1)
         for given, expected in zip((seen, state), before, strict=True):
-            for name, value in expected.items():
-                np.testing.assert_array_equal(given[name], value, err_msg=name)
+            check_equal(given, expected)
     assert centre.report(0).version > 2
 
 
-@pytest.mark.parametrize("method", ["block", "async"])
-def test_the_target_is_introduced_without_columns(method):
+@pytest.mark.parametrize(("method", "field"), [("block", "started"), ("async", "target/known")])
+def test_the_target_is_introduced_without_columns(method, field):
     algorithm = daskfs.OnlineSubstitution(K, method=method).resolve(DATA.meta)
     state = begun(algorithm)
-    assert state["started"]
+    assert flatten(state)[field]
     assert not len(algorithm.held_features(state))
     again = introduced(algorithm, DATA, copy_state(state))
-    assert again.keys() == state.keys()
-    for name, value in state.items():
-        np.testing.assert_array_equal(again[name], value, err_msg=name)
+    check_equal(again, state)
+
+
+def check_equal(state: State, expected: State) -> None:
+    given, wanted = flatten(state), flatten(expected)
+    assert given.keys() == wanted.keys()
+    for name, value in wanted.items():
+        np.testing.assert_array_equal(given[name], value, err_msg=name)
 
 
 def dense(folder: Path) -> daskfs.Dataset:
@@ -190,8 +196,8 @@ def test_a_target_is_introduced_as_the_first_block_would_have_brought_it(tmp_pat
     state = introduced(algorithm, dataset, algorithm.start(dataset.meta, seed=0))
     assert not len(algorithm.held_features(state))
     first = algorithm.update(algorithm.start(dataset.meta, seed=0), dataset.read(0, "columns"))
-    for name in ("0/target", "0/importance", "centre", "weight"):
-        np.testing.assert_array_equal(state[name], first[name], err_msg=name)
+    for name in ("sets/0/target", "sets/0/importance", "target_mean", "weight"):
+        np.testing.assert_array_equal(flatten(state)[name], flatten(first)[name], err_msg=name)
 
 
 @pytest.mark.parametrize("blocks_before", [0, 2, BLOCKS])
@@ -205,7 +211,7 @@ def test_a_rebuilt_state_has_the_columns_of_the_lost_one(blocks_before):
         lost = algorithm.update(lost, DATA.read(number, "columns"))
     again = rebuilt(algorithm, DATA, state, algorithm.held_features(lost))
     assert algorithm.held_features(again).tolist() == algorithm.held_features(lost).tolist() == list(TRUE)
-    assert again["0/objective"] == pytest.approx(lost["0/objective"])
+    assert again.sets[0].objective == pytest.approx(lost.sets[0].objective)
 
 
 def test_columns_of_a_closed_set_are_collected_whatever_happens_to_offers():
@@ -233,9 +239,10 @@ def test_columns_of_a_closed_set_are_collected_whatever_happens_to_offers():
     third, last = offers(centre)[2:]
     centre.offer(0, MARK, algorithm.combine_offers(last, third, view_of(centre)), known=-1)
     given, _ = centre.state()
-    assert given["ids"].tolist() == whole["ids"].tolist()
+    assert given.final.columns.ids.tolist() == whole.final.columns.ids.tolist()
     for name in ("X", "mean", "norm"):
-        np.testing.assert_allclose(given[name], whole[name], rtol=1e-12, err_msg=name)
+        columns, expected = getattr(given.final.columns, name), getattr(whole.final.columns, name)
+        np.testing.assert_allclose(columns, expected, rtol=1e-12, err_msg=name)
     np.testing.assert_allclose(algorithm.result(given).weights, algorithm.result(whole).weights)
 
 
@@ -360,17 +367,17 @@ class UnreliableSubstitution(Unreliable):
     @invariant()
     def the_set_is_sound(self) -> None:
         state = self.centre.state()[0]
-        for number in range(state["sets"]):
-            check_set(Part(state, f"{number}/"))
+        for selected in state.sets:
+            check_set(selected)
 
     def check_end(self, state: State) -> None:
         for number in range(BLOCKS):
             state = self.algorithm.update(state, DATA.read(number, "columns"))
         for block in DATA.columns(self.algorithm.revisit(state)):
             state = self.algorithm.update(state, block)
-        for number in range(state["sets"]):
-            check_set(Part(state, f"{number}/"))
-        assert set(Part(state, "0/")["ids"][1:].tolist()) == set(TRUE)
+        for selected in state.sets:
+            check_set(selected)
+        assert set(state.sets[0].ids[1:].tolist()) == set(TRUE)
 
 
 class UnreliableRace(UnreliableSubstitution):
@@ -379,22 +386,22 @@ class UnreliableRace(UnreliableSubstitution):
     algorithm = daskfs.OnlineSubstitution(K).resolve(DATA.meta)
 
 
-def check_set(one: Part) -> None:
+def check_set(selected: SelectedSet) -> None:
     """Everything a set keeps up to date, taken afresh from the data."""
-    fixed, k = one["fixed"], one["k"]
-    ids = one["ids"][fixed:k]
+    fixed, k = selected.fixed, selected.k
+    ids = selected.features
     assert k - fixed <= K
     assert len(set(ids.tolist())) == len(ids)
     centred = DATA.X[:, ids] - DATA.X[:, ids].mean(axis=0)
     X = np.column_stack([np.full(N, N**-0.5), centred / np.linalg.norm(centred, axis=0)])
-    np.testing.assert_allclose(one["X"][:, :k], X, atol=1e-12)
-    w, importance = one["w"][:k], one["importance"]
-    penalty = np.r_[0.0, np.full(k - fixed, one["ridge"])]
-    np.testing.assert_allclose(one["target"], DATA.y - DATA.y.mean())
-    missed = one["target"] - X @ w
-    assert one["objective"] == pytest.approx((importance @ missed**2 + penalty @ w**2) / 2)
+    np.testing.assert_allclose(selected.X[:, :k], X, atol=1e-12)
+    w, importance = selected.w[:k], selected.importance
+    penalty = np.r_[0.0, np.full(k - fixed, selected.ridge)]
+    np.testing.assert_allclose(selected.target, DATA.y - DATA.y.mean())
+    missed = selected.target - X @ w
+    assert selected.objective == pytest.approx((importance @ missed**2 + penalty @ w**2) / 2)
     H = (X * importance[:, None]).T @ X + np.diag(penalty)
-    np.testing.assert_allclose(one["inverse"][:k, :k] @ H, np.eye(k), atol=1e-7)
+    np.testing.assert_allclose(selected.inverse[:k, :k] @ H, np.eye(k), atol=1e-7)
     np.testing.assert_allclose((X * importance[:, None]).T @ missed, penalty * w, atol=1e-7)  # at its minimum
 
 
@@ -408,8 +415,8 @@ class Pushes(RuleBasedStateMachine):
         self.centre = Centre(self.algorithm, begun(self.algorithm))
         self.seen = dict.fromkeys(range(3), 0)
         self.number = dict.fromkeys(range(3), 0)
-        self.pushes: list[State] = []
-        self.newest: dict[int, State] = {}
+        self.pushes: list[Push] = []
+        self.newest: dict[int, Push] = {}
         self.applied = self.refused = 0
 
     @rule(lane=LANES)
@@ -421,40 +428,39 @@ class Pushes(RuleBasedStateMachine):
         rng = np.random.default_rng(seed)
         self.number[lane] += 1
         ids = np.sort(rng.choice(P, K, replace=False))
-        whole: State = {name: rng.integers(-99, 99, N).astype(float) for name in ("u", "z")}  # sums of these are exact
-        whole |= {"v_square": 1.0, "ids": ids, "w": np.ones(K), "norm": np.ones(K), "passed": ids, "changes": 1}
-        whole |= {"lane": lane, "number": self.number[lane], "version": self.seen[lane]}
-        self.pushes.append(whole)
+        u, z = (rng.integers(-99, 99, N).astype(float) for _ in range(2))  # sums of these are exact
+        part = WorkerPart(u, z, 1.0, self.number[lane], ids, w=np.ones(K), norm=np.ones(K))
+        self.pushes.append(Push(lane, self.seen[lane], part, ids, changes=1))
 
     @precondition(lambda self: self.pushes)
     @rule(which=ANY, again=st.booleans())
     def arrive(self, which: int, again: bool) -> None:
         which %= len(self.pushes)
         push = self.pushes[which] if again else self.pushes.pop(which)
-        known = self.newest.get(push["lane"], {"number": 0})["number"]
-        in_time = self.applied - push["version"] <= self.algorithm.params.max_staleness
-        if push["number"] > known and in_time:
-            self.newest[push["lane"]] = push
+        known = self.newest[push.worker].part.number if push.worker in self.newest else 0
+        in_time = self.applied - push.version <= self.algorithm.params.max_staleness
+        if push.part.number > known and in_time:
+            self.newest[push.worker] = push
             self.applied += 1
         else:
             self.refused += 1
-        self.centre.offer(push["lane"], MARK, copy_state(push), known=-1)
+        self.centre.offer(push.worker, MARK, copy_state(push), known=-1)
 
     @invariant()
     def sums_are_exact(self) -> None:
         state = self.centre.state()[0]
         for name in ("u", "z"):
-            expected = sum((push[name] for push in self.newest.values()), np.zeros(N))
-            np.testing.assert_array_equal(state.get(name, np.zeros(N)), expected)
-        assert (state["version"], state["late"]) == (self.applied, self.refused)
-        assert state["lags"].sum() == self.applied
-        assert not state["lags"][self.algorithm.params.max_staleness + 1 :].any()
+            expected = sum((getattr(push.part, name) for push in self.newest.values()), np.zeros(N))
+            np.testing.assert_array_equal(getattr(state, name), expected)
+        assert (state.version, state.late) == (self.applied, self.refused)
+        assert state.staleness.sum() == self.applied
+        assert not state.staleness[self.algorithm.params.max_staleness + 1 :].any()
 
     @invariant()
     def a_lane_sees_the_others(self) -> None:
         for lane in range(3):
-            others = sum((push["u"] for number, push in self.newest.items() if number != lane), np.zeros(N))
-            np.testing.assert_array_equal(view_of(self.centre, lane)["others"], others)
+            others = sum((push.part.u for number, push in self.newest.items() if number != lane), np.zeros(N))
+            np.testing.assert_array_equal(view_of(self.centre, lane).others, others)
 
 
 for machine, examples in ((Unreliable, 50), (UnreliableSubstitution, 25), (UnreliableRace, 10), (Pushes, 50)):
