@@ -66,8 +66,8 @@ class Request:
         if client is None:
             return memory_plan(self.dataset, self.algorithm)
         prepare_workers(client)
-        lanes = n_shards_for(self.dataset, self.algorithm, client, self.synchronous)
-        return MemoryPlan.of(self.algorithm, self.dataset.meta, lanes, self.dataset.ahead)
+        n_shards = n_shards_for(self.dataset, self.algorithm, client, self.synchronous)
+        return MemoryPlan.of(self.algorithm, self.dataset.meta, n_shards, self.dataset.ahead)
 
     def is_begun(self) -> bool:
         """True if an unfinished run is there."""
