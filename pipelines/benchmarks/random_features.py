@@ -34,14 +34,13 @@ from sklearn.kernel_approximation import RBFSampler
 from threadpoolctl import threadpool_limits
 
 import daskfs
-from daskfs.algorithms.random_features.gram import add_gram
-from daskfs.algorithms.random_features.rounds import go_to
-from daskfs.algorithms.random_features.sums import TILE, Stage
+from daskfs.algorithms.random_features.rounds import begin_pass
+from daskfs.algorithms.random_features.state import LinearModel, PassKind
+from daskfs.algorithms.random_features.sums import TILE_ROWS, add_gram
 from daskfs.basis import Basis, Kernel, RandomFeatures, directions
-from daskfs.protocol import Meta, RowBlock, State
+from daskfs.protocol import Meta, RowBlock
 
 GAMMA = 1.0
-KEPT_ROWS = ("rows", "rows_Y", "rows_weight")  # of a state: those that did not fill a tile
 Run = Callable[[], object]
 
 
@@ -64,20 +63,20 @@ def setting(n: int, d: int, A: int) -> Setting:
     return Setting(X, np.sign(X[:, 0] - 0.5), Basis("gaussian", GAMMA, 0, d).features(np.arange(A, dtype=np.uint64)))
 
 
-def update_of(given: Setting, stage: Stage, old: int = 0, **options: object) -> Run:
-    """A pass of the algorithm itself over rows in memory, from a state that is in some stage."""
+def update_of(given: Setting, kind: PassKind, old: int = 0, **options: object) -> Run:
+    """A pass of the algorithm itself over rows in memory, of some kind."""
     algorithm = daskfs.SparseRandomFeatures(gamma=GAMMA, scaling="none", **options)  # type: ignore[arg-type]
     block, A = RowBlock(0, given.X, given.y), len(given.features.W)
-    state: State = algorithm.start(given.meta, 0)
+    state = algorithm.start(given.meta, 0)
     state, _ = algorithm.end_pass(algorithm.update(state, block))
     ids = np.arange(A, dtype=np.uint64)
-    state["active"], state["weights"] = (ids[:0], np.zeros((0, 1))) if stage == "screen" else (ids, np.zeros((A, 1)))
-    state["candidates"], state["n_known"] = ids, old
-    go_to(state, stage)
+    state.active = ids[:0] if kind == "screen" else ids
+    state.model = LinearModel(np.zeros((len(state.active), 1)), state.model.intercept)
+    state.candidates, state.n_known = ids, old
+    begin_pass(state, kind)
 
     def run() -> None:
-        for name in KEPT_ROWS:
-            state[name] = state[name][:0]
+        state.pending = state.pending.part(slice(0))
         algorithm.update(state, block)
 
     return run
@@ -152,16 +151,16 @@ def expansion(n: int, d: int, A: int, rounds: int, as_json: bool) -> None:
 @click.option("--old", default=0, help="Features whose products with each other are known.")
 def gram(n: int, d: int, A: int, rounds: int, as_json: bool, old: int) -> None:
     """A pass as `update` makes it (scaling, expansion, ΦᵀΦ, Φᵀy, Φᵀ1) beside X Wᵀ and ΦᵀΦ on tiles of its shape."""
-    n = n // TILE * TILE
+    n = n // TILE_ROWS * TILE_ROWS
     given = setting(n, d, A)
     X, _, features = given
-    Phi, other = features.expand(X[:TILE]), np.empty((TILE, A), np.float32)
+    Phi, other = features.expand(X[:TILE_ROWS]), np.empty((TILE_ROWS, A), np.float32)
     product, square, G = np.empty((A - old, A), np.float32), np.empty((A, A), np.float32), np.zeros((A - old, A))
 
     def over_tiles(multiply: Run) -> Run:
         def run() -> None:
-            for start in range(0, n, TILE):
-                np.matmul(X[start : start + TILE], features.W.T, out=other)
+            for start in range(0, n, TILE_ROWS):
+                np.matmul(X[start : start + TILE_ROWS], features.W.T, out=other)
                 multiply()
 
         return run

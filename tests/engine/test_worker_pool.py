@@ -140,7 +140,7 @@ def test_a_worker_that_leaves_is_named_while_the_run_goes_on(tmp_path, monkeypat
                 os.kill(pid, signal.SIGKILL)
 
         selection = daskfs.select(dataset, tangled(seconds=0.05), client=client, progress=strike)
-        run = client.cluster.scheduler.plugins[NAME].watched.latest
+        run = client.cluster.scheduler.plugins[NAME].live_runs.latest
         wait_until(lambda: run.ended)
     assert len(selection.features) > 0
     assert f"note: worker {gone} has left the cluster; others do its part" in caplog.text
@@ -163,7 +163,7 @@ def test_a_driver_that_is_killed_shows_and_leaves_no_guard(tmp_path):
                 assert guards_on_workers(client)
             finally:
                 driver.kill()
-        watched = client.cluster.scheduler.plugins[NAME].watched
+        watched = client.cluster.scheduler.plugins[NAME].live_runs
         wait_until(lambda: watched.latest is not None and watched.latest.ended)
         assert "stopped: whoever started it is gone" in headline(watched.latest, 0.0)
         wait_until(lambda: guards(client) == guards_on_workers(client) == [])

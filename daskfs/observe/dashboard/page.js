@@ -1,5 +1,5 @@
-// What is new on the page "daskfs": for every model what it shall be, as JSON, and nothing for those nobody spoke of.
-// All of it in one go, so that Bokeh draws a plot once and not for every message about its axes and its data.
+// Sets the properties of the models of the page "daskfs", which come as JSON, or as "" for models without any yet.
+// All of them at once, so that Bokeh draws a plot once and not for every message about its axes and its data.
 
 const place_within = (root, name) => {  // Bokeh's widgets are in shadow roots, one inside another
   for (const element of root.querySelectorAll("*")) {
@@ -11,7 +11,7 @@ const place_within = (root, name) => {  // Bokeh's widgets are in shadow roots, 
 }
 
 models.forEach((model, at) => {
-  const json = news.data.json[at]
+  const json = updates.data.json[at]
   if (json === "" || model.daskfs_shown === json) return
   const next = JSON.parse(json, (_, value) => value === null ? NaN : value)
   if ("html" in next) {

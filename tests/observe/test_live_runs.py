@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daskfs.engine.events.messages import Spent, refused_event, share_event
+from daskfs.observe.dashboard.live_runs import BIN_SECONDS, MOST_POINTS, MOST_RUNS, MOST_WORKERS, OTHERS, LiveRuns
 from daskfs.observe.dashboard.page import AGAIN, page
 from daskfs.observe.dashboard.series import MOST_BARS, SERIES, WELCOME, feature_table, headline, series_of, span_of
-from daskfs.observe.dashboard.watched import BIN_SECONDS, MOST_POINTS, MOST_RUNS, MOST_WORKERS, OTHERS, Watched
 
 BEGUN = {
     "run": "a", "what": "begun", "algorithm": "Mission", "dataset": "d.zarr", "blocks": 10, "passes": 3,
@@ -35,8 +35,8 @@ NOW = 1010.0
 ALL = (BEGUN, PROGRESS, SHARE, GLANCE, PASS, CHECKPOINT, ENDED)
 
 
-def learned(*events: dict, every: float = 1.0) -> Watched:
-    watched = Watched()
+def learned(*events: dict, every: float = 1.0) -> LiveRuns:
+    watched = LiveRuns()
     for number, event in enumerate(events):
         assert watched.take(event, 1000.0 + every * number), event
     return watched
@@ -179,7 +179,7 @@ def test_where_the_time_of_a_worker_went():
 
 
 def test_without_a_run_there_is_a_friendly_word():
-    assert headline(Watched().latest, NOW) == WELCOME
+    assert headline(LiveRuns().latest, NOW) == WELCOME
 
 
 def test_a_run_whose_begin_was_missed_is_shown_all_the_same():
@@ -196,7 +196,7 @@ def test_the_newest_run_is_the_latest_and_few_are_kept():
 
 def test_changes_never_fall():
     """Prometheus takes a counter that falls for one that began anew; a new centre counts from nothing."""
-    watched, totals = Watched(), []
+    watched, totals = LiveRuns(), []
     for changes in (4.0, 9.0, 1.0, None):
         watched.take({**GLANCE, "changes": changes} if changes is not None else {**PASS, "changes": 9.0}, 0.0)
         totals.append(watched.latest.changes_before + (watched.latest.changes or 0.0))
@@ -213,7 +213,7 @@ def test_a_worker_that_does_half_of_the_usual_lags_behind():
 
 
 def test_memory_is_bounded_however_much_comes():
-    watched = Watched()
+    watched = LiveRuns()
     sizes = []
     for number in range(40_000):
         watched.take({**SHARE, "name": f"w{number}"}, 10.0 * number)
@@ -286,7 +286,7 @@ NO_EVENTS = [None, 3, "text", [], {}, {"run": "a"}, {"run": "a", "what": "odd"},
 
 @pytest.mark.parametrize("event", NO_EVENTS)
 def test_what_is_no_event_is_left(event):
-    watched = Watched()
+    watched = LiveRuns()
     assert not watched.take(event, 0.0)
     assert watched.runs == {}
     assert watched.version == 0
@@ -326,7 +326,7 @@ def test_passes_are_counted_from_the_first(events, number, told):
 
 def test_seconds_of_merging_never_fall():
     """Also of a centre, whose work is in no worker's share, when there are more passes than are kept."""
-    watched, seconds = Watched(), []
+    watched, seconds = LiveRuns(), []
     for number in range(1, 2 * MOST_POINTS):
         watched.take({**PASS, "number": number, "merging": 1.0 if number < MOST_POINTS else 0.0}, 0.0)
         seconds.append(watched.latest.merging)
