@@ -1,13 +1,12 @@
-"""Marks tell the features of a table from others, whatever the tables hold; asking for memory changes nothing."""
+"""The filter tells the features of a table from others, whatever the tables hold; a prefetch changes nothing."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from daskfs.algorithms.mission.marks_kernels import new_marks, new_split, split_row
-from daskfs.algorithms.mission.prefetch_kernels import prefetch, prefetch_all
-from daskfs.algorithms.mission.sketch_kernels import find, mixed
+from daskfs.algorithms.mission.sketch_kernels import prefetch, prefetch_all
+from daskfs.algorithms.mission.table_kernels import find, mix, new_filter, new_split, split_row
 from daskfs.jit import kernel
 
 pytestmark = pytest.mark.kernels
@@ -16,7 +15,7 @@ pytestmark = pytest.mark.kernels
 @kernel
 def enter(keys, t, feature):
     """Put a feature into table t."""
-    keys[t, -1 - find(keys[t], feature + np.uint64(1), mixed(feature))] = feature + np.uint64(1)
+    keys[t, -1 - find(keys[t], feature + np.uint64(1), mix(feature))] = feature + np.uint64(1)
 
 
 @kernel
@@ -24,8 +23,8 @@ def split(keys, t, ids, first, size):
     """The entries of a row that are in table t, their slots, and the others."""
     hashes, parts = np.empty(size, np.uint64), new_split(len(keys), size)
     for q in range(size):
-        hashes[q] = mixed(ids[first + q])
-    n_in, n_out = split_row(keys, new_marks(keys), t, ids, hashes, first, size, parts)
+        hashes[q] = mix(ids[first + q])
+    n_in, n_out = split_row(keys, new_filter(keys), t, ids, hashes, first, size, parts)
     return parts.inside[t, :n_in].copy(), parts.slots[t, :n_in].copy(), parts.outside[t, :n_out].copy()
 
 
@@ -52,7 +51,7 @@ def test_a_row_is_split_as_look_ups_would(capacity: int, n_tables: int, first: i
         assert keys[t, slots].tolist() == (row[inside] + np.uint64(1)).tolist()
 
 
-def test_asking_for_memory_changes_nothing_even_beyond_the_end() -> None:
+def test_a_prefetch_changes_nothing_even_beyond_the_end() -> None:
     array = np.arange(40, dtype=np.float32)
     ask(array, 3, 20)
     ask(array, 1 << 40, 33)
