@@ -111,7 +111,7 @@ class ColumnSlices:
                [1., 0.]])
         """
         if self.kind == "dense" and not self.whole_rows:
-            with tempfile.TemporaryFile() as file:  # it has no name: nothing stays of a process that is killed
+            with tempfile.TemporaryFile() as file:  # it has no name: a killed process leaves nothing behind
                 yield from self._windows_of_columns(file)
             return
         for part in self.with_all_columns():

@@ -35,9 +35,9 @@ from threadpoolctl import threadpool_limits
 
 import daskfs
 from daskfs.algorithms.random_features.rounds import begin_pass
-from daskfs.algorithms.random_features.state import LinearModel, PassKind
+from daskfs.algorithms.random_features.state import PassKind, ScoreModel
 from daskfs.algorithms.random_features.sums import TILE_ROWS, add_gram
-from daskfs.basis import Basis, Kernel, RandomFeatures, directions
+from daskfs.basis import Basis, Kernel, RandomFeatures
 from daskfs.protocol import Meta, RowBlock
 
 GAMMA = 1.0
@@ -71,7 +71,7 @@ def update_of(given: Setting, kind: PassKind, old: int = 0, **options: object) -
     state, _ = algorithm.end_pass(algorithm.update(state, block))
     ids = np.arange(A, dtype=np.uint64)
     state.active = ids[:0] if kind == "screen" else ids
-    state.model = LinearModel(np.zeros((len(state.active), 1)), state.model.intercept)
+    state.model = ScoreModel(np.zeros((len(state.active), 1)), state.model.intercept)
     state.candidates, state.n_known = ids, old
     begin_pass(state, kind)
 
@@ -184,6 +184,7 @@ def passes(n: int, d: int, A: int, rounds: int, as_json: bool) -> None:
     given = setting(n, d, A)
     X, _, features = given
     tile, times = np.empty((512, A), np.float32), n // A  # directions: as many numbers as Φ has, for the clock's sake
+    ids = np.arange(A * times, dtype=np.uint64)
 
     def expanded() -> None:
         for start in range(0, n, 512):
@@ -195,8 +196,8 @@ def passes(n: int, d: int, A: int, rounds: int, as_json: bool) -> None:
         "screen, perceptron": update_of(given, "screen", kernel="perceptron"),
         "gram": update_of(given, "gram"),
         "newton, logistic": update_of(given, "newton", loss="logistic"),
-        "directions, normal": lambda: directions(np.arange(A * times, dtype=np.uint64), d, 0, "gaussian", GAMMA),
-        "directions, Cauchy": lambda: directions(np.arange(A * times, dtype=np.uint64), d, 0, "laplacian", GAMMA),
+        "directions, normal": lambda: Basis("gaussian", GAMMA, 0, d).features(ids),
+        "directions, Cauchy": lambda: Basis("laplacian", GAMMA, 0, d).features(ids),
     }
     with threadpool_limits(1):
         best = interleaved(contenders, rounds, time.process_time)
@@ -213,10 +214,9 @@ def accuracy(n: int, d: int, A: int, as_json: bool) -> None:
     rows, figures = [], {}
     kernels: tuple[Kernel, ...] = ("gaussian", "laplacian")
     for kernel in kernels:
-        W, b = directions(np.arange(A, dtype=np.uint64), d, 0, kernel, GAMMA)
-        Phi = RandomFeatures(kernel, W, b).expand(X)
-        u = X.astype(np.float64) @ W.T.astype(np.float64)
-        error = np.abs(Phi - math.sqrt(2) * np.cos(2 * math.pi * (u + b)))
+        features = Basis(kernel, GAMMA, 0, d).features(np.arange(A, dtype=np.uint64))
+        u = X.astype(np.float64) @ features.W.T.astype(np.float64)
+        error = np.abs(features.expand(X) - math.sqrt(2) * np.cos(2 * math.pi * (u + features.b)))
         near = error[np.abs(u) < 10].max()
         found = {"largest": error.max(), "median": np.median(error), "below 10 turns": near, "most turns": abs(u).max()}
         figures[kernel] = {name: float(figure) for name, figure in found.items()}

@@ -17,7 +17,7 @@ import daskfs
 from daskfs.algorithms.random_features import sums
 from daskfs.algorithms.random_features.inputs import WINDOW_CELLS, row_windows
 from daskfs.algorithms.random_features.models import begin_choice
-from daskfs.algorithms.random_features.state import LinearModel, Quadratic
+from daskfs.algorithms.random_features.state import Quadratic, ScoreModel
 from daskfs.errors import OptionError, SelectionError
 from daskfs.protocol import Meta, RowBlock
 from daskfs.sklearn import SparseRandomFeaturesRegressor
@@ -284,7 +284,7 @@ def test_features_without_a_weight_are_refitted_and_not_dropped():
         np.stack([np.eye(3)] * 2), b=np.ones((3, 2)), s=np.zeros((3, 2)), n=np.ones(2), t=np.zeros(2)
     )
     state.pass_kind, state.total = "gram", 1.0
-    state.active, state.model = np.arange(3, dtype=np.uint64), LinearModel(weights, np.zeros(2))
+    state.active, state.model = np.arange(3, dtype=np.uint64), ScoreModel(weights, np.zeros(2))
     begin_choice(algorithm, state)
     assert len(state.models) == len(state.ridges)
     assert all(model.weights.any(axis=1).all() for model in state.models)

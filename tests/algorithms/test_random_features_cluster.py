@@ -12,7 +12,7 @@ from toy_runs import local_cluster, wait_for_no_tasks
 
 import daskfs
 from daskfs.algorithms.random_features.rounds import begin_pass
-from daskfs.algorithms.random_features.state import LinearModel
+from daskfs.algorithms.random_features.state import ScoreModel
 from daskfs.engine.checkpoint import Snapshot
 from daskfs.engine.passes import SelectionRun, SerialRunner
 from daskfs.engine.run import n_shards_for
@@ -85,7 +85,7 @@ def test_the_gram_matrix_stays(dataset, two_workers, monkeypatch):
 def test_no_result_of_a_task_is_large_with_five_thousand_features(dataset, loss, kind):
     algorithm = daskfs.SparseRandomFeatures(loss=loss, max_features=5000)
     state = algorithm.start(dataset.meta, 0)
-    state.active, state.model = np.arange(5000, dtype=np.uint64), LinearModel(np.ones((5000, 1)), np.zeros(1))
+    state.active, state.model = np.arange(5000, dtype=np.uint64), ScoreModel(np.ones((5000, 1)), np.zeros(1))
     state.candidates = np.arange(2000, dtype=np.uint64)
     begin_pass(state, kind)
     sums = sum(np.asarray(value).nbytes for value in flatten(state.sums).values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from daskfs.algorithms.random_features.sums import add_gram, fill_upper_triangle
+from daskfs.algorithms.random_features.sums import add_gram, symmetrise
 
 pytestmark = pytest.mark.kernels
 
@@ -40,7 +40,7 @@ def test_slices_put_together_are_the_whole_gram():
     G = np.zeros((700, 700))
     for lo, hi in ((0, 1), (1, 300), (300, 700)):
         G[lo:hi, :hi] = gram_slice(Phi[:, :hi], lo)  # the rows of a wider array
-    np.testing.assert_allclose(fill_upper_triangle(G), Phi.astype(np.float64).T @ Phi, atol=2e-3)
+    np.testing.assert_allclose(symmetrise(G), Phi.astype(np.float64).T @ Phi, atol=2e-3)
     assert np.array_equal(G, G.T)
 
 

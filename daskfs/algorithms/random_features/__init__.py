@@ -37,46 +37,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
-import numpy as np
-
 from daskfs.algorithms.losses import Loss, encode_classes, positive_target
-from daskfs.algorithms.random_features.inputs import (
-    WINDOW_CELLS,
-    add_inputs,
-    count_inputs,
-    held_back_mask,
-    merge_inputs,
-    one_vs_rest_labels,
-    row_windows,
-    sample_nbytes,
-)
+from daskfs.algorithms.random_features.inputs import count_inputs, merge_inputs, one_vs_rest_labels, rows_nbytes
 from daskfs.algorithms.random_features.models import PATH_LENGTH
 from daskfs.algorithms.random_features.result import add_record, make_preview, make_result
 from daskfs.algorithms.random_features.rounds import CANDIDATES, begin_pass, finish_pass
-from daskfs.algorithms.random_features.state import (
-    InputSummary,
-    LinearModel,
-    Quadratic,
-    RandomFeaturesState,
-    Rows,
-    Sums,
-)
-from daskfs.algorithms.random_features.sums import GRAM_BYTES_PER_PASS, TILE_ROWS, add_tiles, zero_sums
+from daskfs.algorithms.random_features.state import RandomFeaturesState, Sums, initial_state
+from daskfs.algorithms.random_features.sums import GRAM_BYTES_PER_PASS, TILE_ROWS, add_block, add_pending, zero_sums
 from daskfs.basis import Kernel
 from daskfs.errors import OptionError, check_choice, check_positive, check_whole
-from daskfs.protocol import (
-    Algorithm,
-    Axis,
-    Block,
-    Meta,
-    Preview,
-    Result,
-    RowBlock,
-    Schedule,
-    Sharing,
-    SparseBlock,
-    copy_state,
-)
+from daskfs.protocol import Algorithm, Axis, Block, Meta, Preview, Result, Schedule, Sharing, copy_state
 
 
 @dataclass(frozen=True)
@@ -170,71 +140,28 @@ class SparseRandomFeatures(Algorithm):
 
     def start(self, meta: Meta, seed: int) -> RandomFeaturesState:
         labels = one_vs_rest_labels(self.loss, meta)
-        d, n_scores = count_inputs(meta), len(labels) or 1
-        model = LinearModel(np.zeros((0, n_scores)), np.zeros(n_scores))
-        state = RandomFeaturesState(
-            seed=seed,
-            classes=json.dumps(meta.classes) if len(labels) else encode_classes(meta),
-            labels=labels,
-            positive=positive_target(meta),
-            inputs=InputSummary(
-                low=np.full(d, np.inf),
-                high=np.full(d, -np.inf),
-                sample=np.empty((0, d)),
-                sample_keys=np.empty(0, np.uint64),
-                offset=np.zeros(d),
-                scale=np.ones(d),
-            ),
-            model=model,
-            model_before=model,
-            pending=Rows(np.empty((0, d), np.float32), np.empty((0, n_scores)), np.empty(0)),
-            quadratic=Quadratic(
-                np.zeros((0, 0, 0)), b=np.zeros((0, n_scores)), s=np.zeros((0, 1)), n=np.zeros(1), t=np.zeros(n_scores)
-            ),
-            history=np.zeros((0, 5)),
-        )
+        classes = json.dumps(meta.classes) if len(labels) else encode_classes(meta)
+        state = initial_state(seed, count_inputs(meta), len(labels) or 1, classes, labels, positive_target(meta))
         begin_pass(state, "inputs")
         return state
 
     def update(self, state: RandomFeaturesState, block: Block) -> RandomFeaturesState:
-        assert isinstance(block, RowBlock | SparseBlock)
         if state.is_merged:
             state.sums_before, state.sums, state.is_merged = _sums_of_pass(state), zero_sums(state), False
-        for numbers, rows in row_windows(block, state):
-            held = held_back_mask(numbers, state.seed) if self.holds_back else np.zeros(len(numbers), np.bool_)
-            if state.pass_kind == "inputs":
-                add_inputs(state, numbers, rows, ~held)
-            else:
-                self._add_rows(state, rows.part(held if state.pass_kind == "choose" else ~held))
+        add_block(self, state, block)
         return state
 
-    def _add_rows(self, state: RandomFeaturesState, rows: Rows) -> None:
-        """Add the full tiles of pending and new rows to the sums; the remaining rows are pending."""
-        pending = state.pending
-        scaled = ((rows.X - state.inputs.offset) * state.inputs.scale).astype(np.float32)
-        X, Y = np.concatenate([pending.X, scaled]), np.concatenate([pending.Y, rows.Y])
-        rows = Rows(X, Y, np.concatenate([pending.weight, rows.weight]))
-        full = len(X) - len(X) % TILE_ROWS
-        if full:  # each call draws the directions of all features, which takes long if rows are long
-            add_tiles(self, state, rows.part(slice(full)))
-        state.pending = copy_state(rows.part(slice(full, None)))
-
     def merge(self, states: Sequence[RandomFeaturesState]) -> RandomFeaturesState:
-        own = [self._add_pending(replace(state, sums=copy_state(state.sums))) for state in states]
+        own = [replace(state, sums=copy_state(state.sums)) for state in states]
+        for state in own:
+            add_pending(self, state)
         merged: RandomFeaturesState = copy_state(replace(own[0], sums=Sums(), is_merged=True))
         merged.inputs = merge_inputs([state.inputs for state in own])
         merged.sums = functools.reduce(operator.add, [state.sums for state in own])
         return merged
 
-    def _add_pending(self, state: RandomFeaturesState) -> RandomFeaturesState:
-        """Add the rows that do not fill a tile to the sums."""
-        if len(state.pending.X):
-            add_tiles(self, state, state.pending)
-            state.pending = state.pending.part(slice(0))
-        return state
-
     def end_pass(self, state: RandomFeaturesState) -> tuple[RandomFeaturesState, bool]:
-        state = self._add_pending(state)
+        add_pending(self, state)
         finish_pass(self, state, _sums_of_pass(state))
         add_record(state)
         return state, state.pass_kind != "done"
@@ -247,9 +174,8 @@ class SparseRandomFeatures(Algorithm):
         slices = min(GRAM_BYTES_PER_PASS, 8 * largest**2 * self._n_grams(meta))
         candidates = CANDIDATES * self.per_round if self.screen else self.per_round
         widest = largest + max(candidates, largest)  # features of a tile, and a weighted copy of some of them
-        window = 5 * 8 * max(WINDOW_CELLS, d + n_scores)  # rows of a block in float64, with scaled copies
         pending = 3 * 4 * d * TILE_ROWS  # before and after new rows are appended, and what remains
-        rows = TILE_ROWS * (4 * widest + 8 * 10 * n_scores) + sample_nbytes(d) + window + pending
+        rows = TILE_ROWS * (4 * widest + 8 * 10 * n_scores) + rows_nbytes(d, n_scores) + pending
         models = 8 * largest * n_scores * (6 + (2 * PATH_LENGTH if self.holds_back else 0))  # and those to choose from
         directions = 4 * d * (largest + candidates)
         return self.driver_nbytes(meta) + 3 * slices + rows + directions + models

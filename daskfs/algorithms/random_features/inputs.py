@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.algorithms.losses import Loss, check_target, encode_target
-from daskfs.algorithms.random_features.lasso import FloatArray
+from daskfs.algorithms.random_features.lasso import Float64Array
 from daskfs.algorithms.random_features.state import IdArray, InputSummary, RandomFeaturesState, Rows, Sums
 from daskfs.errors import OptionError, RowError
 from daskfs.protocol import Meta, RowBlock, SparseBlock, copy_state
@@ -43,7 +43,7 @@ def count_inputs(meta: Meta) -> int:
     return d
 
 
-def one_vs_rest_labels(loss: Loss, meta: Meta) -> FloatArray:
+def one_vs_rest_labels(loss: Loss, meta: Meta) -> Float64Array:
     """Return the classes as blocks carry them if each has a score of its own, else nothing; OptionError for no target.
 
     With the squared loss, numbers are a real target even if they are few, unless there are just two of them.
@@ -73,7 +73,7 @@ def row_windows(block: RowBlock | SparseBlock, state: RandomFeaturesState) -> It
         yield np.arange(first, first + len(X)), Rows(X, _targets(block.y[at], state), weight)
 
 
-def _targets(y: FloatArray, state: RandomFeaturesState) -> FloatArray:
+def _targets(y: Float64Array, state: RandomFeaturesState) -> Float64Array:
     """Return a column for every score: the scaled number, ±1 for two classes, or ±1 for each class against the rest."""
     if len(state.labels):
         return np.where(y[:, None] == state.labels, 1.0, -1.0)
@@ -81,7 +81,7 @@ def _targets(y: FloatArray, state: RandomFeaturesState) -> FloatArray:
     return np.asarray(scaled[:, None])
 
 
-def _dense(block: SparseBlock, at: slice, d: int) -> FloatArray:
+def _dense(block: SparseBlock, at: slice, d: int) -> Float64Array:
     indptr = block.indptr[at.start : at.stop + 1]
     entries = slice(indptr[0], indptr[-1])
     X = np.zeros((len(indptr) - 1, d))
@@ -142,9 +142,9 @@ def _sample_rows(d: int) -> int:
     return max(_MIN_SAMPLE_ROWS, min(_SAMPLE_ROWS, _SAMPLE_CELLS // max(d, 1)))
 
 
-def sample_nbytes(d: int) -> int:
-    """Return the bytes of the sample, with its copies while rows are scaled and compared."""
-    return 4 * 8 * d * _sample_rows(d)
+def rows_nbytes(d: int, n_scores: int) -> int:
+    """Return the bytes that rows of a block take while they are scaled, and the sample with its copies."""
+    return 5 * 8 * max(WINDOW_CELLS, d + n_scores) + 4 * 8 * d * _sample_rows(d)
 
 
 def merge_inputs(summaries: Sequence[InputSummary]) -> InputSummary:
@@ -179,7 +179,7 @@ def fix_scaling(params: SparseRandomFeatures, state: RandomFeaturesState, sums: 
         inputs.gamma = float(params.gamma)
 
 
-def median_gamma(kernel: str, sample: FloatArray) -> float:
+def median_gamma(kernel: str, sample: Float64Array) -> float:
     """Return a bandwidth by the median heuristic: the kernel of two rows at the median distance is exp(−½).
 
     For the Laplacian kernel exp(−1), also found in books, does worse on held-back rows and takes more features.
@@ -195,6 +195,6 @@ def median_gamma(kernel: str, sample: FloatArray) -> float:
     return 1 / (2 * median) if kernel == "laplacian" else 1 / (2 * median**2)
 
 
-def _inverse(span: FloatArray) -> FloatArray:
+def _inverse(span: Float64Array) -> Float64Array:
     """Return 1 / span, and 0 for a constant input, which becomes 0 in every row."""
     return np.divide(1.0, span, out=np.zeros_like(span), where=span > 0)

@@ -30,9 +30,9 @@ from scipy.linalg import cho_factor
 from daskfs.algorithms.random_features import kernels
 from daskfs.errors import OptionError
 
-FloatArray = NDArray[np.float64]
+Float64Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
-LassoProblem = tuple[FloatArray, FloatArray]
+LassoProblem = tuple[Float64Array, Float64Array]
 """G and b."""
 
 EPS = float(np.finfo(np.float64).eps)
@@ -52,7 +52,7 @@ _NO_GRAM = "G has entries that are no finite numbers, or is far from positive se
 class Solution(NamedTuple):
     """A minimum of F, and how exact it is."""
 
-    weights: FloatArray
+    weights: Float64Array
     """Shaped like b."""
     penalty: float
     residual: float
@@ -102,7 +102,7 @@ def kkt_residual(G: ArrayLike, b: ArrayLike, w: ArrayLike, lam: float) -> float:
 def solve(
     problems: Sequence[LassoProblem],
     lam: float,
-    start: FloatArray | None = None,
+    start: Float64Array | None = None,
     tolerance: float = 1e-6,
     max_norm: float = np.inf,
 ) -> Solution:
@@ -219,7 +219,7 @@ def _size(solution: Solution) -> int:
 
 
 def _solve_target(
-    G: FloatArray, b: FloatArray, lam: float, start: FloatArray, tolerance: float, max_norm: float
+    G: Float64Array, b: Float64Array, lam: float, start: Float64Array, tolerance: float, max_norm: float
 ) -> Solution:
     """Solve for one target: extend the working set until no feature violates the KKT conditions."""
     if lam >= largest_penalty(b):
@@ -250,7 +250,7 @@ def _solve_target(
     return Solution(w, lam, residual)
 
 
-def _working_set(w: FloatArray, violations: FloatArray, tolerance: float) -> Indices:
+def _working_set(w: Float64Array, violations: Float64Array, tolerance: float) -> Indices:
     """Return the support and, up to the growth limit, the other features with the largest violations."""
     outside = np.flatnonzero((w == 0.0) & (violations > tolerance))
     size = np.count_nonzero(w)
@@ -260,7 +260,9 @@ def _working_set(w: FloatArray, violations: FloatArray, tolerance: float) -> Ind
     return np.sort(np.concatenate((np.flatnonzero(w), outside)))
 
 
-def _minimise_on(H: FloatArray, q: FloatArray, lam: float, w: FloatArray, tolerance: float, max_norm: float) -> None:
+def _minimise_on(
+    H: Float64Array, q: Float64Array, lam: float, w: Float64Array, tolerance: float, max_norm: float
+) -> None:
     """Minimise F on a working set, changing w and q in place."""
 
     def is_done() -> bool:
@@ -277,7 +279,7 @@ def _minimise_on(H: FloatArray, q: FloatArray, lam: float, w: FloatArray, tolera
             return
 
 
-def _factor(H: FloatArray, S: Indices) -> FloatArray:
+def _factor(H: Float64Array, S: Indices) -> Float64Array:
     """Return U with UᵀU = H_SS + δI, for the least δ above rounding for which it exists."""
     delta = len(S) * EPS * float(H.diagonal().max())
     for _ in range(10):  # the last δ outweighs all other entries
@@ -292,7 +294,7 @@ def _factor(H: FloatArray, S: Indices) -> FloatArray:
     raise OptionError(_NO_GRAM)
 
 
-def _gradient(G: FloatArray, b: FloatArray, w: FloatArray) -> FloatArray:
+def _gradient(G: Float64Array, b: Float64Array, w: Float64Array) -> Float64Array:
     """Return Gw − b."""
     q = -b
     used = np.flatnonzero(w)
@@ -300,19 +302,19 @@ def _gradient(G: FloatArray, b: FloatArray, w: FloatArray) -> FloatArray:
     return q
 
 
-def _violation(q: FloatArray, w: FloatArray, lam: float) -> float:
+def _violation(q: Float64Array, w: Float64Array, lam: float) -> float:
     """Return the largest violation of the KKT conditions, for the gradient q at w."""
     return float(kernels.distances(q, w, lam).max(initial=0.0))
 
 
-def _rows_by_target(b: FloatArray) -> FloatArray:
+def _rows_by_target(b: Float64Array) -> Float64Array:
     """Return a contiguous row for every target."""
     return np.ascontiguousarray(b.reshape(len(b), -1).T)
 
 
 def _check_problem(
     G: ArrayLike, b: ArrayLike, lam: float, w: ArrayLike | None
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+) -> tuple[Float64Array, Float64Array, Float64Array]:
     """Return the arrays as kernels read them, with zeros for missing weights; OptionError if they do not fit."""
     G, b = np.asarray(G, dtype=np.float64), np.asarray(b, dtype=np.float64)
     w = np.zeros_like(b) if w is None else np.asarray(w, dtype=np.float64)

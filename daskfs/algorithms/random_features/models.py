@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve, eigh
 
 from daskfs.algorithms.random_features import lasso
-from daskfs.algorithms.random_features.lasso import FloatArray, LassoProblem
-from daskfs.algorithms.random_features.state import LinearModel, RandomFeaturesState, Sums, quadratic_of
+from daskfs.algorithms.random_features.lasso import Float64Array, LassoProblem
+from daskfs.algorithms.random_features.state import RandomFeaturesState, ScoreModel, Sums
 from daskfs.errors import OptionError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _MIN_BOOST, _MAX_BOOST = 1e-8, 1e-3
 class NewtonStep(NamedTuple):
     """The minimum of the quadratic models, seen from the current model."""
 
-    model: LinearModel
+    model: ScoreModel
     promised: float
     """By how much the quadratic models say that the objective falls."""
     residual: float
@@ -59,10 +59,10 @@ def newton_step(state: RandomFeaturesState, tolerance: float) -> NewtonStep:
             lasso.kkt_residual(gram, b[:, 0], before, penalty) if penalty else np.abs(gram @ before - b[:, 0]).max()
         )
         residual = max(residual, float(distance))
-    return NewtonStep(LinearModel(new, best_intercepts(state, new)), promised, residual)
+    return NewtonStep(ScoreModel(new, best_intercepts(state, new)), promised, residual)
 
 
-def minimise(state: RandomFeaturesState, tolerance: float) -> tuple[list[LassoProblem], FloatArray, float]:
+def minimise(state: RandomFeaturesState, tolerance: float) -> tuple[list[LassoProblem], Float64Array, float]:
     """Return the lasso problems of a state, the weights that minimise them, and the KKT residual of these.
 
     Sums in float32 give a Gram matrix with eigenvalues slightly below zero. If the penalty is too small to make up for
@@ -78,7 +78,7 @@ def minimise(state: RandomFeaturesState, tolerance: float) -> tuple[list[LassoPr
         state.diagonal_boost = max(10 * state.diagonal_boost, _MIN_BOOST)
 
 
-def _is_possible(state: RandomFeaturesState, problems: list[LassoProblem], weights: FloatArray) -> bool:
+def _is_possible(state: RandomFeaturesState, problems: list[LassoProblem], weights: Float64Array) -> bool:
     """Return whether a true model could have its minimum at these weights, given that no loss is negative.
 
     The penalty alone cannot exceed the objective, and no step can lower the objective below zero.
@@ -96,13 +96,13 @@ def _is_possible(state: RandomFeaturesState, problems: list[LassoProblem], weigh
     return bool(promised <= objective)
 
 
-def _value(gram: FloatArray, b: FloatArray, w: FloatArray, penalty: float) -> float:
+def _value(gram: Float64Array, b: Float64Array, w: Float64Array, penalty: float) -> float:
     return float(w @ (gram @ w / 2 - b) + penalty * np.abs(w).sum())
 
 
 def lasso_problems(state: RandomFeaturesState) -> list[LassoProblem]:
     """Return G (A, A) and b (A, scores) of ½ wᵀGw − bᵀw for every Gram matrix, with the best intercept for every w."""
-    quadratic, weights = quadratic_of(state), state.model.weights
+    quadratic, weights = state.known_quadratic(), state.model.weights
     problems = []
     for number, matrix in enumerate(quadratic.gram):
         columns = slice(None) if len(quadratic.gram) == 1 else slice(number, number + 1)
@@ -141,9 +141,9 @@ def remove_intercept(G: ArrayLike, b: ArrayLike, s: ArrayLike, n: float, t: Arra
     return gram, centred
 
 
-def best_intercepts(state: RandomFeaturesState, weights: FloatArray) -> FloatArray:
+def best_intercepts(state: RandomFeaturesState, weights: Float64Array) -> Float64Array:
     """Return the best intercept of every score for some weights; the current one where no row has a curvature."""
-    quadratic = quadratic_of(state)
+    quadratic = state.known_quadratic()
     s, n = np.broadcast_to(quadratic.s, weights.shape), quadratic.n
     best = state.model.intercept.copy()
     np.divide(quadratic.t - np.einsum("ac,ac->c", s, weights), n, out=best, where=n > _FLAT * state.total)
@@ -152,7 +152,7 @@ def best_intercepts(state: RandomFeaturesState, weights: FloatArray) -> FloatArr
 
 def shift_to_origin(state: RandomFeaturesState) -> None:
     """Turn b and t, which hold gradients at the current model, into those of quadratic models in w and β themselves."""
-    quadratic, model = quadratic_of(state), state.model
+    quadratic, model = state.known_quadratic(), state.model
     quadratic.t = quadratic.t + np.einsum("ac,ac->c", quadratic.s, model.weights) + quadratic.n * model.intercept
     quadratic.b = quadratic.b + quadratic.s * model.intercept
     for number, gram in enumerate(quadratic.gram):
@@ -163,14 +163,14 @@ def keep_features(state: RandomFeaturesState, at: NDArray[np.intp]) -> None:
     """Reduce the working set, its model and its quadratic to the features at some positions."""
     if len(at) == len(state.active):
         return
-    quadratic = quadratic_of(state)
+    quadratic = state.known_quadratic()
     state.active, state.model = state.active[at], replace(state.model, weights=state.model.weights[at])
     quadratic.b, quadratic.s = quadratic.b[at], quadratic.s[at]
     quadratic.gram = np.ascontiguousarray(quadratic.gram[:, at[:, None], at])
     state.n_known = len(at)
 
 
-def ridge(G: ArrayLike, b: ArrayLike, alpha: float) -> FloatArray:
+def ridge(G: ArrayLike, b: ArrayLike, alpha: float) -> Float64Array:
     """Return the weights, shaped like b, that minimise ½ wᵀ(G + αμI)w − bᵀw, with the mean μ of G's diagonal.
 
     Features may be collinear. If alpha is too small to matter, the shortest of all best weights are returned, as
@@ -188,7 +188,7 @@ def ridge(G: ArrayLike, b: ArrayLike, alpha: float) -> FloatArray:
     return np.ascontiguousarray(_shortest(H, b))
 
 
-def _shortest(H: FloatArray, b: FloatArray) -> FloatArray:
+def _shortest(H: Float64Array, b: Float64Array) -> Float64Array:
     """Return the shortest w that minimises ½ wᵀHw − bᵀw."""
     noise = len(H) * lasso.EPS
     try:
@@ -216,7 +216,7 @@ def begin_choice(params: SparseRandomFeatures, state: RandomFeaturesState) -> bo
         weights = [step.weights for step in lasso.solve_path(problems, state.penalties, params.tolerance)]
     else:
         return False
-    state.models = [LinearModel(w, best_intercepts(state, w)) for w in weights]
+    state.models = [ScoreModel(w, best_intercepts(state, w)) for w in weights]
     return True
 
 
@@ -232,7 +232,7 @@ def end_choice(state: RandomFeaturesState, sums: Sums) -> None:
     keep_features(state, np.flatnonzero(state.model.weights.any(axis=1)))
 
 
-def _refits(count: int, state: RandomFeaturesState, tolerance: float) -> list[FloatArray]:
+def _refits(count: int, state: RandomFeaturesState, tolerance: float) -> list[Float64Array]:
     """Reduce the working set to the first features on the path; return their weights for several ridges."""
     weights = lasso.solve_for_count(lasso_problems(state), min(count, len(state.active)), tolerance).weights
     strength = np.linalg.norm(weights, axis=1)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from daskfs.algorithms.losses import decode_classes
-from daskfs.algorithms.random_features.lasso import FloatArray
+from daskfs.algorithms.random_features.lasso import Float64Array
 from daskfs.algorithms.random_features.state import RandomFeaturesState
 from daskfs.basis import Basis, Kernel, multiply
 from daskfs.protocol import Expansion, Preview, Result
@@ -65,7 +65,7 @@ def make_preview(params: SparseRandomFeatures, state: RandomFeaturesState, limit
     )
 
 
-def _importance(kernel: Kernel, state: RandomFeaturesState) -> FloatArray:
+def _importance(kernel: Kernel, state: RandomFeaturesState) -> Float64Array:
     """Return the total effect of every input on the scores (Sobol; Jansen), as shares that add up to one.
 
     Every row of the sample gets another row's value of one input, and the mean squared change of the scores is taken.

@@ -21,18 +21,17 @@ from daskfs.algorithms.random_features.inputs import fix_scaling
 from daskfs.algorithms.random_features.models import keep_features
 from daskfs.algorithms.random_features.state import (
     IdArray,
-    LinearModel,
     PassKind,
     Quadratic,
     RandomFeaturesState,
+    ScoreModel,
     Sums,
-    quadratic_of,
 )
 from daskfs.algorithms.random_features.sums import (
     current_slices,
-    fill_upper_triangle,
     gram_slices,
     line_models,
+    symmetrise,
     zero_sums,
 )
 from daskfs.errors import OptionError
@@ -79,7 +78,7 @@ def finish_pass(params: SparseRandomFeatures, state: RandomFeaturesState, sums: 
 
 
 def _finish_inputs(params: SparseRandomFeatures, state: RandomFeaturesState, sums: Sums) -> None:
-    inputs, total, quadratic = state.inputs, sums.weight, quadratic_of(state)
+    inputs, total, quadratic = state.inputs, sums.weight, state.known_quadratic()
     largest = max(-inputs.target_low, inputs.target_high)
     if largest > (_MAX_UNSCALED_TARGET if params.scaling == "none" else _MAX_TARGET):
         raise OptionError(f"the target has values of {largest:.3g}, of which no squares can be summed: divide it")
@@ -149,7 +148,7 @@ def _admit(params: SparseRandomFeatures, state: RandomFeaturesState, ids: IdArra
 
 def _begin_gram(params: SparseRandomFeatures, state: RandomFeaturesState) -> None:
     """Begin the passes that add up the unknown part of the Gram matrices of the working set."""
-    quadratic, known, size = quadratic_of(state), state.n_known, len(state.active)
+    quadratic, known, size = state.known_quadratic(), state.n_known, len(state.active)
     gram = np.zeros((1 if params.loss == "squared" else len(state.model.intercept), size, size))
     if known:
         gram[:, :known, :known] = quadratic.gram
@@ -159,7 +158,7 @@ def _begin_gram(params: SparseRandomFeatures, state: RandomFeaturesState) -> Non
 
 def _fill_gram(state: RandomFeaturesState, sums: Sums) -> bool:
     """Copy slices into the Gram matrices; return whether these are complete, else begin another pass."""
-    gram = quadratic_of(state).gram
+    gram = state.known_quadratic().gram
     for (matrix, low, high), part in zip(current_slices(state), sums.gram_slices, strict=True):
         gram[matrix, low:high, :high] = part
     if state.slices_done + 1 < len(gram_slices(state.n_known, len(state.active), len(gram))):
@@ -167,12 +166,12 @@ def _fill_gram(state: RandomFeaturesState, sums: Sums) -> bool:
         _clear_sums(state)
         return False
     for matrix_of_score in gram:
-        fill_upper_triangle(matrix_of_score)
+        symmetrise(matrix_of_score)
     return True
 
 
 def _finish_gram(params: SparseRandomFeatures, state: RandomFeaturesState, sums: Sums) -> None:
-    quadratic, known = quadratic_of(state), state.n_known
+    quadratic, known = state.known_quadratic(), state.n_known
     if state.slices_done == 0:
         b = sums.gradient + sums.s * state.model.intercept
         quadratic.b = np.concatenate([quadratic.b[:known], b])
@@ -183,7 +182,7 @@ def _finish_gram(params: SparseRandomFeatures, state: RandomFeaturesState, sums:
         return
     ((gram, b),), weights, state.kkt_residual = models.minimise(state, params.tolerance)
     state.strongest = state.strongest or lasso.largest_penalty(b)
-    state.model = LinearModel(weights, models.best_intercepts(state, weights))
+    state.model = ScoreModel(weights, models.best_intercepts(state, weights))
     objective = state.constant_loss + lasso.objective(gram, b, weights, state.penalty)
     _drop_zeros(state)
     _end_round(params, state, objective)
@@ -194,7 +193,7 @@ def _finish_newton(params: SparseRandomFeatures, state: RandomFeaturesState, sum
     if state.slices_done == 0:
         state.newton_passes += 1
         state.objective_at_step = sums.loss + _penalty_terms(state, state.model)
-        gram = quadratic_of(state).gram
+        gram = state.known_quadratic().gram
         state.quadratic = Quadratic(gram, b=sums.gradient, s=sums.s, n=sums.n, t=sums.residual)
         state.strongest = state.strongest or lasso.largest_penalty(sums.gradient)
         if state.steps and state.objective_at_step > (1 + _ROUNDING) * state.objective:
@@ -239,7 +238,7 @@ def _finish_line(params: SparseRandomFeatures, state: RandomFeaturesState, sums:
         begin_pass(state, "newton")
 
 
-def _penalty_terms(state: RandomFeaturesState, model: LinearModel) -> float:
+def _penalty_terms(state: RandomFeaturesState, model: ScoreModel) -> float:
     return float(state.penalty * np.abs(model.weights).sum() + state.ridge / 2 * np.square(model.weights).sum())
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.algorithms.random_features.lasso import FloatArray
+from daskfs.algorithms.random_features.lasso import Float64Array
 
 IdArray = NDArray[np.uint64]
 PassKind = Literal["inputs", "screen", "gram", "newton", "line", "choose", "done"]
@@ -23,8 +23,8 @@ class Rows(NamedTuple):
     """Some rows, with a target for every score."""
 
     X: NDArray[np.floating[Any]]  # (r, d); float32 once they are scaled
-    Y: FloatArray  # (r, C)
-    weight: FloatArray  # (r,)
+    Y: Float64Array  # (r, C)
+    weight: Float64Array  # (r,)
 
     def part(self, at: slice | NDArray[np.bool_]) -> Rows:
         """Return some of the rows, by a slice or a mask."""
@@ -35,12 +35,12 @@ class Rows(NamedTuple):
 class InputSummary:
     """What the first pass learns of inputs and target, and the scaling that follows from it."""
 
-    low: FloatArray  # (d,)
-    high: FloatArray  # (d,)
-    sample: FloatArray  # (up to 512, d): random rows, for the bandwidth and for the importance of inputs
+    low: Float64Array  # (d,)
+    high: Float64Array  # (d,)
+    sample: Float64Array  # (up to 512, d): random rows, for the bandwidth and for the importance of inputs
     sample_keys: IdArray  # the hashes of these rows, ascending
-    offset: FloatArray  # (d,): an input x is used as (x - offset) · scale
-    scale: FloatArray  # (d,)
+    offset: Float64Array  # (d,): an input x is used as (x - offset) · scale
+    scale: Float64Array  # (d,)
     target_low: float = np.inf
     target_high: float = -np.inf
     target_offset: float = 0.0
@@ -49,11 +49,11 @@ class InputSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class LinearModel:
+class ScoreModel:
     """Weights of the working set, and an intercept for every score."""
 
-    weights: FloatArray  # (A, C)
-    intercept: FloatArray  # (C,)
+    weights: Float64Array  # (A, C)
+    intercept: Float64Array  # (C,)
 
 
 @dataclass(slots=True)
@@ -63,14 +63,14 @@ class Quadratic:
     All scores share one Gram matrix with the squared loss (K = 1). With other losses each has its own (K = C).
     """
 
-    gram: FloatArray  # ΦᵀDΦ (K, A, A)
-    b: FloatArray  # ΦᵀDy (A, C)
-    s: FloatArray  # ΦᵀD1 (A, K)
-    n: FloatArray  # 1ᵀD1 (K,)
-    t: FloatArray  # 1ᵀDy (C,)
+    gram: Float64Array  # ΦᵀDΦ (K, A, A)
+    b: Float64Array  # ΦᵀDy (A, C)
+    s: Float64Array  # ΦᵀD1 (A, K)
+    n: Float64Array  # 1ᵀD1 (K,)
+    t: Float64Array  # 1ᵀDy (C,)
 
 
-def _empty() -> FloatArray:
+def _empty() -> Float64Array:
     return np.empty(0)
 
 
@@ -85,16 +85,16 @@ class Sums:
     rows: float = 0.0
     weight: float = 0.0
     loss: float = 0.0
-    losses: FloatArray = field(default_factory=_empty)  # of every model that is compared
-    x: FloatArray = field(default_factory=_empty)  # (d,)
-    x_squared: FloatArray = field(default_factory=_empty)
-    y: FloatArray = field(default_factory=_empty)  # (C,)
-    y_squared: FloatArray = field(default_factory=_empty)
-    gradient: FloatArray = field(default_factory=_empty)  # Φᵀr, minus the gradient of the loss, for residuals r = −L′
-    residual: FloatArray = field(default_factory=_empty)  # 1ᵀr (C,)
-    s: FloatArray = field(default_factory=_empty)  # as in `Quadratic`
-    n: FloatArray = field(default_factory=_empty)
-    gram_slices: list[FloatArray] = field(default_factory=list)  # see `sums.gram_slices`
+    losses: Float64Array = field(default_factory=_empty)  # of every model that is compared
+    x: Float64Array = field(default_factory=_empty)  # (d,)
+    x_squared: Float64Array = field(default_factory=_empty)
+    y: Float64Array = field(default_factory=_empty)  # (C,)
+    y_squared: Float64Array = field(default_factory=_empty)
+    gradient: Float64Array = field(default_factory=_empty)  # Φᵀr, minus the gradient of the loss, for residuals r = −L′
+    residual: Float64Array = field(default_factory=_empty)  # 1ᵀr (C,)
+    s: Float64Array = field(default_factory=_empty)  # as in `Quadratic`
+    n: Float64Array = field(default_factory=_empty)
+    gram_slices: list[Float64Array] = field(default_factory=list)  # see `sums.gram_slices`
 
     def __add__(self, other: Sums) -> Sums:
         return Sums(**{each.name: _add(getattr(self, each.name), getattr(other, each.name)) for each in fields(self)})
@@ -110,13 +110,13 @@ class RandomFeaturesState:
 
     seed: int
     classes: str  # that scores separate, as JSON; "" for a real target
-    labels: FloatArray  # the classes as blocks carry them if each has a score, else empty
+    labels: Float64Array  # the classes as blocks carry them if each has a score, else empty
     positive: float  # the target of the second of two classes; NaN for a real target
     inputs: InputSummary
-    model: LinearModel  # as it was last solved; features that entered since then have weight zero
-    model_before: LinearModel  # before the last step of Newton's method
+    model: ScoreModel  # as it was last solved; features that entered since then have weight zero
+    model_before: ScoreModel  # before the last step of Newton's method
     quadratic: Quadratic | None
-    history: FloatArray | None  # a row for every pass, with the columns `result.HISTORY`
+    history: Float64Array | None  # a row for every pass, with the columns `result.HISTORY`
     # The current pass.
     pending: Rows  # scaled rows that do not fill a tile yet
     pass_kind: str = "inputs"
@@ -145,14 +145,34 @@ class RandomFeaturesState:
     diagonal_boost: float = 0.0  # the share by which diagonals of Gram matrices are raised against rounding
     strongest: float = 0.0  # the largest gradient of a candidate in the first round: a larger penalty admits no feature
     # The choice of a penalty or of exactly `n_select` features.
-    models: list[LinearModel] = field(default_factory=list)
-    penalties: FloatArray = field(default_factory=_empty)  # of these models, if they differ in it
-    ridges: FloatArray = field(default_factory=_empty)  # of these models, if they differ in it
+    models: list[ScoreModel] = field(default_factory=list)
+    penalties: Float64Array = field(default_factory=_empty)  # of these models, if they differ in it
+    ridges: Float64Array = field(default_factory=_empty)  # of these models, if they differ in it
     ridge: float = 0.0  # of the model that was chosen
     held_back: float = 1.0  # the weight of the held-back rows
 
+    def known_quadratic(self) -> Quadratic:
+        """Return `quadratic`, which only the driver has."""
+        assert self.quadratic is not None
+        return self.quadratic
 
-def quadratic_of(state: RandomFeaturesState) -> Quadratic:
-    """Return the quadratic model of a state on the driver."""
-    assert state.quadratic is not None, "workers do not have it"
-    return state.quadratic
+
+def initial_state(
+    seed: int, d: int, n_scores: int, classes: str, labels: Float64Array, positive: float
+) -> RandomFeaturesState:
+    """Return the state before the first pass."""
+    inputs = InputSummary(
+        low=np.full(d, np.inf),
+        high=np.full(d, -np.inf),
+        sample=np.empty((0, d)),
+        sample_keys=_no_ids(),
+        offset=np.zeros(d),
+        scale=np.ones(d),
+    )
+    model = ScoreModel(np.zeros((0, n_scores)), np.zeros(n_scores))
+    gram, b, s = np.zeros((0, 0, 0)), np.zeros((0, n_scores)), np.zeros((0, 1))
+    quadratic = Quadratic(gram, b, s, n=np.zeros(1), t=np.zeros(n_scores))
+    pending = Rows(np.empty((0, d), np.float32), np.empty((0, n_scores)), np.empty(0))
+    return RandomFeaturesState(
+        seed, classes, labels, positive, inputs, model, model, quadratic, np.zeros((0, 5)), pending
+    )

@@ -28,10 +28,12 @@ from numpy.typing import NDArray
 
 from daskfs.algorithms import loss_kernels
 from daskfs.algorithms.losses import CODE
+from daskfs.algorithms.random_features.inputs import add_inputs, held_back_mask, row_windows
 from daskfs.algorithms.random_features.kernels import add_product, add_square
-from daskfs.algorithms.random_features.lasso import FloatArray
-from daskfs.algorithms.random_features.state import LinearModel, RandomFeaturesState, Rows, Sums
+from daskfs.algorithms.random_features.lasso import Float64Array
+from daskfs.algorithms.random_features.state import RandomFeaturesState, Rows, ScoreModel, Sums
 from daskfs.basis import Basis, multiply
+from daskfs.protocol import Block, RowBlock, SparseBlock, copy_state
 
 if TYPE_CHECKING:
     from daskfs.algorithms.random_features import SparseRandomFeatures
@@ -117,7 +119,33 @@ def zero_sums(state: RandomFeaturesState) -> Sums:
     return sums
 
 
-def add_tiles(params: SparseRandomFeatures, state: RandomFeaturesState, rows: Rows) -> None:
+def add_block(params: SparseRandomFeatures, state: RandomFeaturesState, block: Block) -> None:
+    """Add the rows of a block to the sums of the pass, except those that do not fill a tile: they are pending."""
+    assert isinstance(block, RowBlock | SparseBlock)
+    for numbers, rows in row_windows(block, state):
+        held = held_back_mask(numbers, state.seed) if params.holds_back else np.zeros(len(numbers), np.bool_)
+        if state.pass_kind == "inputs":
+            add_inputs(state, numbers, rows, ~held)
+            continue
+        rows = rows.part(held if state.pass_kind == "choose" else ~held)
+        scaled = ((rows.X - state.inputs.offset) * state.inputs.scale).astype(np.float32)
+        before = state.pending
+        X, Y = np.concatenate([before.X, scaled]), np.concatenate([before.Y, rows.Y])
+        rows = Rows(X, Y, np.concatenate([before.weight, rows.weight]))
+        full = len(X) - len(X) % TILE_ROWS
+        if full:  # each call draws the directions of all features, which takes long if rows are long
+            _add_tiles(params, state, rows.part(slice(full)))
+        state.pending = copy_state(rows.part(slice(full, None)))
+
+
+def add_pending(params: SparseRandomFeatures, state: RandomFeaturesState) -> None:
+    """Add the rows that do not fill a tile to the sums, too."""
+    if len(state.pending.X):
+        _add_tiles(params, state, state.pending)
+        state.pending = state.pending.part(slice(0))
+
+
+def _add_tiles(params: SparseRandomFeatures, state: RandomFeaturesState, rows: Rows) -> None:
     """Add rows to the sums of the pass, in tiles of `TILE_ROWS`."""
     inputs = state.inputs
     basis = Basis(params.kernel, inputs.gamma, state.seed, len(inputs.offset))
@@ -176,16 +204,16 @@ def _compare(basis: Basis, state: RandomFeaturesState, tiles: Iterator[Rows], co
         sums.weight += float(tile.weight.sum())
 
 
-def line_models(state: RandomFeaturesState) -> list[LinearModel]:
+def line_models(state: RandomFeaturesState) -> list[ScoreModel]:
     """Return the models at `FRACTIONS` of the way from `model_before` to `model`."""
     old, new = state.model_before, state.model
     return [
-        LinearModel((1 - t) * old.weights + t * new.weights, (1 - t) * old.intercept + t * new.intercept)
+        ScoreModel((1 - t) * old.weights + t * new.weights, (1 - t) * old.intercept + t * new.intercept)
         for t in FRACTIONS
     ]
 
 
-def _evaluate(features: Features, model: LinearModel, tile: Rows, code: int) -> tuple[float, FloatArray, FloatArray]:
+def _evaluate(features: Features, model: ScoreModel, tile: Rows, code: int) -> tuple[float, Float64Array, Float64Array]:
     """Return the loss of a model on a tile, and residuals and curvatures of every row and score."""
     scores = multiply(features, model.weights.astype(np.float32)).astype(np.float64) + model.intercept
     u, y, weight = scores.ravel(), tile.Y.ravel(), np.repeat(tile.weight, scores.shape[1])
@@ -201,11 +229,11 @@ def _add_slices(sums: Sums, features: Features, parts: list[GramSlice], matrix: 
             add_gram(features[:, : part.high], part.low, total)
 
 
-def add_gram(Phi: Features, lo: int, G: FloatArray) -> None:
+def add_gram(Phi: Features, lo: int, G: Float64Array) -> None:
     """Add rows `lo` and below of the lower triangle of ΦᵀΦ to G (A − lo, A).
 
     Φ (r, A) must have so few rows that float32 can hold their sums. Cells right of the diagonal, at column > lo + row,
-    are not changed: see `fill_upper_triangle`. Features before `lo` are not multiplied with each other. This takes r A²
+    are not changed: see `symmetrise`. Features before `lo` are not multiplied with each other. This takes r A²
     operations, half of a plain product, as BLAS computes one triangle of a square MᵀM (numpy calls ssyrk for it).
     """
     A = Phi.shape[1]
@@ -224,7 +252,7 @@ def add_gram(Phi: Features, lo: int, G: FloatArray) -> None:
         add_square(square, left - lo, left, G)
 
 
-def fill_upper_triangle(G: FloatArray) -> FloatArray:
+def symmetrise(G: Float64Array) -> Float64Array:
     """Make a matrix symmetric by copying its lower triangle, in place, and return it."""
     for i in range(len(G)):  # indices of all cells would take more memory than G
         G[i, i + 1 :] = G[i + 1 :, i]
