@@ -197,7 +197,7 @@ MISSING = {
     "the page": ("distributed.dashboard.core.BokehApplication", "the page"),
     "tabs": ("distributed.dashboard.scheduler.template_variables", "the page"),
     "metrics": ("distributed.http.scheduler.prometheus.core.COLLECTORS", "metrics"),
-    "events": ("distributed.scheduler.Scheduler.get_events", "what was said before"),
+    "events": ("distributed.scheduler.Scheduler.get_events", "earlier events"),
 }
 
 
