@@ -172,7 +172,7 @@ def ingest(
         return open_dataset(url, storage_options)
     with location.one_writer():
         if not overwrite and is_done(location, request, content):
-            return place.finished(memory, overwrite, client, workers)
+            return place.publish(memory, overwrite, client, workers)
         plan = new_plan(kind, found, layout, compression, budget.chunk_bytes)
         place.check(plan.shape)
         work = list(pieces_of(plan.format, found, request))
@@ -189,7 +189,7 @@ def ingest(
         made |= {"sources": len(found), "bad_lines": sum(piece.bad_lines for piece in pieces)}
         begin_publishing(location, work)
         _publish(job, pieces, made, where)
-        return place.finished(memory, overwrite, client, workers)
+        return place.publish(memory, overwrite, client, workers)
 
 
 def _staged(
