@@ -1,12 +1,15 @@
 """daskfs: choose the features that matter from data too large for any memory.
 
-Names are imported when they are first asked for: numba, dask and zarr take seconds that `daskfs --help` should not.
+Names are imported on first use, since numba, dask and zarr take seconds that `daskfs --help` should not.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from daskfs.algorithms.registry import ALGORITHMS as _ALGORITHMS
+from daskfs.algorithms.registry import registration as _registration
 
 if TYPE_CHECKING:
     from daskfs.algorithms.mission import Mission
@@ -31,11 +34,8 @@ _HOMES = {
     "DaskfsError": "errors",
     "Dataset": "store.dataset.dataset",
     "Evaluation": "selection.evaluation",
-    "Mission": "algorithms.mission",
-    "OnlineSubstitution": "algorithms.substitution",
     "Selection": "selection.selection",
     "SizePath": "selection.sizes",
-    "SparseRandomFeatures": "algorithms.random_features",
     "Stability": "selection.stability",
     "ingest": "engine.data.ingest",
     "load_selection": "selection.selection",
@@ -74,11 +74,18 @@ __all__ = [
 ]
 
 
+__all__.extend(name for name in _ALGORITHMS if name not in __all__)  # those above are for type checkers, too
+
+
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name in _ALGORITHMS:
+        value: Any = _registration(name).algorithm
+    elif name in _HOMES:
+        value = getattr(import_module(f"daskfs.{_HOMES[name]}"), name)
+    else:
         raise AttributeError(f"module 'daskfs' has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(f"daskfs.{_HOMES[name]}"), name)
-    return found
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -27,9 +27,8 @@ from daskfs.selection.metrics import (
     mean_known,
     predicted_classes,
 )
-from daskfs.selection.ranking import RankQuality, mean_area_interval, rank_quality
+from daskfs.selection.ranking import RankQuality, SortedScores, mean_area_interval, rank_quality
 from daskfs.selection.records import without_nan
-from daskfs.selection.score_spill import ScoreSpill
 from daskfs.store.dataset.dataset import Dataset
 from daskfs.store.dataset.regroup import RowRegrouper
 
@@ -201,16 +200,16 @@ def _of_classes(scores: Scores, truth: Truth, classes: Sequence[Label], progress
     """Every row is worked on once, and once more for each class."""
     tally, loss, count = ClassTally(len(classes), truth.n_labels), MeanTally(), len(classes)
     with tempfile.TemporaryFile() as file:  # it has no name: nothing stays of a process that is killed
-        spill = ScoreSpill(file, count)
+        ranks = SortedScores(file, count)
         for window, numbers, weight in truth.beside(scores):
             odds = log_odds(window)
             tally.add(numbers, predicted_classes(window), weight)
             loss.add(_known_losses(odds, numbers), weight)
-            spill.add(odds, numbers, weight)
+            ranks.add(odds, numbers, weight)
             progress(int(tally.rows.sum()), truth.rows * (1 + count))
         qualities = []
         for number in range(count):
-            qualities.append(rank_quality(spill.ranked(number)))
+            qualities.append(rank_quality(ranks.merge(number)))
             progress(truth.rows * (2 + number), truth.rows * (1 + count))
     per_class = _per_class(tally, qualities, classes)
     overall = qualities[1:] if count == 2 else qualities

@@ -1,62 +1,68 @@
-"""What all estimators have in common: data of any kind goes in, a selection comes out."""
+"""The base class of all estimators: data of any kind goes in, a selection comes out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields, replace
-from typing import Any, ClassVar, Self
+from dataclasses import MISSING, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar, Self, get_args, get_type_hints
 
 import numpy as np
+import pandas as pd
 import scipy.sparse as sp
+from dask.array import Array as DaskArray
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, validate_data
 
+from daskfs.algorithms.registry import Estimator, Registration, default_of, fields_of
+from daskfs.engine.data.write import write_dataset
 from daskfs.engine.run import select
 from daskfs.errors import OptionError, check_whole
 from daskfs.protocol import Algorithm, Axis, Meta
 from daskfs.selection.column_slices import as_dataset
 from daskfs.selection.selection import Selection
-from daskfs.sklearn.inputs import column_names, in_memory, is_lazy, written
-from daskfs.store.dataset.dataset import Dataset
+from daskfs.store.dataset.dataset import Dataset, open_dataset
 from daskfs.store.in_memory import InMemory
 from daskfs.store.ingest.arrays import encode_target
 
-FEW = 100
-"""Features that are chosen at most where nobody says how many: of millions neither all nor half would do."""
+DEFAULT_SELECT = 100
+"""The most features that are selected where `n_select` is not given: of millions neither all nor half would do."""
 
 
 class SelectingEstimator(BaseEstimator):
-    """Runs an algorithm over whatever it is given, and keeps the `daskfs.Selection`."""
+    """An estimator that runs an algorithm over the data and stores the `daskfs.Selection`."""
 
-    _algorithm: ClassVar[Callable[..., Algorithm]]
-    _axis: ClassVar[Axis]
+    _registration: ClassVar[Registration]
+    _estimator: ClassVar[Estimator]
     _numeric_target: ClassVar[bool] = False
-    _share: ClassVar[float] = 1.0  # of all features, where nobody says how many
+    _default_share: ClassVar[float] = 1.0
+    """The share of all features that is selected where `n_select` is not given."""
     random_state: Any
     n_features_in_: int
     selection_: Selection
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Choose features.
+        """Select features.
 
         Parameters
         ----------
         X
-            Rows and columns; or a dataset, or where one is.
+            Rows and columns; or a dataset, or its path.
         y
             The target of every row; a dataset brings its own.
         sample_weight
             The importance of every row; a dataset brings its own.
         """
-        with self._opened(X, y, sample_weight) as dataset:
+        with self._open(X, y, sample_weight) as dataset:
             selection = select(dataset, self._algorithm_for(dataset.meta), seed=self._seed())
-        if is_lazy(X):  # from a place that is gone
+        if is_lazy(X):  # the dataset was a temporary one
             selection = replace(selection, source={**selection.source, "url": "X"})
-        self.selection_ = self._labelled(selection)
+        self.selection_ = self._with_labels(selection)
         return self
 
     def __sklearn_tags__(self) -> Tags:
@@ -68,43 +74,59 @@ class SelectingEstimator(BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return "selection_" in vars(self)
 
-    def _encoded(self, y: NDArray[Any]) -> NDArray[Any]:
-        """The target as the store takes it: numbers, or text."""
+    @property
+    def _axis(self) -> Axis:
+        """Whether the algorithm reads columns or rows."""
+        axis: Axis = self._registration.algorithm.axis  # type: ignore[attr-defined]  # a class
+        return axis
+
+    def _encode(self, y: NDArray[Any]) -> NDArray[Any]:
+        """Return the target as the store takes it: numbers, or text."""
         type_of_target(y, input_name="y", raise_unknown=True)
         return y
 
     def _learn_labels(self, dataset: Dataset) -> None:
-        """Note what labels a dataset has."""
+        """Remember the labels of a dataset."""
 
-    def _labelled(self, selection: Selection) -> Selection:
-        """A selection with the labels that the estimator was given."""
+    def _with_labels(self, selection: Selection) -> Selection:
+        """Return the selection with the labels that `fit` was given."""
         return selection
 
-    def _taken(self, dataset: Dataset) -> Dataset:
-        """A dataset with its target as this estimator takes it."""
+    def _with_target(self, dataset: Dataset) -> Dataset:
+        """Return the dataset with its target as this estimator takes it."""
         return dataset
 
-    def _loss_for(self, meta: Meta) -> str:
-        """The loss, now that the target is known."""
-        raise NotImplementedError
-
     def _algorithm_for(self, meta: Meta) -> Algorithm:
-        """The algorithm, now that the data are known."""
-        given = {
-            field.name: getattr(self, field.name)
-            for field in fields(self._algorithm)  # type: ignore[arg-type]  # a dataclass
-            if hasattr(self, field.name)
-        }
-        given |= {"loss": self._loss_for(meta), "n_select": self._n_select_for(meta)}
-        return self._algorithm(**given)
+        """Return the algorithm with this estimator's parameters, as suits the data."""
+        algorithm = self._registration.algorithm
+        names = fields_of(algorithm)
+        for name, reason in self._estimator.refuses.items():
+            if getattr(self, name) != default_of(algorithm, name):
+                raise OptionError(f"{name}: {reason}")
+        values = {name: getattr(self, name) for name in names if hasattr(self, name)}
+        if "loss" in names:
+            values["loss"] = self._loss_for(meta)
+        if default_of(algorithm, "n_select") is MISSING:
+            values["n_select"] = self._n_select_for(meta)
+        return algorithm(**values)
 
-    def _n_select_for(self, meta: Meta) -> int | None:
-        """As many as asked for, and no more than there are; or a few."""
-        asked = getattr(self, "n_select", None)
-        if asked is None:
-            return min(FEW, max(1, int(self._share * meta.n_features)))
-        check_whole("n_select", asked, 1)
-        return min(int(asked), meta.n_features)
+    def _loss_for(self, meta: Meta) -> str:
+        loss: str = getattr(self, "loss", "squared")
+        return self._auto_loss(meta) if loss == "auto" else loss
+
+    def _auto_loss(self, meta: Meta) -> str:
+        """Return the loss for a target of this kind; several numbers may be classes or not, and are taken for not."""
+        if meta.classes is None or len(meta.classes) == 2:
+            return "squared" if meta.classes is None else "logistic"
+        knows_softmax = "softmax" in get_args(get_type_hints(self._registration.algorithm)["loss"])
+        return "softmax" if knows_softmax and isinstance(meta.classes[0], str) else "squared"
+
+    def _n_select_for(self, meta: Meta) -> int:
+        n_select = getattr(self, "n_select", None)
+        if n_select is None:
+            return min(DEFAULT_SELECT, max(1, int(self._default_share * meta.n_features)))
+        check_whole("n_select", n_select, 1)
+        return min(int(n_select), meta.n_features)
 
     def _seed(self) -> int:
         if isinstance(self.random_state, int | np.integer):
@@ -112,15 +134,15 @@ class SelectingEstimator(BaseEstimator):
         return int(check_random_state(self.random_state).randint(2**31))
 
     @contextmanager
-    def _opened(self, X: Any, y: Any, sample_weight: Any) -> Iterator[Dataset]:
-        """X, y and weights as one dataset, after scikit-learn's checks of what is in memory."""
+    def _open(self, X: Any, y: Any, sample_weight: Any) -> Iterator[Dataset]:
+        """Yield X, y and weights as one dataset, after scikit-learn's checks of data in memory."""
         dataset = as_dataset(X)
         if dataset is not None:
             if y is not None or sample_weight is not None:
                 raise OptionError("a dataset brings its labels and weights: fit it without y and sample_weight")
-            self._note_columns(dataset.n_features, _names_of(dataset))
+            self._set_columns(dataset.n_features, _names_of(dataset))
             self._learn_labels(dataset)
-            yield self._taken(dataset)
+            yield self._with_target(dataset)
         elif is_lazy(X):
             if sample_weight is not None:
                 raise OptionError("sample_weight: rows of dask arrays have no weights; give them in memory")
@@ -128,14 +150,17 @@ class SelectingEstimator(BaseEstimator):
                 raise OptionError("y: a dask array needs the target of its rows beside it")
             target = np.asarray(y)
             check_consistent_length(X, target)
-            self._note_columns(X.shape[1], column_names(X))
-            with written(X, self._encoded(target), self._axis) as temporary:
-                yield self._taken(temporary)
+            self._set_columns(X.shape[1], column_names(X))
+            with TemporaryDirectory(prefix="daskfs-") as folder:  # written a chunk at a time
+                write_dataset(Path(folder) / "X", X, self._encode(target), layout=self._axis)
+                yield self._with_target(open_dataset(Path(folder) / "X"))
         else:
-            X, target = self._validated(X, y)
-            yield self._in_memory(X, self._encoded(target), sample_weight)
+            X, target = self._validate(X, y)
+            weight = None if sample_weight is None else check_weight(sample_weight, X)
+            names = getattr(self, "feature_names_in_", None)
+            yield self._with_target(InMemory(X, *encode_target(self._encode(target)), self._axis, names, weight))
 
-    def _validated(self, X: Any, y: Any, reset: bool = True, least: int = 2) -> tuple[Any, NDArray[Any]]:
+    def _validate(self, X: Any, y: Any, reset: bool = True, min_samples: int = 2) -> tuple[Any, NDArray[Any]]:
         checked: tuple[Any, NDArray[Any]] = validate_data(
             self,
             in_memory(X),
@@ -143,17 +168,12 @@ class SelectingEstimator(BaseEstimator):
             reset=reset,
             accept_sparse="csr",
             dtype="numeric",
-            ensure_min_samples=least,
+            ensure_min_samples=min_samples,
             y_numeric=self._numeric_target,
         )
         return checked
 
-    def _in_memory(self, X: Any, y: NDArray[Any], sample_weight: Any) -> Dataset:
-        weight = None if sample_weight is None else checked_weight(sample_weight, X)
-        names = getattr(self, "feature_names_in_", None)
-        return self._taken(InMemory(X, *encode_target(y), self._axis, names, weight))
-
-    def _note_columns(self, count: int, names: NDArray[Any] | None) -> None:
+    def _set_columns(self, count: int, names: NDArray[Any] | None) -> None:
         self.n_features_in_ = count
         if names is not None:
             self.feature_names_in_ = names
@@ -161,21 +181,55 @@ class SelectingEstimator(BaseEstimator):
             del self.feature_names_in_
 
     def _readable(self, X: Any) -> Any:
-        """X as a selection takes it, after scikit-learn's checks of what is in memory."""
+        """Return X in a form that `Selection.predict` takes, after scikit-learn's checks of data in memory."""
         check_is_fitted(self)
         if (dataset := as_dataset(X)) is not None:
             return dataset
         if not is_lazy(X):
             checked = validate_data(self, in_memory(X), reset=False, accept_sparse="csr", dtype="numeric")
-            return checked.astype(np.float32) if sp.issparse(checked) else checked  # which sparse data are learned as
+            return checked.astype(np.float32) if sp.issparse(checked) else checked  # fit reads sparse data as float32
         if X.shape[1] != self.n_features_in_:
             raise OptionError(f"X has {X.shape[1]} columns, the estimator was fitted with {self.n_features_in_}")
         _check_names(column_names(X), getattr(self, "feature_names_in_", None))
         return X
 
 
+def is_lazy(X: Any) -> bool:
+    """Return whether X is a dask array, or an xarray.DataArray with one inside."""
+    return isinstance(X, DaskArray) or (_is_xarray(X) and isinstance(X.data, DaskArray))
+
+
+def in_memory(X: Any) -> Any:
+    """Return X in a form that scikit-learn knows: an xarray.DataArray with named columns becomes a DataFrame."""
+    if not _is_xarray(X):
+        return X
+    names = column_names(X)
+    return X.values if names is None else pd.DataFrame(X.values, columns=names, copy=False)
+
+
+def column_names(X: Any) -> NDArray[Any] | None:
+    """Return the names of columns that an xarray.DataArray brings, or None."""
+    coordinate = X.coords.get(X.dims[-1]) if _is_xarray(X) else None
+    return coordinate.values.astype(object) if coordinate is not None and coordinate.dtype.kind in "OUT" else None
+
+
+def take_columns(X: Any, columns: NDArray[np.intp]) -> Any:
+    """Return some columns of a lazy array, as a lazy array."""
+    return X.isel({X.dims[-1]: columns}) if _is_xarray(X) else X[:, columns]
+
+
+def check_weight(sample_weight: Any, X: Any) -> NDArray[np.float32]:
+    """Return the weights of rows, after scikit-learn's checks of them."""
+    weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True, allow_all_zero_weights=False)
+    return np.asarray(weight, np.float32)
+
+
+def _is_xarray(X: Any) -> bool:
+    return hasattr(X, "dims") and hasattr(X, "coords") and not hasattr(X, "data_vars")
+
+
 def _check_names(names: NDArray[Any] | None, fitted: NDArray[Any] | None) -> None:
-    """OptionError where columns that have names come in another order, or are others."""
+    """Raise OptionError if named columns are not those that the estimator was fitted with, in their order."""
     if names is not None and fitted is not None and not np.array_equal(names, fitted):
         at = int(np.flatnonzero(names != fitted)[0])
         raise OptionError(
@@ -183,20 +237,8 @@ def _check_names(names: NDArray[Any] | None, fitted: NDArray[Any] | None) -> Non
         )
 
 
-def checked_weight(sample_weight: Any, X: Any) -> NDArray[np.float32]:
-    """The weights of rows, after scikit-learn's checks of them."""
-    weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True, allow_all_zero_weights=False)
-    return np.asarray(weight, np.float32)
-
-
-def labels_of(dataset: Dataset) -> NDArray[Any]:
-    """The target of every row of a dataset, as a person knows it."""
-    target = np.concatenate(list(dataset.targets()))
-    return target if dataset.classes is None else np.array(dataset.classes)[dataset.meta.class_codes(target)]
-
-
 def _names_of(dataset: Dataset) -> NDArray[Any] | None:
-    """The names of columns that have any; those of hashed features are too many."""
+    """Return the names of a dataset's columns; None where it has none, or hashed features, which are too many."""
     if dataset.attributes["names"]["from"] != "columns":
         return None
     return np.array(dataset.names(np.arange(dataset.n_features)), object)

@@ -1,52 +1,68 @@
-"""What estimators are for: to choose columns, to tell classes apart, to predict numbers."""
+"""The roles of estimators: select columns, compute features, tell classes apart, predict numbers."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, RegressorMixin, TransformerMixin
 from sklearn.feature_selection import SelectorMixin
+from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from daskfs.errors import OptionError
+from daskfs.protocol import Meta
 from daskfs.selection.column_slices import as_dataset
 from daskfs.selection.metrics import against_the_rest, predicted_classes
 from daskfs.selection.selection import Selection
-from daskfs.sklearn.base import SelectingEstimator, labels_of
-from daskfs.sklearn.inputs import in_memory, is_lazy, picked
+from daskfs.sklearn.base import SelectingEstimator, in_memory, is_lazy, take_columns
 from daskfs.store.dataset.dataset import Dataset
 from daskfs.store.dataset.labels import MOST_CLASSES
 
-if TYPE_CHECKING:
-    from daskfs.protocol import Meta
 
+class ColumnSelector(SelectorMixin, SelectingEstimator):
+    """An estimator whose `transform` keeps the selected columns, in the order they had."""
 
-class Selects(SelectorMixin, SelectingEstimator):
-    """An estimator whose `transform` keeps the chosen columns, in the order they had."""
-
-    _share = 0.5
+    _default_share = 0.5
 
     def transform(self, X: Any) -> Any:
-        """The chosen columns of X in their order: a dask array stays one, of a dataset they are read."""
+        """Return the selected columns of X in their order; those of a dask array stay lazy, of a dataset are read."""
         check_is_fitted(self)
         dataset = as_dataset(X)
         if dataset is not None:
             return self.selection_.transform(dataset)[:, np.argsort(self.selection_.features)]
         if is_lazy(X):
-            return picked(self._readable(X), self.get_support(indices=True))
+            return take_columns(self._readable(X), self.get_support(indices=True))
         return super().transform(in_memory(X))
 
     def _get_support_mask(self) -> NDArray[np.bool_]:
         check_is_fitted(self)
         mask = np.zeros(self.n_features_in_, np.bool_)
-        mask[chosen_columns(self.selection_, self.n_features_in_)] = True
+        mask[selected_columns(self.selection_, self.n_features_in_)] = True
         return mask
+
+
+class FeatureTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SelectingEstimator):
+    """An estimator whose `transform` computes features that are no columns of X."""
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []  # features are float32
+        return tags
+
+    def transform(self, X: Any) -> Any:
+        """Return the features of every row, most important first."""
+        X = self._readable(X)
+        return self.selection_.transform(X)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.selection_.features)
 
 
 def _has_probabilities(estimator: Any) -> bool:
@@ -56,27 +72,32 @@ def _has_probabilities(estimator: Any) -> bool:
     return True
 
 
-class TellsClassesApart(ClassifierMixin, SelectingEstimator):
+class Classifier(ClassifierMixin, SelectingEstimator):
     """An estimator that predicts labels of any kind."""
 
     classes_: NDArray[Any]
     loss: str
 
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = self._registration.max_classes is None
+        return tags
+
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Scores: one a row for two classes, above 0 for the second; else one for every class."""
+        """Return scores: one a row for two classes, above 0 for the second; else one for every class."""
         X = self._readable(X)
         scores = self.selection_.decision_function(X)
         return _one_for_two(scores.T)[0] if scores.shape[1:] == (2,) else scores
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The label of every row."""
+        """Return the label of every row."""
         check_is_fitted(self)
         labels: NDArray[Any] = self.classes_[predicted_classes(self.decision_function(X))]
         return labels
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """The probability of every class, in the order of `classes_`."""
+        """Return the probability of every class, in the order of `classes_`."""
         check_is_fitted(self)
         scores = self.decision_function(X)
         if scores.ndim == 1:
@@ -86,23 +107,23 @@ class TellsClassesApart(ClassifierMixin, SelectingEstimator):
 
     @available_if(_has_probabilities)
     def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
-        """The logarithms of `predict_proba`."""
+        """Return the logarithms of `predict_proba`."""
         return np.asarray(np.log(self.predict_proba(X)))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """The share of rows whose label is predicted; a dataset brings its labels."""
-        X, y = _with_labels(self, X, y)
+        """Return the share of rows whose label is predicted; a dataset brings its labels."""
+        X, y = _labelled(self, X, y)
         return float(super().score(X, y, sample_weight))
 
-    def _encoded(self, y: NDArray[Any]) -> NDArray[Any]:
+    def _encode(self, y: NDArray[Any]) -> NDArray[Any]:
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         self._check_classes()
         if y.dtype.kind in "biuf" and (len(self.classes_) > MOST_CLASSES or self._needs_text()):
-            return np.char.zfill(codes.astype(str), 8)  # text that keeps their order
+            return np.char.zfill(codes.astype(str), 8)  # in this form, text sorts as the numbers do
         return y
 
-    def _labelled(self, selection: Selection) -> Selection:
+    def _with_labels(self, selection: Selection) -> Selection:
         as_text = all(isinstance(name, str) for name in selection.classes or ())
         if self.classes_.dtype.kind not in "biuf" or not as_text:
             return selection
@@ -115,48 +136,53 @@ class TellsClassesApart(ClassifierMixin, SelectingEstimator):
         self._check_classes()
 
     def _needs_text(self) -> bool:
-        """Whether the algorithm would take several numbered classes for numbers."""
-        return False
+        """Return whether the algorithm would take several numbered classes for numbers."""
+        return len(self.classes_) > 2 and getattr(self, "loss", None) in self._registration.text_for_losses
 
     def _check_classes(self) -> None:
         if len(self.classes_) < 2:
             raise OptionError(f"y has one class only, {self.classes_.tolist()}: there is nothing to tell apart")
+        if self._registration.max_classes == 2 and len(self.classes_) > 2:
+            raise OptionError(
+                "Only binary classification is supported. The type of the target is multiclass. "
+                "Use MissionClassifier, or a OneVsRestClassifier around this one"
+            )
+
+    def _auto_loss(self, meta: Meta) -> str:
+        return "logistic" if len(self.classes_) == 2 else "softmax"
 
 
-class PredictsNumbers(RegressorMixin, SelectingEstimator):
+class Regressor(RegressorMixin, SelectingEstimator):
     """An estimator that predicts a number."""
 
     _numeric_target = True
 
     def predict(self, X: Any) -> NDArray[np.float64]:
-        """The number of every row."""
+        """Return the number of every row."""
         X = self._readable(X)
         return self.selection_.predict(X)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """R², the share of the target's variance that is predicted; a dataset brings its labels."""
-        X, y = _with_labels(self, X, y)
+        """Return R², the share of the target's variance that is predicted; a dataset brings its labels."""
+        X, y = _labelled(self, X, y)
         return float(super().score(X, y, sample_weight))
 
-    def _taken(self, dataset: Dataset) -> Dataset:
+    def _with_target(self, dataset: Dataset) -> Dataset:
         return dataset.with_real_target()
 
-    def _loss_for(self, meta: Meta) -> str:
-        return "squared"
 
-
-class OverColumns:
-    """The linear model of an estimator whose features are columns."""
+class LinearModel:
+    """The coefficients of an estimator whose features are columns."""
 
     n_features_in_: int
     selection_: Selection
 
     @property
     def coef_(self) -> NDArray[np.float64]:
-        """The weights of all columns, 0 for those that were not chosen: a row for every score of a classifier."""
+        """The weights of all columns, 0 for those that were not selected: a row for every score of a classifier."""
         check_is_fitted(self)
         try:
-            columns = chosen_columns(self.selection_, self.n_features_in_)
+            columns = selected_columns(self.selection_, self.n_features_in_)
         except OptionError as error:
             raise AttributeError(f"coef_: {error}") from error
         weights = self.selection_.weights
@@ -166,14 +192,14 @@ class OverColumns:
 
     @property
     def intercept_(self) -> NDArray[np.float64] | float:
-        """What a score is where all columns are 0."""
+        """The score of a row whose columns are all 0."""
         check_is_fitted(self)
         intercept = self.selection_.intercept
         return float(intercept[0]) if isinstance(self, RegressorMixin) else _one_for_two(intercept)
 
 
-def chosen_columns(selection: Selection, width: int) -> NDArray[np.intp]:
-    """Which of so many columns were chosen, most important first; OptionError where features are no columns."""
+def selected_columns(selection: Selection, width: int) -> NDArray[np.intp]:
+    """Return the selected ones of `width` columns, most important first; OptionError if features are no columns."""
     features = selection.features
     if selection.products is not None or (len(features) and int(features.max()) >= width):
         raise OptionError("features are hashes or products of two, and no columns: see selection_")
@@ -181,13 +207,18 @@ def chosen_columns(selection: Selection, width: int) -> NDArray[np.intp]:
 
 
 def _one_for_two(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Scores, or their weights, along the first axis: of two classes that of the second less that of the first."""
+    """Return scores or weights along the first axis; two become one, the second minus the first."""
     return scores[1:] - scores[:1] if len(scores) == 2 else scores
 
 
-def _with_labels(estimator: SelectingEstimator, X: Any, y: Any) -> tuple[Any, Any]:
-    """X and y, or a dataset and its labels as `estimator` knows them."""
+def _labelled(estimator: SelectingEstimator, X: Any, y: Any) -> tuple[Any, Any]:
+    """Return X and y, or a dataset and its labels as `estimator` predicts them."""
     dataset = as_dataset(X)
     if (y is None) == (dataset is None):
         raise OptionError("score a dataset, which brings its labels, or an array together with y")
-    return (X, y) if dataset is None else (dataset, labels_of(estimator._taken(dataset)))
+    if dataset is None:
+        return X, y
+    labelled = estimator._with_target(dataset)
+    target = np.concatenate(list(labelled.targets()))
+    classes = labelled.classes
+    return dataset, target if classes is None else np.array(classes)[labelled.meta.class_codes(target)]

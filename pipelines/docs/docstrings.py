@@ -1,23 +1,18 @@
-"""For mkdocstrings: estimators with the docstrings that they have when they run.
-
-Their parameters are those of the algorithms, and are written down once (`daskfs.sklearn.parameters.documented`); who
-only reads the source finds a line in their place.
-"""
+"""For mkdocstrings: estimators as they are when the package runs, since their classes are generated."""
 
 from __future__ import annotations
 
-import inspect
-from importlib import import_module
 from typing import Any
 
 import griffe
 
 
-class AtRuntime(griffe.Extension):
-    """Replaces the docstrings of estimators."""
+class GeneratedEstimators(griffe.Extension):
+    """Adds the classes of `daskfs.sklearn`, which a reader of the source does not find."""
 
-    def on_class(self, *, cls: griffe.Class, **_: Any) -> None:
-        if cls.docstring is not None and cls.path.startswith("daskfs.sklearn."):
-            module, _, name = cls.path.rpartition(".")
-            found = getattr(import_module(module), name, None)
-            cls.docstring.value = inspect.getdoc(found) or cls.docstring.value
+    def on_module(self, *, mod: griffe.Module, **_: Any) -> None:
+        if mod.path == "daskfs.sklearn":
+            running = griffe.inspect("daskfs.sklearn", filepath=mod.filepath, parent=mod.parent)
+            for name, member in running.members.items():
+                if member.is_class:
+                    mod.set_member(name, member)

@@ -1,4 +1,4 @@
-"""What mkdocs asks for while it builds the pages: the help of every command, and what to do with links out of them."""
+"""Hooks of mkdocs: fill in pages of algorithms, their reference and the help of commands; treat links to sources."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+import daskfs.sklearn
+from daskfs.algorithms.registry import ALGORITHMS, registration, registrations
 from daskfs.cli import COMMANDS, main
 
 MARK = "<!-- commands -->"
@@ -17,18 +19,43 @@ _WIDTH = 100
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 
 
+def on_config(config: Any, **_: Any) -> None:
+    """Put a page for every registered algorithm into the navigation."""
+    pages = [{entry.words.title: f"algorithms/{entry.name}.md"} for entry in registrations().values()]
+    config.nav = [{"Algorithms": pages} if "Algorithms" in item else item for item in config.nav]
+
+
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """The text of a page as it is to be rendered."""
-    return _inside(markdown.replace(MARK, commands()) if MARK in markdown else markdown, page.file.src_path)
+    """Return the text of a page as it is to be rendered."""
+    return _inside(fill_in(markdown), page.file.src_path)
+
+
+def fill_in(markdown: str) -> str:
+    """Return the text of a page with generated parts in place of their marks."""
+    for mark, text in {MARK: commands, "<!-- algorithms -->": algorithms, "<!-- estimators -->": estimators}.items():
+        if mark in markdown:
+            markdown = markdown.replace(mark, text())
+    return markdown
+
+
+def algorithms() -> str:
+    """Return the reference of every registered algorithm, as mkdocstrings reads it."""
+    modules = {name: registration(name).algorithm.__module__ for name in ALGORITHMS}
+    return "\n".join(f"::: {module}.{name}\n    options: {{members: false}}" for name, module in modules.items())
+
+
+def estimators() -> str:
+    """Return the reference of every estimator, as mkdocstrings reads it."""
+    return "\n".join(f"::: daskfs.sklearn.{name}\n    options: {{members: false}}" for name in daskfs.sklearn.__all__)
 
 
 def commands() -> str:
-    """A section for every command, with what its ``--help`` prints."""
+    """Return a section for every command, with what its ``--help`` prints."""
     return "\n".join(f"## daskfs {name}\n\n```text\n{help_of(name)}\n```\n" for name in COMMANDS)
 
 
 def help_of(name: str) -> str:
-    """What ``daskfs NAME --help`` prints."""
+    """Return what ``daskfs NAME --help`` prints."""
     group = click.Context(main, info_name="daskfs", **main.context_settings)
     command = main.get_command(group, name)
     assert command is not None
@@ -36,7 +63,7 @@ def help_of(name: str) -> str:
 
 
 def _inside(markdown: str, path: str) -> str:
-    """The same with links that lead out of the pages, into the source tree, as plain text: a site has no such files."""
+    """Return the text with links into the source tree as plain text: a site has no such files."""
 
     def plain(link: re.Match[str]) -> str:
         target = (DOCS / path).parent / link[2]

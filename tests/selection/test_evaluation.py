@@ -19,7 +19,7 @@ from sklearn import metrics
 
 import daskfs
 from daskfs.errors import OptionError
-from daskfs.selection.ranking import rank_quality
+from daskfs.selection.ranking import SortedScores
 
 RNG = np.random.default_rng(11)
 N = 400
@@ -327,7 +327,8 @@ def test_data_under_other_names_is_refused_at_once(tmp_path):
 
 @pytest.mark.parametrize("model", [TWO, THREE], ids=["two", "three"])
 def test_memory_does_not_grow_with_rows(tmp_path, monkeypatch, model):
-    monkeypatch.setattr("daskfs.selection.evaluation.rank_quality", partial(rank_quality, memory=1 << 20))
+    small = partial(SortedScores, run_bytes=1 << 20, merge_bytes=1 << 20)
+    monkeypatch.setattr("daskfs.selection.evaluation.SortedScores", small)
     selection, peaks = selection_of(FEATURES, **model), []
     for rows in (1000, 200_000, 1_000_000):  # the first warms up; labels are stored in chunks of 131,072
         cells = np.tile(X, (rows // N + 1, 1))[:rows]

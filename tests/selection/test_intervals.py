@@ -16,7 +16,7 @@ from sklearn import metrics
 import daskfs
 from daskfs.selection.intervals import Z, mean_of_shares, on_log_scale, on_odds_scale, wilson
 from daskfs.selection.metrics import ClassTally, MeanTally, ValueTally
-from daskfs.selection.ranking import rank_quality
+from daskfs.selection.ranking import RankQuality, descending_keys, rank_quality
 
 WEIGHTS = {"none": np.ones(60), "whole": np.arange(60) % 4 + 1.0, "uneven": np.geomspace(0.01, 3, 60)}
 TWO = ("a", "b")
@@ -98,6 +98,14 @@ def test_a_target_far_from_zero_in_any_pieces():
     assert far.r_squared_interval == pytest.approx(near.r_squared_interval, rel=1e-6)
 
 
+def quality_of(scores: np.ndarray, signed: np.ndarray, batch: int = 1000) -> RankQuality:
+    """The quality of scores in any order, counted batch by batch."""
+    keys = descending_keys(scores)
+    order = np.argsort(keys)
+    batches = (order[start : start + batch] for start in range(0, len(order), batch))
+    return rank_quality((keys[rows], signed[rows]) for rows in batches)
+
+
 @pytest.mark.parametrize("distinct", [4, 10**6], ids=["ties", "no ties"])
 @pytest.mark.parametrize("name", WEIGHTS)
 def test_areas_by_their_definition(name, distinct):
@@ -105,7 +113,7 @@ def test_areas_by_their_definition(name, distinct):
     rng.shuffle(weight)
     member = rng.random(60) < 0.4
     scores = np.round((rng.normal(size=60) + member) * distinct / 8)
-    found = rank_quality([(scores, np.where(member, weight, -weight))], memory=17 * 32)
+    found = quality_of(scores, np.where(member, weight, -weight), 17)
     moved = pulls(metrics.roc_auc_score, member, scores, weight)
     counts = [kish(weight[side].astype(float)) for side in (member, ~member)]
     parts = [(moved[side] ** 2).sum() * n / (n - 1) for side, n in zip((member, ~member), counts, strict=True)]
@@ -174,7 +182,7 @@ def weighted(rng: np.random.Generator, rows: int, intervals: bool = False) -> di
     shares, values = ClassTally(2, 2), ValueTally()
     shares.add((y > 0).astype(int), (x > 0).astype(int), weight)
     values.add(y, x, weight)
-    quality = rank_quality([(x, (np.where(y > 0, 1, -1) * weight).astype(np.float32))])
+    quality = quality_of(x, (np.where(y > 0, 1, -1) * weight).astype(np.float32))
     if intervals:
         return {
             "accuracy": shares.accuracy_interval,
@@ -216,18 +224,18 @@ def test_rows_that_are_all_in_order_are_not_sure(members, others):
     scores = np.arange(members + others, dtype=np.float64)
     for sign in (1, -1):
         signed = np.where(scores >= others, 1, -1).astype(np.float32)
-        found = rank_quality([(sign * scores, signed)])
+        found = quality_of(sign * scores, signed)
         low, high = found.roc_auc_interval
         assert found.roc_auc == (high if sign > 0 else low) == (1 if sign > 0 else 0)
         assert 0 < high - low <= 1
         assert high - low == pytest.approx(min(1, Z**2 / 4 * (1 / members + 1 / others)))
-    low, high = rank_quality([(scores, signed)]).average_precision_interval
+    low, high = quality_of(scores, signed).average_precision_interval
     assert (low, high) == pytest.approx(tuple(binomtest(members, members).proportion_ci(method="wilson")))
 
 
 def test_in_order_with_weights_but_for_rounding():
     weight = np.random.default_rng(0).random(1000).astype(np.float32)
-    found = rank_quality([(np.arange(1000.0), np.where(np.arange(1000) < 400, -weight, weight))])
+    found = quality_of(np.arange(1000.0), np.where(np.arange(1000) < 400, -weight, weight))
     assert found.roc_auc_interval[1] == 1.0
     assert 0.98 < found.roc_auc_interval[0] < 0.999
 
