@@ -14,7 +14,7 @@ from sparse_rows import POOLS, Rows
 from stopping import Killed, dying_after, stopped_everywhere
 
 import daskfs
-from daskfs.engine.data.reorder import ReorderMemory
+from daskfs.engine.memory import ReorderMemory
 from daskfs.errors import DatasetError
 
 SMALL = ReorderMemory(1, run_bytes=4000, task_bytes=4000)
@@ -48,7 +48,7 @@ SLOW = """
 import sys, time
 from daskfs.cli import main
 from daskfs.store.reorder.runs import Runs
-from daskfs.engine.data.reorder import ReorderMemory
+from daskfs.engine.memory import ReorderMemory
 write = Runs.write
 def slowly(*arguments):
     time.sleep(0.05)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 import tracemalloc
 from collections import Counter
@@ -23,12 +25,13 @@ from faults.samples import small_blocks, vw_lines
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sparse_rows import POOLS, Rows, assert_columns
-from stopping import stopped_everywhere
+from stopping import Killed, dying_after, stopped_everywhere
 from toy_runs import local_cluster, worker_pids
 
 import daskfs
 from daskfs.cli import main
-from daskfs.engine.data.reorder import ReorderMemory, transpose_needs
+from daskfs.engine.data.reorder import transpose_needs
+from daskfs.engine.memory import ReorderMemory
 from daskfs.errors import ChunkError, DatasetError, OptionError
 from daskfs.observe.describe import describe
 from daskfs.protocol import SparseColumnBlock
@@ -356,6 +359,18 @@ def test_a_damaged_table_of_names_is_not_copied(tmp_path, clicks):
     chunk.write_bytes(bytes([chunk.read_bytes()[0] ^ 1]) + chunk.read_bytes()[1:])
     with pytest.raises(ChunkError, match="names/name/c/0: the checksum does not match"):
         daskfs.transpose(clicks, tmp_path / "columns.zarr")
+
+
+def test_an_error_ends_the_threads_that_read_ahead(tmp_path, clicks):
+    """The garbage collector would end them too, but may do so in a thread that must not wait for another."""
+    gc.disable()
+    try:
+        with budget(1, 100, 40), pytest.raises(Killed) as _, dying_after(24):
+            daskfs.transpose(clicks, tmp_path / "columns.zarr", block_entries=16)
+        assert list((tmp_path / "columns.zarr").glob("rows/c/*/0")), "blocks were being written"
+        assert not [thread.name for thread in threading.enumerate() if "prefetch" in thread.name]
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("overwrite", [False, True])

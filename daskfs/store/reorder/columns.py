@@ -107,7 +107,7 @@ def sort_columns(
 def write_column_run(runs: Runs, number: int, columns: RecordBatch, gap: int) -> RunSummary:
     """Write columns that are sorted by feature id as a run."""
     heads, cells = columns.heads, columns.arrays["cells"]
-    ids = np.ascontiguousarray(heads["key"])
+    ids = columns.field("key")
     marked = np.searchsorted(edges_of(heads["entries"]), np.arange(0, len(cells), gap), side="right") - 1
     runs.write(number, heads, np.append(marked, len(heads)), columns.arrays.__getitem__)
     return RunSummary(ids[marked], IdSample.of(ids), len(cells))
@@ -139,13 +139,13 @@ class MergedColumns:
 
     def _merge(self, names: list[str]) -> ColumnArrays:
         records, order = self.runs.read(self.section, names)
-        ids = records.heads["key"][order]
+        ids = records.field("key")[order]
         own = slice(
             int(np.searchsorted(ids, np.uint64(self.low))), int(np.searchsorted(ids, np.uint64(self.high), "right"))
         )
         ids, order = ids[own], order[own]
         first = _first_of_each(ids)
-        indptr = edges_of(records.heads["entries"][order])[np.append(first, len(ids))]
+        indptr = edges_of(records.field("entries")[order])[np.append(first, len(ids))]
         return ColumnArrays(ids[first], indptr, records.take("cells", order) if names else None)
 
 
