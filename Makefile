@@ -9,11 +9,13 @@ demo: $(READY)
 	$(BIN)/daskfs demo
 
 test: check
+	$(BIN)/python tests/compile_kernels.py
 	$(BIN)/pytest -n 2 --dist loadfile -m 'not slow'
 
 # What takes longer: crashes at every operation, quality against other methods, kernels with bounds checks.
 test-all: $(READY)
 	$(BIN)/pytest -n 2 --dist loadfile -m slow
+	NUMBA_BOUNDSCHECK=1 $(BIN)/python tests/compile_kernels.py
 	NUMBA_BOUNDSCHECK=1 $(BIN)/pytest -n 2 --dist loadfile -m kernels tests/store tests/basis tests/algorithms
 
 coverage: $(READY)
@@ -39,7 +41,7 @@ test-distributed-oldest:
 	grep -viE '^(dask|distributed)==' constraints.txt > .venv-oldest/constraints.txt
 	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check -c .venv-oldest/constraints.txt \
 	  'dask[array]==$(OLDEST)' 'distributed==$(OLDEST)' -e '.[test]'
-	.venv-oldest/bin/pytest -n 2 --dist loadfile tests/observe/test_dashboard.py tests/observe/test_watched.py \
+	.venv-oldest/bin/pytest -n 2 --dist loadfile tests/observe/test_dashboard.py tests/observe/test_live_runs.py \
 	  tests/engine/test_worker_pool.py tests/engine/test_worker_sessions.py tests/engine/test_asynchronous.py
 
 # What users get: both archives, and the installed wheel, away from the source tree.

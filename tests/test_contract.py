@@ -218,8 +218,8 @@ def test_the_order_of_merging_does_not_matter(datasets, name):
         assert other.weights.tobytes() == results[0].weights.tobytes()
     flat = algorithm.merge(lanes)
     tree = algorithm.merge([algorithm.merge(lanes[:2]), lanes[2]])
-    changes = sum(state["changes"] for state in lanes)
-    assert [algorithm.end_pass(merged)[0]["history"][0, 1] for merged in (flat, tree)] == [changes, changes]
+    changes = sum(state.changes for state in lanes)
+    assert [algorithm.end_pass(merged)[0].history[0, 1] for merged in (flat, tree)] == [changes, changes]
     assert [pickle.dumps(copy_state(state)) for state in lanes] == before  # they are the inputs of other tasks too
 
 

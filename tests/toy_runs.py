@@ -97,6 +97,7 @@ def local_cluster(workers: int, processes: bool = True) -> Iterator[Client]:
             processes=processes,
             host="127.0.0.1" if processes else None,
             dashboard_address="127.0.0.1:0",
+            worker_dashboard_address="127.0.0.1:0",  # that of a worker in this process is open to all by default
             silence_logs=60,
         ) as cluster,
         Client(cluster, set_as_default=False) as client,

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from daskfs.errors import OptionError
 from daskfs.protocol import Label, Meta
 
+Floats = NDArray[np.float64]
 Loss = Literal["squared", "squared_hinge", "logistic"]
 RowLoss = Literal["logistic", "squared", "squared_hinge", "softmax"]
 
@@ -71,7 +72,7 @@ def positive_target(meta: Meta) -> float:
     return 1.0 if isinstance(meta.classes[1], str) else float(meta.classes[1])
 
 
-def encode_target(y: NDArray[np.float64], positive: float) -> NDArray[np.float64]:
+def encode_target(y: Floats, positive: float) -> Floats:
     """Return the target as the losses take it: −1 and +1 for two classes, otherwise the numbers themselves.
 
     >>> encode_target(np.array([0.0, 1.0, 1.0]), positive=1.0)
@@ -84,7 +85,7 @@ def encode_target(y: NDArray[np.float64], positive: float) -> NDArray[np.float64
     return np.where(y == positive, 1.0, -1.0)
 
 
-def normalise_weights(weight: NDArray[np.float32]) -> NDArray[np.float64]:
+def normalise_weights(weight: NDArray[np.float32]) -> Floats:
     """Return row weights scaled to a mean of 1, so that a ridge means the same whatever they add up to.
 
     >>> normalise_weights(np.array([100, 300], np.float32))
@@ -92,11 +93,11 @@ def normalise_weights(weight: NDArray[np.float32]) -> NDArray[np.float64]:
     """
     if not weight.any():
         raise OptionError("every row has weight 0: there is nothing to fit")
-    normalised: NDArray[np.float64] = weight / weight.mean(dtype=np.float64)
+    normalised: Floats = weight / weight.mean(dtype=np.float64)
     return normalised
 
 
-def best_constant(loss: Loss, y: NDArray[np.float64]) -> float:
+def best_constant(loss: Loss, y: Floats) -> float:
     """Return the constant score that has the least loss on all rows."""
     mean = float(y.mean())
     if loss == "logistic":
@@ -104,9 +105,7 @@ def best_constant(loss: Loss, y: NDArray[np.float64]) -> float:
     return mean  # for the squared hinge, too: no margin exceeds 1 if the constant lies in [−1, 1]
 
 
-def best_constants(
-    loss: Loss, sums: NDArray[np.float64], squares: NDArray[np.float64], total: float
-) -> tuple[NDArray[np.float64], float]:
+def best_constants(loss: Loss, sums: Floats, squares: Floats, total: float) -> tuple[Floats, float]:
     """Return the best constant score for each of several targets, and the sum of their losses.
 
     Parameters

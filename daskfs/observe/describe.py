@@ -1,4 +1,4 @@
-"""What `daskfs info` shows of a dataset, as a record for machines and a table for people."""
+"""The facts on a dataset that `daskfs info` shows: a dict for JSON and a table for a terminal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAMES = {
 
 
 def describe(dataset: Dataset) -> dict[str, Any]:
-    """Everything worth knowing about a dataset without reading its features."""
+    """Return facts on a dataset; features are not read."""
     main = dataset.arrays["X" if dataset.kind == "dense" else "ids" if dataset.layout == "rows" else "rows"]
     cells = dataset.n_samples * dataset.n_features
     return {
@@ -72,7 +72,7 @@ def _label(label: float | str) -> str:
 
 
 def info_table(facts: dict[str, Any]) -> Table:
-    """The record of `describe` for a terminal."""
+    """Return the facts of `describe` as a table for a terminal."""
     table = Table(
         title=Text(printable(facts["url"])), title_justify="left", show_header=False, box=None, padding=(0, 2)
     )

@@ -1,4 +1,4 @@
-"""Progress bars for people, silence for pipes."""
+"""Progress bars on a terminal; nothing is shown if standard error is not a terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from daskfs.observe.terminal import messages
 
 @contextmanager
 def ingest_progress() -> Iterator[Callable[[IngestProgress], None]]:
-    """Shows an ingest: bytes, rows, entries, and time left."""
+    """Show the progress of an ingest: bytes, rows, entries and time left; yield the function to call."""
     with _bar() as bar:
         task = bar.add_task("parsing", total=None, detail="")
 
@@ -37,7 +37,7 @@ def ingest_progress() -> Iterator[Callable[[IngestProgress], None]]:
 
 @contextmanager
 def pass_progress() -> Iterator[Callable[[PassProgress], None]]:
-    """Shows a selection: which pass it is in, how far that is, and how fast it reads."""
+    """Show the progress of a selection: pass, share of the pass and rates; yield the function to call."""
     with _bar() as bar:
         task, shown = bar.add_task("reading", total=None, detail=""), 0
 
@@ -52,7 +52,7 @@ def pass_progress() -> Iterator[Callable[[PassProgress], None]]:
 
 
 def pass_detail(now: PassProgress) -> str:
-    """How far a pass is and how fast, and what came of the one before.
+    """Return a line on the progress and rates of a pass, and on objective and changes of the pass before.
 
     >>> from daskfs.observe.progress import pass_detail
     >>> from daskfs.engine.passes import PassProgress
@@ -73,14 +73,14 @@ def pass_detail(now: PassProgress) -> str:
 
 @contextmanager
 def count_progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Shows so many of so many."""
+    """Show a count of a total; yield the function to call with both."""
     with _bar(TextColumn("{task.completed:,} of {task.total:,}")) as bar:
         task = bar.add_task(what, total=0)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 class _WithDetails(Progress):
-    """A bar, and below it a line for what a narrow terminal has no room for beside it."""
+    """A progress bar with a line of details below it, for narrow terminals."""
 
     def get_renderables(self) -> Iterator[RenderableType]:
         yield self.make_tasks_table(self.tasks)

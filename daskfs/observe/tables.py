@@ -28,7 +28,7 @@ TITLES = {
     "precision": "precision",
     "recall": "recall",
 }
-MOST_CLASSES = 50  # lines of a table; `Evaluation.record` has all
+MOST_CLASSES = 50  # rows of a table; `Evaluation.record` has all classes
 
 STEP = {
     "objective": "objective {:.6g}",
@@ -36,26 +36,26 @@ STEP = {
     "held_back": "score on held-back rows {:.3f}",
     "seconds": "{:.1f} s",
 }
-"""What people are told of every pass or round; `selection_record` has all."""
-MOST_INPUTS = 8  # of random features that a line names
+"""Columns of the history that a terminal shows, and their formats; `selection_record` has all columns."""
+MOST_INPUTS = 8  # inputs of random features that a line names
 LONGEST_NAME = 100  # characters of a name or a label that a table shows
 
 
 def selection_record(selection: Selection, top: int | None = None) -> dict[str, Any]:
-    """Everything there is to know about a selection: all its features, or the first few."""
+    """Return everything about a selection for JSON, with all features or the first `top`."""
     record = selection.record()
     history = {str(name): [_finite(x) for x in column.values.tolist()] for name, column in selection.history.items()}
     return {"features": record.pop("features")[:top], "score": _score(selection), **record, "history": history}
 
 
 def selection_lines(selection: Selection) -> list[str]:
-    """What was selected, from what, by what, and how the passes went."""
+    """Return lines on the features, the dataset, the algorithm and every pass."""
     fields = [f"{name}={value}" for name, value in selection.algorithm.items() if name != "name"]
     pairs = "" if selection.products is None else "and pairs "
     size = f"{len(selection.features):,} {pairs}of {selection.source['n_features']:,} features"
-    asked = selection.algorithm.get("n_select") or 0
-    if len(selection.features) < asked:
-        size += f" (the {asked:,} asked for are not there)"
+    wanted = selection.algorithm.get("n_select") or 0
+    if len(selection.features) < wanted:
+        size += f" (the {wanted:,} asked for are not there)"
     if selection.inputs is not None:
         size = f"{len(selection.features):,} random features"
     return [
@@ -67,7 +67,7 @@ def selection_lines(selection: Selection) -> list[str]:
 
 
 def feature_table(selection: Selection, top: int) -> Table:
-    """The most important features for a terminal."""
+    """Return a table of the most important features for a terminal."""
     table = Table(box=None, padding=(0, 2), header_style="bold")
     table.add_column("rank", justify="right")
     table.add_column("feature", overflow="fold")
@@ -79,7 +79,7 @@ def feature_table(selection: Selection, top: int) -> Table:
 
 
 def metric_table(evaluation: Evaluation) -> Table:
-    """The metrics and their intervals for a terminal."""
+    """Return a table of the metrics and their intervals for a terminal."""
     table = Table(box=None, padding=(0, 2), header_style="bold")
     table.add_column(style="bold")
     table.add_column(justify="right")
@@ -92,7 +92,7 @@ def metric_table(evaluation: Evaluation) -> Table:
 
 
 def class_table(evaluation: Evaluation) -> Table | None:
-    """A line for every class, where there are more than two: of two, the metrics say it all."""
+    """Return a table with a row for every class; None for two classes, for which the metrics say the same."""
     columns = evaluation.per_class
     if columns is None or columns.sizes["class"] <= 2:
         return None
@@ -112,7 +112,7 @@ def class_table(evaluation: Evaluation) -> Table | None:
 
 
 def size_table(path: SizePath) -> Table:
-    """The score of the first features, by their number, and of all as they were selected."""
+    """Return a table of scores by number of first features, and of all features as selected."""
     table = Table(box=None, padding=(0, 2), header_style="bold")
     for title in ("first features", TITLES[path.metric], "95 % interval"):
         table.add_column(title, justify="right")
@@ -126,13 +126,13 @@ def size_table(path: SizePath) -> Table:
 
 
 def evaluation_line(evaluation: Evaluation, dataset: str, run: str) -> str:
-    """What was evaluated, on what."""
+    """Return a line on the run, the dataset and the number of rows of an evaluation."""
     unknown = f", {evaluation.unknown_rows:,} with labels it does not know" if evaluation.unknown_rows else ""
     return f"{run} on {dataset}: {evaluation.rows:,} rows{', weighted' if evaluation.weighted else ''}{unknown}"
 
 
 def _of_what(name: str, evaluation: Evaluation) -> str:
-    """Whose area it is: the second of two classes, or the mean of several."""
+    """Return which class an area is about: the second of two, or the mean of several; empty for other metrics."""
     if name not in ("roc_auc", "average_precision") or evaluation.per_class is None:
         return ""
     labels = evaluation.per_class["class"].values.tolist()
@@ -163,7 +163,7 @@ def _weight(weight: NDArray[np.float64], selection: Selection) -> str:
 
 
 def shown_label(label: float | str) -> str:
-    """A label for a terminal."""
+    """Return a class label for a terminal."""
     return _short(label) if isinstance(label, str) else f"{label:g}"
 
 
@@ -176,26 +176,26 @@ def _step_lines(selection: Selection) -> list[str]:
     lines = []
     for step in range(selection.history.sizes["step"]):
         values = {name: float(selection.history[name].values[step]) for name in known}
-        told = [STEP[name].format(value) for name, value in values.items() if not math.isnan(value)]
-        lines.append(f"step {step + 1}: {', '.join(told)}")
+        parts = [STEP[name].format(value) for name, value in values.items() if not math.isnan(value)]
+        lines.append(f"step {step + 1}: {', '.join(parts)}")
     return lines
 
 
 def _input_lines(selection: Selection) -> list[str]:
-    """Which inputs random features depend on."""
+    """Return a line on the inputs that random features depend on most; none for other features."""
     if selection.inputs is None:
         return []
     shares = selection.importance[:MOST_INPUTS]
-    told = [f"{_short(str(name))} {share:.1%}" for name, share in zip(shares.input.values, shares.values, strict=True)]
-    return [f"inputs that matter: {', '.join(told)}{', …' if len(selection.inputs.names) > MOST_INPUTS else ''}"]
+    parts = [f"{_short(str(name))} {share:.1%}" for name, share in zip(shares.input.values, shares.values, strict=True)]
+    return [f"inputs that matter: {', '.join(parts)}{', …' if len(selection.inputs.names) > MOST_INPUTS else ''}"]
 
 
 def _score(selection: Selection) -> float | None:
-    """How well the selection did on rows that were held back, where the algorithm did so."""
+    """Return the score on held-back rows; None if the algorithm held none back."""
     held_back = selection.history.get("held_back")
     return None if held_back is None or not held_back.size else _finite(float(held_back.values[-1]))
 
 
 def _finite(value: float) -> float | None:
-    """JSON has no NaN."""
+    """Return None for NaN and infinity, which JSON lacks."""
     return value if math.isfinite(value) else None

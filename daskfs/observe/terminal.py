@@ -15,7 +15,7 @@ messages = Console(stderr=True, highlight=False)
 
 
 def printable(text: str) -> str:
-    """Text from a file or a dataset, unable to steer the terminal.
+    """Return text with ? in place of control characters, which could steer the terminal.
 
     >>> printable("clear the screen: \\x1b[2J")
     'clear the screen: ?[2J'
@@ -23,15 +23,15 @@ def printable(text: str) -> str:
     return "".join(character if character.isprintable() else "?" for character in text)
 
 
-_VERSIONS = "VersionMismatchWarning"  # a table of Dask's: of versions that matter, `check_versions` says a line
+_VERSIONS = "VersionMismatchWarning"  # Dask's table of versions; `check_versions` reports those that matter
 
 
 @contextmanager
 def warnings_as_notes() -> Iterator[None]:
-    """Say what a run warns of like everything else that is said here: in a line, without a place in a file."""
-    with warnings.catch_warnings(record=True) as said:
+    """Print every distinct warning of the block once, as a line without file and line number."""
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         yield
-    ours = [warning for warning in said if warning.category.__name__ != _VERSIONS]
+    ours = [warning for warning in caught if warning.category.__name__ != _VERSIONS]
     for remark in dict.fromkeys(str(warning.message) for warning in ours):  # each once
         messages.print(f"note: {printable(redact(remark))}", markup=False, soft_wrap=True)

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from daskfs.algorithms.mission.sketch_kernels import mixed
+from daskfs.algorithms.mission.table_kernels import mix
 from daskfs.jit import summing
 
 
@@ -19,7 +19,7 @@ def hashed_logistic(indptr, ids, values, y, weights, bits, rate):
         a, size = indptr[r], indptr[r + 1] - indptr[r]
         z = np.float32(0)
         for q in range(size):
-            cell = mixed(ids[a + q]) >> shift
+            cell = mix(ids[a + q]) >> shift
             cells[q] = cell
             z += weights[cell] * values[a + q]
         g = np.float32(rate * y[r] / (1.0 + math.exp(y[r] * z)))
@@ -38,7 +38,7 @@ def hashed_softmax(indptr, ids, values, y, weights, bits, rate):
         for c in range(C):
             z[c] = 0
         for q in range(size):
-            cell = mixed(ids[a + q]) >> shift
+            cell = mix(ids[a + q]) >> shift
             cells[q] = cell
             v = values[a + q]
             for c in range(C):

@@ -17,7 +17,7 @@ import numpy as np
 from _real import Scores, Task
 
 import daskfs
-from daskfs.algorithms.mission.frequency import cells_of
+from daskfs.algorithms.mission.features import count_cells
 
 NUMBER, ID = 4, 8  # bytes
 DEPTH = 3
@@ -86,7 +86,7 @@ def kept_bytes(n_scores: int, n_select: int, width: int, fields: dict[str, Any])
         return width * vector
     if method == "iht":
         return (n_select + IHT_ROW) * (ID + 2 * vector)
-    counts = 2 * NUMBER * cells_of(width) if fields.get("idf") else 0
+    counts = 2 * NUMBER * count_cells(width) if fields.get("idf") else 0
     sums = NUMBER if method == "active" else 0
     sketch = width * (DEPTH * vector + sums) + counts
     if fields.get("per_class"):

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 import daskfs
-from daskfs.protocol import Meta, SparseBlock, State
+from daskfs.algorithms.mission.calibration import NEUTRAL, Calibration
+from daskfs.algorithms.mission.state import MissionState
+from daskfs.protocol import Meta, SparseBlock
 
 
 def some_rows(n: int, p: int, seed: int = 0, per_row: int = 6) -> tuple[list[dict[int, float]], np.ndarray]:
@@ -30,12 +32,18 @@ def block_of(rows: list[dict[int, float]], y: np.ndarray, first: int = 0) -> Spa
     return SparseBlock(first, indptr, ids, values, np.asarray(y, np.float64))
 
 
+def calibrated(state: MissionState) -> MissionState:
+    """The state, with a calibration that the first rows would otherwise decide."""
+    state.calibration = Calibration(np.array([6.0, 1.0]), NEUTRAL.rate_losses.copy())
+    return state
+
+
 def meta_of(rows: list[dict[int, float]], classes: Any = (-1.0, 1.0)) -> Meta:
     entries = sum(map(len, rows))
     return Meta("sparse", len(rows), 10**9, entries, 10**9, classes, 12 * entries)
 
 
-def passed(algorithm: daskfs.Mission, state: State, rows: list[dict[int, float]], y: np.ndarray) -> State:
+def passed(algorithm: daskfs.Mission, state: MissionState, rows: list[dict[int, float]], y: np.ndarray) -> MissionState:
     """The state after all passes over one block of rows."""
     go_on = True
     while go_on:

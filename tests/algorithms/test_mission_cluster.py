@@ -1,4 +1,4 @@
-"""MISSION on two real processes: they share every pass, and give what their lanes give one after the other."""
+"""MISSION on two real processes: they share every pass, and give what their shards give one after the other."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> daskfs.Dataset:
     return daskfs.open_dataset(folder / "x.zarr")
 
 
-def lane_by_lane(dataset: daskfs.Dataset, algorithm: daskfs.Mission, lanes: int) -> Result:
-    """What lanes give that run one after the other in this process."""
-    state = algorithm.start(replace(dataset.meta, n_shards=lanes), 0)
+def shard_by_shard(dataset: daskfs.Dataset, algorithm: daskfs.Mission, shards: int) -> Result:
+    """What shards give that run one after the other in this process."""
+    state = algorithm.start(replace(dataset.meta, n_shards=shards), 0)
     return algorithm.result(
-        SelectionRun(dataset, algorithm, Snapshot(state, lanes)).finish(SerialRunner(dataset, algorithm, lanes)).state
+        SelectionRun(dataset, algorithm, Snapshot(state, shards)).finish(SerialRunner(dataset, algorithm, shards)).state
     )
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_two_processes_give_what_their_lanes_give(dataset, two_workers, name, monkeypatch):
+def test_two_processes_give_what_their_shards_give(dataset, two_workers, name, monkeypatch):
     monkeypatch.setattr(
         daskfs.Mission, "sharing", replace(daskfs.Mission(1).sharing, min_bytes_per_merge=0)
     )  # so that little data is shared too
     algorithm = CASES[name]
     assert n_shards_for(dataset, algorithm, two_workers, synchronous=False) == 2
     shared = daskfs.select(dataset, algorithm, client=two_workers)
-    expected = lane_by_lane(dataset, algorithm, 2)
+    expected = shard_by_shard(dataset, algorithm, 2)
     assert shared.features.tolist() == expected.features.tolist()
     assert shared.weights.tobytes() == expected.weights.tobytes()
     assert shared.history.rows.values.tolist() == [6000] * shared.history.sizes["step"]

@@ -9,11 +9,10 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.preprocessing import PolynomialFeatures
 
 import daskfs
-from daskfs.algorithms.mission.frequency import factors
-from daskfs.algorithms.mission.memory import Pace, memory_of, rule_of, shape_of
-from daskfs.algorithms.mission.memory_kernels import fade, look_up
-from daskfs.algorithms.mission.pairs import WINDOW, name_spaces, windows
+from daskfs.algorithms.mission.features import WINDOW, factors_of, name_spaces_of, windows
+from daskfs.algorithms.mission.memory_kernels import fade, read_weights
 from daskfs.algorithms.mission.rows import rows_of
+from daskfs.algorithms.mission.state import rule_of
 from daskfs.errors import OptionError
 from daskfs.protocol import copy_state
 
@@ -44,7 +43,7 @@ def test_counted_weights_are_those_of_scikit_learn():
     ids = np.unique([feature for row in rows for feature in row]).astype(np.uint64)
     X = np.array([[row.get(int(feature), 0.0) for feature in ids] for row in rows])
     expected = TfidfTransformer(norm=None, smooth_idf=True).fit(X).idf_
-    np.testing.assert_allclose(factors(state, ids), expected, rtol=1e-5)
+    np.testing.assert_allclose(factors_of(state.idf, ids), expected, rtol=1e-5)
 
 
 def test_weights_of_a_selection_apply_to_values_as_they_are():
@@ -53,7 +52,7 @@ def test_weights_of_a_selection_apply_to_values_as_they_are():
     state = chosen.start(meta_of(rows), 0)
     idf = daskfs.Mission(20, width=2**12, learning_rate=1.0, intercept=False, idf=True)
     counted, _ = idf.end_pass(idf.update(idf.start(meta_of(rows), 0), block_of(rows, y)))
-    weigh = {f: float(factors(counted, np.array([f], np.uint64))[0]) for row in rows for f in row}
+    weigh = {f: float(factors_of(counted.idf, np.array([f], np.uint64))[0]) for row in rows for f in row}
     scaled = [{feature: value * weigh[feature] for feature, value in row.items()} for row in rows]
     by_hand = chosen.result(passed(chosen, state, scaled, y))
     given = selected(idf, rows, y)
@@ -62,21 +61,21 @@ def test_weights_of_a_selection_apply_to_values_as_they_are():
     np.testing.assert_allclose(given.weights, expected, rtol=1e-3, atol=1e-5)
 
 
-def test_lanes_count_together():
+def test_shards_count_together():
     rows, y = some_rows(400, 60)
     chosen = daskfs.Mission(10, width=2**8, idf=True)
     start = chosen.start(meta_of(rows), 0)
     whole, _ = chosen.end_pass(chosen.update(copy_state(start), block_of(rows, y)))
     state = start
     for first in range(0, 400, 100):
-        thirds = [range(first + lane, first + 100, 3) for lane in range(3)]
-        lanes = [
+        thirds = [range(first + shard, first + 100, 3) for shard in range(3)]
+        shards = [
             chosen.update(copy_state(state), block_of([rows[i] for i in third], y[list(third)])) for third in thirds
         ]
-        state = chosen.merge([chosen.merge(lanes[:2]), lanes[2]])
+        state = chosen.merge([chosen.merge(shards[:2]), shards[2]])
     merged, _ = chosen.end_pass(state)
-    np.testing.assert_array_equal(merged["idf"], whole["idf"])
-    assert merged["history"][0, 1] == 400
+    np.testing.assert_array_equal(merged.idf, whole.idf)
+    assert merged.history[0, 1] == 400
 
 
 @pytest.mark.parametrize("interactions", ["all", "user,ad", "ad,user"])
@@ -112,7 +111,7 @@ def test_windows_hold_every_pair_once():
     rows, y = some_rows(7, 4000, per_row=600)
     chosen = daskfs.Mission(10, interactions="all")
     state = chosen.start(meta_of(rows), 0)
-    parts = list(windows(rows_of(block_of(rows, y), state), state, 0))
+    parts = list(windows(rows_of(block_of(rows, y), y), state.name_spaces, 0))
     assert len(parts) > 1
     assert all(len(part.ids) <= WINDOW for part in parts)
     assert [len(part.y) for part in parts] == [5, 2]
@@ -127,10 +126,10 @@ def test_pairs_of_overlapping_name_spaces_come_once():
     left, right = np.array([1, 2], np.uint64), np.array([2, 3], np.uint64)
     meta = meta_of(rows)
     object.__setattr__(meta, "members", lambda space: {"a": left, "b": right}[space])
-    state = daskfs.Mission(2).start(meta, 0) | name_spaces("a,b", meta)
-    (made,) = windows(rows_of(block_of(rows, np.ones(1)), state), state, 0)
-    assert made.pairs[3:].tolist() == [[1, 2], [1, 3], [2, 3]]
-    assert made.values[3:].tolist() == [2.0, 4.0, 8.0]
+    y = np.ones(1)
+    (window,) = windows(rows_of(block_of(rows, y), y), name_spaces_of("a,b", meta), 0)
+    assert window.pairs[3:].tolist() == [[1, 2], [1, 3], [2, 3]]
+    assert window.values[3:].tolist() == [2.0, 4.0, 8.0]
 
 
 def test_a_row_of_too_many_pairs_is_named():
@@ -157,17 +156,18 @@ def test_what_fades_is_the_sketch_beside_the_largest(method):
     chosen = daskfs.Mission(20, method=method, width=2**12, learning_rate=1.0)
     state = passed(chosen, chosen.start(meta_of(rows), 0), rows, y)
     before = copy_state(state)
-    shape = shape_of(chosen, state)
-    rule = rule_of(chosen, shape, Pace(0.0, 0.0, 0.0))
-    fade(memory_of(state), rule, np.float32(0.5), method == "active")
-    kept, own = (dict(zip(some["keys"][0], some["weights"][0, :, 0], strict=True)) for some in (before, state))
+    rule = rule_of(chosen, state.room)
+    fade(state.memory, rule, np.float32(0.5), method == "active")
+    kept, own = (dict(zip(some.memory.keys[0], some.memory.weights[0, :, 0], strict=True)) for some in (before, state))
     if method == "paper":
         for some in (before, state):
-            look_up(memory_of(some), rule, 0)
-        kept, own = (dict(zip(some["keys"][0], some["weights"][0, :, 0], strict=True)) for some in (before, state))
+            read_weights(some.memory, rule, 0)
+        kept, own = (
+            dict(zip(some.memory.keys[0], some.memory.weights[0, :, 0], strict=True)) for some in (before, state)
+        )
     for key, weight in kept.items():
         assert own[key] == pytest.approx(weight, abs=0.02)
-    assert np.abs(state["sketch"]).sum() < 0.9 * np.abs(before["sketch"]).sum()
+    assert np.abs(state.memory.sketch).sum() < 0.9 * np.abs(before.memory.sketch).sum()
 
 
 def test_fading_leaves_less_noise_behind():
@@ -175,5 +175,5 @@ def test_fading_leaves_less_noise_behind():
     sizes = []
     for fading in (0.0, 0.5):
         chosen = daskfs.Mission(100, width=2**8, fading=fading, learning_rate=1.0)
-        sizes.append(np.abs(passed(chosen, chosen.start(meta_of(rows), 0), rows, y)["sketch"]).mean())
+        sizes.append(np.abs(passed(chosen, chosen.start(meta_of(rows), 0), rows, y).memory.sketch).mean())
     assert sizes[1] < 0.5 * sizes[0]

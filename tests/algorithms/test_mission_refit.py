@@ -12,7 +12,8 @@ from reference.mission import averaged_refit
 
 import daskfs
 from daskfs.algorithms.mission.refit import held_back_share, is_held_back
-from daskfs.protocol import copy_state
+from daskfs.algorithms.mission.state import MissionState
+from daskfs.protocol import copy_state, flatten
 
 pytestmark = pytest.mark.kernels
 
@@ -22,9 +23,9 @@ def log_loss(weights: dict[int, float], rows: list[dict[int, float]], y: np.ndar
     return float(np.mean(np.log1p(np.exp(-y * scores))))
 
 
-def begun(chosen: daskfs.Mission, rows: list[dict[int, float]], y: np.ndarray, lanes: int = 1) -> dict:
+def begun(chosen: daskfs.Mission, rows: list[dict[int, float]], y: np.ndarray, shards: int = 1) -> MissionState:
     """The state after all passes but the refit."""
-    state = chosen.start(replace(meta_of(rows), n_shards=lanes), seed=0)
+    state = chosen.start(replace(meta_of(rows), n_shards=shards), seed=0)
     for _ in range(chosen.passes):
         state, _ = chosen.end_pass(chosen.update(state, block_of(rows, y)))
     return state
@@ -40,15 +41,16 @@ def test_the_refit_is_averaged_regression_on_the_selected_features(monkeypatch):
     chosen = daskfs.Mission(12, width=2**10, learning_rate=1.0, intercept=False, refit=1, sightings=20)
     state = begun(chosen, rows, y)
     before = weights_of(chosen.result(state))
-    assert state["trial0_sums"].max() > 0
-    state["trial0_sums"][:] = 0  # the reference begins with nothing
+    assert state.refit.trials[0].sums.max() > 0
+    state.refit.trials[0].sums[:] = 0  # the reference begins with nothing
     state = chosen.update(state, block_of(rows, y))
-    norm, value = state["size"]
+    norm, value = state.calibration.mean_squares
     expected = averaged_refit(rows, y, before, rate=1.0 / norm, beta=20 * value)
-    rows_done = float(state["trial0_clock"][0])
-    average = state["trial0_weights"][0, :, 0] - state["trial0_drift"][0, :, 0] / rows_done
+    trial = state.refit.trials[0]
+    rows_done = float(trial.clock[0])
+    average = trial.weights[0, :, 0] - trial.drift[0, :, 0] / rows_done
     assert rows_done == 800
-    for key, weight in zip(state["keys"][0], average, strict=True):
+    for key, weight in zip(state.memory.keys[0], average, strict=True):
         if key:
             assert weight == pytest.approx(expected[int(key) - 1], abs=3e-4)
 
@@ -70,9 +72,9 @@ def test_weights_stay_where_a_refit_is_no_better():
     state = begun(chosen, rows, y)
     before = weights_of(chosen.result(state))
     state = chosen.update(state, block_of(rows, y))
-    for n in (0, 1):
-        state[f"trial{n}_drift"][:] = 1e6  # as if weights had been far off all the time
-        state[f"trial{n}_weights"][:] *= -1
+    for trial in state.refit.trials:
+        trial.drift[:] = 1e6  # as if weights had been far off all the time
+        trial.weights[:] *= -1
     state, go_on = chosen.end_pass(state)
     result = chosen.result(state)
     assert not go_on
@@ -87,10 +89,10 @@ def test_rows_held_back_teach_nothing():
     chosen = daskfs.Mission(20, width=2**10, refit=1)
     one = begun(chosen, rows, y)
     other = begun(chosen, rows, np.where(held, -y, y))
-    for name in ("keys", "weights", "bias", "race"):
-        np.testing.assert_array_equal(one[name], other[name], err_msg=name)
-    told = begun(chosen, rows, np.where(np.arange(3000) == np.flatnonzero(~held)[5], -y, y))
-    assert not np.array_equal(told["weights"], one["weights"])
+    for name in ("memory/keys", "memory/weights", "memory/bias", "calibration/rate_losses"):
+        np.testing.assert_array_equal(flatten(one)[name], flatten(other)[name], err_msg=name)
+    changed = begun(chosen, rows, np.where(np.arange(3000) == np.flatnonzero(~held)[5], -y, y))
+    assert not np.array_equal(changed.memory.weights, one.memory.weights)
 
 
 def test_few_rows_of_many_are_held_back():
@@ -103,22 +105,22 @@ def test_few_rows_of_many_are_held_back():
 
 
 @pytest.mark.parametrize("loss", ["softmax", "logistic"])
-def test_lanes_refit_together(loss):
+def test_shards_refit_together(loss):
     rows, y = some_rows(4000, 200)
     chosen = daskfs.Mission(20, loss=loss, width=2**10, refit=1, learning_rate=2.0)
     alone = chosen.result(passed(chosen, chosen.start(meta_of(rows), 0), rows, y))
-    state = begun(chosen, rows, y, lanes=2)
+    state = begun(chosen, rows, y, shards=2)
     for start in range(0, 4000, 400):
         middle, stop = start + 200, start + 400
-        lanes = [
+        shards = [
             chosen.update(copy_state(state), block_of(rows[a:b], y[a:b], a))
             for a, b in ((start, middle), (middle, stop))
         ]
-        state = chosen.merge(lanes[::-1])
-        assert state["held_numbers"].tolist() == sorted(state["held_numbers"].tolist())
-    held = is_held_back(0, 4000, 0, state["held_back"])
-    assert state["held_numbers"].tolist() == np.flatnonzero(held).tolist()
-    assert state["trial0_path_rows"] == (4000 - held.sum()) / 2
+        state = chosen.merge(shards[::-1])
+        assert state.refit.held_numbers.tolist() == sorted(state.refit.held_numbers.tolist())
+    held = is_held_back(0, 4000, 0, state.held_back)
+    assert state.refit.held_numbers.tolist() == np.flatnonzero(held).tolist()
+    assert state.refit.trials[0].path_rows == (4000 - held.sum()) / 2
     result = chosen.result(chosen.end_pass(state)[0])
     assert result.history[-1]["rows"] == 4000
     assert result.history[-1]["refitted"] == 1

@@ -15,15 +15,17 @@ from numpy.typing import NDArray
 from toy_algorithms import Census
 
 import daskfs
-from daskfs.algorithms.substitution.refit import Part
-from daskfs.engine.asynchronous.centre import NOTHING, Centre, CentreSpent, Mark, Report, View, introduced, rebuilt
-from daskfs.engine.asynchronous.ledger import Ledger
-from daskfs.protocol import ColumnBlock, Meta, State, copy_state
+from daskfs.algorithms.substitution.asynchronous import Push, WorkerPart
+from daskfs.algorithms.substitution.block import BlockOffer
+from daskfs.algorithms.substitution.selected_set import SelectedSet
+from daskfs.engine.asynchronous.centre import Attempt, Centre, VersionedView, rebuild_state, version_of, with_target
+from daskfs.engine.asynchronous.driver import Ledger
+from daskfs.protocol import ColumnBlock, Meta, State, copy_state, flatten
 
 N, P, PER_BLOCK, K = 60, 32, 4, 4
 BLOCKS = P // PER_BLOCK
 TRUE = (1, 12, 18, 29)
-MARK = Mark(99, "of a group that is never whole")
+ATTEMPT = Attempt(99, "of a group that is never whole")
 LANES = st.integers(0, 2)
 ANY = st.integers(0, 1 << 30)
 
@@ -58,7 +60,7 @@ DATA = InMemory()
 
 
 def begun(algorithm: Any) -> State:
-    return introduced(algorithm, DATA, algorithm.start(DATA.meta, seed=0))
+    return with_target(algorithm, DATA, algorithm.start(DATA.meta, seed=0))
 
 
 def nominated(algorithm: Any, centre: Centre, number: int, lane: int = 0) -> State:
@@ -66,7 +68,11 @@ def nominated(algorithm: Any, centre: Centre, number: int, lane: int = 0) -> Sta
     return offer
 
 
-def seen_by(centre: Centre, lane: int = 0) -> View:
+def centre_version(centre: Centre) -> int:
+    return version_of(centre.state()[0])
+
+
+def seen_by(centre: Centre, lane: int = 0) -> VersionedView:
     """What the worker of a lane sees; lanes are given in the order in which workers come."""
     return [centre.join(f"worker {number}")[1] for number in range(lane + 1)][lane]
 
@@ -76,7 +82,7 @@ def view_of(centre: Centre, lane: int = 0) -> State:
 
 
 def test_a_worker_keeps_its_lane():
-    centre = Centre(Census(), begun(Census()), lanes=["a", "b"])
+    centre = Centre(Census(), begun(Census()), workers=["a", "b"])
     assert [centre.join(who)[0] for who in ("b", "c", "a", "c", "d", "b")] == [1, 2, 0, 2, 3, 1]
     assert centre.state()[1] == ["a", "b", "c", "d"]
 
@@ -85,46 +91,44 @@ def test_a_view_comes_with_its_version_and_once():
     algorithm = daskfs.OnlineSubstitution(K, ridge=0.1).resolve(DATA.meta)
     centre = Centre(algorithm, begun(algorithm))
     lane, (version, view) = centre.join("me")
-    assert (lane, view["0/room"]) == (0, K)
-    newer, changed = centre.offer(0, MARK, nominated(algorithm, centre, 0), known=version)
+    assert (lane, view.sets[0].room) == (0, K)
+    newer, changed = centre.offer(0, ATTEMPT, nominated(algorithm, centre, 0), known=version)
     assert newer > version
-    assert changed["0/room"] == K - PER_BLOCK
-    assert centre.offer(0, MARK, {"version": newer}, known=newer) is None  # an offer of nothing changes nothing
-    assert centre.leave(0, MARK, 2, [], known=newer, spent=NOTHING) is None
-    report = centre.report(0)
-    assert (report.version, report.kept.tolist()) == (newer, [0, 1, 2, 3])
-    newest, _ = centre.leave(0, MARK, 2, [nominated(algorithm, centre, 1)], known=newer, spent=NOTHING)
-    assert centre.report(0).kept.tolist() != [0, 1, 2, 3]
-    assert newest == centre.report(0).version > newer
+    assert changed.sets[0].room == K - PER_BLOCK
+    assert (
+        centre.offer(0, ATTEMPT, BlockOffer(newer, [], []), known=newer) is None
+    )  # an offer of nothing changes nothing
+    assert centre.end_group(0, ATTEMPT, 2, [], known=newer) is None
+    assert (centre_version(centre), centre.report().held.tolist()) == (newer, [0, 1, 2, 3])
+    newest, _ = centre.end_group(0, ATTEMPT, 2, [nominated(algorithm, centre, 1)], known=newer)
+    assert centre.report().held.tolist() != [0, 1, 2, 3]
+    assert newest == centre_version(centre) > newer
 
 
 def test_a_group_is_whole_when_all_of_one_attempt_at_it_has_arrived():
     algorithm = Census()
     centre = Centre(algorithm, begun(algorithm))
-    first, again, other = Mark(3, "a"), Mark(3, "b"), Mark(5, "c")
+    first, again, other = Attempt(3, "a"), Attempt(3, "b"), Attempt(5, "c")
     offer = nominated(algorithm, centre, 1)
     assert offer is not None
     centre.offer(0, first, copy_state(offer), known=-1)  # whose worker dies then
-    centre.leave(1, again, 2, [], known=-1, spent=NOTHING)  # overtakes its offers
-    assert centre.report(0).whole == []
+    centre.end_group(1, again, 2, [], known=-1)  # overtakes its offers
+    assert centre.report().finished == []
     centre.offer(1, again, copy_state(offer), known=-1)
-    assert centre.report(0).whole == []
-    centre.leave(0, other, 0, [], known=-1, spent=NOTHING)  # had nothing to offer
-    assert centre.report(0).whole == [5]
+    assert centre.report().finished == []
+    centre.end_group(0, other, 0, [], known=-1)  # had nothing to offer
+    assert centre.report().finished == [5]
     centre.offer(1, again, copy_state(offer), known=-1)
-    assert centre.report(0).whole == [5, 3]
-    assert centre.report(1).whole == [3]  # less those that were told
-    assert centre.report(2).whole == []
+    assert centre.report().finished == [3]  # without those of the report before
+    assert centre.report().finished == []
 
 
-def test_what_workers_spent_is_added_up():
+def test_a_report_has_the_time_since_the_last_one():
     algorithm = Census()
     centre = Centre(algorithm, begun(algorithm))
-    centre.leave(0, Mark(0, "a"), 0, [], known=-1, spent=CentreSpent(busy=1.0, between=0.25, bytes=10))
-    centre.leave(1, Mark(1, "a"), 0, [], known=-1, spent=CentreSpent(busy=2.0, between=0.5, bytes=20))
-    spent = centre.report(0).spent
-    assert (spent.busy, spent.between, spent.bytes) == (3.0, 0.75, 30)
-    assert spent.centre > 0
+    centre.end_group(0, Attempt(0, "a"), 0, [], known=-1)
+    assert centre.report().merging > 0
+    assert centre.report().merging == 0
 
 
 def test_of_a_group_that_is_whole_only_its_number_is_kept():
@@ -132,13 +136,13 @@ def test_of_a_group_that_is_whole_only_its_number_is_kept():
     algorithm = Census()
     centre = Centre(algorithm, begun(algorithm))
     for number in range(100):
-        mark, offer = Mark(number, "a"), nominated(algorithm, centre, number % BLOCKS)
+        mark, offer = Attempt(number, "a"), nominated(algorithm, centre, number % BLOCKS)
         if offer is not None:
             centre.offer(0, mark, offer, known=-1)
-        centre.leave(0, mark, int(offer is not None), [], known=-1, spent=NOTHING)
+        centre.end_group(0, mark, int(offer is not None), [], known=-1)
     assert not centre._arrived
     assert not centre._sent
-    assert centre.report(97).whole == [97, 98, 99]
+    assert centre.report().finished == list(range(100))
 
 
 @pytest.mark.parametrize("method", ["block", "async"])
@@ -152,23 +156,27 @@ def test_what_was_handed_out_stays_as_it_was(method):
         before = copy_state(seen), copy_state(state)
         own, offer = algorithm.work(own, seen, DATA.read(number, "columns"), 0)
         if offer is not None:
-            centre.offer(0, MARK, offer, known=-1)
+            centre.offer(0, ATTEMPT, offer, known=-1)
         for given, expected in zip((seen, state), before, strict=True):
-            for name, value in expected.items():
-                np.testing.assert_array_equal(given[name], value, err_msg=name)
-    assert centre.report(0).version > 2
+            check_equal(given, expected)
+    assert centre_version(centre) > 2
 
 
-@pytest.mark.parametrize("method", ["block", "async"])
-def test_the_target_is_introduced_without_columns(method):
+@pytest.mark.parametrize(("method", "field"), [("block", "started"), ("async", "target/known")])
+def test_the_target_is_introduced_without_columns(method, field):
     algorithm = daskfs.OnlineSubstitution(K, method=method).resolve(DATA.meta)
     state = begun(algorithm)
-    assert state["started"]
+    assert flatten(state)[field]
     assert not len(algorithm.held_features(state))
-    again = introduced(algorithm, DATA, copy_state(state))
-    assert again.keys() == state.keys()
-    for name, value in state.items():
-        np.testing.assert_array_equal(again[name], value, err_msg=name)
+    again = with_target(algorithm, DATA, copy_state(state))
+    check_equal(again, state)
+
+
+def check_equal(state: State, expected: State) -> None:
+    given, wanted = flatten(state), flatten(expected)
+    assert given.keys() == wanted.keys()
+    for name, value in wanted.items():
+        np.testing.assert_array_equal(given[name], value, err_msg=name)
 
 
 def dense(folder: Path) -> daskfs.Dataset:
@@ -187,11 +195,11 @@ def sparse_and_weighted(folder: Path) -> daskfs.Dataset:
 def test_a_target_is_introduced_as_the_first_block_would_have_brought_it(tmp_path, made):
     dataset = made(tmp_path)
     algorithm = daskfs.OnlineSubstitution(2, ridge=0.1).resolve(dataset.meta)
-    state = introduced(algorithm, dataset, algorithm.start(dataset.meta, seed=0))
+    state = with_target(algorithm, dataset, algorithm.start(dataset.meta, seed=0))
     assert not len(algorithm.held_features(state))
     first = algorithm.update(algorithm.start(dataset.meta, seed=0), dataset.read(0, "columns"))
-    for name in ("0/target", "0/importance", "centre", "weight"):
-        np.testing.assert_array_equal(state[name], first[name], err_msg=name)
+    for name in ("sets/0/target", "sets/0/importance", "target_mean", "weight"):
+        np.testing.assert_array_equal(flatten(state)[name], flatten(first)[name], err_msg=name)
 
 
 @pytest.mark.parametrize("blocks_before", [0, 2, BLOCKS])
@@ -203,9 +211,9 @@ def test_a_rebuilt_state_has_the_columns_of_the_lost_one(blocks_before):
     lost = copy_state(state)
     for number in range(BLOCKS):
         lost = algorithm.update(lost, DATA.read(number, "columns"))
-    again = rebuilt(algorithm, DATA, state, algorithm.held_features(lost))
+    again = rebuild_state(algorithm, DATA, state, algorithm.held_features(lost))
     assert algorithm.held_features(again).tolist() == algorithm.held_features(lost).tolist() == list(TRUE)
-    assert again["0/objective"] == pytest.approx(lost["0/objective"])
+    assert again.sets[0].objective == pytest.approx(lost.sets[0].objective)
 
 
 def test_columns_of_a_closed_set_are_collected_whatever_happens_to_offers():
@@ -226,16 +234,17 @@ def test_columns_of_a_closed_set_are_collected_whatever_happens_to_offers():
 
     centre = Centre(algorithm, copy_state(state))
     for offer in offers(centre)[:2] * 2:
-        centre.offer(0, MARK, offer, known=-1)
-    kept = centre.report(0).kept
+        centre.offer(0, ATTEMPT, offer, known=-1)
+    kept = centre.report().held
     assert kept.tolist() == ids[:2].tolist()
-    centre = Centre(algorithm, rebuilt(algorithm, DATA, copy_state(state), kept))
+    centre = Centre(algorithm, rebuild_state(algorithm, DATA, copy_state(state), kept))
     third, last = offers(centre)[2:]
-    centre.offer(0, MARK, algorithm.combine_offers(last, third, view_of(centre)), known=-1)
+    centre.offer(0, ATTEMPT, algorithm.combine_offers(last, third, view_of(centre)), known=-1)
     given, _ = centre.state()
-    assert given["ids"].tolist() == whole["ids"].tolist()
+    assert given.final.ids.tolist() == whole.final.ids.tolist()
     for name in ("X", "mean", "norm"):
-        np.testing.assert_allclose(given[name], whole[name], rtol=1e-12, err_msg=name)
+        columns, expected = getattr(given.final, name), getattr(whole.final, name)
+        np.testing.assert_allclose(columns, expected, rtol=1e-12, err_msg=name)
     np.testing.assert_allclose(algorithm.result(given).weights, algorithm.result(whole).weights)
 
 
@@ -252,13 +261,13 @@ class Unreliable(RuleBasedStateMachine):
         super().__init__()
         state = begun(self.algorithm)
         groups = {number: range(number, number + 1) for number in range(BLOCKS)}
-        self.ledger = Ledger(copy_state(state), groups, Report(-1, self.algorithm.held_features(state)))
+        self.ledger = Ledger(copy_state(state), groups, self.algorithm.held_features(state))
         self.centre = Centre(self.algorithm, state)
         self.own: dict[int, State | None] = dict.fromkeys(range(3))
         self.views = {lane: view_of(self.centre, lane) for lane in range(3)}
         self.under_way: list[State] = []
         self.arrived: list[State] = []
-        self.attempts = self.told = 0
+        self.attempts = 0
 
     @rule(lane=LANES)
     def look(self, lane: int) -> None:
@@ -299,16 +308,14 @@ class Unreliable(RuleBasedStateMachine):
     def whole_group(self, lane: int, number: int) -> None:
         self.look(lane)
         self.attempts += 1
-        mark = Mark(number, str(self.attempts))
+        mark = Attempt(number, str(self.attempts))
         offer, rest = self._offer(lane, number), self.algorithm.remaining_offer(self.own[lane])
         if offer is not None:
             self.arrived.append(copy_state(offer))
             self.centre.offer(lane, mark, copy_state(offer), known=-1)
         left = [] if rest is None else [copy_state(rest)]
-        self.centre.leave(lane, mark, int(offer is not None), left, known=-1, spent=NOTHING)
-        report = self.centre.report(self.told)
-        self.told += len(report.whole)
-        self.ledger.heard(report)
+        self.centre.end_group(lane, mark, int(offer is not None), left, known=-1)
+        self.ledger.note(self.centre.report())
         assert number not in self.ledger.groups
 
     @rule(lane=LANES)
@@ -319,9 +326,7 @@ class Unreliable(RuleBasedStateMachine):
     def lose_centre(self) -> None:
         """Offers to the old one go with it, and every group that goes on asks the new one first."""
         self.under_way, self.arrived = [], []
-        state = rebuilt(self.algorithm, DATA, copy_state(self.ledger.begun), self.ledger.newest.kept)
-        self.ledger.since(NOTHING)
-        self.told = 0
+        state = rebuild_state(self.algorithm, DATA, copy_state(self.ledger.start), self.ledger.held)
         self.centre = Centre(self.algorithm, state)
         self.views = {lane: view_of(self.centre, lane) for lane in range(3)}
 
@@ -349,7 +354,7 @@ class Unreliable(RuleBasedStateMachine):
 
     def _accept(self, offer: State) -> None:
         self.arrived.append(copy_state(offer))
-        self.centre.offer(0, MARK, offer, known=-1)
+        self.centre.offer(0, ATTEMPT, offer, known=-1)
 
 
 class UnreliableSubstitution(Unreliable):
@@ -360,17 +365,17 @@ class UnreliableSubstitution(Unreliable):
     @invariant()
     def the_set_is_sound(self) -> None:
         state = self.centre.state()[0]
-        for number in range(state["sets"]):
-            check_set(Part(state, f"{number}/"))
+        for selected in state.sets:
+            check_set(selected)
 
     def check_end(self, state: State) -> None:
         for number in range(BLOCKS):
             state = self.algorithm.update(state, DATA.read(number, "columns"))
         for block in DATA.columns(self.algorithm.revisit(state)):
             state = self.algorithm.update(state, block)
-        for number in range(state["sets"]):
-            check_set(Part(state, f"{number}/"))
-        assert set(Part(state, "0/")["ids"][1:].tolist()) == set(TRUE)
+        for selected in state.sets:
+            check_set(selected)
+        assert set(state.sets[0].ids[1:].tolist()) == set(TRUE)
 
 
 class UnreliableRace(UnreliableSubstitution):
@@ -379,22 +384,22 @@ class UnreliableRace(UnreliableSubstitution):
     algorithm = daskfs.OnlineSubstitution(K).resolve(DATA.meta)
 
 
-def check_set(one: Part) -> None:
+def check_set(selected: SelectedSet) -> None:
     """Everything a set keeps up to date, taken afresh from the data."""
-    fixed, k = one["fixed"], one["k"]
-    ids = one["ids"][fixed:k]
+    fixed, k = selected.fixed, selected.k
+    ids = selected.features
     assert k - fixed <= K
     assert len(set(ids.tolist())) == len(ids)
     centred = DATA.X[:, ids] - DATA.X[:, ids].mean(axis=0)
     X = np.column_stack([np.full(N, N**-0.5), centred / np.linalg.norm(centred, axis=0)])
-    np.testing.assert_allclose(one["X"][:, :k], X, atol=1e-12)
-    w, importance = one["w"][:k], one["importance"]
-    penalty = np.r_[0.0, np.full(k - fixed, one["ridge"])]
-    np.testing.assert_allclose(one["target"], DATA.y - DATA.y.mean())
-    missed = one["target"] - X @ w
-    assert one["objective"] == pytest.approx((importance @ missed**2 + penalty @ w**2) / 2)
+    np.testing.assert_allclose(selected.X[:, :k], X, atol=1e-12)
+    w, importance = selected.w[:k], selected.importance
+    penalty = np.r_[0.0, np.full(k - fixed, selected.ridge)]
+    np.testing.assert_allclose(selected.target, DATA.y - DATA.y.mean())
+    missed = selected.target - X @ w
+    assert selected.objective == pytest.approx((importance @ missed**2 + penalty @ w**2) / 2)
     H = (X * importance[:, None]).T @ X + np.diag(penalty)
-    np.testing.assert_allclose(one["inverse"][:k, :k] @ H, np.eye(k), atol=1e-7)
+    np.testing.assert_allclose(selected.inverse[:k, :k] @ H, np.eye(k), atol=1e-7)
     np.testing.assert_allclose((X * importance[:, None]).T @ missed, penalty * w, atol=1e-7)  # at its minimum
 
 
@@ -408,8 +413,8 @@ class Pushes(RuleBasedStateMachine):
         self.centre = Centre(self.algorithm, begun(self.algorithm))
         self.seen = dict.fromkeys(range(3), 0)
         self.number = dict.fromkeys(range(3), 0)
-        self.pushes: list[State] = []
-        self.newest: dict[int, State] = {}
+        self.pushes: list[Push] = []
+        self.newest: dict[int, Push] = {}
         self.applied = self.refused = 0
 
     @rule(lane=LANES)
@@ -421,40 +426,39 @@ class Pushes(RuleBasedStateMachine):
         rng = np.random.default_rng(seed)
         self.number[lane] += 1
         ids = np.sort(rng.choice(P, K, replace=False))
-        whole: State = {name: rng.integers(-99, 99, N).astype(float) for name in ("u", "z")}  # sums of these are exact
-        whole |= {"v_square": 1.0, "ids": ids, "w": np.ones(K), "norm": np.ones(K), "passed": ids, "changes": 1}
-        whole |= {"lane": lane, "number": self.number[lane], "version": self.seen[lane]}
-        self.pushes.append(whole)
+        u, z = (rng.integers(-99, 99, N).astype(float) for _ in range(2))  # sums of these are exact
+        part = WorkerPart(u, z, 1.0, self.number[lane], ids, w=np.ones(K), norm=np.ones(K))
+        self.pushes.append(Push(lane, self.seen[lane], part, ids, changes=1))
 
     @precondition(lambda self: self.pushes)
     @rule(which=ANY, again=st.booleans())
     def arrive(self, which: int, again: bool) -> None:
         which %= len(self.pushes)
         push = self.pushes[which] if again else self.pushes.pop(which)
-        known = self.newest.get(push["lane"], {"number": 0})["number"]
-        in_time = self.applied - push["version"] <= self.algorithm.params.max_staleness
-        if push["number"] > known and in_time:
-            self.newest[push["lane"]] = push
+        known = self.newest[push.worker].part.number if push.worker in self.newest else 0
+        in_time = self.applied - push.version <= self.algorithm.params.max_staleness
+        if push.part.number > known and in_time:
+            self.newest[push.worker] = push
             self.applied += 1
         else:
             self.refused += 1
-        self.centre.offer(push["lane"], MARK, copy_state(push), known=-1)
+        self.centre.offer(push.worker, ATTEMPT, copy_state(push), known=-1)
 
     @invariant()
     def sums_are_exact(self) -> None:
         state = self.centre.state()[0]
         for name in ("u", "z"):
-            expected = sum((push[name] for push in self.newest.values()), np.zeros(N))
-            np.testing.assert_array_equal(state.get(name, np.zeros(N)), expected)
-        assert (state["version"], state["late"]) == (self.applied, self.refused)
-        assert state["lags"].sum() == self.applied
-        assert not state["lags"][self.algorithm.params.max_staleness + 1 :].any()
+            expected = sum((getattr(push.part, name) for push in self.newest.values()), np.zeros(N))
+            np.testing.assert_array_equal(getattr(state, name), expected)
+        assert (state.version, state.late) == (self.applied, self.refused)
+        assert state.staleness.sum() == self.applied
+        assert not state.staleness[self.algorithm.params.max_staleness + 1 :].any()
 
     @invariant()
     def a_lane_sees_the_others(self) -> None:
         for lane in range(3):
-            others = sum((push["u"] for number, push in self.newest.items() if number != lane), np.zeros(N))
-            np.testing.assert_array_equal(view_of(self.centre, lane)["others"], others)
+            others = sum((push.part.u for number, push in self.newest.items() if number != lane), np.zeros(N))
+            np.testing.assert_array_equal(view_of(self.centre, lane).others, others)
 
 
 for machine, examples in ((Unreliable, 50), (UnreliableSubstitution, 25), (UnreliableRace, 10), (Pushes, 50)):

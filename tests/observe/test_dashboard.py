@@ -239,11 +239,11 @@ def test_a_local_cluster_gets_the_page_and_what_was_said_before(two_workers, tmp
     for _ in range(3):
         assert enable_for(two_workers.cluster)
     plugin = scheduler.plugins[NAME]
-    wait_until(lambda: plugin.watched.latest is not None and plugin.watched.latest.ended)
-    assert plugin.watched.latest.dataset.endswith("wide.zarr")
+    wait_until(lambda: plugin.live_runs.latest is not None and plugin.live_runs.latest.ended)
+    assert plugin.live_runs.latest.dataset.endswith("wide.zarr")
     known = {str(worker["name"]) for worker in two_workers.scheduler_info()["workers"].values()}
-    wait_until(lambda: plugin.watched.latest.workers)
-    assert plugin.watched.latest.workers.keys() <= known  # as those at a task are called, and those that have left
+    wait_until(lambda: plugin.live_runs.latest.workers)
+    assert plugin.live_runs.latest.workers.keys() <= known  # as those at a task are called, and those that have left
     assert sum(one.__name__ == "DaskfsCollector" for one in core.COLLECTORS) == 1
 
 
@@ -252,7 +252,7 @@ def test_a_selection_that_gets_no_names_has_ended_too(two_workers, tmp_path, mon
         raise OSError("the names are gone")
 
     assert enable_for(two_workers.cluster)
-    watched = two_workers.cluster.scheduler.plugins[NAME].watched
+    watched = two_workers.cluster.scheduler.plugins[NAME].live_runs
     monkeypatch.setattr(run, "as_selection", unreadable)
     with pytest.raises(OSError, match="the names are gone"):
         daskfs.select(wide(tmp_path / "nameless.zarr"), daskfs.OnlineSubstitution(3, passes=1), client=two_workers)
@@ -262,7 +262,7 @@ def test_a_selection_that_gets_no_names_has_ended_too(two_workers, tmp_path, mon
 
 def test_a_selection_that_is_refused_is_told(two_workers, tmp_path, monkeypatch):
     assert enable_for(two_workers.cluster)
-    watched = two_workers.cluster.scheduler.plugins[NAME].watched
+    watched = two_workers.cluster.scheduler.plugins[NAME].live_runs
     dataset, algorithm = wide(tmp_path / "wide.zarr"), daskfs.OnlineSubstitution(3, passes=1)
     monkeypatch.setattr(daskfs.OnlineSubstitution, "nbytes", lambda *_: 1 << 60)
     with pytest.raises(OptionError, match="of memory"):
@@ -277,7 +277,7 @@ def test_a_selection_that_is_refused_is_told(two_workers, tmp_path, monkeypatch)
 def test_workers_at_a_task_are_known(two_workers):
     """One that is stuck sends nothing, but its scheduler knows."""
     assert enable_for(two_workers.cluster)
-    watched, workers = two_workers.cluster.scheduler.plugins[NAME].watched, two_workers.scheduler_info()["workers"]
+    watched, workers = two_workers.cluster.scheduler.plugins[NAME].live_runs, two_workers.scheduler_info()["workers"]
     address = min(workers)
     nap = two_workers.submit(time.sleep, 2, key="daskfs-nap-0x1", pure=False, workers=[address])
     other = two_workers.submit(time.sleep, 2, key="nap-0x1", pure=False, workers=[max(workers)])

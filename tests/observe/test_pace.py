@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from daskfs.engine.events.messages import Event, Spent, share_event
+from daskfs.observe.dashboard.live_runs import MOST_WORKERS, LiveRuns
 from daskfs.observe.dashboard.series import headline
-from daskfs.observe.dashboard.watched import MOST_WORKERS, Watched
 
 ENDED = {"run": "a", "what": "ended", "features": None, "why": None}
 
@@ -15,7 +15,7 @@ def share_of(worker: str, busy: float, nbytes: int = 100) -> Event:
     return share_event("a", worker, Spent(1, 1, nbytes, busy=busy))
 
 
-def an_hour_of(watched: Watched, workers: str) -> float:
+def an_hour_of(watched: LiveRuns, workers: str) -> float:
     """All at the same speed; when the hour is over."""
     for second in range(0, 3600, 5):
         for name in workers:
@@ -24,7 +24,7 @@ def an_hour_of(watched: Watched, workers: str) -> float:
 
 
 def test_a_worker_that_becomes_slow_lags_behind_soon():
-    watched = Watched()
+    watched = LiveRuns()
     now = an_hour_of(watched, "abc")
     assert watched.latest.stragglers() == set()
     for second in range(0, 120, 5):
@@ -41,9 +41,9 @@ def test_a_worker_that_becomes_slow_lags_behind_soon():
 class TestStuck:
     """A worker that is stuck in a block sends no event; Dask knows that it has a task."""
 
-    def seen(self, at_work: set[str], seconds: float, heard: str = "", every: float = 1.0) -> Watched:
+    def seen(self, at_work: set[str], seconds: float, heard: str = "", every: float = 1.0) -> LiveRuns:
         """Runs of three workers, of which some are at work and some are heard for so long."""
-        watched = Watched(lambda: at_work)
+        watched = LiveRuns(lambda: at_work)
         for name in "abc":
             watched.take(share_of(name, every), 1000.0)
         for now in np.arange(1000.0, 1000.0 + seconds, 5.0).tolist():
@@ -86,7 +86,7 @@ class TestStuck:
 
     def test_one_of_very_many_is_not_told_apart(self):
         at_work: set[str] = set()
-        watched = Watched(lambda: at_work)
+        watched = LiveRuns(lambda: at_work)
         for number in range(MOST_WORKERS + 2):
             at_work.add(f"w{number}")
         for now in range(1000, 1100, 5):

@@ -3,21 +3,27 @@
 A. Aghazadeh, R. Spring, D. LeJeune, G. Dasarathy, A. Shrivastava, R. Baraniuk: *MISSION: Ultra Large-Scale Feature
 Selection using Count-Sketches*, ICML 2018.
 
-Rows stream by. Each is scored with the k largest weights; the gradient of its loss goes into a count-sketch for *all*
-its features, so that what many rows agree on grows above the noise, however rare it is in each; the largest are read
-back. Memory is the sketch and the table of the largest, whatever the number of features and rows.
+*Objective*: min Σ loss(w·x + b, y) over weights w of which at most k are not zero, by stochastic gradient descent.
+
+*Access pattern*: rows stream by. Each row is scored with the k largest weights. The gradient of its loss goes into a
+count-sketch for *all* its features: what many rows agree on grows above the noise, however rare it is in each. The k
+largest weights are read back.
+
+*Memory*: the sketch and a table of the largest weights, whatever the number of features and rows.
 
 ============= ================================================== =====================================================
 method        where weights are                                   steps
 ============= ================================================== =====================================================
-``active``    of the largest: exact, in a table and out of the    smaller for what has been seen often; no overshooting
-              sketch; of all others: in the sketch
-``paper``     all in the sketch; a table remembers the largest    plain, as published
-``hashing``   all in one row of cells, all of them count          plain: feature hashing, the baseline
-``iht``       of the largest after every row; nothing else        plain: iterative hard thresholding, the baseline
+``active``    the largest in a table, exact; all others in the    smaller for features that were seen often (AdaGrad),
+              sketch                                              and implicit, so that they do not overshoot
+``paper``     all in the sketch; a table lists the largest        plain, as published
+``hashing``   all in one row of cells, and all of them count      plain: feature hashing, the baseline
+``iht``       the largest after every row; nothing else           plain: iterative hard thresholding, the baseline
 ``batch-iht`` the same, after as many features as the sketch has  plain
               cells
 ============= ================================================== =====================================================
+
+Several shards learn side by side and merge now and then: `learn._merge_memories` says how.
 """
 
 from __future__ import annotations
@@ -30,38 +36,57 @@ from typing import ClassVar, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.algorithms.losses import RowLoss, check_target, encode_classes, positive_target
-from daskfs.algorithms.mission.first_rows import enough, nobody, wait, waiting, waiting_nbytes
-from daskfs.algorithms.mission.frequency import (
-    cells_of,
-    count,
+from daskfs.algorithms.losses import RowLoss, check_target, encode_classes, encode_target, positive_target
+from daskfs.algorithms.mission.calibration import buffer_nbytes, count_first_rows, rate_of, remark_on
+from daskfs.algorithms.mission.features import (
+    RowCounts,
+    check_interactions,
+    count_cells,
+    count_rows,
     counts_nbytes,
-    go_on_counting,
-    merged_counts,
-    no_counts,
-    weigh_by_counts,
+    idf_of,
+    interactions_nbytes,
+    multiply_values,
+    name_spaces_of,
+    windows,
 )
-from daskfs.algorithms.mission.learn import learn, learn_and_fade, only_selected, take_last_step
-from daskfs.algorithms.mission.memory import Pace, Shape, make_room, rule_of, shape_of
-from daskfs.algorithms.mission.memory_kernels import ROWS, Memory, Rows
-from daskfs.algorithms.mission.merge import merged_memories
-from daskfs.algorithms.mission.pace import RATES, SIGHTINGS, pace_of, rate_of, settle_pace
-from daskfs.algorithms.mission.pairs import check_interactions, name_spaces, pairs_nbytes, windows
+from daskfs.algorithms.mission.learn import calibrate, keep_selected, learn, merge_learned
+from daskfs.algorithms.mission.memory_kernels import ROWS, Rule, SparseRows
 from daskfs.algorithms.mission.refit import (
-    begin,
-    begin_pass,
+    choose_weights,
     held_back_share,
-    hold,
+    hold_back,
     is_held_back,
-    keep_the_better,
-    merged_refits,
-    refit,
+    merge_refits,
+    refit_block,
     refit_nbytes,
-    without,
+    start_refit,
+    start_refit_pass,
 )
 from daskfs.algorithms.mission.result import HISTORY, preview_of, result_of
-from daskfs.algorithms.mission.rows import are_usable, first_unusable, numbers_of, part, rows_of
+from daskfs.algorithms.mission.rows import (
+    NO_ROWS,
+    are_usable,
+    ignore_rows,
+    join_rows,
+    read_only,
+    rows_of,
+    slice_rows,
+    unusable_value,
+)
 from daskfs.algorithms.mission.sketch_kernels import MAX_DEPTH
+from daskfs.algorithms.mission.state import (
+    MissionState,
+    count_slots,
+    empty_memory,
+    filter_nbytes,
+    has_sketch,
+    make_room,
+    memory_nbytes,
+    resize_tables,
+    room_of,
+    rule_of,
+)
 from daskfs.errors import OptionError, check_choice, check_positive, check_whole
 from daskfs.jit import warms
 from daskfs.protocol import (
@@ -75,15 +100,13 @@ from daskfs.protocol import (
     Schedule,
     Sharing,
     SparseBlock,
-    State,
     copy_state,
 )
 
-Method = Literal["active", "paper", "hashing", "iht", "batch-iht"]
-Stage = Literal["count", "learn", "refit"]
-_FAR = 30.0  # spreads from zero: from here on the intercept is not found before the features are chosen
-_TELLING = 500  # rows, all of the same class: hardly by chance
-_MAX_BITS = 30  # three rows of them are 12 GB; kernels count cells in 32 bits
+MissionMethod = Literal["active", "paper", "hashing", "iht", "batch-iht"]
+MissionStage = Literal["count", "learn", "refit"]
+SIGHTINGS = 30.0
+_MAX_BITS = 30  # three rows of 2^30 cells are 12 GB; kernels count cells in 32 bits
 
 
 @dataclass(frozen=True)
@@ -142,7 +165,7 @@ class Mission(Algorithm):
     width: int = 2**18
     depth: int = 3
     learning_rate: float | Literal["auto"] = "auto"
-    method: Method = "active"
+    method: MissionMethod = "active"
     per_class: bool = False
     intercept: bool = True
     sightings: float = SIGHTINGS
@@ -153,7 +176,7 @@ class Mission(Algorithm):
 
     def __post_init__(self) -> None:
         check_choice("loss", self.loss, RowLoss)
-        check_choice("method", self.method, Method)
+        check_choice("method", self.method, MissionMethod)
         for name in ("n_select", "passes", "width", "depth"):
             check_whole(name, getattr(self, name), 1)
         if self.width.bit_count() != 1 or not 2 <= self.width <= 1 << _MAX_BITS:
@@ -172,184 +195,191 @@ class Mission(Algorithm):
 
     @property
     def sharing(self) -> Sharing:
-        if self.method in ("iht", "batch-iht"):
+        if not has_sketch(self):
             return Sharing()
         # Shards drift apart with fewer merges. 16 MB are some 40 ms of learning, four times what a merge takes.
         return Sharing(Schedule.SYNCHRONOUS, min_merges_per_pass=10, min_bytes_per_merge=16 << 20)
 
     @property
-    def _stages(self) -> list[Stage]:
+    def _stages(self) -> list[MissionStage]:
         """What each pass is for."""
-        times: dict[Stage, int] = {"count": int(self.idf), "learn": self.passes, "refit": self.refit}
+        times: dict[MissionStage, int] = {"count": int(self.idf), "learn": self.passes, "refit": self.refit}
         return [stage for stage, number in times.items() for _ in range(number)]
 
-    def start(self, meta: Meta, seed: int) -> State:
+    def start(self, meta: Meta, seed: int) -> MissionState:
         check_target(self.loss, meta)
-        shape = Shape.of(self, self._n_scores(meta))
-        several = shape.n_scores > 1
-        return {
-            **shape.empty(),
-            "tally_before": np.zeros(3),  # the last merge; the tally is this lane's since then
-            "merged_lanes": 1,  # how many this state was merged from, until it learns again
-            "labels": numbers_of(meta) if several else np.empty(0),
-            "classes": json.dumps(meta.classes) if several else encode_classes(meta),
-            "positive": positive_target(meta),
-            "lanes": meta.n_shards,
-            "n_samples": meta.n_samples,
-            "longest_row": 0,  # that tables must have room for
-            "size": np.full(2, np.nan),  # of rows and of values, once some have been seen
-            "race": np.zeros(len(RATES)),
-            "begins_with_one_class": False,  # which a shuffled source hardly does
-            "is_far_from_zero": False,  # a real target, seen from its own spread
-            "seed": seed,
-            "held_back": held_back_share(meta) if self.refit else 0.0,
-            "passes": 0,
-            "history": np.full((len(self._stages), len(HISTORY)), np.nan),
-            **nobody(),
-            **no_counts(cells_of(self.width) if self.idf else 0),
-            **({} if self.interactions is None else name_spaces(self.interactions, meta)),
-        }
+        n_scores, room = self._n_scores(meta), room_of(self)
+        several, cells = n_scores > 1, count_cells(self.width)
+        return MissionState(
+            memory=empty_memory(self, n_scores, room),
+            room=room,
+            classes=json.dumps(meta.classes) if several else encode_classes(meta),
+            labels=_labels_in_blocks(meta) if several else np.empty(0),
+            positive=positive_target(meta),
+            n_samples=meta.n_samples,
+            n_shards=meta.n_shards,
+            seed=seed,
+            held_back=held_back_share(meta) if self.refit else 0.0,
+            history=np.full((len(self._stages), len(HISTORY)), np.nan),
+            counts=RowCounts(np.zeros((2, cells), np.uint32), np.zeros((2, cells), np.uint32)) if self.idf else None,
+            name_spaces=name_spaces_of(self.interactions, meta),
+        )
 
-    def update(self, state: State, block: Block) -> State:
+    def update(self, state: MissionState, block: Block) -> MissionState:
         if not isinstance(block, RowBlock | SparseBlock):
             raise OptionError("MISSION reads rows: write dense data with layout='rows' or 'both'")
-        if state["merged_lanes"] > 1:
-            state["tally_before"] += state["tally"]
-            state["tally"][:], state["merged_lanes"] = 0.0, 1
-            go_on_counting(state)
-        rows, stage = rows_of(block, state), self._stages[state["passes"]]
-        if stage == "count":
-            count(state, rows.ids)
-            state["tally"][ROWS] += len(rows.y)
+        if state.merged_shards > 1:  # from here on this is one shard of several, with a common past
+            state.totals_before += state.memory.totals
+            state.memory.totals[:], state.merged_shards = 0.0, 1
+            if state.counts is not None:
+                state.counts.before += state.counts.since
+                state.counts.since[:] = 0
+        rows, stage = self._rows(state, block), self._stages[state.passes]
+        if state.counts is not None:
+            count_rows(state.counts, rows.ids)
+            state.memory.totals[ROWS] += len(rows.y)
             return state
-        if not state["held_back"]:
-            return self._learn_or_wait(state, rows, block.first)
-        held = is_held_back(block.first, len(rows.y), state["seed"], state["held_back"])
+        if not state.held_back:
+            return self._learn_or_buffer(state, rows, block.first)
+        held = is_held_back(block.first, len(rows.y), state.seed, state.held_back)
         if stage == "learn":
-            return self._learn_or_wait(state, without(rows, held), block.first)
+            return self._learn_or_buffer(state, ignore_rows(rows, held), block.first)
         return self._refit(state, rows, held, block.first)
 
-    def merge(self, states: Sequence[State]) -> State:
-        stage = self._stages[states[0]["passes"]]
-        if stage == "count":
-            return merged_counts(states)
-        if stage == "refit":
-            return merged_refits(states)
-        states = [self._without_waiting(copy_state(state)) if len(state["waiting_y"]) else state for state in states]
-        begun = [state for state in states if not np.isnan(state["size"]).any()]
-        if len(begun) < 2:
-            return copy_state((begun or states)[0])
-        merged = copy_state({name: value for name, value in begun[0].items() if name not in Memory._fields})
-        lanes = [state["merged_lanes"] for state in begun]
-        for name in ("size", "race"):  # means: those that began together have the same, merge after merge
-            merged[name] = np.average([state[name] for state in begun], axis=0, weights=lanes)
-        shape = shape_of(self, begun[0])
-        rule = rule_of(self, shape, self._pace(merged))
-        merged.update(merged_memories(shape, rule, begun, self.method == "active"))
+    def merge(self, states: Sequence[MissionState]) -> MissionState:
+        if self._stages[states[0].passes] == "learn":
+            states = [state if state.buffer is None else self._learn_buffer(copy_state(state)) for state in states]
+            begun = [state for state in states if state.calibration is not None]
+            return merge_learned(self, begun) if len(begun) > 1 else copy_state((begun or states)[0])
+        shards = [state.merged_shards for state in states]
+        merged: MissionState = copy_state(states[0])
+        merged.memory.totals[:] = np.sum([state.memory.totals for state in states], axis=0)
+        merged.merged_shards = sum(shards)
+        if merged.counts is not None:
+            merged.counts.since = np.sum(
+                [state.counts.since for state in states if state.counts], axis=0, dtype=np.uint32
+            )
+        if merged.refit is not None:
+            merged.refit = merge_refits([state.refit for state in states if state.refit], shards)
         return merged
 
-    def end_pass(self, state: State) -> tuple[State, bool]:
-        stage, number = self._stages[state["passes"]], state["passes"]
-        last_of_stage = self._stages[number + 1 : number + 2] != [stage]
+    def end_pass(self, state: MissionState) -> tuple[MissionState, bool]:
+        number, stage = state.passes, self._stages[state.passes]
+        is_last = self._stages[number + 1 : number + 2] != [stage]
         if stage == "learn":
-            state = self._without_waiting(state)
-            take_last_step(self, shape_of(self, state), state)
-        loss, weight, rows = state["tally"] + state["tally_before"]
+            state = self._learn_buffer(state)
+            if not has_sketch(self):
+                keep_selected(self, state.memory, self._rule(state))
+        loss, weight, rows = state.memory.totals + state.totals_before
+        rate = rate_of(self, state.calibration)
         if not np.isfinite(loss):
-            rate = rate_of(self, state["race"])
             raise OptionError(f"learning_rate={rate:g}: weights grew beyond all bounds; take a smaller one")
-        record = state["history"][number]
-        record[: len(HISTORY) - 2] = loss / weight if weight else np.nan, rows, np.nan
-        if stage == "count":
-            weigh_by_counts(state, rows)
-        else:
-            record[HISTORY.index("rate")] = rate_of(self, state["race"])
-        state["tally"][:], state["tally_before"][:], state["merged_lanes"] = 0.0, 0.0, 1
-        shape = shape_of(self, state)
-        if stage == "learn" and last_of_stage and self.refit:
-            state = begin(self, shape, only_selected(self, shape, state))
-        if stage == "refit" and last_of_stage:
-            record[-2:] = keep_the_better(self, shape, self._pace(state), state)
-        elif stage == "refit":
-            begin_pass(state)
-        state["passes"] += 1
-        return state, state["passes"] < len(self._stages)
+        record = state.history[number]
+        record[:3] = loss / weight if weight else np.nan, rows, np.nan if stage == "count" else rate
+        if state.counts is not None:
+            state.idf, state.counts = idf_of(state.counts, rows), None
+        state.memory.totals[:], state.totals_before[:], state.merged_shards = 0.0, 0.0, 1
+        if stage == "learn" and is_last and self.refit:
+            self._start_refit(state)
+        elif state.refit is not None and not is_last:
+            start_refit_pass(state.refit)
+        elif state.refit is not None:
+            state.memory, *verdict = choose_weights(state.refit, state.memory, self._rule(state))
+            record[3:] = verdict
+        state.passes += 1
+        return state, state.passes < len(self._stages)
 
-    def result(self, state: State) -> Result:
-        if self._stages[: state["passes"]].count("learn") < self.passes or not self.refit:
-            state = self._without_waiting(copy_state(state))
-            state = only_selected(self, shape_of(self, state), state)
-        return result_of(state, self._pace(state).bias_value if self.intercept else 0.0)
+    def result(self, state: MissionState) -> Result:
+        if state.refit is None:
+            state = self._learn_buffer(copy_state(state))
+            keep_selected(self, state.memory, self._rule(state))
+        return result_of(state, self._rule(state).bias_value)
 
     def nbytes(self, meta: Meta) -> int:
-        shape = Shape.of(self, self._n_scores(meta), self._longest_row(meta))
-        races = self.learning_rate == "auto" and self.method == "active"
-        learning = shape.nbytes * (1 + races) + shape.marks_nbytes + waiting_nbytes(meta)
-        refitting = shape.nbytes + refit_nbytes(shape, meta) if self.refit else 0
-        return max(learning, refitting) + counts_nbytes(self.width) * self.idf + pairs_nbytes(self.interactions, meta)
+        n_scores, room = self._n_scores(meta), room_of(self, self._longest_row(meta))
+        memory = memory_nbytes(self, n_scores, room)
+        n_memories = 2 if self.learning_rate == "auto" and self.method == "active" else 1
+        learning = memory * n_memories + filter_nbytes(self, n_scores, room) + buffer_nbytes(meta)
+        refitting = memory + refit_nbytes(count_slots(room) * n_scores, meta) if self.refit else 0
+        counting = counts_nbytes(self.width) if self.idf else 0
+        return max(learning, refitting) + counting + interactions_nbytes(self.interactions, meta)
 
-    def preview(self, state: State, most: int) -> Preview:
-        return preview_of(state, most)
+    def preview(self, state: MissionState, limit: int) -> Preview:
+        return preview_of(state, limit)
 
     def _n_scores(self, meta: Meta) -> int:
+        """Return the scores of a row: one, or with softmax one for each class."""
         return len(meta.classes or ()) if self.loss == "softmax" else 1
 
     def _longest_row(self, meta: Meta) -> int:
-        """Entries that a row may have at most, where room for them is needed."""
-        return 2 * min(meta.block_nbytes // 4, meta.n_entries) if self.sharing.schedule == Schedule.SERIAL else 0
+        """Return the most entries of a row for which tables may need room."""
+        return 0 if has_sketch(self) else 2 * min(meta.block_nbytes // 4, meta.n_entries)
 
-    def _pace(self, state: State) -> Pace:
-        return pace_of(self, rate_of(self, state["race"]), state["size"])
+    def _rule(self, state: MissionState, n_shards: int = 1) -> Rule:
+        return rule_of(self, state.room, state.calibration, n_shards)
 
-    def _learn_or_wait(self, state: State, rows: Rows, first: int) -> State:
-        """Learn rows; the first ones once there are enough of them to know how fast."""
-        if not np.isnan(state["size"]).any():
+    def _rows(self, state: MissionState, block: RowBlock | SparseBlock) -> SparseRows:
+        """Return the rows of a block, with values and target as they are learned."""
+        if len(state.labels):
+            y = np.searchsorted(state.labels, block.y).astype(np.float64)
+        else:
+            y = encode_target(block.y, state.positive)
+        return multiply_values(rows_of(block, y), state.idf)
+
+    def _learn_or_buffer(self, state: MissionState, rows: SparseRows, first: int) -> MissionState:
+        """Learn rows; the first rows are buffered until there are enough of them to calibrate by."""
+        if state.calibration is not None:
             return self._learn(state, rows, first)
         if not are_usable(rows).all():
-            raise first_unusable(rows, first)
-        wait(state, rows, first)
-        return state if enough(waiting(state)) is None else self._without_waiting(state)
+            raise unusable_value(rows, first)
+        if state.buffer is None:
+            state.buffer, state.buffer_start = NO_ROWS, first
+        state.buffer = join_rows([state.buffer, rows])  # a copy: the store reuses the memory of blocks
+        return state if count_first_rows(state.buffer) is None else self._learn_buffer(state)
 
-    def _without_waiting(self, state: State) -> State:
-        """The state with what waits learned."""
-        rows, first = waiting(state), state["waiting_from"]
-        if len(rows.y) == 0:
+    def _learn_buffer(self, state: MissionState) -> MissionState:
+        """Calibrate by the rows in the buffer, and learn them; return the state."""
+        if state.buffer is None:
             return state
-        state.update(nobody())
-        begin = part(rows, 0, enough(rows) or len(rows.y))
-        state["begins_with_one_class"] = bool(state["classes"]) and len(begin.y) >= _TELLING and np.ptp(begin.y) == 0
-        state["is_far_from_zero"] = not state["classes"] and _is_far_from_zero(begin.y)
-        settle_pace(self, shape_of(self, state), state, begin, first)
-        return self._learn(state, rows, first)
+        rows, state.buffer = read_only(*state.buffer), None
+        first_rows = slice_rows(rows, 0, count_first_rows(rows) or len(rows.y))
+        state.remark = remark_on(first_rows.y, has_classes=bool(state.classes))
+        state.calibration = calibrate(self, state, first_rows, state.buffer_start)
+        return self._learn(state, rows, state.buffer_start)
 
-    def _learn(self, state: State, rows: Rows, first: int) -> State:
-        pace = self._pace(state)
-        for some in windows(rows, state, first):
-            make_room(self, state, int(np.diff(some.indptr).max(initial=0)))
-            shape = shape_of(self, state)
-            if self.fading:
-                learned = learn_and_fade(self, shape, pace, state, some)
-            else:
-                learned = learn(self, shape, pace, state, some, state["lanes"])
-            if learned < len(some.y):
-                raise first_unusable(rows, first)
+    def _learn(self, state: MissionState, rows: SparseRows, first: int) -> MissionState:
+        for part in windows(rows, state.name_spaces, first):
+            make_room(self, state, int(np.diff(part.indptr).max(initial=0)))
+            rule = self._rule(state, state.n_shards)
+            if learn(self, state, rule, part) < len(part.y):
+                raise unusable_value(rows, first)
         return state
 
-    def _refit(self, state: State, rows: Rows, held: NDArray[np.bool_], first: int) -> State:
-        is_first = state["passes"] == len(self._stages) - self.refit
-        shape, pace, done = shape_of(self, state), self._pace(state), 0
-        for some in windows(rows, state, first):
-            stop = done + len(some.y)
+    def _start_refit(self, state: MissionState) -> None:
+        """Prune the tables to the selected features, in as few slots as they need, and drop the sketch."""
+        keep_selected(self, state.memory, self._rule(state))
+        nothing = np.empty(0, np.float32)
+        state.memory = resize_tables(state.memory._replace(sketch=nothing, tail=nothing), count_slots(self.n_select))
+        state.refit = start_refit(state.memory)
+
+    def _refit(self, state: MissionState, rows: SparseRows, held: NDArray[np.bool_], first: int) -> MissionState:
+        assert state.refit is not None
+        is_first = state.passes == len(self._stages) - self.refit
+        rule, done = self._rule(state, state.n_shards), 0
+        for part in windows(rows, state.name_spaces, first):
+            which = held[done : done + len(part.y)]
             if is_first:
-                hold(state, some, held[done:stop], first + done)
-            if refit(self, shape, pace, state, without(some, held[done:stop])) < len(some.y):
-                raise first_unusable(rows, first)
-            done = stop
+                hold_back(state.refit, state.memory.keys, part, which, first + done)
+            if refit_block(state.refit, state.memory, rule, ignore_rows(part, which)) < len(part.y):
+                raise unusable_value(rows, first)
+            done += len(part.y)
         return state
 
 
-def _is_far_from_zero(y: NDArray[np.float64]) -> bool:
-    return bool(abs(y.mean()) > _FAR * y.std() > 0)
+def _labels_in_blocks(meta: Meta) -> NDArray[np.float64]:
+    """Return the classes as blocks carry them, ascending: numbers as they are, and for text 0, 1, 2, …"""
+    classes = meta.classes or ("",)
+    return np.arange(len(classes), dtype=np.float64) if isinstance(classes[0], str) else np.array(classes)
 
 
 @warms
@@ -357,10 +387,10 @@ def _warm_up() -> None:
     ids, values = np.arange(8, dtype=np.uint64), np.ones(8, np.float32)
     block = SparseBlock(0, np.arange(0, 9, 2), ids, values, np.array([0.0, 1.0, 0.0, 1.0]))
     meta = Meta("sparse", 4, 8, 8, 7, (0.0, 1.0), block.nbytes)
-    for method in get_args(Method):
+    for method in get_args(MissionMethod):
         for loss in ("logistic", "softmax"):
             algorithm = Mission(2, loss, method=method, width=16, refit=1)
             state = algorithm.start(meta, 0)
-            for _ in range(2):  # a pass that learns, and one that refits, each by two lanes
-                lanes = [algorithm.update(copy_state(state), block) for _ in range(2)]
-                state, _ = algorithm.end_pass(algorithm.merge(lanes))
+            for _ in range(2):  # a pass that learns, and one that refits, each by two shards
+                shards = [algorithm.update(copy_state(state), block) for _ in range(2)]
+                state, _ = algorithm.end_pass(algorithm.merge(shards))

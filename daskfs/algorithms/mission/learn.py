@@ -1,79 +1,156 @@
-"""Which kernel learns rows, by method and shape; the paper's γ; and the k largest of what was learned."""
+"""How MISSION learns rows: which kernel does, the paper's γ, the largest weights, and the merge of several shards."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from daskfs.algorithms.mission.general_kernels import active, sketched, thresholded
-from daskfs.algorithms.mission.kernels import active_one, sketched_three
-from daskfs.algorithms.mission.memory import Pace, Shape, memory_of, rule_of
-from daskfs.algorithms.mission.memory_kernels import ROWS, Memory, Rows, Rule, fade, look_up, prune, settle
-from daskfs.algorithms.mission.rows import part
-from daskfs.protocol import State, copy_state
+from daskfs.algorithms.mission.calibration import NEUTRAL, Calibration, compare_rates, mean_squares
+from daskfs.algorithms.mission.features import windows
+from daskfs.algorithms.mission.general_kernels import learn_active, learn_sketch, learn_thresholded
+from daskfs.algorithms.mission.learn_kernels import learn_active_fast, learn_sketch_fast
+from daskfs.algorithms.mission.memory_kernels import (
+    LOSS,
+    ROWS,
+    WEIGHT,
+    Memory,
+    Rule,
+    SparseRows,
+    add_share,
+    apply_gradients,
+    fade,
+    merge_tables,
+    prune,
+    read_weights,
+)
+from daskfs.algorithms.mission.rows import slice_rows
+from daskfs.algorithms.mission.state import MissionState, empty_memory, has_sketch, rule_of
+from daskfs.protocol import copy_state, put_fields, take_fields
 
 if TYPE_CHECKING:
     from daskfs.algorithms.mission import Mission
 
-_MOST_ROWS = 1000  # between two times that the sketch fades
-_TIMES = 100  # that it fades in a pass, if there are rows enough
+_MAX_ROWS = 1000  # between two times that the sketch fades
+_TIMES = 100  # that it fades in a pass, if there are enough rows
 
 
-def learn(params: Mission, shape: Shape, pace: Pace, state: State, rows: Rows, lanes: int = 1) -> int:
-    """Learn rows up to one with a value that is not finite, and say how many those were."""
-    return _learned(params, shape, memory_of(state), rule_of(params, shape, pace, lanes), rows)
+def _learn(params: Mission, memory: Memory, rule: Rule, rows: SparseRows) -> int:
+    """Learn rows with the kernel for the method and the shape of the memory; return the number of rows learned."""
+    kernel: Any
+    is_simple = len(memory.bias) == 1 and rule.depth == 3
+    if not has_sketch(params):
+        kernel = learn_thresholded
+    elif params.method == "active":
+        kernel = learn_active_fast if is_simple else learn_active
+    else:
+        kernel = learn_sketch_fast if is_simple else learn_sketch
+    return int(kernel(rows, memory, rule))
 
 
-def learn_and_fade(params: Mission, shape: Shape, pace: Pace, state: State, rows: Rows) -> int:
-    """The same, and let the sketch fade at fixed numbers of rows, however blocks are cut.
+def learn(params: Mission, state: MissionState, rule: Rule, rows: SparseRows) -> int:
+    """Learn rows up to one with a value that is not finite; return the number of rows learned.
 
-    γ falls from 1 at the first row to 1 − `fading` at the last one of the last pass, as the paper has it.
+    With `fading` the sketch fades after fixed numbers of rows, however blocks are cut. γ falls from 1 at the first row
+    to 1 − `fading` at the last row of the last pass, as in the paper.
     """
-    memory, rule, lanes = memory_of(state), rule_of(params, shape, pace, state["lanes"]), state["lanes"]
-    every = max(1, min(_MOST_ROWS, state["n_samples"] // _TIMES) // lanes)
+    memory, shards = state.memory, state.n_shards
+    if not params.fading:
+        return _learn(params, memory, rule, rows)
+    every = max(1, min(_MAX_ROWS, state.n_samples // _TIMES) // shards)
     start, count = 0, len(rows.y)
     while start < count:
-        at = int(memory.tally[ROWS])  # of this lane, since it met others
+        at = int(memory.totals[ROWS])  # rows of this shard since the last merge
         stop = min(count, start + every - at % every)
-        learned = start + _learned(params, shape, memory, rule, part(rows, start, stop))
+        learned = start + _learn(params, memory, rule, slice_rows(rows, start, stop))
         if learned < stop:
             return learned
         if (at + stop - start) % every == 0:
-            rows_of_pass = state["tally_before"][ROWS] + lanes * memory.tally[ROWS]
-            done = (state["passes"] - params.idf + rows_of_pass / state["n_samples"]) / params.passes
+            rows_of_pass = state.totals_before[ROWS] + shards * memory.totals[ROWS]
+            done = (state.passes - params.idf + rows_of_pass / state.n_samples) / params.passes
             fade(memory, rule, np.float32(1 - params.fading * min(1.0, done)), params.method == "active")
         start = stop
     return count
 
 
-def take_last_step(params: Mission, shape: Shape, state: State) -> None:
-    """At the end of a pass, take the step that gradients add up to where they wait for one: "batch-iht"."""
-    if not shape.has_sketch:
-        for t in range(shape.n_tables):
-            settle(memory_of(state), rule_of(params, shape, Pace(0.0, 0.0, 0.0)), t)
+def calibrate(params: Mission, state: MissionState, rows: SparseRows, first: int) -> Calibration:
+    """Return what the first rows say of the size of steps; several rates are tried on them if the rate is "auto"."""
+    squares = mean_squares(windows(rows, state.name_spaces, first))
+    calibration = Calibration(squares, NEUTRAL.rate_losses.copy())
+    if params.learning_rate == "auto" and params.method == "active":
+        rule = rule_of(params, state.room, calibration)
+
+        def loss_at(rate: float) -> float:
+            trial = empty_memory(params, len(state.memory.bias), state.room)
+            for part in windows(rows, state.name_spaces, first):
+                _learn(params, trial, rule._replace(rate=rate / squares[0]), part)
+            return float(trial.totals[LOSS] / trial.totals[WEIGHT]) if trial.totals[WEIGHT] else 0.0
+
+        calibration.rate_losses = compare_rates(loss_at)
+    return calibration
 
 
-def only_selected(params: Mission, shape: Shape, state: State) -> State:
-    """A copy of the state whose tables hold no more than was asked for, with weights that are up to date."""
-    state = copy_state(state)
-    memory, rule = memory_of(state), rule_of(params, shape, Pace(0.0, 0.0, 0.0))
-    for t in range(shape.n_tables):
-        if not shape.has_sketch:
-            settle(memory, rule, t)
+def keep_selected(params: Mission, memory: Memory, rule: Rule) -> None:
+    """Take steps that gradients still wait for, bring weights up to date, and prune tables to the selected features."""
+    for t in range(len(memory.keys)):
+        if not has_sketch(params):
+            apply_gradients(memory, rule, t)
             continue
         if params.method != "active":
-            look_up(memory, rule, t)
+            read_weights(memory, rule, t)
         prune(memory, rule, t, params.method == "active")
-    return state
 
 
-def _learned(params: Mission, shape: Shape, memory: Memory, rule: Rule, rows: Rows) -> int:
-    simple = shape.n_scores == 1 and shape.depth == 3
-    if not shape.has_sketch:
-        learned = thresholded(rows, memory, rule)
-    elif params.method == "active":
-        learned = active_one(rows, memory, rule) if simple else active(rows, memory, rule)
-    else:
-        learned = sketched_three(rows, memory, rule) if simple else sketched(rows, memory, rule)
-    return int(learned)
+def merge_learned(params: Mission, states: Sequence[MissionState]) -> MissionState:
+    """Return one state from those that several shards reached from a common one. Each has learned some rows since.
+
+    Calibrations are averaged: shards that have a common one keep it, merge after merge.
+    """
+    shards = [state.merged_shards for state in states]
+    rest, _ = take_fields(states[0], frozenset({"memory"}))
+    calibrations = [state.calibration for state in states if state.calibration is not None]
+    means = [
+        np.average([getattr(calibration, name) for calibration in calibrations], axis=0, weights=shards)
+        for name in ("mean_squares", "rate_losses")
+    ]
+    merged: MissionState = put_fields(
+        copy_state(rest),
+        {
+            "memory": _merge_memories(params, [state.memory for state in states], shards, states[0].room),
+            "calibration": Calibration(*means),
+            "merged_shards": sum(shards),
+        },
+    )
+    return merged
+
+
+def _merge_memories(params: Mission, memories: Sequence[Memory], shards: Sequence[int], room: int) -> Memory:
+    """Return the merged memory.
+
+    Each of L shards multiplied its steps by L, so the mean of their memories is the common one they began with plus
+    all that they learned. The sketch is linear. Exact weights in a table are not in the sketch, so a feature may be in
+    the tables of some shards and in the sketches of others: its weight is the mean of the exact ones plus what the
+    merged sketch holds for the other shards, and that is removed from the sketch.
+    """
+    shares = (np.array(shards) / sum(shards)).astype(np.float32)
+    means = {name: shares[0] * getattr(memories[0], name) for name in ("sketch", "tail", "bias", "bias_sum")}
+    for name, mean in means.items():
+        for share, memory in zip(shares[1:], memories[1:], strict=True):
+            add_share(mean, getattr(memory, name), share)
+    merged = empty_memory(params, len(memories[0].bias), room)._replace(**means)
+    merged.totals[:] = sum(memory.totals for memory in memories)
+    rule = rule_of(params, room)
+    for t in range(len(merged.keys)):
+        keys, weights, sums, parents = (
+            np.concatenate([getattr(memory, name)[t] for memory in memories])
+            for name in ("keys", "weights", "sums", "parents")
+        )
+        slots = np.flatnonzero(keys)
+        order = slots[np.argsort(keys[slots], kind="stable")]
+        parents = parents[order] if len(parents) else parents
+        share = np.repeat(shares, merged.keys.shape[1])[order]
+        merge_tables(
+            keys[order], weights[order], sums[order], parents, share, merged, rule, t, params.method == "active"
+        )
+    return merged

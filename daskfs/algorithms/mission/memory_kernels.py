@@ -1,95 +1,99 @@
-"""The memory of MISSION: a sketch for all features, a table for the largest, and what moves between them."""
+"""The memory of MISSION, and kernels that move weights in it: a sketch for all features, tables for the largest."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from daskfs.algorithms.mission.sketch_kernels import add, find, locate, mixed, new_place, norm, read, tail_cell
+from daskfs.algorithms.mission.sketch_kernels import add, locate, new_place, norm, read, tail_cell
+from daskfs.algorithms.mission.table_kernels import fill_filter, find, mix
 from daskfs.jit import helper, kernel
 
-COUNT, LEAST = 0, 1  # of a table's gauge: how many are in, and what it takes to come in
-LOSS, WEIGHT, ROWS = 0, 1, 2  # of the tally: losses before learning, the rows' weights, how many rows
-_ONE, _NIL = np.float32(1), np.float32(0)
-_ALL = np.float32(0.9999)  # of the lanes, but for rounding
+COUNT, THRESHOLD = 0, 1  # in `Memory.status`: features in the table; a feature enters if its norm is above this
+LOSS, WEIGHT, ROWS = 0, 1, 2  # in `Memory.totals`: losses before learning, weights of rows, number of rows
+_ONE, _ZERO = np.float32(1), np.float32(0)
+_ALL_SHARDS = np.float32(0.9999)  # shares add up to one, up to rounding
 
 
-class Rows(NamedTuple):
-    """Some rows to learn from."""
+class SparseRows(NamedTuple):
+    """Rows to learn from, in CSR form."""
 
-    indptr: Any
-    ids: Any
-    values: Any
-    pairs: Any  # (entries, 2) the features an interaction is made of, or no rows at all
-    y: Any  # the target of `loss_kernels`, or the number of the class
-    weight: Any  # of every row, or empty
+    indptr: NDArray[np.int64]
+    ids: NDArray[np.uint64]
+    values: NDArray[np.float32]
+    pairs: NDArray[np.uint64]
+    """(entries, 2): the parents of every interaction; (0, 2) without interactions."""
+    y: NDArray[np.float64]
+    """The target as the losses take it, or the class number."""
+    weight: NDArray[np.float32]
+    """(rows,), or empty where all rows have weight 1."""
 
 
 class Memory(NamedTuple):
-    """What is known of the features. T tables have V classes each: 1 and C, or C and 1."""
+    """Everything that is learned. T tables hold V class weights for each feature: T, V = 1, C or C, 1."""
 
-    sketch: Any  # depth × 2^bits × C, flat
-    tail: Any  # 2^bits: sums that decide on the steps of features outside the table; empty for plain steps
-    keys: Any  # (T, capacity)
-    weights: Any  # (T, capacity, V)
-    sums: Any  # (T, capacity): the same as `tail`, exact
-    parents: Any  # (T, capacity, 2), or (T, 0, 2) without interactions
-    gauge: Any  # (T, 2): COUNT, LEAST
-    bias: Any  # (C,)
-    bias_sum: Any  # (1,)
-    tally: Any  # (3,): LOSS, WEIGHT, ROWS
+    sketch: NDArray[np.float32]
+    """depth × 2^bits × C, flat; without a sketch (T, capacity, V), flat: sums of gradients that wait for a step."""
+    tail: NDArray[np.float32]
+    """(2^bits,): as `sums`, for features outside the tables, which share these cells; empty for plain steps."""
+    keys: NDArray[np.uint64]  # (T, capacity)
+    weights: NDArray[np.float32]  # (T, capacity, V)
+    sums: NDArray[np.float32]
+    """(T, capacity): sums of squared gradients, as in AdaGrad."""
+    parents: NDArray[np.uint64]
+    """(T, capacity, 2), or (T, 0, 2) without interactions."""
+    status: NDArray[np.float64]  # (T, 2): COUNT, THRESHOLD
+    bias: NDArray[np.float32]
+    """(C,): weights of the constant feature, whose value is `Rule.bias_value`."""
+    bias_sum: NDArray[np.float32]  # (1,)
+    totals: NDArray[np.float64]  # (3,): LOSS, WEIGHT, ROWS
 
 
 class Rule(NamedTuple):
     """How to learn."""
 
-    loss: int  # see `loss.CODE`; with several classes it is softmax
+    loss: int  # a code of `losses.CODE`; with several classes the loss is softmax
     rate: float
-    per_sighting: float  # 1/β of the step 1/√(1 + N/β); 0 for plain steps
-    stands_for: float  # rows, that every row does: as many as there are lanes
-    bias_value: float  # the constant that every row has, 0 for none
+    decay: float  # 1/β in the factor 1/√(1 + N/β) of a step; 0 for plain steps
+    n_shards: float  # shards that learn side by side: a row stands for this many
+    bias_value: float  # 0 without an intercept
     bits: int
     depth: int
-    n_select: int  # of each table
-    room: int  # of each table, before it is pruned
-    everyone_counts: bool  # in a score: not only those in the table
-
-
-@helper
-def is_new(feature, keys, t, h):
-    """Whether a feature, whose hash is h, is not in table t."""
-    return find(keys[t], feature + np.uint64(1), h) < 0
+    n_select: int  # features that pruning leaves in each table
+    room: int  # features at which a table is pruned
+    scores_all: bool  # whether features outside the tables count in a score, too
 
 
 @kernel
 def remember(rows, e, memory, rule, t):
-    """Put the feature of entry `e` into table t, where it is not yet; its weight stays in the sketch."""
+    """Put the feature of entry `e`, which is not there yet, into table t; its weight stays in the sketch."""
     keys, key = memory.keys[t], rows.ids[e] + np.uint64(1)
-    slot = -1 - find(keys, key, mixed(rows.ids[e]))
+    slot = -1 - find(keys, key, mix(rows.ids[e]))
     keys[slot] = key
     if len(rows.pairs):
-        memory.parents[t, slot, 0], memory.parents[t, slot, 1] = rows.pairs[e, 0], rows.pairs[e, 1]
-    memory.gauge[t, COUNT] += 1
-    if memory.gauge[t, COUNT] >= rule.room:
-        look_up(memory, rule, t)
+        copy_row(rows.pairs[e], memory.parents[t, slot])
+    memory.status[t, COUNT] += 1
+    if memory.status[t, COUNT] >= rule.room:
+        read_weights(memory, rule, t)
         prune(memory, rule, t, False)
 
 
 @kernel
-def look_up(memory, rule, t):
-    """Bring the weights in table t up to date with the sketch."""
+def read_weights(memory, rule, t):
+    """Set the weights in table t to what the sketch holds."""
     place, C, V = new_place(), len(memory.bias), memory.weights.shape[2]
     for slot in range(memory.keys.shape[1]):
         if memory.keys[t, slot] != 0:
-            locate(mixed(memory.keys[t, slot] - np.uint64(1)), rule.bits, rule.depth, C, place)
+            locate(mix(memory.keys[t, slot] - np.uint64(1)), rule.bits, rule.depth, C, place)
             read(memory.sketch, place, rule.depth, t * V, memory.weights[t, slot])
 
 
 @kernel
 def prune(memory, rule, t, to_sketch):
-    """Keep the largest of table t; the others go into the sketch, or nowhere."""
-    n, slots, V = np.int64(memory.gauge[t, COUNT]), memory.keys.shape[1], memory.weights.shape[2]
+    """Keep the largest of table t; the others go into the sketch, or are dropped."""
+    n, slots, V = np.int64(memory.status[t, COUNT]), memory.keys.shape[1], memory.weights.shape[2]
     has_pairs = memory.parents.shape[1] > 0
     keys, weights, sums = np.empty(n, np.uint64), np.empty((n, V), np.float32), np.empty(n, np.float32)
     parents = np.empty((n if has_pairs else 0, 2), np.uint64)
@@ -112,7 +116,7 @@ def copy_row(source, target):
 
 @helper
 def nth(values, n):
-    """The value that n others come before; the array is put into another order. (numpy's takes long to compile.)"""
+    """Return the n-th smallest value, counted from 0; reorders the array. (numpy's takes long to compile.)"""
     low, high = 0, len(values) - 1
     while low < high:
         pivot, i, j = values[(low + high) >> 1], low, high
@@ -140,7 +144,7 @@ def keep_largest(keys, weights, sums, parents, memory, rule, t, to_sketch):
     size, least, last = np.empty(n, np.float32), np.float32(-1), np.uint64(0)
     for q in range(n):
         size[q] = norm(weights[q])
-        if not size[q] >= 0:  # beyond all numbers, at too large a rate; whoever asks for a result is told
+        if not size[q] >= 0:  # NaN, after steps at too large a rate; `end_pass` raises the error
             size[q] = np.inf
     if n > keep:
         least = nth(size.copy(), n - keep)
@@ -151,11 +155,11 @@ def keep_largest(keys, weights, sums, parents, memory, rule, t, to_sketch):
                 equals[n_equal] = keys[q]
                 n_equal += 1
         last = nth(equals[:n_equal], keep - n_larger - 1)
-        memory.gauge[t, LEAST] = least
+        memory.status[t, THRESHOLD] = least
     for slot in range(memory.keys.shape[1]):
         memory.keys[t, slot] = 0
     for q in range(n):
-        h = mixed(keys[q] - np.uint64(1))
+        h = mix(keys[q] - np.uint64(1))
         if size[q] > least or (size[q] == least and keys[q] <= last):
             slot = -1 - find(memory.keys[t], keys[q], h)
             memory.keys[t, slot], memory.sums[t, slot] = keys[q], sums[q]
@@ -168,17 +172,30 @@ def keep_largest(keys, weights, sums, parents, memory, rule, t, to_sketch):
             if len(memory.tail):
                 cell = tail_cell(h, rule.bits)
                 memory.tail[cell] = max(memory.tail[cell], sums[q])
-    memory.gauge[t, COUNT] = min(n, keep)
+    memory.status[t, COUNT] = min(n, keep)
 
 
 @kernel
-def take_over(rows, e, h, memory, rule, t):
-    """Move the weight of entry e's feature from the sketch into table t, if it is still large enough."""
+def admit(rows, first, large, n_large, hashes, memory, rule, t, bloom):
+    """Move the features large[:n_large] of a row into table t if they are large enough, and update its filter."""
+    status = memory.status[t]
+    for u in range(n_large):
+        q, count = large[u], status[COUNT]
+        move_to_table(rows, first + q, hashes[q], memory, rule, t)
+        if status[COUNT] > count:
+            bloom.flags[t, hashes[q] >> bloom.shift] = 1
+        elif status[COUNT] < count:  # the table was pruned
+            fill_filter(memory.keys[t], bloom.flags[t], bloom.shift)
+
+
+@kernel
+def move_to_table(rows, e, h, memory, rule, t):
+    """Move the weight of entry e's feature from the sketch into table t, if it is still above the threshold."""
     keys, C, V = memory.keys[t], len(memory.bias), memory.weights.shape[2]
     vector, place = np.empty(V, np.float32), new_place()
     locate(h, rule.bits, rule.depth, C, place)
     read(memory.sketch, place, rule.depth, t * V, vector)
-    if norm(vector) <= memory.gauge[t, LEAST]:
+    if norm(vector) <= memory.status[t, THRESHOLD]:
         return
     slot = find(keys, rows.ids[e] + np.uint64(1), h)
     if slot >= 0:
@@ -187,17 +204,17 @@ def take_over(rows, e, h, memory, rule, t):
     add(memory.sketch, place, rule.depth, t * V, vector, -_ONE)
     keys[slot] = rows.ids[e] + np.uint64(1)
     copy_row(vector, memory.weights[t, slot])
-    memory.sums[t, slot] = memory.tail[tail_cell(h, rule.bits)] if len(memory.tail) else _NIL
+    memory.sums[t, slot] = memory.tail[tail_cell(h, rule.bits)] if len(memory.tail) else _ZERO
     if len(rows.pairs):
         copy_row(rows.pairs[e], memory.parents[t, slot])
-    memory.gauge[t, COUNT] += 1
-    if memory.gauge[t, COUNT] >= rule.room:
+    memory.status[t, COUNT] += 1
+    if memory.status[t, COUNT] >= rule.room:
         prune(memory, rule, t, True)
 
 
 @kernel
-def settle(memory, rule, t):
-    """Take the step that the gradients of table t add up to, and keep the largest weights."""
+def apply_gradients(memory, rule, t):
+    """Without a sketch: add the sums of gradients to the weights of table t, and keep the largest."""
     capacity, V = memory.keys.shape[1], memory.weights.shape[2]
     for slot in range(capacity):
         base = (t * capacity + slot) * V
@@ -209,58 +226,44 @@ def settle(memory, rule, t):
 
 
 @kernel
-def move_table(source, target, t):
-    """Put what is in table t, and the gradients beside it, into a larger table without a sketch."""
-    (_, slots, V), new_slots = source.weights.shape, target.keys.shape[1]
-    target.gauge[t, COUNT] = source.gauge[t, COUNT]
-    for slot in range(slots):
-        if source.keys[t, slot] != 0:
-            key = source.keys[t, slot]
-            at = -1 - find(target.keys[t], key, mixed(key - np.uint64(1)))
-            target.keys[t, at], target.sums[t, at] = key, source.sums[t, slot]
-            copy_row(source.weights[t, slot], target.weights[t, at])
-            if source.parents.shape[1]:
-                copy_row(source.parents[t, slot], target.parents[t, at])
-            for c in range(V):
-                target.sketch[(t * new_slots + at) * V + c] = source.sketch[(t * slots + slot) * V + c]
-
-
-@kernel
 def fade(memory, rule, factor, is_exact):
-    """Scale the sketch but for what is in a table: the paper's γ, which lets the noise of early steps die away."""
+    """Scale what the sketch holds for features outside the tables: the paper's γ, against the noise of early steps.
+
+    Where weights in the tables are not exact, those features are in the sketch, too: what they lose is added again.
+    """
     if not is_exact:
         for t in range(memory.keys.shape[0]):
-            look_up(memory, rule, t)
+            read_weights(memory, rule, t)
     for at in range(len(memory.sketch)):
         memory.sketch[at] *= factor
     if not is_exact:
-        give_back(memory, rule, _ONE - factor)
+        add_weights_to_sketch(memory, rule, _ONE - factor)
 
 
 @kernel
-def give_back(memory, rule, factor):
-    """Add so many times its weight to the sketch, for every feature of every table."""
+def add_weights_to_sketch(memory, rule, factor):
+    """Add `factor` times the weights of every feature in a table to the sketch."""
     place, C, (n_tables, slots, V) = new_place(), len(memory.bias), memory.weights.shape
     for t in range(n_tables):
         for slot in range(slots):
             if memory.keys[t, slot] != 0:
-                locate(mixed(memory.keys[t, slot] - np.uint64(1)), rule.bits, rule.depth, C, place)
+                locate(mix(memory.keys[t, slot] - np.uint64(1)), rule.bits, rule.depth, C, place)
                 add(memory.sketch, place, rule.depth, t * V, memory.weights[t, slot], factor)
 
 
 @kernel
-def mean_into(total, part, share):
-    """Add a lane's share of a mean to it."""
-    for at in range(len(total)):
-        total[at] += share * part[at]
+def add_share(mean, part, share):
+    """Add `share` times an array to a mean of several."""
+    for at in range(len(mean)):
+        mean[at] += share * part[at]
 
 
 @kernel
-def unite(keys, weights, sums, parents, share, memory, rule, t, is_exact):
-    """Fill table t with the entries of several lanes, sorted by key; `memory` has the merged sketch and no entries.
+def merge_tables(keys, weights, sums, parents, share, memory, rule, t, is_exact):
+    """Fill table t with the entries of several shards, sorted by key; `memory` has the merged sketch and no entries.
 
-    `share` is that of an entry's lane in the mean. Where weights are exact, that of a feature is their mean plus what
-    the sketch holds for the lanes that lack it.
+    `share` is the share of an entry's shard in the mean. Where weights are exact, the weight of a feature is the mean
+    of its entries plus what the sketch holds for the shards that have no entry of it.
     """
     C, V, place, rest = len(memory.bias), weights.shape[1], new_place(), np.empty(weights.shape[1], np.float32)
     n = 0
@@ -268,7 +271,7 @@ def unite(keys, weights, sums, parents, share, memory, rule, t, is_exact):
     out_parents = np.empty_like(parents)
     start = 0
     while start < len(keys):
-        stop, held = start, _NIL
+        stop, held = start, _ZERO
         while stop < len(keys) and keys[stop] == keys[start]:
             held += share[stop]
             out_weights[n] += share[stop] * weights[stop]
@@ -278,8 +281,8 @@ def unite(keys, weights, sums, parents, share, memory, rule, t, is_exact):
         out_keys[n] = keys[start]
         if len(parents):
             out_parents[n] = parents[start]
-        if not is_exact or held < _ALL:
-            locate(mixed(keys[start] - np.uint64(1)), rule.bits, rule.depth, C, place)
+        if not is_exact or held < _ALL_SHARDS:
+            locate(mix(keys[start] - np.uint64(1)), rule.bits, rule.depth, C, place)
             read(memory.sketch, place, rule.depth, t * V, rest)
             if is_exact:
                 add(memory.sketch, place, rule.depth, t * V, rest, -_ONE)

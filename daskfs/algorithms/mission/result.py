@@ -3,75 +3,53 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from daskfs.algorithms.losses import decode_classes
-from daskfs.algorithms.mission.frequency import factors
-from daskfs.algorithms.mission.pairs import is_made, parents_of
-from daskfs.protocol import Preview, Result, State
+from daskfs.algorithms.mission.features import factors_of, parents_of
+from daskfs.algorithms.mission.state import MissionState
+from daskfs.protocol import Preview, Result
 
 HISTORY = ("objective", "rows", "rate", "held_back_loss", "refitted")
-"""Of every pass: the mean loss of rows before they were learned, how many, the rate for rows of unit norm; and of the
-last refit the loss of what was kept on rows that were held back, and whether that are the new weights."""
+"""Columns of the history. Every pass has the mean loss of rows before they were learned, the number of rows, and the
+learning rate for rows of unit norm. The last refit has the loss of the final weights on the held-back rows, and whether
+these weights are new."""
 
 
-_REMARKS = {
-    "begins_with_one_class": (
-        "its first rows are all of one class; MISSION learns row by row, and from rows in the order of their classes "
-        "next to nothing: daskfs shuffle IN.zarr OUT.zarr writes them in random order"
-    ),
-    "is_far_from_zero": (
-        "its target is far from zero beside its spread; MISSION learns the intercept row by row like everything else, "
-        "and meanwhile chooses by chance: subtract the mean of the target first"
-    ),
-}
-"""What should be known of a result, by the fields of a state that say so."""
-
-
-def result_of(state: State, bias_value: float) -> Result:
-    """From a state whose tables hold what was selected, and no more."""
-    keys, weights = state["keys"], state["weights"]
+def result_of(state: MissionState, bias_value: float) -> Result:
+    """Return the result of a state whose tables hold the selected features only."""
+    keys, weights = state.memory.keys, state.memory.weights
     features = np.unique(keys[keys > 0]) - np.uint64(1)
-    by_class = np.zeros((len(features), len(state["bias"])))
+    by_class = np.zeros((len(features), len(state.memory.bias)))
     vector = weights.shape[2]
     for t in range(len(keys)):
         slots = np.flatnonzero(keys[t])
         at = np.searchsorted(features, keys[t, slots] - np.uint64(1))
         by_class[at, t * vector : (t + 1) * vector] = weights[t, slots]
     order = np.argsort(-np.linalg.norm(by_class, axis=1), kind="stable")
-    parents = parents_of(state, features) if state["parents"].size else None
-    by_class *= _factors(state, features, parents)[:, None]
-    one = by_class.shape[1] == 1
-    passes = state["passes"]
+    parents = parents_of(state.memory, features) if state.memory.parents.size else None
+    by_class *= factors_of(state.idf, features, parents)[:, None]
     return Result(
         features=features[order],
-        weights=by_class[order, 0] if one else by_class[order],
-        intercept=state["bias"].astype(np.float64) * bias_value,
-        classes=decode_classes(state["classes"]),
-        history=[dict(zip(HISTORY, record, strict=True)) for record in state["history"][:passes].tolist()],
+        weights=by_class[order, 0] if by_class.shape[1] == 1 else by_class[order],
+        intercept=state.memory.bias.astype(np.float64) * bias_value,
+        classes=decode_classes(state.classes),
+        history=[dict(zip(HISTORY, record, strict=True)) for record in state.history[: state.passes].tolist()],
         parents=None if parents is None else parents[order],
-        remarks=tuple(remark for name, remark in _REMARKS.items() if state[name]),
+        remarks=(state.remark,) if state.remark else (),
     )
 
 
-def preview_of(state: State, most: int) -> Preview:
-    """What the tables hold at the moment: perhaps a little more than was asked for, and a little old."""
-    passes, (loss, weight, _) = state["passes"], state["tally"] + state["tally_before"]
-    so_far = loss / weight if weight else np.nan
-    now = result_of(state, 0.0)
+def preview_of(state: MissionState, limit: int) -> Preview:
+    """Return what the tables hold now: perhaps some features too many, and weights that are a little old."""
+    loss, weight, _ = state.memory.totals + state.totals_before
+    objective = loss / weight if weight else np.nan
+    if state.passes and not weight:
+        objective = state.history[state.passes - 1, 0]
+    result = result_of(state, 0.0)
     return Preview(
-        objective=float(state["history"][passes - 1, 0] if passes and not weight else so_far),
+        objective=float(objective),
         changes=np.nan,
-        features=now.features[:most],
-        weights=now.weights[:most],
-        parents=None if now.parents is None else now.parents[:most],
+        features=result.features[:limit],
+        weights=result.weights[:limit],
+        parents=None if result.parents is None else result.parents[:limit],
     )
-
-
-def _factors(state: State, features: NDArray[np.uint64], parents: NDArray[np.uint64] | None) -> NDArray[np.float64]:
-    """What learning multiplied the values of features by: of a pair, those of both parents."""
-    own = factors(state, features).astype(np.float64)
-    if parents is None:
-        return own
-    both = factors(state, parents[:, 0].copy()) * factors(state, parents[:, 1].copy())
-    return np.where(is_made(parents), both, own)

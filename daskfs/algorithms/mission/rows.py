@@ -1,86 +1,87 @@
-"""Blocks as the kernels of MISSION take them: sparse rows, and a target in their terms."""
+"""Rows as the kernels of MISSION take them: from blocks, in slices, and joined."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.algorithms.losses import encode_target
-from daskfs.algorithms.mission.frequency import factors
-from daskfs.algorithms.mission.memory_kernels import Rows
+from daskfs.algorithms.mission.memory_kernels import SparseRows
 from daskfs.errors import RowError
-from daskfs.protocol import Meta, RowBlock, SparseBlock, State
+from daskfs.protocol import RowBlock, SparseBlock
 
-NO_PAIRS = np.empty((0, 2), np.uint64)
+_NO_PAIRS = np.empty((0, 2), np.uint64)
 _NO_WEIGHT = np.empty(0, np.float32)
 
 
-def rows_of(block: RowBlock | SparseBlock, state: State) -> Rows:
-    """The rows of a block."""
-    if isinstance(block, RowBlock):
-        indptr, ids, values = _sparse(block.X)
-    else:
-        indptr, ids, values = block.indptr, block.ids, block.values
-    if state["idf"].size:
-        values = values * factors(state, ids)
-    if len(state["labels"]):
-        y = np.searchsorted(state["labels"], block.y).astype(np.float64)
-    else:
-        y = encode_target(block.y, state["positive"])
-    return frozen(indptr, ids, values, NO_PAIRS, y, _NO_WEIGHT if block.weight is None else block.weight)
+def rows_of(block: RowBlock | SparseBlock, y: NDArray[np.float64]) -> SparseRows:
+    """Return the rows of a block, with their target as kernels take it."""
+    weight = _NO_WEIGHT if block.weight is None else block.weight
+    if isinstance(block, SparseBlock):
+        return read_only(block.indptr, block.ids, block.values, _NO_PAIRS, y, weight)
+    row, column = np.nonzero(block.X)
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=len(block.X)))])
+    values = block.X[row, column].astype(np.float32)
+    return read_only(indptr, column.astype(np.uint64), values, _NO_PAIRS, y, weight)
 
 
-def numbers_of(meta: Meta) -> NDArray[np.float64]:
-    """The classes as blocks carry them, ascending: the labels themselves, or where those are text their numbers."""
-    classes = meta.classes or ()
-    return np.arange(len(classes), dtype=np.float64) if classes and isinstance(classes[0], str) else np.array(classes)
+def read_only(*arrays: NDArray[Any]) -> SparseRows:
+    """Return rows of read-only arrays: one compiled kernel serves blocks, whose memory is protected, and all others."""
+    views = [array.view() for array in arrays]
+    for view in views:
+        view.flags.writeable = False
+    return SparseRows(*views)
 
 
-def are_usable(rows: Rows) -> NDArray[np.bool_]:
-    """Which values are finite, and their squares too."""
+NO_ROWS = read_only(np.zeros(1, np.int64), np.empty(0, np.uint64), _NO_WEIGHT, _NO_PAIRS, np.empty(0), _NO_WEIGHT)
+
+
+def slice_rows(rows: SparseRows, start: int, stop: int) -> SparseRows:
+    """Return rows start … stop - 1."""
+    first, last = rows.indptr[start], rows.indptr[stop]
+    pairs = rows.pairs[first:last] if len(rows.pairs) else rows.pairs
+    weight = rows.weight[start:stop] if len(rows.weight) else rows.weight
+    indptr = rows.indptr[start : stop + 1] - first
+    return read_only(indptr, rows.ids[first:last], rows.values[first:last], pairs, rows.y[start:stop], weight)
+
+
+def take_rows(rows: SparseRows, numbers: NDArray[np.intp]) -> SparseRows:
+    """Return copies of some rows, without pairs."""
+    starts, sizes = rows.indptr[numbers], np.diff(rows.indptr)[numbers]
+    indptr = np.concatenate([[0], np.cumsum(sizes)])
+    entries = np.repeat(starts - indptr[:-1], sizes) + np.arange(indptr[-1])
+    weight = rows.weight[numbers] if len(rows.weight) else rows.weight
+    return read_only(indptr, rows.ids[entries], rows.values[entries], _NO_PAIRS, rows.y[numbers], weight)
+
+
+def join_rows(parts: Sequence[SparseRows]) -> SparseRows:
+    """Return the rows of all parts in one, without pairs."""
+    sizes = np.concatenate([np.diff(part.indptr) for part in parts])
+    indptr = np.concatenate([[0], np.cumsum(sizes)])
+    ids, values, y, weight = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("ids", "values", "y", "weight")
+    )
+    return read_only(indptr, ids, values, _NO_PAIRS, y, weight)
+
+
+def ignore_rows(rows: SparseRows, which: NDArray[np.bool_]) -> SparseRows:
+    """Return the rows with weight 0 for some of them, from which kernels learn nothing."""
+    weight = rows.weight if len(rows.weight) else np.ones(len(which), np.float32)
+    return read_only(*rows[:-1], np.where(which, np.float32(0), weight))
+
+
+def are_usable(rows: SparseRows) -> NDArray[np.bool_]:
+    """Return for every value whether it and its square are finite."""
     with np.errstate(over="ignore"):
         usable: NDArray[np.bool_] = np.isfinite(np.square(rows.values))
     return usable
 
 
-def first_unusable(rows: Rows, first: int) -> RowError:
-    """What to say of the first value that cannot be used; `first` is the first row's number."""
+def unusable_value(rows: SparseRows, first: int) -> RowError:
+    """Return an error that names the first value that is not usable; `first` is the number of the first row."""
     entry = int(np.argmin(are_usable(rows)))
     row = int(np.searchsorted(rows.indptr, entry, side="right")) - 1
     reason = f"the value {rows.values[entry]} is not finite, or too large; write the data again without it"
     return RowError(first + row, int(rows.ids[entry]), reason)
-
-
-def frozen(*arrays: NDArray[Any]) -> Rows:
-    """Rows that kernels may only read: one machine code serves blocks, whose memory is protected, and all others."""
-    views = [array.view() for array in arrays]
-    for view in views:
-        view.flags.writeable = False
-    return Rows(*views)
-
-
-def part(rows: Rows, start: int, stop: int) -> Rows:
-    """Some of the rows, that follow each other."""
-    first, last = rows.indptr[start], rows.indptr[stop]
-    pairs = rows.pairs[first:last] if len(rows.pairs) else rows.pairs
-    weight = rows.weight[start:stop] if len(rows.weight) else rows.weight
-    indptr = rows.indptr[start : stop + 1] - first
-    return frozen(indptr, rows.ids[first:last], rows.values[first:last], pairs, rows.y[start:stop], weight)
-
-
-def picked(rows: Rows, numbers: NDArray[np.intp]) -> Rows:
-    """Some of the rows, copied."""
-    starts, sizes = rows.indptr[numbers], np.diff(rows.indptr)[numbers]
-    indptr = np.concatenate([[0], np.cumsum(sizes)])
-    entries = np.repeat(starts - indptr[:-1], sizes) + np.arange(indptr[-1])
-    weight = rows.weight[numbers] if len(rows.weight) else rows.weight
-    return frozen(indptr, rows.ids[entries], rows.values[entries], NO_PAIRS, rows.y[numbers], weight)
-
-
-def _sparse(X: NDArray[np.floating[Any]]) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.float32]]:
-    """The cells that are not zero, row by row."""
-    line, column = np.nonzero(X)
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(line, minlength=len(X)))])
-    return indptr, column.astype(np.uint64), X[line, column].astype(np.float32)

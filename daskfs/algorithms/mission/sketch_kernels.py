@@ -1,8 +1,11 @@
-"""Kernels of the count-sketch and of the table beside it: where a feature's cells are, what they say, who is in.
+"""Kernels of the count-sketch: which cells a feature has, what they hold for it, and how to add to them.
 
-A sketch has `depth` rows of 2^bits cells; a cell is a vector of `C` numbers, one for every class. A feature owns one
-cell in every row, with a sign; what the sketch knows of it is the median over rows of sign times cell. The table has
-open addressing and linear probing; a key is a feature id plus one, so that zero is free.
+A sketch has `depth` rows of 2^bits cells. A cell is a vector of C numbers, one for every class. A feature has one cell
+in every row, with a sign. The estimate of its weights is the median over rows of sign times cell.
+
+The second half serves the features of a whole row, which are located first and then visited in turn. Their cells lie
+far apart in memory: the cells of a feature a few places ahead are prefetched, and every cell is visited once, in loops
+that fill vector registers.
 """
 
 from __future__ import annotations
@@ -11,45 +14,40 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic, overload
 
-from daskfs.jit import helper, kernel
+from daskfs.algorithms.mission.table_kernels import mix
+from daskfs.jit import helper, inlined, kernel, summing_helper
 
 MAX_DEPTH = 15
-_ONE = np.float32(1)
+AHEAD = 4  # features to prefetch ahead; anything up to 16 costs the same
+_CACHE_LINE = 16  # numbers of four bytes
+_ONE, _ZERO = np.float32(1), np.float32(0)
 
 
 @helper
-def mixed(x):
-    """The finaliser of MurmurHash3: every bit of a feature id moves every bit of this."""
-    x = np.uint64(x)
-    x ^= x >> np.uint64(33)
-    x *= np.uint64(0xFF51AFD7ED558CCD)
-    x ^= x >> np.uint64(33)
-    x *= np.uint64(0xC4CEB9FE1A85EC53)
-    return x ^ (x >> np.uint64(33))
-
-
-@helper
-def folded(h):
-    """Other bits from the same hash, for the second and third row of the sketch."""
+def fold(h):
+    """Return other bits of the same hash, for the second and third row of the sketch."""
     g = h * np.uint64(0x9E3779B97F4A7C15)
     return g ^ (g >> np.uint64(32))
 
 
 @helper
 def cells_of_three(h, bits):
-    """The cells of a feature in a sketch of depth 3, and three bits that are their signs."""
-    g, shift, width = folded(h), np.uint64(64 - bits), np.uint64(1) << np.uint64(bits)
+    """Return the cells of a feature in a sketch of depth 3, and three bits that encode their signs."""
+    g, shift, width = fold(h), np.uint64(64 - bits), np.uint64(1) << np.uint64(bits)
     return h >> shift, (g & (width - np.uint64(1))) + width, (g >> shift) + width + width, h & np.uint64(7)
 
 
 @helper
 def cell(h, row, bits):
-    """The cell of a feature in one row of a sketch of any depth, and its sign."""
+    """Return the cell of a feature in one row of a sketch of any depth, and its sign."""
     width = np.uint64(1) << np.uint64(bits)
     if row > 2:
-        h = mixed(h + np.uint64(row // 3))
-    g = folded(h)
+        h = mix(h + np.uint64(row // 3))
+    g = fold(h)
     within = np.uint64(row % 3)
     if within == 0:
         at = h >> np.uint64(64 - bits)
@@ -62,13 +60,13 @@ def cell(h, row, bits):
 
 @helper
 def sign(bits, which):
-    """+1 or -1."""
+    """Return +1 or -1."""
     return _ONE - np.float32(2) * np.float32((bits >> np.uint64(which)) & np.uint64(1))
 
 
 @helper
 def tail_cell(h, bits):
-    """Where the features outside the table keep the sum that decides on their steps: one row, no sign."""
+    """Return the index in `Memory.tail` of a feature outside the tables: one row, no sign."""
     g = h * np.uint64(0xA24BAED4963EE407)
     return (g ^ (g >> np.uint64(29))) >> np.uint64(64 - bits)
 
@@ -78,35 +76,23 @@ def median_of_three(a, b, c):
     return max(min(a, b), min(max(a, b), c))
 
 
-@helper
-def find(keys, key, h):
-    """The slot of a key; if it has none, -1 - the slot where it would go."""
-    mask = len(keys) - 1
-    i = np.int64((h >> np.uint64(17)) & np.uint64(mask))
-    while keys[i] != key:
-        if keys[i] == 0:
-            return -1 - i
-        i = (i + 1) & mask
-    return i
-
-
 class Place(NamedTuple):
-    """Where a feature is in the sketch."""
+    """Where a feature is in the sketch; for several features the first two have a column for each."""
 
-    cells: Any  # where the numbers of its cell begin, in every row
-    signs: Any
-    sorted: Any  # room to find a median
+    cells: Any  # (depth,): where the numbers of its cell begin, in every row
+    signs: Any  # (depth,)
+    sorted: Any  # (MAX_DEPTH,): room to find a median
 
 
 @kernel
 def new_place():
-    """Room for one."""
+    """Return room for the place of one feature."""
     return Place(np.empty(MAX_DEPTH, np.int64), np.empty(MAX_DEPTH, np.float32), np.empty(MAX_DEPTH, np.float32))
 
 
 @helper
 def locate(h, bits, depth, C, place):
-    """Find the place of a feature."""
+    """Find the place of the feature with hash h."""
     for row in range(depth):
         at, place.signs[row] = cell(h, row, bits)
         place.cells[row] = np.int64(at) * C
@@ -114,7 +100,7 @@ def locate(h, bits, depth, C, place):
 
 @helper
 def add(sketch, place, depth, first, vector, factor):
-    """Add `factor` times a vector to the numbers `first`, … of a feature's cells."""
+    """Add `factor` times a vector to the numbers `first`, `first` + 1, … of a feature's cells."""
     for row in range(depth):
         base, f = place.cells[row] + first, place.signs[row] * factor
         own = sketch[base : base + len(vector)]
@@ -124,14 +110,14 @@ def add(sketch, place, depth, first, vector, factor):
 
 @helper
 def read(sketch, place, depth, first, vector):
-    """What the sketch knows of a feature, into `vector`."""
+    """Write the estimate of a feature's weights `first`, `first` + 1, … into `vector`."""
     cells, signs, ordered = place.cells, place.signs, place.sorted
     if depth == 3:
         i, j, k, V = cells[0] + first, cells[1] + first, cells[2] + first, len(vector)
-        one, two, three = sketch[i : i + V], sketch[j : j + V], sketch[k : k + V]  # slices: loops fill registers
+        row0, row1, row2 = sketch[i : i + V], sketch[j : j + V], sketch[k : k + V]  # slices: loops fill registers
         s0, s1, s2 = signs[0], signs[1], signs[2]
         for c in range(V):
-            vector[c] = median_of_three(s0 * one[c], s1 * two[c], s2 * three[c])
+            vector[c] = median_of_three(s0 * row0[c], s1 * row1[c], s2 * row2[c])
         return
     for c in range(len(vector)):
         for row in range(depth):
@@ -145,7 +131,7 @@ def read(sketch, place, depth, first, vector):
 
 @helper
 def norm(vector):
-    """The length of a vector of class weights; the sign does not matter."""
+    """Return the Euclidean norm of a vector of class weights."""
     if len(vector) == 1:
         return abs(vector[0])
     return np.float32(math.sqrt(squared_norm(vector)))
@@ -153,8 +139,164 @@ def norm(vector):
 
 @helper
 def squared_norm(vector):
-    """The square of it."""
+    """Return the squared Euclidean norm of a vector."""
     total = np.float32(0)
     for c in range(len(vector)):
         total += vector[c] * vector[c]
+    return total
+
+
+# ------------------------------------------------------------------------------------------------------------ prefetch
+
+
+def prefetch(array, at):
+    """Load the memory around array[at] into the cache; nothing else changes, and `at` may be out of range."""
+
+
+@intrinsic
+def _prefetch(typing_context, array, at):
+    def generate(context, builder, signature, arguments):
+        data = context.make_array(array)(context, builder, arguments[0]).data
+        place, number = builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(8).as_pointer()), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind)
+        builder.call(function, [place, number(1), number(3), number(1)])  # to write, keep in all caches, data
+        return context.get_dummy_value()
+
+    return types.void(array, at), generate
+
+
+@overload(prefetch)
+def _compiled_prefetch(array, at):
+    return lambda array, at: _prefetch(array, at)  # type: ignore[call-arg]
+
+
+@inlined
+def prefetch_all(array, first, count):
+    """Prefetch `count` consecutive numbers of four bytes; the last few may be left out."""
+    for at in range(first, first + count, _CACHE_LINE):
+        prefetch(array, at)
+
+
+# ----------------------------------------------------------------------------------------- the features of a whole row
+
+
+@kernel
+def new_places(count, depth):
+    """Return room for the places of `count` features."""
+    signs = np.empty((depth, count), np.float32)
+    return Place(np.empty((depth, count), np.int64), signs, np.empty(MAX_DEPTH, np.float32))
+
+
+# Slices are taken in helpers, where they cost nothing: a kernel counts references to them.
+@inlined
+def place_of(places, q):
+    """Return the place of feature q."""
+    return Place(places.cells[:, q], places.signs[:, q], places.sorted)
+
+
+@helper
+def locate_row(hashes, size, bits, depth, C, places):
+    """Find the places of the first `size` hashes."""
+    if depth != 3:
+        for q in range(size):
+            locate(hashes[q], bits, depth, C, place_of(places, q))
+        return
+    first, second, third = places.cells[0], places.cells[1], places.cells[2]
+    s0, s1, s2 = places.signs[0], places.signs[1], places.signs[2]
+    for q in range(size):
+        i, j, k, s = cells_of_three(hashes[q], bits)
+        first[q], second[q], third[q] = np.int64(i) * C, np.int64(j) * C, np.int64(k) * C
+        s0[q], s1[q], s2[q] = sign(s, 0), sign(s, 1), sign(s, 2)
+
+
+@inlined
+def prefetch_cells(sketch, places, q, depth, first, count):
+    """Prefetch `count` numbers of the cells of feature q."""
+    for row in range(depth):
+        prefetch_all(sketch, places.cells[row, q] + first, count)
+
+
+@inlined
+def cells_at(sketch, places, q, first, count):
+    """Return `count` numbers of each of the three cells of feature q."""
+    i, j, k = places.cells[0, q] + first, places.cells[1, q] + first, places.cells[2, q] + first
+    return sketch[i : i + count], sketch[j : j + count], sketch[k : k + count]
+
+
+@summing_helper
+def read_one(sketch, places, q, depth, known):
+    """Write the estimate of feature q into row q of `known`; return its squared norm."""
+    own, total = known[q], _ZERO
+    if depth != 3:
+        read(sketch, place_of(places, q), depth, 0, own)
+        return squared_norm(own)
+    row0, row1, row2 = cells_at(sketch, places, q, 0, len(own))
+    s0, s1, s2 = places.signs[0, q], places.signs[1, q], places.signs[2, q]
+    for c in range(len(own)):
+        w = median_of_three(s0 * row0[c], s1 * row1[c], s2 * row2[c])
+        own[c] = w
+        total += w * w
+    return total
+
+
+@summing_helper
+def step_three(sketch, places, q, first, vector, factor):
+    """Add `factor` times a vector to the three cells of feature q; return the squared norm of the new estimate."""
+    row0, row1, row2 = cells_at(sketch, places, q, first, len(vector))
+    s0, s1, s2 = places.signs[0, q], places.signs[1, q], places.signs[2, q]
+    total = _ZERO
+    for c in range(len(vector)):
+        d = factor * vector[c]
+        # Sign times cell is the weight that a row of the sketch holds: the step is the same for all three.
+        x0, x1, x2 = s0 * row0[c] + d, s1 * row1[c] + d, s2 * row2[c] + d
+        row0[c], row1[c], row2[c] = s0 * x0, s1 * x1, s2 * x2
+        w = median_of_three(x0, x1, x2)
+        total += w * w
+    return total
+
+
+@summing_helper
+def step_some(sketch, places, which, count, depth, first, vector, steps, known, least, large):
+    """Add steps[q] times a vector to the cells of the features q in which[:count].
+
+    Features whose squared norm is now above `least` are listed in `large`; return their number. `known` is room for
+    one vector.
+    """
+    n_large = 0
+    if depth != 3:
+        for u in range(count):
+            q = which[u]
+            add(sketch, place_of(places, q), depth, first, vector, steps[q])
+            read(sketch, place_of(places, q), depth, first, known)
+            large[n_large] = q
+            n_large += squared_norm(known) > least
+        return n_large
+    for u in range(count):
+        q = which[u]
+        prefetch_cells(sketch, places, which[min(u + AHEAD, count - 1)], 3, first, len(vector))
+        large[n_large] = q
+        n_large += step_three(sketch, places, q, first, vector, steps[q]) > least
+    return n_large
+
+
+@summing_helper
+def add_one(sketch, places, q, depth, vector, factor, known):
+    """Add `factor` times a vector to the cells of feature q and to row q of `known`; return that row's squared norm."""
+    own, total = known[q], _ZERO
+    if depth != 3:
+        add(sketch, place_of(places, q), depth, 0, vector, factor)
+        for c in range(len(vector)):
+            own[c] += factor * vector[c]
+        return squared_norm(own)
+    row0, row1, row2 = cells_at(sketch, places, q, 0, len(vector))
+    s0, s1, s2 = places.signs[0, q], places.signs[1, q], places.signs[2, q]
+    for c in range(len(vector)):
+        d = factor * vector[c]
+        row0[c] += s0 * d
+        row1[c] += s1 * d
+        row2[c] += s2 * d
+        w = own[c] + d
+        own[c] = w
+        total += w * w
     return total

@@ -4,19 +4,20 @@ H. Yang, R. Fujimaki, Y. Kusumura, J. Liu: *Online Feature Selection: A Limited-
 Asynchronous Parallel Variation*, KDD 2016.
 
 The objective is  min Σ_i L(u_i, y_i),  u = Xw,  with exactly k weights that are not zero. Columns stream by, pass
-after pass; k of them are kept, with weights, and a new one is let in where it serves better than the least useful of
-those. Memory is O(n·k), whatever the number of columns.
+after pass. A set of k columns is kept in memory with their weights; a new column enters if it is more useful than the
+least useful of them. Memory is O(n·k), whatever the number of columns.
 
 =========== ================================================================= ==========================
 method      what happens to a block of columns                                several workers
 =========== ================================================================= ==========================
-``block``   scored with one sweep; the best are fitted jointly with the set;   nominate to a centre that
-            the least useful leave by exact loss. After the last pass the      owns the set, or merge in
-            best rejected columns get another look                            synchronous rounds
-``paper``   algorithm 1: one gradient step for every column; the least |w|     one after the other
-            leaves. Same set as the listing, computed with BLAS-3
-``async``   algorithms 2 and 3: every worker has a set of its own, and a       pull, step, push; nobody
-            centre adds up what their sets explain                            waits
+``block``   One sweep scores all of them. The best are fitted jointly with     Workers nominate columns;
+            the set, and the least useful leave by exact loss. After the       a centre owns the set. Or
+            last pass the best rejected columns are tried once more.           shards merge their sets.
+``paper``   Algorithm 1: one gradient step for every column, after which       They take turns.
+            the least |w| leaves. The set is that of the listing; the
+            products are computed with BLAS-3.
+``async``   Algorithms 2 and 3: every worker has a set of its own, and a       They pull, step and push
+            centre adds up what their sets explain.                           without waiting.
 =========== ================================================================= ==========================
 """
 
@@ -32,18 +33,18 @@ from daskfs.algorithms.substitution.paper import PaperMethod
 from daskfs.errors import OptionError, check_choice, check_positive, check_whole
 from daskfs.protocol import Algorithm, Axis, Meta
 
-Method = Literal["block", "paper", "async"]
+SubstitutionMethod = Literal["block", "paper", "async"]
 Budget = Literal["elastic", "faithful"]
 
 
 @dataclass(frozen=True)
 class OnlineSubstitution(Algorithm):
-    """Choose exactly `n_select` columns for a linear model.
+    """Select exactly `n_select` columns for a linear model.
 
     Parameters
     ----------
     n_select
-        How many features to choose.
+        How many features to select.
     loss
         "squared" for numbers or two classes; "logistic" or "squared_hinge" for two classes.
     passes
@@ -51,18 +52,18 @@ class OnlineSubstitution(Algorithm):
     method
         "block", the default and the best; "paper", algorithm 1 as published; "async", Asy-OS.
     ridge
-        Penalty on the squared weights of unit-norm columns; "auto" tries several on rows held back.
+        Penalty on the squared weights of unit-norm columns; "auto" compares several on held-back rows.
     intercept
         Whether to fit a constant, and centre columns.
     step
-        Of "paper" and "async": the step length as a share of 1/L, up to which steps are safe.
+        For "paper" and "async": the step length as a share of 1/L, the longest safe step.
     budget
-        Of "async": "faithful" gives each of q workers room for 1/q of the features, as published;
+        For "async": "faithful" gives each of q workers room for 1/q of the features, as published;
         "elastic" shares the same total by merit.
     workers
-        Of "async": how many take turns where there is no cluster, whose number counts otherwise.
+        For "async" without a cluster: how many workers are simulated. On a cluster its workers count.
     max_staleness
-        Of "async": a push based on a view older than so many pushes of others is not applied.
+        For "async": a push is not applied if it is based on a view that more pushes of others have outdated.
 
     Examples
     --------
@@ -78,7 +79,7 @@ class OnlineSubstitution(Algorithm):
     n_select: int
     loss: Loss = "squared"
     passes: int = 3
-    method: Method = "block"
+    method: SubstitutionMethod = "block"
     ridge: float | Literal["auto"] = "auto"
     intercept: bool = True
     step: float = 0.9
@@ -88,7 +89,7 @@ class OnlineSubstitution(Algorithm):
 
     def __post_init__(self) -> None:
         check_choice("loss", self.loss, Loss)
-        check_choice("method", self.method, Method)
+        check_choice("method", self.method, SubstitutionMethod)
         check_choice("budget", self.budget, Budget)
         for name, least in (("n_select", 1), ("passes", 1), ("workers", 1), ("max_staleness", 0)):
             check_whole(name, getattr(self, name), least)

@@ -1,285 +1,320 @@
 """`method="async"`: Asy-OS, algorithms 2 and 3 of the paper.
 
-Worker t has slots of its own, S(t) with weights w_S(t), and takes the steps of algorithm 1 for its columns; the centre
-holds u_C = Σ_t u(t), u(t) = X_S(t) w_S(t). What differs from the listing, and why:
+Worker t has slots of its own, S(t) with weights w_S(t), and takes the steps of algorithm 1 for its columns. The centre
+holds u_C = Σ_t u(t), u(t) = X_S(t) w_S(t). The differences from the listing, and their reasons:
 
-* A push carries u(t) itself, numbered, instead of the difference Δu(t): the centre replaces the worker's part. That
-  is the same sum, but a push that is lost, late or comes twice does no harm, and a new centre is whole again once
+* A push carries u(t) itself, with a number, instead of the difference Δu(t), and the centre replaces the worker's part.
+  The sum is the same, but a push that is lost, late or repeated does no harm, and a new centre is complete as soon as
   every worker has pushed.
-* A pull gives u_C without the worker's own part, which the worker adds afresh. One pull and one push serve a block.
+* A pull returns u_C without the worker's own part, which the worker adds afresh. One pull and one push serve a block.
 * γ must be below 1/L of *all* columns together. No process sees them all, so the power iteration is distributed:
-  z = Σ_t X_S(t) v(t) is added up like u_C, a worker turns its part by v(t) = X_S(t)ᵀ z / L, and L = ‖z‖² / Σ‖v(t)‖².
+  z = Σ_t X_S(t) v(t) is added up like u_C, a worker updates its part by v(t) = X_S(t)ᵀ z / L, and L = ‖z‖² / Σ‖v(t)‖².
 * ``budget="elastic"``: with 1/q of the slots each, a worker whose columns are better than average has to drop features
   that would win against those of another. So a column that beats the least of *all* workers may take a slot beyond
-  the budget, and at its next pull every worker is left with as many as it has among the k largest weights of all.
+  the budget. At its next pull every worker is left with as many as it has among the k largest weights of all.
+
+After the last pass the final set is fixed, and its columns, which are spread over the workers, are collected at the
+centre for a joint fit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.algorithms.losses import CODE, CURVATURE, encode_target
-from daskfs.algorithms.substitution.columns import AnyColumns, swept, unit_columns
-from daskfs.algorithms.substitution.method import Method, columns_of
-from daskfs.algorithms.substitution.paper import (
-    blank_target,
-    last_objective,
-    loss_of,
-    refitted,
-    spared,
-    take_target,
-)
-from daskfs.algorithms.substitution.refit import Part, set_nbytes, transposed
-from daskfs.algorithms.substitution.result import preview_of
-from daskfs.algorithms.substitution.steps import Steps, new_slots, slots_nbytes, trimmed
+from daskfs.algorithms.losses import Floats, encode_target
+from daskfs.algorithms.substitution.columns import AnyColumns, ColumnMethod, UnitColumns, columns_of, standardise_block
+from daskfs.algorithms.substitution.paper import Slots, Steps, Target, add_spare, fit_columns, slots_nbytes
+from daskfs.algorithms.substitution.selected_set import set_nbytes, transposed_product
 from daskfs.errors import OptionError
-from daskfs.protocol import AsynchronousAlgorithm, Block, ColumnBlock, Meta, Preview, Result, Schedule, Sharing, State
+from daskfs.protocol import AsynchronousAlgorithm, Block, Meta, Preview, Result, Schedule, Sharing
 
-HISTORY = ("objective", "changes", "staleness", "staleness_max", "offers", "late")
-_LAGS = 256
+_MAX_STALENESS = 256  # larger values are counted as the largest below it
+
+
+@dataclass(slots=True)
+class WorkerPart:
+    """What the centre knows of one worker's slots."""
+
+    u: Floats
+    z: Floats
+    v_square: float = 0.0  # ‖v(t)‖²
+    number: int = 0  # of the push that brought it
+    ids: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    w: Floats = field(default_factory=lambda: np.empty(0))
+    norm: Floats = field(default_factory=lambda: np.empty(0))
+
+
+@dataclass(slots=True)
+class AsynchronousState:
+    """The state of `AsynchronousMethod`, at the centre."""
+
+    target: Target
+    itemsize: int
+    u: Floats  # u_C
+    z: Floats
+    parts: list[WorkerPart]
+    history: Floats
+    staleness: NDArray[np.int64]  # how many pushes of this pass were based on a view 0, 1, 2, … versions old
+    own: list[Slots] = field(default_factory=list)  # without a cluster: the workers' own states
+    turn: int = 0  # without a cluster: how many blocks of this pass were processed; workers take turns
+    passes: int = 0
+    version: int = 0
+    changes: int = 0  # columns that entered in this pass
+    late: int = 0  # pushes of this pass that were not applied
+    spare: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))  # see `PaperState.spare`
+    final: UnitColumns | None = None  # after the last pass: the features, with norm 0 until a column is collected
+
+    def add_parts(self, worker: int) -> None:
+        """Make sure that a worker has a part."""
+        while len(self.parts) <= worker:
+            self.parts.append(WorkerPart(np.zeros(len(self.u)), np.zeros(len(self.u))))
+
+
+@dataclass(slots=True)
+class AsynchronousView:
+    """What a worker pulls."""
+
+    version: int
+    number: int  # the number of the worker's last push that was applied
+    others: Floats  # u_C without the worker's part
+    z_others: Floats
+    L: float
+    budget: int
+    cutoff: float  # see `slot_for`
+    taken: NDArray[np.int64]  # the features of other workers
+    constant: float
+    positive: float
+    itemsize: int
+
+
+@dataclass(slots=True)
+class Push:
+    """What a worker pushes after a block."""
+
+    worker: int
+    version: int  # the version of the view it is based on
+    part: WorkerPart
+    processed: NDArray[np.int64]  # some ids of the block
+    changes: int
 
 
 @dataclass(frozen=True)
-class AsynchronousMethod(Method, AsynchronousAlgorithm):
-    """The centre's side is a state with a part for every lane; a worker's own state are its slots."""
+class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
+    """Algorithms 2 and 3: every worker has slots of its own, and the centre adds up what they explain."""
 
-    def start(self, meta: Meta, seed: int) -> State:
-        state: State = {
-            **blank_target(meta),
-            "n": meta.n_samples,
-            "itemsize": meta.itemsize,
-            "passes": 0,
-            "changes": 0,
-            "version": 0,
-            "turn": 0,
-            "lanes": 0,
-            "late": 0,
-            "spare": np.empty(0, np.int64),
-            "lags": np.zeros(_LAGS, np.int64),
-            "history": np.full((self.params.passes, len(HISTORY)), np.nan),
-        }
-        for lane in range(self.params.workers):
-            self._know(state, lane)
+    history_fields = ("objective", "changes", "staleness", "staleness_max", "offers", "late")
+
+    def start(self, meta: Meta, seed: int) -> AsynchronousState:
+        state = AsynchronousState(
+            target=Target.unknown(meta),
+            itemsize=meta.itemsize,
+            u=np.zeros(meta.n_samples),
+            z=np.zeros(meta.n_samples),
+            parts=[],
+            history=self.new_history(),
+            staleness=np.zeros(_MAX_STALENESS, np.int64),
+        )
+        state.add_parts(self.params.workers - 1)
         return state
 
     @property
     def sharing(self) -> Sharing:
         return Sharing(Schedule.ASYNCHRONOUS, min_merges_per_pass=10, needs_fresh_views=True)
 
-    def update(self, state: State, any_block: Block) -> State:
-        """Serially the lanes take turns, block by block; after the last pass columns come for the refit."""
+    def update(self, state: AsynchronousState, any_block: Block) -> AsynchronousState:
+        """Let the next worker process a block; after the last pass, collect columns of the final set."""
         block = columns_of(any_block)
-        if "ids" in state:
-            return self.accept(state, self._found(block)) if len(block.ids) else state
-        take_target(state, block, self.params)
+        if state.final is not None:
+            return _collect(state, standardise_block(block, self.params.intercept)) if len(block.ids) else state
+        state.target.take(block, self.params)
         if not len(block.ids):
             return state
-        lane = state["turn"] % self.params.workers
-        state["turn"] += 1
-        own = {name: state.pop(f"own{lane}/{name}") for name in list(Part(state, f"own{lane}/"))} or None
-        own, offer = self.work(own, self.view(state, lane), block, lane)
-        state.update({f"own{lane}/{name}": value for name, value in own.items()})
-        return self.accept(state, offer) if offer is not None else state
+        worker = state.turn % self.params.workers
+        state.turn += 1
+        own = state.own[worker] if worker < len(state.own) else None
+        own, push = self._push(own, self._pull(state, worker), block, worker)
+        state.own[worker : worker + 1] = [own]
+        return self.accept(state, push)
 
-    def view(self, state: State, lane: int) -> State:
-        if "ids" in state:
-            return {"version": state["version"], "closed": True}
-        self._know(state, lane)
-        part = Part(state, f"lane{lane}/")
-        return {
-            "version": state["version"],
-            "others": state["u"] - part["u"],
-            "z_others": state["z"] - part["z"],
-            "L": self._smoothness(state),
-            **self._shares(state, lane),
-            "number": part["number"],
-            "constant": state["constant"],
-            "positive": state["positive"],
-            "n": state["n"],
-            "itemsize": state["itemsize"],
-        }
+    def view(self, state: AsynchronousState, worker: int) -> AsynchronousView | None:
+        """Return what a worker pulls; None after the last pass, when only columns are collected."""
+        return self._pull(state, worker) if state.final is None else None
 
-    def work(self, own: State | None, view: State, any_block: Block, worker: int) -> tuple[State, State | None]:
-        """Algorithm 3 for a block of columns; after the last pass, the columns themselves."""
-        if "closed" in view:
-            return {}, self._found(columns_of(any_block))
-        own, block = {} if own is None else own, columns_of(any_block)
-        if "X" not in own:
-            own.update(new_slots(view["n"], self.params.n_select, view["itemsize"]), number=view["number"])
-        trimmed(own, view["budget"])
-        steps = Steps(
-            code=CODE[self.params.loss],
-            target=encode_target(block.y, view["positive"]),
-            offset=view["constant"] + view["others"],
-            gamma=self.params.step / CURVATURE[self.params.loss],
-            least_L=max(1.0, view["L"]),
-            budget=view["budget"],
-            bar=view["bar"],
-            centred=self.params.intercept,
+    def _pull(self, state: AsynchronousState, worker: int) -> AsynchronousView:
+        state.add_parts(worker)
+        part = state.parts[worker]
+        budget, cutoff = self._share(state, worker)
+        taken = [other.ids for number, other in enumerate(state.parts) if number != worker]
+        return AsynchronousView(
+            version=state.version,
+            number=part.number,
+            others=state.u - part.u,
+            z_others=state.z - part.z,
+            L=_smoothness(state),
+            budget=budget,
+            cutoff=cutoff,
+            taken=np.concatenate([np.empty(0, np.int64), *taken]),
+            constant=state.target.constant,
+            positive=state.target.positive,
+            itemsize=state.itemsize,
         )
-        steps.rebase(own)
-        came = steps.through(own, block, view["ids"])
-        k, X = own["k"], own["X"][:, : own["k"]]
-        turned = own["v"][:k] / max(np.linalg.norm(own["v"][:k]), 1e-300)
-        if view["z_others"].any():
-            z = X @ turned.astype(X.dtype) + view["z_others"]
-            turned = transposed(X, z.astype(X.dtype)) / max(view["L"], 1.0)
-        own["number"] += 1
-        return own, {
-            "lane": worker,
-            "number": own["number"],
-            "version": view["version"],
-            "u": X @ own["w"][:k].astype(X.dtype),
-            "z": X @ turned.astype(X.dtype),
-            "v_square": float(turned @ turned),
-            "ids": own["ids"][:k].copy(),
-            "w": own["w"][:k].copy(),
-            "norm": own["norm"][:k].copy(),
-            "passed": block.ids[: 2 * self.params.n_select].astype(np.int64),
-            "changes": came,
-        }
 
-    def combine_offers(self, offer: State, later: State, view: State) -> State:
-        """The later push says all that the earlier one did; only what it counts has to be added up."""
-        if "columns" in offer:
-            return {name: np.concatenate([offer[name], later[name]], axis=-1) for name in offer}
-        passed = np.concatenate([offer["passed"], later["passed"]])[-2 * self.params.n_select :]
-        return later | {"passed": passed, "changes": offer["changes"] + later["changes"]}
+    def work(
+        self, own: Slots | None, view: AsynchronousView | None, any_block: Block, worker: int
+    ) -> tuple[Slots | None, Push | UnitColumns]:
+        block = columns_of(any_block)
+        if view is None:
+            return None, standardise_block(block, self.params.intercept)
+        return self._push(own, view, block, worker)
 
-    def n_workers(self, state: State) -> int:
-        return int(state["lanes"])
+    def _push(self, own: Slots | None, view: AsynchronousView, block: AnyColumns, worker: int) -> tuple[Slots, Push]:
+        """Algorithm 3 for a block of columns."""
+        slots, target = own, encode_target(block.y, view.positive)
+        if slots is None:
+            slots = Slots.empty(len(block.y), self.n_select, view.itemsize)
+            slots.number = view.number
+        slots.trim(view.budget)
+        offset, least_L = view.constant + view.others, max(1.0, view.L)
+        steps = Steps(self.params, target, offset, view.budget, view.cutoff, least_L)
+        steps.update_products(slots)
+        n_entered = steps.process(slots, block, view.taken)
+        k, X = slots.k, slots.X[:, : slots.k]
+        v = slots.v[:k] / max(float(np.linalg.norm(slots.v[:k])), 1e-300)
+        if view.z_others.any():
+            z = X @ v.astype(X.dtype) + view.z_others
+            v = transposed_product(X, z.astype(X.dtype)) / least_L
+        slots.number += 1
+        part = WorkerPart(
+            u=X @ slots.w[:k].astype(X.dtype),
+            z=X @ v.astype(X.dtype),
+            v_square=float(v @ v),
+            number=slots.number,
+            ids=slots.ids[:k].copy(),
+            w=slots.w[:k].copy(),
+            norm=slots.norm[:k].copy(),
+        )
+        return slots, Push(worker, view.version, part, block.ids[: 2 * self.n_select].astype(np.int64), n_entered)
 
-    def accept(self, state: State, offer: State) -> State:
-        """Algorithm 2: put the worker's part in the place of its old one, unless the push is old news or too stale."""
-        if "columns" in offer:
-            return self._collect(state, offer)
-        self._know(state, offer["lane"])
-        part = Part(state, f"lane{offer['lane']}/")
-        lag = state["version"] - offer["version"]
-        if offer["number"] <= part["number"] or lag > self.params.max_staleness:
-            state["late"] += 1
+    def combine_offers(
+        self, offer: Push | UnitColumns, later: Push | UnitColumns, view: AsynchronousView | None
+    ) -> Push | UnitColumns:
+        """Return the later push, which replaces the earlier one, with their counts added up."""
+        if isinstance(offer, Push) and isinstance(later, Push):
+            processed = np.concatenate([offer.processed, later.processed])[-2 * self.n_select :]
+            return replace(later, processed=processed, changes=offer.changes + later.changes)
+        return UnitColumns.join([part for part in (offer, later) if isinstance(part, UnitColumns)])
+
+    def n_workers(self, state: AsynchronousState) -> int:
+        return len(state.parts)
+
+    def accept(self, state: AsynchronousState, offer: Push | UnitColumns) -> AsynchronousState:
+        """Algorithm 2: replace the worker's part, unless the push is outdated or too stale."""
+        if isinstance(offer, UnitColumns) or state.final is not None:
+            return _collect(state, offer)
+        state.add_parts(offer.worker)
+        part, staleness = state.parts[offer.worker], state.version - offer.version
+        if offer.part.number <= part.number or staleness > self.params.max_staleness:
+            state.late += 1
             return state
-        state["lags"][min(lag, _LAGS - 1)] += 1
-        for name in ("u", "z"):
-            state[name] += offer[name] - part[name]
-        for name in ("number", "u", "z", "v_square", "ids", "w", "norm"):
-            part[name] = offer[name]
-        state["spare"] = spared(state["spare"], offer["passed"], self.params.n_select)
-        state["changes"] += offer["changes"]
-        state["version"] += 1
+        state.staleness[min(staleness, _MAX_STALENESS - 1)] += 1
+        state.u += offer.part.u - part.u
+        state.z += offer.part.z - part.z
+        state.parts[offer.worker] = offer.part
+        state.spare = add_spare(state.spare, offer.processed, self.n_select)
+        state.changes += offer.changes
+        state.version += 1
         return state
 
-    def held_features(self, state: State) -> NDArray[np.uint64]:
-        """None: workers hold the columns, and their next pushes bring back all that was lost; until they are done."""
-        collected = state["ids"][state["collected"]] if "ids" in state else np.empty(0, np.int64)
-        return np.sort(collected).astype(np.uint64)
+    def held_features(self, state: AsynchronousState) -> NDArray[np.uint64]:
+        """Return the collected columns of the final set; before that none, as the next pushes restore everything."""
+        if state.final is None:
+            return np.empty(0, np.uint64)
+        return np.sort(state.final.ids[state.final.norm > 0]).astype(np.uint64)
 
-    def merge(self, states: Sequence[State]) -> State:
+    def merge(self, states: Sequence[AsynchronousState]) -> AsynchronousState:
         if len(states) > 1:
             raise OptionError("method='async' never waits, so it has nothing to merge: use method='block'")
         return states[0]
 
-    def end_pass(self, state: State) -> tuple[State, bool]:
-        lags, offers = state["lags"], int(state["lags"].sum())
-        mean = float(lags @ np.arange(_LAGS) / offers) if offers else 0.0
-        most = float(np.flatnonzero(lags)[-1]) if offers else 0.0
-        objective = loss_of(state["constant"] + state["u"], state["target"], self.params)
-        state["history"][state["passes"]] = objective, state["changes"], mean, most, offers, state["late"]
-        state["passes"] += 1
-        state["turn"] = 0  # so that a lane gets the same columns in every pass
-        lags[:], state["changes"], state["late"] = 0, 0, 0
-        go_on = state["passes"] < self.params.passes
+    def end_pass(self, state: AsynchronousState) -> tuple[AsynchronousState, bool]:
+        objective, staleness = state.target.loss(state.u, self.params), self.summarise_staleness(state.staleness)
+        state.history[state.passes] = objective, state.changes, *staleness, state.late
+        state.passes += 1
+        state.turn = 0  # a worker gets the same columns in every pass
+        state.staleness[:] = 0
+        state.changes = state.late = 0
+        go_on = state.passes < self.passes
         if not go_on:
-            self._close(state)
+            self._fix_final_set(state)
         return state, go_on
 
-    def revisit(self, state: State) -> NDArray[np.uint64]:
-        """The columns of the set itself, for the refit: they are spread over the workers."""
-        return np.sort(state["ids"]).astype(np.uint64)
+    def revisit(self, state: AsynchronousState) -> NDArray[np.uint64]:
+        """Return the final set, whose columns are spread over the workers."""
+        return np.empty(0, np.uint64) if state.final is None else np.sort(state.final.ids).astype(np.uint64)
 
-    def result(self, state: State) -> Result:
-        history = [dict(zip(HISTORY, line, strict=True)) for line in state["history"][: state["passes"]].tolist()]
-        return refitted(state, state["X"], self.params, state["spare"], history)
+    def result(self, state: AsynchronousState) -> Result:
+        assert state.final is not None, "before the last pass has ended"
+        history = self.history_records(state.history[: state.passes].tolist())
+        return fit_columns(state.final, state.target, self.params, state.spare, history)
 
-    def preview(self, state: State, most: int) -> Preview:
-        """In the end, before the refit, weights are unknown."""
-        if "ids" in state:
-            ids, w, norm = state["ids"], np.full(len(state["ids"]), np.nan), np.ones(len(state["ids"]))
+    def preview(self, state: AsynchronousState, limit: int) -> Preview:
+        if state.final is not None:
+            columns, w = state.final, np.full(len(state.final.ids), np.nan)  # not known before the joint fit
         else:
-            parts = self._lanes(state)
-            ids = np.concatenate([np.empty(0, np.int64), *(part["ids"] for part in parts)])
-            w, norm = (np.concatenate([np.empty(0), *(part[name] for part in parts)]) for name in ("w", "norm"))
-        objective = last_objective(state)
-        return preview_of(ids, w, norm, most, objective, state["changes"], state["lags"])
+            (ids, w), norm = _features(state), np.concatenate([part.norm for part in state.parts])
+            columns = UnitColumns(ids, np.empty((0, len(ids))), np.zeros(len(ids)), norm)
+        objective = self.last_objective(state.history, state.passes)
+        return self.preview_weights(columns, w, limit, objective, state.changes, state.staleness)
 
     def nbytes(self, meta: Meta) -> int:
-        n, k, lanes = meta.n_samples, self.params.n_select, self.params.workers
-        slots = slots_nbytes(n, k, meta.itemsize) + (lanes - 1) * 8 * k * k
-        return slots + (lanes + 1) * 3 * 8 * n + 2 * set_nbytes(n, k, 0, meta.itemsize)
+        n, k, workers = meta.n_samples, self.n_select, self.params.workers
+        slots = slots_nbytes(n, k, meta.itemsize) + (workers - 1) * 8 * k * k
+        return slots + (workers + 1) * 3 * 8 * n + 2 * set_nbytes(n, k, 0, meta.itemsize)
 
-    def _know(self, state: State, lane: int) -> None:
-        """Make a part for a lane that is heard of for the first time."""
-        if "u" not in state:
-            state["u"], state["z"] = np.zeros(state["n"]), np.zeros(state["n"])
-        for new in range(state["lanes"], lane + 1):
-            Part(state, f"lane{new}/").update(
-                number=0, v_square=0.0, u=np.zeros(state["n"]), z=np.zeros(state["n"]), ids=np.empty(0, np.int64),
-                w=np.empty(0), norm=np.empty(0),
-            )  # fmt: skip
-            state["lanes"] = new + 1
-
-    def _lanes(self, state: State) -> list[Part]:
-        return [Part(state, f"lane{lane}/") for lane in range(state["lanes"])]
-
-    def _smoothness(self, state: State) -> float:
-        """λ_max of all columns together, as far as the distributed power iteration has come."""
-        square = sum(part["v_square"] for part in self._lanes(state))
-        return float(state["z"] @ state["z"]) / square if square else 1.0
-
-    def _shares(self, state: State, lane: int) -> State:
-        """How many slots a lane may use, the bar above which it may use more, and which features others have."""
-        k, q, parts = self.params.n_select, state["lanes"], self._lanes(state)
-        none = np.empty(0, np.int64)
-        taken = np.concatenate([none, *(part["ids"] for number, part in enumerate(parts) if number != lane)])
+    def _share(self, state: AsynchronousState, worker: int) -> tuple[int, float]:
+        """Return how many slots a worker may use, and the cutoff above which it may use more."""
+        k, q, own = self.n_select, len(state.parts), np.abs(state.parts[worker].w)
         if self.params.budget == "faithful":
-            return {"budget": k // q + (lane < k % q), "bar": np.inf, "ids": taken}
-        held = len(parts[lane]["w"])
-        worth = np.sort(np.abs(np.concatenate([part["w"] for part in parts])))[::-1]
-        if len(worth) < k:  # whoever comes first takes what is free; should several, the least weights leave again
-            return {"budget": held + k - len(worth), "bar": np.inf, "ids": taken}
-        bar = float(worth[k - 1])
-        return {"budget": int((np.abs(parts[lane]["w"]) >= bar).sum()), "bar": bar, "ids": taken}
+            return k // q + (worker < k % q), np.inf
+        sizes = np.sort(np.abs(_features(state)[1]))[::-1]
+        if len(sizes) < k:  # several workers may fill the free slots at once; then the least weights leave again
+            return len(own) + k - len(sizes), np.inf
+        cutoff = float(sizes[k - 1])
+        return int((own >= cutoff).sum()), cutoff
 
-    def _close(self, state: State) -> None:
-        """Settle which features are in: the largest weights of all lanes."""
-        parts, k = self._lanes(state), self.params.n_select
-        ids = np.concatenate([part["ids"] for part in parts])
-        worth = np.abs(np.concatenate([part["w"] for part in parts]))
-        order = np.argsort(-worth, kind="stable")
-        first = np.unique(ids[order], return_index=True)[1]  # two lanes may have met the same column
-        ids = ids[order][np.sort(first)][:k]
-        for name in [name for name in state if name.startswith(("own", "lane")) and "/" in name]:
-            del state[name]
-        state.update(new_slots(state["n"], len(ids), state["itemsize"]))
-        state["ids"], state["collected"] = ids, np.zeros(len(ids), np.bool_)
+    def _fix_final_set(self, state: AsynchronousState) -> None:
+        """Take the largest weights of all workers as the final set."""
+        ids, w = _features(state)
+        ids = ids[np.argsort(-np.abs(w), kind="stable")]
+        first = np.unique(ids, return_index=True)[1]  # two workers may have met the same column
+        ids = ids[np.sort(first)][: self.n_select]
+        state.own, state.parts = [], []
+        X = np.zeros((len(state.u), len(ids)), f"f{state.itemsize}", order="F")
+        state.final = UnitColumns(ids, X, np.zeros(len(ids)), np.zeros(len(ids)))
 
-    def _found(self, block: AnyColumns) -> State:
-        """Columns of the set, standardised."""
-        nothing = np.zeros(len(block.y), block.X.dtype if isinstance(block, ColumnBlock) else np.float32)
-        found, all_of_it = swept(block, nothing, nothing[:0], self.params.intercept), np.arange(len(block.ids))
-        columns = unit_columns(block, all_of_it, found.mean, found.norm, nothing.dtype)
-        return {"ids": block.ids.astype(np.int64), "columns": columns, "mean": found.mean, "norm": found.norm}
 
-    def _collect(self, state: State, offer: State) -> State:
-        """Fill the slots of the set with its columns; one that comes again changes nothing."""
-        slots, order = np.flatnonzero(np.isin(state["ids"], offer["ids"])), np.argsort(offer["ids"])
-        matching = order[np.searchsorted(offer["ids"], state["ids"][slots], sorter=order)]
-        state["X"][:, slots] = offer["columns"][:, matching]
-        state["mean"][slots], state["norm"][slots] = offer["mean"][matching], offer["norm"][matching]
-        state["collected"][slots] = True
-        state["k"] = int(state["collected"].sum())
+def _features(state: AsynchronousState) -> tuple[NDArray[np.int64], Floats]:
+    """Return the features of all workers, and their weights."""
+    return np.concatenate([part.ids for part in state.parts]), np.concatenate([part.w for part in state.parts])
+
+
+def _smoothness(state: AsynchronousState) -> float:
+    """Return the present estimate of λ_max of all columns together."""
+    square = sum(part.v_square for part in state.parts)
+    return float(state.z @ state.z) / square if square else 1.0
+
+
+def _collect(state: AsynchronousState, offer: Push | UnitColumns) -> AsynchronousState:
+    """Put columns into the final set. Repeated columns change nothing, nor does a push that arrives after the end."""
+    if state.final is None or isinstance(offer, Push):
         return state
+    columns, order = state.final, np.argsort(offer.ids)
+    slots = np.flatnonzero(np.isin(columns.ids, offer.ids))
+    matching = order[np.searchsorted(offer.ids, columns.ids[slots], sorter=order)]
+    columns.X[:, slots] = offer.X[:, matching]
+    columns.mean[slots], columns.norm[slots] = offer.mean[matching], offer.norm[matching]
+    return state

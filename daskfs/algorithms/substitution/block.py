@@ -1,234 +1,304 @@
-"""`method="block"`: passes, the race for the ridge, and the last look at rejected columns."""
+"""`method="block"`: passes over blocks, the choice of the ridge, and a second try for rejected columns.
+
+The ridge decides *which* columns look good, not only how large their weights are. With a small ridge columns must
+explain what the others leave; with a large one they are chosen by their own correlation, which is safer if there are
+far more columns than rows. Only sets that were built under different ridges can tell which is better, and only after
+two passes, because sets with a small ridge improve more slowly. So several sets are built side by side, with some rows
+held back, and compared on these rows. The best set continues with all rows.
+
+With many rows the ridge matters little: a small one is used, and no rows are held back.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.algorithms.losses import (
-    CODE,
-    decode_classes,
-    encode_classes,
-    encode_target,
-    normalise_weights,
-    positive_target,
-)
-from daskfs.algorithms.substitution import exchange, race
-from daskfs.algorithms.substitution.columns import AnyColumns
-from daskfs.algorithms.substitution.method import Method, columns_of
-from daskfs.algorithms.substitution.refit import LEAST_RIDGE, Fields, Part, new_set, refresh, selected, set_nbytes
-from daskfs.algorithms.substitution.result import fitted, preview_of, result_of
-from daskfs.protocol import AsynchronousAlgorithm, Block, Meta, Preview, Result, Schedule, Sharing, State, copy_state
+from daskfs.algorithms import losses
+from daskfs.algorithms.loss_kernels import residuals
+from daskfs.algorithms.losses import CURVATURE, Floats
+from daskfs.algorithms.substitution import exchange
+from daskfs.algorithms.substitution.columns import AnyColumns, ColumnMethod, columns_of
+from daskfs.algorithms.substitution.exchange import Candidates, SetView
+from daskfs.algorithms.substitution.selected_set import LEAST_RIDGE, RejectedColumns, SelectedSet, set_nbytes
+from daskfs.protocol import AsynchronousAlgorithm, Block, Meta, Preview, Result, Schedule, Sharing, copy_state
 
-HISTORY = ("objective", "changes", "ridge", "held_back", "staleness", "staleness_max", "offers")
-_SCORING = 256  # bytes for every column of a block: sums, moments, scores
-_LAGS = 64  # staleness is counted up to here
+# Ridges on columns of unit norm, divided by the largest curvature of the loss:
+_COMPARED_RIDGES = (1e-4, 0.02, 1.0, 10.0)
+_REFIT_RIDGES = (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)  # for the weights of a known set
+SMALL_RIDGE = 1e-3  # if there are many rows
+_COMPARED_PASSES = 2
+_COMPARED_ROWS = range(24, 4097)  # with fewer no row can be held back, with more no comparison is needed
+_HELD_BACK = 0.1  # the share of rows held back,
+_ENOUGH_HELD_BACK = 100  # but at least as many,
+_MOST_HELD_BACK = 0.25  # and at most this share; always this share of labels, which say less than numbers
+_HARDLY_WORSE = 1.05  # times the least loss
+_NEARLY_PERFECT = 0.02  # sets with less loss are still improving, and a small ridge leads furthest
+
+_SCORING_BYTES = 256  # for every column of a block: sums, moments, scores
+_MAX_STALENESS = 64  # larger values are counted as the largest below it
+
+
+@dataclass(slots=True)
+class BlockState:
+    """The state of `BlockMethod`: one set, or one for each ridge while ridges are compared."""
+
+    sets: list[SelectedSet]
+    held_back: NDArray[np.int64]  # the rows on which ridges are compared
+    weight: Floats  # the weight of every row, 1 on average
+    positive: float  # see `positive_target`
+    classes: str  # see `encode_classes`
+    refit_ridge: float  # the ridge of the final fit
+    history: Floats
+    staleness: NDArray[np.int64]  # how many offers of this pass were based on a view 0, 1, 2, … versions old
+    started: bool = False  # whether the target is known
+    target_mean: float = 0.0  # subtracted from a target of numbers
+    passes: int = 0
+    version: int = 0
+    changes: int = 0  # columns that entered in this pass; with several shards, since the last merge
+    changes_before_merge: int = 0
+    just_merged: bool = False
+    held_back_score: float = np.nan  # balanced accuracy or R² on held-back rows
+
+
+@dataclass(slots=True)
+class BlockView:
+    """What a worker sees of a `BlockState`."""
+
+    version: int
+    sets: list[SetView]
+
+
+@dataclass(slots=True)
+class BlockOffer:
+    """What a worker nominates for each set, and the columns that it rejected."""
+
+    version: int | None  # the version of the view it is based on; None if nothing is nominated
+    candidates: list[Candidates | None]
+    rejected: list[RejectedColumns]
+
+
+@dataclass(slots=True)
+class BlockWorker:
+    """A worker's own state: columns that it rejected for each set and has not reported yet."""
+
+    rejected: list[RejectedColumns]
 
 
 @dataclass(frozen=True)
-class BlockMethod(Method, AsynchronousAlgorithm):
-    """The default method; a state holds one set, or while the ridge is open one for each ridge in the race."""
+class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
+    """The default method: columns are nominated, fitted jointly with the set, and dropped by exact loss."""
 
-    def start(self, meta: Meta, seed: int) -> State:
-        ridges = self._ridges(meta.n_samples)
-        state: State = {
-            "sets": len(ridges),
-            "refit_ridge": ridges[0],
-            "held_back": self._held_back(meta, seed) if len(ridges) > 1 else np.empty(0, np.int64),
-            "weight": np.ones(meta.n_samples),
-            "positive": positive_target(meta),
-            "centre": 0.0,  # taken out of a target of numbers
-            "classes": encode_classes(meta),
-            "passes": 0,
-            "changes": 0,  # in this pass; of several lanes, in this one since the last merge, …
-            "changes_before": 0,  # … and in all of them before it
-            "merged": False,  # just now, and nothing has been seen since
-            "version": 0,
-            "started": False,
-            "lags": np.zeros(_LAGS, np.int64),
-            "score": np.nan,  # on held-back rows
-            "history": np.full((self.params.passes, len(HISTORY)), np.nan),
-        }
-        code = CODE[self.params.loss]
-        for number, ridge in enumerate(ridges):
-            one = Part(state, f"{number}/")
-            one.update(new_set(meta.n_samples, self.params.n_select, meta.itemsize, code, self.params.intercept))
-            one.update(ridge=ridge, version=0, rejected=np.empty(0, np.int64), rejected_score=np.empty(0))
-        return state
+    history_fields = ("objective", "changes", "ridge", "held_back", "staleness", "staleness_max", "offers")
+
+    def start(self, meta: Meta, seed: int) -> BlockState:
+        ridges, n = self._ridges(meta.n_samples), meta.n_samples
+        shape = n, self.n_select, meta.itemsize, losses.CODE[self.params.loss], self.params.intercept
+        rows = _rows_to_hold_back(n, meta.classes is not None, seed) if len(ridges) > 1 else np.empty(0, np.int64)
+        return BlockState(
+            sets=[SelectedSet.empty(*shape, ridge) for ridge in ridges],
+            held_back=rows,
+            weight=np.ones(n),
+            positive=losses.positive_target(meta),
+            classes=losses.encode_classes(meta),
+            refit_ridge=ridges[0],
+            history=self.new_history(),
+            staleness=np.zeros(_MAX_STALENESS, np.int64),
+        )
 
     @property
     def sharing(self) -> Sharing:
-        # Workers choose the same features with fewer merges, of which a merge keeps one.
+        # With fewer merges, shards select the same features more often, of which a merge keeps one.
         return Sharing(Schedule.ASYNCHRONOUS, min_merges_per_pass=10)
 
-    def update(self, state: State, any_block: Block) -> State:
+    def update(self, state: BlockState, any_block: Block) -> BlockState:
         block = columns_of(any_block)
-        self._begin(state, block)
-        if state["merged"]:
-            state["changes_before"] += state["changes"]
-            state["changes"], state["merged"] = 0, False
-        if not len(block.ids):
-            return state
-        came = [exchange.update(one, block, self.params.n_select) for one in _sets(state)]
-        state["changes"] += max(came)
+        self._take_target(state, block)
+        if state.just_merged:
+            state.changes_before_merge += state.changes
+            state.changes, state.just_merged = 0, False
+        if len(block.ids):
+            state.changes += max(exchange.update_set(selected, block, self.n_select) for selected in state.sets)
         return state
 
-    def view(self, state: State, lane: int) -> State:
-        seen: State = {"version": state["version"], "sets": state["sets"]}
-        for number, one in enumerate(_sets(state)):
-            Part(seen, f"{number}/").update(exchange.view(one, self.params.n_select))
-        return seen
+    def view(self, state: BlockState, worker: int) -> BlockView:
+        return BlockView(state.version, [exchange.view_set(selected, self.n_select) for selected in state.sets])
 
-    def work(self, own: State | None, view: State, any_block: Block, worker: int) -> tuple[State, State | None]:
-        own, block = {} if own is None else own, columns_of(any_block)
-        offer: State = {"version": view["version"]}
-        for number in range(view["sets"]):
-            one = Part(own, f"{number}/")
-            if nominated := exchange.work(one, Part(view, f"{number}/"), block, self.params.n_select):
-                Part(offer, f"{number}/").update(nominated)
-        return own, offer if len(offer) > 1 else None
+    def work(
+        self, own: BlockWorker | None, view: BlockView, any_block: Block, worker: int
+    ) -> tuple[BlockWorker, BlockOffer | None]:
+        own, block = BlockWorker([]) if own is None else own, columns_of(any_block)
+        own.rejected += [RejectedColumns() for _ in view.sets[len(own.rejected) :]]
+        candidates = [
+            exchange.nominate(rejected, seen, exchange.score_block(seen, block), self.n_select)
+            for rejected, seen in zip(own.rejected, view.sets, strict=False)
+        ]
+        return own, BlockOffer(view.version, candidates, []) if any(candidates) else None
 
-    def combine_offers(self, offer: State, later: State, view: State) -> State:
-        both: State = {"version": view["version"]}
-        for number in range(view["sets"]):
-            parts = [part for part in (Part(one, f"{number}/") for one in (offer, later)) if "X" in part]
-            if parts:
-                Part(both, f"{number}/").update(exchange.both(parts, Part(view, f"{number}/"), self.params.n_select))
-        return both
+    def combine_offers(self, offer: BlockOffer, later: BlockOffer, view: BlockView) -> BlockOffer:
+        combined = BlockOffer(view.version, [], [])
+        for number, seen in enumerate(view.sets):
+            rejected = RejectedColumns()
+            for part in (offer, later):
+                for pool in part.rejected[number : number + 1]:
+                    rejected.add(pool.ids, pool.scores, self.n_select)
+            nominated = (part.candidates[number] for part in (offer, later) if number < len(part.candidates))
+            parts = [candidates for candidates in nominated if candidates is not None]
+            joint = exchange.combine_candidates(parts, rejected, seen, self.n_select) if parts else None
+            combined.candidates.append(joint)
+            combined.rejected.append(rejected)
+        return combined
 
-    def remaining_offer(self, own: State) -> State | None:
-        left = {name: own.pop(name) for name in list(own) if "/rejected" in name}
-        return left or None
+    def remaining_offer(self, own: BlockWorker) -> BlockOffer | None:
+        rejected, own.rejected = own.rejected, []
+        return BlockOffer(None, [], rejected) if rejected else None
 
-    def accept(self, state: State, offer: State) -> State:
-        came = [0]
-        for number, one in enumerate(_sets(state)):
-            part = Part(offer, f"{number}/")
-            if "X" in part:
-                came.append(exchange.accept(one, part, self.params.n_select))
-            if "rejected" in part:
-                exchange.remember(one, part["rejected"], part["rejected_score"], self.params.n_select)
-        if "version" in offer:
-            state["lags"][min(state["version"] - offer["version"], _LAGS - 1)] += 1
-        state["changes"] += max(came)
-        state["version"] += any(came)
+    def accept(self, state: BlockState, offer: BlockOffer) -> BlockState:
+        n_entered = [0]
+        for selected, candidates in zip(state.sets, offer.candidates, strict=False):
+            if candidates is not None:
+                n_entered.append(exchange.accept(selected, candidates, self.n_select))
+        for selected, rejected in zip(state.sets, offer.rejected, strict=False):
+            selected.rejected.add(rejected.ids, rejected.scores, self.n_select)
+        if offer.version is not None:
+            state.staleness[min(state.version - offer.version, _MAX_STALENESS - 1)] += 1
+        state.changes += max(n_entered)
+        state.version += any(n_entered)
         return state
 
-    def held_features(self, state: State) -> NDArray[np.uint64]:
-        held = np.concatenate([selected(one) for one in _sets(state)])
-        return np.unique(held).astype(np.uint64)
+    def held_features(self, state: BlockState) -> NDArray[np.uint64]:
+        return np.unique(np.concatenate([selected.features for selected in state.sets])).astype(np.uint64)
 
-    def _begin(self, state: State, block: AnyColumns) -> None:
-        """Take over the target from the first block that comes."""
-        if state["started"]:
+    def _take_target(self, state: BlockState, block: AnyColumns) -> None:
+        """Take over the target from the first block."""
+        if state.started:
             return
-        state["started"] = True
+        state.started = True
         if block.weight is not None:
-            state["weight"][:] = normalise_weights(block.weight)
-        target = encode_target(block.y, state["positive"])
-        if self.params.intercept and np.isnan(state["positive"]):  # digits of a large mean would be lost in float32
-            state["centre"] = float(np.average(target, weights=state["weight"]))
-        for one in _sets(state):
-            one["target"][:] = target - state["centre"]
-            one["importance"][:] = state["weight"]
-            one["importance"][state["held_back"]] = 0.0
-            refresh(one)
+            state.weight[:] = losses.normalise_weights(block.weight)
+        target = losses.encode_target(block.y, state.positive)
+        if self.params.intercept and np.isnan(state.positive):  # float32 would lose digits to a large mean
+            state.target_mean = float(np.average(target, weights=state.weight))
+        for selected in state.sets:
+            selected.target[:] = target - state.target_mean
+            selected.importance[:] = state.weight
+            selected.importance[state.held_back] = 0.0
+            selected.refresh()
 
-    def merge(self, states: Sequence[State]) -> State:
-        ordered = sorted(states, key=lambda state: [np.sort(selected(one)).tolist() for one in _sets(state)])
-        first = next((state for state in ordered if state["started"]), ordered[0])
-        state = copy_state(first)
-        ready = [state, *(other for other in ordered if other["started"] and other is not first)]
-        for sets in zip(*(_sets(other) for other in ready), strict=True):
-            exchange.merge(sets, self.params.n_select)
-        state["changes"] += sum(other["changes"] for other in ready[1:])
-        state["merged"] = True
-        return state
+    def merge(self, states: Sequence[BlockState]) -> BlockState:
+        ordered = sorted(states, key=lambda state: [np.sort(selected.features).tolist() for selected in state.sets])
+        first = next((state for state in ordered if state.started), ordered[0])
+        others = [other for other in ordered if other.started and other is not first]
+        merged: BlockState = copy_state(first)
+        for sets in zip(*(state.sets for state in (merged, *others)), strict=True):
+            exchange.merge_sets(sets, self.n_select)
+        merged.changes += sum(other.changes for other in others)
+        merged.just_merged = True
+        return merged
 
-    def end_pass(self, state: State) -> tuple[State, bool]:
-        state["passes"] += 1
-        state["changes"] += state["changes_before"]
-        for one in _sets(state) if state["changes"] else ():
-            refresh(one)  # what rounding has added up goes with it
-        racing, changed = state["sets"] > 1, state["changes"] > 0
-        if racing:
-            state["score"] = self._lap(state)
-        state["history"][state["passes"] - 1] = self._line(Part(state, "0/"), state)
-        state["lags"][:], state["changes"], state["changes_before"], state["merged"] = 0, 0, 0, False
-        state["version"] += 1
-        return state, state["passes"] < self.params.passes and (changed or racing)
+    def end_pass(self, state: BlockState) -> tuple[BlockState, bool]:
+        state.passes += 1
+        state.changes += state.changes_before_merge
+        for selected in state.sets if state.changes else ():
+            selected.refresh()  # removes accumulated rounding errors
+        go_on = state.changes > 0 or len(state.sets) > 1
+        if len(state.sets) > 1:
+            self._compare_ridges(state)
+        state.history[state.passes - 1] = self._history_row(state, state.sets[0])
+        state.staleness[:] = 0
+        state.changes, state.changes_before_merge, state.just_merged = 0, 0, False
+        state.version += 1
+        return state, go_on and state.passes < self.passes
 
-    def _line(self, one: Fields, state: State) -> list[float]:
-        """What is to be said of a pass, or of what came after the last."""
-        lags = state["lags"]
-        offers = int(lags.sum())
-        mean = float(lags @ np.arange(_LAGS) / offers) if offers else 0.0
-        most = float(np.flatnonzero(lags)[-1]) if offers else 0.0
-        return [one["objective"], state["changes"], one["ridge"], state["score"], mean, most, offers]
+    def _history_row(self, state: BlockState, selected: SelectedSet) -> list[float]:
+        staleness = self.summarise_staleness(state.staleness)
+        return [selected.objective, state.changes, selected.ridge, state.held_back_score, *staleness]
 
-    def revisit(self, state: State) -> NDArray[np.uint64]:
-        one = Part(state, "0/")
-        useful: NDArray[np.int64] = one["rejected"][one["rejected_score"] > exchange.NEVER]
-        return useful.astype(np.uint64)
+    def revisit(self, state: BlockState) -> NDArray[np.uint64]:
+        rejected = state.sets[0].rejected
+        return rejected.ids[rejected.scores > exchange.USELESS].astype(np.uint64)
 
-    def result(self, state: State) -> Result:
-        own = {name: np.copy(value) if _is_small(name, value) else value for name, value in Part(state, "0/").items()}
-        spare = own["rejected"][np.argsort(-own["rejected_score"], kind="stable")]
-        one = fitted(own, state["refit_ridge"])
-        lines = [*state["history"][: state["passes"]].tolist(), self._line(one, state)]
-        history = [dict(zip(HISTORY, line, strict=True)) for line in lines]
-        found = result_of(one, self.params.n_select, spare, decode_classes(state["classes"]), history)
-        return replace(found, intercept=found.intercept + state["centre"])
+    def result(self, state: BlockState) -> Result:
+        selected = state.sets[0].copy_fit()
+        selected.fit(state.refit_ridge)
+        spare = selected.rejected.ids[np.argsort(-selected.rejected.scores, kind="stable")]
+        rows = [*state.history[: state.passes].tolist(), self._history_row(state, selected)]
+        result = selected.result(self.n_select, spare, losses.decode_classes(state.classes), self.history_records(rows))
+        return replace(result, intercept=result.intercept + state.target_mean)
 
-    def preview(self, state: State, most: int) -> Preview:
-        one, changes = Part(state, "0/"), state["changes"] + state["changes_before"]
-        at = slice(one["fixed"], one["k"])
-        objective = one["objective"] if state["started"] else np.nan
-        return preview_of(one["ids"][at], one["w"][at], one["norm"][at], most, objective, changes, state["lags"])
+    def preview(self, state: BlockState, limit: int) -> Preview:
+        selected, changes = state.sets[0], state.changes + state.changes_before_merge
+        w, objective = selected.w[selected.fixed : selected.k], selected.objective if state.started else np.nan
+        return self.preview_weights(selected.columns, w, limit, objective, changes, state.staleness)
 
     def nbytes(self, meta: Meta) -> int:
-        sets = len(self._ridges(meta.n_samples))
-        entering = exchange.crowd(self.params.n_select)
+        entering = exchange.max_candidates(self.n_select)
         widest = meta.block_nbytes // (meta.n_samples * meta.itemsize)  # dense; a sparse block has its columns' ids too
-        one = set_nbytes(meta.n_samples, self.params.n_select, entering, meta.itemsize)
-        return sets * one + 16 * meta.n_samples + _SCORING * widest
+        one_set = set_nbytes(meta.n_samples, self.n_select, entering, meta.itemsize)
+        return len(self._ridges(meta.n_samples)) * one_set + 16 * meta.n_samples + _SCORING_BYTES * widest
 
-    def _ridges(self, n_samples: int) -> tuple[float, ...]:
-        given = self.params.ridge
-        return race.entrants(n_samples, self.params.loss) if given == "auto" else (max(float(given), LEAST_RIDGE),)
+    def _ridges(self, n_samples: int) -> list[float]:
+        """Return the ridges to compare; a single one if there is nothing to compare."""
+        if self.params.ridge != "auto":
+            return [max(float(self.params.ridge), LEAST_RIDGE)]
+        ridges = _COMPARED_RIDGES if n_samples in _COMPARED_ROWS else (SMALL_RIDGE,)
+        return [ridge * CURVATURE[self.params.loss] for ridge in ridges]
 
-    def _held_back(self, meta: Meta, seed: int) -> NDArray[np.int64]:
-        return race.held_back(meta.n_samples, meta.classes is not None, seed)
-
-    def _lap(self, state: State) -> float:
-        """After a pass of the race: the score on held-back rows; after the last, the best set goes on alone."""
-        verdicts = [race.judged(one, state["held_back"], state["weight"], self.params.loss) for one in _sets(state)]
-        best = race.winner(verdicts)
-        if state["passes"] >= min(race.LAPS, self.params.passes):
-            _crown(state, best)
-            state["refit_ridge"] = verdicts[best].ridge
-        return verdicts[best].score
-
-
-def _is_small(name: str, value: object) -> bool:
-    """Whether a field of a set is an array that may be copied: all but the columns themselves."""
-    return isinstance(value, np.ndarray) and name != "X"
+    def _compare_ridges(self, state: BlockState) -> None:
+        """Score the sets on held-back rows; after the last of these passes, continue with the best and all rows."""
+        evaluations = [_evaluate(selected, state.held_back, state.weight, self.params.loss) for selected in state.sets]
+        best = _best_set(evaluations)
+        state.held_back_score = evaluations[best].score
+        if state.passes >= min(_COMPARED_PASSES, self.passes):
+            state.sets, state.held_back = [state.sets[best]], np.empty(0, np.int64)
+            state.sets[0].importance[:] = state.weight
+            state.sets[0].refresh()
+            state.refit_ridge = evaluations[best].ridge
 
 
-def _sets(state: State) -> Iterator[Fields]:
-    return (Part(state, f"{number}/") for number in range(state["sets"]))
+class Evaluation(NamedTuple):
+    """How well a set does on held-back rows, with weights fitted under the ridge that suits it best."""
+
+    loss: float  # divided by that of a constant
+    ridge: float
+    score: float  # balanced accuracy, or R²
 
 
-def _crown(state: State, best: int) -> None:
-    """Let the best set go on alone, with all rows."""
-    one = Part(state, "0/")
-    if best:
-        one.update(Part(state, f"{best}/"))
-    for number in range(1, state["sets"]):
-        Part(state, f"{number}/").clear()
-    state["sets"], state["held_back"] = 1, np.empty(0, np.int64)
-    one["importance"][:] = state["weight"]
-    refresh(one)
+def _rows_to_hold_back(n_samples: int, are_labels: bool, seed: int) -> NDArray[np.int64]:
+    """Return random rows, ascending."""
+    most = int(_MOST_HELD_BACK * n_samples)
+    count = most if are_labels else max(int(_HELD_BACK * n_samples), min(most, _ENOUGH_HELD_BACK))
+    return np.sort(np.random.default_rng(seed).choice(n_samples, count, replace=False))
+
+
+def _evaluate(selected: SelectedSet, rows: NDArray[np.int64], weight: Floats, loss: losses.Loss) -> Evaluation:
+    """Fit the weights of a set under several ridges and return the best evaluation on held-back rows."""
+    k, X, code, y, m = selected.k, selected.X, selected.code, selected.target[rows], weight[rows]
+    H, slope = selected.quadratic()
+    is_penalised, unused = np.arange(k) >= selected.fixed, np.empty(len(rows), X.dtype)
+    of_constant = residuals(code, np.full(len(y), y.mean()), y, m, unused)
+    evaluations = []
+    for ridge in np.array(_REFIT_RIDGES) * CURVATURE[loss]:
+        w = np.linalg.solve(H + np.diag(np.where(is_penalised, ridge, 1e-9)), slope)
+        u = (X[rows, :k] @ w.astype(X.dtype)).astype(np.float64)
+        share = residuals(code, u, y, m, unused) / max(of_constant, 1e-300)
+        evaluations.append(Evaluation(float(share), float(ridge), _score(u, y)))
+    return min(evaluations)
+
+
+def _best_set(evaluations: Sequence[Evaluation]) -> int:
+    """Return the number of the first set that is hardly worse than the best, or nearly perfect; it has least ridge."""
+    limit = max(_HARDLY_WORSE * min(evaluation.loss for evaluation in evaluations), _NEARLY_PERFECT)
+    return next(number for number, evaluation in enumerate(evaluations) if evaluation.loss <= limit)
+
+
+def _score(u: Floats, y: Floats) -> float:
+    """Return the balanced accuracy of scores if all targets are −1 or +1, else R²."""
+    if (np.abs(y) == 1).all():
+        return float(np.mean([float((u[y == side] * side > 0).mean()) for side in (-1, 1) if (y == side).any()]))
+    spread = float(((y - y.mean()) ** 2).sum())
+    return 1 - float(((y - u) ** 2).sum()) / spread if spread else 0.0

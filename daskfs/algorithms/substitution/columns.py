@@ -1,82 +1,154 @@
-"""Columns as Online Substitution sees them: centred, of unit norm, with a gradient and a curvature each.
+"""Blocks of columns as the methods of Online Substitution see them: centred and of unit norm.
 
-Dense and sparse blocks differ here and nowhere else. One sweep over a block gives every number a score
-needs; only the few columns that are nominated are ever copied.
+Dense and sparse blocks differ in this file and nowhere else. One sweep over a block yields the gradient and the
+curvature of each column; only the few columns that may enter a set are ever copied.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.algorithms.substitution.kernels import (
-    N_SUMS,
-    products,
-    products_sparse,
-    standardised,
-    standardised_sparse,
-    sweep,
-    sweep_sparse,
-    sweep_uniform,
-)
-from daskfs.errors import ColumnError
-from daskfs.protocol import ColumnBlock, SparseColumnBlock
+from daskfs.algorithms.losses import Floats
+from daskfs.algorithms.substitution import kernels
+from daskfs.errors import ColumnError, OptionError
+from daskfs.protocol import Algorithm, Axis, Block, ColumnBlock, Preview, SparseColumnBlock
+
+if TYPE_CHECKING:
+    from daskfs.algorithms.substitution import OnlineSubstitution
 
 AnyColumns = ColumnBlock | SparseColumnBlock
-Floats = NDArray[np.float64]
-_CANCELLED = 1e-3  # share of Σz² that is left after centring, below which too few of its digits are
-_CONSTANT = 1e-12  # share of Σx² that is left after centring where a column of float64 sums is constant
+_CANCELLED = 1e-3  # if centring leaves a smaller share of Σz², too few digits of the sum are significant
+_CONSTANT = 1e-12  # a column is constant if centring leaves a smaller share of Σx² in float64
+
+
+@dataclass(frozen=True)
+class ColumnMethod(Algorithm):
+    """Base class of the three methods."""
+
+    axis: ClassVar[Axis] = "columns"
+    verb: ClassVar[str] = "score"
+    history_fields: ClassVar[tuple[str, ...]]
+    """The names of the numbers that are recorded after every pass."""
+
+    params: OnlineSubstitution
+
+    @property
+    def name(self) -> str:
+        return self.params.name
+
+    @property
+    def n_select(self) -> int:
+        return self.params.n_select
+
+    @property
+    def passes(self) -> int:
+        return self.params.passes
+
+    def new_history(self) -> Floats:
+        """Return an array with an empty row for every pass."""
+        return np.full((self.passes, len(self.history_fields)), np.nan)
+
+    def history_records(self, rows: Sequence[Sequence[float]]) -> list[dict[str, float]]:
+        """Return the rows of a history as `Result.history` wants them."""
+        return [dict(zip(self.history_fields, row, strict=True)) for row in rows]
+
+    @staticmethod
+    def last_objective(history: Floats, passes: int) -> float:
+        """Return the objective of the last finished pass; NaN before that."""
+        return float(history[passes - 1, 0]) if passes else np.nan
+
+    @staticmethod
+    def summarise_staleness(counts: NDArray[np.int64]) -> tuple[float, float, int]:
+        """Return the mean staleness, the largest, and the number of offers; ``counts[v]`` of them have staleness v."""
+        offers = int(counts.sum())
+        if not offers:
+            return 0.0, 0.0, 0
+        return float(counts @ np.arange(len(counts)) / offers), float(np.flatnonzero(counts)[-1]), offers
+
+    @staticmethod
+    def preview_weights(
+        columns: UnitColumns, w: Floats, limit: int, objective: float, changes: int, staleness: Any = None
+    ) -> Preview:
+        """Return a preview of the columns with the largest weights `w`, in the units of the data."""
+        order = np.argsort(-np.abs(w), kind="stable")[:limit]
+        features, counts = columns.ids[order].astype(np.uint64), None if staleness is None else staleness.copy()
+        return Preview(float(objective), float(changes), features, w[order] / columns.norm[order], staleness=counts)
+
+
+@dataclass(slots=True)
+class UnitColumns:
+    """Copies of columns of the dataset, centred and of unit norm."""
+
+    ids: NDArray[np.int64]
+    X: NDArray[Any]  # (n, b), Fortran order
+    mean: Floats
+    norm: Floats  # mean and norm are those of the original columns
+
+    def take(self, which: NDArray[Any]) -> UnitColumns:
+        """Return some of the columns, by position or by a mask."""
+        X = np.asfortranarray(self.X[:, which])
+        return UnitColumns(self.ids[which], X, self.mean[which], self.norm[which])
+
+    @staticmethod
+    def join(parts: Sequence[UnitColumns]) -> UnitColumns:
+        """Return the columns of several parts side by side."""
+        fields = (("ids", 0), ("X", 1), ("mean", 0), ("norm", 0))
+        return UnitColumns(*(np.concatenate([getattr(part, name) for part in parts], axis) for name, axis in fields))
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """What one sweep learns of every column of a block; `g` and `d` refer to the standardised column."""
+    """The moments of every column of a block; `g` and `d` are those of the standardised column."""
 
     mean: Floats
-    norm: Floats  # 0 for a constant column, which can tell nothing
-    g: Floats
-    """xᵀr: how strongly the rows pull at the column's weight."""
-    d: Floats
-    """Curvature along the column, what the intercept explains taken out."""
+    norm: Floats  # 0 for a constant column, which cannot explain anything
+    g: Floats  # xᵀr, the negative gradient of the loss with respect to the column's weight
+    d: Floats  # the curvature of the loss along the column, after the intercept has adapted
 
 
-def swept(block: AnyColumns, r: NDArray[Any], h: NDArray[Any], centred: bool) -> Sweep:
-    """One sweep over a block with the pull `r` and the curvature `h` of every row; an empty `h` is 1 in all of them.
+def columns_of(block: Block) -> AnyColumns:
+    """Return the block; OptionError if it is not one of columns."""
+    if not isinstance(block, ColumnBlock | SparseColumnBlock):
+        raise OptionError("Online Substitution reads columns: write dense data with layout='columns', transpose sparse")
+    return block
 
-    Raises
-    ------
-    ColumnError
-        Where a column holds NaN or infinity.
+
+def sweep_block(block: AnyColumns, r: NDArray[Any], h: NDArray[Any], centred: bool) -> Sweep:
+    """Return the moments of all columns, given the residual `r` and the curvature `h` of every row.
+
+    An empty `h` stands for a curvature of 1 in all rows. ColumnError if a column holds NaN or infinity.
     """
-    sums = np.empty((len(block.ids), N_SUMS))
-    every = h if len(h) else np.ones(len(r), r.dtype)
+    sums = np.empty((len(block.ids), kernels.N_SUMS))
+    row_curvature = h if len(h) else np.ones(len(r), r.dtype)
     if isinstance(block, ColumnBlock):
         if len(h):
-            sweep(block.X, r, h, sums)
+            kernels.sweep(block.X, r, h, sums)
         else:
-            sweep_uniform(block.X, r, sums)
+            kernels.sweep_uniform(block.X, r, sums)
         shift = block.X[0].astype(np.float64)
-        scale = _rescued(block, r, every, sums, shift, centred)
+        scale = _repeat_inexact_sums(block, r, row_curvature, sums, shift, centred)
     else:
-        sweep_sparse(block.indptr, block.rows, block.values, r, every, sums)
+        kernels.sweep_sparse(block.indptr, block.rows, block.values, r, row_curvature, sums)
         shift, scale = np.zeros(len(block.ids)), np.ones(len(block.ids))
         if not np.isfinite(sums).all():
             bad = int(np.flatnonzero(~np.isfinite(sums).all(axis=1))[0])
             raise ColumnError(int(block.ids[bad]), "holds NaN or infinity; ingest the data again without it")
-    r_sum, h_sum = float(r.sum(dtype=np.float64)), float(every.sum(dtype=np.float64))
+    r_sum, h_sum = float(r.sum(dtype=np.float64)), float(row_curvature.sum(dtype=np.float64))
     return _moments(sums, shift, scale, len(block.y), r_sum, h_sum, centred)
 
 
-def _rescued(
+def _repeat_inexact_sums(
     block: ColumnBlock, r: NDArray[Any], h: NDArray[Any], sums: Floats, shift: Floats, centred: bool
 ) -> Floats:
-    """Take sums again in float64 that left the range of the data's precision, or whose digits cancel.
+    """Take sums again in float64 that overflowed, underflowed or lost their digits; return the scale of each column.
 
-    They do where the first row is far from the others: then the shift by it does harm. Such columns are divided by
-    their scale and shifted by their mean.
+    Digits are lost if the first row, by which columns are shifted, is far from the others. The columns concerned are
+    divided by their scale and shifted by their mean instead.
     """
     scale = np.ones(len(sums))
     tiny = np.finfo(block.X.dtype).tiny * 1e8
@@ -100,6 +172,7 @@ def _rescued(
 
 
 def _moments(sums: Floats, shift: Floats, scale: Floats, n: int, r_sum: float, h_sum: float, centred: bool) -> Sweep:
+    """Return the moments of standardised columns from sums over shifted and scaled ones."""
     z, zz, rz, hz, hzz = sums.T
     if centred:
         offset = z / n  # of the mean from the shift
@@ -116,31 +189,38 @@ def _moments(sums: Floats, shift: Floats, scale: Floats, n: int, r_sum: float, h
         mean = np.zeros(len(sums))
     norm = np.sqrt(np.maximum(square, 0.0))
     with np.errstate(divide="ignore", invalid="ignore"):
-        return Sweep(
-            mean=mean,
-            norm=norm * scale,
-            g=np.where(norm > 0, g / norm, 0.0),
-            d=np.where(norm > 0, np.maximum(d, 0) / square, 0.0),
-        )
+        g = np.where(norm > 0, g / norm, 0.0)
+        d = np.where(norm > 0, np.maximum(d, 0) / square, 0.0)
+    return Sweep(mean, norm * scale, g, d)
 
 
-def pulled(block: AnyColumns, columns: NDArray[np.int64], found: Sweep, r: NDArray[Any]) -> Floats:
-    """How strongly the rows pull at some columns of a block that has been swept before."""
-    out = np.empty(len(columns))
+def gradients(block: AnyColumns, which: NDArray[np.int64], sweep: Sweep, r: NDArray[Any]) -> Floats:
+    """Return xᵀr of some standardised columns of a block that has been swept before."""
+    mean, norm, out = sweep.mean[which], sweep.norm[which], np.empty(len(which))
     if isinstance(block, ColumnBlock):
-        products(block.X, columns, found.mean[columns], found.norm[columns], r, out)
+        kernels.products(block.X, which, mean, norm, r, out)
     else:
-        products_sparse(
-            block.indptr, block.rows, block.values, columns, found.mean[columns], found.norm[columns], r, out
-        )
+        kernels.products_sparse(block.indptr, block.rows, block.values, which, mean, norm, r, out)
     return out
 
 
-def unit_columns(block: AnyColumns, columns: NDArray[np.int64], mean: Floats, norm: Floats, dtype: Any) -> NDArray[Any]:
-    """The chosen columns of a block, centred and of unit norm, in Fortran order."""
-    out = np.empty((len(block.y), len(columns)), dtype, order="F")
+def standardise(block: AnyColumns, which: NDArray[np.int64], mean: Floats, norm: Floats, dtype: Any) -> NDArray[Any]:
+    """Return some columns of a block, centred and of unit norm, in Fortran order."""
+    out = np.empty((len(block.y), len(which)), dtype, order="F")
     if isinstance(block, ColumnBlock):
-        standardised(block.X, columns, mean, norm, out)
+        kernels.standardise(block.X, which, mean, norm, out)
     else:
-        standardised_sparse(block.indptr, block.rows, block.values, columns, mean, norm, out)
+        kernels.standardise_sparse(block.indptr, block.rows, block.values, which, mean, norm, out)
     return out
+
+
+def take_columns(block: AnyColumns, which: NDArray[np.int64], sweep: Sweep, dtype: Any) -> UnitColumns:
+    """Return copies of some columns of a block that has been swept before."""
+    mean, norm = sweep.mean[which], sweep.norm[which]
+    return UnitColumns(block.ids[which].astype(np.int64), standardise(block, which, mean, norm, dtype), mean, norm)
+
+
+def standardise_block(block: AnyColumns, centred: bool) -> UnitColumns:
+    """Return copies of all columns of a block."""
+    zeros = np.zeros(len(block.y), block.X.dtype if isinstance(block, ColumnBlock) else np.float32)
+    return take_columns(block, np.arange(len(block.ids)), sweep_block(block, zeros, zeros[:0], centred), zeros.dtype)

@@ -1,199 +1,181 @@
-"""`method="block"`: a whole block is scored with one sweep, the best of it are fitted jointly with the set.
+"""How columns enter and leave one selected set of `method="block"`.
 
-A worker needs the pull and the curvature of the rows and a threshold (`view`), and offers columns that beat it
-(`work`); whoever owns the set lets them in, refits, and drops by exact loss (`accept`). Serially the two
-alternate once more while the block is in memory; on a cluster the view may be a little old, which costs a nomination
-now and then and never correctness, since `accept` scores again.
+A worker needs a `SetView`: the residual and the curvature of every row, and a threshold. It scores a whole block with
+one sweep and nominates the columns that beat the threshold. The owner of the set fits these `Candidates` jointly with
+the set, and drops the least useful columns by exact loss (`accept`).
+
+In a serial run each block is scored a second time if the set has changed. On a cluster a view may be outdated; that
+costs a useless nomination now and then, but no correctness, because `accept` scores candidates again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.algorithms.substitution.columns import AnyColumns, Sweep, pulled, swept, unit_columns
-from daskfs.algorithms.substitution.refit import Fields, enter, selected, settle, transposed
-from daskfs.protocol import State
+from daskfs.algorithms.losses import Floats
+from daskfs.algorithms.substitution.columns import AnyColumns, Sweep, UnitColumns, gradients, sweep_block, take_columns
+from daskfs.algorithms.substitution.selected_set import RejectedColumns, SelectedSet, transposed_product
 
-SHARE = 8  # at most one column in so many of a block is nominated once the set is full,
-FEW = 16  # or so many,
-_CROWD = 64  # and never more than these, or twice the features asked for: a fit costs the third power of their number
-POOL = 5  # rejected columns remembered for a last look, per feature asked for
-_TINY = 1e-12  # for columns on which all curvature is lost
-NEVER = -1.0  # the score of a column that cannot help, such as a constant
-
-
-def crowd(wanted: int) -> int:
-    """How many columns may be nominated at once, at most."""
-    return max(_CROWD, 2 * wanted)
+# How many columns of a block are nominated at most once the set is full: one in _SHARE, within two bounds.
+_SHARE = 8
+_LEAST_CANDIDATES = 16
+_MOST_CANDIDATES = 64  # or twice the features to select; a fit costs the third power of their number
+_TINY = 1e-12  # added to curvatures, some of which are 0
+USELESS = -1.0  # the score of a column that cannot help, such as a constant
 
 
-def view(one: Fields, wanted: int) -> State:
-    """What a worker has to know to nominate."""
-    room = wanted - len(selected(one))
-    return {
-        "version": one["version"],
-        "r": one["r"],
-        "h": one["h"][:0] if one["uniform"] else one["h"],
-        "ridge": one["ridge"],
-        "threshold": one["threshold"] if room <= 0 else 0.0,
-        "room": room,
-        "centred": bool(one["fixed"]),
-        "ids": np.sort(selected(one)),
-    }
+@dataclass(slots=True)
+class SetView:
+    """What a worker has to know of a set to nominate columns."""
+
+    version: int
+    r: NDArray[Any]
+    h: NDArray[Any]  # empty if it is 1 in all rows
+    ridge: float
+    threshold: float
+    room: int  # how many features the set still lacks
+    centred: bool
+    ids: NDArray[np.int64]
 
 
-class Scored(NamedTuple):
-    """A block and what letting each of its columns in would gain; `free` ones are not in the set."""
+@dataclass(slots=True)
+class Candidates:
+    """Columns that a worker nominates for a set."""
+
+    version: int  # the version of the set that the scores refer to
+    columns: UnitColumns
+    score: Floats
+    d: Floats  # the curvature along each column
+
+
+class ScoredBlock(NamedTuple):
+    """A block, by how much each of its columns would lower the loss (times two), and which are not in the set."""
 
     block: AnyColumns
-    found: Sweep
-    score: NDArray[np.float64]
-    free: NDArray[np.bool_]
+    sweep: Sweep
+    score: Floats
+    is_new: NDArray[np.bool_]
 
 
-def scored(view: Fields, block: AnyColumns) -> Scored:
-    """Score a block with one sweep."""
-    found = swept(block, view["r"], view["h"], view["centred"])
-    score = np.where(found.norm > 0, found.g**2 / (found.d + view["ridge"] + _TINY), NEVER)
-    return Scored(block, found, score, ~np.isin(block.ids.astype(np.int64), view["ids"]))
+def max_candidates(n_select: int) -> int:
+    """Return how many columns can be nominated at once for a full set."""
+    return max(_MOST_CANDIDATES, 2 * n_select)
 
 
-def rescored(before: Scored, view: Fields) -> Scored:
-    """Score a block again after the set has changed; columns that were nowhere near keep their score."""
-    block, found, score = before.block, before.found, before.score.copy()
-    near = np.flatnonzero(before.free & (score > view["threshold"] / 2))
-    score[near] = pulled(block, near, found, view["r"]) ** 2 / (found.d[near] + view["ridge"] + _TINY)
-    return Scored(block, found, score, before.free & ~np.isin(block.ids.astype(np.int64), view["ids"]))
+def view_set(selected: SelectedSet, n_select: int) -> SetView:
+    """Return what a worker has to know of a set; arrays are shared with it."""
+    room = n_select - len(selected.features)
+    return SetView(
+        version=selected.version,
+        r=selected.r,
+        h=selected.h[:0] if selected.uniform else selected.h,
+        ridge=selected.ridge,
+        threshold=selected.threshold if room <= 0 else 0.0,
+        room=room,
+        centred=bool(selected.fixed),
+        ids=np.sort(selected.features),
+    )
 
 
-def nominated(own: Fields, view: Fields, now: Scored, wanted: int) -> State | None:
-    """The best columns of a block, if they beat the threshold; the best of the others are remembered in `own`."""
-    block, found, score, free = now
-    ids = block.ids.astype(np.int64)
-    most = max(min(len(ids) // SHARE, crowd(wanted)), FEW, view["room"])
-    best = np.flatnonzero(free & (score > view["threshold"]))
+def score_block(view: SetView, block: AnyColumns) -> ScoredBlock:
+    """Score all columns of a block with one sweep."""
+    sweep = sweep_block(block, view.r, view.h, view.centred)
+    score = np.where(sweep.norm > 0, sweep.g**2 / (sweep.d + view.ridge + _TINY), USELESS)
+    return ScoredBlock(block, sweep, score, ~np.isin(block.ids.astype(np.int64), view.ids))
+
+
+def _score_again(before: ScoredBlock, view: SetView) -> ScoredBlock:
+    """Score a block after the set has changed; columns that were far from the threshold keep their score."""
+    block, sweep, score, is_new = before
+    score = score.copy()
+    near = np.flatnonzero(is_new & (score > view.threshold / 2))
+    score[near] = gradients(block, near, sweep, view.r) ** 2 / (sweep.d[near] + view.ridge + _TINY)
+    return ScoredBlock(block, sweep, score, is_new & ~np.isin(block.ids.astype(np.int64), view.ids))
+
+
+def nominate(rejected: RejectedColumns, view: SetView, scored: ScoredBlock, n_select: int) -> Candidates | None:
+    """Return the best columns of a block that beat the threshold, if any; add the others to `rejected`."""
+    block, sweep, score, is_new = scored
+    most = max(min(len(block.ids) // _SHARE, max_candidates(n_select)), _LEAST_CANDIDATES, view.room)
+    best = np.flatnonzero(is_new & (score > view.threshold))
     if len(best) > most:
         best = np.sort(best[np.argsort(-score[best], kind="stable")[:most]])
-    left = free.copy()
-    left[best] = False
-    remember(own, ids[left], score[left], wanted)
+    others = is_new.copy()
+    others[best] = False
+    rejected.add(block.ids[others].astype(np.int64), score[others], n_select)
     if not len(best):
         return None
-    return {
-        "version": view["version"],
-        "ids": ids[best],
-        "score": score[best],
-        "mean": found.mean[best],
-        "norm": found.norm[best],
-        "d": found.d[best],
-        "X": unit_columns(block, best, found.mean[best], found.norm[best], view["r"].dtype),
-    }
+    return Candidates(view.version, take_columns(block, best, sweep, view.r.dtype), score[best], sweep.d[best])
 
 
-def work(own: Fields, view: Fields, block: AnyColumns, wanted: int) -> State | None:
-    """Score a block and nominate its best columns."""
-    return nominated(own, view, scored(view, block), wanted)
+def combine_candidates(
+    parts: Sequence[Candidates], rejected: RejectedColumns, view: SetView, n_select: int
+) -> Candidates:
+    """Return the best candidates of several nominations, scored again; add the others to `rejected`."""
+    columns, d = UnitColumns.join([part.columns for part in parts]), np.concatenate([part.d for part in parts])
+    score = np.concatenate([transposed_product(part.columns.X, view.r) for part in parts]) ** 2
+    score /= d + view.ridge + _TINY
+    best = np.sort(np.argsort(-score, kind="stable")[: max(_LEAST_CANDIDATES, view.room)])
+    best = best[(score[best] > view.threshold) & ~np.isin(columns.ids[best], view.ids)]
+    others = np.setdiff1d(np.arange(len(score)), best)
+    rejected.add(columns.ids[others], score[others], n_select)
+    return Candidates(view.version, columns.take(best), score[best], d[best])
 
 
-def both(offers: Sequence[Fields], view: Fields, wanted: int) -> State:
-    """The best columns of offers that could not be sent yet, scored again; the others count as rejected."""
-    ids, mean, norm, d = (np.concatenate([offer[name] for offer in offers]) for name in ("ids", "mean", "norm", "d"))
-    pull = np.concatenate([transposed(offer["X"], view["r"]) for offer in offers])
-    score = pull**2 / (d + view["ridge"] + _TINY)
-    most = max(FEW, view["room"])
-    best = np.sort(np.argsort(-score, kind="stable")[:most])
-    best = best[(score[best] > view["threshold"]) & ~np.isin(ids[best], view["ids"])]
-    one: State = {"version": view["version"], "ids": ids[best], "score": score[best]}
-    one |= {"mean": mean[best], "norm": norm[best], "d": d[best]}
-    one["X"] = np.asfortranarray(np.concatenate([offer["X"] for offer in offers], axis=1)[:, best])
-    for offer in offers:
-        if "rejected" in offer:
-            remember(one, offer["rejected"], offer["rejected_score"], wanted)
-    left = np.setdiff1d(np.arange(len(ids)), best)
-    remember(one, ids[left], score[left], wanted)
-    return one
-
-
-def accept(one: Fields, offer: Fields, wanted: int) -> int:
-    """Let nominated columns in as far as they still lower the loss; returns how many came in and stayed."""
-    ids, score = offer["ids"], offer["score"]
-    before = selected(one).copy()
-    keep = ~np.isin(ids, before)
-    if offer["version"] != one["version"] and keep.any():
-        score = transposed(offer["X"], one["r"]) ** 2 / ((offer["X"] ** 2).T @ one["h"] + one["ridge"])
-        if len(before) >= wanted:
-            keep &= score > one["threshold"]
-    came = 0
+def accept(selected: SelectedSet, candidates: Candidates, n_select: int) -> int:
+    """Let candidates into the set if they still lower the loss; return how many have stayed there."""
+    columns, score = candidates.columns, candidates.score
+    before = selected.features.copy()
+    keep = ~np.isin(columns.ids, before)
+    if candidates.version != selected.version and keep.any():
+        curvature = (columns.X**2).T @ selected.h + selected.ridge
+        score = transposed_product(columns.X, selected.r) ** 2 / curvature
+        if len(before) >= n_select:
+            keep &= score > selected.threshold
+    n_entered = 0
     if keep.any():
-        columns = offer["X"] if keep.all() else np.asfortranarray(offer["X"][:, keep])
-        came = enter(one, ids[keep], columns, offer["mean"][keep], offer["norm"][keep], wanted)
-    if came:
-        settle(one)
-        one["version"] += 1
-    now = selected(one)
-    _forget(one, now)
-    scores = dict(zip(ids.tolist(), score.tolist(), strict=True))
-    out = np.setdiff1d(np.concatenate([ids, before]), now)
-    remember(one, out, np.array([scores.get(i, one["threshold"]) for i in out.tolist()]), wanted)
-    return came
+        n_entered = selected.enter(columns if keep.all() else columns.take(keep), n_select)
+    if n_entered:
+        selected.settle()
+        selected.version += 1
+    selected.rejected.remove(selected.features)
+    scores = dict(zip(columns.ids.tolist(), score.tolist(), strict=True))
+    out = np.setdiff1d(np.concatenate([columns.ids, before]), selected.features)
+    out_scores = np.array([scores.get(feature, selected.threshold) for feature in out.tolist()])
+    selected.rejected.add(out, out_scores, n_select)
+    return n_entered
 
 
-def update(one: Fields, block: AnyColumns, wanted: int) -> int:
-    """Both halves, and once more if that has changed anything; returns how many columns came in."""
-    own: State = {}
-    seen = view(one, wanted)
-    now = scored(seen, block)
-    offer = nominated(own, seen, now, wanted)
-    came = 0 if offer is None else accept(one, offer, wanted)
-    if came:
-        seen, own = view(one, wanted), {}
-        offer = nominated(own, seen, rescored(now, seen), wanted)
-        came += 0 if offer is None else accept(one, offer, wanted)
-    remember(one, own["rejected"], own["rejected_score"], wanted)
-    return came
+def update_set(selected: SelectedSet, block: AnyColumns, n_select: int) -> int:
+    """Nominate and accept columns of a block, twice if the first time changes the set; return how many have stayed."""
+    view, rejected = view_set(selected, n_select), RejectedColumns()
+    scored = score_block(view, block)
+    candidates = nominate(rejected, view, scored, n_select)
+    n_entered = 0 if candidates is None else accept(selected, candidates, n_select)
+    if n_entered:
+        view, rejected = view_set(selected, n_select), RejectedColumns()
+        candidates = nominate(rejected, view, _score_again(scored, view), n_select)
+        n_entered += 0 if candidates is None else accept(selected, candidates, n_select)
+    selected.rejected.add(rejected.ids, rejected.scores, n_select)
+    return n_entered
 
 
-def merge(ones: Sequence[Fields], wanted: int) -> int:
-    """Bring the columns of several sets into the first of them; returns how many stayed there."""
-    one, came = ones[0], 0
-    for other in ones[1:]:
-        fixed, k = other["fixed"], other["k"]
-        new = np.sort(fixed + np.flatnonzero(~np.isin(selected(other), selected(one))))
-        if len(new):
-            columns = np.asfortranarray(other["X"][:, new])
-            came += enter(one, other["ids"][new], columns, other["mean"][new], other["norm"][new], wanted)
-            settle(one)
-        out = np.setdiff1d(other["ids"][fixed:k], selected(one))
-        remember(one, out, np.full(len(out), one["threshold"]), wanted)
-        remember(one, other["rejected"], other["rejected_score"], wanted)
-        one["version"] = max(one["version"], other["version"])
-    _forget(one, selected(one))
-    one["version"] += 1
-    return came
-
-
-def remember(own: Fields, ids: NDArray[np.int64], score: NDArray[np.float64], wanted: int) -> None:
-    """Add rejected columns to a pool that keeps the best, each once, with its newest score."""
-    known = own.get("rejected", np.empty(0, np.int64))
-    worth = own.get("rejected_score", np.empty(0))
-    if len(known) >= POOL * wanted:
-        better = score > worth.min()
-        if not better.any():
-            return
-        ids, score = ids[better], score[better]
-    kept = ~np.isin(known, ids)
-    known, worth = np.concatenate([known[kept], ids]), np.concatenate([worth[kept], score])
-    if len(known) > POOL * wanted:
-        best = np.argsort(-worth, kind="stable")[: POOL * wanted]
-        known, worth = known[best], worth[best]
-    own["rejected"], own["rejected_score"] = known, worth
-
-
-def _forget(one: Fields, ids: NDArray[np.int64]) -> None:
-    """Take columns that are in the set out of the pool."""
-    stays = ~np.isin(one["rejected"], ids)
-    one["rejected"], one["rejected_score"] = one["rejected"][stays], one["rejected_score"][stays]
+def merge_sets(sets: Sequence[SelectedSet], n_select: int) -> None:
+    """Bring the columns of several sets into the first of them."""
+    selected = sets[0]
+    for other in sets[1:]:
+        is_new = ~np.isin(other.features, selected.features)
+        if is_new.any():
+            selected.enter(other.columns.take(is_new), n_select)
+            selected.settle()
+        out = np.setdiff1d(other.features, selected.features)
+        selected.rejected.add(out, np.full(len(out), selected.threshold), n_select)
+        selected.rejected.add(other.rejected.ids, other.rejected.scores, n_select)
+        selected.version = max(selected.version, other.version)
+    selected.rejected.remove(selected.features)
+    selected.version += 1

@@ -1,6 +1,6 @@
 """Kernels of Online Substitution: one sweep over columns, pruning by exact loss, the paper's steps.
 
-Symbols are the paper's: S the selected set in slots, w its weights, u = X_S w_S, r the pull on every row.
+Symbols are the paper's: S the selected set in slots, w its weights, u = X_S w_S, r the residual of every row.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import numpy as np
 from daskfs.jit import kernel, summing, summing_helper, warms
 
 N_SUMS = 5
-FREE, NEVER = -1, -2
+FREE, EXCLUDED = -1, -2  # in place of the slot of a column that has none, or may have none
 _TILE = 2048  # rows summed in the data's own precision before they are added up in float64
 
 
 @summing
 def sweep(X, r, h, sums):
-    """One read of every column x: Σz, Σz², Σrz, Σhz, Σhz² with z = x − x[0], a shift that keeps digits.
+    """Compute Σz, Σz², Σrz, Σhz, Σhz² of every column x, where z = x − x[0]; the shift preserves digits.
 
-    Columns are read two at a time: one alone leaves the memory waiting. The last may be read twice, to the same end.
+    Two columns are read at a time, because one alone does not use all of the memory's bandwidth.
     """
     n, b = X.shape
     for j in range(0, b, 2):
@@ -37,7 +37,7 @@ def sweep(X, r, h, sums):
 
 @summing_helper
 def two_tile_sums(x, y, x_shift, y_shift, r, h):
-    """The five sums over a few rows of two columns, in the precision of the data."""
+    """Return the five sums over a few rows of two columns, in the precision of the data."""
     x0 = x1 = x2 = x3 = x4 = y0 = y1 = y2 = y3 = y4 = x.dtype.type(0)
     for i in range(len(r)):
         z = x[i] - x_shift
@@ -59,7 +59,7 @@ def two_tile_sums(x, y, x_shift, y_shift, r, h):
 
 @summing
 def sweep_uniform(X, r, sums):
-    """The same where h is 1 in every row, four columns at a time."""
+    """Compute the sums of `sweep` if h is 1 in all rows, four columns at a time."""
     n, b = X.shape
     for first in range(0, b, 4):
         j = first, min(first + 1, b - 1), min(first + 2, b - 1), min(first + 3, b - 1)
@@ -82,7 +82,7 @@ def sweep_uniform(X, r, sums):
 
 @summing_helper
 def four_uniform_tile_sums(columns, shifts, r):
-    """The three sums that do not depend on h, over a few rows of four columns."""
+    """Return Σz, Σz², Σrz over a few rows of four columns, in the precision of the data."""
     a, b, c, d = columns
     a0 = a1 = a2 = b0 = b1 = b2 = c0 = c1 = c2 = d0 = d1 = d2 = a.dtype.type(0)
     for i in range(len(r)):
@@ -107,7 +107,7 @@ def four_uniform_tile_sums(columns, shifts, r):
 
 @kernel
 def sweep_sparse(indptr, rows, values, r, h, sums):
-    """The same sums (without a shift) over the entries of sparse columns."""
+    """Compute the sums of `sweep`, without a shift, over the entries of sparse columns."""
     for j in range(len(indptr) - 1):
         s0 = s1 = s2 = s3 = s4 = 0.0
         for e in range(indptr[j], indptr[j + 1]):
@@ -127,7 +127,7 @@ def sweep_sparse(indptr, rows, values, r, h, sums):
 
 @summing
 def products(X, columns, mean, norm, r, out):
-    """rᵀx of chosen columns, centred and of unit norm."""
+    """Compute rᵀx of some columns, centred and of unit norm."""
     for k in range(len(columns)):
         x = X[:, columns[k]]
         total = 0.0
@@ -139,7 +139,7 @@ def products(X, columns, mean, norm, r, out):
 
 @summing_helper
 def tile_product(x, shift, r):
-    """Σ r (x − shift) over a few rows, in the precision of the data."""
+    """Return Σ r (x − shift) over a few rows, in the precision of the data."""
     total = x.dtype.type(0)
     for i in range(len(x)):
         total += r[i] * (x[i] - shift)
@@ -148,7 +148,7 @@ def tile_product(x, shift, r):
 
 @kernel
 def products_sparse(indptr, rows, values, columns, mean, norm, r, out):
-    """The same of sparse columns."""
+    """Compute rᵀx of some sparse columns, centred and of unit norm."""
     r_sum = 0.0
     for i in range(len(r)):
         r_sum += r[i]
@@ -160,8 +160,8 @@ def products_sparse(indptr, rows, values, columns, mean, norm, r, out):
 
 
 @kernel
-def standardised(X, columns, mean, norm, out):
-    """Chosen columns, centred and of unit norm, into `out`."""
+def standardise(X, columns, mean, norm, out):
+    """Write some columns, centred and of unit norm, into `out`."""
     for k in range(len(columns)):
         j = columns[k]
         for i in range(X.shape[0]):
@@ -169,8 +169,8 @@ def standardised(X, columns, mean, norm, out):
 
 
 @kernel
-def standardised_sparse(indptr, rows, values, columns, mean, norm, out):
-    """Chosen sparse columns, centred and of unit norm, as dense columns into `out`."""
+def standardise_sparse(indptr, rows, values, columns, mean, norm, out):
+    """Write some sparse columns, centred and of unit norm, as dense columns into `out`."""
     for k in range(len(columns)):
         j = columns[k]
         for i in range(out.shape[0]):
@@ -181,11 +181,10 @@ def standardised_sparse(indptr, rows, values, columns, mean, norm, out):
 
 @kernel
 def prune(inverse, w, fixed, keep):
-    """Drop slots one by one, always the one whose loss is least missed, until `keep` remain.
+    """Drop slots one by one, always the one whose absence raises the loss least, until `keep` remain.
 
-    `inverse` is H⁻¹ of the quadratic ½ wᵀHw − cᵀw at its minimum w; leaving out slot i raises it by
-    ½ w_i² / (H⁻¹)_ii. Both are brought up to date in place. The first `fixed` slots stay. Returns which
-    slots are left.
+    `inverse` is H⁻¹ of the quadratic ½ wᵀHw − cᵀw at its minimum w; without slot i the minimum is higher by
+    ½ w_i² / (H⁻¹)_ii. Both are updated in place. The first `fixed` slots stay. Return which slots remain.
     """
     size = len(w)
     alive = np.ones(size, np.bool_)
@@ -216,34 +215,34 @@ def prune(inverse, w, fixed, keep):
 
 
 @summing
-def substitute(q, C, cb, step, least_L, seat, w, G, c, L, k, budget, bar):
-    """Algorithm 1 from column q of a batch on, for the squared loss, in coefficient space, until a column is let in.
+def substitute(q, C, cb, step, least_L, slot_of, w, G, c, L, k, budget, cutoff):
+    """Run algorithm 1 for the squared loss, in coefficient space, from column q of a batch until a column enters.
 
     Parameters
     ----------
     q
-        The first column that has not had its turn.
+        The first column that has not been processed.
     C, cb
         X_Sᵀ X_B, a row for every slot, and X_Bᵀ y.
     step, least_L
         γ = step / max(L, least_L).
-    seat
-        The slot that a column of the batch holds; FREE, or NEVER for a column to be passed over.
+    slot_of
+        The slot that each column of the batch holds; FREE if none, EXCLUDED if the column is to be skipped.
     w, G, c
-        Of the slots: weights, X_Sᵀ X_S, X_Sᵀ y.
+        The weights of the slots, X_Sᵀ X_S, X_Sᵀ y.
     L
         The running estimate of λ_max(X_Sᵀ X_S).
-    k, budget, bar
-        Slots in use, and allowed; see `slot_for`.
+    k, budget, cutoff
+        Slots in use and allowed, see `slot_for`.
 
     Returns
     -------
-    The column that was let in, its slot and its weight; ``len(cb), FREE, 0`` if none was.
+    The column that enters, its slot and its weight; ``len(cb), FREE, 0`` if none does.
     """
     g = np.empty(len(w))
     gamma = step / max(L, least_L)
     while q < len(cb):
-        if seat[q] != FREE:
+        if slot_of[q] != FREE:
             q += 1
             continue
         t = -cb[q]
@@ -257,7 +256,7 @@ def substitute(q, C, cb, step, least_L, seat, w, G, c, L, k, budget, bar):
         for a in range(k):
             w[a] -= gamma * g[a]
         w_q = -gamma * t
-        slot = slot_for(w_q, w, k, budget, bar)
+        slot = slot_for(w_q, w, k, budget, cutoff)
         if slot != FREE:
             return q, slot, w_q
         q += 1
@@ -265,11 +264,11 @@ def substitute(q, C, cb, step, least_L, seat, w, G, c, L, k, budget, bar):
 
 
 @kernel
-def slot_for(w_q, w, k, budget, bar):
-    """The slot for a column that arrives with weight w_q: a free one, that of the least |w|, or FREE for none.
+def slot_for(w_q, w, k, budget, cutoff):
+    """Return the slot for a column with weight w_q: an empty one, that of the least |w|, or FREE if it is not to enter.
 
-    `bar` is the least |w| that counts among all workers: above it a worker may take a slot beyond its budget, and
-    another, who has less to show, will have to give one up. Infinity keeps to the budget.
+    `cutoff` is the k-th largest |w| of all workers. A worker with larger weights only may take a slot beyond its
+    budget; another worker will have to give one up. Infinity enforces the budget.
     """
     if k < budget:
         return k
@@ -277,14 +276,14 @@ def slot_for(w_q, w, k, budget, bar):
     for a in range(1, k):
         if abs(w[a]) < abs(w[slot]):
             slot = a
-    if abs(w_q) > bar and abs(w[slot]) > bar and k < len(w):
+    if abs(w_q) > cutoff and abs(w[slot]) > cutoff and k < len(w):
         return k
     return slot if abs(w[slot]) < abs(w_q) else FREE
 
 
 @summing
 def power_step(G, v, k, slot, L):
-    """One warm power iteration for λ_max(G) after `slot` has changed; falls slowly, rises at once."""
+    """Return a new estimate of λ_max(G) after `slot` has changed: one power iteration, smoothed if it falls."""
     v[slot] += 0.01
     z = np.empty(k)
     square = 0.0
@@ -309,13 +308,13 @@ def _warm_up() -> None:
         X.flags.writeable = False
         sweep(X, one.astype(dtype), one.astype(dtype), np.empty((2, N_SUMS)))
         sweep_uniform(X, one.astype(dtype), np.empty((2, N_SUMS)))
-        standardised(X, np.arange(2), one, one, np.empty((2, 2), dtype, order="F"))
+        standardise(X, np.arange(2), one, one, np.empty((2, 2), dtype, order="F"))
         products(X, np.arange(2), one, one, one.astype(dtype), np.empty(2))
     entries = np.arange(2, dtype=np.uint32), np.ones(2, np.float32)
     row = np.ones(2, np.float32)
     sweep_sparse(np.arange(3), *entries, row, row, np.empty((2, N_SUMS)))
     products_sparse(np.arange(3), *entries, np.arange(2), one, one, row, np.empty(2))
-    standardised_sparse(np.arange(3), *entries, np.arange(2), one, one, np.empty((2, 2), np.float32, order="F"))
+    standardise_sparse(np.arange(3), *entries, np.arange(2), one, one, np.empty((2, 2), np.float32, order="F"))
     prune(eye.copy(), one.copy(), 0, 1)
     slots = np.full(2, FREE)
     substitute(0, eye, one, 0.9, 1.0, slots, one, eye, one, 1.0, 1, 1, np.inf)

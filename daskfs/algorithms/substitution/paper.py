@@ -1,151 +1,343 @@
-"""`method="paper"`: algorithm 1 as published, on columns that are centred and of unit norm."""
+"""`method="paper"`: algorithm 1 as published, on columns that are centred and of unit norm.
+
+For every column of a block the weights take one gradient step; then the column with the least |w| leaves. The steps
+of a worker in algorithm 3 are the same, see `asynchronous`.
+
+For the squared loss u is never computed. In coefficient space a step needs only X_Sᵀx_j and x_jᵀy, and X_SᵀX_B of a
+whole batch of columns is one product of matrices, while the listing multiplies X_S with a vector twice for each column.
+When a column enters, its products with the rest of the batch follow. The iterates are the same. Columns that do not
+enter are never standardised: those of X_S have mean 0, so X_Sᵀx_j of a raw column only has to be divided by its norm.
+The gradients of the other losses depend on u, so their columns are processed one by one, as in the listing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.algorithms.loss_kernels import residuals
-from daskfs.algorithms.losses import (
-    CODE,
-    CURVATURE,
-    best_constant,
-    decode_classes,
-    encode_classes,
-    encode_target,
-    positive_target,
+from daskfs.algorithms import losses
+from daskfs.algorithms.loss_kernels import SQUARED, residuals
+from daskfs.algorithms.losses import CODE, CURVATURE, Floats
+from daskfs.algorithms.substitution.block import SMALL_RIDGE
+from daskfs.algorithms.substitution.columns import (
+    AnyColumns,
+    ColumnMethod,
+    Sweep,
+    UnitColumns,
+    columns_of,
+    standardise,
+    sweep_block,
 )
-from daskfs.algorithms.substitution.columns import AnyColumns
-from daskfs.algorithms.substitution.method import Method, columns_of
-from daskfs.algorithms.substitution.race import PLENTY
-from daskfs.algorithms.substitution.refit import Fields, new_set, set_nbytes
-from daskfs.algorithms.substitution.result import fitted, preview_of, result_of
-from daskfs.algorithms.substitution.steps import Steps, new_slots, slots_nbytes
-from daskfs.errors import OptionError
-from daskfs.protocol import Block, Meta, Preview, Result, State
+from daskfs.algorithms.substitution.kernels import EXCLUDED, FREE, power_step, slot_for, substitute
+from daskfs.algorithms.substitution.selected_set import SelectedSet, cross_product, set_nbytes, transposed_product
+from daskfs.protocol import Block, ColumnBlock, Meta, Preview, Result
 
 if TYPE_CHECKING:
     from daskfs.algorithms.substitution import OnlineSubstitution
 
-HISTORY = ("objective", "changes")
+_BATCHES = (128, 64, 32, 16)  # columns whose products are computed at once: fewer, the more of them enter
+_FAR = 1e3  # if a mean is more standard deviations from 0, products of the raw column lose digits
+
+
+@dataclass(slots=True)
+class Target:
+    """The target, taken over from the first block."""
+
+    y: Floats
+    positive: float  # see `positive_target`
+    classes: str  # see `encode_classes`
+    constant: float = 0.0  # the best constant score, if there is an intercept
+    known: bool = False
+
+    @classmethod
+    def unknown(cls, meta: Meta) -> Target:
+        """Return the target before the first block."""
+        return cls(np.zeros(meta.n_samples), losses.positive_target(meta), losses.encode_classes(meta))
+
+    def take(self, block: AnyColumns, params: OnlineSubstitution) -> None:
+        """Take over the target from a block, unless it is known."""
+        if self.known:
+            return
+        self.known = True
+        self.y[:] = losses.encode_target(block.y, self.positive)
+        if params.intercept:
+            self.constant = losses.best_constant(params.loss, self.y)
+
+    def loss(self, u: Floats, params: OnlineSubstitution) -> float:
+        """Return the loss of the scores `constant` + u, summed over all rows."""
+        u = (self.constant + u).astype(np.float64)
+        return float(residuals(CODE[params.loss], u, self.y, np.ones(len(u)), np.empty(len(u))))
+
+
+@dataclass(slots=True)
+class Slots:
+    """The set S of algorithm 1. Arrays have a fixed number of slots, of which `k` are in use."""
+
+    ids: NDArray[np.int64]
+    X: NDArray[Any]  # (n, slots), Fortran order
+    mean: Floats
+    norm: Floats
+    w: Floats
+    G: Floats  # X_Sᵀ X_S
+    c: Floats  # X_Sᵀ y
+    v: Floats  # of the power iteration
+    k: int = 0
+    number: int = 0  # of the last push, if the slots belong to one of several workers
+    L: float = 1.0  # the running estimate of λ_max(X_Sᵀ X_S)
+    entry_rate: float = 1.0  # the share of recent columns that entered
+
+    @classmethod
+    def empty(cls, n: int, slots: int, itemsize: int) -> Slots:
+        """Return empty slots; the system provides their memory when columns enter."""
+        ids, X = np.full(slots, -1, np.int64), np.zeros((n, slots), f"f{itemsize}", order="F")
+        G, zeros, ones = np.zeros((slots, slots)), np.zeros(slots), np.ones(slots)
+        return cls(ids, X, zeros, ones, w=zeros.copy(), G=G, c=zeros.copy(), v=ones.copy())
+
+    @property
+    def columns(self) -> UnitColumns:
+        """The columns in the slots, without copying them."""
+        k = self.k
+        return UnitColumns(self.ids[:k], self.X[:, :k], self.mean[:k], self.norm[:k])
+
+    def trim(self, budget: int) -> None:
+        """Drop the smallest weights until the number of slots in use fits the budget."""
+        if self.k <= budget:
+            return
+        stay = np.sort(np.argsort(-np.abs(self.w[: self.k]), kind="stable")[:budget])
+        for values in (self.ids, self.mean, self.norm, self.w, self.v):
+            values[:budget] = values[stay]
+        for slot, old in enumerate(stay):
+            if slot != old:
+                self.X[:, slot] = self.X[:, old]
+        self.G[:budget, :budget] = self.G[np.ix_(stay, stay)]
+        self.k = budget
+
+    def put(self, slot: int, batch: ColumnBatch, q: int, w_q: float) -> None:
+        """Put column q of a batch into a slot."""
+        self.k = max(self.k, slot + 1)
+        self.w[slot], self.ids[slot] = w_q, batch.ids[q]
+        self.mean[slot], self.norm[slot] = batch.mean[q], batch.norm[q]
+        self.X[:, slot] = batch.standardised(q)
+
+    def update_gram(self, slot: int, products: Floats) -> None:
+        """Take over the products of all columns with a new one, and improve the estimate of L."""
+        k = self.k
+        self.G[:k, slot] = self.G[slot, :k] = products[:k]
+        self.L = power_step(self.G, self.v, k, slot, self.L)
+
+
+def slots_nbytes(n: int, slots: int, itemsize: int) -> int:
+    """Return the bytes of slots and of the work on a batch."""
+    return n * (slots + 2 * _BATCHES[0]) * itemsize + 8 * (slots + _BATCHES[0]) ** 2 + 6 * 8 * n
+
+
+class Steps:
+    """The gradient steps for one block of columns.
+
+    `offset` is the part of u that does not come from the slots, `least_L` a lower bound of L; `slot_for` explains
+    `budget` and `cutoff`.
+    """
+
+    def __init__(
+        self, params: OnlineSubstitution, target: Floats, offset: Floats, budget: int, cutoff: float, least_L: float
+    ) -> None:
+        self._code, self._gamma, self._centred = (
+            CODE[params.loss],
+            params.step / CURVATURE[params.loss],
+            params.intercept,
+        )
+        self._target, self._offset, self._budget, self._cutoff = target, offset, budget, cutoff
+        self._least_L = least_L
+
+    def process(self, slots: Slots, block: AnyColumns, others: NDArray[np.int64]) -> int:
+        """Process all columns of a block but those that others hold; return how many have entered."""
+        dtype = slots.X.dtype
+        sweep = sweep_block(block, (self._target - self._offset).astype(dtype), np.empty(0, dtype), self._centred)
+        is_excluded = (sweep.norm == 0) | np.isin(block.ids.astype(np.int64), others)
+        process = self._process_batch if self._code == SQUARED else self._process_one_by_one
+        start = total = 0
+        while start < len(block.ids):
+            columns = np.arange(start, min(start + _batch_size(slots.entry_rate), len(block.ids)))
+            batch = ColumnBatch(block, columns, sweep, dtype)
+            slot_of = _slots_of(slots, batch.ids)
+            slot_of[is_excluded[columns]] = EXCLUDED
+            n_entered = process(slots, batch, slot_of)
+            slots.entry_rate = 0.5 * slots.entry_rate + 0.5 * n_entered / len(columns)
+            total += n_entered
+            start += len(columns)
+        return total
+
+    def update_products(self, slots: Slots) -> None:
+        """Compute X_Sᵀ(y − offset) anew, after the offset has changed."""
+        X = slots.X[:, : slots.k]
+        slots.c[: slots.k] = transposed_product(X, (self._target - self._offset).astype(X.dtype))
+
+    def _process_batch(self, slots: Slots, batch: ColumnBatch, slot_of: NDArray[np.int64]) -> int:
+        """Process a batch under the squared loss, with all its products computed at once."""
+        n_entered = q = 0
+        C = np.zeros((len(slots.w), len(batch.g)))
+        C[: slots.k] = batch.products(slots.X[:, : slots.k], 0)
+        while True:
+            q, slot, w_q = substitute(
+                q, C, batch.g, self._gamma, self._least_L, slot_of, slots.w, slots.G, slots.c,
+                slots.L, slots.k, self._budget, self._cutoff,
+            )  # fmt: skip
+            if slot == FREE:
+                return n_entered
+            n_entered += 1
+            column = C[:, q].copy()
+            column[slot] = 1.0
+            _assign(slot_of, q, slot)
+            slots.put(slot, batch, q, w_q)
+            slots.c[slot] = batch.g[q]
+            slots.update_gram(slot, column)
+            q += 1
+            C[slot, q:] = batch.products(slots.X[:, slot : slot + 1], q)[0]
+
+    def _process_one_by_one(self, slots: Slots, batch: ColumnBatch, slot_of: NDArray[np.int64]) -> int:
+        """Process a batch under any loss, column by column."""
+        X, w, r = slots.X, slots.w, np.empty(len(self._target), slots.X.dtype)
+        n_entered, ones = 0, np.ones(len(self._target))
+        for q in range(len(slot_of)):
+            if slot_of[q] != FREE:
+                continue
+            k = slots.k
+            u = self._offset + X[:, :k] @ w[:k].astype(X.dtype)
+            residuals(self._code, u, self._target, ones, r)
+            gamma = self._gamma / max(slots.L, self._least_L)
+            x = batch.standardised(q)
+            w_q = gamma * float(x @ r)
+            w[:k] += gamma * transposed_product(X[:, :k], r)
+            slot = slot_for(w_q, w, k, self._budget, self._cutoff)
+            if slot == FREE:
+                continue
+            n_entered += 1
+            _assign(slot_of, q, slot)
+            slots.put(slot, batch, q, w_q)
+            slots.update_gram(slot, transposed_product(X[:, : slots.k], x))
+        return n_entered
+
+
+class ColumnBatch:
+    """A few columns of a block, for products with raw columns and copies of standardised ones."""
+
+    def __init__(self, block: AnyColumns, columns: NDArray[np.int64], sweep: Sweep, dtype: Any) -> None:
+        self._block, self._columns, self._dtype = block, columns, dtype
+        self.ids = block.ids[columns].astype(np.int64)
+        self.mean, self.g = sweep.mean[columns], sweep.g[columns]
+        self.norm = np.where(sweep.norm[columns] > 0, sweep.norm[columns], 1.0)
+        near = np.abs(self.mean) * np.sqrt(len(block.y)) < _FAR * self.norm
+        if isinstance(block, ColumnBlock) and near.all() and np.isfinite(1 / self.norm**2).all():
+            self._X, self._scale = block.X[:, columns[0] : columns[-1] + 1], self.norm
+        else:
+            self._X = standardise(block, columns, self.mean, self.norm, dtype)
+            self._scale = np.ones(len(columns))
+
+    def products(self, A: NDArray[Any], first: int) -> Floats:
+        """Return Aᵀ times the columns from `first` on, for an A whose columns have mean 0."""
+        return cross_product(A, self._X[:, first:]) / self._scale[first:]
+
+    def standardised(self, q: int) -> NDArray[Any]:
+        """Return column q, centred and of unit norm."""
+        at = slice(q, q + 1)
+        return standardise(self._block, self._columns[at], self.mean[at], self.norm[at], self._dtype)[:, 0]
+
+
+def _batch_size(entry_rate: float) -> int:
+    """Return how many columns to process at once; if many enter, products of large batches would be wasted."""
+    return next((size for size in _BATCHES if entry_rate * size < 4), _BATCHES[-1])
+
+
+def _slots_of(slots: Slots, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the slot of every column, FREE if it is not in the set."""
+    slot_of = {int(feature): slot for slot, feature in enumerate(slots.ids[: slots.k])}
+    return np.array([slot_of.get(int(feature), FREE) for feature in ids], np.int64)
+
+
+def _assign(slot_of: NDArray[np.int64], q: int, slot: int) -> None:
+    """Note that column q holds a slot; if the column that held it is still to come, it may enter again."""
+    slot_of[slot_of == slot] = FREE
+    slot_of[q] = slot
+
+
+@dataclass(slots=True)
+class PaperState:
+    """The state of `PaperMethod`."""
+
+    slots: Slots
+    target: Target
+    history: Floats
+    passes: int = 0
+    changes: int = 0  # columns that entered in this pass
+    spare: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    """Some ids to fill up the number of features if too few columns are of use."""
 
 
 @dataclass(frozen=True)
-class PaperMethod(Method):
-    """One set in slots, one step for every column that comes by."""
+class PaperMethod(ColumnMethod):
+    """Algorithm 1: one set, and one gradient step for every column."""
 
-    def start(self, meta: Meta, seed: int) -> State:
-        return {
-            **new_slots(meta.n_samples, self.params.n_select, meta.itemsize),
-            **blank_target(meta),
-            "passes": 0,
-            "changes": 0,
-            "spare": np.empty(0, np.int64),
-            "history": np.full((self.params.passes, len(HISTORY)), np.nan),
-        }
+    history_fields = ("objective", "changes")
 
-    def update(self, state: State, any_block: Block) -> State:
+    def start(self, meta: Meta, seed: int) -> PaperState:
+        slots = Slots.empty(meta.n_samples, self.n_select, meta.itemsize)
+        return PaperState(slots, Target.unknown(meta), self.new_history())
+
+    def update(self, state: PaperState, any_block: Block) -> PaperState:
         block = columns_of(any_block)
-        take_target(state, block, self.params)
-        steps = Steps(
-            code=CODE[self.params.loss],
-            target=state["target"],
-            offset=np.full(len(block.y), state["constant"]),
-            gamma=self.params.step / CURVATURE[self.params.loss],
-            least_L=1.0,
-            budget=self.params.n_select,
-            bar=np.inf,
-            centred=self.params.intercept,
-        )
-        state["changes"] += steps.through(state, block, others=np.empty(0, np.int64))
-        state["spare"] = spared(state["spare"], block.ids, self.params.n_select)
+        state.target.take(block, self.params)
+        offset = np.full(len(block.y), state.target.constant)
+        steps = Steps(self.params, state.target.y, offset, self.n_select, cutoff=np.inf, least_L=1.0)
+        state.changes += steps.process(state.slots, block, others=np.empty(0, np.int64))
+        state.spare = add_spare(state.spare, block.ids, self.n_select)
         return state
 
-    def merge(self, states: Sequence[State]) -> State:
-        if len(states) > 1:
-            raise OptionError("method='paper' takes columns one after the other, there is nothing to merge")
-        return states[0]
+    def end_pass(self, state: PaperState) -> tuple[PaperState, bool]:
+        X = state.slots.X
+        loss = state.target.loss(X @ state.slots.w.astype(X.dtype), self.params)
+        state.history[state.passes] = loss, state.changes
+        state.passes += 1
+        state.changes = 0
+        return state, state.passes < self.passes
 
-    def end_pass(self, state: State) -> tuple[State, bool]:
-        u = state["constant"] + state["X"] @ state["w"].astype(state["X"].dtype)
-        state["history"][state["passes"]] = loss_of(u, state["target"], self.params), state["changes"]
-        state["passes"] += 1
-        state["changes"] = 0
-        return state, state["passes"] < self.params.passes
+    def result(self, state: PaperState) -> Result:
+        history = self.history_records(state.history[: state.passes].tolist())
+        return fit_columns(state.slots.columns, state.target, self.params, state.spare, history)
 
-    def revisit(self, state: State) -> NDArray[np.uint64]:
-        return np.empty(0, np.uint64)
-
-    def result(self, state: State) -> Result:
-        history = [dict(zip(HISTORY, line, strict=True)) for line in state["history"][: state["passes"]].tolist()]
-        return refitted(state, state["X"], self.params, state["spare"], history)
-
-    def preview(self, state: State, most: int) -> Preview:
-        ids, w, norm = (state[name][: state["k"]] for name in ("ids", "w", "norm"))
-        return preview_of(ids, w, norm, most, last_objective(state), state["changes"])
+    def preview(self, state: PaperState, limit: int) -> Preview:
+        slots, objective = state.slots, self.last_objective(state.history, state.passes)
+        return self.preview_weights(slots.columns, slots.w[: slots.k], limit, objective, state.changes)
 
     def nbytes(self, meta: Meta) -> int:
-        n, k = meta.n_samples, self.params.n_select
+        n, k = meta.n_samples, self.n_select
         return slots_nbytes(n, k, meta.itemsize) + set_nbytes(n, k, 0, meta.itemsize)
 
 
-def last_objective(state: State) -> float:
-    """Of the pass before this one, as far as there was one."""
-    return float(state["history"][state["passes"] - 1, 0]) if state["passes"] else np.nan
-
-
-def blank_target(meta: Meta) -> State:
-    """Fields for the target, before the first block."""
-    return {
-        "started": False,
-        "target": np.zeros(meta.n_samples),
-        "constant": 0.0,
-        "positive": positive_target(meta),
-        "classes": encode_classes(meta),
-    }
-
-
-def take_target(state: State, block: AnyColumns, params: OnlineSubstitution) -> None:
-    """Take over the target from the first block that comes, and the best constant score where there is an intercept."""
-    if state["started"]:
-        return
-    state["started"] = True
-    state["target"][:] = encode_target(block.y, state["positive"])
-    if params.intercept:
-        state["constant"] = best_constant(params.loss, state["target"])
-
-
-def spared(spare: NDArray[np.int64], ids: NDArray[np.uint64], wanted: int) -> NDArray[np.int64]:
-    """A few ids to make up the number, should too few columns be of use."""
-    if len(spare) >= 2 * wanted:
+def add_spare(spare: NDArray[np.int64], ids: NDArray[Any], n_select: int) -> NDArray[np.int64]:
+    """Return spare ids with those of a block added, until there are twice as many as features to select."""
+    if len(spare) >= 2 * n_select:
         return spare
-    return np.unique(np.concatenate([spare, ids.astype(np.int64)]))[: 2 * wanted]
+    return np.unique(np.concatenate([spare, ids.astype(np.int64)]))[: 2 * n_select]
 
 
-def loss_of(u: NDArray[np.float64], target: NDArray[np.float64], params: OnlineSubstitution) -> float:
-    """The loss summed over all rows."""
-    return float(residuals(CODE[params.loss], u.astype(np.float64), target, np.ones(len(u)), np.empty(len(u))))
-
-
-def refitted(
-    state: Fields,
-    X: NDArray[np.floating],
+def fit_columns(
+    columns: UnitColumns,
+    target: Target,
     params: OnlineSubstitution,
     spare: NDArray[np.int64],
     history: Sequence[dict[str, float]],
 ) -> Result:
-    """The set that the steps have led to, with weights of a joint fit."""
-    k = state["k"]
-    one = new_set(len(X), k, X.dtype.itemsize, CODE[params.loss], params.intercept)
-    fixed = one["fixed"]
-    one["X"][:, fixed:] = X[:, :k]
-    one["target"][:] = state["target"]
-    for name in ("ids", "mean", "norm"):
-        one[name][fixed:] = state[name][:k]
-    one["k"] = fixed + k
-    ridge = PLENTY * CURVATURE[params.loss] if params.ridge == "auto" else float(params.ridge)
-    return result_of(fitted(one, ridge), params.n_select, spare, decode_classes(state["classes"]), history)
+    """Return the result for a set of columns, with the weights of a joint fit."""
+    n, k = columns.X.shape
+    selected = SelectedSet.empty(n, k, columns.X.dtype.itemsize, CODE[params.loss], params.intercept)
+    fixed = selected.fixed
+    selected.X[:, fixed:] = columns.X
+    selected.target[:] = target.y
+    selected.ids[fixed:], selected.mean[fixed:], selected.norm[fixed:] = columns.ids, columns.mean, columns.norm
+    selected.k = fixed + k
+    selected.fit(SMALL_RIDGE * CURVATURE[params.loss] if params.ridge == "auto" else float(params.ridge))
+    return selected.result(params.n_select, spare, losses.decode_classes(target.classes), history)

@@ -1,4 +1,4 @@
-"""A tab in Dask's own dashboard that shows how a selection goes, and metrics for Prometheus.
+"""A tab in Dask's dashboard that shows a selection while it runs, and metrics for Prometheus.
 
     dask scheduler --host 127.0.0.1 --dashboard-address 127.0.0.1:8787 --preload daskfs.observe.dashboard
 
@@ -10,8 +10,8 @@ adds the tab "daskfs" to the pages of the scheduler. `enable_for` does the same 
 ...     enable_for(cluster)
 True
 
-Dask has no interface for pages of others, so that this leans on parts of `distributed` that may change: whatever of it
-is not as expected is said in one line of the scheduler's log, and everything else goes on.
+Dask has no public interface for further pages, so this module uses parts of `distributed` that may change. If one of
+them is missing, a line in the scheduler's log says so, and everything else works.
 """
 
 from __future__ import annotations
@@ -25,41 +25,41 @@ from typing import Any
 from distributed import Client, Scheduler, SchedulerPlugin
 
 from daskfs.engine.events.messages import TOPIC
-from daskfs.observe.dashboard.watched import Watched
+from daskfs.observe.dashboard.live_runs import LiveRuns
 
 NAME = "daskfs-watched"
-"""Of the plugin, by which a scheduler is known to have one."""
+"""The name of the scheduler plugin."""
 PAGE = "daskfs"
-logger = logging.getLogger("distributed.daskfs")  # among Dask's own loggers, so that it is set up like them
+logger = logging.getLogger("distributed.daskfs")  # a child of Dask's logger, and configured with it
 
 
-class WatchedRuns(SchedulerPlugin):
-    """Takes the events of runs on a scheduler."""
+class LiveRunsPlugin(SchedulerPlugin):
+    """Scheduler plugin that passes the events of runs on to `LiveRuns`."""
 
     name = NAME
 
     def __init__(self, workers: Mapping[str, Any]) -> None:
-        self.watched, self.has_page = Watched(self._at_work), False
-        self._states = workers  # as they are at any time
+        self.live_runs, self.has_page = LiveRuns(self._at_work), False
+        self._states = workers  # changes as workers come and go
         self._workers = {address: str(worker.name) for address, worker in workers.items()}
 
     def log_event(self, topic: str, msg: Any) -> None:
         if topic == TOPIC:
-            self.watched.take(msg, time.time())
+            self.live_runs.take(msg, time.time())
 
     def add_worker(self, scheduler: Scheduler, worker: str) -> None:
         self._workers[worker] = str(scheduler.workers[worker].name)
 
     def remove_worker(self, scheduler: Scheduler, worker: str, **_: Any) -> None:
-        self.watched.worker_left(self._workers.pop(worker, worker))
+        self.live_runs.worker_left(self._workers.pop(worker, worker))
 
     def remove_client(self, scheduler: Scheduler, client: str) -> None:
-        self.watched.client_left(client)
+        self.live_runs.client_left(client)
 
     def _at_work(self) -> list[str]:
-        """Names of workers that have a task of daskfs, as far as this version of Dask says so."""
+        """Return the names of workers that have a task of daskfs; none if this version of Dask does not say."""
         with suppress(Exception):
-            return [str(one.name) for one in self._states.values() if any(map(_is_ours, one.processing))]
+            return [str(state.name) for state in self._states.values() if any(map(_is_ours, state.processing))]
         return []
 
 
@@ -68,7 +68,7 @@ def _is_ours(task: Any) -> bool:
 
 
 def dask_setup(server: Any) -> None:
-    """What ``--preload`` calls; anything but a scheduler has no page."""
+    """Attach the page to a scheduler: Dask calls this for ``--preload``. Other servers only get a warning."""
     if isinstance(server, Scheduler):
         attach(server)
     else:
@@ -76,20 +76,20 @@ def dask_setup(server: Any) -> None:
 
 
 def attach(scheduler: Scheduler) -> bool:
-    """Give a scheduler the page and the metrics, once; True if it has the page. Call it in the scheduler's own loop."""
+    """Add page and metrics to a scheduler, once, in its event loop; return whether it has the page."""
     if NAME in scheduler.plugins:
         known: Any = scheduler.plugins[NAME]
         return bool(known.has_page)
-    plugin = WatchedRuns(scheduler.workers)
+    plugin = LiveRunsPlugin(scheduler.workers)
     scheduler.add_plugin(plugin, name=NAME)
-    _tried("what was said before", lambda: _catch_up(scheduler, plugin.watched))
-    plugin.has_page = _tried("the page", lambda: _add_page(scheduler, plugin.watched))
-    _tried("metrics", _add_metrics)
+    _attempt("earlier events", lambda: _catch_up(scheduler, plugin.live_runs))
+    plugin.has_page = _attempt("the page", lambda: _add_page(scheduler, plugin.live_runs))
+    _attempt("metrics", _add_metrics)
     return plugin.has_page
 
 
 def enable_for(cluster: Any) -> bool:
-    """Give the scheduler of a cluster such as `LocalCluster` the page; True if it has it now."""
+    """Add the page to the scheduler of a cluster such as `LocalCluster`; return whether it has the page."""
 
     async def attached() -> bool:
         return attach(cluster.scheduler)
@@ -101,15 +101,15 @@ def enable_for(cluster: Any) -> bool:
 
 
 def is_here(cluster: Any) -> bool:
-    """Whether the scheduler of a cluster is in this process, as those of job queues are."""
+    """Return whether the scheduler of a cluster is in this process, as it is for job queues."""
     return isinstance(getattr(cluster, "scheduler", None), Scheduler)
 
 
 def is_enabled(client: Client) -> bool:
-    """Whether the scheduler of a client has the page."""
+    """Return whether the scheduler of a client has the page."""
     try:
         return bool(client.run_on_scheduler(_has_page))
-    except Exception:  # a scheduler without daskfs: others say more of that
+    except Exception:  # a scheduler without daskfs; the check of versions reports that
         return False
 
 
@@ -117,7 +117,7 @@ def _has_page(dask_scheduler: Scheduler) -> bool:
     return bool(getattr(dask_scheduler.plugins.get(NAME), "has_page", False))
 
 
-def _tried(what: str, do: Callable[[], object]) -> bool:
+def _attempt(what: str, do: Callable[[], object]) -> bool:
     try:
         do()
     except Exception as error:
@@ -126,30 +126,30 @@ def _tried(what: str, do: Callable[[], object]) -> bool:
     return True
 
 
-def _catch_up(scheduler: Scheduler, watched: Watched) -> None:
-    """Learn of a run that began before."""
+def _catch_up(scheduler: Scheduler, live_runs: LiveRuns) -> None:
+    """Replay the events of runs that began before the plugin was added."""
     for when, event in scheduler.get_events(TOPIC):
-        watched.take(event, when)
+        live_runs.take(event, when)
 
 
-def _add_page(scheduler: Scheduler, watched: Watched) -> None:
+def _add_page(scheduler: Scheduler, live_runs: LiveRuns) -> None:
     from distributed.dashboard.core import BokehApplication
     from distributed.dashboard.scheduler import template_variables
     from tornado.ioloop import IOLoop
 
     from daskfs.observe.dashboard.page import page
 
-    known = template_variables(scheduler)  # the same for every page: one list of tabs for them all
-    pages: list[str] = known["pages"]
+    variables = template_variables(scheduler)  # shared by all pages, with the one list of tabs
+    pages: list[str] = variables["pages"]
     application = scheduler.http_application
     prefix = next((app.prefix for app in application.applications if hasattr(app, "prefix")), None)
     if prefix is None:
         raise RuntimeError("it runs without a dashboard")
-    show = {f"/{PAGE}": lambda _, extra, doc: page(watched, extra, doc)}
-    mine = BokehApplication(show, scheduler, prefix=prefix, template_variables=known)
-    application.add_application(mine)
-    mine.initialize(IOLoop.current())
-    mine.start()
+    show = {f"/{PAGE}": lambda _, extra, doc: page(live_runs, extra, doc)}
+    added = BokehApplication(show, scheduler, prefix=prefix, template_variables=variables)
+    application.add_application(added)
+    added.initialize(IOLoop.current())
+    added.start()
     if PAGE not in pages:
         pages.insert(pages.index("info") if "info" in pages else len(pages), PAGE)
 

@@ -1,32 +1,44 @@
 """The page "daskfs" of Dask's dashboard: live plots of the newest run, in Bokeh.
 
-Everything that is shown comes from `watched`; names are drawn on canvases or escaped, whatever they are.
+Names come from datasets and may contain anything: they are drawn on canvases or escaped.
+
+All changes reach the browser in one message (`BrowserUpdates`, page.js). Bokeh by itself sends a message for every
+property that is set, may draw a plot for each, and lays out the whole page whenever the text of a `Div` changes; that
+takes a browser nearly twice as long, perhaps on a core that a worker could use. So the models on the scheduler stay
+empty: the browser receives their properties as JSON and sets those that changed.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.resources import files
 from itertools import chain
 from typing import Any
 
 from bokeh.document import Document
+from bokeh.events import DocumentReady
 from bokeh.layouts import column
 from bokeh.model import Model
 from bokeh.models import (
     AdaptiveTicker,
     BasicTicker,
     ColumnDataSource,
+    CustomJS,
     FactorRange,
     HoverTool,
     NumeralTickFormatter,
     Range1d,
 )
+from bokeh.models.widgets import Div
 from bokeh.plotting import figure
 
-from daskfs.observe.dashboard.news import News, Properties, drawn, text_area, written
+from daskfs.observe.dashboard.live_runs import BIN_SECONDS, LiveRun, LiveRuns
 from daskfs.observe.dashboard.series import (
-    NOBODY,
+    NO_WORKER,
     SERIES,
     SPENT,
     TIMES,
@@ -37,12 +49,11 @@ from daskfs.observe.dashboard.series import (
     series_of,
     span_of,
 )
-from daskfs.observe.dashboard.watched import BIN_SECONDS, Watched, WatchedRun
 
 EVERY_MS = 5000  # texts, and plots of a run that has just begun
-SLOWEST = 15.0  # seconds from one drawing of plots to the next
+SLOWEST = 15.0  # seconds from one drawing of the plots to the next, at most
 _STEPS = 30  # drawings in which a plot over time becomes twice as long
-AGAIN = 12  # times that nothing is new, after which everything is said again
+AGAIN = 12  # updates without news after which everything is sent again
 COLOURS = dict(zip(TIMES, ("#4c78a8", "#f58518", "#eeca3b", "#d8d8d8", "#b279a2"), strict=True))
 OF_WORKERS = dict(zip(SPENT, ("#9ecae9", "#4c78a8", "#f58518", "#d8d8d8"), strict=True))
 BLUE, GREEN, ORANGE, RED, GREY = "#4c78a8", "#54a24b", "#f58518", "#e45756", "#888888"
@@ -54,45 +65,47 @@ _GRID = """
 :host { display: grid !important; grid-auto-flow: dense; gap: 6px 14px;
         grid-template-columns: repeat(auto-fit, minmax(min(100%, 310px), 1fr)); }
 """
-"""As many plots side by side as there is room for, on a phone one."""
+"""As many plots side by side as fit; one on a phone."""
 _LINES = """
 @media (max-width: 700px) { :host { min-height: 64px !important; } }
 @media (min-width: 700px) and (max-width: 1050px) { :host { margin-top: 44px !important; } }
 """
-"""Where a line does not go across, and where Dask's own bar takes two."""
+"""Room for a headline of several lines, and for Dask's own bar where it takes two lines."""
 _CELL = f"""
 :host {{ min-width: 0; }}
 :host(.{_TALL}) {{ grid-row: span 3; }}
 @media (min-width: 1100px) {{ :host(.{_WIDE}) {{ grid-column: span 2; }} }}
 """
-"""All are of one width; what has more to show takes several places."""
+"""All plots have one width; wide plots and the table span several cells."""
+
+Properties = Mapping[str, Any]
 
 
-def page(watched: Watched, extra: dict[str, Any], doc: Document) -> None:
-    """Fill a document: what Dask calls for every browser that opens the page."""
-    view = DashboardPage(watched)
-    view.update()
-    doc.add_root(view.root)
-    view.news.listen(view.root, doc)
+def page(live_runs: LiveRuns, extra: dict[str, Any], doc: Document) -> None:
+    """Fill a document; Dask calls this for every browser that opens the page."""
+    content = DashboardPage(live_runs)
+    content.update()
+    doc.add_root(content.root)
+    content.updates.listen(content.root, doc)
     doc.title = "Dask: daskfs"
-    doc.add_periodic_callback(view.update, EVERY_MS)
+    doc.add_periodic_callback(content.update, EVERY_MS)
     _like_the_others(doc, extra)
 
 
 def _like_the_others(doc: Document, extra: dict[str, Any]) -> None:
-    """Tabs and colours of Dask's own pages, where they are to be had."""
+    """Use the tabs and colours of Dask's own pages if this version of Dask has them."""
     try:
         from distributed.dashboard.components.scheduler import BOKEH_THEME, env
 
         template = env.get_template("simple.html")
-    except Exception:  # the page stands without them
+    except Exception:  # the page works without them
         return
     doc.theme, doc.template = BOKEH_THEME, template
     doc.template_variables.update(extra)
 
 
 def pause_after(age: float) -> float:
-    """Seconds until plots of a run of this age are drawn again: a second is less and less of a pixel there.
+    """Return the seconds between two drawings of the plots of a run of this age; the older, the less a second shows.
 
     Drawing takes a browser two tenths of a second, perhaps on a core that a worker could use.
 
@@ -105,7 +118,7 @@ def pause_after(age: float) -> float:
 
 @dataclass(slots=True)
 class Fit:
-    """An axis that is kept as long as the data are."""
+    """An axis that spans the values of some columns, or of their sums if bars are stacked."""
 
     source: str
     columns: tuple[str, ...]
@@ -114,6 +127,7 @@ class Fit:
     axis: Range1d = field(default_factory=lambda: Range1d(start=0, end=1, syncable=False))
 
     def to(self, data: Series) -> Properties:
+        """Return start and end of the axis for these data."""
         columns = [data[self.source][name] for name in self.columns]
         values = [sum(row) for row in zip(*columns, strict=True)] if self.is_stacked else list(chain(*columns))
         start, end = span_of(values, self.room)
@@ -121,61 +135,63 @@ class Fit:
 
 
 class DashboardPage:
-    """The plots of one browser."""
+    """The plots for one browser."""
 
-    def __init__(self, watched: Watched) -> None:
-        self._watched, self._shown, self._quiet, self._fits = watched, (-1, -1), 0, list[Fit]()
-        self._drawn: tuple[WatchedRun | None, float] = None, 0.0
+    def __init__(self, live_runs: LiveRuns) -> None:
+        self._live_runs, self._shown, self._quiet, self._fits = live_runs, (-1, -1), 0, list[Fit]()
+        self._drawn: tuple[LiveRun | None, float] = None, 0.0
         self._sources = {
             name: ColumnDataSource({key: [] for key in keys}, name=name, syncable=False)
             for name, keys in SERIES.items()
         }
         self._head = text_area("head", height=_HEAD, stylesheets=[_LINES], **_ACROSS)
         self._table = text_area("table", height=_TABLE, css_classes=[_TALL], stylesheets=[_CELL], **_ACROSS)
-        self._workers = FactorRange(factors=[NOBODY], syncable=False)
+        self._workers = FactorRange(factors=[NO_WORKER], syncable=False)
         plots = [self._objective(), self._changes(), self._bytes(), self._table, self._times(), self._items()]
-        plots += [self._shares(), self._lags(), self._checkpoints()]
+        plots += [self._workers_plot(), self._staleness(), self._checkpoints()]
         grid = column(plots, stylesheets=[_GRID], **_ACROSS)
         self.root = column(self._head, grid, **_ACROSS)
         axes = [fit.axis for fit in self._fits]
-        self.news = News([self._head, self._table, self._workers, *axes, *self._sources.values()])
+        self.updates = BrowserUpdates([self._head, self._table, self._workers, *axes, *self._sources.values()])
 
     def update(self) -> None:
-        """Show what is new; while nothing happens, the same is said once in a while."""
-        now, run = time.time(), self._watched.latest
-        self._watched.look(now)
-        passing = 0 if run is None or run.ended else int(now / BIN_SECONDS)  # of time, which itself is news of a run
-        if (self._watched.version, passing) == self._shown:
+        """Send what changed; while nothing changes, send everything again once in a while."""
+        now, run = time.time(), self._live_runs.latest
+        self._live_runs.look(now)
+        time_bin = 0 if run is None or run.ended else int(now / BIN_SECONDS)  # rates of a run change as time passes
+        if (self._live_runs.version, time_bin) == self._shown:
             self._quiet += 1
             if self._quiet % AGAIN == 0:
-                self.news.repeat()
+                self.updates.repeat()
             return
-        self._shown, self._quiet = (self._watched.version, passing), 0
-        told: dict[Model, Properties] = {self._head: written(self._head, headline(run, now, self._watched.refused))}
+        self._shown, self._quiet = (self._live_runs.version, time_bin), 0
+        changed: dict[Model, Properties] = {
+            self._head: text_properties(self._head, headline(run, now, self._live_runs.refused))
+        }
         if run is not None:
-            told[self._table] = written(self._table, feature_table(run))
+            changed[self._table] = text_properties(self._table, feature_table(run))
             if self._is_due(run, now):
-                told |= self._plotted(series_of(run, now))
+                changed |= self._plot_properties(series_of(run, now))
                 self._drawn = run, now
-        self.news.tell(told)
+        self.updates.send(changed)
 
-    def _is_due(self, run: WatchedRun, now: float) -> bool:
-        """Whether plots shall be drawn: another run and the end of one at once, else after a while."""
+    def _is_due(self, run: LiveRun, now: float) -> bool:
+        """Return whether to draw the plots: at once for a new or finished run, else after `pause_after` seconds."""
         before, when = self._drawn
-        between = EVERY_MS / 2000  # two looks, of which none is on the dot
-        return run is not before or run.ended or now - when > pause_after(now - run.began) - between
+        tolerance = EVERY_MS / 2000  # updates do not come exactly on time
+        return run is not before or run.ended or now - when > pause_after(now - run.began) - tolerance
 
-    def _plotted(self, data: Series) -> dict[Model, Properties]:
+    def _plot_properties(self, data: Series) -> dict[Model, Properties]:
         return {
-            self._workers: {"factors": data["workers"]["worker"] or [NOBODY]},
+            self._workers: {"factors": data["workers"]["worker"] or [NO_WORKER]},
             **{fit.axis: fit.to(data) for fit in self._fits},
-            **{self._sources[name]: drawn(columns) for name, columns in data.items()},
+            **{self._sources[name]: source_properties(columns) for name, columns in data.items()},
         }
 
     def _plot(
         self, title: str, x: str, source: str, of_x: str, *of_y: str, across: Room = "around", **how: Any
     ) -> figure:
-        """A figure whose axes follow the data."""
+        """Return a figure whose axes follow the data."""
         x_fit = Fit(source, (of_x,), room=across)
         y_fit = Fit(source, of_y, **how)
         self._fits += x_fit, y_fit
@@ -219,7 +235,7 @@ class DashboardPage:
         plot.css_classes = [_WIDE]
         return _with_legend(plot)
 
-    def _shares(self) -> figure:
+    def _workers_plot(self) -> figure:
         fit, names, colours = Fit("workers", SPENT, is_stacked=True), list(OF_WORKERS), list(OF_WORKERS.values())
         self._fits.append(fit)
         plot = _figure("Seconds by worker (red: late)", "", x_range=fit.axis, y_range=self._workers)
@@ -229,7 +245,7 @@ class DashboardPage:
         plot.add_tools(HoverTool(tooltips=[("worker", "@worker"), ("read", "@bytes"), *spent]))
         return _with_legend(plot)
 
-    def _lags(self) -> figure:
+    def _staleness(self) -> figure:
         plot = self._plot("Staleness of offers", "versions behind", "staleness", "lag", "offers", across="bars")
         plot.vbar("lag", top="offers", width=0.8, source=self._sources["staleness"], color=ORANGE)
         return plot
@@ -248,7 +264,7 @@ def _figure(title: str, x: str, **ranges: Any) -> figure:
 
 
 def _in_bytes(axis: Any) -> None:
-    """Ticks at round numbers of KiB, MiB and so on."""
+    """Set ticks at round numbers of KiB, MiB and so on."""
     axis.formatter = NumeralTickFormatter(format="0.[0] ib")
     axis.ticker = AdaptiveTicker(base=1024, mantissas=[2**power for power in range(10)], desired_num_ticks=4)
 
@@ -258,3 +274,53 @@ def _with_legend(plot: figure) -> figure:
     plot.legend.orientation, plot.legend.label_text_font_size = "horizontal", "8pt"
     plot.legend.border_line_alpha, plot.legend.margin = 0.0, 0
     return plot
+
+
+def text_area(name: str, **options: Any) -> Div:
+    """Return a `Div` for a text that changes (see `text_properties`)."""
+    return Div(name=name, text=f'<div class="{_css_class(name)}"></div>', disable_math=True, syncable=False, **options)
+
+
+def text_properties(area: Div, html: str) -> Properties:
+    """Return what the browser writes into an area; the property `text` of the area itself does not change."""
+    return {"place": _css_class(str(area.name)), "html": html}
+
+
+def source_properties(columns: Mapping[str, Sequence[Any]]) -> Properties:
+    """Return the data of a source for JSON; None stands for NaN, which is not drawn."""
+    return {"data": {name: [_finite(value) for value in values] for name, values in columns.items()}}
+
+
+class BrowserUpdates:
+    """Sends the properties of models to one browser; nothing comes back from there (``syncable=False``)."""
+
+    def __init__(self, models: Sequence[Model]) -> None:
+        self._models, self._last, self._count = models, [""] * len(models), 0
+        self._source = ColumnDataSource({"json": self._last})
+        script = files("daskfs.observe.dashboard").joinpath("page.js").read_text(encoding="utf-8")
+        self._callback = CustomJS(args={"updates": self._source, "models": list(models)}, code=script)
+        self._source.js_on_change("data", self._callback)
+
+    def listen(self, root: Model, doc: Document) -> None:
+        """Make the page apply updates: earlier ones as soon as it is ready, and later ones as they come."""
+        root.tags = [self._source]  # Bokeh keeps models up to date that are part of something shown
+        doc.js_on_event(DocumentReady, self._callback)
+
+    def send(self, changed: Mapping[Model, Properties]) -> None:
+        """Send the new properties of some models, and the last ones of all others."""
+        last = zip(self._models, self._last, strict=True)
+        self._last = [json.dumps(changed[model]) if model in changed else text for model, text in last]
+        self.repeat()
+
+    def repeat(self) -> None:
+        """Send everything again: a browser that reconnected starts with empty models."""
+        self._count += 1  # Bokeh sends nothing if the data are equal
+        self._source.data = {"json": [*self._last, str(self._count)]}
+
+
+def _css_class(name: str) -> str:
+    return f"daskfs-{name}"
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

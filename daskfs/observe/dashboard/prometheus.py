@@ -1,22 +1,7 @@
 """Metrics for Prometheus, at ``/metrics`` of a scheduler that has the daskfs page; needs prometheus-client.
 
-=================================== ======= ==========================================================
-name                                type    of a run
-=================================== ======= ==========================================================
-daskfs_pass                         gauge   the pass it is in, from 1
-daskfs_blocks_done                  gauge   blocks of this pass that are done
-daskfs_blocks                       gauge   blocks of a pass
-daskfs_objective                    gauge   the objective, as far as it is known
-daskfs_finished                     gauge   1 when it has ended, or whoever started it is gone
-daskfs_bytes_read_total             counter bytes that workers have read
-daskfs_set_changes_total            counter changes of the set
-daskfs_workers_busy_seconds_total   counter seconds that workers read blocks and worked on them
-daskfs_merging_seconds_total        counter seconds of merging, or of the centre
-daskfs_checkpoints_total            counter checkpoints written
-daskfs_workers_left_total           counter times that a worker left the cluster meanwhile
-=================================== ======= ==========================================================
-
-Labels: run, a name for this run alone, and algorithm. The last few runs of a scheduler are there.
+`GAUGES` and `COUNTERS` list them; the names of counters end in ``_total``. Labels are the id of the run and the
+algorithm. Only the last few runs of a scheduler are kept.
 """
 
 from __future__ import annotations
@@ -28,7 +13,7 @@ from distributed.http.prometheus import PrometheusCollector
 from distributed.http.scheduler.prometheus import core
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from daskfs.observe.dashboard.watched import Watched, WatchedRun
+from daskfs.observe.dashboard.live_runs import LiveRun, LiveRuns
 
 GAUGES = {
     "daskfs_pass": "The pass that the run is in, from 1",
@@ -49,19 +34,19 @@ _LABELS = ("run", "algorithm")
 
 
 class DaskfsCollector(PrometheusCollector):
-    """What Dask makes for every kind of metrics; it gives a scheduler to it, perhaps another one later."""
+    """Collector that Dask creates with its scheduler, as it does for its own metrics."""
 
     plugin = ""
 
     def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
         plugin = self.server.plugins.get(self.plugin)
         if plugin is not None:
-            yield from families(plugin.watched)
+            yield from families(plugin.live_runs)
 
 
-def families(watched: Watched) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
-    """The runs as metrics."""
-    values = [(run, values_of(run)) for run in watched.runs.values()]
+def families(live_runs: LiveRuns) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
+    """Yield the metrics of all runs."""
+    values = [(run, values_of(run)) for run in live_runs.runs.values()]
     for kind, metrics in ((GaugeMetricFamily, GAUGES), (CounterMetricFamily, COUNTERS)):
         for name, about in metrics.items():
             family = kind(name, about, labels=_LABELS)
@@ -71,8 +56,8 @@ def families(watched: Watched) -> Iterator[GaugeMetricFamily | CounterMetricFami
             yield family
 
 
-def values_of(run: WatchedRun) -> dict[str, float | None]:
-    """Every metric of a run; None where there is nothing to say."""
+def values_of(run: LiveRun) -> dict[str, float | None]:
+    """Return every metric of a run by name; None for those that are unknown."""
     return {
         "daskfs_pass": max(run.passes_done, 1) if run.ended and run.why is None else run.number,
         "daskfs_blocks_done": run.blocks_done,
@@ -89,13 +74,13 @@ def values_of(run: WatchedRun) -> dict[str, float | None]:
 
 
 def register(plugin: str) -> None:
-    """Let the schedulers of this process show the metrics of the plugin of this name, if they have it."""
-    if any(one.__name__ == DaskfsCollector.__name__ for one in core.COLLECTORS):
+    """Add the collector to the metrics of this process' schedulers; it reads the plugin of this name."""
+    if any(collector.__name__ == DaskfsCollector.__name__ for collector in core.COLLECTORS):
         return
     DaskfsCollector.plugin = plugin
     core.COLLECTORS.append(DaskfsCollector)
-    made = core.PrometheusHandler._collectors
-    if made:  # someone has asked for metrics before, and Dask makes collectors once
-        mine = DaskfsCollector(made[0].server)
-        prometheus_client.REGISTRY.register(mine)
-        core.PrometheusHandler._collectors = (*made, mine)
+    existing = core.PrometheusHandler._collectors
+    if existing:  # metrics were read before, and Dask creates its collectors only once
+        ours = DaskfsCollector(existing[0].server)
+        prometheus_client.REGISTRY.register(ours)
+        core.PrometheusHandler._collectors = (*existing, ours)

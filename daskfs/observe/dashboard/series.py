@@ -1,4 +1,4 @@
-"""What the page shows of a run: for every plot columns of equal length, and texts in HTML. No Bokeh here."""
+"""The content of the dashboard page: columns of equal length for every plot, and texts in HTML; without Bokeh."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 from dask.utils import format_bytes
 
-from daskfs.observe.dashboard.watched import WatchedRun
+from daskfs.observe.dashboard.live_runs import LiveRun
 
 TIMES = ("busy", "merging", "scheduler", "idle", "closing")
-"""Where the time of a pass went, …"""
+"""What the time of a pass was spent on."""
 SPENT = ("reading", "working", "merging", "waiting")
-"""… and that of a worker."""
+"""What the time of a worker was spent on."""
 SERIES = {
     "objective": ("x", "y"),
     "changes": ("number", "changes"),
@@ -29,13 +29,13 @@ WELCOME = (
     "<code>daskfs.select(…, client=client)</code>: what it does shows up here."
 )
 MOST_BARS = 30
-"""Passes and workers that are shown: the last, and those with most to show."""
-NOBODY = " "
-"""In place of a worker while none is known."""
+"""The most passes and workers that a plot shows."""
+NO_WORKER = " "
+"""The only label of the axis of workers while no worker is known."""
 QUIET = 30.0
-"""Seconds without a word after which that is said."""
+"""Seconds without an event after which the page says so."""
 USUAL, LATE = "#ffffff", "#e02020"
-"""What a worker's bar is framed with."""
+"""Colours of the frame of a worker's bar."""
 _STYLE = """<style>
 table { border-collapse: collapse; width: 100%; table-layout: fixed; font-size: 12px; }
 th { text-align: left; border-bottom: 1px solid #aaa; }
@@ -44,24 +44,24 @@ td:first-child, th:first-child { width: 20px; padding-left: 0; text-align: right
 td:last-child, th:last-child { width: 80px; text-align: right; }
 tr:nth-child(odd) td { background: #f0f0f0; }
 </style>"""
-_LARGEST = 1e300  # what is beyond, or no number, has no place on an axis
+_LARGEST = 1e300  # larger values, and NaN, do not count for the span of an axis
 _NAME = 24  # characters of a worker's name beside its bar
 
 Room = Literal["above", "around", "bars"]
 Series = dict[str, dict[str, list[Any]]]
 
 
-def series_of(run: WatchedRun, now: float) -> Series:
-    """All there is to draw."""
+def series_of(run: LiveRun, now: float) -> Series:
+    """Return the columns of all plots, by the names in `SERIES`."""
     x, nbytes, items = run.flow.rates(None if run.ended else now)
     fastest, storage = [max(nbytes, default=0.0)] * len(x), [run.storage_rate or math.nan] * len(x)
     last = run.closed[-MOST_BARS:]
-    times = {name: [one.times.get(name, 0.0) for one in last] for name in TIMES}
+    times = {name: [closed.times.get(name, 0.0) for closed in last] for name in TIMES}
     return {
         "objective": {"x": list(run.objectives.x), "y": list(run.objectives.y)},
         "changes": _changes(run),
         "rates": {"x": x, "bytes": nbytes, "items": items, "storage": storage, "fastest": fastest},
-        "times": {"number": [one.number for one in last], **times},
+        "times": {"number": [closed.number for closed in last], **times},
         "workers": _workers(run),
         "staleness": {"lag": list(range(len(run.staleness))), "offers": list(run.staleness)},
         "checkpoints": {"x": list(run.checkpoints.x), "seconds": list(run.checkpoints.y)},
@@ -69,7 +69,9 @@ def series_of(run: WatchedRun, now: float) -> Series:
 
 
 def span_of(values: list[float], room: Room) -> tuple[float, float]:
-    """Where an axis for these values begins and ends: at zero, or with some room around them, or with that of bars.
+    """Return where an axis for these values begins and ends.
+
+    Room is left "above" (from zero on), "around" the values, or on both sides for "bars".
 
     >>> from daskfs.observe.dashboard.series import span_of
     >>> span_of([2, 4], "above"), span_of([2, 4], "around"), span_of([2, 4], "bars"), span_of([], "bars")
@@ -85,8 +87,8 @@ def span_of(values: list[float], room: Room) -> tuple[float, float]:
     return low - beside, high + beside
 
 
-def headline(run: WatchedRun | None, now: float, refused: str | None = None) -> str:
-    """In HTML: what runs, where it is, and whether all is well; who was refused lately, if somebody was."""
+def headline(run: LiveRun | None, now: float, refused: str | None = None) -> str:
+    """Return a line of HTML: the run, its progress and its problems, and the last worker that was refused, if any."""
     if run is None:
         return f"{WELCOME} · {escape(refused)}" if refused else WELCOME
     of = f" of {run.passes}" if run.passes and run.number <= run.passes else ""
@@ -105,35 +107,35 @@ def headline(run: WatchedRun | None, now: float, refused: str | None = None) -> 
         f"{len(run.left):,} left: {', '.join(run.left[-3:])}" if run.left else "",
         f"lagging behind: {', '.join(sorted(run.stragglers())[:3])}" if run.stragglers() else "",
     ]
-    told = " · ".join(escape(part) for part in parts if part)
-    return f"<b>{escape(run.algorithm)}</b> on {escape(run.dataset)} · {told}"
+    status = " · ".join(escape(part) for part in parts if part)
+    return f"<b>{escape(run.algorithm)}</b> on {escape(run.dataset)} · {status}"
 
 
-def _several(number: int, one: str, many: str) -> str:
-    return f"{number:,} {one if number == 1 else many}"
+def _several(number: int, singular: str, plural: str) -> str:
+    return f"{number:,} {singular if number == 1 else plural}"
 
 
-def _changes(run: WatchedRun) -> dict[str, list[Any]]:
-    over = [(one.number, one.changes) for one in run.closed[-MOST_BARS:] if one.changes is not None]
+def _changes(run: LiveRun) -> dict[str, list[Any]]:
+    bars = [(closed.number, closed.changes) for closed in run.closed[-MOST_BARS:] if closed.changes is not None]
     if run.changes and not run.ended:
-        over.append((run.number, run.changes))
-    return {"number": [number for number, _ in over], "changes": [changes for _, changes in over]}
+        bars.append((run.number, run.changes))
+    return {"number": [number for number, _ in bars], "changes": [changes for _, changes in bars]}
 
 
-def _workers(run: WatchedRun) -> dict[str, list[Any]]:
-    """A bar for every worker, those that did least on top; of very many, the two ends."""
+def _workers(run: LiveRun) -> dict[str, list[Any]]:
+    """Return a bar for every worker, most bytes first; of very many workers, the first and the last."""
     late, order = run.stragglers(), sorted(run.workers, key=lambda name: -run.workers[name].bytes)
     shown = order if len(order) <= MOST_BARS else [*order[: MOST_BARS // 2], *order[-MOST_BARS // 2 :]]
     return {
-        "worker": [f"{name[-_NAME:]} " + "\u200b" * at for at, name in enumerate(shown)],  # told apart when cut
+        "worker": [f"{name[-_NAME:]} " + "\u200b" * at for at, name in enumerate(shown)],  # distinct even when cut
         **{part: [getattr(run.workers[name], part) for name in shown] for part in SPENT},
         "bytes": [format_bytes(run.workers[name].bytes) for name in shown],
         "edge": [LATE if name in late else USUAL for name in shown],
     }
 
 
-def feature_table(run: WatchedRun) -> str:
-    """In HTML: the features that matter most at the moment. (Bokeh's own stay as they are unless rows come or go.)"""
+def feature_table(run: LiveRun) -> str:
+    """Return a table in HTML of the currently most important features; Bokeh's own tables do not update cells."""
     if not run.features:
         return ""
     rows = [

@@ -1,14 +1,15 @@
-"""The report of a run: one HTML file with everything in it, which asks nobody for anything.
+"""The report of a run: one HTML file that contains everything it needs and loads nothing.
 
-It is made of the selection and of whatever records lie beside it. Names, labels and records may be hostile: text is
-escaped where it is put into the page, data are JSON that no parser of HTML can leave, and the page's own policy lets
-nothing run but the scripts whose hashes it names, and nothing be loaded at all.
+It shows the selection and the records beside it. Names, labels and records may be hostile: text is escaped, data are
+embedded as JSON that cannot end the script element, and the page's Content-Security-Policy runs only the scripts whose
+hashes it lists and loads nothing.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -20,13 +21,13 @@ import numpy as np
 from bokeh.resources import Resources
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
+from numpy.typing import NDArray
 
 from daskfs.errors import OptionError, SelectionError
 from daskfs.observe.report import origin as report_origin
 from daskfs.observe.report import plots as report_plots
 from daskfs.observe.report import words as report_words
-from daskfs.observe.report.features import embedded, feature_columns
-from daskfs.observe.report.text import interval, number, visible
+from daskfs.observe.report.text import interval, label, number, visible
 from daskfs.observe.report.words import RunRecords, TextTable
 from daskfs.observe.tables import TITLES
 from daskfs.protocol import Words
@@ -40,9 +41,11 @@ POLICY = (
     "form-action 'none'"
 )
 MOST_INPUTS = 30
-
-
-_GENERATOR, _HEAD_BYTES = b'content="daskfs"', 1 << 16  # what says so of a page, and where
+MOST_NAME_CHARACTERS = 500
+"""Characters of a name that the table keeps; features are told apart by their ids."""
+MOST_WEIGHTS = 2_000_000
+"""Numbers that the table keeps where every class has weights; of more, only the largest weight of every feature."""
+_GENERATOR, _HEAD_BYTES = b'content="daskfs"', 1 << 16  # the mark of our reports, and how far to look for it
 
 
 def write_report(
@@ -53,12 +56,12 @@ def write_report(
     storage_options: Mapping[str, Any] | None = None,
     words_of: Callable[[str], Words | None] = lambda class_name: None,
 ) -> str:
-    """Write what there is to say about a run as one HTML file, and say where it is.
+    """Write the report of a run as one HTML file, and return where it is.
 
     Parameters
     ----------
     run
-        The run's folder or URL: a selection, and perhaps records of how it was made and how good it is.
+        The folder or URL of the run: a selection and any records beside it.
     out
         The file or URL to write; by default ``report.html`` in the run, in place of one that is there.
     overwrite
@@ -83,13 +86,13 @@ def write_report(
     own = name == REPORT and folder.is_same_place(location)
     if not own and not overwrite and folder.exists(name):
         raise OptionError(f"{folder.url}/{name}: is there already; --overwrite replaces it, or choose another name")
-    page = rendered(load_run(location, words_of, storage_options))
+    page = render(load_run(location, words_of, storage_options))
     folder.write(name, page.encode())
     return f"{location.url}/{name}" if out is None else os.fspath(out)
 
 
 def _place(out: str | os.PathLike[str], options: Mapping[str, Any] | None) -> tuple[Location, str]:
-    """The folder of a file, and its name there."""
+    """Return the folder of a file and its name there."""
     url = os.fspath(out)
     folder, _, name = url.rpartition("/")
     if "://" not in url:
@@ -103,7 +106,7 @@ def _place(out: str | os.PathLike[str], options: Mapping[str, Any] | None) -> tu
 
 
 def check_replaceable(out: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> None:
-    """OptionError if a report cannot go there, or would replace something that is none."""
+    """Raise OptionError if a report cannot be written there, or would replace something other than a report."""
     folder, name = _place(out, storage_options)
     if folder.exists(name) and _GENERATOR not in folder.read(name, 0, _HEAD_BYTES):
         raise OptionError(f"{folder.url}/{name}: is there already, and no report; choose another name")
@@ -114,9 +117,9 @@ def load_run(
 ) -> RunRecords:
     """Return the selection of a run and the records beside it; SelectionError if something is damaged."""
     selection = load_selection(location.url, storage_options)
-    found = {name: read_record(location, name) for name in (RUN_RECORD, METRICS, SIZES, STABILITY)}
+    records = {name: read_record(location, name) for name in (RUN_RECORD, METRICS, SIZES, STABILITY)}
     words = words_of(str(selection.algorithm.get("name", ""))) or report_words.default_words(selection)
-    run = RunRecords(selection, {name: record for name, record in found.items() if record is not None}, words)
+    run = RunRecords(selection, {name: record for name, record in records.items() if record is not None}, words)
     if run.sizes is not None:
         lengths = {len(run.sizes[key]) for key in ("sizes", "scores", "intervals")}
         if len(lengths) > 1 or 0 in lengths or not all(1 <= size < 1 << 53 for size in run.sizes["sizes"]):
@@ -124,8 +127,8 @@ def load_run(
     return run
 
 
-def rendered(run: RunRecords) -> str:
-    """The page."""
+def render(run: RunRecords) -> str:
+    """Return the HTML of the page."""
     page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     plots: dict[str, report_plots.PlotJson] = {}
     parts = {
@@ -145,23 +148,23 @@ def rendered(run: RunRecords) -> str:
         "command": report_origin.command(run),
         "facts": report_origin.origin_facts(run),
         "about_features": report_words.feature_words(run),
-        "features": embedded(feature_columns(run.selection, run.times)),
+        "features": embed_json(feature_columns(run.selection, run.times)),
         "count": len(run.selection.features),
     }
-    scripts = [_shipped("report.js"), _shipped("report_table.js")]
-    if plots:  # a megabyte that nobody needs otherwise
+    scripts = [_resource("report.js"), _resource("report_table.js")]
+    if plots:  # a megabyte of script
         scripts.insert(0, "\n".join(Resources(mode="inline", components=["bokeh"], log_level="error").js_raw))
-    return page.from_string(_shipped("report.html.j2")).render(
+    return page.from_string(_resource("report.html.j2")).render(
         **parts,
         policy=POLICY.format(scripts=" ".join(map(_hash, scripts))),
-        style=Markup(_shipped("report.css")),
+        style=Markup(_resource("report.css")),
         scripts=list(map(Markup, scripts)),
-        plots=embedded(plots),
+        plots=embed_json(plots),
     )
 
 
-def _shipped(name: str) -> str:
-    """A file that stands beside this one."""
+def _resource(name: str) -> str:
+    """Return the text of a file that lies beside this module."""
     return files("daskfs.observe.report").joinpath(name).read_text(encoding="utf-8")
 
 
@@ -170,7 +173,7 @@ def _hash(script: str) -> str:
 
 
 def _sizes(record: Record | None, plots: dict[str, report_plots.PlotJson]) -> dict[str, Any] | None:
-    """Score against the number of features: a plot, its numbers, and how they came about."""
+    """Return plot, table and sentences on the score by number of features."""
     if record is None:
         return None
     metric = TITLES.get(record["metric"], "score")
@@ -187,7 +190,7 @@ def _sizes(record: Record | None, plots: dict[str, report_plots.PlotJson]) -> di
 
 
 def _curves(run: RunRecords, plots: dict[str, report_plots.PlotJson]) -> list[tuple[str, str]]:
-    """What is drawn of the history: whatever has two numbers at least and is not always the same."""
+    """Return ids and titles of the plots of the history: columns with two values at least that are not all equal."""
     drawn, history, titles = [], run.selection.history, report_origin.history_titles(run.words)
     steps = history["step"].values
     for name in ("objective", *run.words.curves):
@@ -216,7 +219,7 @@ def _stability(run: RunRecords, plots: dict[str, report_plots.PlotJson]) -> dict
 
 
 def _inputs(selection: Selection) -> dict[str, Any] | None:
-    """How much the inputs of random features matter, the most important first."""
+    """Return the importance of the inputs of random features, the most important first."""
     if selection.inputs is None:
         return None
     shares = selection.importance
@@ -224,3 +227,48 @@ def _inputs(selection: Selection) -> dict[str, Any] | None:
     largest = max(float(shares.max()), 1e-300) if shares.size else 1.0
     bars = [(visible(str(name)), f"{share:.1%}", max(0.0, 100 * share / largest)) for name, share in first]
     return {"bars": bars, "more": max(0, shares.size - MOST_INPUTS)}
+
+
+def feature_columns(selection: Selection, times: Mapping[int, int] | None) -> dict[str, Any]:
+    """Return columns for the page's table: names as text, numbers as the bytes of a typed array in base64.
+
+    Parameters
+    ----------
+    selection
+        The selection.
+    times
+        How often each feature was selected under other seeds, by its id; None if that is unknown.
+    """
+    by_class = selection.weights.ndim == 2
+    largest = np.abs(selection.weights).argmax(axis=1) if by_class else None
+    weights, whole = selection.weights, selection.weights.size <= MOST_WEIGHTS
+    if largest is not None and not whole:
+        weights = np.take_along_axis(weights, largest[:, None], axis=1)[:, 0]
+    classes = selection.classes if by_class and selection.classes is not None else ()
+    ids, products = selection.features, selection.products
+    return {
+        "names": [visible(name, MOST_NAME_CHARACTERS) for name in selection.names],
+        "ids": _base64(ids, "<u8"),
+        "weights": _base64(weights, "<f8"),
+        "classes": [label(name) for name in classes],
+        "largest": None if largest is None else _base64(largest, "<u4"),
+        "whole": bool(whole),
+        "times": None if times is None else _base64(np.array([times.get(at, 0) for at in ids.tolist()]), "<u4"),
+        "parents": None if products is None else _base64(products.parents, "<u8"),
+    }
+
+
+def embed_json(value: Any) -> Markup:
+    """Return JSON that is safe inside an HTML page, whatever text it contains.
+
+    >>> embed_json(["</script>", "a&b"])
+    Markup('["\\\\u003c/script\\\\u003e","a\\\\u0026b"]')
+    """
+    text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)
+
+
+def _base64(numbers: NDArray[Any], dtype: str) -> str:
+    return base64.b64encode(np.ascontiguousarray(numbers, dtype=dtype).tobytes()).decode("ascii")

@@ -1,4 +1,4 @@
-"""What a run took, and how to do it again: the last part of the report."""
+"""The parts of the report on passes, costs, and how to repeat the run."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import shlex
 from typing import Any
 
 import numpy as np
+import tomli_w
 
 from daskfs.errors import public_url
 from daskfs.observe.report.text import count, number, plain, seconds, size, visible
-from daskfs.observe.report.toml_text import toml_text
 from daskfs.observe.report.words import ENGINE_COLUMNS, LONGEST_URL, RunRecords, TextTable, address, total
 from daskfs.protocol import Words
-from daskfs.selection.records import Record
 from daskfs.selection.selection import Selection
 
 MOST_PASSES = 200
@@ -58,11 +57,11 @@ def _cell(name: str, value: float) -> str:
 
 
 def cost_facts(run: RunRecords) -> Facts:
-    """What was promised, and what it took."""
-    made, memory = run.made, run.made.get("memory") or {}
-    took = made.get("seconds") if made.get("seconds") is not None else total(run.selection, "seconds")
-    read = made.get("bytes_read") if made.get("bytes_read") is not None else total(run.selection, "bytes")
-    workers, machine = made.get("workers"), made.get("machine") or {}
+    """Return facts on time, bytes, workers and memory, promised and used."""
+    record, memory = run.run_record, run.run_record.get("memory") or {}
+    took = record.get("seconds") if record.get("seconds") is not None else total(run.selection, "seconds")
+    read = record.get("bytes_read") if record.get("bytes_read") is not None else total(run.selection, "bytes")
+    workers, machine = record.get("workers"), record.get("machine") or {}
     facts = [
         ("time", seconds(took) if took else ""),
         ("read", size(read) if read else ""),
@@ -70,9 +69,9 @@ def cost_facts(run: RunRecords) -> Facts:
         ("workers", f"{workers:,}" if workers else ""),
         ("memory promised", _promised(memory)),
         ("memory used", _used(memory)),
-        ("how far workers were behind", _behind(made.get("offers") or {})),
+        ("how far workers were behind", _behind(record.get("offers") or {})),
         ("machine", _machine(machine)),
-        ("Dask's performance report", visible(made.get("performance_report") or "", LONGEST_URL)),
+        ("Dask's performance report", visible(record.get("performance_report") or "", LONGEST_URL)),
     ]
     return [(name, value) for name, value in facts if value]
 
@@ -92,7 +91,7 @@ def _used(memory: dict[str, Any]) -> str:
 
 
 def _behind(offers: dict[str, Any]) -> str:
-    """How old the views were that workers went by, where they did not wait for each other."""
+    """Return how stale the views of workers were in an asynchronous run; empty for other runs."""
     if not offers.get("count"):
         return ""
     mean, most = number(offers.get("staleness"), "{:.1f}"), number(offers.get("staleness_max"), "{:.0f}")
@@ -106,50 +105,50 @@ def _machine(machine: dict[str, Any]) -> str:
 
 
 def command(run: RunRecords) -> str:
-    """What somebody would type to do it again: the command or job as it was kept, else a line of Python."""
-    kept = _without_keys(_kept(run.made))
-    if isinstance(kept, list):
-        kept = shlex.join(map(str, kept))
-    elif isinstance(kept, dict):
-        kept = toml_text(kept)
-    text = str(kept) if kept else python_line(run.selection)
+    """Return how to repeat the run: the recorded command or job file, else a line of Python."""
+    recorded = _without_secrets(_recorded_command(run))
+    if isinstance(recorded, list):
+        recorded = shlex.join(map(str, recorded))
+    elif isinstance(recorded, dict):
+        recorded = tomli_w.dumps(recorded).rstrip()
+    text = str(recorded) if recorded else python_line(run.selection)
     return "\n".join(visible(line, LONGEST_COMMAND) for line in text[:LONGEST_COMMAND].split("\n"))
 
 
-def _without_keys(value: Any) -> Any:
-    """The same without the user, password or signature of any URL in it."""
+def _without_secrets(value: Any) -> Any:
+    """Return a JSON value without users, passwords and signatures of URLs, and without null, which TOML lacks."""
     if isinstance(value, dict):
-        return {key: _without_keys(member) for key, member in value.items()}
+        return {key: _without_secrets(member) for key, member in value.items() if member is not None}
     if isinstance(value, list):
-        return [_without_keys(member) for member in value]
+        return [_without_secrets(member) for member in value if member is not None]
     return " ".join(map(public_url, value.split(" "))) if isinstance(value, str) else value
 
 
-def _kept(made: Record) -> Any:
-    return made.get("command") or made.get("job")
+def _recorded_command(run: RunRecords) -> Any:
+    return run.run_record.get("command") or run.run_record.get("job")
 
 
 def python_line(selection: Selection) -> str:
-    """The call of `daskfs.select` that made a selection."""
+    """Return the call of `daskfs.select` that gave a selection."""
     fields = ", ".join(f"{name}={value!r}" for name, value in selection.algorithm.items() if name != "name")
     algorithm = f"daskfs.{selection.algorithm.get('name', '')}({fields})"
     return f"daskfs.select({selection.source['url']!r}, {algorithm}, seed={selection.seed})"
 
 
 def origin_facts(run: RunRecords) -> Facts:
-    """Seed, versions, digests: what decides whether it comes out the same."""
-    source, made = run.selection.source, run.made
-    packages = made.get("packages") or {}
-    versions = [("daskfs", made.get("daskfs")), ("Python", made.get("python")), *sorted(packages.items())]
+    """Return seed, versions and digests, on which the result of a repeated run depends."""
+    source, record = run.selection.source, run.run_record
+    packages = record.get("packages") or {}
+    versions = [("daskfs", record.get("daskfs")), ("Python", record.get("python")), *sorted(packages.items())]
     facts = [
         ("dataset", address(source["url"])),
         ("its digest", visible(source["digest"])),
         ("evaluated on", _evaluated(run)),
-        ("algorithm", _algorithm(run.selection) if _kept(made) else ""),  # else it stands in the line of Python
+        ("algorithm", _algorithm(run.selection) if _recorded_command(run) else ""),  # else the line of Python has it
         ("seed", f"{run.selection.seed}"),
-        ("versions", ", ".join(f"{visible(name)} {visible(one)}" for name, one in versions if one)),
-        ("started", visible(made.get("started") or "")),
-        ("finished", visible(made.get("finished") or "")),
+        ("versions", ", ".join(f"{visible(name)} {visible(version)}" for name, version in versions if version)),
+        ("started", visible(record.get("started") or "")),
+        ("finished", visible(record.get("finished") or "")),
     ]
     return [(name, value) for name, value in facts if value]
 

@@ -1,7 +1,6 @@
-"""The report's plots: small, calm Bokeh figures, whose colours are placeholders that the page fills in.
+"""The report's plots: small Bokeh figures whose colours are placeholders that the page replaces.
 
-Nothing in them is text from a dataset or a record: Bokeh takes some text for formulas, and would look for a program
-to set them.
+They contain no text from datasets or records, since Bokeh may take text for a formula and load a program to render it.
 """
 
 from __future__ import annotations
@@ -18,16 +17,17 @@ from bokeh.plotting import figure
 from numpy.typing import NDArray
 
 INK, FAINT, ACCENT, PAPER = "#000001", "#000002", "#000003", "#000004"
-"""What the page replaces by its own colours, light or dark."""
+"""Placeholders for the colours of the light or dark page."""
 FONT = "system-ui, -apple-system, 'Segoe UI', sans-serif"
 HEIGHT, LOW_HEIGHT = 300, 210
 MOST_TICKS = 8
 
 PlotJson = dict[str, Any]
+"""A figure as `bokeh.embed.json_item` returns it."""
 
 
 def size_curve(record: dict[str, Any], metric: str) -> PlotJson:
-    """Score against the number of features, with the 95 % interval of every score as a band."""
+    """Return a plot of scores by number of features, with the 95 % intervals as a band."""
     sizes, scores = np.array(record["sizes"], float), _floats(record["scores"])
     low, high = _floats([pair[0] for pair in record["intervals"]]), _floats([pair[1] for pair in record["intervals"]])
     plot = _plot(
@@ -47,7 +47,7 @@ def size_curve(record: dict[str, Any], metric: str) -> PlotJson:
 
 
 def curve(steps: NDArray[Any], values: NDArray[np.float64], title: str) -> PlotJson:
-    """What a number did from pass to pass."""
+    """Return a line plot of a number by pass."""
     plot = _plot("pass", None, LOW_HEIGHT)
     known = np.isfinite(values)
     data = ColumnDataSource({"x": steps[known], "y": values[known]})
@@ -59,18 +59,18 @@ def curve(steps: NDArray[Any], values: NDArray[np.float64], title: str) -> PlotJ
 
 
 def steps(steps: NDArray[Any], values: NDArray[np.float64], title: str) -> PlotJson:
-    """How much happened in every pass, as bars."""
+    """Return a bar plot of a number by pass."""
     known = np.isfinite(values)
     return bars(steps[known].tolist(), values[known].tolist(), "pass", title, titled=False)
 
 
 def bars(at: Sequence[int], heights: Sequence[float], across: str, up: str, *, titled: bool = True) -> PlotJson:
-    """Bars from zero at whole numbers."""
+    """Return a bar plot over whole numbers."""
     plot = _plot(across, up if titled else None, LOW_HEIGHT)
     data = ColumnDataSource({"x": np.array(at), "y": np.array(heights, float)})
-    drawn = plot.vbar(x="x", top="y", source=data, width=0.7, fill_color=ACCENT, line_color=None)
+    renderer = plot.vbar(x="x", top="y", source=data, width=0.7, fill_color=ACCENT, line_color=None)
     plot.y_range.start = 0
-    plot.add_tools(HoverTool(renderers=[drawn], tooltips=[(across, "@x{0,0}"), (up, "@y{0,0}")]))
+    plot.add_tools(HoverTool(renderers=[renderer], tooltips=[(across, "@x{0,0}"), (up, "@y{0,0}")]))
     plot.xaxis.ticker = _whole(np.array(at))
     plot.yaxis.ticker = BasicTicker(min_interval=1)
     plot.yaxis.formatter = NumeralTickFormatter(format="0,0")
@@ -97,20 +97,20 @@ def _plot(across: str, up: str | None, height: int, **options: Any) -> Any:
 
 
 def _item(plot: Any) -> PlotJson:
-    """A figure as the page takes it, the same bytes for the same figure: Bokeh numbers its models since it began."""
+    """Return a figure for the page with its models renumbered, so that equal figures give equal bytes."""
     text = json.dumps(json_item(plot))
     new = {old: f"p{number}" for number, old in enumerate(dict.fromkeys(re.findall(r'"(p\d+)"', text)), 1)}
-    return dict(json.loads(re.sub(r'"(p\d+)"', lambda found: f'"{new[found[1]]}"', text)))
+    return dict(json.loads(re.sub(r'"(p\d+)"', lambda match: f'"{new[match[1]]}"', text)))
 
 
 def _whole(values: NDArray[Any]) -> FixedTicker:
-    """Ticks at whole numbers, equally far from each other, and not too many."""
+    """Return at most about `MOST_TICKS` ticks at equidistant whole numbers."""
     first, last = int(values.min()), int(values.max())
     return FixedTicker(ticks=list(range(first, last + 1, -(-(last - first + 1) // MOST_TICKS))))
 
 
 def _few(values: NDArray[Any], most: int = MOST_TICKS) -> NDArray[Any]:
-    """At most so many of some values, evenly chosen, the ends among them."""
+    """Return at most `most` of the values, evenly spaced, including both ends."""
     return values[np.unique(np.linspace(0, len(values) - 1, most).round().astype(int))] if len(values) else values
 
 

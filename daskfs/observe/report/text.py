@@ -1,4 +1,4 @@
-"""Text and numbers as the report prints them. Whatever comes from a dataset or a record passes through here."""
+"""Text and numbers as the report prints them; all text from datasets and records passes through `visible`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from dask.utils import format_bytes
 
 LONGEST = 100
-"""Characters that are shown of a name, a label or an address."""
-_TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff")
+"""Characters of a name, a label or an address that the report shows."""
+_DIRECTION_MARKS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff")
 
 
 def visible(text: str, longest: int = LONGEST) -> str:
-    """Text without what steers or turns around the line it stands in, and not longer than people read.
+    """Return text with control characters and direction marks escaped, cut to `longest` characters.
 
     Examples
     --------
@@ -23,19 +23,19 @@ def visible(text: str, longest: int = LONGEST) -> str:
     """
     if len(text) > longest:
         text = text[: longest - 1] + "…"
-    return text if text.isprintable() else "".join(_escaped(one) if _steers(one) else one for one in text)
+    return text if text.isprintable() else "".join(_escape(x) if _is_control(x) else x for x in text)
 
 
-def _steers(character: str) -> bool:
-    return character in _TURNING or unicodedata.category(character) in ("Cc", "Cs", "Co", "Cn", "Zl", "Zp")
+def _is_control(character: str) -> bool:
+    return character in _DIRECTION_MARKS or unicodedata.category(character) in ("Cc", "Cs", "Co", "Cn", "Zl", "Zp")
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
 def label(value: object) -> str:
-    """A class label, with a minus as print has it.
+    """Return a class label as text, with a typographic minus.
 
     >>> label(-1.0), label("spam")
     ('−1', 'spam')
@@ -44,7 +44,7 @@ def label(value: object) -> str:
 
 
 def number(value: object, form: str | None = None) -> str:
-    """A number for people, – where there is none.
+    """Return a number as text, or – if there is none.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def number(value: object, form: str | None = None) -> str:
 
 
 def interval(pair: object) -> str:
-    """From where to where; empty where it cannot be told.
+    """Return both ends of an interval as text, or an empty string if one is unknown.
 
     >>> interval([0.25, 0.5]), interval([None, 0.5])
     ('0.250 – 0.500', '')
@@ -72,7 +72,7 @@ def interval(pair: object) -> str:
 
 
 def count(how_many: int, what: str) -> str:
-    """So many of something.
+    """Return a number with its noun.
 
     >>> count(1, "row"), count(2000, "row")
     ('1 row', '2,000 rows')
@@ -81,7 +81,7 @@ def count(how_many: int, what: str) -> str:
 
 
 def seconds(value: object) -> str:
-    """A duration.
+    """Return a duration as text.
 
     >>> seconds(0.02), seconds(75.2), seconds(7300)
     ('20 ms', '1 min 15 s', '2 h 1 min')
@@ -97,7 +97,7 @@ def seconds(value: object) -> str:
 
 
 def size(value: object) -> str:
-    """Bytes.
+    """Return a number of bytes as text.
 
     >>> size(3.14159 * 2**20), size(121 << 20), size(None)
     ('3.14 MiB', '121 MiB', '–')
@@ -109,5 +109,5 @@ def size(value: object) -> str:
 
 
 def plain(value: Any) -> str:
-    """Anything that JSON holds, in a few words."""
+    """Return any JSON value as text."""
     return label(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else visible(str(value))

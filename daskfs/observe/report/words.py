@@ -1,9 +1,10 @@
-"""What the report says in words and figures, from a selection and the records beside it."""
+"""Sentences, key figures and tables of the report, from a selection and the records beside it."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import compress
 
 from daskfs.errors import public_url
 from daskfs.observe.report.text import count, interval, label, number, seconds, size, visible
@@ -18,26 +19,26 @@ MOST_NAMED = 3  # classes that a sentence names
 MOST_CLASSES = 200  # lines of a table
 MOST_PARENTS = 10
 LONGEST_URL = 300
-LONGEST_HOW = 500
+LONGEST_METHOD = 500
 SAME = "They are the same to the last bit: the seed makes no difference here, and that says nothing about other rows."
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One of the few figures at the top of the page."""
+    """One of the key figures at the top of the page."""
 
     label: str
     value: str
     note: str
     band: tuple[float, float, float] | None = None
-    """Low end, value and high end of a score between 0 and 1, to be drawn."""
+    """The low end, value and high end of a score between 0 and 1, which the page draws."""
     main: bool = False
-    """Whether it is what people look for first."""
+    """Whether the page shows it larger than the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextTable:
-    """Rows of text below a line of titles; the first column says what the row is about."""
+    """A table of text with titles; the first cell of a row is its header."""
 
     titles: list[str]
     rows: list[list[str]]
@@ -46,7 +47,7 @@ class TextTable:
 
 @dataclass(frozen=True, eq=False)
 class RunRecords:
-    """A selection, and whatever is known of it besides, by the name of the record."""
+    """A selection and the records beside it, by the names of their files."""
 
     selection: Selection
     records: dict[str, Record]
@@ -66,38 +67,37 @@ class RunRecords:
         return self.records.get(STABILITY)
 
     @property
-    def made(self) -> Record:
-        """How the run went; empty if nobody wrote it down."""
+    def run_record(self) -> Record:
+        """The record of how the run went; empty if there is none."""
         return self.records.get(RUN_RECORD, {})
 
     @property
     def times(self) -> dict[int, int] | None:
-        """How often features were chosen under several seeds."""
+        """How often each feature was selected under several seeds, by its id; None if that is unknown."""
         record = self.stability
-        if record is None or record.get("of") == "inputs" or record.get("identical"):  # or there is nothing in it
+        if record is None or record.get("of") == "inputs" or record.get("identical"):
             return None
         return {feature["id"]: feature["times"] for feature in record["features"]}
 
 
 def headline(selection: Selection) -> str:
-    """The answer in a line: so many of so many features, and what they are good for."""
-    chosen, source = len(selection.features), selection.source
+    """Return the result in a line: how many of how many features were selected, and what they predict."""
+    selected, source, purpose = len(selection.features), selection.source, _purpose(selection)
     if selection.inputs is not None:
-        columns = count(len(selection.inputs.names), "column")
-        return f"{count(chosen, 'random feature')} of {columns} {_purpose(selection, chosen)}"
+        return f"{count(selected, 'random feature')} of {count(len(selection.inputs.names), 'column')} {purpose}"
     if selection.products is not None:
-        return f"{count(chosen, 'feature')} and pairs of {source['n_features']:,} {_purpose(selection, chosen)}"
-    return f"{chosen:,} of {count(source['n_features'], 'feature')} {_purpose(selection, chosen)}"
+        return f"{count(selected, 'feature')} and pairs of {source['n_features']:,} {purpose}"
+    return f"{selected:,} of {count(source['n_features'], 'feature')} {purpose}"
 
 
-def _purpose(selection: Selection, chosen: int) -> str:
-    one = chosen == 1
+def _purpose(selection: Selection) -> str:
+    ending = "s" if len(selection.features) == 1 else ""
     if selection.classes is None:
-        return f"{'predicts' if one else 'predict'} a number"
+        return f"predict{ending} a number"
     if len(selection.classes) > MOST_NAMED:
-        return f"{'tells' if one else 'tell'} {len(selection.classes):,} classes apart"
+        return f"tell{ending} {len(selection.classes):,} classes apart"
     *first, last = [visible(label(name), 40) for name in selection.classes]
-    return f"{'tells' if one else 'tell'} the classes {', '.join(first)} and {last} apart"
+    return f"tell{ending} the classes {', '.join(first)} and {last} apart"
 
 
 def origin(run: RunRecords) -> tuple[str, str, str]:
@@ -113,7 +113,7 @@ def default_words(selection: Selection) -> Words:
 
 
 def figures(run: RunRecords) -> list[Figure]:
-    """The figures at the top of the page, as far as they are known."""
+    """Return the key figures at the top of the page, as far as they are known."""
     return [figure for figure in (_score(run), _stability(run), _time(run), _memory(run)) if figure is not None]
 
 
@@ -131,7 +131,7 @@ def _score(run: RunRecords) -> Figure | None:
 
 
 def _held_back(selection: Selection) -> Figure | None:
-    """What the algorithm itself saw on rows it had put aside, where nobody has evaluated the selection."""
+    """Return the algorithm's own score on held-back rows, for a selection that was not evaluated."""
     history = selection.history
     values = [] if "held_back" not in history else [x for x in history["held_back"].values.tolist() if x == x]
     if not values:
@@ -141,7 +141,7 @@ def _held_back(selection: Selection) -> Figure | None:
 
 
 def _seen(run: RunRecords) -> str:
-    """Whether the data of the evaluation are those of the selection, others, or rows held back from the same source."""
+    """Return what the selection was evaluated on: its own data, rows held back from the same source, or other data."""
     assert run.metrics is not None
     if run.metrics.get("digest") == run.selection.source["digest"]:
         return "the data it was selected from"
@@ -149,7 +149,7 @@ def _seen(run: RunRecords) -> str:
 
 
 def main_metric(selection: Selection) -> str:
-    """The metric that speaks for all."""
+    """Return the name of the metric that the page shows first."""
     return "r2" if selection.classes is None else "balanced_accuracy"
 
 
@@ -161,7 +161,7 @@ def _stability(run: RunRecords) -> Figure | None:
 
 
 def _time(run: RunRecords) -> Figure | None:
-    took, workers = run.made.get("seconds"), run.made.get("workers")
+    took, workers = run.run_record.get("seconds"), run.run_record.get("workers")
     if took is None:
         took = total(run.selection, "seconds")
     if not took:
@@ -170,7 +170,7 @@ def _time(run: RunRecords) -> Figure | None:
 
 
 def _memory(run: RunRecords) -> Figure | None:
-    memory = run.made.get("memory")
+    memory = run.run_record.get("memory")
     if memory is None or memory["promised"] is None:
         return None
     used = memory["used"]
@@ -180,12 +180,12 @@ def _memory(run: RunRecords) -> Figure | None:
 
 
 def total(selection: Selection, column: str) -> float | None:
-    """The sum of a column of the history over all passes."""
+    """Return the sum of a column of the history over all passes; None if there is no such column."""
     return None if column not in selection.history else float(selection.history[column].sum(skipna=True))
 
 
 def metric_table(run: RunRecords) -> TextTable | None:
-    """Every metric with its interval."""
+    """Return a table of all metrics with their intervals; None if the selection was not evaluated."""
     if run.metrics is None:
         return None
     record = run.metrics
@@ -202,7 +202,7 @@ def metric_table(run: RunRecords) -> TextTable | None:
 
 
 def _metric(name: str, run: RunRecords) -> str:
-    """A metric's title; of an area, whose it is."""
+    """Return the title of a metric; for an area under a curve, also its class."""
     title, classes = TITLES.get(name, visible(name)), run.selection.classes
     if name not in ("roc_auc", "average_precision") or classes is None:
         return title
@@ -210,7 +210,7 @@ def _metric(name: str, run: RunRecords) -> str:
 
 
 def class_table(run: RunRecords) -> TextTable | None:
-    """A line for every class, where there are more than two: of two, the metrics say it all."""
+    """Return a table with a row for every class; None for two classes, for which the metrics say the same."""
     lines = (run.metrics or {}).get("per_class") or []
     if len(lines) <= 2:
         return None
@@ -228,18 +228,18 @@ def class_table(run: RunRecords) -> TextTable | None:
 
 
 def size_words(record: Record, metric: str) -> list[str]:
-    """How scores of fewer features came about, and what the selection itself scores."""
-    lines = [visible(record["how"], LONGEST_HOW)] if record.get("how") else []
+    """Return sentences on how fewer features were scored, and on the score of the selection itself."""
+    lines = [visible(record["how"], LONGEST_METHOD)] if record.get("how") else []
     own = record.get("as_selected")
     if own and own["score"] is not None:
         ends = interval(own["interval"])
-        told = f" (95 % interval {ends})" if ends else ""
-        lines.append(f"As selected, all {own['size']:,} with their own weights: {metric} {number(own['score'])}{told}.")
+        sure = f" (95 % interval {ends})" if ends else ""
+        lines.append(f"As selected, all {own['size']:,} with their own weights: {metric} {number(own['score'])}{sure}.")
     return lines
 
 
 def feature_words(run: RunRecords) -> list[str]:
-    """How to read the table of features."""
+    """Return sentences on how to read the table of features."""
     selection, lines = run.selection, ["Most important first."]
     if selection.classes is not None and selection.weights.ndim == 1:
         low, high = map(label, selection.classes)
@@ -250,14 +250,14 @@ def feature_words(run: RunRecords) -> list[str]:
         )
     if run.times is not None and run.stability is not None:
         lines.append(f"“Chosen” counts how often a feature was selected {_repeated(run.stability)}.")
-    asked = selection.algorithm.get("n_select")
-    if isinstance(asked, int) and len(selection.features) < asked:
-        lines.append(f"{asked:,} were asked for.")
+    wanted = selection.algorithm.get("n_select")
+    if isinstance(wanted, int) and len(selection.features) < wanted:
+        lines.append(f"{wanted:,} were asked for.")
     return lines
 
 
 def stability_words(record: Record) -> list[str]:
-    """How much of the choice is chance, in a few sentences."""
+    """Return sentences on the stability of the selection."""
     what = "input" if record.get("of") == "inputs" else "feature"
     seeds, features = len(record["seeds"]), record["features"]
     always = sum(feature["times"] >= seeds for feature in features)
@@ -269,9 +269,9 @@ def stability_words(record: Record) -> list[str]:
         return [*lines, SAME]
     if record["index"] is not None:
         ends = interval(record.get("interval"))
-        told = f" (95 % interval {ends})" if ends else ""
+        known = f" (95 % interval {ends})" if ends else ""
         lines.append(
-            f"Stability is {number(record['index'], '{:.2f}')}{told}: "
+            f"Stability is {number(record['index'], '{:.2f}')}{known}: "
             "1 would be the same choice every time, 0 a choice by chance."
         )
     if record["jaccard"] is not None:
@@ -285,7 +285,7 @@ def stability_words(record: Record) -> list[str]:
 
 
 def _repeated(record: Record, every: str = "") -> str:
-    """Under which circumstances a selection was made again and again."""
+    """Return what differed between the repeated selections: seeds, or halves of the rows."""
     times = len(record["seeds"])
     if record.get("over") == "halves":
         return f"from {every}{times:,} halves of the rows"
@@ -293,17 +293,15 @@ def _repeated(record: Record, every: str = "") -> str:
 
 
 def address(url: str) -> str:
-    """A URL as the page shows it, without keys."""
+    """Return a URL for the page, without secrets."""
     return visible(public_url(url), LONGEST_URL)
 
 
 def pair_table(selection: Selection) -> TextTable | None:
-    """Which features take part in most products."""
+    """Return a table of the features that take part in most products; None if there are no products."""
     if selection.products is None:
         return None
-    pairs = [
-        names for names, is_one in zip(selection.products.names, selection.products.is_product, strict=True) if is_one
-    ]
+    pairs = list(compress(selection.products.names, selection.products.is_product))
     taking_part = Counter(name for pair in pairs for name in set(pair)).most_common(MOST_PARENTS)
     note = f"{len(pairs):,} of the {count(len(selection.features), 'feature')} are products of two others."
     return TextTable(

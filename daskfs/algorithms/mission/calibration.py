@@ -1,0 +1,123 @@
+"""Calibration: how large the steps of MISSION are, from the first rows of the data.
+
+A learning rate is meant for rows of unit norm, so that it means the same for all data: it is divided by the mean
+squared norm of the rows. The step of a feature is multiplied by 1/√(1 + N/β), as in AdaGrad, where N is the sum of
+v²·‖residual‖² over the rows that have the feature. β is `sightings` times the mean squared value, so that N/β counts
+sightings of typical values.
+
+The best of several rates is found on the first rows, by their loss before they are learned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskfs.algorithms.mission.memory_kernels import SparseRows
+from daskfs.protocol import Meta
+
+if TYPE_CHECKING:
+    from daskfs.algorithms.mission import Mission
+
+FIRST_ROWS = 8192
+FIRST_ENTRIES = 1 << 20  # fewer rows suffice where rows are long
+RATES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)  # 128 is best where features are seen once or twice
+_FIRST_RATE = 2  # the search begins with this one and the next: usual data are best with one of them
+PAPER_RATE = 0.5
+_SLOWER = 2  # the best rate is divided by this: slower steps tell signal from noise better, and many more rows follow
+_FAR = 30.0  # standard deviations: with a mean this far from zero the intercept is learned too late
+_MIN_ROWS = 500  # rows of one class: hardly by chance
+_ONE_CLASS = (
+    "its first rows are all of one class; MISSION learns row by row, and from rows in the order of their classes "
+    "next to nothing: daskfs shuffle IN.zarr OUT.zarr writes them in random order"
+)
+_FAR_FROM_ZERO = (
+    "its target is far from zero beside its spread; MISSION learns the intercept row by row like everything else, "
+    "and meanwhile chooses by chance: subtract the mean of the target first"
+)
+
+
+@dataclass(slots=True)
+class Calibration:
+    """What the first rows say of how large steps should be."""
+
+    mean_squares: NDArray[np.float64]
+    """(2,): the mean squared norm of rows, and the mean squared value of their entries."""
+    rate_losses: NDArray[np.float64]
+    """(len(RATES),): the mean loss of the first rows before they are learned, at each of the `RATES`; or zeros."""
+
+
+NEUTRAL = Calibration(np.ones(2), np.zeros(len(RATES)))
+"""Stands for a calibration where the size of steps does not matter, or no row was read."""
+
+
+def count_first_rows(rows: SparseRows) -> int | None:
+    """Return how many of these rows are the first rows to calibrate by; None if there are too few."""
+    by_entries = int(np.searchsorted(rows.indptr, FIRST_ENTRIES))
+    count = min(FIRST_ROWS, by_entries)
+    return count if count <= len(rows.y) else None
+
+
+def buffer_nbytes(meta: Meta) -> int:
+    """Return the memory of the buffered first rows, including the block that completes them."""
+    return 2 * (12 * min(FIRST_ENTRIES, meta.n_entries) + 24 * min(FIRST_ROWS, meta.n_samples)) + meta.block_nbytes
+
+
+def remark_on(y: NDArray[np.float64], has_classes: bool) -> str:
+    """Return what users should know of the target of the first rows; usually nothing."""
+    if has_classes:
+        return _ONE_CLASS if len(y) >= _MIN_ROWS and np.ptp(y) == 0 else ""
+    return _FAR_FROM_ZERO if abs(y.mean()) > _FAR * y.std() > 0 else ""
+
+
+def mean_squares(parts: Iterable[SparseRows]) -> NDArray[np.float64]:
+    """Return the mean squared norm of rows, and the mean squared value of their entries; 1 where there are none."""
+    total, n_rows, n_entries = 0.0, 0, 0
+    for rows in parts:
+        total += float(np.square(rows.values, dtype=np.float64).sum())
+        n_rows, n_entries = n_rows + len(rows.y), n_entries + len(rows.values)
+    return np.array([total / max(1, n_rows) or 1.0, total / max(1, n_entries) or 1.0])
+
+
+def compare_rates(loss_at: Callable[[float], float]) -> NDArray[np.float64]:
+    """Return the loss at each of the `RATES`. Few are tried: the loss falls up to the best rate and rises after it.
+
+    Two rates show on which side the best one lies, and rates on that side are tried until one does worse. The others
+    get the value on a straight line through their neighbours: shards need not have tried the same rates, and the mean
+    of their losses decides.
+    """
+    losses = np.full(len(RATES), np.nan)
+    first = _FIRST_RATE
+    losses[first], losses[first + 1] = loss_at(RATES[first]), loss_at(RATES[first + 1])
+    step = 1 if _bounded(losses[first + 1]) < _bounded(losses[first]) else -1
+    at = first + (step > 0)
+    while 0 <= at + step < len(RATES):
+        at += step
+        losses[at] = loss_at(RATES[at])
+        if _bounded(losses[at]) > _bounded(losses[at - step]):
+            break
+    low, high = min(first, at), max(first + 1, at)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for i in range(high + 1, len(RATES)):
+            losses[i] = 2 * losses[i - 1] - losses[i - 2]
+        for i in range(low - 1, -1, -1):
+            losses[i] = 2 * losses[i + 1] - losses[i + 2]
+    return losses
+
+
+def _bounded(losses: Any) -> Any:
+    """Return losses to compare by: infinite at rates where numbers overflow."""
+    return np.where(np.isnan(losses), np.inf, losses)
+
+
+def rate_of(params: Mission, calibration: Calibration | None) -> float:
+    """Return the learning rate for rows of unit norm: the one that the user set, or the best one."""
+    if params.learning_rate != "auto":
+        return float(params.learning_rate)
+    if params.method != "active":
+        return PAPER_RATE
+    return RATES[int(_bounded((calibration or NEUTRAL).rate_losses).argmin())] / _SLOWER

@@ -1,0 +1,114 @@
+"""Kernels for features that are derived from others: pairs of the features of a row, and factors for rare features."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from daskfs.algorithms.mission.sketch_kernels import fold
+from daskfs.algorithms.mission.table_kernels import find, insert_ids, mix
+from daskfs.jit import helper, kernel, warms
+from daskfs.protocol import NO_PARENT
+
+_NO_PARENT = np.uint64(NO_PARENT)
+_ONE = np.uint64(1)
+
+
+@helper
+def pair_id(a, b):
+    """Return the id of the pair of two features, of 63 bits like all ids."""
+    return mix(mix(a) ^ (b + np.uint64(0x9E3779B97F4A7C15))) >> _ONE
+
+
+@helper
+def belongs(keys, feature):
+    """Return whether a feature is in the table of a name space; an empty table stands for all features."""
+    return len(keys) == 0 or find(keys, feature + _ONE, mix(feature)) >= 0
+
+
+@helper
+def is_pair(ids, i, j, left, right):
+    """Return whether entry i on the left and entry j on the right make a pair; each pair counts in one order only."""
+    if i == j or not belongs(left, ids[i]) or not belongs(right, ids[j]):
+        return False
+    return i < j or not (belongs(left, ids[j]) and belongs(right, ids[i]))
+
+
+@kernel
+def count_pairs(indptr, ids, left, right):
+    """Return the number of pairs of every row."""
+    n = len(indptr) - 1
+    counts = np.zeros(n, np.int64)
+    for r in range(n):
+        a, b = indptr[r], indptr[r + 1]
+        if len(left) == 0:
+            counts[r] = (b - a) * (b - a - 1) // 2
+            continue
+        on_left = on_right = on_both = 0
+        for e in range(a, b):
+            x, y = belongs(left, ids[e]), belongs(right, ids[e])
+            on_left, on_right, on_both = on_left + x, on_right + y, on_both + (x and y)
+        counts[r] = on_left * on_right - on_both * (on_both - 1) // 2 - on_both
+    return counts
+
+
+@kernel
+def append_pairs(indptr, ids, values, left, right, counts):
+    """Return rows whose pairs follow their features: indptr, ids, values and the parents of every entry."""
+    n = len(indptr) - 1
+    total = len(ids) + counts.sum()
+    out_indptr, out_ids, out_values = np.zeros(n + 1, np.int64), np.empty(total, np.uint64), np.empty(total, np.float32)
+    parents = np.full((total, 2), _NO_PARENT, np.uint64)
+    o = 0
+    for r in range(n):
+        a, b = indptr[r], indptr[r + 1]
+        for e in range(a, b):
+            out_ids[o], out_values[o] = ids[e], values[e]
+            o += 1
+        for i in range(a, b):
+            if not belongs(left, ids[i]):
+                continue
+            for j in range(i + 1 if len(left) == 0 else a, b):
+                if is_pair(ids, i, j, left, right):
+                    out_ids[o], out_values[o] = pair_id(ids[i], ids[j]), values[i] * values[j]
+                    parents[o, 0], parents[o, 1] = ids[i], ids[j]
+                    o += 1
+        out_indptr[r + 1] = o
+    return out_indptr, out_ids, out_values, parents
+
+
+@helper
+def two_cells(feature, bits):
+    """Return the cells of a feature in two rows of 2^bits counters."""
+    h = mix(feature)
+    return h >> np.uint64(64 - bits), fold(h) >> np.uint64(64 - bits)
+
+
+@kernel
+def count_features(ids, cells, bits):
+    """Count every entry in both cells of its feature, which others may share; `cells` is (2, 2^bits)."""
+    for e in range(len(ids)):
+        i, j = two_cells(ids[e], bits)
+        cells[0, i] += 1
+        cells[1, j] += 1
+
+
+@kernel
+def larger_of_two(ids, cells, bits, out):
+    """Write the larger number in the two cells of every feature, such as a factor that falls with the count."""
+    for e in range(len(ids)):
+        i, j = two_cells(ids[e], bits)
+        out[e] = max(cells[0, i], cells[1, j])
+
+
+@warms
+def _warm_up() -> None:
+    indptr, ids, values = np.array([0, 2]), np.arange(2, dtype=np.uint64), np.ones(2, np.float32)
+    keys = np.zeros(4, np.uint64)
+    insert_ids(ids, keys)
+    read_only = ids.copy()
+    for array in (indptr, read_only, values):
+        array.flags.writeable = False
+    append_pairs(indptr, read_only, values, keys, keys, count_pairs(indptr, read_only, keys, keys))
+    for some in (ids, read_only):
+        count_features(some, np.zeros((2, 2), np.uint32), 1)
+        larger_of_two(some, np.zeros((2, 2), np.float32), 1, np.empty(2, np.float32))

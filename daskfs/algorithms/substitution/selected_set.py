@@ -1,0 +1,342 @@
+"""The selected set of `method="block"`: columns in slots, fitted jointly, and exchanged by exact loss.
+
+The set minimises  Σ m_i L(u_i, y_i) + ½ λ ‖w‖²,  u = X_S w_S,  over standardised columns. The intercept, if there is
+one, is a column of its own in slot 0, which is never penalised and never dropped. m_i is the importance of row i; it
+is 0 while the row is held back.
+
+H = X_Sᵀ diag(h) X_S + λI is stored as its inverse, where h is the curvature of the rows when it was last computed. A
+Newton step with a slightly outdated h still points downhill, and h is computed anew when it has drifted. For the
+squared loss h is constant and a single step is exact. New columns enter by a block-wise extension of the inverse, old
+ones leave by `prune`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+
+from daskfs.algorithms.loss_kernels import SQUARED, curvatures, residuals
+from daskfs.algorithms.losses import Floats
+from daskfs.algorithms.substitution.columns import UnitColumns
+from daskfs.algorithms.substitution.kernels import prune
+from daskfs.errors import OptionError
+from daskfs.protocol import Label, Result, copy_state
+
+INTERCEPT = -1  # the id in slot 0
+_TILE = 16_384  # rows multiplied in the data's precision before they are added up in float64
+_WORTHWHILE = 1e-9  # another step follows if one promises at least this share of the objective
+_ATTEMPTS = 8  # at an inverse, with more and more ridge
+_HALVINGS = 20  # of a step that leads uphill
+_LEAST_CURVATURE = 1e-2  # of a row: it makes steps shorter, and an outdated H useful for longer
+_DRIFT = 0.1  # share of the curvature that may change before H is computed anew
+LEAST_RIDGE = 1e-7  # on columns of unit norm; the effect of a smaller one is lost in rounding
+_DUPLICATE = {4: 1e-5, 8: 1e-9}  # two columns are duplicates if 1 − |cosine| is smaller, by the bytes of a number
+_FINAL_CURVATURE = 1e-8  # the least curvature of a row in the final fit, only to make H invertible
+_FINAL_STEPS = 25  # of Newton's method at most in the final fit; from a good start it takes a few
+POOL_PER_FEATURE = 5  # rejected columns that are remembered for each feature to select
+
+
+@dataclass(slots=True)
+class RejectedColumns:
+    """The best of the columns that did not enter a set; they are tried once more after the last pass."""
+
+    ids: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    scores: Floats = field(default_factory=lambda: np.empty(0))
+
+    def add(self, ids: NDArray[np.int64], scores: Floats, n_select: int) -> None:
+        """Add columns, each with its newest score; only the best of all stay."""
+        size = POOL_PER_FEATURE * n_select
+        if len(self.ids) >= size:
+            better = scores > self.scores.min()
+            if not better.any():
+                return
+            ids, scores = ids[better], scores[better]
+        others = ~np.isin(self.ids, ids)
+        self.ids = np.concatenate([self.ids[others], ids])
+        self.scores = np.concatenate([self.scores[others], scores])
+        if len(self.ids) > size:
+            best = np.argsort(-self.scores, kind="stable")[:size]
+            self.ids, self.scores = self.ids[best], self.scores[best]
+
+    def remove(self, ids: NDArray[np.int64]) -> None:
+        """Remove columns, which have entered the set."""
+        others = ~np.isin(self.ids, ids)
+        self.ids, self.scores = self.ids[others], self.scores[others]
+
+
+@dataclass(slots=True)
+class SelectedSet:
+    """Columns in slots, with their joint fit. Arrays have a fixed number of slots, of which `k` are in use."""
+
+    code: int  # the code of the loss
+    fixed: int  # how many slots are never dropped: 1 with an intercept, else 0
+    k: int
+    ids: NDArray[np.int64]
+    X: NDArray[Any]  # (n, slots), Fortran order
+    mean: Floats
+    norm: Floats
+    w: Floats
+    inverse: Floats  # of H
+    diagonal: Floats  # of X_Sᵀ diag(h) X_S
+    target: Floats
+    importance: Floats  # of every row
+    u: Floats  # the score of every row
+    r: NDArray[Any]  # the weighted residual of every row
+    h: NDArray[Any]  # the weighted curvature of every row
+    uniform: bool = False  # whether h is 1 in all rows
+    ridge: float = 0.0
+    threshold: float = 0.0  # by how much the loss would rise without the least useful feature, times two
+    objective: float = np.nan
+    version: int = 0  # rises whenever the set changes
+    rejected: RejectedColumns = field(default_factory=RejectedColumns)
+
+    @classmethod
+    def empty(cls, n: int, slots: int, itemsize: int, code: int, intercept: bool, ridge: float = 0.0) -> SelectedSet:
+        """Return a set with room for `slots` features, empty but for the intercept."""
+        dtype, size, fixed = np.dtype(f"f{itemsize}"), slots + intercept, int(intercept)
+        X, inverse = np.zeros((n, size), dtype, order="F"), np.zeros((size, size))
+        X[:, :fixed] = 1 / np.sqrt(n)
+        return cls(
+            code, fixed, fixed, np.full(size, INTERCEPT, np.int64), X, mean=np.zeros(size), norm=np.ones(size),
+            w=np.zeros(size), inverse=inverse, diagonal=np.ones(size), target=np.zeros(n), importance=np.ones(n),
+            u=np.zeros(n), r=np.zeros(n, dtype), h=np.zeros(n, dtype), ridge=ridge,
+        )  # fmt: skip
+
+    @property
+    def features(self) -> NDArray[np.int64]:
+        """The ids of the features in the set, by slot."""
+        return self.ids[self.fixed : self.k]
+
+    @property
+    def columns(self) -> UnitColumns:
+        """The columns of the features, without copying them."""
+        at = slice(self.fixed, self.k)
+        return UnitColumns(self.ids[at], self.X[:, at], self.mean[at], self.norm[at])
+
+    def refresh(self, steps: int = 3, least_curvature: float = _LEAST_CURVATURE) -> None:
+        """Compute curvature and H anew and go towards the minimum with at most `steps` Newton steps."""
+        k = self.k
+        for _ in range(steps):
+            curvatures(self.code, self.u, self.target, self.importance, least_curvature, self.h)
+            self.uniform = bool((self.h == 1).all())
+            H = weighted_gram(self.X[:, :k], self.h)
+            self.diagonal[:k] = np.diag(H)
+            self.inverse[:k, :k] = _inverse(H + np.diag(self._penalty()))
+            if not self._step():
+                break
+        self._update_objective()
+
+    def settle(self, steps: int = 3) -> None:
+        """Go towards the minimum after columns were exchanged, with a new H if the curvature has drifted."""
+        if self.code == SQUARED:
+            return
+        h = np.empty_like(self.h)
+        curvatures(self.code, self.u, self.target, self.importance, _LEAST_CURVATURE, h)
+        if np.abs(h - self.h).sum() > _DRIFT * self.h.sum():
+            self.refresh(steps)
+            return
+        for _ in range(steps):
+            if not self._step():
+                break
+        self._update_objective()
+
+    def _step(self) -> bool:
+        """Take a Newton step with the present H; return whether another one is worthwhile."""
+        k, X = self.k, self.X
+        residuals(self.code, self.u, self.target, self.importance, self.r)
+        slope = transposed_product(X[:, :k], self.r) - self._penalty() * self.w[:k]
+        step = self.inverse[:k, :k] @ slope
+        before = self._search_line(step, X[:, :k] @ step.astype(X.dtype))
+        return float(slope @ step) > _WORTHWHILE * before
+
+    def enter(self, new: UnitColumns, n_select: int) -> int:
+        """Fit new columns jointly with the set and keep the best of all; return how many of the new ones stayed."""
+        fixed, k, X = self.fixed, self.k, self.X
+        weighted = new.X if self.uniform else new.X * self.h[:, None]
+        C, B = cross_product(X[:, :k], weighted), cross_product(new.X, weighted)
+        distinct = _distinct(C[fixed:], B, self.diagonal[fixed:k], _DUPLICATE[X.dtype.itemsize])
+        if not len(distinct):
+            return 0
+        if len(distinct) < len(new.ids):
+            new, C, B = new.take(distinct), C[:, distinct], B[np.ix_(distinct, distinct)]
+        inverse = _extend_inverse(self.inverse[:k, :k], C, B + self.ridge * np.eye(len(distinct)))
+        slope = np.concatenate([np.zeros(k), transposed_product(new.X, self.r)])
+        old = np.concatenate([self.w[:k], np.zeros(len(distinct))])
+        w = old + inverse @ slope
+        alive = prune(inverse, w, fixed, fixed + n_select)
+        holders = _slot_holders(alive, k)
+        for slot in np.flatnonzero(holders >= k):
+            source = holders[slot] - k
+            X[:, slot] = new.X[:, source]
+            self.ids[slot], self.mean[slot], self.norm[slot] = new.ids[source], new.mean[source], new.norm[source]
+            self.diagonal[slot] = B[source, source]
+        self._take_fit(inverse[np.ix_(holders, holders)], w[holders], old[holders])
+        return int(alive[k:].sum())
+
+    def _take_fit(self, inverse: Floats, w: Floats, old: Floats) -> None:
+        """Take over the inverse and the weights of the columns that are in the slots now.
+
+        The new weights minimise a quadratic. If the loss is none, the step from the `old` weights to them is shortened
+        until it leads downhill.
+        """
+        size, X = len(w), self.X
+        self.k = size
+        self.inverse[:size, :size] = inverse
+        self.w[:size] = w
+        self.u[:] = X[:, :size] @ w.astype(X.dtype)
+        if self.code != SQUARED:
+            self.w[:size] = old
+            start = X[:, :size] @ old.astype(X.dtype)
+            change = self.u - start
+            self.u[:] = start
+            self._search_line(w - old, change)
+        self._update_objective()
+
+    def _search_line(self, step: Floats, change: Floats) -> float:
+        """Take a step, halved until it leads downhill; `change` is its effect on u. Return the objective before it."""
+        k = self.k
+        before = self._objective(self.u, self.w[:k])
+        for _ in range(_HALVINGS):
+            u, w = self.u + change, self.w[:k] + step
+            if self._objective(u, w) <= before + 1e-12 * abs(before):
+                self.u[:], self.w[:k] = u, w
+                break
+            step, change = step / 2, change / 2
+        return before
+
+    def _update_objective(self) -> None:
+        """Compute residuals, objective and threshold anew."""
+        loss = residuals(self.code, self.u, self.target, self.importance, self.r)
+        w = self.w[self.fixed : self.k]
+        self.objective = loss + 0.5 * self.ridge * float(w @ w)
+        self.threshold = float(self.usefulness().min()) if len(w) else 0.0
+
+    def quadratic(self) -> tuple[Floats, Floats]:
+        """Return H without the ridge, and c, of the quadratic ½ wᵀHw − cᵀw that approximates the loss."""
+        X = self.X[:, : self.k]
+        H = weighted_gram(X, self.h)
+        return H, transposed_product(X, self.r) + H @ self.w[: self.k]
+
+    def usefulness(self) -> Floats:
+        """Return by how much the loss would rise without each of the features, times two."""
+        at = slice(self.fixed, self.k)
+        usefulness: Floats = self.w[at] ** 2 / np.diag(self.inverse)[at]
+        return usefulness
+
+    def _penalty(self) -> Floats:
+        """Return the ridge of every slot in use."""
+        ridge = np.full(self.k, self.ridge)
+        ridge[: self.fixed] = 0.0
+        return ridge
+
+    def _objective(self, u: Floats, w: Floats) -> float:
+        loss = residuals(self.code, u, self.target, self.importance, np.empty_like(self.r))
+        return float(loss) + 0.5 * float(self._penalty() @ w**2)
+
+    def fit(self, ridge: float) -> None:
+        """Go to the minimum of the loss under this ridge."""
+        self.ridge = ridge
+        self.refresh(_FINAL_STEPS)
+        self.refresh(_FINAL_STEPS, _FINAL_CURVATURE)
+
+    def copy_fit(self) -> SelectedSet:
+        """Return a copy that shares X, which needs most of the memory, with this set."""
+        copied: SelectedSet = copy_state(replace(self, X=self.X[:0]))
+        return replace(copied, X=self.X)
+
+    def result(
+        self, n_select: int, spare: NDArray[np.int64], classes: tuple[Label, ...] | None, history: Sequence[Any]
+    ) -> Result:
+        """Return the features of a fitted set, the most useful first, with weights in the units of the data.
+
+        If the data have fewer than `n_select` useful columns, because of constants and near-duplicates, `spare` ones
+        with weight 0 fill up the number.
+        """
+        order = self.fixed + np.argsort(-self.usefulness(), kind="stable")
+        raw = self.w[order] / self.norm[order]
+        intercept = (self.w[0] / np.sqrt(len(self.target)) if self.fixed else 0.0) - float(raw @ self.mean[order])
+        fill = spare[~np.isin(spare, self.features)][: n_select - len(order)]
+        return Result(
+            features=np.concatenate([self.ids[order], fill]).astype(np.uint64),
+            weights=np.concatenate([raw, np.zeros(len(fill))]),
+            intercept=np.array([intercept]),
+            classes=classes,
+            history=history,
+        )
+
+
+def set_nbytes(n: int, slots: int, entering: int, itemsize: int) -> int:
+    """Return the bytes of a set, and of the work on it if `entering` columns enter at once."""
+    size = slots + 1
+    columns = n * (size + 2 * entering) * itemsize + min(n, _TILE) * size * itemsize
+    small = 8 * 6 * (size + entering) ** 2
+    return columns + small + n * (3 * 8 + 2 * itemsize + 8)
+
+
+def _slot_holders(alive: NDArray[np.bool_], k: int) -> NDArray[np.int64]:
+    """Return which column each slot gets, of k old and some new ones: old ones stay put, new ones fill the gaps."""
+    total = int(alive.sum())
+    stays = alive.copy()
+    stays[min(k, total) :] = False
+    holders = np.arange(total)
+    holders[~stays[:total]] = np.flatnonzero(alive & ~stays)
+    return holders
+
+
+def _distinct(C: Floats, B: Floats, diagonal: Floats, tolerance: float) -> NDArray[np.int64]:
+    """Return the new columns that duplicate neither a column of the set nor an earlier new one."""
+    lengths = np.sqrt(np.diag(B))
+    in_set = (np.abs(C) > (1 - tolerance) * np.sqrt(diagonal)[:, None] * lengths).any(axis=0)
+    earlier = np.triu(np.abs(B) > (1 - tolerance) * lengths[:, None] * lengths, k=1)
+    keep: list[int] = []
+    for j in np.flatnonzero(~in_set & (lengths > 0)):
+        if not earlier[keep, j].any():
+            keep.append(int(j))
+    return np.array(keep, np.int64)
+
+
+def _extend_inverse(inverse: Floats, C: Floats, B: Floats) -> Floats:
+    """Return the inverse of [[H, C], [Cᵀ, B]], given that of H."""
+    Z = inverse @ C
+    schur = _inverse(B - C.T @ Z)
+    schur = (schur + schur.T) / 2
+    ZS = Z @ schur
+    return np.block([[inverse + ZS @ Z.T, -ZS], [-ZS.T, schur]])
+
+
+def _inverse(H: Floats) -> Floats:
+    """Return the inverse of a matrix; if rounding has made it indefinite, a little ridge is added."""
+    extra = 0.0
+    for _ in range(_ATTEMPTS):
+        try:
+            return np.asarray(cho_solve(cho_factor(H + extra * np.eye(len(H))), np.eye(len(H))))
+        except np.linalg.LinAlgError:
+            extra = max(10 * extra, 1e-8 * float(np.trace(H)) / len(H))
+    raise OptionError("the chosen columns cannot be fitted together: give a larger ridge")
+
+
+def cross_product(A: NDArray[Any], B: NDArray[Any]) -> Floats:
+    """Return AᵀB, with long sums in float64."""
+    out = np.zeros((A.shape[1], B.shape[1]))
+    for start in range(0, len(A), _TILE):
+        out += A[start : start + _TILE].T @ B[start : start + _TILE]
+    return out
+
+
+def weighted_gram(A: NDArray[Any], h: NDArray[Any]) -> Floats:
+    """Return Aᵀ diag(h) A, with long sums in float64."""
+    out = np.zeros((A.shape[1], A.shape[1]))
+    for start in range(0, len(A), _TILE):
+        rows = slice(start, start + _TILE)
+        out += A[rows].T @ (A[rows] * h[rows, None])
+    return out
+
+
+def transposed_product(A: NDArray[Any], r: NDArray[Any]) -> Floats:
+    """Return Aᵀr, with long sums in float64."""
+    return cross_product(A, r[:, None])[:, 0]
