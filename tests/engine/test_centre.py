@@ -241,9 +241,9 @@ def test_columns_of_a_closed_set_are_collected_whatever_happens_to_offers():
     third, last = offers(centre)[2:]
     centre.offer(0, ATTEMPT, algorithm.combine_offers(last, third, view_of(centre)), known=-1)
     given, _ = centre.state()
-    assert given.final.columns.ids.tolist() == whole.final.columns.ids.tolist()
+    assert given.final.ids.tolist() == whole.final.ids.tolist()
     for name in ("X", "mean", "norm"):
-        columns, expected = getattr(given.final.columns, name), getattr(whole.final.columns, name)
+        columns, expected = getattr(given.final, name), getattr(whole.final, name)
         np.testing.assert_allclose(columns, expected, rtol=1e-12, err_msg=name)
     np.testing.assert_allclose(algorithm.result(given).weights, algorithm.result(whole).weights)
 
