@@ -9,11 +9,13 @@ demo: $(READY)
 	$(BIN)/daskfs demo
 
 test: check
+	$(BIN)/python tests/compile_kernels.py
 	$(BIN)/pytest -n 2 --dist loadfile -m 'not slow'
 
 # What takes longer: crashes at every operation, quality against other methods, kernels with bounds checks.
 test-all: $(READY)
 	$(BIN)/pytest -n 2 --dist loadfile -m slow
+	NUMBA_BOUNDSCHECK=1 $(BIN)/python tests/compile_kernels.py
 	NUMBA_BOUNDSCHECK=1 $(BIN)/pytest -n 2 --dist loadfile -m kernels tests/store tests/basis tests/algorithms
 
 coverage: $(READY)

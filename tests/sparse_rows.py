@@ -12,9 +12,8 @@ import daskfs
 from daskfs.engine.cluster.pool import Threads, in_order
 from daskfs.protocol import SparseColumnBlock
 from daskfs.store.dataset.codec import LZ4
-from daskfs.store.ingest.name_cache import NameCollector
 from daskfs.store.ingest.publish import SparsePlan, publish_sparse
-from daskfs.store.ingest.rows import BadLines, RowBuilder
+from daskfs.store.ingest.rows import BadLines, NameCollector, RowBuilder
 from daskfs.store.ingest.staging import BlockShape, SparsePieceWriter
 from daskfs.store.places.location import Location
 

@@ -102,7 +102,7 @@ from daskfs.algorithms.random_features.lasso import solve
 rng = np.random.default_rng(0)
 Phi = np.cos(rng.random((500, 3)) @ rng.normal(size=(3, 150)) + 6 * rng.random(150))
 b = Phi.T @ rng.normal(size=500)
-print(hashlib.md5(solve(Phi.T @ Phi, b, 1e-4 * abs(b).max()).weights.tobytes()).hexdigest())
+print(hashlib.md5(solve([(Phi.T @ Phi, b)], 1e-4 * abs(b).max()).weights.tobytes()).hexdigest())
 """
 
 
@@ -185,7 +185,6 @@ print(*called)
         "daskfs.algorithms.substitution": {"algorithms.substitution.kernels", "algorithms.loss_kernels"},
         "daskfs.algorithms.random_features": {
             "algorithms.random_features.kernels",
-            "algorithms.random_features.lasso_kernels",
             "algorithms.loss_kernels",
             "basis.kernels",
         },

@@ -31,7 +31,7 @@ def test_every_command_and_flag_exists(line):
 def test_every_job_file_loads(snippet, tmp_path):
     job = tmp_path / "job.toml"
     job.write_text(completed_job(snippet))
-    assert load_job(job).select.made
+    assert load_job(job).select.params
 
 
 @pytest.mark.parametrize("link", links(README))

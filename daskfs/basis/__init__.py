@@ -48,8 +48,8 @@ class RandomFeatures:
     """Some random features with their directions, ready to be evaluated on rows."""
 
     kernel: Kernel
-    W: NDArray[np.float32]  # (A, d)
-    b: NDArray[np.float32]  # (A,)
+    W: NDArray[np.float32]  # directions (A, d), for cosines in turns: ω / 2π
+    b: NDArray[np.float32]  # phases (A,), for cosines in turns: within ± ½
 
     def expand(self, X: NDArray[np.float32], out: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
         """Return the features (r, A) of scaled rows X (r, d) in C order, in `out` if that is given."""
@@ -80,11 +80,16 @@ class RandomFeatures:
 class Basis:
     """All random features of rows with d columns; `features` draws some of them by their ids.
 
+    A feature depends on the seed (any integer, of which the lowest 64 bits count) and on its id alone.
+
     Examples
     --------
-    >>> features = Basis("gaussian", gamma=0.5, seed=0, d=3).features(np.array([7, 2**63], np.uint64))
+    >>> basis = Basis("gaussian", gamma=0.5, seed=0, d=3)
+    >>> features = basis.features(np.array([7, 2**63], np.uint64))
     >>> features.expand(np.zeros((5, 3), np.float32)).shape
     (5, 2)
+    >>> np.array_equal(basis.features(np.array([2**63], np.uint64)).W[0], features.W[1])
+    True
     """
 
     kernel: Kernel
@@ -94,41 +99,15 @@ class Basis:
 
     def features(self, ids: NDArray[np.uint64]) -> RandomFeatures:
         """Return the features with these ids."""
-        return RandomFeatures(self.kernel, *directions(ids, self.d, self.seed, self.kernel, self.gamma))
-
-
-def directions(
-    ids: NDArray[np.uint64], d: int, seed: int, kernel: Kernel, gamma: float
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return directions W (A, d) and phases b (A,) of features; both depend on `seed` and on each id alone.
-
-    Parameters
-    ----------
-    ids
-        The features.
-    d
-        The number of columns.
-    seed
-        Any integer; its lowest 64 bits count.
-    kernel, gamma
-        See the table above. For cosines W and b are in turns: ω / 2π, and within ± ½.
-
-    Examples
-    --------
-    >>> W, b = directions(np.array([7, 8], np.uint64), d=3, seed=0, kernel="gaussian", gamma=0.5)
-    >>> again, _ = directions(np.array([8], np.uint64), d=3, seed=0, kernel="gaussian", gamma=0.5)
-    >>> np.array_equal(again[0], W[1])
-    True
-    """
-    W, b = np.empty((len(ids), d), np.float32), np.empty(len(ids), np.float32)
-    if kernel == "gaussian":
-        law, scale, spread = NORMAL, math.sqrt(2 * gamma) / (2 * math.pi), 1.0
-    elif kernel == "laplacian":
-        law, scale, spread = CAUCHY, gamma / (2 * math.pi), 1.0
-    else:
-        law, scale, spread = SPHERE, 1.0, 2 / gamma
-    draw(_read_only(np.asarray(ids, np.uint64)), np.uint64(seed % 2**64), law, scale, spread, W, b)
-    return W, b
+        W, b = np.empty((len(ids), self.d), np.float32), np.empty(len(ids), np.float32)
+        if self.kernel == "gaussian":
+            law, scale, spread = NORMAL, math.sqrt(2 * self.gamma) / (2 * math.pi), 1.0
+        elif self.kernel == "laplacian":
+            law, scale, spread = CAUCHY, self.gamma / (2 * math.pi), 1.0
+        else:
+            law, scale, spread = SPHERE, 1.0, 2 / self.gamma
+        draw(_read_only(np.asarray(ids, np.uint64)), np.uint64(self.seed % 2**64), law, scale, spread, W, b)
+        return RandomFeatures(self.kernel, W, b)
 
 
 def multiply(

@@ -4,49 +4,49 @@ from __future__ import annotations
 
 import json
 import tomllib
-from typing import Any, get_args
+from typing import Any
 
 import click
 
 from daskfs.errors import OptionError, public_url, redact
 from daskfs.job.execute import execute
-from daskfs.job.runner import Step, Watch
+from daskfs.job.runner import STEPS, JobListener, JobStep
 from daskfs.observe.progress import count_progress, ingest_progress, pass_progress
 from daskfs.observe.terminal import messages, printable, warnings_as_notes
 
 
 @click.command()
 @click.argument("job", metavar="JOB.toml")
-@click.option("--until", type=click.Choice(get_args(Step)), default="publish", show_default=True, help="The last step.")
+@click.option("--until", type=click.Choice(STEPS), default="publish", show_default=True, help="The last step.")
 @click.option("--set", "changes", metavar="KEY=VALUE", multiple=True, help="Another value, as in select.n_select=50.")
 @click.option("--scheduler", help="Run on the Dask cluster at this address, whatever the file says.")
 @click.option("--serial", is_flag=True, help="Run in this process, whatever the file says.")
 @click.option("--json", "as_json", is_flag=True, help="For machines: the run, its report and its metrics.")
-def run(job: str, until: Step, changes: tuple[str, ...], scheduler: str | None, serial: bool, as_json: bool) -> None:
+def run(job: str, until: JobStep, changes: tuple[str, ...], scheduler: str | None, serial: bool, as_json: bool) -> None:
     """Ingest, select, evaluate, report and publish as JOB.toml says.
 
     What is done already is not done again; what has changed is. After an interruption the same command goes on.
     """
     if scheduler and serial:
         raise OptionError("--scheduler, --serial: choose one of them")
-    given = dict(map(_change, changes))
+    settings = dict(map(_change, changes))
     if scheduler or serial:
-        given["cluster"] = {"scheduler": scheduler} if scheduler else {"serial": True}
-    watch = Watch(_tell, ingest_progress, pass_progress, count_progress)
+        settings["cluster"] = {"scheduler": scheduler} if scheduler else {"serial": True}
+    listener = JobListener(_print, ingest_progress, pass_progress, count_progress)
     with warnings_as_notes():
-        done = execute(job, watch, until=until, changes=given)
+        outcome = execute(job, listener, until=until, changes=settings)
     if as_json:
-        click.echo(json.dumps(done.record(), indent=1, allow_nan=False))
-    elif done.run is not None:
-        click.echo(f"{printable(done.job.name)}: {public_url(done.run.url)}")
+        click.echo(json.dumps(outcome.record(), indent=1, allow_nan=False))
+    elif outcome.run is not None:
+        click.echo(f"{printable(outcome.job.name)}: {public_url(outcome.run.url)}")
 
 
-def _tell(line: str) -> None:
+def _print(line: str) -> None:
     messages.print(printable(redact(line)), soft_wrap=True, markup=False)
 
 
 def _change(text: str) -> tuple[str, Any]:
-    """A key and its value: as TOML has it, else the text itself."""
+    """Return a key and its value, which is read as TOML if it is TOML, else as text."""
     key, sign, value = text.partition("=")
     if not sign or not key:
         raise OptionError(f"--set {text}: is not of the form key=value")

@@ -1,7 +1,7 @@
-"""Where a run stands, and how it is kept: the state and the place in the data it belongs to, in one file.
+"""Checkpoints: the state of a run and its position in the data, in one file.
 
-A checkpoint says what it is of (digest of the dataset, algorithm with all its fields, seed), so that it is never
-taken for one of another run, and it is written in one step, so that state and place are always of one moment.
+A checkpoint records what it belongs to (digest of the dataset, algorithm with all its parameters, seed), so that it is
+never taken for that of another run. It is written in one step, so that state and position always belong together.
 """
 
 from __future__ import annotations
@@ -16,52 +16,48 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from daskfs.engine.events.messages import Spent
 from daskfs.errors import CheckpointError
-from daskfs.protocol import Algorithm, State, flatten, restore
+from daskfs.protocol import Algorithm, Schedule, State, flatten, restore
 from daskfs.store.dataset.container import DamagedContainer, read_container, write_container
 from daskfs.store.dataset.dataset import Dataset
 from daskfs.store.places.location import Location
 
 EVERY_SECONDS = 30.0
-"""Within a pass; beside this one is written at every end of a pass."""
+"""Seconds between two checkpoints within a pass; another one is written at the end of every pass."""
 KEY = "checkpoint"
-_SPENT = ("closing", "workers", "busy", "merging", "beside", "scheduler")  # of a cost, in this order
-_STATE = "state."  # before the names of a state's values, which are none of ours
-Stage = Literal["passes", "revisit", "finished"]
+_STATE = "state."  # prefix of the names of a state's values
+RunStage = Literal["passes", "revisit", "finished"]
 
 
 @dataclass(slots=True)
-class Cost:
+class PassCost:
     """What a pass took."""
 
     seconds: float = 0.0
     bytes: int = 0
     closing: float = 0.0
-    """Of these seconds, those after the last block: `end_pass`, where the selection was started."""
+    """The part of `seconds` after the last block: `end_pass`, on the driver."""
     workers: int = 0
-    """That shared the pass; 0 where there was no cluster."""
-    busy: float = 0.0
-    """Seconds, summed over workers, that they read blocks and worked on them."""
-    merging: float = 0.0
-    """Seconds that states were merged; around a centre, seconds that it was at work, beside the workers."""
-    beside: bool = False
-    """Whether merging was none of the workers' business."""
-    scheduler: float = 0.0
-    """Seconds, summed over workers, from when all that a task needs was ready to its begin: of Dask's scheduler, and of
-    states on their way. AsynchronousRunner a centre, from the end of a worker's task to the begin of its next."""
+    """How many workers shared the pass; 0 without a cluster."""
+    has_centre: bool = False
+    """Whether merging was done by a centre, beside the workers, instead of by them."""
+    spent: Spent = field(default_factory=Spent)
+    """Time of the workers, summed over them, and of the centre."""
 
     def times(self) -> dict[str, float]:
-        """Seconds by what they were for; on a cluster also of the workers together.
+        """Return the seconds of the pass by purpose; on a cluster with those of all workers together.
 
-        `idle` is the rest of the workers' time until the last block was done: waiting for each other or for the centre,
-        and for the first task of a pass.
+        The idle seconds are what is left of the workers' time until the last block: they waited for each other, for
+        the centre, or for the first task of the pass.
         """
+        times = {"seconds": self.seconds, "closing": self.closing}
         if not self.workers:
-            return {"seconds": self.seconds, "closing": self.closing}
-        known = self.busy + self.scheduler + (0.0 if self.beside else self.merging)
+            return times
+        busy, merging, scheduler = self.spent.busy, self.spent.merging, self.spent.scheduler
+        known = busy + scheduler + (0.0 if self.has_centre else merging)
         idle = max(0.0, self.workers * (self.seconds - self.closing) - known)
-        of_workers = {"busy": self.busy, "merging": self.merging, "scheduler": self.scheduler, "idle": idle}
-        return {"seconds": self.seconds, "closing": self.closing, **of_workers}
+        return {**times, "busy": busy, "merging": merging, "scheduler": scheduler, "idle": idle}
 
 
 @dataclass(slots=True)
@@ -69,46 +65,56 @@ class Snapshot:
     """A run at one moment."""
 
     state: State
-    lanes: int
-    """How many workers share a pass, which decides the result; 0 where they do so in no fixed order."""
-    stage: Stage = "passes"
+    n_shards: int = 1
+    """How many shards a pass has, which decides the result; 1 where workers do not wait for each other."""
+    schedule: Schedule = Schedule.SYNCHRONOUS
+    stage: RunStage = "passes"
     position: int = 0
-    """Blocks of the open pass that are in the state."""
-    costs: list[Cost] = field(default_factory=lambda: [Cost()])
-    """One of every pass, the open one last; then that of the columns seen once more."""
+    """How many blocks of the open pass are in the state."""
+    costs: list[PassCost] = field(default_factory=lambda: [PassCost()])
+    """One for every pass, the open one last; then one for the columns to revisit."""
 
     @property
     def passes(self) -> int:
-        """Passes that are closed."""
+        """The number of passes that have ended."""
         return len(self.costs) - 1
 
 
 class Checkpoint:
-    """The one checkpoint of a run. Keep it open while the run lasts: a second run at the same place is refused."""
+    """The one checkpoint of a run: a file that is written again and again.
 
-    def __init__(self, location: Location, of: Mapping[str, Any]) -> None:
-        self._location, self._of = location, json.loads(json.dumps(of, default=_plain))
+    Parameters
+    ----------
+    location
+        Its folder.
+    identity
+        What the run is: digest of the dataset, seed, and algorithm. A checkpoint of another run is refused.
+    """
+
+    def __init__(self, location: Location, identity: Mapping[str, Any]) -> None:
+        self._location, self._identity = location, json.loads(json.dumps(identity, default=_plain))
         self._written = monotonic()
 
     def is_due(self) -> bool:
-        """Whether the last one was written long enough ago."""
+        """Return whether the last one was written long enough ago."""
         return monotonic() - self._written >= EVERY_SECONDS
 
-    def write(self, now: Snapshot) -> None:
-        """Replace the checkpoint."""
-        at = {"lanes": now.lanes, "stage": now.stage, "position": now.position}
-        values = {f"{_STATE}{name}": value for name, value in flatten(now.state).items()}
-        values["seconds"] = np.array([cost.seconds for cost in now.costs])
-        values["bytes"] = np.array([cost.bytes for cost in now.costs])
-        values["spent"] = np.array([[float(getattr(cost, name)) for name in _SPENT] for cost in now.costs])
+    def write(self, snapshot: Snapshot) -> None:
+        """Replace the checkpoint. TypeError if the state has values that cannot be stored."""
+        lanes = 0 if snapshot.schedule == Schedule.ASYNCHRONOUS else snapshot.n_shards  # the name of shards in the file
+        at = {"lanes": lanes, "stage": snapshot.stage, "position": snapshot.position}
+        values = {f"{_STATE}{name}": value for name, value in flatten(snapshot.state).items()}
+        values["seconds"] = np.array([cost.seconds for cost in snapshot.costs])
+        values["bytes"] = np.array([cost.bytes for cost in snapshot.costs])
+        values["spent"] = np.array([_spent_row(cost) for cost in snapshot.costs])
         try:
-            write_container(self._location, KEY, {"of": self._of, "at": at}, values)
+            write_container(self._location, KEY, {"of": self._identity, "at": at}, values)
         except OSError as error:
             raise CheckpointError(f"{self._location.url}: the checkpoint cannot be written: {error}") from error
         self._written = monotonic()
 
     def read(self, kind: type) -> Snapshot | None:
-        """Return what was written last, with a state of type `kind`; None if nothing was.
+        """Return the last snapshot, with a state of type `kind`; None if there is none.
 
         CheckpointError if the checkpoint is damaged, or belongs to another run.
         """
@@ -119,12 +125,12 @@ class Checkpoint:
         except (DamagedContainer, OSError) as error:
             raise self._refusal(f"the checkpoint cannot be read: {error}") from error
         try:
-            changes = list(_changes(about["of"], self._of))
-            snapshot = None if changes else _snapshot(about["at"], values, kind)
+            differences = list(_differences(about["of"], self._identity))
+            snapshot = None if differences else _snapshot(about["at"], values, kind)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise self._refusal("not a checkpoint as daskfs writes them") from error
-        if changes:
-            raise self._refusal(f"the checkpoint is of another run: {'; '.join(changes)}")
+        if differences:
+            raise self._refusal(f"the checkpoint is of another run: {'; '.join(differences)}")
         return snapshot
 
     def _refusal(self, reason: str) -> CheckpointError:
@@ -137,14 +143,14 @@ class Checkpoint:
 def checkpoint_at(
     url: str | os.PathLike[str] | None, options: Mapping[str, Any], dataset: Dataset, algorithm: Algorithm, seed: int
 ) -> Iterator[Checkpoint | None]:
-    """The checkpoint of a run at a place that is nobody else's meanwhile; None without a place."""
+    """Yield the checkpoint of a run, with its folder locked against other runs; None without a URL."""
     if url is None:
         yield None
         return
     location = Location(url, options)
-    with ExitStack() as held:
+    with ExitStack() as lock:
         try:
-            held.enter_context(location.one_writer())
+            lock.enter_context(location.one_writer())
             location.sweep(KEY)
         except OSError as error:
             raise CheckpointError(f"{location.url}: no place for a checkpoint: {error}") from error
@@ -154,7 +160,7 @@ def checkpoint_at(
 
 
 def describe_algorithm(algorithm: Algorithm) -> dict[str, Any]:
-    """The name of an algorithm and the values of its fields."""
+    """Return the name of an algorithm and the values of its parameters."""
     values = {field.name: getattr(algorithm, field.name) for field in fields(algorithm)}  # type: ignore[arg-type]
     return {"name": type(algorithm).__name__} | values
 
@@ -164,31 +170,34 @@ def _plain(value: Any) -> Any:
 
 
 def _snapshot(at: dict[str, Any], values: dict[str, Any], kind: type) -> Snapshot:
-    """What a checkpoint holds; KeyError, TypeError or ValueError if daskfs would not have written it so."""
+    """Return the content of a checkpoint; KeyError, TypeError or ValueError if daskfs would not have written it so."""
     if not all(type(at[name]) is int and at[name] >= 0 for name in ("lanes", "position")):
         raise TypeError("lanes, position")
-    if at["stage"] not in get_args(Stage):
+    if at["stage"] not in get_args(RunStage):
         raise ValueError(at["stage"])
-    flat = {name.removeprefix(_STATE): value for name, value in values.items() if name.startswith(_STATE)}
-    state = restore(kind, flat)
+    state = restore(kind, {name.removeprefix(_STATE): values[name] for name in values if name.startswith(_STATE)})
     seconds, nbytes = values["seconds"].tolist(), values["bytes"].tolist()
-    nothing = np.zeros((len(seconds), len(_SPENT)))  # is known of checkpoints of earlier versions
-    spent = values.get("spent", nothing).tolist()
-    costs = [_cost(*row) for row in zip(seconds, nbytes, spent, strict=True)]
+    rows = values["spent"].tolist() if "spent" in values else [[0.0] * 6] * len(seconds)  # absent in early versions
+    costs = [_cost(*row) for row in zip(seconds, nbytes, rows, strict=True)]
     if not costs:
         raise ValueError("costs")
-    return Snapshot(state, at["lanes"], at["stage"], at["position"], costs)
+    schedule = Schedule.SYNCHRONOUS if at["lanes"] else Schedule.ASYNCHRONOUS
+    return Snapshot(state, max(at["lanes"], 1), schedule, at["stage"], at["position"], costs)
 
 
-def _cost(seconds: float, nbytes: int, spent: list[float]) -> Cost:
-    known = [*spent, 0.0][: len(_SPENT)]  # the last of them an earlier version has not
-    closing, workers, busy, merging, beside, scheduler = known
-    of_workers = int(workers), float(busy), float(merging), bool(beside), float(scheduler)
-    return Cost(float(seconds), int(nbytes), float(closing), *of_workers)
+def _spent_row(cost: PassCost) -> list[float]:
+    spent = cost.spent
+    return [cost.closing, cost.workers, spent.busy, spent.merging, float(cost.has_centre), spent.scheduler]
 
 
-def _changes(before: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
-    """What a run is of that the other was not, in words; those of a file are kept short."""
+def _cost(seconds: float, nbytes: int, row: list[float]) -> PassCost:
+    closing, workers, busy, merging, has_centre, scheduler = [*row, 0.0][:6]  # early versions lack the last one
+    spent = Spent(busy=float(busy), merging=float(merging), scheduler=float(scheduler))
+    return PassCost(float(seconds), int(nbytes), float(closing), int(workers), bool(has_centre), spent)
+
+
+def _differences(before: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
+    """Yield in words how a run differs from that of a checkpoint; texts from the file are cut short."""
     if before["dataset"] != now["dataset"]:
         yield "the dataset has changed since"
     if before["seed"] != now["seed"]:

@@ -1,4 +1,4 @@
-"""How much memory an ingest or a selection takes, known before it starts."""
+"""How much memory an ingest or a selection needs, known before it starts, and how much a run really took."""
 
 from __future__ import annotations
 
@@ -17,47 +17,49 @@ from daskfs.protocol import Algorithm, Meta
 from daskfs.store.ingest.arrays import BLOCK_ENTRIES
 from daskfs.store.places.local import AHEAD
 
-_STATUS, _FORGET_PEAK = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+_STATUS, _CLEAR_PEAK = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 _USABLE = 0.8  # of a worker's memory: beyond that Dask pauses it
 
 # Measured, not derived: `pipelines/benchmarks/memory.py`, and a file of ten million different names.
 _BASE_BYTES = 64 << 20  # compiled kernels as they are loaded, and merging names
 _BLOCK_BYTES = 3 * 16 * BLOCK_ENTRIES  # rows being built, their encoded form, and slack of the allocator
 _NAMES_FACTOR = 5  # a set of names with its table, and its sorted copy while it is written
-_WINDOW_FACTOR = 4  # text, and what a parser (Arrow) makes of it
+_WINDOW_FACTOR = 4  # text, and the arrays a parser (Arrow) turns it into
 
 
 def parse_memory(memory: int | str) -> int:
-    """Bytes of a size such as ``"512MB"``."""
+    """Return the bytes of a size such as ``"512MB"``."""
     try:
         return int(parse_bytes(memory))
     except ValueError as error:
         raise OptionError(f"--memory {memory}: not a size such as 512MB") from error
 
 
-def room_on(limit: int | None, used: int, threads: int) -> int | None:
-    """Bytes that each thread of a worker may take; None where nothing limits it."""
+def memory_per_thread(limit: int | None, used: int, threads: int) -> int | None:
+    """Return the bytes that each thread of a worker may take; None for a worker without a limit."""
     return int((_USABLE * limit - used) / threads) if limit else None
 
 
-def share_of(limit: int, needed: int) -> float:
-    """The share of a worker's memory that something needs, as far as Dask lets it have that."""
+def memory_fraction(limit: int, needed: int) -> float:
+    """Return the fraction of a worker's memory that some bytes take, at most what Dask lets a worker use."""
     return min(_USABLE, needed / limit)
 
 
 @dataclass(frozen=True, slots=True)
 class IngestMemory:
-    """Sizes that keep `workers` parsers together within a budget."""
+    """Sizes that keep the parsers of an ingest together within a budget."""
 
     workers: int
+    """How many parsers work at a time."""
     window_bytes: int
     names_bytes: int
-    rows_bytes: int  # of dense rows collected before they are staged, and of chunks put together at once
+    rows_bytes: int
+    """Bytes of dense rows that are collected before they are staged, and of chunks that are put together at once."""
     chunk_bytes: int = 8_000_000
 
     @classmethod
     def of(cls, memory: int | str | None, workers: int) -> IngestMemory:
-        """Split a budget; fewer workers where it is too small for all, an error where it is too small for one.
+        """Split a budget. Fewer workers if it is too small for all; OptionError if it is too small for one.
 
         >>> IngestMemory.of("512MB", workers=2).window_bytes >> 20
         8
@@ -77,45 +79,46 @@ class IngestMemory:
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """What a selection takes in each process that takes part, beyond the process itself."""
+    """The memory that a selection needs in each process that takes part, beyond the process itself."""
 
     state: int
     blocks: int
     states: int = 1
-    """How many of them a process holds at a time."""
+    """How many states a process holds at a time."""
 
     @classmethod
-    def of(cls, algorithm: Algorithm, meta: Meta, lanes: int | None = None, ahead: int = AHEAD) -> MemoryPlan:
-        """The plan of a run in this process, or on a cluster where so many lanes share a pass.
+    def of(cls, algorithm: Algorithm, meta: Meta, n_shards: int | None = None, ahead: int = AHEAD) -> MemoryPlan:
+        """Return the plan of a run in this process, or on a cluster with a number of shards.
 
-        So many blocks are held ready while one is worked on: more of those that come from far away.
+        While one block is worked on, `ahead` blocks are held ready; more of those that come from far away.
         """
-        blocks = (ahead + 1) * meta.block_nbytes
-        if lanes is None:
+        algorithm, blocks = algorithm.resolve(meta), (ahead + 1) * meta.block_nbytes
+        if n_shards is None:
             return cls(algorithm.nbytes(meta), blocks)
-        # The state a pass began with, one that nobody has fetched yet, those of the other lanes, and the one at work.
-        return cls(algorithm.nbytes(meta) - algorithm.driver_nbytes(meta), blocks, 2 + min(max(lanes, 1), FAN_IN))
+        # The state a pass began with, one that is not fetched yet, those of the other shards, and the one at work.
+        return cls(algorithm.nbytes(meta) - algorithm.driver_nbytes(meta), blocks, 2 + min(n_shards, FAN_IN))
 
     @property
     def total(self) -> int:
+        """Bytes of all states and blocks together."""
         return self.states * self.state + self.blocks
 
     def check(self, available: int, where: str, remedy: str = "") -> None:
-        """OptionError if there is less memory than that."""
+        """Raise OptionError if less memory is available than the plan needs."""
         if self.total > available:
             raise OptionError(
                 f"{where} has {format_bytes(available)} of memory, the selection needs {self}; "
                 f"{remedy}select fewer features, or write the dataset in smaller chunks"
             )
 
-    def check_worker(self, address: str, room: int | None) -> None:
-        """OptionError if a worker has less room than that for each of its threads."""
-        if room is not None:
+    def check_worker(self, address: str, available: int | None) -> None:
+        """Raise OptionError if each thread of a worker has less memory than the plan needs."""
+        if available is not None:
             remedy = "start it with a larger --memory-limit or fewer threads, "
-            self.check(max(room, 0), f"each thread of worker {address}", remedy)
+            self.check(max(available, 0), f"each thread of worker {address}", remedy)
 
     def __str__(self) -> str:
-        """In words.
+        """Return the plan in words.
 
         >>> from daskfs.engine.memory import MemoryPlan
         >>> print(MemoryPlan(state=40 << 20, blocks=30 << 20))
@@ -127,21 +130,21 @@ class MemoryPlan:
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """Memory of every process at the start of a run; `used` is what it rose by at most."""
+    """The memory of the driver and of every worker at the start of a run, to compare with their peak."""
 
-    here: int | None
+    driver: int | None
     workers: dict[str, int | None]
 
     @classmethod
     def begin(cls, client: Client | None) -> Footprint:
-        """Look at this process and at the workers of a cluster, and forget how large they have been before."""
-        return cls(_begin(), {} if client is None else _everywhere(client, _begin))
+        """Measure this process and the workers of a cluster, and reset their peaks."""
+        return cls(_reset_peak(), {} if client is None else _run_everywhere(client, _reset_peak))
 
     def used(self, client: Client | None) -> int | None:
-        """The largest rise of any process that takes part since `begin`; None where the system does not tell."""
+        """Return the largest rise of any process since `begin`; None if the system does not say."""
         if client is None:
-            return _rise(self.here, _peak())
-        now = _everywhere(client, _peak)
+            return _rise(self.driver, _peak())
+        now = _run_everywhere(client, _peak)
         rises = [_rise(before, now.get(address)) for address, before in self.workers.items()]
         return max((rise for rise in rises if rise is not None), default=None)
 
@@ -150,16 +153,16 @@ def _rise(before: int | None, peak: int | None) -> int | None:
     return None if before is None or peak is None else max(peak - before, 0)
 
 
-def _everywhere(client: Client, function: Any) -> dict[str, Any]:
+def _run_everywhere(client: Client, function: Any) -> dict[str, Any]:
     with suppress(Exception):  # a figure for the record is not worth a run that is done
-        found: dict[str, Any] = client.run(function, on_error="ignore")
-        return found
+        results: dict[str, Any] = client.run(function, on_error="ignore")
+        return results
     return {}
 
 
-def _begin() -> int | None:
+def _reset_peak() -> int | None:
     with suppress(OSError):
-        _FORGET_PEAK.write_text("5")
+        _CLEAR_PEAK.write_text("5")
         return _status("VmRSS")
     return None
 
@@ -171,5 +174,5 @@ def _peak() -> int | None:
 
 
 def _status(field: str) -> int | None:
-    found = re.search(rf"^{field}:\s+(\d+) kB", _STATUS.read_text(), re.M)
-    return None if found is None else int(found[1]) << 10
+    match = re.search(rf"^{field}:\s+(\d+) kB", _STATUS.read_text(), re.M)
+    return None if match is None else int(match[1]) << 10

@@ -1,6 +1,7 @@
-"""The loop over passes and blocks, in one process and without Dask; other ways to run a pass plug into it.
+"""The loop over passes and blocks.
 
-A `SelectionRun` knows where it stands, what it has cost, and whom to tell; a `Runner` carries out one pass for it.
+A `SelectionRun` knows the position of a run, what it has cost, its checkpoint and its listener. A `PassRunner` carries
+out one pass for it: `SerialRunner` in this process, others on a Dask cluster.
 """
 
 from __future__ import annotations
@@ -16,50 +17,51 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.engine.checkpoint import Checkpoint, Cost, Snapshot
+from daskfs.engine.checkpoint import Checkpoint, PassCost, Snapshot
 from daskfs.engine.events.listener import RunListener
+from daskfs.engine.events.messages import Spent
 from daskfs.engine.events.meter import Meter
-from daskfs.engine.shards import fold_lane, joined, merged, revisited, rounds_of
+from daskfs.engine.shards import fold_shard, merge_states, merge_tree, revisit_columns, rounds_of
 from daskfs.protocol import Algorithm, Axis, Preview, State
 from daskfs.store.dataset.dataset import Dataset
 
-_ALL = 1 << 20  # features of a set, so that its changes can be counted
+_ALL = 1 << 20  # more features than a selected set has
 
 
 @dataclass(frozen=True, slots=True)
 class PassProgress:
-    """How far a pass is: what a progress bar shows."""
+    """The progress of a pass, as a progress bar shows it."""
 
     number: int
-    """Of the pass, from 1."""
+    """The number of the pass, from 1."""
     passes: int | None
-    """How many there may be, where the algorithm says so."""
+    """How many passes there are at most; None if that is not known beforehand."""
     blocks_done: int
     blocks: int
     bytes_done: int
     bytes: int
     axis: Axis
     items: int
-    """Rows or columns, whichever is streamed, of a whole pass."""
+    """Rows or columns of a whole pass, whichever is streamed."""
     seconds: float
     objective: float = nan
-    """After the pass before; NaN where there was none, or the algorithm does not say."""
+    """The objective after the pass before; NaN in the first pass, or if the algorithm has none."""
     changes: float = nan
-    """Of the set in the pass before."""
+    """Changes of the selected set in the pass before."""
 
 
-class Runner(Protocol):
-    """Someone who can carry out a pass."""
+class PassRunner(Protocol):
+    """Carries out the passes of a run."""
 
-    def one_pass(self, state: State, position: int, run: SelectionRun) -> State:
-        """The state with every block from `position` on folded into it.
+    def run_pass(self, state: State, position: int, run: SelectionRun) -> State:
+        """Return the state with every block from `position` on folded into it.
 
-        The runner tells the run of every block or round it has done, and hands over the state whenever it is asked:
-        ``if run.reached(position): run.keep(state)``.
+        The runner reports its position after every block or round, and saves the state whenever it is asked to:
+        ``if run.advance(position): run.save(state)``.
         """
 
     def revisit(self, state: State, ids: NDArray[np.uint64], run: SelectionRun) -> tuple[State, int]:
-        """The state with some columns folded into it once more, and how many bytes they had."""
+        """Return the state with some columns folded into it once more, and how many bytes these had."""
 
 
 class SelectionRun:
@@ -68,160 +70,163 @@ class SelectionRun:
     Parameters
     ----------
     dataset, algorithm
-        What is run over what.
-    now
-        Where it begins: at the start, or where a checkpoint was written.
+        What is read, and the resolved algorithm.
+    snapshot
+        Where the run begins: at the start, or at a checkpoint.
     checkpoint
-        Where it is kept, if anywhere.
+        Where snapshots are saved; None if nowhere.
     progress
         Called with a `PassProgress` after every block or round.
-    watch
-        Tells others how the run goes.
+    listener
+        Sends events about the run.
     """
 
     def __init__(
         self,
         dataset: Dataset,
         algorithm: Algorithm,
-        now: Snapshot,
+        snapshot: Snapshot,
         checkpoint: Checkpoint | None = None,
         progress: Callable[[PassProgress], None] | None = None,
-        watch: RunListener | None = None,
+        listener: RunListener | None = None,
     ) -> None:
-        self.now, self._dataset, self._algorithm = now, dataset, algorithm
-        self.watch = watch or RunListener(dataset, algorithm)
+        self.snapshot, self._dataset, self._algorithm = snapshot, dataset, algorithm
+        self.listener = listener or RunListener(dataset, algorithm)
         self._checkpoint, self._progress = checkpoint, progress
         self._bytes = np.concatenate([[0], np.cumsum(dataset.block_sizes(algorithm.axis))])
         self._started = 0.0
-        self._after: Preview | None = None
-        self._changes = nan
-        self._features: set[int] = set()
+        self._last_preview: Preview | None = None
+        self._last_changes = nan
+        self._last_features: set[int] = set()
 
-    def finish(self, runner: Runner) -> Snapshot:
-        """Run to the end: all passes, then the columns to be seen once more."""
-        while self.now.stage == "passes":
-            self._one_pass(runner)
-        if self.now.stage == "revisit":
+    @property
+    def cost(self) -> PassCost:
+        """What the open pass has taken so far."""
+        return self.snapshot.costs[-1]
+
+    def finish(self, runner: PassRunner) -> Snapshot:
+        """Run to the end: all passes, then the columns to revisit."""
+        while self.snapshot.stage == "passes":
+            self._run_pass(runner)
+        if self.snapshot.stage == "revisit":
             self._revisit(runner)
-        return self.now
+        return self.snapshot
 
-    def reached(self, position: int) -> bool:
-        """Note that so many blocks of the pass are done; True if the state should be kept now."""
-        self.now.position = position
-        self._note_cost()
-        told = self._told()
-        self.watch.progress(told)
+    def advance(self, position: int) -> bool:
+        """Note how many blocks of the pass are done. Return whether the state should be saved now."""
+        self.snapshot.position = position
+        self._update_cost()
+        progress = self._pass_progress()
+        self.listener.progress(progress)
         if self._progress is not None:
-            self._progress(told)
-        at_end = position == len(self._bytes) - 1  # where a checkpoint follows anyway
+            self._progress(progress)
+        at_end = position == len(self._bytes) - 1  # where a checkpoint is written anyway
         return self._checkpoint is not None and not at_end and self._checkpoint.is_due()
 
-    def note_work(
-        self, workers: int, busy: float, merging: float, scheduler: float = 0.0, *, beside: bool = False
-    ) -> None:
-        """What workers have spent on this pass so far, in seconds (see `Cost`)."""
-        cost = self.now.costs[-1]
-        cost.workers, cost.busy, cost.merging, cost.scheduler, cost.beside = workers, busy, merging, scheduler, beside
+    def note_work(self, workers: int, spent: Spent, has_centre: bool = False) -> None:
+        """Note what the workers of a cluster have spent on this pass so far."""
+        self.cost.workers, self.cost.spent, self.cost.has_centre = workers, spent, has_centre
 
-    def keep(self, state: State) -> None:
-        """Write a checkpoint of the state, at the position reached last."""
+    def save(self, state: State) -> None:
+        """Write a checkpoint of the state at the current position."""
         if self._checkpoint is not None:
-            begun = monotonic()
-            self._checkpoint.write(Snapshot(state, self.now.lanes, self.now.stage, self.now.position, self.now.costs))
-            self.watch.checkpoint(monotonic() - begun)
+            began, now = monotonic(), self.snapshot
+            self._checkpoint.write(Snapshot(state, now.n_shards, now.schedule, now.stage, now.position, now.costs))
+            self.listener.checkpoint(monotonic() - began)
 
-    def _one_pass(self, runner: Runner) -> None:
-        self._started = monotonic() - self.now.costs[-1].seconds
-        state = runner.one_pass(self._handed_over(), self.now.position, self)
-        before, begun = self._preview(state), monotonic()
-        self.now.state, go_on = self._algorithm.end_pass(state)
-        self.now.costs[-1].closing = monotonic() - begun
-        self.now.position = len(self._bytes) - 1
-        self._note_cost()
-        self._after = self._preview(self.now.state)
-        self._changes = self._changes_of(before, self._after)
-        self.watch.closed(self.now.costs[-1], len(self.now.costs), self._changes, before, self._after)
-        self.now.costs.append(Cost())
-        self.now.position, self.now.stage = 0, "passes" if go_on else "revisit"
-        self.keep(self.now.state)
+    def _run_pass(self, runner: PassRunner) -> None:
+        now = self.snapshot
+        self._started = monotonic() - self.cost.seconds
+        state = runner.run_pass(self._hand_over_state(), now.position, self)
+        before, began = self._preview(state), monotonic()
+        now.state, go_on = self._algorithm.end_pass(state)
+        self.cost.closing = monotonic() - began
+        now.position = len(self._bytes) - 1
+        self._update_cost()
+        self._last_preview = self._preview(now.state)
+        self._last_changes = self._count_changes(before, self._last_preview)
+        self.listener.pass_ended(self.cost, len(now.costs), self._last_changes, before, self._last_preview)
+        now.costs.append(PassCost())
+        now.position, now.stage = 0, "passes" if go_on else "revisit"
+        self.save(now.state)
 
-    def _revisit(self, runner: Runner) -> None:
+    def _revisit(self, runner: PassRunner) -> None:
         self._started = monotonic()
-        nbytes, ids = 0, self._algorithm.revisit(self.now.state)
+        nbytes, ids = 0, self._algorithm.revisit(self.snapshot.state)
         if len(ids):
-            self.now.state, nbytes = runner.revisit(self._handed_over(), ids, self)
-        cost = self.now.costs[-1]
-        cost.seconds, cost.bytes = monotonic() - self._started, nbytes
-        self.now.stage = "finished"
-        self.keep(self.now.state)
+            self.snapshot.state, nbytes = runner.revisit(self._hand_over_state(), ids, self)
+        self.cost.seconds, self.cost.bytes = monotonic() - self._started, nbytes
+        self.snapshot.stage = "finished"
+        self.save(self.snapshot.state)
 
-    def _handed_over(self) -> State:
-        """The state for someone else to change; not held here, or there would be two while it is replaced."""
-        state, self.now.state = self.now.state, None
+    def _hand_over_state(self) -> State:
+        """Return the state and keep no reference to it, or there would be two while a runner replaces it."""
+        state, self.snapshot.state = self.snapshot.state, None
         return state
 
-    def _note_cost(self) -> None:
-        cost = self.now.costs[-1]
-        cost.seconds, cost.bytes = monotonic() - self._started, int(self._bytes[self.now.position])
+    def _update_cost(self) -> None:
+        self.cost.seconds, self.cost.bytes = monotonic() - self._started, int(self._bytes[self.snapshot.position])
 
     def _preview(self, state: State) -> Preview | None:
-        """What a state shows, if somebody looks; a run does not end because it cannot be watched."""
-        asked = self._algorithm.n_select  # some hold more, to choose from
+        """Return a preview of the whole selected set, if anything listens; a preview that fails ends no run."""
         with suppress(Exception):
-            return self._algorithm.preview(state, asked or _ALL) if self._progress or self.watch.run else None
+            limit = self._algorithm.n_select or _ALL  # some algorithms hold more candidates than they select
+            return self._algorithm.preview(state, limit) if self._progress or self.listener.run else None
         return None
 
-    def _changes_of(self, before: Preview | None, after: Preview | None) -> float:
-        """Changes of the set in a pass: as the algorithm counts them, or features that were not there before it."""
-        new = set() if after is None else set(after.features.tolist())
-        came, self._features = float(len(new - self._features)), new
+    def _count_changes(self, before: Preview | None, after: Preview | None) -> float:
+        """Return the changes of a pass as the algorithm counts them, or else how many features are new after it."""
+        features = set() if after is None else set(after.features.tolist())
+        new, self._last_features = float(len(features - self._last_features)), features
         if before is not None and not isnan(before.changes):
             return before.changes
-        return nan if after is None else came
+        return nan if after is None else new
 
-    def _told(self) -> PassProgress:
-        cost, columns = self.now.costs[-1], self._algorithm.axis == "columns"
+    def _pass_progress(self) -> PassProgress:
+        columns = self._algorithm.axis == "columns"
         return PassProgress(
-            number=self.now.passes + 1,
+            number=self.snapshot.passes + 1,
             passes=self._algorithm.passes,
-            blocks_done=self.now.position,
+            blocks_done=self.snapshot.position,
             blocks=len(self._bytes) - 1,
-            bytes_done=cost.bytes,
+            bytes_done=self.cost.bytes,
             bytes=int(self._bytes[-1]),
             axis=self._algorithm.axis,
             items=self._dataset.n_features if columns else self._dataset.n_samples,
-            seconds=cost.seconds,
-            objective=self._after.objective if self._after else nan,
-            changes=self._changes,
+            seconds=self.cost.seconds,
+            objective=self._last_preview.objective if self._last_preview else nan,
+            changes=self._last_changes,
         )
 
 
 class SerialRunner:
-    """Carries out passes in this process: block by block, or lane by lane as a cluster would have shared them."""
+    """Carries out passes in this process: block by block, or shard by shard as a cluster would have shared them."""
 
-    def __init__(self, dataset: Dataset, algorithm: Algorithm, lanes: int = 1) -> None:
-        self._dataset, self._algorithm, self._lanes = dataset, algorithm, lanes
+    def __init__(self, dataset: Dataset, algorithm: Algorithm, n_shards: int = 1) -> None:
+        self._dataset, self._algorithm, self._n_shards = dataset, algorithm, n_shards
 
-    def one_pass(self, state: State, position: int, run: SelectionRun) -> State:
-        if self._lanes > 1:
-            return self._in_rounds(state, position, run)
+    def run_pass(self, state: State, position: int, run: SelectionRun) -> State:
+        """Carry out a pass; see `PassRunner.run_pass`."""
+        if self._n_shards > 1:
+            return self._run_shards(state, position, run)
         axis = self._algorithm.axis
         for block in self._dataset.blocks(range(position, self._dataset.n_blocks(axis)), axis):
             state = self._algorithm.update(state, block)
             position += 1
-            if run.reached(position):
-                run.keep(state)
+            if run.advance(position):
+                run.save(state)
         return state
 
     def revisit(self, state: State, ids: NDArray[np.uint64], run: SelectionRun) -> tuple[State, int]:
+        """Fold some columns into the state once more; see `PassRunner.revisit`."""
         meter = Meter()
-        return revisited(self._algorithm, self._dataset, ids, state, meter), meter.done().bytes
+        return revisit_columns(self._algorithm, self._dataset, ids, state, meter), meter.total.bytes
 
-    def _in_rounds(self, state: State, position: int, run: SelectionRun) -> State:
-        sizes = self._dataset.block_sizes(self._algorithm.axis)
-        for shares in rounds_of(sizes, self._lanes, self._algorithm.sharing.min_merges_per_pass, position):
-            lanes = [fold_lane(self._algorithm, self._dataset, numbers, state) for numbers in shares]
-            state = joined(lanes, partial(merged, self._algorithm))
-            if run.reached(shares[-1].stop):
-                run.keep(state)
+    def _run_shards(self, state: State, position: int, run: SelectionRun) -> State:
+        sizes, merges = self._dataset.block_sizes(self._algorithm.axis), self._algorithm.sharing.min_merges_per_pass
+        fold, merge = partial(fold_shard, meter=Meter()), partial(merge_states, self._algorithm)
+        for shards in rounds_of(sizes, self._n_shards, merges, position):
+            state = merge_tree([fold(self._algorithm, self._dataset, blocks, state) for blocks in shards], merge)
+            if run.advance(shards[-1].stop):
+                run.save(state)
         return state

@@ -1,8 +1,8 @@
-"""How a pass is shared: it is cut into rounds, and a round into lanes that run side by side. No Dask here.
+"""How a pass is cut up: into rounds of shards that merge, or into groups of blocks, a task each. No Dask here.
 
-Every lane of a round begins with the same state and folds blocks of its own into it; then the states are merged,
-and the next round begins. One lane is the plain loop over all blocks. The pieces of work are pure: they change no
-state they are given, so that a cluster may run any of them again, anywhere, and get the same bits.
+In a round every shard begins with the same state and folds blocks of its own into it. Then the states are merged, and
+the next round begins. One shard is the plain loop over all blocks. The functions here are pure: they change no state
+that they are given, so that a cluster may run any of them again, anywhere, and get the same bits.
 """
 
 from __future__ import annotations
@@ -22,92 +22,128 @@ from daskfs.errors import CheckpointError
 from daskfs.protocol import Algorithm, State, copy_state
 from daskfs.store.dataset.dataset import Dataset
 
-Round = list[range]
-"""The blocks of each lane."""
-Item = TypeVar("Item")
+ShardBlocks = list[range]
+"""The blocks of every shard of a round."""
+Mergeable = TypeVar("Mergeable")
 
 FAN_IN = 4  # states that one task merges: its memory and its network traffic grow with them
-GROUP_BYTES = 256 << 20  # of one lane's tasks at most: some tenths of a second at the speed of reading or of a kernel
+GROUP_BYTES = 256 << 20  # of a synchronous task at most: some tenths of a second of reading or of a kernel
+ASYNCHRONOUS_GROUP_BYTES = 1 << 30  # of an asynchronous task at most: some tenths of a second of reading
+_LAST_GROUP_BYTES = 64 << 20  # towards the end of a pass: a group costs a hundredth of a second beside its blocks
+_GROUPS_PER_WORKER = 6  # of a pass, at least: a lost centre or worker costs the groups that were running
+_REVISITS_PER_WORKER = 3  # groups of columns to revisit
+_SHORT_GROUPS_PER_WORKER = 8  # of a pass whose groups each begin with a new view
+_PARTS_LEFT = 3  # groups into which the rest of a pass is cut per worker: it runs one, and Dask has queued another
 
 
-def rounds_of(sizes: NDArray[np.int64], lanes: int, meetings: int = 1, position: int = 0) -> list[Round]:
-    """The rounds of a pass from block `position` on; a round is a run of blocks, and so is each lane's share of it.
+def rounds_of(sizes: NDArray[np.int64], n_shards: int, merges: int = 1, position: int = 0) -> list[ShardBlocks]:
+    """Return the rounds of a pass from block `position` on. A round is consecutive blocks, and so is each shard of it.
 
     Parameters
     ----------
     sizes
         Bytes of every block.
-    lanes
-        How many. One lane has no rounds that matter, they are cut by size; several meet at fixed places.
-    meetings
-        How often at least; large passes have more rounds, so that no task grows too long.
+    n_shards
+        How many shards share a round. The rounds of one shard are cut by size; those of several end at fixed blocks.
+    merges
+        How many rounds at least; large passes have more, so that no task takes too long.
     position
         The blocks before this one are in the state already.
 
     Examples
     --------
     >>> from daskfs.engine.shards import rounds_of
-    >>> rounds_of(np.full(6, 100), lanes=2, meetings=10)
+    >>> rounds_of(np.full(6, 100), n_shards=2, merges=10)
     [[range(0, 1), range(1, 2)], [range(2, 3), range(3, 4)], [range(4, 5), range(5, 6)]]
     """
     n = len(sizes)
-    if lanes == 1:
-        return [[group] for group in groups(sizes, position, GROUP_BYTES)]
-    wanted = max(meetings, -(-int(sizes.sum()) // (lanes * GROUP_BYTES)))
-    count = max(1, min(wanted, n // lanes))
-    edges = [lanes * (n // lanes * number // count) for number in range(count)] + [n]  # shares of the same size
+    if n_shards == 1:
+        return [[group] for group in groups_of(sizes, position, GROUP_BYTES)]
+    wanted = max(merges, -(-int(sizes.sum()) // (n_shards * GROUP_BYTES)))
+    count = max(1, min(wanted, n // n_shards))
+    edges = [n_shards * (n // n_shards * number // count) for number in range(count)] + [n]  # shards of the same size
     if position not in edges:
-        raise CheckpointError(f"no round of {lanes} lanes ends at block {position}: start over without resume")
-    return [_split(start, stop, lanes) for start, stop in pairwise(edges) if start >= position]
+        raise CheckpointError(f"no round of {n_shards} shards ends at block {position}: start over without resume")
+    return [_split(start, stop, n_shards) for start, stop in pairwise(edges) if start >= position]
 
 
-def _split(start: int, stop: int, lanes: int) -> Round:
-    edges = [start + (stop - start) * lane // lanes for lane in range(lanes + 1)]
+def _split(start: int, stop: int, n_shards: int) -> ShardBlocks:
+    edges = [start + (stop - start) * shard // n_shards for shard in range(n_shards + 1)]
     return [range(first, last) for first, last in pairwise(edges)]
 
 
-def groups(sizes: NDArray[np.int64], position: int, most: int) -> Iterator[range]:
-    """Runs of blocks from `position` on, each of about `most` bytes and no more than a block beyond that.
+def groups_of(sizes: NDArray[np.int64], position: int, limit: int) -> Iterator[range]:
+    """Yield consecutive groups of blocks from `position` on, each ended by the block that takes it to `limit` bytes.
 
-    >>> from daskfs.engine.shards import groups
-    >>> list(groups(np.full(6, 100), 1, most=200))
+    >>> from daskfs.engine.shards import groups_of
+    >>> list(groups_of(np.full(6, 100), 1, limit=200))
     [range(1, 3), range(3, 5), range(5, 6)]
     """
     first, total = position, 0
     for number in range(position, len(sizes)):
         total += int(sizes[number])
-        if total >= most or number == len(sizes) - 1:
+        if total >= limit or number == len(sizes) - 1:
             yield range(first, number + 1)
             first, total = number + 1, 0
 
 
-def merged(algorithm: Algorithm, *states: State) -> State:
-    """One state from several, all of which stay as they are."""
+def shrinking_groups(sizes: NDArray[np.int64], position: int, workers: int) -> Iterator[range]:
+    """Yield several groups of blocks for every worker, smaller ones towards the end of the pass.
+
+    With groups of one size some workers would end a pass half a group before others.
+
+    >>> from daskfs.engine.shards import shrinking_groups
+    >>> list(shrinking_groups(np.full(10, 100), 2, workers=1))
+    [range(2, 4), range(4, 6), range(6, 8), range(8, 9), range(9, 10)]
+    """
+    first, nbytes, left = position, 0, int(sizes[position:].sum())
+    largest = min(ASYNCHRONOUS_GROUP_BYTES, int(sizes.sum()) // (_GROUPS_PER_WORKER * workers))
+    smallest = min(_LAST_GROUP_BYTES, largest // 2)
+    for number in range(position, len(sizes)):
+        nbytes += int(sizes[number])
+        if nbytes >= min(largest, max(smallest, left // (_PARTS_LEFT * workers))) or number == len(sizes) - 1:
+            yield range(first, number + 1)
+            first, left, nbytes = number + 1, left - nbytes, 0
+
+
+def short_groups(sizes: NDArray[np.int64], position: int, workers: int) -> Iterator[range]:
+    """Yield several groups of blocks of the same size for every worker."""
+    limit = min(ASYNCHRONOUS_GROUP_BYTES, int(sizes.sum()) // (_SHORT_GROUPS_PER_WORKER * workers))
+    return groups_of(sizes, position, limit)
+
+
+def revisit_groups(n_columns: int, workers: int) -> Iterator[range]:
+    """Yield a few groups of columns for every worker; a block is read for each column, and little work done."""
+    edges = np.linspace(0, n_columns, min(n_columns, _REVISITS_PER_WORKER * workers) + 1).astype(int).tolist()
+    return (range(first, last) for first, last in pairwise(edges))
+
+
+def merge_states(algorithm: Algorithm, *states: State) -> State:
+    """Return one state from several, and change none of them."""
     return copy_state(states[0]) if len(states) == 1 else algorithm.merge(states)
 
 
-def joined(items: Sequence[Item], merge: Callable[..., Item]) -> Item:
-    """One item from several, merged by threes and fours like a tree; `merge` takes a handful of items."""
+def merge_tree(items: Sequence[Mergeable], merge: Callable[..., Mergeable]) -> Mergeable:
+    """Return one item from several, merged as a tree; `merge` takes two to `FAN_IN` items."""
     while len(items) > 1:
         groups = [items[start : start + FAN_IN] for start in range(0, len(items), FAN_IN)]
         items = [merge(*group) if len(group) > 1 else group[0] for group in groups]
     return items[0]
 
 
-def fold_lane(
-    algorithm: Algorithm, dataset: Dataset, numbers: range, *states: State, meter: Meter | None = None
-) -> State:
-    """One lane's share of a round: the states of the round before, merged, and some blocks folded into that."""
-    meter = meter or Meter()
+def fold_shard(algorithm: Algorithm, dataset: Dataset, blocks: range, *states: State, meter: Meter) -> State:
+    """Return the state of a shard after a round: the states of the round before, merged, and its blocks."""
     with meter.merging():
-        state = merged(algorithm, *states)
-    for block in meter.over(dataset.blocks(numbers, axis=algorithm.axis)):
+        state = merge_states(algorithm, *states)
+    for block in meter.over(dataset.blocks(blocks, axis=algorithm.axis)):
         state = algorithm.update(state, block)
     return state
 
 
-def revisited(algorithm: Algorithm, dataset: Dataset, ids: NDArray[np.uint64], state: State, meter: Meter) -> State:
-    """The state with some columns folded into it once more; changes the state."""
+def revisit_columns(
+    algorithm: Algorithm, dataset: Dataset, ids: NDArray[np.uint64], state: State, meter: Meter
+) -> State:
+    """Fold some columns into the state once more. Unlike the others here, this changes the state it is given."""
     for block in meter.over(dataset.columns(ids)):
         state = algorithm.update(state, block)
     return state
@@ -115,14 +151,14 @@ def revisited(algorithm: Algorithm, dataset: Dataset, ids: NDArray[np.uint64], s
 
 @contextmanager
 def one_blas_thread() -> Iterator[Any]:
-    """Like the workers of a cluster: with several threads, sums come out differently in their last bits."""
+    """Limit BLAS to one thread, as on workers: with several, sums differ in their last bits."""
     with _blas().limit(limits=1, user_api="blas"):
         yield
 
 
 @cache
 def _blas() -> ThreadpoolController:
-    """What numpy and scipy calculate with, which is all that kernels use; to find it takes a twentieth of a second."""
+    """Return the BLAS libraries of numpy and scipy, which take a twentieth of a second to find."""
     import scipy.linalg  # noqa: F401  # kernels load its BLAS at their first call, too late for the limit
 
     return ThreadpoolController()

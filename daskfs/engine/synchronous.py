@@ -1,17 +1,17 @@
-"""Passes on a cluster whose workers wait for each other: rounds of pure tasks, merged in the tasks that follow.
+"""The synchronous schedule: rounds of pure tasks, whose states the tasks of the next round merge.
 
-A pass is submitted at once. The tasks of a round take the states of the round before, merge them, and fold blocks
-of their own into the result, so that states travel between workers and never come here, except for a checkpoint
-and at the end of the pass. Up to `FAN_IN` lanes each merges for itself; more are merged by tasks like a tree.
-With one lane the same tasks are a chain: one worker goes on where another left off.
+A pass is submitted at once. The tasks of a round take the states of the round before, merge them, and fold blocks of
+their own into the result. So states travel between workers and never visit the driver, except for a checkpoint and at
+the end of a pass. Up to `FAN_IN` shards each merge for themselves; the states of more are merged by tasks, as a tree.
+With one shard the same tasks are a chain: one worker goes on where another left off.
 
-    lane 0   fold ─┬─ merge, fold ─┬─ merge, fold ─┬─ merge ─► end of the pass
-    lane 1   fold ─┴─ merge, fold ─┴─ merge, fold ─┘
+    shard 0   fold ─┬─ merge, fold ─┬─ merge, fold ─┬─ merge ─► end of the pass
+    shard 1   fold ─┴─ merge, fold ─┴─ merge, fold ─┘
 
-A worker that dies takes states with it; Dask runs the tasks that made them again, from those that are left or
-from the state the pass began with, and since tasks are pure the result is the same to the last bit. Should even that
-one be lost, the pass is submitted again from the newest state this process knows. Tasks are not retried when they
-raise: what a pure task raises once it raises again.
+The states on a worker that dies are lost. Dask then runs the tasks that produced them again, from the states that are
+left or from the one the pass began with. Tasks are pure, so the result is the same to the last bit. If even the first
+state is lost, the pass is submitted again from the newest state that the driver has. A task that raises is not retried:
+a pure task would raise again.
 """
 
 from __future__ import annotations
@@ -21,197 +21,265 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from time import sleep
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from distributed import Client, Future, KilledWorker
 from numpy.typing import NDArray
 
-from daskfs.engine.cluster.worker_pool import GONE, result_of, with_workers
+from daskfs.engine.cluster.worker_pool import GONE, await_result, require_worker
 from daskfs.engine.events.listener import RunListener
+from daskfs.engine.events.messages import TOP, Spent
+from daskfs.engine.events.send import TaskReports, measure_task
 from daskfs.engine.memory import MemoryPlan
 from daskfs.engine.passes import SelectionRun
-from daskfs.engine.shards import FAN_IN, Round, joined, rounds_of
-from daskfs.engine.synchronous_tasks import (
-    ShardSeconds,
-    arrived,
-    fold_share,
-    look_at_share,
-    merge_shares,
-    revisit_a_copy,
-)
+from daskfs.engine.shards import FAN_IN, ShardBlocks, fold_shard, merge_states, merge_tree, revisit_columns, rounds_of
 from daskfs.errors import Interrupted, WorkerError
-from daskfs.protocol import Algorithm, State, put_fields, take_fields
+from daskfs.protocol import Algorithm, State, copy_state, put_fields, take_fields
 from daskfs.store.dataset.dataset import Dataset
 
 Value = TypeVar("Value")
+TaskInputs = dict[str, tuple[str, ...]]
+"""Keys of tasks, each with the keys of its inputs."""
 
-_ATTEMPTS = 10  # at a pass that loses the state it began with, and all that could replace it
-_POLL = 5.0  # seconds between two looks at whether there are any
-_SOON = 1.0  # seconds for something small that is there to be fetched
-_PAUSE = 1.0  # seconds before another attempt, for the scheduler to notice who is gone
+_ATTEMPTS = 10  # at a pass that loses the state it began with
+_POLL = 5.0  # seconds between two checks that there are workers
+_SOON = 1.0  # seconds to fetch a small result that is there
+_PAUSE = 1.0  # seconds before another attempt, for the scheduler to notice which workers are gone
+
+
+@dataclass(frozen=True, slots=True)
+class _TaskContext:
+    """What every task of a run needs."""
+
+    algorithm: Algorithm
+    dataset: Dataset
+    run: str
+    """The run as its reports name it."""
+    events: str
+    """The run as its events name it; "" if it has none."""
+
+
+def fold_task(context: _TaskContext, blocks: range, *states: State) -> State:
+    """Fold one shard's blocks of a round, on a worker."""
+    with measure_task(context.run, context.events) as meter:
+        return fold_shard(context.algorithm, context.dataset, blocks, *states, meter=meter)
+
+
+def merge_task(context: _TaskContext, *states: State) -> State:
+    """Merge the states of several shards, on a worker."""
+    with measure_task(context.run, context.events) as meter, meter.merging():
+        return merge_states(context.algorithm, *states)
+
+
+def revisit_task(context: _TaskContext, ids: NDArray[np.uint64], state: State) -> State:
+    """Fold some columns into a copy of a state once more, on a worker."""
+    with measure_task(context.run, context.events) as meter:
+        return revisit_columns(context.algorithm, context.dataset, ids, copy_state(state), meter)
+
+
+class _Round(NamedTuple):
+    """The submitted tasks of a round."""
+
+    stop: int
+    """The states after the round hold all blocks before this one."""
+    heads: list[Future[Any]]
+    """The states that the next round begins with."""
+    tasks: TaskInputs
 
 
 @dataclass(slots=True)
-class _Known:
-    """The newest state of a pass that this process has."""
+class _NewestState:
+    """The newest state of a pass that the driver has, and what the pass has spent until then."""
 
     state: State
     position: int
+    spent: Spent
 
 
 class SynchronousRunner:
-    """Carries out passes on the workers of a cluster, in a fixed number of lanes."""
+    """Carries out passes on the workers of a cluster, in a fixed number of shards. Close it when the run ends."""
 
-    def __init__(self, client: Client, dataset: Dataset, algorithm: Algorithm, lanes: int) -> None:
-        self._client, self._dataset, self._algorithm, self._lanes = client, dataset, algorithm, lanes
-        self._look: Future[Any] | None = None  # at a state, under way
+    def __init__(self, client: Client, dataset: Dataset, algorithm: Algorithm, n_shards: int) -> None:
+        self._client, self._dataset, self._algorithm, self._n_shards = client, dataset, algorithm, n_shards
+        self._preview: Future[Any] | None = None  # of a state, not yet received
         self._sizes = dataset.block_sizes(algorithm.axis)
+        self._reports = TaskReports(client)
 
-    def one_pass(self, state: State, position: int, run: SelectionRun) -> State:
-        return self._until_done(partial(self._pass, _Known(state, position), run))
+    def close(self) -> None:
+        """Stop listening to the tasks of the run."""
+        self._reports.close()
+
+    def run_pass(self, state: State, position: int, run: SelectionRun) -> State:
+        """Carry out a pass; see `PassRunner.run_pass`."""
+        newest = _NewestState(state, position, replace(run.cost.spent))
+        return self._with_retries(partial(self._attempt_pass, newest, run))
 
     def revisit(self, state: State, ids: NDArray[np.uint64], run: SelectionRun) -> tuple[State, int]:
-        return self._until_done(partial(self._revisit, state, ids, run))
+        """Fold some columns into the state once more, in one task; see `PassRunner.revisit`."""
+        return self._with_retries(partial(self._attempt_revisit, state, ids, run))
 
-    def _pass(self, known: _Known, run: SelectionRun) -> State:
-        shares = rounds_of(self._sizes, self._lanes, self._algorithm.sharing.min_merges_per_pass, known.position)
-        if not shares:
-            return known.state
-        travelling, staying = take_fields(known.state, self._algorithm.sharing.driver_only)
-        root = self._sent(travelling)  # held to the end: every other state can be made again from it
-        pending = self._submitted(shares, root, run.watch.run)
+    def _attempt_pass(self, newest: _NewestState, run: SelectionRun) -> State:
+        sharing = self._algorithm.sharing
+        shards = rounds_of(self._sizes, self._n_shards, sharing.min_merges_per_pass, newest.position)
+        if not shards:
+            return newest.state
+        self._reports.clear()
+        spent, context = replace(newest.spent), self._context(run)
+        travelling, driver_only = take_fields(newest.state, sharing.driver_only)
+        root = self._scatter(travelling)  # held to the end: every other state can be computed again from it
+        pending = self._submit_pass(context, shards, root)
         heads: list[Future[Any]] = []
-        cost = run.now.costs[-1]
-        before = ShardSeconds(cost.busy, cost.merging, cost.scheduler)
         try:
             while pending:
-                _let_go(heads)  # states of the round before
-                position, heads = pending.popleft()
+                _release(heads)  # states of the round before
+                position, heads, tasks = pending.popleft()
                 self._wait(heads)
-                if run.reached(position):
-                    known.state, known.position = put_fields(self._fetched(heads, run, before), staying), position
-                    run.keep(known.state)
-                self._look_at(heads[0], run.watch)
-            return put_fields(self._fetched(heads, run, before), staying)
+                self._count(tasks, spent)
+                if run.advance(position):
+                    newest.state = put_fields(self._fetch(context, heads, run, spent), driver_only)
+                    newest.position, newest.spent = position, replace(spent)
+                    run.save(newest.state)
+                self._request_preview(heads[0], run.listener)
+            return put_fields(self._fetch(context, heads, run, spent), driver_only)
         finally:
-            self._look_away()
-            _let_go((root, *heads, *(head for _, waiting in pending for head in waiting)))
+            self._drop_preview()
+            _release((root, *heads, *(head for waiting in pending for head in waiting.heads)))
 
-    def _look_at(self, head: Future[Any], watch: RunListener) -> None:
-        """Tell what a lane's state shows, now and then: a small task where the state is, that nobody waits for."""
-        if self._look is not None and self._look.status == "finished":
-            with suppress(Exception):
-                watch.preview(self._look.result(timeout=_SOON))
-        if self._look is not None and self._look.status != "pending":
-            self._look_away()
-        if self._look is None and watch.is_preview_due():
-            self._look = self._submit("preview", look_at_share, self._algorithm, head)
+    def _context(self, run: SelectionRun) -> _TaskContext:
+        return _TaskContext(self._algorithm, self._dataset, self._reports.run, run.listener.run)
 
-    def _look_away(self) -> None:
-        if self._look is not None:
-            _let_go([self._look])
-        self._look = None
-
-    def _submitted(self, shares: Sequence[Round], root: Future[Any], run: str) -> deque[tuple[int, list[Future[Any]]]]:
-        """All tasks of a pass: where each round ends, and the states the next one begins with."""
-        heads = [root]
-        pending: deque[tuple[int, list[Future[Any]]]] = deque()
-        homes, verb = sorted(self._client.nthreads()), self._algorithm.verb
-        for share in shares:
-            work = partial(self._submit, verb, fold_share, run)
+    def _submit_pass(self, context: _TaskContext, rounds: Sequence[ShardBlocks], root: Future[Any]) -> deque[_Round]:
+        """Submit all tasks of a pass, each shard preferably to a worker of its own."""
+        pending: deque[_Round] = deque()
+        heads, addresses = [root], sorted(self._client.nthreads())
+        for shards in rounds:
+            tasks: TaskInputs = {}
             heads = [
-                work(
-                    lane, self._lanes, self._algorithm, self._dataset, numbers, *heads,
-                    at=homes[lane % len(homes)] if homes else None,
+                self._submit_state(
+                    tasks, self._algorithm.verb, fold_task, context, blocks, *heads,
+                    address=addresses[shard % len(addresses)] if addresses else None,
                 )
-                for lane, numbers in enumerate(share)
+                for shard, blocks in enumerate(shards)
             ]  # fmt: skip
             if len(heads) > FAN_IN:
-                heads = [joined(heads, partial(self._submit, "merge", merge_shares, run, self._algorithm))]
-            pending.append((share[-1].stop, heads))
+                heads = [merge_tree(heads, partial(self._submit_state, tasks, "merge", merge_task, context))]
+            pending.append(_Round(shards[-1].stop, heads, tasks))
         return pending
 
-    def _fetched(self, heads: list[Future[Any]], run: SelectionRun, before: ShardSeconds) -> State:
-        """The state that a round has led to; the run hears what workers have spent on it, beside what was known."""
-        merge = partial(self._submit, "merge", merge_shares, run.watch.run, self._algorithm)
-        last = joined(heads, merge)
+    def _submit_state(
+        self, tasks: TaskInputs, name: str, function: Callable[..., State], *arguments: Any,
+        address: str | None = None,
+    ) -> Future[Any]:  # fmt: skip
+        """Submit a task that returns a state, and note its key and those of its inputs."""
+        future = self._submit(name, function, *arguments, address=address)
+        tasks[str(future.key)] = tuple(str(argument.key) for argument in arguments if isinstance(argument, Future))
+        return future
+
+    def _count(self, tasks: TaskInputs, spent: Spent) -> None:
+        """Add what some tasks have reported."""
+        for key, inputs in tasks.items():
+            spent.add(self._reports.of_task(key, inputs))
+
+    def _fetch(self, context: _TaskContext, heads: list[Future[Any]], run: SelectionRun, spent: Spent) -> State:
+        """Return the state after a round, merged on a worker; the run is told what workers have spent until then."""
+        tasks: TaskInputs = {}
+        last = merge_tree(heads, partial(self._submit_state, tasks, "merge", merge_task, context))
         try:
-            state, spent = arrived(self._brought_here(last))
+            state = self._await_value(last)
         finally:
             if last not in heads:
-                _let_go([last])
-        run.note_work(self._lanes, *map(sum, zip(before, spent, strict=True)))
+                _release([last])
+        self._count(tasks, spent)
+        run.note_work(self._n_shards, replace(spent))
         return state
 
-    def _revisit(self, state: State, ids: NDArray[np.uint64], run: SelectionRun) -> tuple[State, int]:
-        sent, told = self._sent(state), run.watch.run
-        future = self._submit("revisit", revisit_a_copy, told, self._algorithm, self._dataset, ids, sent)
+    def _attempt_revisit(self, state: State, ids: NDArray[np.uint64], run: SelectionRun) -> tuple[State, int]:
+        self._reports.clear()
+        future = self._submit("revisit", revisit_task, self._context(run), ids, self._scatter(state))
         try:
-            now, took = self._brought_here(future)
+            state = self._await_value(future)
         finally:
-            _let_go([future])
-        run.note_work(self._lanes, took.busy, took.merging)
-        return now, took.bytes
+            _release([future])
+        spent = self._reports.total()
+        run.note_work(self._n_shards, spent)
+        return state, spent.bytes
 
-    def _brought_here(self, future: Future[Any]) -> Any:
-        """What a task makes, as soon as it has."""
+    def _request_preview(self, head: Future[Any], listener: RunListener) -> None:
+        """Send a preview of a shard's state now and then, from a small task on its worker that nothing waits for."""
+        if self._preview is not None and self._preview.status == "finished":
+            with suppress(Exception):
+                listener.preview(self._preview.result(timeout=_SOON))
+        if self._preview is not None and self._preview.status != "pending":
+            self._drop_preview()
+        if self._preview is None and listener.is_preview_due():
+            self._preview = self._submit("preview", self._algorithm.preview, head, TOP)
+
+    def _drop_preview(self) -> None:
+        if self._preview is not None:
+            _release([self._preview])
+        self._preview = None
+
+    def _await_value(self, future: Future[Any]) -> Any:
+        """Wait for a task and return its result."""
         self._wait([future])
-        with _lost_if_unreachable():
-            return result_of(self._client, future)
+        with _unreachable_as_lost():
+            return await_result(self._client, future)
 
-    def _sent(self, state: State) -> Future[Any]:
-        """A state on its way to the workers; in no task's arguments, which would all pass through the scheduler."""
-        self._await_workers()
-        with _lost_if_unreachable():
-            # To one of them: Dask's own broadcast waits forever for a worker that is killed meanwhile.
+    def _scatter(self, state: State) -> Future[Any]:
+        """Send a state to a worker; in the arguments of tasks it would pass through the scheduler with each of them."""
+        self._require_worker()
+        with _unreachable_as_lost():
+            # To one worker: Dask's own broadcast waits forever for a worker that is killed meanwhile.
             future: Future[Any] = self._client.scatter([state], hash=False)[0]
         return future
 
-    def _submit(self, name: str, function: Callable[..., Any], *arguments: Any, at: str | None = None) -> Future[Any]:
-        """A task, preferably on the worker at an address: lanes would all go where the state is, one after the other.
+    def _submit(
+        self, name: str, function: Callable[..., Any], *arguments: Any, address: str | None = None
+    ) -> Future[Any]:
+        """Submit a task, preferably to the worker at an address: all shards would go where the state is, in turn.
 
-        Preferably, since that worker may die, and come back at another address.
+        Other workers are allowed, since that worker may die, and come back at another address.
         """
-        key = task_key(name)
         return self._client.submit(
-            function, *arguments, key=key, pure=False, workers=at, allow_other_workers=at is not None
-        )
+            function, *arguments, key=task_key(name), pure=False, workers=address,
+            allow_other_workers=address is not None,
+        )  # fmt: skip
 
     def _wait(self, futures: Sequence[Future[Any]]) -> None:
-        """Wait for tasks without fetching what they made; raise what one of them raised."""
+        """Wait for tasks without fetching their results; raise what one of them raised."""
         for future in futures:
             while future.status in ("pending", "lost"):
                 try:
                     future.exception(timeout=_POLL)
                 except TimeoutError:
-                    self._await_workers()
+                    self._require_worker()
             if future.status != "finished":
                 future.result()
 
-    def _await_workers(self) -> None:
-        with _lost_if_unreachable():
-            with_workers(self._client)
+    def _require_worker(self) -> None:
+        with _unreachable_as_lost():
+            require_worker(self._client)
 
-    def _until_done(self, work: Callable[[], Value]) -> Value:
-        """Do something on the cluster, again if the state that was sent there is lost with all its replicas."""
+    def _with_retries(self, attempt: Callable[[], Value]) -> Value:
+        """Return what an attempt returns; try again if the state that was sent is lost with all its replicas."""
         for _ in range(_ATTEMPTS):
             try:
-                return work()
+                return attempt()
             except CancelledError as error:
                 lost = error
             except KilledWorker as killed:
-                raise self._deadly(killed) from killed
+                raise self._killed_error(killed) from killed
             if self._client.status != "running":
                 break
             sleep(_PAUSE)
         raise Interrupted(GONE) from lost
 
-    def _deadly(self, killed: KilledWorker) -> WorkerError:
-        plan = MemoryPlan.of(self._algorithm, self._dataset.meta, self._lanes, self._dataset.ahead)
+    def _killed_error(self, killed: KilledWorker) -> WorkerError:
+        plan = MemoryPlan.of(self._algorithm, self._dataset.meta, self._n_shards, self._dataset.ahead)
         return WorkerError(
             f"{self._dataset.url}: {killed.allowed_failures + 1} workers died of the same task; "
             f"their logs say why, and if it was memory: each needs {plan}"
@@ -219,18 +287,18 @@ class SynchronousRunner:
 
 
 def task_key(name: str) -> str:
-    """A key of its own that Dask's pages show as ``daskfs-name``.
+    """Return a unique key that Dask's pages show as ``daskfs-name``.
 
     >>> from distributed.utils import key_split
     >>> from daskfs.engine.synchronous import task_key
     >>> key_split(task_key("merge"))
     'daskfs-merge'
     """
-    return f"daskfs-{name}-0x{os.urandom(8).hex()}"  # what has a digit in it is no part of a name
+    return f"daskfs-{name}-0x{os.urandom(8).hex()}"  # a part with a digit in it is no part of the name
 
 
 @contextmanager
-def _lost_if_unreachable() -> Iterator[None]:
+def _unreachable_as_lost() -> Iterator[None]:
     """Treat a worker or scheduler that does not answer like one that is known to be gone."""
     try:
         yield
@@ -238,11 +306,11 @@ def _lost_if_unreachable() -> Iterator[None]:
         raise CancelledError from error
 
 
-def _let_go(futures: Iterable[Future[Any]]) -> None:
-    """Tell the scheduler that nobody waits for these any more.
+def _release(futures: Iterable[Future[Any]]) -> None:
+    """Tell the scheduler that some results are no longer needed.
 
-    Said aloud, since the frames of an error hold on to them. `Client.cancel` would also cancel tasks behind them that
-    this client no longer wants, at which the scheduler of Dask 2026.8 closes the connection.
+    Explicitly, since the frames of an error would keep the futures alive. `Client.cancel` would also cancel dependent
+    tasks that this client has released, at which the scheduler of Dask 2026.8 closes the connection.
     """
     for future in futures:
         future.release()

@@ -1,1 +1,1 @@
-"""Jobs: a selection with everything around it, from sources to a published result, made once and kept in a folder."""
+"""Jobs: a selection from sources to a published result, described by one file, with every step run once."""

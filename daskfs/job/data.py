@@ -1,7 +1,7 @@
-"""A job's datasets: ingested, split and laid out as its algorithm reads them, each made once.
+"""The datasets of a job: ingested, split and laid out as its algorithm reads them, each written once.
 
-What a job makes lies in ``OUT/data/KEY``, where the key is a digest of everything it is made from: a changed source is
-another key. So what is there and complete is what is asked for, and what was cut short is finished where it was begun.
+A job writes datasets to ``OUT/data/KEY``, where the key is a digest of all inputs: a changed source has another key. A
+complete dataset under the right key is used as it is; an interrupted step is finished there.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from daskfs.engine.data.ingest import IngestProgress, ingest
 from daskfs.engine.data.reorder import transpose
 from daskfs.engine.data.split import split
 from daskfs.jit import COMPILING, is_cold
-from daskfs.job.selecting import must_transpose
-from daskfs.job.tables import Ingest, Job
+from daskfs.job.request import must_transpose
+from daskfs.job.tables import IngestTable, Job
 from daskfs.store.dataset.dataset import Dataset, open_dataset
 from daskfs.store.dataset.layout import ROOT
 from daskfs.store.ingest.plan import content_digest
@@ -29,105 +29,105 @@ from daskfs.store.ingest.sources import find_sources
 from daskfs.store.places.location import Location
 
 DATA = "data"
-Told = Callable[[str], None]
-Shown = Callable[[], AbstractContextManager[Callable[[IngestProgress], None]]]
-Counted = Callable[[str], AbstractContextManager[Callable[[int, int], None]]]
+Notify = Callable[[str], None]
+IngestProgressBar = Callable[[], AbstractContextManager[Callable[[IngestProgress], None]]]
+CountProgressBar = Callable[[str], AbstractContextManager[Callable[[int, int], None]]]
 
 
-class _NotThereError(Exception):
-    """Something would have to be made first; only `Preparation.found` sees it."""
+class _MissingError(Exception):
+    """A dataset would have to be written first; only `Preparation.find` catches this."""
 
 
 @dataclass(frozen=True)
 class Datasets:
-    """What a selection is made from, and what it is judged by."""
+    """The rows to select from, and the rows to evaluate on."""
 
     train: Dataset
     test: Dataset | None
     key: str | None
-    """Of the folder they lie in; None if none of them is the job's own."""
+    """The key of their folder; None if the job wrote none of them."""
 
 
 @dataclass(frozen=True)
 class Preparation:
-    """How a job gets its datasets.
+    """The steps that turn sources into the datasets of a job.
 
     Parameters
     ----------
     job, out
-        The job, and the folder of all it makes.
+        The job, and its folder.
     client
         The cluster to use; None for this process.
-    tell
+    notify
         Called with a line for every step.
-    there
-        Called with the name of a step whose output is there already, and where.
-    shown, counted
-        Show the progress of an ingest, and of whatever else takes long.
-    only_looks
-        Make nothing, see `found`.
+    skip
+        Called with the name of a step whose output exists, and the place of the output.
+    ingest_progress, count_progress
+        Show the progress of an ingest, and of any other long step.
+    dry_run
+        Write nothing; see `find`.
     """
 
     job: Job
     out: Location
     client: Client | None
-    tell: Told
-    there: Callable[[str, str], None]
-    shown: Shown
-    counted: Counted
-    only_looks: bool = False
+    notify: Notify
+    skip: Callable[[str, str], None]
+    ingest_progress: IngestProgressBar
+    count_progress: CountProgressBar
+    dry_run: bool = False
 
     def check(self) -> None:
-        """Raise what is wrong with the job's sources or datasets, before anything is written."""
+        """Raise an error if a source or dataset of the job cannot be read, before anything is written."""
         if self.job.data is not None:
             for url in filter(None, (self.job.data.train, self.job.data.test)):
                 open_dataset(url, self.job.storage)
         if self.job.ingest is not None:
             self._key_of_sources(self.job.ingest)
 
-    def ingested(self) -> Datasets:
-        """The datasets as they are given, or as they come out of the sources."""
+    def ingest(self) -> Datasets:
+        """Return the datasets that the job names, or those ingested from its sources."""
         if self.job.data is not None:
             test = self.job.data.test and open_dataset(self.job.data.test, self.job.storage)
             return Datasets(open_dataset(self.job.data.train, self.job.storage), test or None, None)
         assert self.job.ingest is not None
         key = self._key_of_sources(self.job.ingest)
-        train = self._ingested(self.job.ingest.sources, self._place(key, "ingested.zarr"))
+        train = self._ingest(self.job.ingest.sources, self._place(key, "ingested.zarr"))
         others = self.job.ingest.test_sources
-        return Datasets(train, self._ingested(others, self._place(key, "test.zarr")) if others else None, key)
+        return Datasets(train, self._ingest(others, self._place(key, "test.zarr")) if others else None, key)
 
-    def arranged(self, found: Datasets) -> Datasets:
-        """The same, split if the job says so, and in columns if its algorithm reads them."""
-        train, test, key = found.train, found.test, found.key
+    def split_and_transpose(self, ingested: Datasets) -> Datasets:
+        """Return the datasets split if the job says so, and transposed if its algorithm reads columns."""
+        train, test, key = ingested.train, ingested.test, ingested.key
         if self.job.split is not None:
             key = key_of([key, train.digest, self.job.split.model_dump()])
             train, test = self._split(train, key)
-        if must_transpose(train, self.job.select.made):
+        if must_transpose(train, self.job.select.params):
             key = key or key_of([train.digest])
-            train = self._in_columns(train, self._place(key, "columns.zarr"))
+            train = self._transpose(train, self._place(key, "columns.zarr"))
         return Datasets(train, test, key)
 
-    def found(self) -> Datasets | None:
-        """What `arranged` would give, if it is all there: of the sources and datasets as they are now."""
-        looking = replace(self, only_looks=True, there=lambda step, where: None)
+    def find(self) -> Datasets | None:
+        """Return the datasets for the present sources if all of them are written, else None."""
+        looking = replace(self, dry_run=True, skip=lambda step, where: None)
         try:
-            return looking.arranged(looking.ingested())
-        except _NotThereError:
+            return looking.split_and_transpose(looking.ingest())
+        except _MissingError:
             return None
 
-    def _before_making(self) -> None:
-        if self.only_looks:
-            raise _NotThereError
+    def _before_writing(self) -> None:
+        if self.dry_run:
+            raise _MissingError
 
     def halves(self, dataset: Dataset, place: Location, seed: int) -> tuple[Dataset, Dataset]:
-        """The rows of a dataset in two halves that the seed draws."""
-        one, other = place.below("one.zarr"), place.below("other.zarr")
+        """Write the rows of a dataset as two halves that the seed draws."""
+        first, second = place.below("one.zarr"), place.below("other.zarr")
         storage = self.job.storage or None
-        with self.counted("halves") as progress:
+        with self.count_progress("halves") as progress:
             return split(
                 dataset,
-                one.url,
-                other.url,
+                first.url,
+                second.url,
                 0.5,
                 seed=seed,
                 client=self.client,
@@ -135,22 +135,22 @@ class Preparation:
                 progress=progress,
             )
 
-    def drop_others(self, kept: set[str | None]) -> None:
-        """Delete datasets of the job that were made from what is no more."""
+    def drop_others(self, keys: set[str | None]) -> None:
+        """Delete datasets of this job whose key is none of these, such as those of former sources."""
         for key in self.out.members(DATA) if self.out.exists(DATA) else ():
-            if is_key(key) and key not in kept:  # nothing else here is ours
+            if is_key(key) and key not in keys:  # other names are not of this job
                 self.out.delete(f"{DATA}/{key}")
 
-    def _ingested(self, sources: list[str], place: Location) -> Dataset:
+    def _ingest(self, sources: list[str], place: Location) -> Dataset:
         assert self.job.ingest is not None
         if place.exists(ROOT):
-            self.there("ingest", place.url)
+            self.skip("ingest", place.url)
             return open_dataset(place.url, place.options)
-        self._before_making()
-        if is_cold(self.job.ingest.made.__module__):
-            self.tell(f"ingest: {COMPILING}")
+        self._before_writing()
+        if is_cold(self.job.ingest.source_format.__module__):
+            self.notify(f"ingest: {COMPILING}")
         storage = self.job.storage or None
-        with self.shown() as progress:
+        with self.ingest_progress() as progress:
             dataset = ingest(
                 sources,
                 place.url,
@@ -160,17 +160,17 @@ class Preparation:
                 progress=progress,
                 **{**self.job.ingest.options, "layout": self._layout},
             )
-        self.tell(f"ingest: {dataset!r}"[:-1].replace("<daskfs.Dataset ", ""))
+        self.notify(f"ingest: {dataset!r}"[:-1].replace("<daskfs.Dataset ", ""))
         return dataset
 
     def _split(self, dataset: Dataset, key: str) -> tuple[Dataset, Dataset]:
         assert self.job.split is not None
         train, test = self._place(key, "train.zarr"), self._place(key, "test.zarr")
         if train.exists(ROOT) and test.exists(ROOT):
-            self.there("split", test.url)
+            self.skip("split", test.url)
             return open_dataset(train.url, train.options), open_dataset(test.url, test.options)
-        self._before_making()
-        with self.counted("split") as progress:
+        self._before_writing()
+        with self.count_progress("split") as progress:
             parts = split(
                 dataset,
                 train.url,
@@ -181,39 +181,39 @@ class Preparation:
                 storage_options=self.job.storage or None,
                 progress=progress,
             )
-        self.tell(f"split: {parts[0].n_samples:,} rows to select from, {parts[1].n_samples:,} held back")
+        self.notify(f"split: {parts[0].n_samples:,} rows to select from, {parts[1].n_samples:,} held back")
         return parts
 
-    def _in_columns(self, dataset: Dataset, place: Location) -> Dataset:
+    def _transpose(self, dataset: Dataset, place: Location) -> Dataset:
         if place.exists(ROOT):
-            self.there("transpose", place.url)
+            self.skip("transpose", place.url)
             return open_dataset(place.url, place.options)
-        self._before_making()
-        with self.counted("transpose") as progress:
+        self._before_writing()
+        with self.count_progress("transpose") as progress:
             storage = self.job.storage or None
-            turned = transpose(dataset, place.url, client=self.client, storage_options=storage, progress=progress)
-        self.tell(f"transpose: {turned.n_features:,} columns, which {self.job.select.algorithm} reads")
-        return turned
+            columns = transpose(dataset, place.url, client=self.client, storage_options=storage, progress=progress)
+        self.notify(f"transpose: {columns.n_features:,} columns, which {self.job.select.algorithm} reads")
+        return columns
 
     def _place(self, key: str, name: str) -> Location:
         return self.out.below(f"{DATA}/{key}/{name}")
 
-    def _key_of_sources(self, given: Ingest) -> str:
-        """Changes when a source does, or how it is read; SourceError if there is none."""
-        found = find_sources([*given.sources, *given.test_sources], self.job.storage or None, (self.out.url,))
-        return key_of([given.model_dump(mode="json"), self._layout, content_digest(found)])
+    def _key_of_sources(self, table: IngestTable) -> str:
+        """Return a key that changes with the sources and with their format; SourceError if there are none."""
+        sources = find_sources([*table.sources, *table.test_sources], self.job.storage or None, (self.out.url,))
+        return key_of([table.model_dump(mode="json"), self._layout, content_digest(sources)])
 
     @property
     def _layout(self) -> str:
-        told = self.job.ingest and self.job.ingest.layout
-        return told or self.job.select.made.axis
+        layout = self.job.ingest and self.job.ingest.layout
+        return layout or self.job.select.params.axis
 
 
 def key_of(content: Any) -> str:
-    """The name of a folder for what is made of this, whatever it is."""
+    """Return the name of the folder for outputs of these inputs: a digest."""
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:12]
 
 
 def is_key(name: str) -> bool:
-    """True if a folder of that name can be a job's."""
+    """Return whether a folder of that name can be one of a job."""
     return re.fullmatch("[0-9a-f]{12}", name) is not None

@@ -1,7 +1,7 @@
-"""JOB.toml: a whole job in one file, read and checked before anything is begun.
+"""Job files: a whole job in one TOML file, read and checked before any step runs.
 
-Paths in it are relative to its folder. ``${NAME}`` stands for an environment variable in any text; what is secret may
-be there in no other way. `tables` says what there can be.
+Paths are relative to the folder of the file. ``${NAME}`` in any text stands for an environment variable; secrets are
+accepted in no other form. `daskfs.job.tables` has the keys.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _SECRET = {
     "storage": re.compile(r"secret|password|token|(^|_)key$|credential|sas", re.IGNORECASE),
     "cluster": re.compile(r"password|passphrase|(^|_)token$|^(client_)?secret$|(access|api)_key$", re.IGNORECASE),
 }
-"""How keys look that hold what is nobody's business. For Kubernetes there are names of secrets, and of keys in them."""
+"""Names of keys that hold secrets; in [cluster], Kubernetes has harmless keys with names of secrets and their keys."""
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
 def load_job(path: str | os.PathLike[str], changes: Mapping[str, Any] | None = None) -> Job:
-    """Read a job file; JobError says in one line what is wrong with it, and where.
+    """Read a job file. JobError says in one line what is wrong with it, and where.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def load_job(path: str | os.PathLike[str], changes: Mapping[str, Any] | None = N
     ... k = 10
     ... ''')
     >>> from daskfs.job.file import load_job
-    >>> load_job("job.toml", {"select.k": 20}).select.made.n_select
+    >>> load_job("job.toml", {"select.k": 20}).select.params.n_select
     20
     """
     path = Path(path)
@@ -63,7 +63,7 @@ def load_job(path: str | os.PathLike[str], changes: Mapping[str, Any] | None = N
         _change(content, key, value)
     try:
         _check_secrets(content)
-        job = Job.model_validate(_absolute(_substituted(content), path.absolute().parent))
+        job = Job.model_validate(_absolute(_substitute(content), path.absolute().parent))
     except ValidationError as error:
         raise JobError(_refusal(path, text, error)) from None
     except OptionError as error:
@@ -99,29 +99,29 @@ def _check_no_secret(where: str, table: Any, looks_secret: re.Pattern[str]) -> N
 
 
 def _keys_of(table: Any) -> list[tuple[str, Any]]:
-    """What is in a table; ``{name = "A", value = "b"}`` is another way to say ``{A = "b"}``."""
+    """Return the keys and values of a table; ``{name = "A", value = "b"}`` also counts as ``{A = "b"}``."""
     if not isinstance(table, dict):
         return []
     named = [(str(table["name"]), table["value"])] if {"name", "value"} <= table.keys() else []
     return [*table.items(), *named]
 
 
-def _substituted(value: Any, where: str = "") -> Any:
-    """The same with the values of environment variables in place of ``${NAME}``."""
+def _substitute(value: Any, where: str = "") -> Any:
+    """Return a value with the values of environment variables in place of ``${NAME}``."""
     if isinstance(value, dict):
-        return {key: _substituted(member, f"{where}.{key}".lstrip(".")) for key, member in value.items()}
+        return {key: _substitute(member, f"{where}.{key}".lstrip(".")) for key, member in value.items()}
     if isinstance(value, list):
-        return [_substituted(member, where) for member in value]
+        return [_substitute(member, where) for member in value]
     if not isinstance(value, str):
         return value
     for name in _VARIABLE.findall(value):
         if name not in os.environ:
             raise OptionError(f"{where}: ${{{name}}} is not set in the environment")
-    return _VARIABLE.sub(lambda found: os.environ[found[1]], value)
+    return _VARIABLE.sub(lambda match: os.environ[match[1]], value)
 
 
 def _absolute(content: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The same with paths that are relative to the folder of the file made absolute."""
+    """Return the content with absolute paths in place of those relative to the folder of the file."""
     _check_tables(content)
     for table, keys in _PATHS.items():
         inside = content if not table else content.get(table, {})
@@ -129,7 +129,7 @@ def _absolute(content: dict[str, Any], folder: Path) -> dict[str, Any]:
             value = inside[key]
             if value == "":
                 raise OptionError(f"{f'{table}.{key}'.lstrip('.')}: is empty; '.' is the folder of this file")
-            inside[key] = [_path(one, folder) for one in value] if isinstance(value, list) else _path(value, folder)
+            inside[key] = [_path(item, folder) for item in value] if isinstance(value, list) else _path(value, folder)
     return content
 
 
@@ -153,27 +153,27 @@ def _path(value: Any, folder: Path) -> Any:
 
 
 def _refusal(path: Path, text: str, error: ValidationError) -> str:
-    """The first thing that is wrong, in a line."""
-    # A key that is misspelt is missing under its right name, too: the spelling is what to say.
-    found = min(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
-    where = [str(part) for part in found["loc"]]
-    reason = found["msg"].removeprefix("Value error, ")
+    """Return the first error in one line."""
+    # A misspelt key is also missing under its right name: report the misspelling.
+    first = min(error.errors(include_url=False), key=lambda entry: entry["type"] != "extra_forbidden")
+    where = [str(part) for part in first["loc"]]
+    reason = first["msg"].removeprefix("Value error, ")
     about = re.match(r"(\w+)[:=]", reason)  # a key of that table, such as a field of an algorithm
     line = (_line(text, [*where, about[1]]) if about else None) or _line(text, where)
     place = f"{path}:{line}" if line else str(path)
     key = ".".join(where)
-    if found["type"] == "extra_forbidden":
+    if first["type"] == "extra_forbidden":
         known = _keys(where[:-1])
         return f"{place}: {key}: no such key{nearest(where[-1], known)}; there are {', '.join(known)}"
-    if found["type"] == "missing":
-        given = found["input"] if isinstance(found["input"], dict) else {}
-        meant = get_close_matches(where[-1], given, 1)
+    if first["type"] == "missing":
+        keys = first["input"] if isinstance(first["input"], dict) else {}
+        meant = get_close_matches(where[-1], keys, 1)
         return f"{place}: {key}: must be given" + (f" (is it {meant[0]!r} that you call it?)" if meant else "")
     return f"{place}: {key}: {reason[0].lower()}{reason[1:]}" if key else f"{place}: {reason}"
 
 
 def _keys(tables: list[str]) -> list[str]:
-    """The keys of the table a key stands in."""
+    """Return the keys that a table can have."""
     model: Any = Job
     for table in tables:
         kinds = [model.model_fields[table].annotation]
@@ -183,15 +183,15 @@ def _keys(tables: list[str]) -> list[str]:
 
 
 def _line(text: str, where: list[str]) -> int | None:
-    """The number of the line a key stands in, as far as a look tells: tables are written [table], keys ``key = …``."""
+    """Return the number of the line with a key, where tables are written ``[table]`` and keys ``key = …``."""
     if not where:
         return None
     table: list[str] = []
-    found = None
+    table_line = None
     for number, line in enumerate(text.splitlines(), 1):
         if header := re.match(r"\s*\[\s*([\w.-]+)\s*\]", line):
             table = header[1].split(".")
-            found = number if table == where else found
+            table_line = number if table == where else table_line
         elif (key := re.match(r'\s*"?([\w-]+)"?\s*=', line)) and [*table, key[1]] == where[: len(table) + 1]:
             return number
-    return found
+    return table_line

@@ -1,4 +1,4 @@
-"""The tables of a job file: what a job can be told, and which combinations make no sense."""
+"""The tables of a job file: their keys, and the combinations that are refused."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from daskfs.store.ingest.formats import make_format, options_of
 from daskfs.store.ingest.formats.base import Format
 
 SHORT = {"k": "n_select"}
-"""What a field may be called besides."""
+"""Short names of fields of algorithms."""
 
 BOUNDED = ("accuracy", "balanced_accuracy", "roc_auc", "average_precision", "r2")
-"""Scores of which more is better."""
+"""Scores of which more is better, so that a lower bound makes sense."""
 
 
-class Table(BaseModel):
-    """A table of the file; a key that it does not know is refused."""
+class JobTable(BaseModel):
+    """A table of the file; unknown keys are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class Ingest(Table):
-    """Sources to make datasets of. Other keys are options of the format, as ``daskfs ingest --help`` lists them."""
+class IngestTable(JobTable):
+    """[ingest]: source files. Other keys are options of the format, as ``daskfs ingest --help`` lists them."""
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True)
 
@@ -39,7 +39,7 @@ class Ingest(Table):
     format: str
     test_sources: list[str] = []
     layout: Layout | None = None
-    """Of dense data; None for what the algorithm reads."""
+    """The layout of dense data; None for the one that the algorithm reads."""
     memory: str | None = None
     on_bad_line: OnBadLine = "error"
     max_bad_lines: int = 1000
@@ -47,44 +47,43 @@ class Ingest(Table):
     shuffle: bool | int = False
 
     @model_validator(mode="after")
-    def _check_options(self) -> Ingest:
-        given = self.model_extra or {}
+    def _check_options(self) -> IngestTable:
         known = [*type(self).model_fields, *options_of(self.format)]
-        for key in given:
+        for key in self.model_extra or {}:
             if key not in known:
                 raise OptionError(f"{key}: no such key{nearest(key, known)}; there are {', '.join(known)}")
-        _ = self.made  # raises what is wrong with it
+        _ = self.source_format  # raises OptionError
         if self.memory is not None:
             parse_memory(self.memory)
         return self
 
     @cached_property
-    def made(self) -> Format:
+    def source_format(self) -> Format:
         """The format with its options."""
         return make_format(self.format, self.model_extra or {})
 
     @property
     def options(self) -> dict[str, Any]:
-        """What `daskfs.ingest` takes beside sources and target."""
+        """The arguments of `daskfs.ingest` beside sources and target."""
         return self.model_dump(exclude={"sources", "test_sources"})
 
 
-class Data(Table):
-    """Datasets that are there already."""
+class DataTable(JobTable):
+    """[data]: datasets that exist already."""
 
     train: str
     test: str | None = None
 
 
-class Split(Table):
-    """Rows to be held back from the selection, for its evaluation."""
+class SplitTable(JobTable):
+    """[split]: rows to hold back from the selection, for its evaluation."""
 
     test: float = Field(gt=0, lt=1)
     seed: int = Field(default=0, ge=0)
 
 
-class Select(Table):
-    """What selects. Other keys are fields of the algorithm, as ``daskfs select --help`` lists them."""
+class SelectTable(JobTable):
+    """[select]: the algorithm. Other keys are its fields, as ``daskfs select --help`` lists them."""
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True)
 
@@ -93,12 +92,12 @@ class Select(Table):
     synchronous: bool = False
 
     @model_validator(mode="after")
-    def _check_fields(self) -> Select:
-        _ = self.made  # raises what is wrong with it
+    def _check_fields(self) -> SelectTable:
+        _ = self.params  # raises OptionError
         return self
 
     @cached_property
-    def made(self) -> Algorithm:
+    def params(self) -> Algorithm:
         """The algorithm with its fields."""
         entries, name = registrations(), self.algorithm
         if name not in entries:
@@ -113,56 +112,56 @@ class Select(Table):
                 raise OptionError(f"{name}: no such key{nearest(name, fields_of(algorithm))}; there are {known}")
         try:
             return algorithm(**values)
-        except TypeError as error:  # one that must be given is missing
+        except TypeError as error:  # a field without a default is missing
             raise OptionError(f"{self.algorithm}: {str(error).rpartition(': ')[2]} must be given") from error
 
 
-class Evaluate(Table):
-    """What is found out on the rows held back."""
+class EvaluateTable(JobTable):
+    """[evaluate]: what to measure on the held-back rows."""
 
     sizes: bool = True
 
 
-class Stability(Table):
-    """Whether halves of the rows, in pairs that have none in common, or other seeds select the same."""
+class StabilityTable(JobTable):
+    """[stability]: repeat the selection on pairs of disjoint halves of the rows, or under other seeds."""
 
     pairs: int | None = Field(default=None, ge=1, le=50)
     seeds: int | None = Field(default=None, ge=1, le=100)
 
     @model_validator(mode="after")
-    def _check_one(self) -> Stability:
+    def _check_one(self) -> StabilityTable:
         if (self.pairs is None) == (self.seeds is None):
             raise OptionError("give either pairs, of halves of the rows, or seeds")
         return self
 
 
-class Report(Table):
-    """The page for people: in the folder of the run, and perhaps in another place too."""
+class ReportTable(JobTable):
+    """[report]: the HTML report, in the folder of the run and perhaps in another place."""
 
     to: str | None = None
     performance: bool = False
-    """Keep Dask's performance report of the selection in the folder of the run, too."""
+    """Whether to store Dask's performance report of the selection in the folder of the run."""
 
 
-class Publish(Table):
-    """When and where the result is made known."""
+class PublishTable(JobTable):
+    """[publish]: the lowest scores that are published, and the file that points to the published run."""
 
     to: str | None = None
     at_least: dict[str, float] = {}
 
     @model_validator(mode="after")
-    def _check_metrics(self) -> Publish:
+    def _check_metrics(self) -> PublishTable:
         if self.to is not None and not self.to.endswith(".json"):
             raise OptionError(f"to: {self.to!r:.80}: must end with .json, by which a pointer is known")
         for name in self.at_least:
-            if name not in BOUNDED:  # or the whole job would run first
+            if name not in BOUNDED:  # otherwise the whole job would run first
                 known = ", ".join(BOUNDED)
                 raise OptionError(f"at_least: {name}: no such score{nearest(name, BOUNDED)}; there are {known}")
         return self
 
 
-class Cluster(Table):
-    """Where it runs: on a cluster that is there, on one to be started, or in one process."""
+class ClusterTable(JobTable):
+    """[cluster]: where the job runs: a running cluster, one to start, or this process."""
 
     scheduler: str | None = None
     serial: bool = False
@@ -173,7 +172,7 @@ class Cluster(Table):
     adapt: dict[str, int] | None = None
 
     @model_validator(mode="after")
-    def _check_one(self) -> Cluster:
+    def _check_one(self) -> ClusterTable:
         if sum((self.scheduler is not None, self.serial, self.processes is not None, self.start is not None)) > 1:
             raise OptionError("scheduler, serial, processes, start: choose one of them")
         if self.start is None and (self.arguments or self.workers or self.adapt):
@@ -188,20 +187,20 @@ def _check_bounds(adapt: dict[str, int]) -> None:
         raise OptionError("adapt: must be {minimum = …, maximum = …}, from 0 and from 1 on")
 
 
-class Job(Table):
+class Job(JobTable):
     """The whole file."""
 
     out: str
     name: str = ""
-    ingest: Ingest | None = None
-    data: Data | None = None
-    split: Split | None = None
-    select: Select
-    evaluate: Evaluate | None = None
-    stability: Stability | None = None
-    report: Report = Report()
-    publish: Publish = Publish()
-    cluster: Cluster = Cluster()
+    ingest: IngestTable | None = None
+    data: DataTable | None = None
+    split: SplitTable | None = None
+    select: SelectTable
+    evaluate: EvaluateTable | None = None
+    stability: StabilityTable | None = None
+    report: ReportTable = ReportTable()
+    publish: PublishTable = PublishTable()
+    cluster: ClusterTable = ClusterTable()
     storage: dict[str, Any] = {}
 
     @model_validator(mode="after")
@@ -221,17 +220,17 @@ class Job(Table):
 
     @property
     def has_test_data(self) -> bool:
-        """True if rows to evaluate on are given, and need not be split off."""
+        """Whether the job names rows to evaluate on, so that none need be split off."""
         return bool(self.data and self.data.test) or bool(self.ingest and self.ingest.test_sources)
 
     @property
     def record(self) -> dict[str, Any]:
-        """The job as a run's record has it: without what is nobody's business."""
+        """The job as the record of a run holds it: without credentials and addresses of clusters."""
         return _public(self.model_dump(mode="json", exclude={"storage", "cluster"}, exclude_none=True))  # type: ignore[no-any-return]
 
 
 def _public(value: Any) -> Any:
-    """The same without what URLs hold besides a place: ``${NAME}`` may have put a password there."""
+    """Return a value with passwords and signatures removed from its URLs; ``${NAME}`` may have put some there."""
     if isinstance(value, dict):
         return {key: _public(member) for key, member in value.items()}
     if isinstance(value, list):

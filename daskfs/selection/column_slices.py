@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from daskfs.errors import OptionError
 from daskfs.protocol import ColumnBlock, Kind, RowBlock, SparseBlock, SparseColumnBlock
 from daskfs.store.dataset.dataset import Dataset, open_dataset
-from daskfs.store.dataset.vocabulary import check_labels, check_vocabulary
+from daskfs.store.dataset.names import check_labels, check_vocabulary
 from daskfs.store.ingest.arrays import stored_dtype
 
 SLICE_CELLS = 1 << 20  # of an array in memory, in one slice
@@ -111,7 +111,7 @@ class ColumnSlices:
                [1., 0.]])
         """
         if self.kind == "dense" and not self.whole_rows:
-            with tempfile.TemporaryFile() as file:  # it has no name: nothing stays of a process that is killed
+            with tempfile.TemporaryFile() as file:  # it has no name: a killed process leaves nothing behind
                 yield from self._windows_of_columns(file)
             return
         for part in self.with_all_columns():

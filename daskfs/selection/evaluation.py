@@ -1,4 +1,4 @@
-"""Evaluation: how good scores are against the truth, added up block by block, however many rows there are."""
+"""Evaluation of scores against the true labels or values, block by block, for any number of rows."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from daskfs.selection.intervals import Interval
 from daskfs.selection.metrics import (
     ClassTally,
     MeanTally,
+    ScoreTally,
     ValueTally,
     log_losses,
     log_odds,
@@ -35,47 +36,47 @@ from daskfs.store.dataset.regroup import RowRegrouper
 WINDOW_CELLS = 1 << 18  # scores that are judged in one go
 
 Scores = Iterator[tuple[slice, NDArray[np.float64]]]
-"""Rows, in order and without gaps, and their scores: ``(rows,)`` or ``(rows, classes)``."""
+"""Slices of rows, in order and without gaps, with their scores: ``(rows,)`` or ``(rows, classes)``."""
 CountProgress = Callable[[int, int], None]
-"""Told how much is done, and of how much."""
+"""A function that is called with the amount done and the total amount."""
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """How good predictions are. A metric that cannot be told, such as the recall of a class without rows, is NaN.
+    """Metrics of predictions with 95 % intervals; NaN if undefined, such as the recall of a class without rows.
 
     For classes, `metrics` has "accuracy", "balanced_accuracy", "log_loss", "roc_auc" and "average_precision"; for a
-    real target "r2", "mse" and "mae". The two areas are exact, ties counted as scikit-learn counts them: of two
-    classes, those of the second; of several, the mean over the classes that occur, each against the rest, rows in the
-    order of the class's probability.
+    real target "r2", "mse" and "mae". The areas "roc_auc" and "average_precision" are exact and count ties as
+    scikit-learn does. For two classes they are those of the second class; for more, the mean over the classes that
+    occur, each against the rest, with rows in the order of the probability of the class.
 
-    The log loss takes scores for log-odds: the logistic function makes a probability of one score, softmax of several,
-    and of classes told apart one against the rest (loss "logistic") their logistic functions, divided by the sum of
-    them. That is what the losses "logistic" and "softmax" fit. Under "squared" and "squared_hinge" scores are no
-    log-odds, and the log loss only says how bad it would be to take them for such.
+    The log loss takes scores for log-odds, as the losses "logistic" and "softmax" fit them: one score through the
+    logistic function, several through softmax. Classes fitted one against the rest (loss "logistic") have the
+    probabilities of their logistic functions divided by the sum. The losses "squared" and "squared_hinge" do not fit
+    log-odds; the log loss then shows how bad it is to take scores for log-odds.
 
-    An interval covers what the metric would be on all rows there could be, of which these are independent draws, 95
-    times in 100. Accuracy and recall: Wilson's score interval. Balanced accuracy: from those of the recalls (Zou and
-    Donner's MOVER). ROC AUC: DeLong's variance, exact, on the scale of log-odds; average precision: the same from the
-    infinitesimal jackknife; both, of several classes, by the mean of the standard errors, which is rather too wide. Log
-    loss and errors: the variance over rows, on the scale of logarithms; R²: the delta method, on that of 1 - R². A row
-    with a weight is one draw that counts for more, so that uneven weights make intervals wider.
+    An interval covers the metric of the whole population in 95 of 100 cases, if the rows are independent draws from it.
+    Accuracy and recall have Wilson's score interval; balanced accuracy an interval from those of the recalls (Zou and
+    Donner's MOVER). ROC AUC has DeLong's exact variance, average precision that of the infinitesimal jackknife, both on
+    the scale of log-odds; for several classes the mean of the standard errors is taken, which is rather too wide. Log
+    loss and errors have the variance over rows, on a logarithmic scale, and R² the delta method for log(1 - R²). A
+    weighted row is one draw, so uneven weights make intervals wider.
 
-    A row whose label is none of the selection's classes counts as wrong, and among "the rest" of every class. It has
-    no probability: the log loss is NaN then.
+    A row whose label is not among the selection's classes counts as wrong, and among "the rest" of every class. It has
+    no probability, so the log loss is NaN then.
 
     Parameters
     ----------
     rows
-        How many rows there are.
+        The number of rows.
     unknown_rows
-        How many of them have a label that is none of the selection's classes.
+        The number of rows whose label is not among the selection's classes.
     weighted
-        Whether rows have weights: in every metric a row counts as its weight says. (In `rows` it is one.)
+        Whether rows have weights, which count in all metrics (but not in `rows`).
     metrics
         The metrics by name.
     intervals
-        The 95 % interval of each, low and high; NaN where it cannot be told.
+        The 95 % interval of each metric, low and high; NaN if unknown.
     per_class
         Along the dimension "class": "rows", "precision", "recall", "roc_auc" and "average_precision", and along "end",
         low and high, "recall_interval"; None where the target is a real number.
@@ -89,7 +90,7 @@ class Evaluation:
     per_class: xarray.Dataset | None
 
     def record(self) -> dict[str, Any]:
-        """All of it as JSON holds it: None for NaN, `per_class` as a list."""
+        """Return everything for JSON: None for NaN, `per_class` as a list."""
         record: dict[str, Any] = {"rows": self.rows, "unknown_rows": self.unknown_rows, "weighted": self.weighted}
         record |= {"metrics": self.metrics, "intervals": self.intervals}
         if self.per_class is not None:
@@ -102,7 +103,7 @@ class Evaluation:
 
 
 class Truth:
-    """What rows are in truth, to be taken in step with their scores: class numbers or values, and weights.
+    """The true class numbers or values of rows, and their weights, read in step with the scores.
 
     Parameters
     ----------
@@ -111,7 +112,7 @@ class Truth:
     classes
         The labels that the scores tell apart; None for a real target.
     n_rows
-        How many rows there are scores of.
+        The number of rows with scores.
     """
 
     def __init__(self, source: Dataset | NDArray[Any], classes: Sequence[Label] | None, n_rows: int) -> None:
@@ -130,7 +131,7 @@ class Truth:
         self._weights = RowRegrouper(source.weights() if isinstance(source, Dataset) else ())
 
     def beside(self, scores: Scores) -> Iterator[tuple[NDArray[np.float64], NDArray[Any], NDArray[np.float32] | None]]:
-        """Windows of scores with the truth and the weights (None if there are none) of their rows."""
+        """Yield windows of scores with the targets and weights (None without weights) of their rows."""
         for rows, block in scores:
             step = max(1, WINDOW_CELLS // max(block[:1].size, 1))
             for start in range(0, len(block), step):
@@ -141,65 +142,60 @@ class Truth:
                 yield window, *self.take(len(window))
 
     def take(self, count: int) -> tuple[NDArray[Any], NDArray[np.float32] | None]:
-        """The truth and the weights of the next rows, at least one."""
+        """Return targets and weights of the next rows, at least one."""
         return self._targets.take(count), self._weights.take(count) if self.weighted else None
 
 
 def linear_scores(columns: ColumnSlices, weights: NDArray[np.float64], intercept: NDArray[np.float64]) -> Scores:
-    """The scores of a linear model over chosen columns, for every group of rows as soon as all its columns are seen."""
+    """Yield the scores of a linear model, for every group of rows as soon as all its columns are read."""
     done, (n_rows, _) = 0, columns.shape
     for rows, pieces in groupby(columns.slices, attrgetter("rows")):
-        assert rows.start == done  # whoever sums up takes them in order
+        assert rows.start == done  # rows come in order
         scores = np.empty((rows.stop - rows.start, *weights.shape[1:]))
         scores[...] = intercept
         for piece in pieces:
             scores += piece.cells @ weights[piece.columns]
         yield rows, scores
         done = rows.stop
-    if done < n_rows:  # none of the columns is there
+    if done < n_rows:  # the data have none of the columns
         yield slice(done, n_rows), np.tile(intercept, (n_rows - done, 1)).reshape(n_rows - done, *weights.shape[1:])
 
 
 def score(scores: Scores, truth: Truth, classes: Sequence[Label] | None) -> float:
-    """The balanced accuracy of scores, or the R² where there are no classes; every row counts as one."""
-    if classes is None:
-        values = ValueTally()
-        for window, target, _ in truth.beside(scores):
-            values.add(target, window)
-        return values.r_squared
-    tally = ClassTally(len(classes), truth.n_labels)
-    for window, numbers, _ in truth.beside(scores):
-        tally.add(numbers, predicted_classes(window))
-    return tally.balanced_accuracy
+    """Return the balanced accuracy of scores, or R² for a real target; weights of rows are ignored."""
+    tally = ScoreTally(None if classes is None else len(classes), truth.n_labels)
+    for window, targets, _ in truth.beside(scores):
+        tally.add(targets, window)
+    return tally.score
 
 
 def evaluate(scores: Scores, truth: Truth, classes: Sequence[Label] | None, progress: CountProgress) -> Evaluation:
-    """How good scores are, by every measure that fits the target."""
-    return _of_values(scores, truth, progress) if classes is None else _of_classes(scores, truth, classes, progress)
+    """Return all metrics for the kind of target."""
+    return (
+        _evaluate_values(scores, truth, progress)
+        if classes is None
+        else _evaluate_classes(scores, truth, classes, progress)
+    )
 
 
-def in_silence(done: int, total: int) -> None:
-    """CountProgress that nobody asked for."""
+def ignore_progress(done: int, total: int) -> None:
+    """Do nothing: the default of functions that report progress."""
 
 
-def _of_values(scores: Scores, truth: Truth, progress: CountProgress) -> Evaluation:
+def _evaluate_values(scores: Scores, truth: Truth, progress: CountProgress) -> Evaluation:
     tally = ValueTally()
     for window, values, weight in truth.beside(scores):
         tally.add(values, window, weight)
         progress(tally.rows, truth.rows)
-    metrics = {"r2": tally.r_squared, "mse": tally.squared_error, "mae": tally.absolute_error}
-    intervals = {
-        "r2": tally.r_squared_interval,
-        "mse": tally.squared_error_interval,
-        "mae": tally.absolute_error_interval,
-    }
+    metrics = {"r2": tally.r_squared, "mse": tally.squared.mean, "mae": tally.absolute.mean}
+    intervals = {"r2": tally.r_squared_interval, "mse": tally.squared.interval, "mae": tally.absolute.interval}
     return Evaluation(tally.rows, 0, truth.weighted, metrics, intervals, None)
 
 
-def _of_classes(scores: Scores, truth: Truth, classes: Sequence[Label], progress: CountProgress) -> Evaluation:
-    """Every row is worked on once, and once more for each class."""
+def _evaluate_classes(scores: Scores, truth: Truth, classes: Sequence[Label], progress: CountProgress) -> Evaluation:
+    """Evaluate classes; progress counts every row once, and once more for each class."""
     tally, loss, count = ClassTally(len(classes), truth.n_labels), MeanTally(), len(classes)
-    with tempfile.TemporaryFile() as file:  # it has no name: nothing stays of a process that is killed
+    with tempfile.TemporaryFile() as file:  # it has no name: a killed process leaves nothing behind
         ranks = SortedScores(file, count)
         for window, numbers, weight in truth.beside(scores):
             odds = log_odds(window)
@@ -232,7 +228,7 @@ def _of_classes(scores: Scores, truth: Truth, classes: Sequence[Label], progress
 
 
 def _known_losses(odds: NDArray[np.float64], numbers: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The log losses of rows; NaN if a label is none of the classes, so that no probability is its."""
+    """Return the log losses of rows; NaN if a label is not among the classes and so has no probability."""
     return log_losses(odds, numbers) if numbers.max() < odds.shape[1] else np.full(len(odds), math.nan)
 
 
@@ -250,7 +246,7 @@ def _per_class(tally: ClassTally, qualities: Sequence[RankQuality], classes: Seq
 
 
 def _values(source: Dataset | NDArray[Any]) -> Iterable[NDArray[np.float64]]:
-    """A real target, piece by piece."""
+    """Return a real target in pieces."""
     if isinstance(source, Dataset):
         numbers = source.classes is None or not isinstance(source.classes[0], str)
     else:
@@ -261,7 +257,7 @@ def _values(source: Dataset | NDArray[Any]) -> Iterable[NDArray[np.float64]]:
 
 
 def _labels(source: Dataset | NDArray[Any]) -> tuple[Sequence[Label], Iterable[NDArray[np.int64]]]:
-    """The distinct labels of a target, and which of them each row has, piece by piece."""
+    """Return the distinct labels of a target, and the number of each row's label in pieces."""
     if not isinstance(source, Dataset):
         labels, codes = np.unique(source, return_inverse=True)
         return labels.tolist(), [codes]
@@ -271,7 +267,7 @@ def _labels(source: Dataset | NDArray[Any]) -> tuple[Sequence[Label], Iterable[N
 
 
 def _positions(labels: Sequence[Label], classes: Sequence[Label]) -> NDArray[np.int64]:
-    """Where labels stand among the classes; behind them all those that are none of them, which nobody predicts."""
+    """Return the positions of labels among the classes; other labels get numbers beyond those of the classes."""
     known = {label: number for number, label in enumerate(classes)}
     if not any(label in known for label in labels):
         raise OptionError(

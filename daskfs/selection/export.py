@@ -1,4 +1,4 @@
-"""A selection as a model of scikit-learn's own classes, which needs nothing of daskfs."""
+"""Export of a selection as a scikit-learn model, which does not need daskfs."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from daskfs.selection.selection import Selection
 
 
-def plain_model(selection: Selection) -> BaseEstimator:
-    """What `Selection.to_sklearn` gives."""
+def to_sklearn(selection: Selection) -> BaseEstimator:
+    """Return a fitted scikit-learn model; see `Selection.to_sklearn`."""
     if selection.products is not None:
         raise OptionError("features that are products of two others: no plain scikit-learn model makes them")
     if selection.inputs is not None:
         return _pipeline(selection, selection.inputs)
     numbered = [f"x{feature}" for feature in selection.features.tolist()]
     names = None if selection.names == numbered else selection.names
-    return _fitted(_linear(selection), selection.weights, selection.intercept, selection.classes, names)
+    return _with_weights(_linear(selection), selection.weights, selection.intercept, selection.classes, names)
 
 
 def _linear(selection: Selection) -> BaseEstimator:
-    """The linear model of the loss, not fitted."""
+    """Return the linear model for the loss, not fitted."""
     loss = selection.algorithm.get("loss", "squared")
     if selection.classes is None:
         return LinearRegression()
@@ -45,20 +45,20 @@ def _linear(selection: Selection) -> BaseEstimator:
     return SGDClassifier(loss="log_loss" if loss == "logistic" else "squared_error")
 
 
-def _fitted(
+def _with_weights(
     model: Any,
     weights: NDArray[np.float64],
     intercept: NDArray[np.float64],
     classes: Sequence[Any] | None,
     names: Sequence[str] | None,
 ) -> BaseEstimator:
-    """A linear model with weights (k,) or (k, classes) in its place."""
+    """Return the model with these weights, ``(k,)`` or ``(k, classes)``, as if fitted."""
     if classes is None:
         model.coef_, model.intercept_ = weights.copy(), float(intercept[0])
     else:
         model.classes_ = np.array(classes)
         model.coef_, model.intercept_ = np.atleast_2d(weights.T).copy(), intercept.copy()
-        if len(model.coef_) == 2:  # two classes have one score there
+        if len(model.coef_) == 2:  # scikit-learn has one score for two classes
             model.coef_, model.intercept_ = np.diff(model.coef_, axis=0), np.diff(model.intercept_)
     model.n_features_in_ = len(weights)
     if names is not None:
@@ -67,21 +67,21 @@ def _fitted(
 
 
 def _pipeline(selection: Selection, inputs: Inputs) -> Pipeline:
-    """Inputs are scaled, √2 cos(ω·x + b) made of them, and summed up."""
-    made, count = inputs.expansion, len(selection.features)
-    if made.kernel == "perceptron":
+    """Return a pipeline that scales the inputs, computes √2 cos(ω·x + b), and sums these up with weights."""
+    expansion, count = inputs.expansion, len(selection.features)
+    if expansion.kernel == "perceptron":
         raise OptionError("kernel='perceptron': scikit-learn has no steps to make features of; use waves, or daskfs")
-    drawn, moves = inputs.basis.features(selection.features), made.scale != 0  # a constant column says nothing
+    drawn, moves = inputs.basis.features(selection.features), expansion.scale != 0  # a constant column has no effect
     scaler = StandardScaler()
-    scaler.mean_, scaler.scale_ = made.offset.copy(), np.where(moves, 1 / np.where(moves, made.scale, 1), 1)
+    scaler.mean_, scaler.scale_ = expansion.offset.copy(), np.where(moves, 1 / np.where(moves, expansion.scale, 1), 1)
     scaler.var_, scaler.n_samples_seen_ = scaler.scale_**2, int(selection.source["n_samples"])
-    sampler = RBFSampler(gamma=made.gamma, n_components=count)
+    sampler = RBFSampler(gamma=expansion.gamma, n_components=count)
     sampler.random_weights_ = 2 * math.pi * drawn.W.T.astype(np.float64) * moves[:, None]
     sampler.random_offset_ = 2 * math.pi * drawn.b.astype(np.float64)
     sampler.n_features_in_ = scaler.n_features_in_ = len(inputs.names)
     numbered = [f"x{column}" for column in range(len(inputs.names))]
     if inputs.names != numbered:
         scaler.feature_names_in_ = np.array(inputs.names, object)
-    weights = selection.weights * math.sqrt(count)  # the sampler's features are smaller by that
-    model = _fitted(_linear(selection), weights, selection.intercept, selection.classes, None)
+    weights = selection.weights * math.sqrt(count)  # the sampler divides its features by that
+    model = _with_weights(_linear(selection), weights, selection.intercept, selection.classes, None)
     return Pipeline([("scale", scaler), ("waves", sampler), ("model", model)])

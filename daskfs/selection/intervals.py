@@ -1,8 +1,8 @@
-"""How far a score may be from that of all rows there could be: intervals that cover it 95 times in 100. numpy only.
+"""95 % intervals of metrics; numpy only.
 
-The rows of a dataset are taken for independent draws, the model for given. A row with a weight is one draw that counts
-for more: what weights do to the variance is counted, and an "effective" number of rows is how many without weights
-would vary as much. What cannot be told is NaN at both ends.
+The rows of a dataset are taken for independent draws, the model as given. A weighted row is one draw. The *effective*
+number of weighted rows is the number of rows without weights that would give the same variance. Unknown intervals are
+NaN at both ends.
 """
 
 from __future__ import annotations
@@ -20,17 +20,16 @@ UNKNOWN = (math.nan, math.nan)
 
 
 def effective_rows(weight: FloatArray, squares: FloatArray, squares_right: FloatArray) -> FloatArray:
-    """How many rows without weights a share of right ones is worth as much as.
+    """Return the effective number of rows for a share of correct rows.
 
-    By Kish it is (Σw)²/Σw²; fewer where the rows that weigh most are also those that are wrong, so that the share
-    varies more than this.
+    It is Kish's (Σw)²/Σw², or fewer if heavy rows are wrong more often, so that the share varies more.
 
     Parameters
     ----------
     weight
-        The sum of all weights, and of the weights of rows that are right: ``(2, …)``.
+        The sum of all weights, and of the weights of correct rows: ``(2, …)``.
     squares, squares_right
-        The sums of squared weights, of all rows and of those that are right.
+        The sums of squared weights, of all rows and of correct rows.
     """
     total, right = weight
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -41,7 +40,7 @@ def effective_rows(weight: FloatArray, squares: FloatArray, squares_right: Float
 
 
 def wilson(share: FloatArray, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Wilson's score interval of shares of so many rows, low ends and high ends.
+    """Return Wilson's score intervals of shares of rows: low ends and high ends.
 
     >>> low, high = wilson(np.array([0.5, 1.0]), np.array([100, 10]))
     >>> low.round(3), high.round(3)
@@ -55,7 +54,7 @@ def wilson(share: FloatArray, rows: FloatArray) -> tuple[FloatArray, FloatArray]
 
 
 def mean_of_shares(shares: FloatArray, low: FloatArray, high: FloatArray) -> Interval:
-    """The interval of the mean of independent shares from their own (Zou and Donner, 2008: MOVER).
+    """Return the interval of the mean of independent shares from their own intervals (Zou and Donner, 2008: MOVER).
 
     The distance of a share from the end of its interval stands for its standard error on that side, so that shares of
     0 and 1, whose variance is estimated as 0, still vary.
@@ -68,7 +67,7 @@ def mean_of_shares(shares: FloatArray, low: FloatArray, high: FloatArray) -> Int
 
 
 def on_log_scale(value: float, error: float) -> Interval:
-    """The interval of something above 0 with this standard error, normal in its logarithm.
+    """Return the interval of a value above 0 with this standard error, normal in its logarithm.
 
     >>> tuple(round(end, 2) for end in on_log_scale(10.0, 1.0))
     (8.22, 12.17)
@@ -80,7 +79,7 @@ def on_log_scale(value: float, error: float) -> Interval:
 
 
 def on_odds_scale(value: float, error: float) -> Interval:
-    """The interval of something between 0 and 1 with this standard error, normal in its log-odds.
+    """Return the interval of a value between 0 and 1 with this standard error, normal in its log-odds.
 
     >>> tuple(round(end, 3) for end in on_odds_scale(0.9, 0.05))
     (0.752, 0.964)
@@ -93,14 +92,14 @@ def on_odds_scale(value: float, error: float) -> Interval:
 
 
 def mean_error(weight: float, squares: float, deviations: float) -> float:
-    """The standard error of a weighted mean, NaN unless there is more than one row and numbers did not overflow.
+    """Return the standard error of a weighted mean; NaN for fewer than two rows or after an overflow.
 
     Parameters
     ----------
     weight, squares
         The sums of weights, and of squared weights.
     deviations
-        The sum of squared products of weight and distance from the mean.
+        The sum over rows of (weight × distance from the mean)².
     """
     rows = weight**2 / squares if squares > 0 else 0.0
     if not rows > 1 + 1e-9 or not math.isfinite(deviations):

@@ -1,12 +1,13 @@
-"""How good predictions are, added up block by block. numpy only; tests hold these equal to scikit-learn's.
+"""Metrics of predictions, added up block by block, with 95 % intervals (see `intervals`); equal to scikit-learn's.
 
-Rows may have weights, which count as so many rows. What cannot be said (the recall of a class that does not occur) is
-NaN. Every measure has its 95 % interval (see `intervals`).
+Rows may have weights: a row of weight 2 counts as two rows. Undefined metrics, such as the recall of a class that does
+not occur, are NaN.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,14 +26,14 @@ Weights = NDArray[np.floating] | None
 
 
 class ClassTally:
-    """How many rows of which class there are, are predicted, and are both.
+    """Counts of rows by class: all, those predicted to be of the class, and those predicted correctly.
 
     Parameters
     ----------
     n_classes
-        Classes that can be predicted, numbered from 0.
+        The number of classes that can be predicted.
     n_labels
-        Labels that rows can have: the classes, and behind them those nobody predicts.
+        The number of labels that rows can have: the classes, then labels that are never predicted.
 
     Examples
     --------
@@ -49,7 +50,7 @@ class ClassTally:
         self._predicted = np.zeros(n_classes)
 
     def add(self, truth: NDArray[np.integer], predicted: NDArray[np.integer], weight: Weights = None) -> None:
-        """Count some rows."""
+        """Add rows."""
         right = truth == predicted
         self.rows += np.bincount(truth, minlength=len(self.rows))
         self._weight += np.bincount(truth, weight, len(self._weight))
@@ -61,17 +62,17 @@ class ClassTally:
 
     @property
     def weight(self) -> float:
-        """What all rows weigh together; where they have no weights, how many there are."""
+        """The sum of the weights; without weights, the number of rows."""
         return float(self._weight.sum())
 
     @property
     def accuracy(self) -> float:
-        """The share of rows that are right."""
+        """The share of rows that are predicted correctly."""
         return float(_ratio(self._right.sum(), self.weight))
 
     @property
     def accuracy_interval(self) -> Interval:
-        """Wilson's, for the effective number of rows."""
+        """Wilson's interval, for the effective number of rows."""
         sums = (sums.sum() for sums in (self._weight, self._right, self._squares, self._squares_right))
         weight, right, squares, squares_right = (np.array([total]) for total in sums)
         rows = effective_rows(np.stack([weight, right]), squares, squares_right)
@@ -80,37 +81,37 @@ class ClassTally:
 
     @property
     def balanced_accuracy(self) -> float:
-        """The share of rows that are right, of every class that occurs, averaged over classes."""
+        """The mean recall over all labels that occur."""
         return mean_known(_ratio(self._right, self._weight))
 
     @property
     def balanced_accuracy_interval(self) -> Interval:
-        """From Wilson's of the recalls, which are independent; that of a label nobody predicts is 0 for sure."""
+        """From the intervals of the recalls, which are independent; a label that is never predicted has recall 0."""
         recalls, ends = _ratio(self._right, self._weight), self.recall_intervals
         low, high = np.zeros((2, len(recalls)))
         low[: len(ends)], high[: len(ends)] = ends.T
-        there = ~np.isnan(recalls)
-        return mean_of_shares(recalls[there], low[there], high[there])
+        occurs = ~np.isnan(recalls)
+        return mean_of_shares(recalls[occurs], low[occurs], high[occurs])
 
     @property
     def precision(self) -> NDArray[np.float64]:
-        """Of the rows that are predicted to be of a class, the share that is."""
+        """The share of correct rows among those predicted to be of a class, for every class."""
         return _ratio(self._right[: len(self._predicted)], self._predicted)
 
     @property
     def recall(self) -> NDArray[np.float64]:
-        """Of the rows that are of a class, the share that is predicted so."""
+        """The share of correct rows among those of a class, for every class."""
         return _ratio(self._right, self._weight)[: len(self._predicted)]
 
     @property
     def recall_intervals(self) -> NDArray[np.float64]:
-        """Wilson's, low and high of every class: ``(classes, 2)``."""
+        """Wilson's intervals of the recalls, low and high: ``(classes, 2)``."""
         rows = effective_rows(np.stack([self._weight, self._right]), self._squares, self._squares_right)
         return np.stack(wilson(_ratio(self._right, self._weight), rows), axis=1)[: len(self._predicted)]
 
 
 class MeanTally:
-    """The mean of a value that is never negative, such as a loss, and how sure it is.
+    """The mean of values that are never negative, such as losses, with its standard error.
 
     >>> tally = MeanTally()
     >>> tally.add(np.array([1.0, 2.0, 6.0]))
@@ -121,20 +122,21 @@ class MeanTally:
     def __init__(self) -> None:
         self._weight, self._sum = 0.0, 0.0
         self.squares, self.moments = 0.0, np.zeros(2)
-        """The sum of squared weights; and of their products with the value, and with its square."""
+        """The sums of squared weights, of their products with the values, and with the squared values."""
 
     def add(self, values: NDArray[np.float64], weight: Weights = None) -> None:
-        """Count the values of some rows."""
+        """Add the values of rows."""
         each = np.ones(len(values)) if weight is None else weight.astype(np.float64)
         square = each * each
         self._weight += float(each.sum())
         self._sum += float(each @ values)
         self.squares += float(square.sum())
-        with np.errstate(over="ignore", invalid="ignore"):  # of numbers beyond 1e77 it can only say NaN
+        with np.errstate(over="ignore", invalid="ignore"):  # beyond 1e77 the error is NaN
             self.moments += square @ values, (square * values) @ values
 
     @property
     def mean(self) -> float:
+        """The weighted mean."""
         return float(_ratio(self._sum, self._weight))
 
     @property
@@ -147,45 +149,50 @@ class MeanTally:
 
     @property
     def interval(self) -> Interval:
+        """The 95 % interval of the mean."""
         return on_log_scale(self.mean, self.error)
 
 
 class ValueTally:
-    """How far values are from a real target, and the target from its mean.
+    """Errors of predictions of a real target, and the spread of the target.
+
+    `squared` and `absolute` are the tallies of squared and of absolute errors.
 
     Examples
     --------
     >>> tally = ValueTally()
     >>> tally.add(np.array([1.0, 2.0]), np.array([1.0, 2.0]))
     >>> tally.add(np.array([3.0]), np.array([2.0]))
-    >>> tally.r_squared, tally.absolute_error
+    >>> tally.r_squared, tally.absolute.mean
     (0.5, 0.3333333333333333)
     """
 
     def __init__(self) -> None:
         self.rows, self._weight, self._mean, self._spread = 0, 0.0, 0.0, 0.0
-        self._squared, self._absolute = MeanTally(), MeanTally()
+        self.squared, self.absolute = MeanTally(), MeanTally()
         self._moments, self._shared = np.zeros(5), np.zeros(3)
-        """Sums over rows of squared weight times d⁰ … d⁴, and times squared error times d⁰ … d², where d is the
+        """Sums over rows of w² dⁿ for n = 0 … 4, and of w² e² dⁿ for n = 0 … 2: w is the weight, e the error, and d the
         distance of the target from its mean."""
 
     def add(self, truth: NDArray[np.float64], predicted: NDArray[np.float64], weight: Weights = None) -> None:
-        """Count some rows, one at least."""
+        """Add one or more rows."""
         each = np.ones(len(truth)) if weight is None else weight.astype(np.float64)
         squared = (truth - predicted) ** 2
         self.rows += len(truth)
-        self._squared.add(squared, each)
-        self._absolute.add(np.abs(truth - predicted), each)
+        self.squared.add(squared, each)
+        self.absolute.add(np.abs(truth - predicted), each)
         before = self._mean
         self._add_target(truth, each, float(each.sum()))
         with np.errstate(over="ignore", invalid="ignore"):
-            self._moments, self._shared = (_moved(sums, self._mean - before) for sums in (self._moments, self._shared))
+            self._moments, self._shared = (
+                _shift_moments(sums, self._mean - before) for sums in (self._moments, self._shared)
+            )
             powers = np.vander(truth - self._mean, 5, increasing=True)
             self._moments += (each * each) @ powers
             self._shared += (each * each * squared) @ powers[:, :3]
 
     def _add_target(self, truth: NDArray[np.float64], weight: NDArray[np.float64], total: float) -> None:
-        """The target's mean, and its squared distances from it (Chan, Golub and LeVeque)."""
+        """Update the mean of the target and its squared distances from it (Chan, Golub and LeVeque)."""
         if total == 0:
             return
         mean = float(truth[0] + weight @ (truth - truth[0]) / total)  # exact where the target is constant
@@ -196,59 +203,77 @@ class ValueTally:
 
     @property
     def r_squared(self) -> float:
-        """The share of the target's variance that is explained; of a constant target, 1 if all is right, else 0."""
+        """R²; for a constant target 1 if all rows are correct, else 0."""
         if self._weight and self._spread == 0:
-            return float(self._squared.mean == 0)
+            return float(self.squared.mean == 0)
         return 1 - self._unexplained
 
     @property
     def _unexplained(self) -> float:
-        """Squared errors against the target's own spread."""
-        return float(_ratio(self._squared.mean, self._spread / self._weight)) if self._weight else math.nan
+        """1 - R²: the mean squared error over the variance of the target."""
+        return float(_ratio(self.squared.mean, self._spread / self._weight)) if self._weight else math.nan
 
     @property
     def r_squared_interval(self) -> Interval:
-        """By the delta method: squared errors over the target's spread vary as if normal in the logarithm.
+        """By the delta method, with 1 - R² normal in its logarithm.
 
-        Both are means over rows; that the target's own mean is an estimate makes no difference of first order.
+        Mean squared error and variance are both means over rows; that the mean of the target is estimated, too, has no
+        effect of first order.
         """
         if not self._spread > 0:
             return UNKNOWN
         share = np.float64(self._unexplained)
         with np.errstate(over="ignore", invalid="ignore"):
-            deviations = self._squared.moments[1] - 2 * share * self._shared[2] + share**2 * self._moments[4]
-        error = mean_error(self._weight, self._squared.squares, float(deviations))
+            deviations = self.squared.moments[1] - 2 * share * self._shared[2] + share**2 * self._moments[4]
+        error = mean_error(self._weight, self.squared.squares, float(deviations))
         low, high = on_log_scale(float(share), error * self._weight / self._spread)
         return 1 - high, 1 - low
 
-    @property
-    def squared_error(self) -> float:
-        """The mean of squared errors."""
-        return self._squared.mean
+
+class ScoreTally:
+    """The one metric by which selections are compared: balanced accuracy of classes, R² of a real target.
+
+    Parameters
+    ----------
+    n_classes
+        The number of classes that scores tell apart; None for a real target.
+    n_labels
+        The number of labels that rows can have (see `ClassTally`).
+    """
+
+    def __init__(self, n_classes: int | None, n_labels: int) -> None:
+        self._values = ValueTally()
+        self._classes = None if n_classes is None else ClassTally(n_classes, n_labels)
+
+    def add(self, truth: NDArray[Any], scores: NDArray[np.float64], weight: Weights = None) -> None:
+        """Add one or more rows."""
+        if self._classes is None:
+            self._values.add(truth, scores, weight)
+        else:
+            self._classes.add(truth, predicted_classes(scores), weight)
 
     @property
-    def squared_error_interval(self) -> Interval:
-        return self._squared.interval
+    def score(self) -> float:
+        """The metric."""
+        return self._values.r_squared if self._classes is None else self._classes.balanced_accuracy
 
     @property
-    def absolute_error(self) -> float:
-        """The mean of errors without their sign."""
-        return self._absolute.mean
-
-    @property
-    def absolute_error_interval(self) -> Interval:
-        return self._absolute.interval
+    def interval(self) -> Interval:
+        """The 95 % interval of the metric."""
+        if self._classes is None:
+            return self._values.r_squared_interval
+        return self._classes.balanced_accuracy_interval
 
 
 def predicted_classes(scores: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The class each row's scores speak for; of two, which share one score, the second above zero."""
+    """Return the class with the highest score of each row; of two classes that share a score, the second above 0."""
     return (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
 
 
 def against_the_rest(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Scores of classes that were each told apart from the rest, as softmax would have them.
+    """Return scores whose softmax gives the probabilities of models fitted one against the rest.
 
-    The probability of a class is then its logistic function over the sum of all of them; scikit-learn has it so, too.
+    The probability of a class is its logistic function over the sum of those of all classes, as in scikit-learn.
 
     >>> scores = against_the_rest(np.array([[0.0, 0.0, 50.0]]))
     >>> np.exp(scores) / np.exp(scores).sum()
@@ -259,11 +284,11 @@ def against_the_rest(scores: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def log_odds(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """How sure scores are of each class against all others: ``(rows, classes)``, in the order of probabilities.
+    """Return log p - log(1 - p) of the probability p of each class: ``(rows, classes)``.
 
-    The probability p of a class is the logistic function of one score, or the softmax of several; this is
-    log p - log(1 - p), which does not run into 1 as p does. (Scores themselves do not compare from row to row: softmax
-    is the same if all of a row's are raised by one number.)
+    p is the logistic function of one score, or the softmax of several. Log-odds are ordered as probabilities are, but
+    do not round to 1. (Scores do not compare from row to row: softmax is the same if a number is added to all scores of
+    a row.)
 
     Examples
     --------
@@ -276,13 +301,13 @@ def log_odds(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     if scores.ndim == 1:
         return np.stack([-scores, scores], axis=1)
     if scores.shape[1] == 1:
-        return np.full_like(scores, np.inf)  # of one class alone everything is sure
+        return np.full_like(scores, np.inf)  # a single class has probability 1
     rows, best = np.arange(len(scores)), scores.argmax(axis=1)
     highest = scores[rows, best]
     below = scores - highest[:, None]
     parts = np.exp(below)
     total = parts.sum(axis=1, keepdims=True)
-    parts[rows, best] = 0  # what is left without it may be nothing at all: it has another way, from the second best
+    parts[rows, best] = 0  # for the best class, total - parts would cancel: see below
     odds: NDArray[np.float64] = below - np.log(total - parts)
     below[rows, best] = -np.inf
     second = below.max(axis=1)
@@ -291,7 +316,7 @@ def log_odds(scores: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def log_losses(odds: NDArray[np.float64], truth: NDArray[np.integer]) -> NDArray[np.float64]:
-    """Minus the logarithm of the true class's probability, from `log_odds` and class numbers.
+    """Return minus the logarithm of the probability of the true class, from `log_odds` and class numbers.
 
     >>> np.exp(-log_losses(log_odds(np.array([0.0, np.log(3)])), np.array([0, 1])))
     array([0.5 , 0.75])
@@ -301,20 +326,20 @@ def log_losses(odds: NDArray[np.float64], truth: NDArray[np.integer]) -> NDArray
 
 
 def mean_known(values: NDArray[np.float64]) -> float:
-    """The mean of what is not NaN; NaN if nothing is."""
+    """Return the mean of the values that are not NaN; NaN if there are none."""
     known = values[~np.isnan(values)]
     return float(known.mean()) if len(known) else float("nan")
 
 
 def _ratio(part: float | NDArray[np.float64], whole: float | NDArray[np.float64]) -> NDArray[np.float64]:
-    """part / whole, NaN where there is nothing to be a part of."""
+    """Return part / whole, NaN where the whole is 0."""
     share = np.full(np.shape(whole), np.nan)
     np.divide(part, whole, out=share, where=np.asarray(whole) > 0)
     return share
 
 
-def _moved(sums: NDArray[np.float64], step: float) -> NDArray[np.float64]:
-    """Sums of d⁰, d¹, d², … as they are if every d becomes d - step."""
+def _shift_moments(sums: NDArray[np.float64], step: float) -> NDArray[np.float64]:
+    """Return the sums of (d - step)ⁿ for n = 0, 1, 2, … from those of dⁿ."""
     powers = (-step) ** np.arange(len(sums))
     return np.array(
         [sum(math.comb(n, k) * powers[n - k] * sums[k] for k in range(n + 1)) for n in range(len(sums))], np.float64

@@ -6,8 +6,8 @@
     score       (sample)          what it was decided by; (sample, class) where every class has a score
     class       (class)           the labels, beside such scores
 
-It is made as datasets are: complete once its root metadata is there, with size and crc32c of every chunk in a manifest,
-and in place of another only when all chunks are written.
+As a dataset, it is complete once its root metadata exist, and a manifest has size and crc32c of every chunk. Earlier
+predictions are replaced only when all chunks are written.
 """
 
 from __future__ import annotations
@@ -35,20 +35,30 @@ CHUNK_CELLS = 1 << 18  # scores in a chunk, about
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """What is to be written."""
+    """Predictions that are to be written.
+
+    Parameters
+    ----------
+    shape
+        The shape of the scores: ``(rows,)`` or ``(rows, classes)``.
+    scores
+        Blocks of scores, in order.
+    predict
+        Returns the predictions for scores.
+    classes
+        The labels of the classes; None for a real target.
+    origin
+        The source and the model, for the record.
+    """
 
     shape: tuple[int, ...]
-    """Of the scores: ``(rows,)`` or ``(rows, classes)``."""
     scores: Iterable[NDArray[np.float64]]
-    """Blocks of rows, in order."""
-    decided: Callable[[NDArray[np.float64]], NDArray[Any]]
-    """Makes predictions of scores."""
+    predict: Callable[[NDArray[np.float64]], NDArray[Any]]
     classes: Sequence[Label] | None
-    made: dict[str, Any]
-    """How they came about, for the record."""
+    origin: dict[str, Any]
 
     def write(self, location: Location, overwrite: bool, progress: Callable[[int, int], None]) -> None:
-        """Write them all, or leave nothing behind. `check_place` comes first, before anything is read."""
+        """Write all predictions, or leave nothing behind; call `check_place` first."""
         with location.one_writer():
             prepare(location, overwrite)
             with _all_or_nothing(location):
@@ -61,7 +71,7 @@ class Predictions:
             labels = ArraySpec("class", self.shape[1:], self.shape[1:], self._label_type, ("class",))
             writer.write(labels, np.array(self.classes))
         classes = None if self.classes is None else list(self.classes)
-        writer.close({"kind": KIND, "n_samples": self.shape[0], "classes": classes, "made": self.made})
+        writer.close({"kind": KIND, "n_samples": self.shape[0], "classes": classes, "made": self.origin})
 
     def _write_rows(self, writer: DatasetWriter, progress: Callable[[int, int], None]) -> None:
         n_rows, columns = self.shape[0], self.shape[1:]
@@ -73,7 +83,7 @@ class Predictions:
         for number, start in enumerate(range(0, n_rows, step)):
             scores = rows.take(min(step, n_rows - start))
             writer.add(score, [write_chunk(writer.location, score, number, scores)])
-            writer.add(prediction, [write_chunk(writer.location, prediction, number, self.decided(scores))])
+            writer.add(prediction, [write_chunk(writer.location, prediction, number, self.predict(scores))])
             progress(start + len(scores), n_rows)
 
     @property
@@ -82,7 +92,7 @@ class Predictions:
 
 
 def check_place(location: Location, overwrite: bool, source: Location | None) -> None:
-    """OptionError where predictions of a source must not be written."""
+    """Raise OptionError if predictions of a source must not be written there."""
     url = location.url
     if location.path is not None and location.path.is_file():
         raise OptionError(f"{url}: is a file; predictions are a folder, choose another name")
@@ -99,7 +109,7 @@ def check_place(location: Location, overwrite: bool, source: Location | None) ->
 
 @contextmanager
 def _all_or_nothing(location: Location) -> Iterator[None]:
-    """After an error, or Ctrl-C, leave what was there before, or nothing; for a place that was prepared."""
+    """After an error or Ctrl-C, restore what was there before `prepare`."""
     try:
         yield
     except BaseException:

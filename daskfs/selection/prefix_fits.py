@@ -1,10 +1,10 @@
 """Linear models on the first s columns, for many s at once: ridge least squares, and discriminants of classes.
 
-Numbers. For every size s, with columns centred and scaled to variance 1, and rows of weight w,
+Real targets. For every size s, with columns centred and scaled to variance 1, and rows of weight w,
 
     minimise  Σᵢ wᵢ |yᵢ − b − βᵀxᵢ|² / Σᵢ wᵢ + λ |β|²    over β with s entries.
 
-One look at the rows gives the correlations R of the columns, and r with the targets. One Cholesky factor L of R + λI
+One pass over the rows gives the correlations R of the columns, and r with the targets. One Cholesky factor L of R + λI
 serves all sizes, since the factor of a leading block is the leading block of the factor: with u = L⁻¹r, the weights of
 size s are L[:s, :s]⁻ᵀ u[:s]. λ is one of a few, chosen for every size by generalised cross-validation (Golub, Heath and
 Wahba, 1979), for which the trace of (R + λI)⁻¹ is a sum over the first s rows of L⁻¹. Memory is a few times k².
@@ -15,7 +15,7 @@ with the largest
     (x − μ)ᵀ w_c − ½ (μ_c − μ)ᵀ w_c    where    w_c = (W + λI)⁻¹ (μ_c − μ)    over the first s columns,
 
 W = R − Σ_c π_c (μ_c − μ)(μ_c − μ)ᵀ is the covariance within classes, pooled by their shares π_c of the weight, and
-columns are scaled to variance 1 within classes. Targets of 0 or 1 for every class give all of it in the same look:
+columns are scaled to variance 1 within classes. Targets of 0 or 1 for every class give all of it in the same pass:
 then r is π_c (μ_c − μ). One factor of W + λI serves all sizes, as above, and λ is the one that generalised
 cross-validation prefers for least squares on these columns of the classes' indicators over √π_c, since its penalised
 fit spans the discriminants with the same λ (Hastie, Buja and Tibshirani, 1995). Memory is a few times k², and k numbers
@@ -35,18 +35,17 @@ from scipy.linalg import cholesky, lapack
 from daskfs.selection.intervals import FloatArray
 
 RIDGES = (1e-6, 1e-3, 1e-2, 1e-1, 1.0)
-CONSTANT = 1e-12  # a standard deviation that is so small a share of the mean is rounding
-CANCELLED = 1e-7  # and one that is so small a share of the distance from where distances are taken from
-WITHIN = 1e-6  # of its variance a column has at least so much within classes, even if it tells them apart perfectly
-ABSENT = 1e-12  # a class with so small a share of the weight has no rows, but for rounding
-NEVER = -1e300  # the score of a class without rows: finite, as scores must be, and lower than any other
+CONSTANT = 1e-12  # a standard deviation below this share of the mean is rounding
+CANCELLED = 1e-7  # and so is one below this share of the distance from the origin of the sums
+WITHIN = 1e-6  # the least share of a column's variance within classes, even if it separates them perfectly
+ABSENT = 1e-12  # a class with a smaller share of the weight has no rows, but for rounding
+NEVER = -1e300  # the score of a class without rows: finite, and lower than any other
 
 
 class CrossSums:
-    """Sums over rows of products of columns with each other and with targets, added up window by window.
+    """Sums over rows of products of columns with each other and with targets.
 
-    Distances are from the mean of the first rows (sparse columns: from 0), so that few digits are lost to a mean far
-    from 0.
+    The origin is the mean of the first rows (for sparse columns 0), so that columns far from 0 lose few digits.
     """
 
     def __init__(self) -> None:
@@ -67,7 +66,7 @@ class CrossSums:
         if sp.issparse(X):
             heavy = X.multiply(each[:, None]).tocsr()
             products = (heavy.T @ X).tocoo()
-            self._xx[products.coords] += products.data  # each cell is there once
+            self._xx[products.coords] += products.data  # every index occurs once
         else:
             X = X - self._origin_x
             heavy = X * each[:, None]
@@ -82,8 +81,8 @@ class CrossSums:
         self._sum_x, self._sum_y, self._yy = np.zeros(width), np.zeros(targets), np.zeros(targets)
         self._xx, self._xy = np.zeros((width, width)), np.zeros((width, targets))
 
-    def correlated(self) -> Correlated:
-        """What a fit needs to know of the rows; constant columns are uncorrelated with everything."""
+    def correlations(self) -> Correlations:
+        """Return correlations for `prefix_fits`; a constant column has correlation 0 with everything."""
         total = self._weight or 1.0
         mean_x, mean_y = self._sum_x / total, self._sum_y / total
         R = self._xx / total
@@ -95,10 +94,10 @@ class CrossSums:
         r = (self._xy / total - np.outer(mean_x, mean_y)) * scale[:, None]
         spread = np.maximum(self._yy / total - mean_y**2, 0.0)
         rows = total**2 / self.squares if self.squares else 0.0
-        return Correlated(R, r, float(spread.sum()), rows, scale, self._origin_x + mean_x, self._origin_y + mean_y)
+        return Correlations(R, r, float(spread.sum()), rows, scale, self._origin_x + mean_x, self._origin_y + mean_y)
 
     def _scale(self, variance: FloatArray, mean: FloatArray, about_origin: FloatArray) -> FloatArray:
-        """One over the standard deviation; 0 where this is nothing but rounding."""
+        """Return one over the standard deviation; 0 if the deviation is only rounding."""
         deviation = np.sqrt(np.maximum(variance, 0.0))
         varies = (deviation > CANCELLED * np.sqrt(np.maximum(about_origin, 0.0))) & (
             deviation > CONSTANT * np.abs(mean)
@@ -106,38 +105,37 @@ class CrossSums:
         return np.divide(1.0, deviation, where=varies, out=np.zeros_like(deviation))
 
 
-class Correlated(NamedTuple):
-    """Correlations of columns, and how to come back from scaled columns to the columns themselves."""
+class Correlations(NamedTuple):
+    """Correlations of scaled columns, and the scales and means that lead back to the columns themselves."""
 
     R: FloatArray
     r: FloatArray
     """(k, t): mean products of scaled columns and centred targets."""
     spread: float
-    """The variances of the targets together."""
+    """The sum of the variances of the targets."""
     rows: float
-    """How many rows; of weighted ones, how many without weights vary as much (Kish)."""
+    """The number of rows; with weights, the effective number (Kish)."""
     scale: FloatArray
     mean_x: FloatArray
     mean_y: FloatArray
 
 
 class PrefixFit(NamedTuple):
-    """A linear model over the first columns, on their own scale."""
+    """A linear model of the first columns; weights are ``(s, t)`` for s columns and t targets."""
 
     weights: FloatArray
-    """(s, t)"""
     intercept: FloatArray
     ridge: float
 
 
-def prefix_fits(of: Correlated, sizes: Sequence[int], ridges: Sequence[float] = RIDGES) -> list[PrefixFit]:
-    """The fit of every size, each with the ridge that generalised cross-validation prefers.
+def prefix_fits(of: Correlations, sizes: Sequence[int], ridges: Sequence[float] = RIDGES) -> list[PrefixFit]:
+    """Return the fit of every size, each with the ridge that generalised cross-validation prefers.
 
     >>> rng = np.random.default_rng(0)
     >>> X, sums = rng.normal(size=(500, 3)), CrossSums()
     >>> sums.add(X, X[:, :1] + 2 * X[:, 1:2] + 5, None)
-    >>> one, two = prefix_fits(sums.correlated(), [1, 2])
-    >>> two.weights.round(3).ravel(), two.intercept.round(3)
+    >>> _, fit = prefix_fits(sums.correlations(), [1, 2])
+    >>> fit.weights.round(3).ravel(), fit.intercept.round(3)
     (array([1., 2.]), array([5.]))
     """
     best: list[tuple[float, FloatArray, float]] = [
@@ -146,7 +144,7 @@ def prefix_fits(of: Correlated, sizes: Sequence[int], ridges: Sequence[float] = 
     for ridge in ridges:
         try:
             inverse = _inverse_factor(of.R, ridge)
-        except np.linalg.LinAlgError:  # columns as good as copies of each other: a larger ridge will do
+        except np.linalg.LinAlgError:  # columns that are nearly copies of each other need a larger ridge
             continue
         u, traces = inverse @ of.r, np.cumsum(np.square(inverse).sum(axis=1))
         for at, size in enumerate(sizes):
@@ -156,45 +154,44 @@ def prefix_fits(of: Correlated, sizes: Sequence[int], ridges: Sequence[float] = 
             score = missed / free**2 if free > 1e-3 else np.inf
             if score < best[at][0] or (ridge == ridges[-1] and not np.isfinite(best[at][0])):
                 best[at] = (score, weights, ridge)
-    return [_on_their_scale(of, weights, of.mean_y, ridge) for _, weights, ridge in best]
+    return [_unscale(of, weights, of.mean_y, ridge) for _, weights, ridge in best]
 
 
-def prefix_discriminants(of: Correlated, sizes: Sequence[int]) -> list[PrefixFit]:
-    """The discriminants of every size, one a class; the targets of the sums are 0 or 1 for every class.
+def prefix_discriminants(of: Correlations, sizes: Sequence[int]) -> list[PrefixFit]:
+    """Return the linear discriminants of every size; the targets of the sums are 0 or 1 for every class.
 
     A class without rows is never predicted.
 
     >>> X, sums = np.array([[0.0], [1.0], [4.0], [5.0], [4.0], [5.0]]), CrossSums()
     >>> sums.add(X, np.eye(2)[[0, 0, 1, 1, 1, 1]], None)
-    >>> [fit] = prefix_discriminants(sums.correlated(), [1])
+    >>> [fit] = prefix_discriminants(sums.correlations(), [1])
     >>> (X @ fit.weights + fit.intercept).argmax(axis=1)
     array([0, 0, 1, 1, 1, 1])
-    >>> (-np.diff(fit.intercept) / np.diff(fit.weights)).round(3)  # halfway, however many rows a class has
+    >>> (-np.diff(fit.intercept) / np.diff(fit.weights)).round(3)  # halfway, for any number of rows of a class
     array([[2.5]])
     """
-    there = of.mean_y > ABSENT
-    W, scoring = _within(of, there)
+    present = of.mean_y > ABSENT
+    W, scoring = _within(of, present)
     wanted = [fit.ridge for fit in prefix_fits(scoring, sizes)]
     means = np.zeros_like(of.r)
-    means[:, there] = scoring.r / scoring.mean_y
+    means[:, present] = scoring.r / scoring.mean_y
     fits: dict[int, PrefixFit] = {}
     for least in sorted(set(wanted)):
         ridge, inverse = _inverse_factor_from(W, least)
         u = inverse @ means
         for size in (size for size, each in zip(sizes, wanted, strict=True) if each == least):
-            level = np.where(there, -np.square(u[:size]).sum(axis=0) / 2, NEVER)
-            fits[size] = _on_their_scale(scoring, inverse[:size, :size].T @ u[:size], level, ridge)
+            level = np.where(present, -np.square(u[:size]).sum(axis=0) / 2, NEVER)
+            fits[size] = _unscale(scoring, inverse[:size, :size].T @ u[:size], level, ridge)
     return [fits[size] for size in sizes]
 
 
-def _within(of: Correlated, there: NDArray[np.bool_]) -> tuple[FloatArray, Correlated]:
-    """W, and the least squares that choose λ; both of columns scaled to variance 1 within classes.
+def _within(of: Correlations, present: NDArray[np.bool_]) -> tuple[FloatArray, Correlations]:
+    """Return W, and the least squares problem that chooses λ, for columns scaled to variance 1 within classes.
 
-    A column that hardly varies within classes is taken to vary a little, on its own, so that it counts for much but
-    not for infinitely much.
+    The variance of a column within classes has a lower bound, so that its weight stays finite.
     """
-    root = np.sqrt(of.mean_y[there])
-    r = of.r[:, there] / root
+    root = np.sqrt(of.mean_y[present])
+    r = of.r[:, present] / root
     W = of.R - r @ r.T
     narrow = 1 / np.sqrt(np.maximum(W.diagonal(), WITHIN))
     W *= narrow
@@ -206,26 +203,26 @@ def _within(of: Correlated, there: NDArray[np.bool_]) -> tuple[FloatArray, Corre
 
 
 def _inverse_factor(R: FloatArray, ridge: float) -> FloatArray:
-    """L⁻¹, where LLᵀ = R + λI."""
+    """Return L⁻¹, where LLᵀ = R + λI."""
     A = R.copy()
     A.flat[:: len(A) + 1] += ridge
     inverse, _ = lapack.dtrtri(cholesky(A, lower=True, overwrite_a=True), lower=1, overwrite_c=1)
-    found: FloatArray = inverse
-    return found
+    result: FloatArray = inverse
+    return result
 
 
 def _inverse_factor_from(W: FloatArray, least: float) -> tuple[float, FloatArray]:
-    """L⁻¹ of W + λI with the first λ from `least` on that has one; if none has, of every column on its own."""
+    """Return the first λ from `least` on for which W + λI = LLᵀ has a solution, and L⁻¹; else those of the diagonal."""
     for ridge in (ridge for ridge in RIDGES if ridge >= least):
         try:
             return ridge, _inverse_factor(W, ridge)
-        except np.linalg.LinAlgError:  # W is narrower than what λ was chosen for
+        except np.linalg.LinAlgError:  # λ was chosen for another matrix
             continue
     return RIDGES[-1], np.eye(len(W)) / np.sqrt(1 + RIDGES[-1])
 
 
-def _on_their_scale(of: Correlated, weights: FloatArray, at_mean: FloatArray, ridge: float) -> PrefixFit:
-    """The model of the columns themselves, where that of the scaled ones is `at_mean` at their means."""
+def _unscale(of: Correlations, weights: FloatArray, at_mean: FloatArray, ridge: float) -> PrefixFit:
+    """Return the model of unscaled columns; `at_mean` is its value at the means of the columns."""
     size = len(weights)
     own = weights * of.scale[:size, None]
     return PrefixFit(own, at_mean - of.mean_x[:size] @ own, ridge)

@@ -1,4 +1,4 @@
-"""Selection: what an algorithm chose, by name and with weights, and the linear model over it."""
+"""Selection: the features that an algorithm selected, with names and weights, and the linear model over them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from daskfs.selection.evaluation import (
     Scores,
     Truth,
     evaluate,
-    in_silence,
+    ignore_progress,
     linear_scores,
     score,
 )
@@ -37,9 +37,10 @@ from daskfs.store.places.location import Location
 class Selection:
     """Features in order of importance, and the linear model over them.
 
-    Whatever takes an X takes an array (numpy, scipy.sparse, dask, xarray, a DataFrame) with the columns of the dataset
-    the selection was made from; or a dataset, or where one is. Datasets are read block by block, and of those laid out
-    in columns only the selected ones. Features are told by their ids; data that calls them by other names is refused.
+    An argument X is an array (numpy, scipy.sparse, dask, xarray, a DataFrame) with the columns of the dataset that the
+    features were selected from; or a dataset, or its path or URL. Datasets are read block by block, and only the
+    selected columns of those laid out in columns. Features are identified by their ids; data with other names for them
+    are refused.
 
     Parameters
     ----------
@@ -50,21 +51,21 @@ class Selection:
     weights
         Their weights: ``(k,)``, or ``(k, classes)`` where there are more than two classes.
     intercept
-        What a score is where all features are zero: ``(1,)`` or ``(classes,)``.
+        The intercept of the scores: ``(1,)`` or ``(classes,)``.
     classes
         The labels that scores tell apart; None where the target is a real number.
     history
-        One row per pass or round along the dimension "step": "objective", and whatever else was recorded.
+        One row per pass or round along the dimension "step": "objective" and other columns.
     algorithm
-        The name of the algorithm, and its fields.
+        The name of the algorithm and its fields.
     source
         The dataset: "url", "digest", "n_samples", "n_features".
     seed
-        What random choices began with.
+        The seed of the run.
     products
-        Which features are products of two others, such as MISSION's interactions, and of which; None if none is.
+        The parents of features that are products of two columns; None if none is.
     inputs
-        The columns that random features are made of, and how; None where features are columns themselves.
+        The columns that random features are computed from; None if features are columns.
 
     Examples
     --------
@@ -117,7 +118,7 @@ class Selection:
         products: Products | None = None,
         inputs: Inputs | None = None,
     ) -> Selection:
-        """A result with its names and its origin; secrets in the URL of the source are left out."""
+        """Return the selection for an algorithm's result; secrets in the URL of the source are removed."""
         keys = dict.fromkeys(["objective", *(key for record in result.history for key in record)])
         history = {key: np.array([record.get(key, np.nan) for record in result.history], np.float64) for key in keys}
         origin = {key: source[key] for key in SOURCE} | {"url": public_url(str(source["url"]))}
@@ -128,8 +129,8 @@ class Selection:
             intercept=np.array(result.intercept, np.float64),
             classes=result.classes,
             history=_history(history),
-            algorithm=_as_read_back(algorithm),
-            source=_as_read_back(origin),
+            algorithm=_through_json(algorithm),
+            source=_through_json(origin),
             seed=int(seed),
             products=products,
             inputs=inputs,
@@ -147,11 +148,10 @@ class Selection:
         return f"<daskfs.Selection {self.source['url']}: {size}, {names}>"
 
     def scores(self, X: Any) -> Scores:
-        """Real scores block by block: which rows, and one score for each, or one for every class.
+        """Yield slices of rows with their scores, one a row or one for every class.
 
-        Of datasets laid out in rows, and of arrays, no more than a block is held at a time. Of datasets laid out in
-        columns a score is only known when all of these are read: all rows come in one block, n scores, or n times the
-        number of classes.
+        Datasets laid out in rows, and arrays, are scored block by block. In datasets laid out in columns a score is
+        known when all selected columns are read: all rows come at once.
 
         Examples
         --------
@@ -161,30 +161,27 @@ class Selection:
         >>> [rows for rows, scores in sel.scores(X)]
         [slice(0, 50, None)]
         """
-        return self._scored(self.column_slices(X))
+        return linear_scores(self.column_slices(X), self.weights, self.intercept)
 
     def column_slices(self, X: Any) -> ColumnSlices:
-        """The columns of X that are the features, or what the features make of its columns."""
+        """Return the features of X, slice by slice: columns, products of columns, or random features."""
         if self.inputs is not None:
             return expand_columns(X, self.features, self.inputs)
         return slice_features(X, self.features, self.names, self.products)
 
-    def _scored(self, chosen: ColumnSlices) -> Scores:
-        return linear_scores(chosen, self.weights, self.intercept)
-
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Real scores: one a row, or one for every class."""
-        chosen = self.column_slices(X)
-        scores = np.empty((chosen.shape[0], *self.weights.shape[1:]))
-        for rows, block in self._scored(chosen):
+        """Return scores: one a row, or one for every class."""
+        columns = self.column_slices(X)
+        scores = np.empty((columns.shape[0], *self.weights.shape[1:]))
+        for rows, block in linear_scores(columns, self.weights, self.intercept):
             if len(block) == len(scores):
                 return block
             scores[rows] = block
         return scores
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The score itself for a real target, else the label of the class it speaks for."""
-        return self._decided(self.decision_function(X))
+        """Return the scores of a real target, or the labels of classes."""
+        return self._predictions(self.decision_function(X))
 
     def write_predictions(
         self,
@@ -195,23 +192,23 @@ class Selection:
         storage_options: Mapping[str, Any] | None = None,
         progress: CountProgress | None = None,
     ) -> None:
-        """Write what `predict` and `decision_function` give, block by block, as a Zarr group that xarray opens.
+        """Write predictions and scores, block by block, as a Zarr group that xarray opens.
 
-        Its variables are "prediction" and "score"; see `scores` for what is held in memory. Until all is written
-        nothing opens, and after an error nothing is left behind.
+        Its variables are "prediction" and "score"; `scores` says what is held in memory. The group opens only when it
+        is complete, and after an error nothing is left behind.
 
         Parameters
         ----------
         X
-            A dataset (or where one is), or an array.
+            A dataset (or its path or URL), or an array.
         url
-            Where: a local path or a URL, as for `open_dataset`.
+            The path or URL to write to, as for `open_dataset`.
         overwrite
             Replace predictions that are there already.
         storage_options
-            How the store is reached, in fsspec's words or obstore's; by default environment variables say it.
+            Options of fsspec or obstore for the store; by default it is configured by environment variables.
         progress
-            Called now and then with how many rows are done, and of how many.
+            Called now and then with the number of rows done and the total number.
 
         Examples
         --------
@@ -225,33 +222,35 @@ class Selection:
         """
         dataset, location = as_dataset(X), Location(url, storage_options)
         check_place(location, overwrite, None if dataset is None else dataset.location)
-        chosen = self.column_slices(X if dataset is None else dataset)
-        if chosen.shape[0] == 0:
+        columns = self.column_slices(X if dataset is None else dataset)
+        if columns.shape[0] == 0:
             raise OptionError("there are no rows to predict")
         source = {} if dataset is None else {"url": public_url(dataset.url), "digest": dataset.digest}
         Predictions(
-            shape=(chosen.shape[0], *self.weights.shape[1:]),
-            scores=(block for _, block in self._scored(chosen)),
-            decided=self._decided,
+            shape=(columns.shape[0], *self.weights.shape[1:]),
+            scores=(block for _, block in linear_scores(columns, self.weights, self.intercept)),
+            predict=self._predictions,
             classes=self.classes,
-            made={"by": "write_predictions", "algorithm": self.algorithm, "trained_on": self.source, "source": source},
-        ).write(location, overwrite, progress or in_silence)
+            origin={
+                "by": "write_predictions",
+                "algorithm": self.algorithm,
+                "trained_on": self.source,
+                "source": source,
+            },
+        ).write(location, overwrite, progress or ignore_progress)
 
-    def _decided(self, scores: NDArray[np.float64]) -> NDArray[Any]:
+    def _predictions(self, scores: NDArray[np.float64]) -> NDArray[Any]:
         return scores if self.classes is None else np.array(self.classes)[predicted_classes(scores)]
 
     def transform(self, X: Any) -> Any:
-        """The selected columns, in the order of `features`: a float array, or a CSR one if X is sparse.
-
-        Where features are random ones, their values: a float array.
-        """
+        """Return the features of X, in the order of `features`: a float array, or CSR if X is sparse."""
         return self.column_slices(X).to_array()
 
     @property
     def importance(self) -> xarray.DataArray:
-        """How much every input of random features matters, largest first, together 1; by the name of the input.
+        """The importance of every input of random features, largest first, with sum 1, by the name of the input.
 
-        It is measured on rows of the training data: what the scores lose when an input has the value of another row.
+        It is measured on rows of the training data: how much worse scores are if an input has the value of another row.
 
         Examples
         --------
@@ -270,54 +269,54 @@ class Selection:
         return xarray.DataArray(effects[order], {"input": names}, ("input",), "importance")
 
     def score(self, X: Any, y: ArrayLike | None = None) -> float:
-        """How well rows are predicted: balanced accuracy for classes, R² for a real target; every row counts as one.
+        """Return the balanced accuracy of classes, or R² of a real target; weights of rows are ignored.
 
         Parameters
         ----------
         X
-            A dataset (or where one is), or an array.
+            A dataset (or its path or URL), or an array.
         y
-            The target of an array's rows; a dataset brings its own.
+            The target of the rows of an array; a dataset has its own.
         """
         truth, scores = self._beside_truth(X, y)
         return score(scores, truth, self.classes)
 
     def evaluate(self, X: Any, y: ArrayLike | None = None, *, progress: CountProgress | None = None) -> Evaluation:
-        """How well rows are predicted, by every usual measure, overall and for each class; see `Evaluation`.
+        """Return all metrics, overall and for each class; see `Evaluation`. Weights of rows count.
 
-        Nothing grows with the number of rows but a temporary file (``TMPDIR``), of 8 bytes a row and class, and 20
-        more a row; and, of a dataset laid out in columns, what `scores` holds. If rows have weights, these count.
+        Only a temporary file (``TMPDIR``) grows with the number of rows, by 12 bytes a row and class; and for a dataset
+        laid out in columns, what `scores` holds.
 
         Parameters
         ----------
         X, y
             As for `score`.
         progress
-            Called now and then with how much is done, and of how much.
+            Called now and then with the amount done and the total amount.
 
         Examples
         --------
         >>> X = np.random.default_rng(0).normal(size=(50, 5))
         >>> daskfs.write_dataset("small.zarr", X, X[:, 3] > 0, layout="both")
-        >>> found = daskfs.select("small.zarr", daskfs.OnlineSubstitution(1)).evaluate("small.zarr")
-        >>> found.rows, found.metrics["roc_auc"], found.per_class.sizes["class"]
+        >>> evaluation = daskfs.select("small.zarr", daskfs.OnlineSubstitution(1)).evaluate("small.zarr")
+        >>> evaluation.rows, evaluation.metrics["roc_auc"], evaluation.per_class.sizes["class"]
         (50, 1.0, 2)
         """
         truth, scores = self._beside_truth(X, y)
         if self.algorithm.get("loss") == "logistic" and self.weights.ndim == 2:
             scores = ((rows, against_the_rest(of_classes)) for rows, of_classes in scores)
-        return evaluate(scores, truth, self.classes, progress or in_silence)
+        return evaluate(scores, truth, self.classes, progress or ignore_progress)
 
     def _beside_truth(self, X: Any, y: ArrayLike | None) -> tuple[Truth, Scores]:
         dataset = as_dataset(X)
         if (y is None) == (dataset is None):
             raise OptionError("score a dataset, which brings its labels, or an array together with y")
-        chosen = self.column_slices(X if dataset is None else dataset)
-        truth = Truth(np.asarray(y) if dataset is None else dataset, self.classes, chosen.shape[0])
-        return truth, self._scored(chosen)
+        columns = self.column_slices(X if dataset is None else dataset)
+        truth = Truth(np.asarray(y) if dataset is None else dataset, self.classes, columns.shape[0])
+        return truth, linear_scores(columns, self.weights, self.intercept)
 
     def to_xarray(self) -> xarray.Dataset:
-        """Features, names, weights and intercept as labelled arrays, the history beside them."""
+        """Return features, names, weights, intercept and history as labelled arrays."""
         by_class = self.weights.shape[1:] != ()
         dims = ("class",) if by_class else ()
         coords: dict[str, Any] = {"feature": self.features, "name": ("feature", np.array(self.names, object))}
@@ -331,18 +330,18 @@ class Selection:
         return self.history.assign(variables).assign_coords(coords).assign_attrs(attributes)
 
     def to_sklearn(self) -> Any:
-        """The same model of scikit-learn's own classes, for places where daskfs is not: pickle it, predict with it.
+        """Return the same model as a fitted scikit-learn estimator, which can be pickled and used without daskfs.
 
-        Where features are columns it is a linear model over the selected ones alone, in the order of `features`: give
-        it ``X[sel.names]`` of a DataFrame or ``X[:, sel.features]`` of an array. Where they are random features it is
-        a pipeline that takes all input columns, and gives the scores of `decision_function` to 1e-5 of their size:
-        features are float32 here, and float64 there.
+        If features are columns, it is a linear model of the selected columns in the order of `features`: give it
+        ``X[sel.names]`` of a DataFrame or ``X[:, sel.features]`` of an array. For random features it is a pipeline that
+        takes all input columns and gives the scores of `decision_function` to 1e-5 of their size, since it computes
+        features in float64 and daskfs in float32.
 
         Returns
         -------
         A fitted `LogisticRegression` (logistic loss, softmax), `LinearSVC` (squared hinge), `SGDClassifier` (squared
         loss of classes; several classes by logistic loss, one against the rest) or `LinearRegression`; behind a scaler
-        and an `RBFSampler` where features are random.
+        and an `RBFSampler` for random features.
 
         Examples
         --------
@@ -353,30 +352,27 @@ class Selection:
         >>> model, bool((model.predict(X[:, sel.features]) == sel.predict(X)).all())
         (LogisticRegression(), True)
         """
-        from daskfs.selection.export import plain_model  # scikit-learn takes a second to import
+        from daskfs.selection.export import to_sklearn  # scikit-learn takes a second to import
 
-        return plain_model(self)
+        return to_sklearn(self)
 
     def save(self, url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> None:
-        """Keep the selection in a folder, as JSON and Zarr, in place of one that is there.
+        """Write the selection into a folder, as JSON and Zarr; replace one that is there.
 
         Parameters
         ----------
         url
             A local path or a URL, as for `open_dataset`.
         storage_options
-            How the store is reached, in fsspec's words or obstore's; by default environment variables say it.
+            Options of fsspec or obstore for the store; by default it is configured by environment variables.
         """
         columns = {str(name): np.asarray(column.values, np.float64) for name, column in self.history.data_vars.items()}
         write_selection(Location(url, storage_options), self.record(), columns)
 
     def record(self) -> dict[str, Any]:
-        """Everything but the history as JSON holds it: `features` is a list of rank, id, name and weight.
-
-        A product of two features has `parents` besides, their ids and names.
-        """
-        made = [{}] * len(self.features) if self.products is None else parent_records(self.products)
-        ranked = zip(self.features.tolist(), self.names, self.weights.tolist(), made, strict=True)
+        """Return all but the history for JSON; `features` is a list of rank, id, name, weight and any parents."""
+        parents_of = [{}] * len(self.features) if self.products is None else parent_records(self.products)
+        ranked = zip(self.features.tolist(), self.names, self.weights.tolist(), parents_of, strict=True)
         random = {} if self.inputs is None else {"random_features": self.inputs.record()}
         return {
             **random,
@@ -393,14 +389,14 @@ class Selection:
 
 
 def load_selection(url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> Selection:
-    """Read back what `Selection.save`, ``daskfs select`` or ``daskfs run`` kept; nothing in it is executed.
+    """Return a selection that `Selection.save`, ``daskfs select`` or ``daskfs run`` wrote; nothing in it is executed.
 
     Parameters
     ----------
     url
-        The folder of a run; or of a job, for the run it has published. A local path or a URL.
+        The path or URL of the folder of a run, or of a job, for its published run.
     storage_options
-        How the store is reached, in fsspec's words or obstore's; by default environment variables say it.
+        Options of fsspec or obstore for the store; by default it is configured by environment variables.
     """
     location = resolve_run(Location(url, storage_options))
     record, history = read_selection(location)
@@ -430,7 +426,7 @@ def _history(columns: Mapping[str, NDArray[np.float64]]) -> xarray.Dataset:
     )
 
 
-def _as_read_back(record: Mapping[str, Any]) -> dict[str, Any]:
-    """A record as a file gives it back: sorted, tuples are lists, and numpy's numbers are Python's."""
+def _through_json(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record as it reads back from JSON: keys sorted, lists for tuples, Python's numbers for numpy's."""
     plain: dict[str, Any] = json.loads(json.dumps(dict(record), sort_keys=True, default=lambda number: number.item()))
     return plain

@@ -1,4 +1,4 @@
-"""Score against size: how good the first feature of a selection is, the first two, three, five, …, from one run.
+"""Scores of the first feature of a selection, the first two, three, five, …, all from one run.
 
 One pass over the training data fits all sizes (see `prefix_fits`), one over the test data scores them.
 """
@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from daskfs.errors import OptionError, check_whole, public_url
 from daskfs.selection.column_slices import as_dataset
-from daskfs.selection.evaluation import CountProgress, Truth, in_silence, linear_scores
+from daskfs.selection.evaluation import CountProgress, Truth, ignore_progress, linear_scores
 from daskfs.selection.intervals import Interval
-from daskfs.selection.metrics import ClassTally, ValueTally, predicted_classes
+from daskfs.selection.metrics import ScoreTally
 from daskfs.selection.prefix_fits import CrossSums, PrefixFit, prefix_discriminants, prefix_fits
 from daskfs.selection.records import without_nan
 from daskfs.selection.selection import Selection
@@ -31,7 +31,7 @@ LINEAR_DISCRIMINANTS = "linear discriminant analysis with equal weight for every
 
 @dataclass(frozen=True, eq=False)
 class SizePath:
-    """How good the first features of a selection are, by their number.
+    """Scores of the first features of a selection, by their number.
 
     Parameters
     ----------
@@ -42,15 +42,15 @@ class SizePath:
     scores
         The metric on the test data, for each of them.
     intervals
-        Its 95 % intervals, as in `Evaluation`: how sure a score is of the test rows, not of the order of features.
+        The 95 % intervals, as in `Evaluation`: they cover the choice of test rows, not the order of the features.
     ridges
-        The λ that was chosen for each.
+        The ridge λ of each fit.
     as_selected
         The score of all features with the selection's own weights, and its interval.
     n_features
-        How many features the selection has; more than the largest size where it has too many to fit them all.
+        The number of features of the selection, which may be more than the largest size.
     train, test
-        Of the datasets: "dataset", the URL, and "digest".
+        "dataset", the URL, and "digest" of both datasets.
     """
 
     metric: str
@@ -64,7 +64,7 @@ class SizePath:
     test: dict[str, str]
 
     def record(self) -> dict[str, Any]:
-        """All of it as JSON holds it: None for NaN, and in "how" a sentence for people."""
+        """Return everything for JSON: None for NaN, and a sentence on the method in "how"."""
         score, interval = self.as_selected
         plain: dict[str, Any] = without_nan(
             {
@@ -82,7 +82,7 @@ class SizePath:
         return plain
 
     def to_xarray(self) -> xarray.Dataset:
-        """Score, interval and ridge along "size"."""
+        """Return score, interval and ridge along the dimension "size"."""
         columns = {"score": ("size", self.scores), "ridge": ("size", self.ridges)}
         ends = np.array(self.intervals, np.float64).reshape(-1, 2)
         return xarray.Dataset(
@@ -109,27 +109,28 @@ def size_path(
     *,
     progress: CountProgress | None = None,
 ) -> SizePath:
-    """How good the first features of a selection are, by their number; one pass over each dataset.
+    """Return the scores of the first features of a selection, by their number, in one pass over each dataset.
 
-    Numbers are refitted by least squares, classes by linear discriminant analysis with equal weight for every class,
-    as balanced accuracy gives them, both with a ridge chosen by generalised cross-validation.
-    The order is that of the selection, made with all its features in view; a run with a smaller k may choose others.
-    Memory is a few times k², 8 bytes each, and a block; of datasets laid out in columns, as for `Selection.scores`, the
-    scores of all rows, of the test data for every size; of training data laid out in columns, dense ones go through a
-    temporary file (``TMPDIR``), of sparse ones the selected entries are held.
+    Every size is refitted: real targets by least squares, classes by linear discriminant analysis with equal weight for
+    every class, as in balanced accuracy; both with a ridge chosen by generalised cross-validation. The order of
+    features is that of the selection; a run with a smaller k may select others.
+
+    Memory is a few times k² numbers and a block. Test data laid out in columns need the scores of all rows for every
+    size (see `Selection.scores`). Of training data laid out in columns, dense ones go through a temporary file
+    (``TMPDIR``), and of sparse ones the selected entries are held.
 
     Parameters
     ----------
     selection
-        What was selected; of more than 2,048 features the first so many are looked at.
+        The selection; at most its first 2,048 features are refitted.
     train
-        What to fit on: the dataset it was selected from, or where that is.
+        The dataset to fit on, or its URL: that of the selection.
     test
-        What to score on: other rows than those, or scores will be too high.
+        The dataset to score on, or its URL: other rows than those of `train`, or scores are too high.
     sizes
-        Numbers of features; about 20 by default, each a little larger than the one before, the last all of them.
+        Numbers of features; by default about 20, evenly spaced on a logarithmic scale up to all features.
     progress
-        Called now and then with how many rows are done, and of how many.
+        Called now and then with the number of rows done and the total number.
 
     Examples
     --------
@@ -142,16 +143,16 @@ def size_path(
     ('r2', [1, 2, 3], [0.78, 1.0, 1.0])
     """
     fitted_on, scored_on = _dataset("train", train), _dataset("test", test)
-    shown = _sizes(sizes, len(selection.features))
-    tell, total = progress or in_silence, fitted_on.n_samples + scored_on.n_samples
-    sums = _summed(_first(selection, shown[-1]), fitted_on, lambda rows: tell(rows, total))
-    fits = _fitted(selection, sums, shown)
-    own, *found = _scored(selection, fits, scored_on, lambda rows: tell(fitted_on.n_samples + rows, total))
+    prefix_sizes = _sizes(sizes, len(selection.features))
+    report, total = progress or ignore_progress, fitted_on.n_samples + scored_on.n_samples
+    sums = _cross_sums(_first(selection, prefix_sizes[-1]), fitted_on, lambda rows: report(rows, total))
+    fits = _fit(selection, sums, prefix_sizes)
+    own, *prefixes = _score_fits(selection, fits, scored_on, lambda rows: report(fitted_on.n_samples + rows, total))
     return SizePath(
         metric="r2" if selection.classes is None else "balanced_accuracy",
-        sizes=shown,
-        scores=[score for score, _ in found],
-        intervals=[interval for _, interval in found],
+        sizes=prefix_sizes,
+        scores=[score for score, _ in prefixes],
+        intervals=[interval for _, interval in prefixes],
         ridges=[fit.ridge for fit in fits],
         as_selected=own,
         n_features=len(selection.features),
@@ -160,29 +161,29 @@ def size_path(
     )
 
 
-def _dataset(role: str, given: Any) -> Dataset:
-    dataset = as_dataset(given)
+def _dataset(role: str, source: Any) -> Dataset:
+    dataset = as_dataset(source)
     if dataset is None:
-        raise OptionError(f"{role}: a dataset is needed, or where one is, not a {type(given).__name__}")
+        raise OptionError(f"{role}: a dataset is needed, or where one is, not a {type(source).__name__}")
     return dataset
 
 
-def _sizes(asked: Sequence[int] | None, n_features: int) -> list[int]:
-    """The sizes asked for, ascending; or about 20, each a little larger than the one before."""
+def _sizes(wanted: Sequence[int] | None, n_features: int) -> list[int]:
+    """Return the wanted sizes in ascending order; by default about 20 on a logarithmic scale."""
     most = min(n_features, MOST_FEATURES)
     if most == 0:
         raise OptionError("the selection has no features")
-    if asked is None:
+    if wanted is None:
         return sorted({round(size) for size in np.geomspace(1, most, ABOUT).tolist()})
-    for size in asked:
+    for size in wanted:
         check_whole("sizes", size, 1)
-    if not asked or max(asked) > most:
-        raise OptionError(f"sizes={list(asked)!r:.80}: give some, none above {most:,}")
-    return sorted({int(size) for size in asked})
+    if not wanted or max(wanted) > most:
+        raise OptionError(f"sizes={list(wanted)!r:.80}: give some, none above {most:,}")
+    return sorted({int(size) for size in wanted})
 
 
 def _first(selection: Selection, count: int) -> Selection:
-    """The first so many features of it, with the weights they have among all."""
+    """Return the first features of a selection with their weights, without a refit."""
     products = selection.products
     return replace(
         selection,
@@ -197,21 +198,21 @@ def _origin(dataset: Dataset) -> dict[str, str]:
     return {"dataset": public_url(dataset.url), "digest": dataset.digest}
 
 
-def _summed(selection: Selection, train: Dataset, tell: Callable[[int], None]) -> CrossSums:
-    """The one pass over the training data."""
-    chosen, sums = selection.column_slices(train), CrossSums()
-    truth = Truth(train, selection.classes, chosen.shape[0])
+def _cross_sums(selection: Selection, train: Dataset, report: Callable[[int], None]) -> CrossSums:
+    """Return the sums for all fits, from one pass over the training data."""
+    columns, sums = selection.column_slices(train), CrossSums()
+    truth = Truth(train, selection.classes, columns.shape[0])
     if selection.classes is not None and truth.n_labels > len(selection.classes):
         raise OptionError(f"{train.url}: has labels that the selection does not know; give what it was selected from")
-    for window in chosen.row_windows():
+    for window in columns.row_windows():
         targets, weight = truth.take(window.shape[0])
         sums.add(window, _as_columns(targets, selection), weight)
-        tell(sums.rows)
+        report(sums.rows)
     return sums
 
 
 def _as_columns(targets: NDArray[Any], selection: Selection) -> NDArray[np.float64]:
-    """What is fitted: values; 0 or 1 for every class, of which there are two where one score tells them apart."""
+    """Return the targets as columns: values, or 0 and 1 for every class."""
     if selection.classes is None:
         return targets.astype(np.float64)[:, None]
     n_classes = 2 if selection.weights.ndim == 1 else len(selection.classes)
@@ -219,53 +220,35 @@ def _as_columns(targets: NDArray[Any], selection: Selection) -> NDArray[np.float
     return one_hot
 
 
-def _fitted(selection: Selection, sums: CrossSums, sizes: Sequence[int]) -> list[PrefixFit]:
-    """The fit of every size, with as many scores as the selection has: of two classes that share one, a difference."""
+def _fit(selection: Selection, sums: CrossSums, sizes: Sequence[int]) -> list[PrefixFit]:
+    """Return the fit of every size; two classes that share a score get the difference of their discriminants."""
     if selection.classes is None:
-        return prefix_fits(sums.correlated(), sizes)
-    fits = prefix_discriminants(sums.correlated(), sizes)
+        return prefix_fits(sums.correlations(), sizes)
+    fits = prefix_discriminants(sums.correlations(), sizes)
     if selection.weights.ndim == 2:
         return fits
     return [PrefixFit(np.diff(fit.weights), np.diff(fit.intercept), fit.ridge) for fit in fits]
 
 
-def _scored(
-    selection: Selection, fits: Sequence[PrefixFit], test: Dataset, tell: Callable[[int], None]
+def _score_fits(
+    selection: Selection, fits: Sequence[PrefixFit], test: Dataset, report: Callable[[int], None]
 ) -> list[tuple[float, Interval]]:
-    """The one pass over the test data: score and interval of the selection itself, and of every fit."""
+    """Return score and interval of the selection itself and of every fit, from one pass over the test data."""
     outputs = selection.weights.shape[1] if selection.weights.ndim == 2 else 1
     weights = np.zeros((len(selection.features), 1 + len(fits), outputs))
     weights[:, 0] = selection.weights.reshape(-1, outputs)
     for at, fit in enumerate(fits, 1):
         weights[: len(fit.weights), at] = fit.weights
     intercepts = np.concatenate([selection.intercept, *(fit.intercept for fit in fits)])
-    chosen = selection.column_slices(test)
-    truth = Truth(test, selection.classes, chosen.shape[0])
-    tallies = [_Tally(selection, truth.n_labels) for _ in range(1 + len(fits))]
+    columns = selection.column_slices(test)
+    truth = Truth(test, selection.classes, columns.shape[0])
+    n_classes = None if selection.classes is None else len(selection.classes)
+    tallies = [ScoreTally(n_classes, truth.n_labels) for _ in range(1 + len(fits))]
     done = 0
-    for window, targets, weight in truth.beside(linear_scores(chosen, weights.reshape(len(weights), -1), intercepts)):
+    for window, targets, weight in truth.beside(linear_scores(columns, weights.reshape(len(weights), -1), intercepts)):
         scores = window.reshape(len(window), *weights.shape[1:])
         for at, tally in enumerate(tallies):
             tally.add(targets, scores[:, at].reshape(len(window), *selection.weights.shape[1:]), weight)
         done += len(window)
-        tell(done)
-    return [tally.judged() for tally in tallies]
-
-
-class _Tally:
-    """The metric that fits the target."""
-
-    def __init__(self, selection: Selection, n_labels: int) -> None:
-        self._values = ValueTally()
-        self._classes = None if selection.classes is None else ClassTally(len(selection.classes), n_labels)
-
-    def add(self, targets: NDArray[Any], scores: NDArray[np.float64], weight: NDArray[np.float32] | None) -> None:
-        if self._classes is None:
-            self._values.add(targets, scores, weight)
-        else:
-            self._classes.add(targets, predicted_classes(scores), weight)
-
-    def judged(self) -> tuple[float, Interval]:
-        if self._classes is None:
-            return self._values.r_squared, self._values.r_squared_interval
-        return self._classes.balanced_accuracy, self._classes.balanced_accuracy_interval
+        report(done)
+    return [(tally.score, tally.interval) for tally in tallies]

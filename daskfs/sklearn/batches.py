@@ -22,7 +22,7 @@ from daskfs.protocol import Algorithm, RowBlock, SparseBlock, copy_state
 from daskfs.selection.selection import Selection
 from daskfs.sklearn.base import SelectingEstimator, check_weight
 from daskfs.sklearn.roles import Classifier
-from daskfs.store.dataset.labels import Labels
+from daskfs.store.dataset.layout import Labels
 from daskfs.store.in_memory import InMemory
 
 

@@ -22,7 +22,7 @@ from daskfs.selection.metrics import against_the_rest, predicted_classes
 from daskfs.selection.selection import Selection
 from daskfs.sklearn.base import SelectingEstimator, in_memory, is_lazy, take_columns
 from daskfs.store.dataset.dataset import Dataset
-from daskfs.store.dataset.labels import MOST_CLASSES
+from daskfs.store.dataset.layout import MOST_CLASSES
 
 
 class ColumnSelector(SelectorMixin, SelectingEstimator):

@@ -1,8 +1,8 @@
-"""A matrix in memory offered as a dataset: the blocks that its written form would have, without a byte on disk.
+"""A matrix in memory as a dataset: it has the blocks that the written dataset would have, without a byte on disk.
 
-Blocks are views of the matrix where its numbers lie as blocks have them (float32 or float64, columns or rows
-contiguous as the algorithm reads them), else converted one at a time, like blocks that are read. Only a sparse matrix
-that is to be read in columns is turned round once.
+A block is a view of the matrix if its numbers have the type and order of a block (float32 or float64; columns or rows
+contiguous, as the algorithm reads them). Otherwise blocks are converted one at a time. Only a sparse matrix that is to
+be read in columns is transposed as a whole.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from daskfs.errors import OptionError
 from daskfs.protocol import Axis, SparseBlock, SparseColumnBlock
 from daskfs.store.dataset.blocks import read_only
 from daskfs.store.dataset.codec import LZ4
-from daskfs.store.dataset.dataset import Cut, Dataset
-from daskfs.store.dataset.labels import Labels
+from daskfs.store.dataset.dataset import AnyBlocks, Dataset
 from daskfs.store.dataset.layout import (
     CHUNK_BYTES,
     ArraySpec,
     Attributes,
     DenseShape,
+    Labels,
     dense_specs,
     target_spec,
     weight_spec,
@@ -41,24 +41,24 @@ from daskfs.store.places.location import Location
 from daskfs.store.reorder.columns import IdSample, column_shape
 from daskfs.store.reorder.plan import block_ends
 
-_TILE = (64, 1024)  # numbers
+_TILE = (64, 1024)  # rows and columns
 
 
 class InMemory(Dataset):
-    """Rows and labels in memory, with the members of `Dataset` that a selection uses; it stays in this process.
+    """Rows and labels in memory, with the members of `Dataset` that a selection uses. It stays in its process.
 
     Parameters
     ----------
     X
         A matrix of finite numbers: numpy, or scipy.sparse.
     target, labels
-        What `arrays.encode_target` makes of y.
+        The two results of `arrays.encode_target` for y.
     axis
-        How it is going to be read.
+        The axis along which blocks will be read.
     names
-        Of the columns, if they have any.
+        The names of the columns, if they have any.
     weight
-        Of the rows, if they have any.
+        The weights of the rows, if they have any.
 
     Examples
     --------
@@ -84,7 +84,7 @@ class InMemory(Dataset):
         super().__init__(Location("X"))
         self._labels = labels
         self._X = _canonical(X) if sp.issparse(X) else X
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, _HeldArray] = {}
         if not sp.issparse(X):
             cut = dense_specs(X.shape, stored_dtype(X.dtype), DenseShape(axis, CHUNK_BYTES))
             self._hold(cut[0], X)
@@ -103,7 +103,7 @@ class InMemory(Dataset):
         return self
 
     def _hold(self, spec: ArraySpec, array: NDArray[Any]) -> None:
-        self._held[spec.name] = _Held(spec, array)
+        self._held[spec.name] = _HeldArray(spec, array)
 
     @cached_property
     def _root(self) -> tuple[Attributes, dict[str, ArraySpec]]:
@@ -122,7 +122,7 @@ class InMemory(Dataset):
 
     @cached_property
     def digest(self) -> str:
-        """One number for the whole content, names and labels included; not that of the same data on disk."""
+        """A hash of the whole content, names and labels included; it differs from that of the same data on disk."""
         total = hashlib.sha256(json.dumps(self.attributes, sort_keys=True).encode())
         parts = (self._X.indptr, self._X.indices, self._X.data) if sp.issparse(self._X) else ()
         for part in (*parts, *(held.array for held in self._held.values())):
@@ -132,27 +132,27 @@ class InMemory(Dataset):
     def _reader(self, name: str) -> Any:
         return self._held[name]
 
-    def _new_cut(self, axis: Axis) -> Cut:
+    def _new_blocks(self, axis: Axis) -> AnyBlocks:
         if not sp.issparse(self._X):
-            return super()._new_cut(axis)
+            return super()._new_blocks(axis)
         weight = self._held["weight"].array if "weight" in self._held else None
         return (_HeldRows if axis == "rows" else _HeldColumns)(self._X, self._held["y"].array, weight)
 
 
-class _Held:
-    """An array in memory, with the members of an `ArrayReader` that blocks are made with."""
+class _HeldArray:
+    """An array in memory, with the members of an `ArrayReader` that blocks use."""
 
     def __init__(self, spec: ArraySpec, array: NDArray[Any]) -> None:
         self.spec, self.array = spec, array
 
     def read(self, number: int, buffer: ChunkBuffer | None = None) -> NDArray[Any]:
-        """The cells of chunk `number`: a view where they lie as a chunk's do, else converted into the buffer."""
+        """Return the cells of chunk `number`: a view if type and order are those of a chunk, else a converted copy."""
         where = np.unravel_index(number, self.spec.grid)
         cells = self.array[tuple(slice(i * c, (i + 1) * c) for i, c in zip(where, self.spec.chunks, strict=True))]
         if self.spec.is_text:
             return cells
-        as_wished = cells.flags.f_contiguous if self.spec.codec.columns_contiguous else cells.flags.c_contiguous
-        if cells.dtype == self.spec.dtype and as_wished:
+        has_order = cells.flags.f_contiguous if self.spec.codec.columns_contiguous else cells.flags.c_contiguous
+        if cells.dtype == self.spec.dtype and has_order:
             return cells
         converted: NDArray[Any] = (buffer or ChunkBuffer(self.spec)).cells[tuple(map(slice, cells.shape))]
         for tile in _tiles(cells.shape):
@@ -164,7 +164,7 @@ class _Held:
 
 
 class _HeldRows(SparseBlocks):
-    """Rows of a CSR matrix, cut as `arrays.write_sparse` cuts them."""
+    """The rows of a CSR matrix, cut into the blocks that `arrays.write_sparse` would write."""
 
     def __init__(self, matrix: Any, y: NDArray[np.float64], weight: NDArray[np.float32] | None) -> None:
         self._matrix, self._targets, self._weights = matrix, y, weight
@@ -173,7 +173,7 @@ class _HeldRows(SparseBlocks):
         while edges[-1] < len(y):
             room = shape.entries
             while indptr[edges[-1] + 1] - indptr[edges[-1]] > room:
-                room *= 2  # as it grows for one huge row
+                room *= 2  # as `RowBuilder` enlarges a block for one huge row
             fitting = int(np.searchsorted(indptr, indptr[edges[-1]] + room, side="right")) - 1
             edges.append(min(fitting, edges[-1] + shape.rows))
         self._first = np.array(edges)
@@ -196,7 +196,7 @@ class _HeldRows(SparseBlocks):
 
 
 class _HeldColumns(SparseColumnBlocks):
-    """The columns of a matrix that have entries, cut as `transpose` cuts them."""
+    """The columns of a matrix that have entries, cut into the blocks that `transpose` would write."""
 
     def __init__(self, matrix: Any, y: NDArray[np.float64], weight: NDArray[np.float32] | None) -> None:
         if matrix.nnz == 0:
@@ -236,10 +236,10 @@ class _HeldColumns(SparseColumnBlocks):
 
 
 def _canonical(X: Any) -> Any:
-    """CSR with ascending ids and none twice; X itself if it is so already."""
+    """Return a CSR matrix with ascending ids and no duplicates: X itself if it is one."""
     matrix = X.tocsr()
     if not matrix.has_canonical_format:
-        matrix = matrix.astype(np.float32)  # a copy, and sums as the store makes them
+        matrix = matrix.astype(np.float32)  # a copy, with sums in the precision of the store
         matrix.sum_duplicates()
     if not np.isfinite(_float32(matrix.data)).all():
         raise OptionError("X has values that are not finite, or too large for float32, in which sparse data are kept")
@@ -252,7 +252,7 @@ def _float32(values: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def _checksum(array: NDArray[Any]) -> int:
-    """The crc32c of an array's numbers, however they lie in memory."""
+    """Return the crc32c of the numbers of an array, whatever their order in memory."""
     if array.dtype.kind == "O":
         return int(google_crc32c.value("\0".join(array).encode()))
     checksum = 0
@@ -262,7 +262,7 @@ def _checksum(array: NDArray[Any]) -> int:
 
 
 def _tiles(shape: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
-    """An array in parts that fit a cache: turned round as a whole, every number would come from far away."""
+    """Yield slices of an array that fit the processor's cache, in which a change of order is fast."""
     if len(shape) == 1:
         yield from ((slice(start, start + _TILE[0] * _TILE[1]),) for start in range(0, shape[0], _TILE[0] * _TILE[1]))
         return

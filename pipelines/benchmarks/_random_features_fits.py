@@ -30,7 +30,7 @@ from sklearn.svm import LinearSVC
 from threadpoolctl import threadpool_limits
 
 import daskfs
-from daskfs.algorithms.random_features.inputs import usual_gamma
+from daskfs.algorithms.random_features.inputs import median_gamma
 
 RECIPES = Path(__file__).parents[2] / "datasets"
 SCRIPT = Path(__file__).with_name("random_features.py")
@@ -238,7 +238,7 @@ def _of_scikit_learn(train: daskfs.Dataset, test: daskfs.Dataset, settings: dict
     X -= low
     X /= span
     start = time.process_time()
-    gamma = usual_gamma("gaussian", X[:512].astype(np.float64))
+    gamma = median_gamma("gaussian", X[:512].astype(np.float64))
     sampler = RBFSampler(gamma=gamma, n_components=int(settings["components"]), random_state=0).fit(X)
     model = LinearSVC(
         penalty="l1", dual=False, C=settings["C"], tol=settings["tolerance"], max_iter=int(settings["most_steps"])

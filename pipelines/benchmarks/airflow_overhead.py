@@ -19,7 +19,7 @@ import click
 from _airflow_services import airflow, dask_cluster
 from _measure import console, interleaved, show, two_processes_against_one
 
-from daskfs.cli.demo_problems import write_clicks
+from daskfs.cli.demo import write_clicks
 
 DASKFS = str(Path(sys.executable).with_name("daskfs"))
 JOB = """

@@ -19,8 +19,7 @@ from sklearn.datasets import load_svmlight_file
 
 import daskfs
 from daskfs.store.ingest.formats.svmlight import Svmlight
-from daskfs.store.ingest.name_cache import NameCollector
-from daskfs.store.ingest.rows import BadLines, RowBuilder
+from daskfs.store.ingest.rows import BadLines, NameCollector, RowBuilder
 from daskfs.store.ingest.rows_kernels import ENTRIES, RowArrays
 from daskfs.store.ingest.sources import SourcePart, find_sources
 

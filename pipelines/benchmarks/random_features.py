@@ -34,14 +34,13 @@ from sklearn.kernel_approximation import RBFSampler
 from threadpoolctl import threadpool_limits
 
 import daskfs
-from daskfs.algorithms.random_features.gram import add_gram
-from daskfs.algorithms.random_features.rounds import go_to
-from daskfs.algorithms.random_features.sums import TILE, Stage
-from daskfs.basis import Basis, Kernel, RandomFeatures, directions
-from daskfs.protocol import Meta, RowBlock, State
+from daskfs.algorithms.random_features.rounds import begin_pass
+from daskfs.algorithms.random_features.state import PassKind, ScoreModel
+from daskfs.algorithms.random_features.sums import TILE_ROWS, add_gram
+from daskfs.basis import Basis, Kernel, RandomFeatures
+from daskfs.protocol import Meta, RowBlock
 
 GAMMA = 1.0
-KEPT_ROWS = ("rows", "rows_Y", "rows_weight")  # of a state: those that did not fill a tile
 Run = Callable[[], object]
 
 
@@ -64,20 +63,20 @@ def setting(n: int, d: int, A: int) -> Setting:
     return Setting(X, np.sign(X[:, 0] - 0.5), Basis("gaussian", GAMMA, 0, d).features(np.arange(A, dtype=np.uint64)))
 
 
-def update_of(given: Setting, stage: Stage, old: int = 0, **options: object) -> Run:
-    """A pass of the algorithm itself over rows in memory, from a state that is in some stage."""
+def update_of(given: Setting, kind: PassKind, old: int = 0, **options: object) -> Run:
+    """A pass of the algorithm itself over rows in memory, of some kind."""
     algorithm = daskfs.SparseRandomFeatures(gamma=GAMMA, scaling="none", **options)  # type: ignore[arg-type]
     block, A = RowBlock(0, given.X, given.y), len(given.features.W)
-    state: State = algorithm.start(given.meta, 0)
+    state = algorithm.start(given.meta, 0)
     state, _ = algorithm.end_pass(algorithm.update(state, block))
     ids = np.arange(A, dtype=np.uint64)
-    state["active"], state["weights"] = (ids[:0], np.zeros((0, 1))) if stage == "screen" else (ids, np.zeros((A, 1)))
-    state["candidates"], state["n_known"] = ids, old
-    go_to(state, stage)
+    state.active = ids[:0] if kind == "screen" else ids
+    state.model = ScoreModel(np.zeros((len(state.active), 1)), state.model.intercept)
+    state.candidates, state.n_known = ids, old
+    begin_pass(state, kind)
 
     def run() -> None:
-        for name in KEPT_ROWS:
-            state[name] = state[name][:0]
+        state.pending = state.pending.part(slice(0))
         algorithm.update(state, block)
 
     return run
@@ -152,16 +151,16 @@ def expansion(n: int, d: int, A: int, rounds: int, as_json: bool) -> None:
 @click.option("--old", default=0, help="Features whose products with each other are known.")
 def gram(n: int, d: int, A: int, rounds: int, as_json: bool, old: int) -> None:
     """A pass as `update` makes it (scaling, expansion, ΦᵀΦ, Φᵀy, Φᵀ1) beside X Wᵀ and ΦᵀΦ on tiles of its shape."""
-    n = n // TILE * TILE
+    n = n // TILE_ROWS * TILE_ROWS
     given = setting(n, d, A)
     X, _, features = given
-    Phi, other = features.expand(X[:TILE]), np.empty((TILE, A), np.float32)
+    Phi, other = features.expand(X[:TILE_ROWS]), np.empty((TILE_ROWS, A), np.float32)
     product, square, G = np.empty((A - old, A), np.float32), np.empty((A, A), np.float32), np.zeros((A - old, A))
 
     def over_tiles(multiply: Run) -> Run:
         def run() -> None:
-            for start in range(0, n, TILE):
-                np.matmul(X[start : start + TILE], features.W.T, out=other)
+            for start in range(0, n, TILE_ROWS):
+                np.matmul(X[start : start + TILE_ROWS], features.W.T, out=other)
                 multiply()
 
         return run
@@ -185,6 +184,7 @@ def passes(n: int, d: int, A: int, rounds: int, as_json: bool) -> None:
     given = setting(n, d, A)
     X, _, features = given
     tile, times = np.empty((512, A), np.float32), n // A  # directions: as many numbers as Φ has, for the clock's sake
+    ids = np.arange(A * times, dtype=np.uint64)
 
     def expanded() -> None:
         for start in range(0, n, 512):
@@ -196,8 +196,8 @@ def passes(n: int, d: int, A: int, rounds: int, as_json: bool) -> None:
         "screen, perceptron": update_of(given, "screen", kernel="perceptron"),
         "gram": update_of(given, "gram"),
         "newton, logistic": update_of(given, "newton", loss="logistic"),
-        "directions, normal": lambda: directions(np.arange(A * times, dtype=np.uint64), d, 0, "gaussian", GAMMA),
-        "directions, Cauchy": lambda: directions(np.arange(A * times, dtype=np.uint64), d, 0, "laplacian", GAMMA),
+        "directions, normal": lambda: Basis("gaussian", GAMMA, 0, d).features(ids),
+        "directions, Cauchy": lambda: Basis("laplacian", GAMMA, 0, d).features(ids),
     }
     with threadpool_limits(1):
         best = interleaved(contenders, rounds, time.process_time)
@@ -214,10 +214,9 @@ def accuracy(n: int, d: int, A: int, as_json: bool) -> None:
     rows, figures = [], {}
     kernels: tuple[Kernel, ...] = ("gaussian", "laplacian")
     for kernel in kernels:
-        W, b = directions(np.arange(A, dtype=np.uint64), d, 0, kernel, GAMMA)
-        Phi = RandomFeatures(kernel, W, b).expand(X)
-        u = X.astype(np.float64) @ W.T.astype(np.float64)
-        error = np.abs(Phi - math.sqrt(2) * np.cos(2 * math.pi * (u + b)))
+        features = Basis(kernel, GAMMA, 0, d).features(np.arange(A, dtype=np.uint64))
+        u = X.astype(np.float64) @ features.W.T.astype(np.float64)
+        error = np.abs(features.expand(X) - math.sqrt(2) * np.cos(2 * math.pi * (u + features.b)))
         near = error[np.abs(u) < 10].max()
         found = {"largest": error.max(), "median": np.median(error), "below 10 turns": near, "most turns": abs(u).max()}
         figures[kernel] = {name: float(figure) for name, figure in found.items()}

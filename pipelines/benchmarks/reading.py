@@ -30,7 +30,7 @@ SPARSE = ("ids", "values", "indptr", "y")
 def read_sparse(url: Path) -> None:
     """Every block, one after the other, into reused buffers."""
     ds = daskfs.open_dataset(url)
-    cut = ds._cut("rows")  # without the thread that reads ahead: one core is what is measured
+    cut = ds._blocks("rows")  # without the thread that reads ahead: one core is what is measured
     buffers = cut.new_buffers()
     for number in range(cut.count):
         cut.read(number, buffers)

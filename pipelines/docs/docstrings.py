@@ -12,7 +12,7 @@ class GeneratedEstimators(griffe.Extension):
 
     def on_module(self, *, mod: griffe.Module, **_: Any) -> None:
         if mod.path == "daskfs.sklearn":
-            running = griffe.inspect("daskfs.sklearn", filepath=mod.filepath, parent=mod.parent)
+            running = griffe.inspect("sklearn", filepath=mod.filepath, parent=mod.parent)
             for name, member in running.members.items():
-                if member.is_class:
+                if isinstance(member, griffe.Class):
                     mod.set_member(name, member)

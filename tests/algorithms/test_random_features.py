@@ -15,8 +15,9 @@ from sklearn.svm import LinearSVC
 
 import daskfs
 from daskfs.algorithms.random_features import sums
-from daskfs.algorithms.random_features.choice import begin_choice
-from daskfs.algorithms.random_features.rows import WINDOW_CELLS, windows
+from daskfs.algorithms.random_features.inputs import WINDOW_CELLS, row_windows
+from daskfs.algorithms.random_features.models import begin_choice
+from daskfs.algorithms.random_features.state import Quadratic, ScoreModel
 from daskfs.errors import OptionError, SelectionError
 from daskfs.protocol import Meta, RowBlock
 from daskfs.sklearn import SparseRandomFeaturesRegressor
@@ -277,13 +278,16 @@ def test_what_is_constant_has_no_penalty_and_no_features(screen, what):
 
 def test_features_without_a_weight_are_refitted_and_not_dropped():
     weights = np.array([[1.0, 0.0], [0.0, 0.0], [0.0, 2.0]])
-    state = {"gram": np.stack([np.eye(3)] * 2), "b": np.ones((3, 2)), "s": np.zeros((3, 2)), "n": np.ones(2)}
-    state |= {"t": np.zeros(2), "total": 1.0, "intercept": np.zeros(2), "raised": 0.0, "penalties": np.empty(0)}
-    state["stage"] = "gram"
-    state |= {"active": np.arange(3, dtype=np.uint64), "weights": weights}
-    begin_choice(daskfs.SparseRandomFeatures(n_select=3), state)
-    assert len(state["models"]) == len(state["ridges"])
-    assert all(model.any(axis=1).all() for model in state["models"])
+    algorithm = daskfs.SparseRandomFeatures(n_select=3)
+    state = algorithm.start(Meta("dense", 9, 1, 9, 0, ("a", "b"), 0), seed=0)
+    state.quadratic = Quadratic(
+        np.stack([np.eye(3)] * 2), b=np.ones((3, 2)), s=np.zeros((3, 2)), n=np.ones(2), t=np.zeros(2)
+    )
+    state.pass_kind, state.total = "gram", 1.0
+    state.active, state.model = np.arange(3, dtype=np.uint64), ScoreModel(weights, np.zeros(2))
+    begin_choice(algorithm, state)
+    assert len(state.models) == len(state.ridges)
+    assert all(model.weights.any(axis=1).all() for model in state.models)
 
 
 def test_any_whole_number_is_a_seed(regression):
@@ -316,15 +320,15 @@ def test_a_damaged_model_is_refused(regression, tmp_path, damage):
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
-def test_grams_in_panels_are_the_gram(regression, two_classes, loss, monkeypatch):
+def test_a_gram_matrix_in_slices_is_the_same(regression, two_classes, loss, monkeypatch):
     dataset = regression if loss == "squared" else two_classes
     algorithm = daskfs.SparseRandomFeatures(loss=loss, rounds=2, per_round=40)
     whole = daskfs.select(dataset, algorithm)
-    monkeypatch.setattr(sums, "PANEL_BYTES", 4000)
-    paneled = daskfs.select(dataset, algorithm)
-    assert paneled.history.sizes["step"] > 1.5 * whole.history.sizes["step"]
-    assert paneled.features.tolist() == whole.features.tolist()
-    np.testing.assert_allclose(paneled.weights, whole.weights, rtol=1e-3, atol=1e-5)
+    monkeypatch.setattr(sums, "GRAM_BYTES_PER_PASS", 4000)
+    sliced = daskfs.select(dataset, algorithm)
+    assert sliced.history.sizes["step"] > 1.5 * whole.history.sizes["step"]
+    assert sliced.features.tolist() == whole.features.tolist()
+    np.testing.assert_allclose(sliced.weights, whole.weights, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("scaling", ["unit", "standard"])
@@ -401,7 +405,7 @@ def test_targets_of_many_classes_are_made_a_few_rows_at_a_time():
     algorithm = daskfs.SparseRandomFeatures()
     state = algorithm.start(Meta("dense", n, 1, n, 0, classes, 0), seed=0)
     block = RowBlock(0, np.ones((n, 1), np.float32), np.arange(n) % 100.0)
-    assert max(rows.Y.nbytes for rows in windows(block, state)) <= 8 * WINDOW_CELLS
+    assert max(rows.Y.nbytes for _, rows in row_windows(block, state)) <= 8 * WINDOW_CELLS
 
 
 def test_rows_of_no_weight_do_not_decide_on_the_scale_of_the_target():

@@ -9,7 +9,7 @@ import pytest
 from reference import random_basis as reference
 from scipy import stats
 
-from daskfs.basis import KERNELS, Basis, RandomFeatures, directions, multiply
+from daskfs.basis import KERNELS, Basis, RandomFeatures, multiply
 from daskfs.basis.kernels import cosines, philox
 
 pytestmark = pytest.mark.kernels
@@ -41,6 +41,11 @@ FROZEN = {
 
 def ids_of(*numbers):
     return np.array(numbers, np.uint64)
+
+
+def directions(ids, d, seed, kernel, gamma):
+    features = Basis(kernel, gamma, seed, d).features(ids)
+    return features.W, features.b
 
 
 def rows(r, d=22, seed=0):

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 import daskfs
 import daskfs.cli.select  # its flags are those of the algorithms there are now, not of a test's
 from daskfs.algorithms.registry import Registration, fields_of, parameter_docs, registrations
-from daskfs.cli.algorithms import algorithm_options, make_algorithm
+from daskfs.cli.select import algorithm_options, make_algorithm
 from daskfs.errors import OptionError
 from daskfs.protocol import Words
 
@@ -71,12 +71,12 @@ class Another:
 @pytest.fixture
 def two(monkeypatch) -> Any:
     """A command with the flags of both; it gives back what it is given."""
-    monkeypatch.setattr("daskfs.cli.algorithms.METAVARS", {**METAVARS, tuple[int, ...]: "N,N"})
+    monkeypatch.setattr("daskfs.cli.select.METAVARS", {**METAVARS, tuple[int, ...]: "N,N"})
     entries = {
         name: Registration(name=name, algorithm=algorithm, words=Words(name, {}))
         for name, algorithm in {"every": Everything, "other": Another}.items()
     }
-    monkeypatch.setattr("daskfs.cli.algorithms.registrations", lambda: entries)
+    monkeypatch.setattr("daskfs.cli.select.registrations", lambda: entries)
 
     @click.command()
     @click.option("--algorithm", "name")

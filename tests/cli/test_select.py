@@ -317,7 +317,7 @@ def test_a_cluster_that_went_away_is_exit_code_75(data, monkeypatch):
     def gone(*_: Any, **__: Any) -> None:
         raise Interrupted("the Dask scheduler is gone")
 
-    monkeypatch.setattr(sys.modules["daskfs.job.selecting"], "select", gone)
+    monkeypatch.setattr(sys.modules["daskfs.job.request"], "select", gone)
     done = run(*SELECT)
     assert (done.exit_code, "interrupted: the Dask scheduler is gone" in done.stderr) == (75, True)
 

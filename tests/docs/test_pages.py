@@ -12,7 +12,7 @@ from pages import ROOT, blocks, check_link, commands, completed_job, links, pars
 import daskfs.sklearn
 from daskfs.algorithms.registry import default_of, fields_of, registrations
 from daskfs.job.file import load_job
-from daskfs.job.tables import Job, Table
+from daskfs.job.tables import Job, JobTable
 from daskfs.store.ingest.formats import FORMATS, options_of
 
 DOCS = ROOT / "docs"
@@ -62,7 +62,7 @@ def test_every_job_file_loads(page, snippet, tmp_path, monkeypatch):
         monkeypatch.setenv(name, "…")
     job = tmp_path / "job.toml"
     job.write_text(completed_job(snippet))
-    assert load_job(job).select.made
+    assert load_job(job).select.params
 
 
 @pytest.mark.parametrize(("page", "link"), each(links))
@@ -129,7 +129,7 @@ def test_every_key_of_a_job_is_told():
 def table_of(field):
     """The table that a field of a job is, if it is one."""
     kinds = [field.annotation, *getattr(field.annotation, "__args__", ())]
-    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Table)), None)
+    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, JobTable)), None)
 
 
 @pytest.mark.parametrize("module", [daskfs, daskfs.sklearn])

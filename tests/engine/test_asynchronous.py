@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,16 +29,18 @@ from toy_runs import (
     stopping_after,
     submitted_bytes,
     wait_for_no_tasks,
+    wait_until,
 )
 
 import daskfs
+from daskfs.engine import shards
 from daskfs.engine.asynchronous import driver, worker
-from daskfs.engine.asynchronous import groups as groups_module
-from daskfs.engine.asynchronous.centre import CentreSpent, Report
-from daskfs.engine.asynchronous.driver import CENTRE
-from daskfs.engine.asynchronous.groups import groups_of
-from daskfs.engine.asynchronous.ledger import Ledger
+from daskfs.engine.asynchronous.centre import CentreReport
+from daskfs.engine.asynchronous.driver import CENTRE, Ledger
 from daskfs.engine.asynchronous.worker import CentreLost
+from daskfs.engine.events.messages import Spent
+from daskfs.engine.events.send import REPORTS, TaskReports
+from daskfs.engine.shards import shrinking_groups
 from daskfs.errors import DatasetError, Interrupted, OptionError
 
 __all__ = ["always_due"]
@@ -63,7 +65,7 @@ def three_threads() -> Iterator[Client]:
     workers=st.integers(1, 9),
 )
 def test_groups_are_all_blocks_that_are_left_in_order(sizes, position, workers):
-    groups = list(groups_of(np.array(sizes), position, workers))
+    groups = list(shrinking_groups(np.array(sizes), position, workers))
     assert [number for group in groups for number in group] == list(range(position, len(sizes)))
     most = sum(sizes) // (6 * workers)
     assert all(sum(sizes[number] for number in group[:-1]) < max(most, 1) for group in groups)
@@ -72,9 +74,9 @@ def test_groups_are_all_blocks_that_are_left_in_order(sizes, position, workers):
 @pytest.mark.parametrize("workers", [1, 2, 5, 40])
 def test_groups_become_smaller_so_that_workers_end_together(workers, monkeypatch):
     """Every other one is half as fast; each is at one group, and has been given the next."""
-    monkeypatch.setattr(groups_module, "_LEAST_BYTES", 2000)
+    monkeypatch.setattr(shards, "_LAST_GROUP_BYTES", 2000)
     sizes = np.full(8000, 100)
-    groups = list(groups_of(sizes, 0, workers))
+    groups = list(shrinking_groups(sizes, 0, workers))
     assert len(groups[0]) == pytest.approx(8000 / (6 * workers), abs=1)
     assert all(len(group) >= min(20, 8000 // (12 * workers)) for group in groups[:-1])
     left, busy_until = deque(map(len, groups)), np.zeros(workers)
@@ -88,32 +90,41 @@ def test_groups_become_smaller_so_that_workers_end_together(workers, monkeypatch
 
 
 def test_no_group_is_too_large(monkeypatch):
-    monkeypatch.setattr(groups_module, "_GROUP_BYTES", 250)
-    assert list(groups_of(np.full(100, 100), 94, workers=1)) == [range(94, 96), range(96, 98), range(98, 100)]
+    monkeypatch.setattr(shards, "ASYNCHRONOUS_GROUP_BYTES", 250)
+    assert list(shrinking_groups(np.full(100, 100), 94, workers=1)) == [range(94, 96), range(96, 98), range(98, 100)]
 
 
-def report(whole: set[int], *kept: int, spent: float = 0.0) -> Report:
-    return Report(1, np.array(kept, np.uint64), sorted(whole), CentreSpent(spent, 2 * spent, 3 * spent, int(4 * spent)))
+def report(finished: set[int], *held: int, merging: float = 0.0) -> CentreReport:
+    return CentreReport(np.array(held, np.uint64), sorted(finished), merging)
 
 
-def test_the_ledger_strikes_out_what_has_arrived():
-    ledger = Ledger({}, {number: range(3 * number, 3 * number + 3) for number in range(3)}, report(set()))
-    ledger.heard(report({1}, 50, spent=2.0))
-    assert (ledger.position(9), ledger.newest.kept.tolist()) == (0, [50])
-    ledger.heard(report({0, 1}, 51, spent=3.0))  # one that was told is told again
-    assert (ledger.position(9), ledger.newest.kept.tolist()) == (6, [51])
-    ledger.since(CentreSpent())
-    assert ledger.newest.kept.tolist() == [51]
-    ledger.heard(report({2}, 10, spent=1.0))  # of another centre, which knows of no other groups
-    assert (ledger.newest.kept.tolist(), ledger.position(9)) == ([10], 9)
-    assert ledger.spent == CentreSpent(4.0, 8.0, 12.0, 16)
+def test_the_ledger_strikes_out_finished_groups():
+    groups = {number: range(3 * number, 3 * number + 3) for number in range(3)}
+    ledger = Ledger({}, groups, np.empty(0, np.uint64), merging=0.5)
+    ledger.note(report({1}, 50, merging=2.0))
+    assert (ledger.position(9), ledger.held.tolist()) == (0, [50])
+    ledger.note(report({0, 1}, 51, merging=1.0))  # a group that was done twice
+    assert (ledger.position(9), ledger.held.tolist()) == (6, [51])
+    ledger.note(report({2}, 10, merging=1.0))  # of another centre, which knows of no other groups
+    assert (ledger.held.tolist(), ledger.position(9)) == ([10], 9)
+    assert ledger.merging == 4.5
 
 
-def test_what_a_centre_did_before_is_none_of_a_stretch():
-    ledger = Ledger({}, {0: range(3)}, report(set()))
-    ledger.since(CentreSpent(5.0))
-    ledger.heard(report({0}, spent=6.5))
-    assert ledger.spent.centre == 1.5
+def test_a_task_that_reports_twice_is_counted_once(two_workers):
+    reports = TaskReports(two_workers)
+    try:
+        for busy in (1.0, 2.0):
+            message = {"run": reports.run, "task": "a", "began": 10.0, "ended": 12.0, "spent": asdict(Spent(busy=busy))}
+            two_workers.log_event(REPORTS, message)
+        message = {"run": reports.run, "task": "b", "began": 12.5, "ended": 13.0, "spent": asdict(Spent(busy=4.0))}
+        two_workers.log_event(REPORTS, message)
+        two_workers.log_event(REPORTS, {**message, "run": "another", "task": "c"})
+        wait_until(lambda: reports.total().busy == 6.0, reports.total)
+        assert reports.of_task("b", ("a", "unknown")) == Spent(busy=4.0, scheduler=0.5)
+        assert reports.of_task("a", ("b",)) == Spent(busy=2.0)  # clocks of two machines may differ
+        assert reports.of_task("unknown", ()) == Spent()
+    finally:
+        reports.close()
 
 
 @pytest.mark.parametrize("where", ["two_workers", "three_threads"])
@@ -211,9 +222,9 @@ def test_an_error_at_the_last_words_of_a_group_ends_the_run(tmp_path, two_worker
 @pytest.mark.parametrize("times", [1, 2, 9])
 def test_groups_whose_last_words_were_lost_are_done_again(tmp_path, two_workers, monkeypatch, times):
     """But not for ever."""
-    monkeypatch.setattr(driver, "_LAST_WORDS", 0.3)
+    monkeypatch.setattr(driver, "_LAST_OFFERS", 0.3)
     monkeypatch.setattr(driver, "_ATTEMPTS", 3)
-    small, heard, submitted = small_dataset(tmp_path / "d"), driver.Ledger.heard, driver.AsynchronousRunner._submitted
+    small, note, submitted = small_dataset(tmp_path / "d"), driver.Ledger.note, driver.AsynchronousRunner._submit_groups
     done: list[list[int]] = []
 
     def counting(self, home, places, stretch, groups):
@@ -222,10 +233,10 @@ def test_groups_whose_last_words_were_lost_are_done_again(tmp_path, two_workers,
 
     def deaf(self, report):
         unheard = done[0][-1] if len(done) <= times else None
-        heard(self, replace(report, whole=[number for number in report.whole if number != unheard]))
+        note(self, replace(report, finished=[number for number in report.finished if number != unheard]))
 
-    monkeypatch.setattr(driver.AsynchronousRunner, "_submitted", counting)
-    monkeypatch.setattr(driver.Ledger, "heard", deaf)
+    monkeypatch.setattr(driver.AsynchronousRunner, "_submit_groups", counting)
+    monkeypatch.setattr(driver.Ledger, "note", deaf)
     if times == 9:
         with pytest.raises(Interrupted, match="what workers say does not reach it"):
             daskfs.select(small, Census(passes=1), client=two_workers)
@@ -283,7 +294,7 @@ def wait_for_nothing(client: Client) -> None:
 
 
 def what_is_left(dask_worker: Worker) -> list[str]:
-    desks = [f"desk of {run}" for of_a_thread in worker._desks.values() for run in of_a_thread]
+    desks = [f"desk of {run}" for of_a_thread in worker._sessions.values() for run in of_a_thread]
     return [*desks, *map(str, dask_worker.state.actors), *map(str, dask_worker.data)]
 
 
@@ -364,7 +375,7 @@ def test_a_worker_meant_for_the_centre_gets_it_and_nothing_else(dataset):
 @pytest.mark.slow
 def test_a_worker_that_comes_back_to_the_centre_goes_on(dataset, monkeypatch):
     """At another address: tasks that were meant for the old one would wait for ever."""
-    monkeypatch.setattr(driver, "_LOOK", 0.2)
+    monkeypatch.setattr(driver, "_POLL", 0.2)
     with with_a_home(Nanny, "only") as client:
         struck = Once(lambda: kill(client.cluster.workers["only"].pid), 1, 1)
         given = daskfs.select(dataset, paced("block", 0.02), client=client, progress=struck)
@@ -395,7 +406,7 @@ def test_a_centre_that_is_no_more_at_the_end_of_a_pass_is_made_again(dataset, tw
 
 
 def test_a_centre_waits_for_its_turn_on_a_busy_cluster(dataset, two_workers, monkeypatch):
-    monkeypatch.setattr(driver, "_LOOK", 0.1)
+    monkeypatch.setattr(driver, "_POLL", 0.1)
     attempts = count_attempts(monkeypatch)
     busy = [two_workers.submit(time.sleep, 2.0, pure=False, priority=200) for _ in range(2)]
     assert found(daskfs.select(dataset, paced("block"), client=two_workers)) == K
@@ -405,7 +416,7 @@ def test_a_centre_waits_for_its_turn_on_a_busy_cluster(dataset, two_workers, mon
 
 def test_a_scheduler_that_does_not_answer_ends_the_run(dataset, two_workers, monkeypatch):
     """With the one error that means "later", whatever Dask raises."""
-    monkeypatch.setattr(driver, "_LOOK", 0.1)
+    monkeypatch.setattr(driver, "_POLL", 0.1)
 
     def deaf(self: Client, workers: object = None) -> dict[str, int]:
         raise CommClosedError("in <TCP (closed)>")

@@ -18,14 +18,14 @@ import daskfs
 from daskfs.algorithms.substitution.asynchronous import Push, WorkerPart
 from daskfs.algorithms.substitution.block import BlockOffer
 from daskfs.algorithms.substitution.selected_set import SelectedSet
-from daskfs.engine.asynchronous.centre import NOTHING, Centre, CentreSpent, Mark, Report, View, introduced, rebuilt
-from daskfs.engine.asynchronous.ledger import Ledger
+from daskfs.engine.asynchronous.centre import Attempt, Centre, VersionedView, rebuild_state, version_of, with_target
+from daskfs.engine.asynchronous.driver import Ledger
 from daskfs.protocol import ColumnBlock, Meta, State, copy_state, flatten
 
 N, P, PER_BLOCK, K = 60, 32, 4, 4
 BLOCKS = P // PER_BLOCK
 TRUE = (1, 12, 18, 29)
-MARK = Mark(99, "of a group that is never whole")
+ATTEMPT = Attempt(99, "of a group that is never whole")
 LANES = st.integers(0, 2)
 ANY = st.integers(0, 1 << 30)
 
@@ -60,7 +60,7 @@ DATA = InMemory()
 
 
 def begun(algorithm: Any) -> State:
-    return introduced(algorithm, DATA, algorithm.start(DATA.meta, seed=0))
+    return with_target(algorithm, DATA, algorithm.start(DATA.meta, seed=0))
 
 
 def nominated(algorithm: Any, centre: Centre, number: int, lane: int = 0) -> State:
@@ -68,7 +68,11 @@ def nominated(algorithm: Any, centre: Centre, number: int, lane: int = 0) -> Sta
     return offer
 
 
-def seen_by(centre: Centre, lane: int = 0) -> View:
+def centre_version(centre: Centre) -> int:
+    return version_of(centre.state()[0])
+
+
+def seen_by(centre: Centre, lane: int = 0) -> VersionedView:
     """What the worker of a lane sees; lanes are given in the order in which workers come."""
     return [centre.join(f"worker {number}")[1] for number in range(lane + 1)][lane]
 
@@ -78,7 +82,7 @@ def view_of(centre: Centre, lane: int = 0) -> State:
 
 
 def test_a_worker_keeps_its_lane():
-    centre = Centre(Census(), begun(Census()), lanes=["a", "b"])
+    centre = Centre(Census(), begun(Census()), workers=["a", "b"])
     assert [centre.join(who)[0] for who in ("b", "c", "a", "c", "d", "b")] == [1, 2, 0, 2, 3, 1]
     assert centre.state()[1] == ["a", "b", "c", "d"]
 
@@ -88,45 +92,43 @@ def test_a_view_comes_with_its_version_and_once():
     centre = Centre(algorithm, begun(algorithm))
     lane, (version, view) = centre.join("me")
     assert (lane, view.sets[0].room) == (0, K)
-    newer, changed = centre.offer(0, MARK, nominated(algorithm, centre, 0), known=version)
+    newer, changed = centre.offer(0, ATTEMPT, nominated(algorithm, centre, 0), known=version)
     assert newer > version
     assert changed.sets[0].room == K - PER_BLOCK
-    assert centre.offer(0, MARK, BlockOffer(newer, [], []), known=newer) is None  # an offer of nothing changes nothing
-    assert centre.leave(0, MARK, 2, [], known=newer, spent=NOTHING) is None
-    report = centre.report(0)
-    assert (report.version, report.kept.tolist()) == (newer, [0, 1, 2, 3])
-    newest, _ = centre.leave(0, MARK, 2, [nominated(algorithm, centre, 1)], known=newer, spent=NOTHING)
-    assert centre.report(0).kept.tolist() != [0, 1, 2, 3]
-    assert newest == centre.report(0).version > newer
+    assert (
+        centre.offer(0, ATTEMPT, BlockOffer(newer, [], []), known=newer) is None
+    )  # an offer of nothing changes nothing
+    assert centre.end_group(0, ATTEMPT, 2, [], known=newer) is None
+    assert (centre_version(centre), centre.report().held.tolist()) == (newer, [0, 1, 2, 3])
+    newest, _ = centre.end_group(0, ATTEMPT, 2, [nominated(algorithm, centre, 1)], known=newer)
+    assert centre.report().held.tolist() != [0, 1, 2, 3]
+    assert newest == centre_version(centre) > newer
 
 
 def test_a_group_is_whole_when_all_of_one_attempt_at_it_has_arrived():
     algorithm = Census()
     centre = Centre(algorithm, begun(algorithm))
-    first, again, other = Mark(3, "a"), Mark(3, "b"), Mark(5, "c")
+    first, again, other = Attempt(3, "a"), Attempt(3, "b"), Attempt(5, "c")
     offer = nominated(algorithm, centre, 1)
     assert offer is not None
     centre.offer(0, first, copy_state(offer), known=-1)  # whose worker dies then
-    centre.leave(1, again, 2, [], known=-1, spent=NOTHING)  # overtakes its offers
-    assert centre.report(0).whole == []
+    centre.end_group(1, again, 2, [], known=-1)  # overtakes its offers
+    assert centre.report().finished == []
     centre.offer(1, again, copy_state(offer), known=-1)
-    assert centre.report(0).whole == []
-    centre.leave(0, other, 0, [], known=-1, spent=NOTHING)  # had nothing to offer
-    assert centre.report(0).whole == [5]
+    assert centre.report().finished == []
+    centre.end_group(0, other, 0, [], known=-1)  # had nothing to offer
+    assert centre.report().finished == [5]
     centre.offer(1, again, copy_state(offer), known=-1)
-    assert centre.report(0).whole == [5, 3]
-    assert centre.report(1).whole == [3]  # less those that were told
-    assert centre.report(2).whole == []
+    assert centre.report().finished == [3]  # without those of the report before
+    assert centre.report().finished == []
 
 
-def test_what_workers_spent_is_added_up():
+def test_a_report_has_the_time_since_the_last_one():
     algorithm = Census()
     centre = Centre(algorithm, begun(algorithm))
-    centre.leave(0, Mark(0, "a"), 0, [], known=-1, spent=CentreSpent(busy=1.0, between=0.25, bytes=10))
-    centre.leave(1, Mark(1, "a"), 0, [], known=-1, spent=CentreSpent(busy=2.0, between=0.5, bytes=20))
-    spent = centre.report(0).spent
-    assert (spent.busy, spent.between, spent.bytes) == (3.0, 0.75, 30)
-    assert spent.centre > 0
+    centre.end_group(0, Attempt(0, "a"), 0, [], known=-1)
+    assert centre.report().merging > 0
+    assert centre.report().merging == 0
 
 
 def test_of_a_group_that_is_whole_only_its_number_is_kept():
@@ -134,13 +136,13 @@ def test_of_a_group_that_is_whole_only_its_number_is_kept():
     algorithm = Census()
     centre = Centre(algorithm, begun(algorithm))
     for number in range(100):
-        mark, offer = Mark(number, "a"), nominated(algorithm, centre, number % BLOCKS)
+        mark, offer = Attempt(number, "a"), nominated(algorithm, centre, number % BLOCKS)
         if offer is not None:
             centre.offer(0, mark, offer, known=-1)
-        centre.leave(0, mark, int(offer is not None), [], known=-1, spent=NOTHING)
+        centre.end_group(0, mark, int(offer is not None), [], known=-1)
     assert not centre._arrived
     assert not centre._sent
-    assert centre.report(97).whole == [97, 98, 99]
+    assert centre.report().finished == list(range(100))
 
 
 @pytest.mark.parametrize("method", ["block", "async"])
@@ -154,10 +156,10 @@ def test_what_was_handed_out_stays_as_it_was(method):
         before = copy_state(seen), copy_state(state)
         own, offer = algorithm.work(own, seen, DATA.read(number, "columns"), 0)
         if offer is not None:
-            centre.offer(0, MARK, offer, known=-1)
+            centre.offer(0, ATTEMPT, offer, known=-1)
         for given, expected in zip((seen, state), before, strict=True):
             check_equal(given, expected)
-    assert centre.report(0).version > 2
+    assert centre_version(centre) > 2
 
 
 @pytest.mark.parametrize(("method", "field"), [("block", "started"), ("async", "target/known")])
@@ -166,7 +168,7 @@ def test_the_target_is_introduced_without_columns(method, field):
     state = begun(algorithm)
     assert flatten(state)[field]
     assert not len(algorithm.held_features(state))
-    again = introduced(algorithm, DATA, copy_state(state))
+    again = with_target(algorithm, DATA, copy_state(state))
     check_equal(again, state)
 
 
@@ -193,7 +195,7 @@ def sparse_and_weighted(folder: Path) -> daskfs.Dataset:
 def test_a_target_is_introduced_as_the_first_block_would_have_brought_it(tmp_path, made):
     dataset = made(tmp_path)
     algorithm = daskfs.OnlineSubstitution(2, ridge=0.1).resolve(dataset.meta)
-    state = introduced(algorithm, dataset, algorithm.start(dataset.meta, seed=0))
+    state = with_target(algorithm, dataset, algorithm.start(dataset.meta, seed=0))
     assert not len(algorithm.held_features(state))
     first = algorithm.update(algorithm.start(dataset.meta, seed=0), dataset.read(0, "columns"))
     for name in ("sets/0/target", "sets/0/importance", "target_mean", "weight"):
@@ -209,7 +211,7 @@ def test_a_rebuilt_state_has_the_columns_of_the_lost_one(blocks_before):
     lost = copy_state(state)
     for number in range(BLOCKS):
         lost = algorithm.update(lost, DATA.read(number, "columns"))
-    again = rebuilt(algorithm, DATA, state, algorithm.held_features(lost))
+    again = rebuild_state(algorithm, DATA, state, algorithm.held_features(lost))
     assert algorithm.held_features(again).tolist() == algorithm.held_features(lost).tolist() == list(TRUE)
     assert again.sets[0].objective == pytest.approx(lost.sets[0].objective)
 
@@ -232,16 +234,16 @@ def test_columns_of_a_closed_set_are_collected_whatever_happens_to_offers():
 
     centre = Centre(algorithm, copy_state(state))
     for offer in offers(centre)[:2] * 2:
-        centre.offer(0, MARK, offer, known=-1)
-    kept = centre.report(0).kept
+        centre.offer(0, ATTEMPT, offer, known=-1)
+    kept = centre.report().held
     assert kept.tolist() == ids[:2].tolist()
-    centre = Centre(algorithm, rebuilt(algorithm, DATA, copy_state(state), kept))
+    centre = Centre(algorithm, rebuild_state(algorithm, DATA, copy_state(state), kept))
     third, last = offers(centre)[2:]
-    centre.offer(0, MARK, algorithm.combine_offers(last, third, view_of(centre)), known=-1)
+    centre.offer(0, ATTEMPT, algorithm.combine_offers(last, third, view_of(centre)), known=-1)
     given, _ = centre.state()
-    assert given.final.columns.ids.tolist() == whole.final.columns.ids.tolist()
+    assert given.final.ids.tolist() == whole.final.ids.tolist()
     for name in ("X", "mean", "norm"):
-        columns, expected = getattr(given.final.columns, name), getattr(whole.final.columns, name)
+        columns, expected = getattr(given.final, name), getattr(whole.final, name)
         np.testing.assert_allclose(columns, expected, rtol=1e-12, err_msg=name)
     np.testing.assert_allclose(algorithm.result(given).weights, algorithm.result(whole).weights)
 
@@ -259,13 +261,13 @@ class Unreliable(RuleBasedStateMachine):
         super().__init__()
         state = begun(self.algorithm)
         groups = {number: range(number, number + 1) for number in range(BLOCKS)}
-        self.ledger = Ledger(copy_state(state), groups, Report(-1, self.algorithm.held_features(state)))
+        self.ledger = Ledger(copy_state(state), groups, self.algorithm.held_features(state))
         self.centre = Centre(self.algorithm, state)
         self.own: dict[int, State | None] = dict.fromkeys(range(3))
         self.views = {lane: view_of(self.centre, lane) for lane in range(3)}
         self.under_way: list[State] = []
         self.arrived: list[State] = []
-        self.attempts = self.told = 0
+        self.attempts = 0
 
     @rule(lane=LANES)
     def look(self, lane: int) -> None:
@@ -306,16 +308,14 @@ class Unreliable(RuleBasedStateMachine):
     def whole_group(self, lane: int, number: int) -> None:
         self.look(lane)
         self.attempts += 1
-        mark = Mark(number, str(self.attempts))
+        mark = Attempt(number, str(self.attempts))
         offer, rest = self._offer(lane, number), self.algorithm.remaining_offer(self.own[lane])
         if offer is not None:
             self.arrived.append(copy_state(offer))
             self.centre.offer(lane, mark, copy_state(offer), known=-1)
         left = [] if rest is None else [copy_state(rest)]
-        self.centre.leave(lane, mark, int(offer is not None), left, known=-1, spent=NOTHING)
-        report = self.centre.report(self.told)
-        self.told += len(report.whole)
-        self.ledger.heard(report)
+        self.centre.end_group(lane, mark, int(offer is not None), left, known=-1)
+        self.ledger.note(self.centre.report())
         assert number not in self.ledger.groups
 
     @rule(lane=LANES)
@@ -326,9 +326,7 @@ class Unreliable(RuleBasedStateMachine):
     def lose_centre(self) -> None:
         """Offers to the old one go with it, and every group that goes on asks the new one first."""
         self.under_way, self.arrived = [], []
-        state = rebuilt(self.algorithm, DATA, copy_state(self.ledger.begun), self.ledger.newest.kept)
-        self.ledger.since(NOTHING)
-        self.told = 0
+        state = rebuild_state(self.algorithm, DATA, copy_state(self.ledger.start), self.ledger.held)
         self.centre = Centre(self.algorithm, state)
         self.views = {lane: view_of(self.centre, lane) for lane in range(3)}
 
@@ -356,7 +354,7 @@ class Unreliable(RuleBasedStateMachine):
 
     def _accept(self, offer: State) -> None:
         self.arrived.append(copy_state(offer))
-        self.centre.offer(0, MARK, offer, known=-1)
+        self.centre.offer(0, ATTEMPT, offer, known=-1)
 
 
 class UnreliableSubstitution(Unreliable):
@@ -444,7 +442,7 @@ class Pushes(RuleBasedStateMachine):
             self.applied += 1
         else:
             self.refused += 1
-        self.centre.offer(push.worker, MARK, copy_state(push), known=-1)
+        self.centre.offer(push.worker, ATTEMPT, copy_state(push), known=-1)
 
     @invariant()
     def sums_are_exact(self) -> None:

@@ -10,7 +10,7 @@ from toy_algorithms import LargestColumns, Tangled
 from toy_runs import KINDS, Stop, always_due, check_same, small_dataset, stopping_after, tangled
 
 import daskfs
-from daskfs.engine.checkpoint import Checkpoint, Cost, Snapshot
+from daskfs.engine.checkpoint import Checkpoint, PassCost, Snapshot
 from daskfs.errors import CheckpointError, DatasetError, OptionError
 from daskfs.store.dataset.container import read_container, write_container
 from daskfs.store.places.location import Location
@@ -198,11 +198,11 @@ def test_seconds_of_a_pass_are_summed_over_interruptions(tmp_path, monkeypatch):
     with pytest.raises(Stop):
         daskfs.select(dataset, Tangled(passes=1, seconds=0.02), checkpoint=tmp_path / "c", progress=stopping_after(10))
     at_stop = Checkpoint(Location(tmp_path / "c"), {})
-    monkeypatch.setattr("daskfs.engine.checkpoint._changes", lambda *_: [])
+    monkeypatch.setattr("daskfs.engine.checkpoint._differences", lambda *_: [])
     assert (kept := at_stop.read(dict)) is not None
     assert kept.costs[-1].seconds >= 9 * 0.02
     assert kept.costs[-1].bytes == int(dataset.block_sizes()[:9].sum())
-    assert kept.costs == [Cost(kept.costs[-1].seconds, kept.costs[-1].bytes)]
+    assert kept.costs == [PassCost(kept.costs[-1].seconds, kept.costs[-1].bytes)]
     after = daskfs.select(dataset, Tangled(passes=1, seconds=0.02), checkpoint=tmp_path / "c", resume=True)
     assert after.history.seconds.values[0] >= kept.costs[-1].seconds + (dataset.n_blocks() - 9) * 0.02
 

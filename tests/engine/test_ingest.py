@@ -68,7 +68,7 @@ def test_a_worker_stages_every_name_once(tmp_path, sources, monkeypatch):
 @pytest.mark.parametrize("memory", [1, 1 << 12, 1 << 25], ids=["a few names", "some", "all"])
 @pytest.mark.parametrize("most_runs", [1, 32])
 def test_however_many_names_a_worker_knows_all_come_back(tmp_path, sources, monkeypatch, memory, most_runs):
-    monkeypatch.setattr("daskfs.store.ingest.name_cache.MOST_RUNS", most_runs)
+    monkeypatch.setattr("daskfs.store.ingest.rows.MOST_RUNS", most_runs)
     expected = files_of(Path(daskfs.ingest(sources, tmp_path / "whole", "vw", workers=1).url))
     plan = replace(IngestMemory.of(None, 2), names_bytes=memory)
     monkeypatch.setattr(IngestMemory, "of", lambda *_: plan)
@@ -335,14 +335,14 @@ def test_staged_data_that_rots_before_a_resume_is_parsed_again(tmp_path, monkeyp
 def test_a_source_that_changes_while_it_is_read_is_noticed(tmp_path, monkeypatch):
     path = tmp_path / "x.svm"
     path.write_text("1 1:1\n")
-    parse = daskfs.engine.data.ingest._parsed
+    parse = daskfs.engine.data.ingest._parse_piece
 
     def change_meanwhile(job, work):
         piece = parse(job, work)
         path.write_text("1 1:1\n1 2:1\n")
         return piece
 
-    monkeypatch.setattr("daskfs.engine.data.ingest._parsed", change_meanwhile)
+    monkeypatch.setattr("daskfs.engine.data.ingest._parse_piece", change_meanwhile)
     with pytest.raises(SourceError, match="changed while it was read"):
         daskfs.ingest(path, tmp_path / "x.zarr", "svmlight")
 

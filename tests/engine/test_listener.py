@@ -293,7 +293,7 @@ def test_changes_are_of_the_whole_set_where_nobody_counts_them(tmp_path):
 
 def test_a_listener_that_fails_is_no_harm(tmp_path, monkeypatch):
     """Neither a worker nor the driver can say anything, and the run is as it would have been."""
-    before = set(send._shares)  # of workers of other tests that were closed before they could tell
+    before = set(send._unsent)  # of workers of other tests that were closed before they could tell
     expected = daskfs.select(small_dataset(tmp_path / "d"), Tangled())
     with local_cluster(1, processes=False) as client:
         monkeypatch.setattr("distributed.worker.Worker.log_event", None)
@@ -301,4 +301,4 @@ def test_a_listener_that_fails_is_no_harm(tmp_path, monkeypatch):
         given = daskfs.select(tmp_path / "d", Tangled(), client=client)
         time.sleep(2 * send.EVERY)
     assert given.weights.tobytes() == expected.weights.tobytes()
-    assert set(send._shares) <= before
+    assert set(send._unsent) <= before

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from daskfs.engine.events.messages import Spent, features_told, items_of, share_event, short
-from daskfs.engine.events.meter import PAUSE, Meter
+from daskfs.engine.events.messages import Spent, feature_list, share_event, short
+from daskfs.engine.events.meter import NOTIFY_SECONDS, Meter, count_items
 from daskfs.protocol import RowBlock, SparseColumnBlock
 
 
@@ -43,7 +43,7 @@ def test_a_task_that_reads_works_waits_and_merges():
     with meter.waiting():
         clock.passes(16.0)
     nbytes = rows(5).nbytes
-    assert meter.done() == Spent(
+    assert meter.finish() == Spent(
         blocks=2, items=10, bytes=2 * nbytes, busy=4 + 1 + 2 * 2, reading=5, merging=32, waiting=2 * 8 + 16,
         alone_bytes=nbytes, alone_seconds=4,
     )  # fmt: skip
@@ -54,17 +54,17 @@ def test_what_was_done_is_told_now_and_then_and_nothing_twice():
     clock, told = Clock(), []
     meter = Meter(told.append, clock)
     for _ in meter.over(rows(1) for _ in range(10)):
-        clock.passes(PAUSE / 4)
+        clock.passes(NOTIFY_SECONDS / 4)
     assert [share.blocks for share in told] == [4, 4]
-    meter.done()
+    meter.finish()
     assert [share.blocks for share in told] == [4, 4, 2]
-    assert sum(share.busy for share in told) == meter.total.busy == pytest.approx(2.5 * PAUSE)
+    assert sum(share.busy for share in told) == meter.total.busy == pytest.approx(2.5 * NOTIFY_SECONDS)
 
 
 def test_items_are_rows_or_columns():
     ids, indptr = np.arange(7, dtype=np.uint64), np.zeros(8, np.int64)
     columns = SparseColumnBlock(ids, indptr, np.empty(0, np.uint32), np.empty(0, np.float32), np.zeros(50))
-    assert (items_of(rows(4)), items_of(columns)) == (4, 7)
+    assert (count_items(rows(4)), count_items(columns)) == (4, 7)
 
 
 def test_texts_are_short_and_steer_nothing():
@@ -76,5 +76,5 @@ def test_texts_are_short_and_steer_nothing():
 
 def test_a_feature_with_several_weights_is_told_by_the_largest_either_way():
     weights = np.array([[1.0, -3.0, 2.0], [0.5, 0.0, np.nan]])
-    assert features_told(["a", "b"], weights) == [["a", -3.0], ["b", None]]
-    assert features_told(["a"] * 50, np.arange(50.0))[-1] == ["a", 19.0]
+    assert feature_list(["a", "b"], weights) == [["a", -3.0], ["b", None]]
+    assert feature_list(["a"] * 50, np.arange(50.0))[-1] == ["a", 19.0]

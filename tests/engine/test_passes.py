@@ -16,7 +16,7 @@ import daskfs
 from daskfs.engine.checkpoint import Snapshot
 from daskfs.engine.passes import SelectionRun, SerialRunner
 from daskfs.engine.run import memory_plan
-from daskfs.engine.shards import FAN_IN, joined, merged, one_blas_thread, rounds_of
+from daskfs.engine.shards import FAN_IN, merge_states, merge_tree, one_blas_thread, rounds_of
 from daskfs.errors import CheckpointError
 from daskfs.protocol import copy_state
 
@@ -101,7 +101,7 @@ def test_rounds_hold_every_block_once_and_in_order(lanes, blocks):
 
 
 def test_lanes_meet_at_places_of_their_own():
-    with pytest.raises(CheckpointError, match="no round of 3 lanes ends at block 1"):
+    with pytest.raises(CheckpointError, match="no round of 3 shards ends at block 1"):
         rounds_of(np.ones(30, np.int64), 3, 10, position=1)
 
 
@@ -122,7 +122,7 @@ def test_merging_leaves_the_states_as_they_were(tmp_path):
     dataset, algorithm = small_dataset(tmp_path / "d"), Tangled()
     states = [algorithm.update(algorithm.start(dataset.meta, seed), dataset.read(seed)) for seed in range(4)]
     before = [copy_state(state) for state in states]
-    first = merged(algorithm, *states)
+    first = merge_states(algorithm, *states)
     first["memory"] += 1
     for state, expected in zip(states, before, strict=True):
         assert state.keys() == expected.keys()
@@ -137,7 +137,7 @@ def test_a_tree_of_merges_is_one_merge(count):
         calls.append(len(items))
         return [leaf for item in items for leaf in item]
 
-    assert joined([[number] for number in range(count)], merge) == list(range(count))
+    assert merge_tree([[number] for number in range(count)], merge) == list(range(count))
     assert all(2 <= size <= FAN_IN for size in calls)
 
 

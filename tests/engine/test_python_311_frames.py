@@ -12,11 +12,11 @@ from toy_algorithms import Census
 from toy_runs import small_dataset
 
 import daskfs
-from daskfs.engine.cluster.python_311_frames import look_at_frames_safely
+from daskfs.engine.cluster.plugin import avoid_frame_deadlock
 
 LOOKS = """
 import gc, sys, threading, time
-from daskfs.engine.cluster.python_311_frames import look_at_frames_safely
+from daskfs.engine.cluster.plugin import avoid_frame_deadlock
 
 class Cycle:
     def __init__(self):
@@ -49,7 +49,7 @@ print("still there")
 
 
 def test_a_process_that_is_looked_at_goes_on():
-    script = LOOKS.format(first="look_at_frames_safely()")
+    script = LOOKS.format(first="avoid_frame_deadlock()")
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert done.stdout == "still there\n", done.stderr
 
@@ -57,9 +57,9 @@ def test_a_process_that_is_looked_at_goes_on():
 @pytest.mark.parametrize("collects", [True, False])
 def test_what_is_seen_and_what_is_left(collects, monkeypatch):
     monkeypatch.setattr(sys, "_current_frames", sys._current_frames)
-    look_at_frames_safely()
+    avoid_frame_deadlock()
     once = sys._current_frames
-    look_at_frames_safely()
+    avoid_frame_deadlock()
     assert sys._current_frames is once
     (gc.enable if collects else gc.disable)()
     try:

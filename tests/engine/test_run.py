@@ -11,7 +11,7 @@ from toy_runs import check_same, small_dataset
 
 import daskfs
 from daskfs.engine.memory import MemoryPlan
-from daskfs.engine.run import IN_ANY_ORDER, memory_plan, n_shards_for
+from daskfs.engine.run import memory_plan, n_shards_for, schedule_for
 from daskfs.errors import ColumnError, DatasetError, OptionError
 
 
@@ -69,12 +69,19 @@ def test_a_column_error_survives_a_pickle():
 
 
 @pytest.mark.parametrize(
-    ("schedule", "synchronous", "lanes"),
-    [("serial", False, 1), ("synchronous", False, 2), ("asynchronous", False, IN_ANY_ORDER), ("asynchronous", True, 2)],
+    ("schedule", "synchronous", "runs", "n_shards"),
+    [
+        ("serial", False, "serial", 1),
+        ("synchronous", False, "synchronous", 2),
+        ("asynchronous", False, "asynchronous", 1),
+        ("asynchronous", True, "synchronous", 2),
+    ],
 )
-def test_lanes(tmp_path, two_workers, schedule, synchronous, lanes):
+def test_schedule_and_shards(tmp_path, two_workers, schedule, synchronous, runs, n_shards):
     dataset, algorithm = small_dataset(tmp_path / "d"), Tangled(schedule=schedule)
-    assert n_shards_for(dataset, algorithm, two_workers, synchronous) == lanes
+    assert schedule_for(algorithm, two_workers, synchronous) == runs
+    assert n_shards_for(dataset, algorithm, two_workers, synchronous) == n_shards
+    assert schedule_for(algorithm, None, synchronous) == "serial"
     assert n_shards_for(dataset, algorithm, None, synchronous) == 1
 
 
@@ -105,12 +112,12 @@ def test_memory_plan_in_words(tmp_path):
     plan = memory_plan(dataset, LargestColumns(3))
     assert (plan.state, plan.blocks, plan.total) == (320, 3 * 1440, 320 + 3 * 1440)
     assert str(plan) == "state 320 B + blocks 4.22 kiB = 4.53 kiB"
-    assert str(MemoryPlan.of(LargestColumns(3), dataset.meta, lanes=2)).startswith("state 4 x 320 B + blocks")
+    assert str(MemoryPlan.of(LargestColumns(3), dataset.meta, n_shards=2)).startswith("state 4 x 320 B + blocks")
 
 
-@pytest.mark.parametrize(("lanes", "states"), [(0, 3), (1, 3), (2, 4), (4, 6), (5, 6), (100, 6)])
-def test_states_a_worker_holds(tmp_path, lanes, states):
-    assert MemoryPlan.of(LargestColumns(3), small_dataset(tmp_path / "d").meta, lanes).states == states
+@pytest.mark.parametrize(("n_shards", "states"), [(1, 3), (2, 4), (4, 6), (5, 6), (100, 6)])
+def test_states_a_worker_holds(tmp_path, n_shards, states):
+    assert MemoryPlan.of(LargestColumns(3), small_dataset(tmp_path / "d").meta, n_shards).states == states
 
 
 class Huge(Tangled):

@@ -14,7 +14,7 @@ from distributed import Client
 from toy_runs import local_cluster, small_dataset, tangled, wait_until, worker_pids
 
 import daskfs
-from daskfs.engine.cluster.worker_pool import taking_part
+from daskfs.engine.cluster.worker_pool import guard_memory
 from daskfs.engine.memory import MemoryPlan
 from daskfs.errors import OptionError
 from daskfs.observe.dashboard import NAME, enable_for
@@ -44,7 +44,7 @@ def guards_on_workers(client: Client) -> list[str]:
 
 def guarded(client: Client, plan: MemoryPlan) -> AbstractContextManager[None]:
     """As in a run that has looked at all workers."""
-    return taking_part(client, plan, frozenset(client.nthreads()))
+    return guard_memory(client, plan, frozenset(client.nthreads()))
 
 
 def share_of_worker(client: Client, share: float) -> MemoryPlan:
@@ -128,7 +128,7 @@ def test_a_worker_that_is_too_small_is_told_what_to_do():
 
 
 def test_a_worker_that_leaves_is_named_while_the_run_goes_on(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr("daskfs.engine.cluster.worker_pool._LOOK_AROUND", 0.0)
+    monkeypatch.setattr("daskfs.engine.cluster.worker_pool._COUNT_EVERY", 0.0)
     dataset = small_dataset(tmp_path / "d")
     with local_cluster(2) as client, caplog.at_level(logging.WARNING, "daskfs"):
         assert enable_for(client.cluster)

@@ -27,6 +27,7 @@ from daskfs.algorithms.substitution.block import BlockMethod
 from daskfs.engine.asynchronous import worker
 from daskfs.engine.asynchronous.centre import version_of
 from daskfs.engine.asynchronous.worker import ActorCalls, CentreActor, CentreLost, Failure, forget, work_on
+from daskfs.engine.events.meter import Meter
 from daskfs.errors import ColumnError, DaskfsError
 
 LOST = [
@@ -51,7 +52,7 @@ class Reply:
         return self._impatience == 0
 
     def result(self, timeout: float) -> Any:
-        assert 0 < timeout <= worker._SIGN_OF_LIFE
+        assert 0 < timeout <= worker._PING_SECONDS
         if self._impatience:
             self._impatience -= 1
             raise TimeoutError(f"timed out after {timeout} s")
@@ -84,7 +85,7 @@ class FakeActor:
 
 def test_a_busy_centre_is_waited_for():
     actor = FakeActor(lambda: Reply(7, impatience=5))
-    assert ActorCalls(actor).now("leave") == 7
+    assert ActorCalls(actor).now("end_group") == 7
     assert actor.pings == 5
 
 
@@ -109,16 +110,16 @@ def test_a_centre_that_shows_no_sign_of_life_is_lost(error):
         raise error
 
     with pytest.raises(CentreLost):
-        ActorCalls(FakeActor(fails)).later("leave")
+        ActorCalls(FakeActor(fails)).later("end_group")
     for alive in (fails, lambda: Reply(error), lambda: Reply(True, NEVER)):
         with pytest.raises(CentreLost):
-            ActorCalls(FakeActor(lambda: Reply(7, NEVER), alive)).now("leave")
+            ActorCalls(FakeActor(lambda: Reply(7, NEVER), alive)).now("end_group")
 
 
 @pytest.mark.parametrize("error", [error for error in LOST if not isinstance(error, TimeoutError)], ids=repr)
 def test_a_centre_that_was_lost_on_the_way_is_lost(error):
     with pytest.raises(CentreLost):
-        ActorCalls(FakeActor(lambda: Reply(error))).now("leave")
+        ActorCalls(FakeActor(lambda: Reply(error))).now("end_group")
 
 
 @pytest.mark.parametrize(
@@ -128,27 +129,27 @@ def test_what_is_raised_at_the_centre_is_no_loss(error):
     """Be it of the kind that Dask raises itself."""
     actor = CentreActor()
     actor._centre = Raising(error)
-    answer = pickle.loads(pickle.dumps(actor.do("leave")))
+    answer = pickle.loads(pickle.dumps(actor.do("end_group")))
     with pytest.raises(type(error)) as caught:
-        ActorCalls(FakeActor(lambda: Reply(answer))).now("leave")
+        ActorCalls(FakeActor(lambda: Reply(answer))).now("end_group")
     assert str(caught.value) == str(error)
     assert "At the centre:\nTraceback" in caught.value.__notes__[0]
-    assert "in leave" in caught.value.__notes__[0]
+    assert "in end_group" in caught.value.__notes__[0]
 
 
 def test_an_error_that_no_worker_waited_for_is_in_the_report():
     actor = CentreActor()
     actor._centre = Raising(ColumnError(3, "odd"))
-    actor.do("leave")
+    actor.do("end_group")
     with pytest.raises(ColumnError, match="odd"):
-        ActorCalls(FakeActor(lambda: Reply(actor.do("report", 0)))).now("report")
+        ActorCalls(FakeActor(lambda: Reply(actor.do("report")))).now("report")
 
 
 class Raising:
     def __init__(self, error: Exception) -> None:
         self._error = error
 
-    def leave(self) -> None:
+    def end_group(self) -> None:
         raise self._error
 
 
@@ -157,7 +158,7 @@ def test_an_error_while_a_centre_is_made_is_no_loss(tmp_path):
     algorithm = daskfs.OnlineSubstitution(3).resolve(dataset.meta)
     answer = CentreActor().do("open", algorithm, dataset, {"no": "state"}, np.empty(0, np.uint64), [])
     assert isinstance(answer, Failure)
-    assert isinstance(answer.error, KeyError)
+    assert isinstance(answer.error, AttributeError)
 
 
 def test_a_centre_is_alive_while_it_works():
@@ -222,10 +223,15 @@ def test_a_group_of_blocks(tmp_path, run):
     centre = Here(algorithm, dataset)
     work_on(run, algorithm, dataset, centre, 0, 7, range(2, 6))
     widths = [len(dataset.read(number, "columns").ids) for number in range(6)]
-    report = centre.actor.do("report", 0)
-    assert report.whole == [7]
-    assert report.kept.tolist() == list(range(sum(widths[:2]), sum(widths)))
-    assert centre.asked == ["join", "offer", "offer", "leave"]  # of four blocks two are gathered, and left in the end
+    report = centre.actor.do("report")
+    assert report.finished == [7]
+    assert report.held.tolist() == list(range(sum(widths[:2]), sum(widths)))
+    assert centre.asked == [
+        "join",
+        "offer",
+        "offer",
+        "end_group",
+    ]  # of four blocks two are gathered, and left in the end
 
 
 @pytest.mark.parametrize(("method", "joins"), [("block", 1), ("async", 2)])
@@ -235,28 +241,29 @@ def test_the_next_group_begins_with_the_view_of_the_last(tmp_path, run, method, 
     algorithm = daskfs.OnlineSubstitution(3, method=method).resolve(dataset.meta)
     centre = Here(algorithm, dataset)
     work_on(run, algorithm, dataset, centre, 0, 0, range(3))
-    newest = centre.actor.do("state")[0]["version"]
+    newest = version_of(centre.actor.do("state")[0])
     with seen_versions(monkeypatch) as versions:
         work_on(run, algorithm, dataset, centre, 0, 1, range(3, 5))
     assert versions[0] == newest > 0  # the reply to its last words
     assert centre.asked.count("join") == joins
-    desk = worker._desk(run)
+    desk = worker._session(run)
     another = Here(algorithm, dataset)  # of the next pass, or in the place of one that was lost
     work_on(run, algorithm, dataset, another, 0, 0, range(1))
     assert another.asked[0] == "join"
     work_on(run, algorithm, dataset, another, 1, 0, range(1))
     assert another.asked.count("join") == 2  # in the next pass an old view may be of no use
-    assert desk is worker._desk(run)
+    assert desk is worker._session(run)
 
 
-def test_columns_seen_once_more(tmp_path, run):
-    dataset, algorithm = small_dataset(tmp_path / "d"), Census()
+def test_columns_seen_once_more(tmp_path, run, monkeypatch):
+    dataset, algorithm, meters = small_dataset(tmp_path / "d"), Census(), []
+    monkeypatch.setattr("daskfs.engine.events.send.Meter", lambda notify: meters.append(Meter(notify)) or meters[-1])
     centre = Here(algorithm, dataset)
     ids = np.array([3, 17, 30], np.uint64)
     work_on(run, algorithm, dataset, centre, 0, 0, ids)
-    report = centre.actor.do("report", 0)
-    assert report.kept.tolist() == ids.tolist()
-    assert report.spent.bytes == sum(block.nbytes for block in dataset.columns(ids))
+    report = centre.actor.do("report")
+    assert report.held.tolist() == ids.tolist()
+    assert meters[0].total.bytes == sum(block.nbytes for block in dataset.columns(ids))
 
 
 def test_while_the_centre_is_busy_offers_become_one(tmp_path, run, monkeypatch):
@@ -264,10 +271,10 @@ def test_while_the_centre_is_busy_offers_become_one(tmp_path, run, monkeypatch):
     dataset, algorithm = small_dataset(tmp_path / "d"), Census()
     centre = Here(algorithm, dataset, busy=True)
     work_on(run, algorithm, dataset, centre, 0, 0, range(dataset.n_blocks("columns")))
-    report = centre.actor.do("report", 0)
-    assert report.whole == [0]
-    assert report.kept.tolist() == list(range(dataset.n_features))
-    assert centre.asked == ["join", "offer", "leave"]
+    report = centre.actor.do("report")
+    assert report.finished == [0]
+    assert report.held.tolist() == list(range(dataset.n_features))
+    assert centre.asked == ["join", "offer", "end_group"]
 
 
 @pytest.mark.parametrize("busy", [False, True])
@@ -306,13 +313,13 @@ def test_no_more_than_a_few_words_are_under_way(tmp_path, run, monkeypatch):
     """However short groups are, and however long the centre takes."""
     monkeypatch.setattr(worker, "_PATIENCE", 0.01)
     dataset, algorithm = small_dataset(tmp_path / "d"), Census()
-    centre, most = Here(algorithm, dataset, busy=True, late=("offer", "leave")), 0
+    centre, most = Here(algorithm, dataset, busy=True, late=("offer", "end_group")), 0
     for number in range(dataset.n_blocks("columns")):
         work_on(run, algorithm, dataset, centre, 0, number, range(number, number + 1))
-        most = max(most, len(worker._desk(run).replies))
+        most = max(most, len(worker._session(run).replies))
     assert most == worker._IN_FLIGHT
     centre.ping()
-    assert centre.actor.do("report", 0).whole == list(range(dataset.n_blocks("columns")))
+    assert centre.actor.do("report").finished == list(range(dataset.n_blocks("columns")))
 
 
 def test_a_thread_keeps_its_desk_from_group_to_group(tmp_path, run):
@@ -324,23 +331,23 @@ def test_a_thread_keeps_its_desk_from_group_to_group(tmp_path, run):
     other = threading.Thread(target=work_on, args=(run, algorithm, dataset, centre, 0, 2, range(5, 6)))
     other.start()
     other.join()
-    state, lanes = centre.actor.do("state")
-    assert [state[f"lane{lane}/number"] for lane in range(len(lanes))] == [5, 1]
-    worker._desks.clear()  # as in a process that was started again
+    state, _ = centre.actor.do("state")
+    assert [part.number for part in state.parts] == [5, 1]
+    worker._sessions.clear()  # as in a process that was started again
     work_on(run, algorithm, dataset, centre, 0, 3, range(6, 8))  # begins with nothing, so in a lane of its own
-    state, lanes = centre.actor.do("state")
-    assert [state[f"lane{lane}/number"] for lane in range(len(lanes))] == [5, 1, 2]
-    assert state["late"] == 0
+    state, _ = centre.actor.do("state")
+    assert [part.number for part in state.parts] == [5, 1, 2]
+    assert state.late == 0
 
 
 def test_desks_of_runs_that_were_broken_off_do_not_pile_up():
-    before = len(worker._desks.get(threading.get_ident(), {}))
-    desks = [worker._desk(f"run {number}") for number in range(9)]
-    assert worker._desk("run 8") is desks[8]
-    assert worker._desk("run 7") is desks[7]  # two runs may take turns
-    assert before <= len(worker._desks[threading.get_ident()]) <= worker._RUNS
+    before = len(worker._sessions.get(threading.get_ident(), {}))
+    desks = [worker._session(f"run {number}") for number in range(9)]
+    assert worker._session("run 8") is desks[8]
+    assert worker._session("run 7") is desks[7]  # two runs may take turns
+    assert before <= len(worker._sessions[threading.get_ident()]) <= worker._SESSIONS
     for number in range(9):
         forget(f"run {number}")
-    assert not worker._desks[threading.get_ident()]
-    worker._desk("run 8")  # of a group that was cancelled too late
-    assert not worker._desks[threading.get_ident()]
+    assert not worker._sessions[threading.get_ident()]
+    worker._session("run 8")  # of a group that was cancelled too late
+    assert not worker._sessions[threading.get_ident()]

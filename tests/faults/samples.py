@@ -26,6 +26,7 @@ def small_blocks(entries: int = 64, part_bytes: int = 1000, names: int = 16) -> 
         patch.setattr("daskfs.store.ingest.plan.BLOCK_ENTRIES", entries)
         patch.setattr("daskfs.store.ingest.plan.PART_BYTES", part_bytes)
         patch.setattr("daskfs.store.dataset.names.CHUNK", names)
+        patch.setattr("daskfs.store.dataset.name_runs.CHUNK", names)
         memory = replace(IngestMemory.of(None, 1), window_bytes=1 << 12, names_bytes=1 << 12)
         patch.setattr(IngestMemory, "of", lambda *_: memory)
         yield

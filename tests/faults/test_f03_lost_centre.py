@@ -40,14 +40,14 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """When each centre of a run was ready to take offers."""
     times: list[float] = []
 
-    class Timed(driver.Calls):
+    class Timed(driver.ActorCalls):
         def now(self, method, *arguments):
             answer = super().now(method, *arguments)
             if method == "open":
                 times.append(time.monotonic())
             return answer
 
-    monkeypatch.setattr(driver, "Calls", Timed)
+    monkeypatch.setattr(driver, "ActorCalls", Timed)
     return times
 
 
@@ -145,13 +145,13 @@ def test_f3_the_same_features_are_found(tmp_path, method, number, three_workers,
 def test_f3_in_the_last_look_at_columns(tmp_path, method, three_workers, opened, monkeypatch):
     """Some of them are there when the centre is killed, and are read again for the next one."""
     struck, dataset = Once(lambda: kill_centre(three_workers), 1, 1), planted(tmp_path / "d")
-    ask = driver.Stretch.ask
+    ask = driver.AsynchronousRunner._ask_centre
 
-    def asked_and_struck(self, home, ledger, places):
-        ask(self, home, ledger, places)
-        struck(Event(int(self.verb == "revisit"), len(ledger.newest.kept)))
+    def asked_and_struck(self, centre, ledger, addresses, unit, before):
+        ask(self, centre, ledger, addresses, unit, before)
+        struck(Event(int(unit.verb == "revisit"), len(ledger.held)))
 
-    monkeypatch.setattr(driver.Stretch, "ask", asked_and_struck)
+    monkeypatch.setattr(driver.AsynchronousRunner, "_ask_centre", asked_and_struck)
     given = daskfs.select(dataset, paced(method, 0.02), client=three_workers)
     check_in_time(struck, opened)
     assert found(given) == K

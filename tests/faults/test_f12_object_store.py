@@ -96,7 +96,7 @@ def test_when_the_budget_is_spent_the_chunk_is_named_and_the_wait_was_told(s3, p
     daskfs.write_dataset(url, X, Y, chunk_bytes=X.nbytes // 3, storage_options=s3.options)
     monkeypatch.setattr(retries, "BUDGET", 2.0)
     monkeypatch.setattr(retries, "SAYS_SO_AFTER", 0.5)
-    monkeypatch.setattr(retries, "_remarks", retries._Remarks())
+    monkeypatch.setattr(retries, "_last_warning", -retries._QUIET)
     proxy.fault = lambda request: "503" if request.path.endswith("/X/c/0/1") else None
     began = time.monotonic()
     with (

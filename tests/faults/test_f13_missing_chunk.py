@@ -12,8 +12,7 @@ from pairwise import in_turn
 
 import daskfs
 from daskfs.errors import ChunkError
-from daskfs.store.dataset.integrity import manifest_spec
-from daskfs.store.dataset.reader import ArrayReader
+from daskfs.store.dataset.reader import ArrayReader, manifest_spec
 
 CASES = [
     pytest.param(kind, array, id=f"{kind}-{array}")

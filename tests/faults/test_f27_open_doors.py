@@ -17,8 +17,8 @@ LOCAL = "distributed.LocalCluster"
 SLOW = """
 import time
 from daskfs.cli import main
-from daskfs.job.selecting import Request
-Request.made = lambda *_: time.sleep(600)
+from daskfs.job.request import Request
+Request.run = lambda *_: time.sleep(600)
 main()
 """
 

@@ -63,7 +63,7 @@ def test_a_whole_job(tmp_path, monkeypatch):
     assert job.out == "s3://bucket/runs/clicks"
     assert job.ingest.sources == [f"{tmp_path}/logs/part-*.csv"]
     assert job.ingest.options["label"] == "clicked"
-    assert job.select.made == Mission(1000, passes=2, width=4096)
+    assert job.select.params == Mission(1000, passes=2, width=4096)
     assert (job.select.seed, job.split.test, job.publish.at_least) == (3, 0.2, {"roc_auc": 0.7})
     assert job.storage["secret"] == "canary"
     assert "canary" not in str(job.record)
@@ -79,7 +79,7 @@ def test_a_record_has_no_secrets_of_urls(tmp_path, monkeypatch):
 
 def test_the_least(tmp_path):
     job = load_job(written(tmp_path, LEAST))
-    assert job.select.made == OnlineSubstitution(5)
+    assert job.select.params == OnlineSubstitution(5)
     assert job.data.train == str(tmp_path / "d.zarr")
     assert job.out == str(tmp_path / "run")
 
@@ -87,7 +87,7 @@ def test_the_least(tmp_path):
 @pytest.mark.parametrize("key", ["select.k", "select.n_select"])
 def test_changes_from_the_command_line(tmp_path, key):
     job = load_job(written(tmp_path, LEAST), {key: 7, "out": "other", "cluster.serial": True})
-    assert job.select.made.n_select == 7
+    assert job.select.params.n_select == 7
     assert (Path(job.out).name, job.cluster.serial) == ("other", True)
 
 

@@ -80,8 +80,8 @@ def test_errors_of_values(weight):
     for rows in np.array_split(np.arange(60), 7):
         tally.add(y[rows], 1.8 * x[rows], weight[rows])
     for metric, found, value in (
-        (metrics.mean_squared_error, tally.squared_error_interval, tally.squared_error),
-        (metrics.mean_absolute_error, tally.absolute_error_interval, tally.absolute_error),
+        (metrics.mean_squared_error, tally.squared.interval, tally.squared.mean),
+        (metrics.mean_absolute_error, tally.absolute.interval, tally.absolute.mean),
     ):
         assert found == pytest.approx(on_log_scale(value, jackknife(metric, y, 1.8 * x, weight)), rel=1e-6)
     low, high = on_log_scale(1 - tally.r_squared, jackknife(metrics.r2_score, y, 1.8 * x, weight))
@@ -186,13 +186,13 @@ def weighted(rng: np.random.Generator, rows: int, intervals: bool = False) -> di
     if intervals:
         return {
             "accuracy": shares.accuracy_interval,
-            "mse": values.squared_error_interval,
+            "mse": values.squared.interval,
             "r2": values.r_squared_interval,
             "roc_auc": quality.roc_auc_interval,
         }
     return {
         "accuracy": shares.accuracy,
-        "mse": values.squared_error,
+        "mse": values.squared.mean,
         "r2": values.r_squared,
         "roc_auc": quality.roc_auc,
     }
@@ -266,7 +266,7 @@ def test_weights_of_nothing():
     tally.add(np.ones(3), np.zeros(3), np.zeros(3))
     shares = ClassTally(2, 2)
     shares.add(np.array([0, 1]), np.array([0, 0]), np.zeros(2))
-    for ends in (tally.r_squared_interval, tally.squared_error_interval, shares.accuracy_interval):
+    for ends in (tally.r_squared_interval, tally.squared.interval, shares.accuracy_interval):
         assert all(map(math.isnan, ends))
     assert all(map(math.isnan, shares.balanced_accuracy_interval))
     assert all(map(math.isnan, mean_of_shares(np.empty(0), np.empty(0), np.empty(0))))

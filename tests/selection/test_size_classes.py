@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score
 
 import daskfs
-from daskfs.selection.prefix_fits import NEVER, RIDGES, Correlated, CrossSums, PrefixFit, prefix_discriminants
+from daskfs.selection.prefix_fits import NEVER, RIDGES, Correlations, CrossSums, PrefixFit, prefix_discriminants
 
 SIZES = [1, 2, 3, 4]
 
@@ -57,7 +57,7 @@ def fitted(
     sums = CrossSums()
     for rows in np.split(np.arange(len(codes)), cuts):
         sums.add(X[rows], np.eye(n_classes)[codes[rows]], None if weight is None else weight[rows])
-    return prefix_discriminants(sums.correlated(), range(1, X.shape[1] + 1))
+    return prefix_discriminants(sums.correlations(), range(1, X.shape[1] + 1))
 
 
 def predicted(fit: PrefixFit, X: np.ndarray) -> np.ndarray:
@@ -163,5 +163,5 @@ def test_more_features_than_rows():
 def test_sums_too_rough_for_a_factor():
     """Correlations above 1, which only rounding can make: columns count each on its own."""
     R, r = np.array([[1.0, 3.0], [3.0, 1.0]]), np.array([[-0.1, 0.1], [-0.2, 0.2]])
-    fits = prefix_discriminants(Correlated(R, r, 0.5, 100.0, np.ones(2), np.zeros(2), np.full(2, 0.5)), [1, 2])
+    fits = prefix_discriminants(Correlations(R, r, 0.5, 100.0, np.ones(2), np.zeros(2), np.full(2, 0.5)), [1, 2])
     np.testing.assert_array_equal(predicted(fits[1], np.array([[-1.0, -1.0], [1.0, 1.0]])), [0, 1])

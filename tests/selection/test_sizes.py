@@ -114,7 +114,7 @@ def test_intervals_are_those_of_an_evaluation(tmp_path):
     path = daskfs.size_path(model_of("values"), train, test, [2])
     sums = CrossSums()
     sums.add(X[:N, FEATURES[:2]].astype(float), y[:N, None], None)
-    [fit] = prefix_fits(sums.correlated(), [2])
+    [fit] = prefix_fits(sums.correlations(), [2])
     found = selection_of(FEATURES[:2], fit.weights[:, 0], intercept=fit.intercept).evaluate(test)
     assert path.scores == pytest.approx([found.metrics["r2"]])
     assert path.intervals[0] == pytest.approx(found.intervals["r2"])
@@ -205,7 +205,7 @@ def test_more_features_than_rows():
     y = X @ b + 2 * rng.normal(size=1040)
     sums = CrossSums()
     sums.add(X[:40], y[:40, None], None)
-    of = sums.correlated()
+    of = sums.correlations()
     fits, bare = prefix_fits(of, [10, 39, 80]), prefix_fits(of, [10, 39, 80], ridges=(1e-6,))
     scores, worse = (
         [metrics.r2_score(y[40:], X[40:, : len(fit.weights)] @ fit.weights[:, 0] + fit.intercept[0]) for fit in each]
@@ -224,7 +224,7 @@ def test_windows_do_not_matter():
         sums = CrossSums()
         for rows in np.split(np.arange(500), cuts):
             sums.add(form(X[rows]), Y[rows], weight[rows])
-        found.append(sums.correlated())
+        found.append(sums.correlations())
     for other in found[1:]:
         for one, two in zip(found[0], other, strict=True):
             np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-11)

@@ -10,7 +10,7 @@ import daskfs
 from daskfs.errors import DatasetError
 from daskfs.jit import kernel
 from daskfs.store.dataset.hashing_kernels import id_of_name
-from daskfs.store.dataset.name_runs import MergedNames, NameRun, sorted_run
+from daskfs.store.dataset.name_runs import MergedNames, NameRun, sort_names
 from daskfs.store.dataset.names_kernels import (
     COUNT,
     FEWEST_SLOTS,
@@ -57,7 +57,7 @@ def fill(names, words):
 
 
 def stored_run(location: Location, key: str, names) -> NameRun:
-    count, file = sorted_run(names)
+    count, file = sort_names(names)
     location.write(key, file)
     return NameRun(key, count)
 

@@ -35,7 +35,7 @@ def opened(monkeypatch) -> list[dict]:
             return real(bucket, **given)
 
         monkeypatch.setattr(connections.stores, name, spy)
-    monkeypatch.setattr(connections, "_opened", {})
+    monkeypatch.setattr(connections, "_stores", {})
     return asked
 
 

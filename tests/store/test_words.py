@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daskfs.jit import kernel
-from daskfs.store.dataset import words_kernels as words
+from daskfs.store.dataset import hashing_kernels as words
 from daskfs.store.ingest.formats import numbers_kernels as numbers
 
 pytestmark = pytest.mark.kernels

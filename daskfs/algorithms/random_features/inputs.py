@@ -1,137 +1,192 @@
-"""What the first pass learns of the inputs: their ranges, their moments, the target's, and a few rows to look at.
+"""Rows of blocks as Sparse Random Features use them, and the first pass over them.
 
-Everything here is a sum, a least, a greatest, or the rows with the smallest of some random numbers, so that it does not
-matter who saw which rows.
+The first pass learns ranges and moments of inputs and target, and draws a sample of rows. Each of these is a sum, a
+minimum, a maximum, or the rows with the smallest hashes, so the result does not depend on which shard saw which row.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.algorithms.random_features.rows import Rows, row_numbers_hashed
-from daskfs.protocol import State
+from daskfs.algorithms.losses import Loss, check_target, encode_target
+from daskfs.algorithms.random_features.lasso import Float64Array
+from daskfs.algorithms.random_features.state import IdArray, InputSummary, RandomFeaturesState, Rows, Sums
+from daskfs.errors import OptionError, RowError
+from daskfs.protocol import Meta, RowBlock, SparseBlock, copy_state
 
 if TYPE_CHECKING:
     from daskfs.algorithms.random_features import SparseRandomFeatures
 
-SAMPLE = 512  # rows at most that are kept to look at
-_SAMPLE_CELLS = 1 << 18  # and fewer where they are long, but
-_LEAST_SAMPLE = 32
-_FLAT = 1e-12  # of the square of the mean: a variance below that is rounding
+MAX_INPUTS = 1 << 14
+"""Every feature reads all inputs: more columns than this are not "few"."""
+WINDOW_CELLS = 1 << 19  # cells that are made dense and scaled at a time
+_HELD_BACK = 10  # one row of ten is held back for choices
+_SAMPLE_ROWS = 512  # at most,
+_SAMPLE_CELLS = 1 << 18  # fewer if rows are long,
+_MIN_SAMPLE_ROWS = 32  # but at least this many
+_FLAT = 1e-12  # a variance below this share of the squared mean is rounding
+_MIX = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 
 
-def blank_inputs(d: int, n_scores: int) -> State:
-    """Fields for what is learned of `d` inputs, before the first row."""
-    return {
-        "low": np.full(d, np.inf),
-        "high": np.full(d, -np.inf),
-        "target_low": np.inf,
-        "target_high": -np.inf,
-        "sample": np.empty((0, d)),
-        "sample_keys": np.empty(0, np.uint64),
-        "offset": np.zeros(d),
-        "scale": np.ones(d),
-        "target_offset": 0.0,
-        "target_scale": 1.0,
-        "gamma": 1.0,
-        "intercept": np.zeros(n_scores),
-    }
+def count_inputs(meta: Meta) -> int:
+    """Return the number of columns; OptionError if there are too many."""
+    d = meta.n_features if meta.kind == "dense" else meta.max_id + 1
+    if d > MAX_INPUTS:
+        raise OptionError(
+            f"{d:,} columns: random features look at all of them, and take {MAX_INPUTS:,} at most; "
+            "choose some with daskfs.OnlineSubstitution or daskfs.Mission first"
+        )
+    return d
 
 
-def inputs_layout(d: int, n_scores: int) -> dict[str, tuple[int, ...]]:
-    """What is added up."""
-    return {"rows": (), "weight": (), "x": (d,), "x²": (d,), "y": (n_scores,), "y²": (n_scores,)}
+def one_vs_rest_labels(loss: Loss, meta: Meta) -> Float64Array:
+    """Return the classes as blocks carry them if each has a score of its own, else nothing; OptionError for no target.
+
+    With the squared loss, numbers are a real target even if they are few, unless there are just two of them.
+    """
+    classes = meta.classes
+    if classes is None or loss == "squared" or len(classes) <= 2:
+        is_text = classes is not None and isinstance(classes[0], str)
+        if not (loss == "squared" and is_text and classes is not None and len(classes) > 2):
+            check_target(loss, meta)
+            return np.empty(0)
+    return np.arange(len(classes), dtype=np.float64) if isinstance(classes[0], str) else np.array(classes)
 
 
-def look_at(state: State, sums: dict[str, NDArray[np.float64]], rows: Rows, learned: NDArray[np.bool_]) -> None:
-    """Take some rows into account; of the target only that of rows that will be learned from."""
+def row_windows(block: RowBlock | SparseBlock, state: RandomFeaturesState) -> Iterator[tuple[NDArray[np.int64], Rows]]:
+    """Yield rows of a block and their numbers, some at a time; RowError names the first value that is not finite."""
+    d = len(state.inputs.offset)
+    step = max(1, WINDOW_CELLS // (d + len(state.model.intercept)))  # there may be more scores than inputs
+    for start in range(0, len(block.y), step):
+        at = slice(start, min(start + step, len(block.y)))
+        X = block.X[at].astype(np.float64) if isinstance(block, RowBlock) else _dense(block, at, d)
+        first = block.first + start
+        finite = np.isfinite(X)
+        if not finite.all():
+            row, column = divmod(int(np.argmin(finite)), d)
+            raise RowError(first + row, column, f"the value {X[row, column]} is not finite; fill it, or drop the row")
+        weight = np.ones(len(X)) if block.weight is None else block.weight[at].astype(np.float64)
+        yield np.arange(first, first + len(X)), Rows(X, _targets(block.y[at], state), weight)
+
+
+def _targets(y: Float64Array, state: RandomFeaturesState) -> Float64Array:
+    """Return a column for every score: the scaled number, ±1 for two classes, or ±1 for each class against the rest."""
+    if len(state.labels):
+        return np.where(y[:, None] == state.labels, 1.0, -1.0)
+    scaled = (encode_target(y, state.positive) - state.inputs.target_offset) * state.inputs.target_scale
+    return np.asarray(scaled[:, None])
+
+
+def _dense(block: SparseBlock, at: slice, d: int) -> Float64Array:
+    indptr = block.indptr[at.start : at.stop + 1]
+    entries = slice(indptr[0], indptr[-1])
+    X = np.zeros((len(indptr) - 1, d))
+    X[np.repeat(np.arange(len(X)), np.diff(indptr)), block.ids[entries].astype(np.intp)] = block.values[entries]
+    return X
+
+
+def hash_rows(numbers: NDArray[np.int64], seed: int) -> IdArray:
+    """Return a random number for every row, which depends on nothing but the row's number and the seed.
+
+    >>> hash_rows(np.arange(3), seed=0) == hash_rows(np.arange(2, 5), seed=0)[0]
+    array([False, False,  True])
+    """
+    with np.errstate(over="ignore"):
+        x = numbers.astype(np.uint64) * _MIX[0] + np.uint64((seed + 1) % 2**64) * _MIX[2]
+        x = (x ^ (x >> np.uint64(30))) * _MIX[1]
+        x = (x ^ (x >> np.uint64(27))) * _MIX[2]
+    return np.asarray(x ^ (x >> np.uint64(31)))
+
+
+def held_back_mask(numbers: NDArray[np.int64], seed: int) -> NDArray[np.bool_]:
+    """Return which rows are held back."""
+    return np.asarray(hash_rows(numbers, seed) % np.uint64(_HELD_BACK) == 0)
+
+
+def add_inputs(state: RandomFeaturesState, numbers: NDArray[np.int64], rows: Rows, learned: NDArray[np.bool_]) -> None:
+    """Add rows to the sums and the summary of the first pass; of held-back rows only the inputs count."""
     if not len(rows.X):
         return
-    np.minimum(state["low"], rows.X.min(axis=0), out=state["low"])
-    np.maximum(state["high"], rows.X.max(axis=0), out=state["high"])
+    inputs, sums = state.inputs, state.sums
+    np.minimum(inputs.low, rows.X.min(axis=0), out=inputs.low)
+    np.maximum(inputs.high, rows.X.max(axis=0), out=inputs.high)
     weight = np.where(learned, rows.weight, 0.0)
-    state["target_low"] = min(state["target_low"], float(rows.Y[weight > 0].min(initial=np.inf)))
-    state["target_high"] = max(state["target_high"], float(rows.Y[weight > 0].max(initial=-np.inf)))
-    with np.errstate(over="ignore", invalid="ignore"):  # targets so large are refused later
-        for name, value in {
-            "rows": len(rows.X),
-            "weight": weight.sum(),
-            "x": rows.X.sum(axis=0),
-            "x²": np.square(rows.X).sum(axis=0),
-            "y": weight @ rows.Y,
-            "y²": weight @ np.square(rows.Y),
-        }.items():
-            sums[name] += value
-    keep_sample(state, row_numbers_hashed(rows.numbers, state["seed"]), rows.X)
+    inputs.target_low = min(inputs.target_low, float(rows.Y[weight > 0].min(initial=np.inf)))
+    inputs.target_high = max(inputs.target_high, float(rows.Y[weight > 0].max(initial=-np.inf)))
+    sums.rows += len(rows.X)
+    sums.weight += float(weight.sum())
+    with np.errstate(over="ignore", invalid="ignore"):  # such large targets are refused later
+        sums.x += rows.X.sum(axis=0)
+        sums.x_squared += np.square(rows.X).sum(axis=0)
+        sums.y += weight @ rows.Y
+        sums.y_squared += weight @ np.square(rows.Y)
+    _extend_sample(inputs, hash_rows(numbers, state.seed), rows.X)
 
 
-def keep_sample(state: State, keys: NDArray[np.uint64], X: NDArray[np.float64]) -> None:
-    """Keep the rows whose keys are the smallest; a row that is there already does not count twice."""
+def _extend_sample(inputs: InputSummary, keys: IdArray, X: NDArray[np.floating[Any]]) -> None:
+    """Keep the rows with the smallest keys, each of them once."""
     room = _sample_rows(X.shape[1])
-    if len(state["sample_keys"]) == room:
-        better = keys < state["sample_keys"][-1]
+    if len(inputs.sample_keys) == room:
+        better = keys < inputs.sample_keys[-1]
         keys, X = keys[better], X[better]
-    all_keys, first = np.unique(np.concatenate([state["sample_keys"], keys]), return_index=True)
-    state["sample"] = np.concatenate([state["sample"], X])[first[:room]]
-    state["sample_keys"] = all_keys[:room]
-
-
-def sample_nbytes(d: int) -> int:
-    """What the sample takes, with its copies while rows are scaled and compared."""
-    return 4 * 8 * d * _sample_rows(d)
+    all_keys, first = np.unique(np.concatenate([inputs.sample_keys, keys]), return_index=True)
+    inputs.sample = np.concatenate([inputs.sample, X])[first[:room]]
+    inputs.sample_keys = all_keys[:room]
 
 
 def _sample_rows(d: int) -> int:
-    return int(np.clip(_SAMPLE_CELLS // max(d, 1), _LEAST_SAMPLE, SAMPLE))
+    return max(_MIN_SAMPLE_ROWS, min(_SAMPLE_ROWS, _SAMPLE_CELLS // max(d, 1)))
 
 
-def united_inputs(states: list[State] | tuple[State, ...]) -> State:
-    """What several have learned of ranges and rows, put together."""
-    together: State = {
-        "low": np.minimum.reduce([state["low"] for state in states]),
-        "high": np.maximum.reduce([state["high"] for state in states]),
-        "target_low": min(state["target_low"] for state in states),
-        "target_high": max(state["target_high"] for state in states),
-        "sample": states[0]["sample"],
-        "sample_keys": states[0]["sample_keys"],
-    }
-    for state in states[1:]:
-        keep_sample(together, state["sample_keys"], state["sample"])
-    return together
+def rows_nbytes(d: int, n_scores: int) -> int:
+    """Return the bytes that rows of a block take while they are scaled, and the sample with its copies."""
+    return 5 * 8 * max(WINDOW_CELLS, d + n_scores) + 4 * 8 * d * _sample_rows(d)
 
 
-def settle_inputs(params: SparseRandomFeatures, state: State, sums: dict[str, NDArray[np.float64]]) -> None:
-    """Fix how inputs and target are scaled, and how fine the features are."""
-    low, span = state["low"], state["high"] - state["low"]
+def merge_inputs(summaries: Sequence[InputSummary]) -> InputSummary:
+    """Return the summary of all rows from those of several shards, which are not changed."""
+    merged: InputSummary = copy_state(summaries[0])
+    for other in summaries[1:]:
+        merged.low, merged.high = np.minimum(merged.low, other.low), np.maximum(merged.high, other.high)
+        merged.target_low = min(merged.target_low, other.target_low)
+        merged.target_high = max(merged.target_high, other.target_high)
+        _extend_sample(merged, other.sample_keys, other.sample)
+    return merged
+
+
+def fix_scaling(params: SparseRandomFeatures, state: RandomFeaturesState, sums: Sums) -> None:
+    """Decide how inputs and target are scaled, and on the bandwidth of the features."""
+    inputs = state.inputs
+    low, span = inputs.low, inputs.high - inputs.low
     if params.scaling == "unit":
-        state["offset"], state["scale"] = low, _inverse(span)
+        inputs.offset, inputs.scale = low, _inverse(span)
     elif params.scaling == "standard":
-        mean = sums["x"] / sums["rows"]
-        variance = sums["x²"] / sums["rows"] - mean**2
+        mean = sums.x / sums.rows
+        variance = sums.x_squared / sums.rows - mean**2
         rounding = variance <= _FLAT * mean**2
-        state["offset"] = np.where(rounding, low, mean)
-        state["scale"] = np.where(rounding, _inverse(span), 1 / np.sqrt(np.where(rounding, 1.0, variance)))
-    if params.scaling != "none" and not state["classes"] and state["target_high"] > state["target_low"]:
-        state["target_offset"] = state["target_low"]
-        state["target_scale"] = 1 / (state["target_high"] - state["target_low"])
+        inputs.offset = np.where(rounding, low, mean)
+        inputs.scale = np.where(rounding, _inverse(span), 1 / np.sqrt(np.where(rounding, 1.0, variance)))
+    if params.scaling != "none" and not state.classes and inputs.target_high > inputs.target_low:
+        inputs.target_offset = inputs.target_low
+        inputs.target_scale = 1 / (inputs.target_high - inputs.target_low)
     if params.gamma == "auto":
-        scaled = (state["sample"] - state["offset"]) * state["scale"]
-        state["gamma"] = usual_gamma(params.kernel, scaled)
+        inputs.gamma = median_gamma(params.kernel, (inputs.sample - inputs.offset) * inputs.scale)
     else:
-        state["gamma"] = float(params.gamma)
+        inputs.gamma = float(params.gamma)
 
 
-def usual_gamma(kernel: str, sample: NDArray[np.float64]) -> float:
-    """A bandwidth by the median heuristic: the kernel of two rows that are as far apart as usual is exp(−½).
+def median_gamma(kernel: str, sample: Float64Array) -> float:
+    """Return a bandwidth by the median heuristic: the kernel of two rows at the median distance is exp(−½).
 
-    For the Laplacian kernel exp(−1), also found in books, does worse on rows held back, with more features.
+    For the Laplacian kernel exp(−1), also found in books, does worse on held-back rows and takes more features.
     """
     if len(sample) < 2:
         return 1.0
-    if kernel == "perceptron":  # whose thresholds lie within 1/γ: where rows are
+    if kernel == "perceptron":  # its thresholds lie within ± 1/γ, where the rows are
         return 1 / max(float(np.linalg.norm(sample, axis=1).max()), np.finfo(float).tiny)
     order = 1 if kernel == "laplacian" else 2
     half = len(sample) // 2
@@ -140,6 +195,6 @@ def usual_gamma(kernel: str, sample: NDArray[np.float64]) -> float:
     return 1 / (2 * median) if kernel == "laplacian" else 1 / (2 * median**2)
 
 
-def _inverse(span: NDArray[np.float64]) -> NDArray[np.float64]:
-    """1 / span, 0 where there is none: a constant input tells nothing, and becomes 0 in every row."""
+def _inverse(span: Float64Array) -> Float64Array:
+    """Return 1 / span, and 0 for a constant input, which becomes 0 in every row."""
     return np.divide(1.0, span, out=np.zeros_like(span), where=span > 0)

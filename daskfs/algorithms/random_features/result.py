@@ -1,118 +1,111 @@
-"""The result of Sparse Random Features: integers with weights, and which inputs they depend on."""
+"""The result of Sparse Random Features: integers with weights, and the inputs that they depend on."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from daskfs.algorithms.losses import decode_classes
-from daskfs.basis import Basis, multiply
-from daskfs.protocol import Expansion, Preview, Result, State
+from daskfs.algorithms.random_features.lasso import Float64Array
+from daskfs.algorithms.random_features.state import RandomFeaturesState
+from daskfs.basis import Basis, Kernel, multiply
+from daskfs.protocol import Expansion, Preview, Result
 
 if TYPE_CHECKING:
     from daskfs.algorithms.random_features import SparseRandomFeatures
 
 HISTORY = ("objective", "round", "features", "drawn", "residual")
-"""After every pass: the objective per row (of a target scaled as inputs are), the round, features in the working set,
-features drawn so far, and by how much the solution on the working set violates the conditions of optimality."""
-
-FAR = 0.1
-"""Of the penalty: a residual above that is worth a word."""
-
-
-def add_record(state: State) -> None:
-    """Note where a pass has led."""
-    record = (
-        state["objective"] / state["total"],
-        state["round"],
-        len(state["active"]),
-        state["drawn"],
-        state["residual"],
-    )
-    state["history"] = np.concatenate([state["history"], [record]])
+"""The columns of the history, which has a row for every pass: the objective per row (of a scaled target), the round,
+features in the working set, features drawn so far, and the KKT residual of the weights as a share of the penalty."""
+_LARGE_RESIDUAL = 0.1
+"""A KKT residual above this share of the penalty is worth a remark."""
 
 
-def result_of(params: SparseRandomFeatures, state: State) -> Result:
-    order = np.argsort(-np.linalg.norm(state["weights"], axis=1), kind="stable")
-    weights = state["weights"][order] / state["target_scale"]
-    intercept = state["intercept"] / state["target_scale"] + state["target_offset"]
-    features = state["active"][order]
+def add_record(state: RandomFeaturesState) -> None:
+    """Append the record of a pass to the history."""
+    assert state.history is not None, "workers do not have it"
+    objective, n_features = state.objective / state.total, len(state.active)
+    record = (objective, state.round, n_features, state.drawn, state.kkt_residual)
+    state.history = np.concatenate([state.history, [record]])
+
+
+def make_result(params: SparseRandomFeatures, state: RandomFeaturesState) -> Result:
+    """Return the features of the final state by descending weight, for the target's own scale."""
+    assert state.history is not None, "workers do not have it"
+    inputs, model = state.inputs, state.model
+    order = np.argsort(-np.linalg.norm(model.weights, axis=1), kind="stable")
+    weights = model.weights[order] / inputs.target_scale
     return Result(
-        features=features,
+        features=state.active[order],
         weights=weights[:, 0] if weights.shape[1] == 1 else weights,
-        intercept=intercept,
-        classes=decode_classes(state["classes"]),
-        history=[dict(zip(HISTORY, record, strict=True)) for record in state["history"].tolist()],
+        intercept=model.intercept / inputs.target_scale + inputs.target_offset,
+        classes=decode_classes(state.classes),
+        history=[dict(zip(HISTORY, record, strict=True)) for record in state.history.tolist()],
         remarks=_remarks(params, state),
         expansion=Expansion(
-            kernel=params.kernel,
-            gamma=state["gamma"],
-            seed=state["seed"],
-            offset=state["offset"],
-            scale=state["scale"],
-            low=state["low"],
-            high=state["high"],
-            importance=importance(Basis(params.kernel, state["gamma"], state["seed"], len(state["offset"])), state),
+            *(params.kernel, inputs.gamma, state.seed, inputs.offset, inputs.scale, inputs.low, inputs.high),
+            importance=_importance(params.kernel, state),
         ),
     )
 
 
-def preview_of(params: SparseRandomFeatures, state: State, most: int) -> Preview:
-    """The working set as it was solved last; features that have just entered come behind it, and have no weight yet."""
-    weights = state["weights"][: len(state["active"])]
-    order = np.argsort(-np.linalg.norm(weights, axis=1), kind="stable")[:most]
-    shown = weights[order] / state["target_scale"]
-    is_known = state["total"] > 0 and np.isfinite(state["objective"])
+def make_preview(params: SparseRandomFeatures, state: RandomFeaturesState, limit: int) -> Preview:
+    """Return the working set as it was last solved; features that have just entered come last, with weight zero."""
+    weights = state.model.weights[: len(state.active)]
+    order = np.argsort(-np.linalg.norm(weights, axis=1), kind="stable")[:limit]
+    shown = weights[order] / state.inputs.target_scale
+    is_known = state.total > 0 and np.isfinite(state.objective)
     return Preview(
-        objective=float(state["objective"] / state["total"]) if is_known else np.nan,
+        objective=float(state.objective / state.total) if is_known else np.nan,
         changes=np.nan,
-        features=state["active"][order],
+        features=state.active[order],
         weights=shown[:, 0] if shown.shape[1] == 1 else shown,
         kind=params.kernel,
     )
 
 
-def importance(basis: Basis, state: State) -> NDArray[np.float64]:
-    """How much every input matters to the scores, as shares of one: its total effect, as Sobol and Jansen have it.
+def _importance(kernel: Kernel, state: RandomFeaturesState) -> Float64Array:
+    """Return the total effect of every input on the scores (Sobol; Jansen), as shares that add up to one.
 
-    Every row of the sample is given the value that another row has there, the others kept, and the mean square is taken
-    of what that does to the scores. Effects of inputs that work together count for each of them.
+    Every row of the sample gets another row's value of one input, and the mean squared change of the scores is taken.
+    An effect of inputs that act together counts for each of them.
     """
-    X = ((state["sample"] - state["offset"]) * state["scale"]).astype(np.float32)
-    largest = np.abs(state["weights"]).max(initial=0.0)  # of a target as it is they may be too large for 32 bits
-    weights, drawn = (state["weights"] / (largest or 1.0)).astype(np.float32), basis.features(state["active"])
+    inputs = state.inputs
+    basis = Basis(kernel, inputs.gamma, state.seed, len(inputs.offset))
+    X = ((inputs.sample - inputs.offset) * inputs.scale).astype(np.float32)
+    largest = np.abs(state.model.weights).max(initial=0.0)  # of an unscaled target they may exceed float32
+    weights, features = (state.model.weights / (largest or 1.0)).astype(np.float32), basis.features(state.active)
     effects = np.zeros(X.shape[1])
     if len(X) < 2 or not len(weights):
         return effects
-    products, scores = multiply(X, drawn.W.T), multiply(drawn.expand(X), weights)
+    products, scores = multiply(X, features.W.T), multiply(features.expand(X), weights)
     for column in range(X.shape[1]):
-        features = drawn.expand_changed(products, column, np.roll(X[:, column], 1) - X[:, column])
-        effects[column] = float(np.square(multiply(features, weights) - scores).mean())
-    shares: NDArray[np.float64] = effects / max(float(effects.sum()), float(np.finfo(float).tiny))
-    return shares
+        expanded = features.expand_changed(products, column, np.roll(X[:, column], 1) - X[:, column])
+        effects[column] = float(np.square(multiply(expanded, weights) - scores).mean())
+    return np.asarray(effects / max(float(effects.sum()), float(np.finfo(float).tiny)))
 
 
-def _remarks(params: SparseRandomFeatures, state: State) -> tuple[str, ...]:
+def _remarks(params: SparseRandomFeatures, state: RandomFeaturesState) -> tuple[str, ...]:
+    """Return what the user should know about the result, one line each."""
     remarks = []
-    if not len(state["active"]):
+    if not len(state.active):
         remarks.append(
-            f"penalty={state['penalty']:g} lets no feature in, every row is predicted the same: "
-            f"it must be below {state['strongest']:.3g}"
-            if state["strongest"]
+            f"penalty={state.penalty:g} lets no feature in, every row is predicted the same: "
+            f"it must be below {state.strongest:.3g}"
+            if state.strongest
             else "no feature has a weight"
         )
-    elif len(state["active"]) == params.max_features and params.n_select is None:
+    elif len(state.active) == params.max_features and params.n_select is None:
         remarks.append(
             f"there are as many features as max_features={params.max_features:,} allows: raise it, or penalty"
         )
-    is_asked_for = params.n_select is None and params.penalty != "auto"  # else the choice is made on other rows
-    if is_asked_for and state["residual"] > max(FAR, params.tolerance):
+    is_final = params.n_select is None and params.penalty != "auto"  # else the held-back rows chose the model
+    if is_final and state.kkt_residual > max(_LARGE_RESIDUAL, params.tolerance):
         remarks.append(
-            f"at the end weights are {state['residual']:.1g} times the penalty away from optimal: "
+            f"at the end weights are {state.kkt_residual:.1g} times the penalty away from optimal: "
             "it is too small to be met in so few passes, or in float32; raise it"
         )
-    if not state["held_back"]:
+    if not state.held_back:
         remarks.append("too few rows to hold one back: penalty or ridge is the middle one of a list, and no choice")
     return tuple(remarks)

@@ -1,336 +1,294 @@
-"""The rounds of Sparse Random Features: draw, screen, solve, drop what became zero; then choose, or settle.
+"""The rounds of Sparse Random Features: draw, screen, solve, drop zeros; in the end perhaps choose.
 
-A round of the squared loss is one pass that screens candidates and one that adds the columns of the admitted ones to
-the Gram matrix. Other losses take some steps of Newton's method instead, each a pass with a weighted Gram matrix.
+With the squared loss a round has one pass that screens candidates, and one that adds the admitted features to the Gram
+matrix. Other losses take some steps of Newton's method instead, each a pass with a weighted Gram matrix. A large Gram
+matrix is added up in several passes.
 
     inputs ─► screen ─► gram ─► solve, drop zeros ─► screen …  ─► choose ─► done
-    inputs ─► screen ─► newton ─► solve ─► newton … ─► drop zeros ─► screen …  ─► newton … ─► choose ─► done
+    inputs ─► screen ─► newton ─► solve ─► newton … ─► drop zeros ─► screen …  ─► newton … ─► choose ─► newton … ─► done
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from daskfs.algorithms.losses import best_constants
-from daskfs.algorithms.random_features import lasso
-from daskfs.algorithms.random_features.choice import begin_choice, end_choice
-from daskfs.algorithms.random_features.gram import whole
-from daskfs.algorithms.random_features.inputs import settle_inputs
-from daskfs.algorithms.random_features.steps import intercepts, keep_only, linearise, minimised, newton_step
-from daskfs.algorithms.random_features.sums import FRACTIONS, Stage, Sums, layout, panels, size_of
+from daskfs.algorithms.random_features import lasso, models
+from daskfs.algorithms.random_features.inputs import fix_scaling
+from daskfs.algorithms.random_features.models import keep_features
+from daskfs.algorithms.random_features.state import (
+    IdArray,
+    PassKind,
+    Quadratic,
+    RandomFeaturesState,
+    ScoreModel,
+    Sums,
+)
+from daskfs.algorithms.random_features.sums import (
+    current_slices,
+    gram_slices,
+    line_models,
+    symmetrise,
+    zero_sums,
+)
 from daskfs.errors import OptionError
-from daskfs.protocol import State
 
 if TYPE_CHECKING:
     from daskfs.algorithms.random_features import SparseRandomFeatures
 
 CANDIDATES = 4  # drawn for every feature that may be admitted
-PAYS = 1e-3  # of the objective: a round that lowers it by less does not pay,
-PATIENCE = 2  # and so many of them in a row are the last
-AUTO_PENALTY = 1e-3  # of the largest penalty that lets a feature in: where rounds go if they are to find the penalty
-NEWTON_PASSES = 5  # at most in a round
-LAST_STEPS = 12  # of Newton's method at most in the end, not counting passes that look for their length
-_LARGEST_TARGET = 1e120  # the square of one still has its place among numbers,
-_LARGEST_UNSCALED = 1e15  # and of one that stays as it is also among those of 32 bits
-_NOBODY = "every row has weight 0: there is nothing to fit"
-_NOBODY_HELD = "no row with a weight is left to learn from, as some are held back: give more rows, or a penalty alone"
-_ROUNDING = 1e-6  # of an objective, added up over float32 scores, or of a pull, of which Σ|terms| ≤ √(2 Σ1 ΣL)
-_NOTHING = 1e-9  # of the objective: sums in float32 do not show more
-_SETTLED = 1e-4  # of the objective: a step of Newton's method that promises less is the last one of its round
+_MIN_GAIN = 1e-3  # a round is idle if it lowers the objective by less than this share of it;
+_PATIENCE = 2  # this many idle rounds in a row are the last ones
+_AUTO_PENALTY = 1e-3  # the penalty of rounds with penalty="auto", as a share of the largest that admits a feature
+_NEWTON_PASSES = 5  # at most in a round
+_FINAL_STEPS = 12  # of Newton's method at most on the final working set, not counting line searches
+_MAX_TARGET = 1e120  # its square is far from the largest float64;
+_MAX_UNSCALED_TARGET = 1e15  # the square of an unscaled target must fit into float32
+_ROUNDING = 1e-6  # of an objective summed over float32 scores, or of a gradient, where Σ|terms| ≤ √(2 Σ1 ΣL)
+_NO_GAIN = 1e-9  # sums in float32 do not show changes of the objective below this share of it
+_SMALL_GAIN = 1e-4  # a Newton step that promises less than this share of the objective ends its round
+_NO_WEIGHT = "every row has weight 0: there is nothing to fit"
+_ALL_HELD_BACK = "no row with a weight is left to learn from, as some are held back: give more rows, or a penalty alone"
 
 
-def blank_rounds(n_scores: int) -> State:
-    """Fields for the working set, before the first round."""
-    none = np.empty(0, np.uint64)
-    return {
-        "stage": "inputs",
-        "active": none,
-        "candidates": none,
-        "n_known": 0,  # columns of the working set that are in the Gram matrix
-        "panels_done": 0,  # passes over parts of Gram matrices
-        "drawn": 0,
-        "weights": np.zeros((0, n_scores)),
-        "weights_before": np.zeros((0, n_scores)),
-        "intercept_before": np.zeros(n_scores),
-        "models": np.zeros((0, 0, n_scores)),
-        "model_intercepts": np.zeros((0, n_scores)),
-        "gram": np.zeros((0, 0, 0)),
-        "b": np.zeros((0, n_scores)),
-        "s": np.zeros((0, 1)),
-        "n": np.zeros(1),
-        "t": np.zeros(n_scores),
-        "constant": 0.0,  # loss of the best constant
-        "total": 0.0,  # weight of all rows that are learned from
-        "penalty": 0.0,
-        "penalties": np.empty(0),  # of the models to choose from
-        "ridges": np.empty(0),
-        "held_back": 1.0,  # weight of the rows that chose among them
-        "strongest": 0.0,  # pull of a candidate in the first round: a penalty above it lets nobody in
-        "ridge": 0.0,  # of the refit of features that were chosen
-        "objective": np.inf,
-        "objective_now": np.inf,
-        "objective_of_round": np.inf,
-        "round": 0,
-        "idle": 0,  # rounds in a row that did not pay
-        "steps": 0,  # of Newton's method in this round
-        "looks": 0,  # passes of it, also those that looked for the best length of a step
-        "phase": "grow",
-        "residual": 0.0,
-        "raised": 0.0,  # share by which diagonals are raised against rounding
-        "history": np.zeros((0, 5)),
+def begin_pass(state: RandomFeaturesState, kind: PassKind) -> None:
+    """Set the kind of the next pass, and its sums to zero."""
+    state.pass_kind, state.slices_done = kind, 0
+    _clear_sums(state)
+
+
+def _clear_sums(state: RandomFeaturesState) -> None:
+    state.sums, state.sums_before, state.is_merged = zero_sums(state), None, False
+
+
+def finish_pass(params: SparseRandomFeatures, state: RandomFeaturesState, sums: Sums) -> None:
+    """Use the sums of a pass over all rows, and begin the next pass; its kind is "done" if none is needed."""
+    steps = {
+        "inputs": _finish_inputs,
+        "screen": _finish_screen,
+        "gram": _finish_gram,
+        "newton": _finish_newton,
+        "line": _finish_line,
+        "choose": _finish_choose,
     }
+    steps[state.pass_kind](params, state, sums)
 
 
-STAYS = frozenset({"gram", "b", "s", "n", "t", "history"})
-
-
-def go_to(state: State, stage: Stage) -> None:
-    """Make room for the sums of a stage."""
-    state["stage"] = stage
-    state["panels_done"] = 0
-    clear_sums(state)
-
-
-def clear_sums(state: State) -> None:
-    size = size_of(layout(state))
-    state["sums"], state["sums_before"], state["is_merged"] = np.zeros(size), np.zeros(0), False
-
-
-def end_stage(params: SparseRandomFeatures, state: State, sums: Sums) -> None:
-    """What follows from the sums of a pass."""
-    ends = {"inputs": _inputs, "screen": _screened, "gram": _gram, "newton": _newton, "line": _line, "choose": _chosen}
-    ends[state["stage"]](params, state, sums)
-
-
-def _inputs(params: SparseRandomFeatures, state: State, sums: Sums) -> None:
-    _check_target(params, state)
-    settle_inputs(params, state, sums)
-    offset, scale, total = state["target_offset"], state["target_scale"], float(sums["weight"])
+def _finish_inputs(params: SparseRandomFeatures, state: RandomFeaturesState, sums: Sums) -> None:
+    inputs, total, quadratic = state.inputs, sums.weight, state.known_quadratic()
+    largest = max(-inputs.target_low, inputs.target_high)
+    if largest > (_MAX_UNSCALED_TARGET if params.scaling == "none" else _MAX_TARGET):
+        raise OptionError(f"the target has values of {largest:.3g}, of which no squares can be summed: divide it")
+    fix_scaling(params, state, sums)
     if not total:
-        raise OptionError(_NOBODY_HELD if params.holds_back and sums["rows"] else _NOBODY)
-    state["total"], state["n"] = total, np.array([total])
-    state["t"] = (sums["y"] - offset * total) * scale
-    squares = (sums["y²"] - 2 * offset * sums["y"] + offset**2 * total) * scale**2
-    state["intercept"], state["constant"] = best_constants(params.loss, state["t"], squares, total)
-    state["objective"] = state["objective_of_round"] = state["constant"]
-    state["penalty"] = 0.0 if params.penalty == "auto" else float(params.penalty)
+        raise OptionError(_ALL_HELD_BACK if params.holds_back and sums.rows else _NO_WEIGHT)
+    offset, scale = inputs.target_offset, inputs.target_scale
+    state.total, quadratic.n = total, np.array([total])
+    quadratic.t = (sums.y - offset * total) * scale
+    squares = (sums.y_squared - 2 * offset * sums.y + offset**2 * total) * scale**2
+    intercept, constant_loss = best_constants(params.loss, quadratic.t, squares, total)
+    state.model = replace(state.model, intercept=intercept)
+    _set_constant_loss(state, constant_loss)
+    state.penalty = 0.0 if params.penalty == "auto" else float(params.penalty)
     _begin_round(params, state)
 
 
-def _check_target(params: SparseRandomFeatures, state: State) -> None:
-    largest = max(-state["target_low"], state["target_high"])
-    most = _LARGEST_UNSCALED if params.scaling == "none" else _LARGEST_TARGET
-    if largest > most:
-        raise OptionError(f"the target has values of {largest:.3g}, of which no squares can be summed: divide it")
+def _set_constant_loss(state: RandomFeaturesState, loss: float) -> None:
+    state.constant_loss = state.objective = state.objective_of_round = loss
 
 
-def _begin_round(params: SparseRandomFeatures, state: State) -> None:
-    room = min(params.per_round, params.max_features - len(state["active"]))
-    finished = state["round"] == params.rounds or state["idle"] == PATIENCE or room <= 0
-    if finished:
+def _begin_round(params: SparseRandomFeatures, state: RandomFeaturesState) -> None:
+    room = min(params.per_round, params.max_features - len(state.active))
+    if state.round == params.rounds or state.idle == _PATIENCE or room <= 0:
         _end_growth(params, state)
         return
     count = CANDIDATES * params.per_round if params.screen else room
-    drawn = np.arange(state["drawn"], state["drawn"] + count, dtype=np.uint64)
-    state["drawn"] += count
-    state["round"] += 1
-    if params.screen or state["penalty"] == 0:  # also where the first round must tell how large penalties are here
-        state["candidates"] = drawn
-        go_to(state, "screen")
+    drawn = np.arange(state.drawn, state.drawn + count, dtype=np.uint64)
+    state.drawn += count
+    state.round += 1
+    if params.screen or state.penalty == 0:  # with penalty="auto" the first round must show how large penalties are
+        state.candidates = drawn
+        begin_pass(state, "screen")
     else:
         _admit(params, state, drawn)
 
 
-def _screened(params: SparseRandomFeatures, state: State, sums: Sums) -> None:
-    pull = np.abs(sums["pull"]).max(axis=1)
-    if state["round"] == 1:
-        _measured(state, float(sums["loss"]))
-        state["strongest"] = float(pull.max())
-        if params.penalty == "auto" and state["strongest"] > _ROUNDING * np.sqrt(2 * state["total"] * sums["loss"]):
-            state["penalty"] = AUTO_PENALTY * state["strongest"]  # else features are constant, or the target is
-    room = min(params.per_round, params.max_features - len(state["active"]))
-    strongest = np.argsort(-pull, kind="stable")[:room] if params.screen else np.arange(len(pull))
-    admitted = np.sort(strongest[pull[strongest] > state["penalty"]]) if params.screen else strongest[:room]
-    if not state["penalty"]:
+def _finish_screen(params: SparseRandomFeatures, state: RandomFeaturesState, sums: Sums) -> None:
+    gradient = np.abs(sums.gradient).max(axis=1)
+    if state.round == 1:
+        _set_constant_loss(state, sums.loss)  # moments of a target far from zero have too few digits for it
+        state.strongest = float(gradient.max())
+        if params.penalty == "auto" and state.strongest > _ROUNDING * np.sqrt(2 * state.total * sums.loss):
+            state.penalty = _AUTO_PENALTY * state.strongest  # else all features are constant, or the target is
+    room = min(params.per_round, params.max_features - len(state.active))
+    strongest = np.argsort(-gradient, kind="stable")[:room] if params.screen else np.arange(len(gradient))
+    admitted = np.sort(strongest[gradient[strongest] > state.penalty]) if params.screen else strongest[:room]
+    if not state.penalty:
         admitted = admitted[:0]
-    ids = state["candidates"][admitted]
-    state["candidates"] = np.empty(0, np.uint64)
+    ids = state.candidates[admitted]
+    state.candidates = state.candidates[:0]
     if len(ids):
         _admit(params, state, ids)
     else:
-        _end_round(params, state, state["objective"])
+        _end_round(params, state, state.objective)
 
 
-def _measured(state: State, constant: float) -> None:
-    """Take over the loss of the best constant as rows have it: squares of a target far from zero do not tell it."""
-    state["constant"] = state["objective"] = state["objective_of_round"] = constant
-
-
-def _admit(params: SparseRandomFeatures, state: State, ids: NDArray[np.uint64]) -> None:
+def _admit(params: SparseRandomFeatures, state: RandomFeaturesState, ids: IdArray) -> None:
     """Add features to the working set."""
-    state["n_known"] = len(state["active"]) if params.loss == "squared" else 0
-    state["active"] = np.concatenate([state["active"], ids])
-    state["weights"] = np.concatenate([state["weights"], np.zeros((len(ids), state["weights"].shape[1]))])
-    state["steps"] = state["looks"] = 0
-    _ask_for_gram(params, state)
+    weights = state.model.weights
+    state.n_known = len(state.active) if params.loss == "squared" else 0
+    state.active = np.concatenate([state.active, ids])
+    state.model = replace(state.model, weights=np.concatenate([weights, np.zeros((len(ids), weights.shape[1]))]))
+    state.steps = state.newton_passes = 0
+    _begin_gram(params, state)
 
 
-def _ask_for_gram(params: SparseRandomFeatures, state: State) -> None:
-    """Begin the passes that fill a Gram matrix of the working set, beside what is known of it."""
-    known, size = state["n_known"], len(state["active"])
-    gram = np.zeros((1 if params.loss == "squared" else len(state["intercept"]), size, size))
+def _begin_gram(params: SparseRandomFeatures, state: RandomFeaturesState) -> None:
+    """Begin the passes that add up the unknown part of the Gram matrices of the working set."""
+    quadratic, known, size = state.known_quadratic(), state.n_known, len(state.active)
+    gram = np.zeros((1 if params.loss == "squared" else len(state.model.intercept), size, size))
     if known:
-        gram[:, :known, :known] = state["gram"]
-    state["gram"] = gram
-    go_to(state, "gram" if params.loss == "squared" else "newton")
+        gram[:, :known, :known] = quadratic.gram
+    quadratic.gram = gram
+    begin_pass(state, "gram" if params.loss == "squared" else "newton")
 
 
-def _filled(state: State, sums: Sums) -> bool:
-    """Enter panels into the Gram matrices; True if these are complete, else another pass begins."""
-    gram = state["gram"]
-    for name, panel in sums.items():
-        if name.startswith("panel"):
-            number, low, high = map(int, name.split()[1:])
-            gram[number, low:high, :high] = panel
-    n_passes = len(panels(state["n_known"], len(state["active"]), len(gram)))
-    if state["panels_done"] + 1 < n_passes:
-        state["panels_done"] += 1
-        clear_sums(state)
+def _fill_gram(state: RandomFeaturesState, sums: Sums) -> bool:
+    """Copy slices into the Gram matrices; return whether these are complete, else begin another pass."""
+    gram = state.known_quadratic().gram
+    for (matrix, low, high), part in zip(current_slices(state), sums.gram_slices, strict=True):
+        gram[matrix, low:high, :high] = part
+    if state.slices_done + 1 < len(gram_slices(state.n_known, len(state.active), len(gram))):
+        state.slices_done += 1
+        _clear_sums(state)
         return False
-    for matrix in gram:
-        whole(matrix)
+    for matrix_of_score in gram:
+        symmetrise(matrix_of_score)
     return True
 
 
-def _gram(params: SparseRandomFeatures, state: State, sums: Sums) -> None:
-    if "b" in sums:
-        known = state["n_known"]
-        state["b"] = np.concatenate([state["b"][:known], sums["b"] + sums["s"] * state["intercept"]])
-        state["s"] = np.concatenate([state["s"][:known], sums["s"]])
-        if not state["weights"].any():
-            _measured(state, float(sums["loss"]))
-    if not _filled(state, sums):
+def _finish_gram(params: SparseRandomFeatures, state: RandomFeaturesState, sums: Sums) -> None:
+    quadratic, known = state.known_quadratic(), state.n_known
+    if state.slices_done == 0:
+        b = sums.gradient + sums.s * state.model.intercept
+        quadratic.b = np.concatenate([quadratic.b[:known], b])
+        quadratic.s = np.concatenate([quadratic.s[:known], sums.s])
+        if not state.model.weights.any():
+            _set_constant_loss(state, sums.loss)
+    if not _fill_gram(state, sums):
         return
-    ((gram, b),), state["weights"], state["residual"] = minimised(state, params.tolerance)
-    state["strongest"] = state["strongest"] or lasso.largest_penalty(b)
-    state["intercept"] = intercepts(state, state["weights"])
-    objective = state["constant"] + lasso.objective(gram, b, state["weights"], state["penalty"])
+    ((gram, b),), weights, state.kkt_residual = models.minimise(state, params.tolerance)
+    state.strongest = state.strongest or lasso.largest_penalty(b)
+    state.model = ScoreModel(weights, models.best_intercepts(state, weights))
+    objective = state.constant_loss + lasso.objective(gram, b, weights, state.penalty)
     _drop_zeros(state)
     _end_round(params, state, objective)
 
 
-def _newton(params: SparseRandomFeatures, state: State, sums: Sums) -> None:
-    growing = state["phase"] == "grow"
-    if "loss" in sums:
-        state["looks"] += 1
-        state["objective_now"] = float(sums["loss"]) + _penalties(state)
-        state["b"], state["t"] = sums["pull"].copy(), sums["pull_0"].copy()
-        state["s"], state["n"] = sums["s"].copy(), sums["n"].copy()
-        state["strongest"] = state["strongest"] or lasso.largest_penalty(state["b"])
-        if state["steps"] and state["objective_now"] > (1 + _ROUNDING) * state["objective"]:
-            if growing and state["looks"] == NEWTON_PASSES:  # there is no pass left to look closer
-                state["weights"], state["intercept"] = state["weights_before"], state["intercept_before"]
+def _finish_newton(params: SparseRandomFeatures, state: RandomFeaturesState, sums: Sums) -> None:
+    growing = state.phase == "grow"
+    if state.slices_done == 0:
+        state.newton_passes += 1
+        state.objective_at_step = sums.loss + _penalty_terms(state, state.model)
+        gram = state.known_quadratic().gram
+        state.quadratic = Quadratic(gram, b=sums.gradient, s=sums.s, n=sums.n, t=sums.residual)
+        state.strongest = state.strongest or lasso.largest_penalty(sums.gradient)
+        if state.steps and state.objective_at_step > (1 + _ROUNDING) * state.objective:
+            if growing and state.newton_passes == _NEWTON_PASSES:  # no pass is left for a line search
+                state.model = state.model_before
                 _end_newton_round(params, state)
             else:
-                go_to(state, "line")
+                begin_pass(state, "line")
             return
-    if not _filled(state, sums):
+    if not _fill_gram(state, sums):
         return
-    state["objective"] = state["objective_now"]
-    linearise(state)
-    step = newton_step(state, params.tolerance)
-    state["residual"] = step.residual
-    enough = 1.0 if state["penalty"] else AUTO_PENALTY * state["strongest"]
-    promises_little = growing and step.promised < _SETTLED * state["objective"]
-    ends_here = state["looks"] >= NEWTON_PASSES if growing else state["steps"] == LAST_STEPS
-    ends_here |= not growing and step.residual <= params.tolerance * enough
-    ends_here |= not growing and step.promised <= _NOTHING * state["objective"]
-    if not (promises_little or ends_here):  # else it stays where the objective is known
-        state["weights_before"], state["intercept_before"] = state["weights"], state["intercept"]
-        state["weights"], state["intercept"] = step.weights, step.intercept
-        state["steps"] += 1
-    if not growing and ends_here:
-        _settled(params, state)
-    elif promises_little or ends_here:
+    state.objective = state.objective_at_step
+    models.shift_to_origin(state)
+    step = models.newton_step(state, params.tolerance)
+    state.kkt_residual = step.residual
+    if growing:
+        is_last = step.promised < _SMALL_GAIN * state.objective or state.newton_passes >= _NEWTON_PASSES
+    else:
+        enough = params.tolerance * (1.0 if state.penalty else _AUTO_PENALTY * state.strongest)
+        no_gain = step.promised <= _NO_GAIN * state.objective
+        is_last = state.steps == _FINAL_STEPS or step.residual <= enough or no_gain
+    if not is_last:
+        state.model_before, state.model = state.model, step.model
+        state.steps += 1
+        begin_pass(state, "newton")
+    elif growing:  # the step is not taken: the objective is known at the current model
         _end_newton_round(params, state)
     else:
-        go_to(state, "newton")
+        _end_newton(params, state)
 
 
-def _line(params: SparseRandomFeatures, state: State, sums: Sums) -> None:
-    """Go that far along a step of Newton's method that the objective is lowest; not at all, if need be."""
-    state["looks"] += 1
-    steps = [
-        {name: (1 - t) * state[f"{name}_before"] + t * state[name] for name in ("weights", "intercept")}
-        for t in FRACTIONS
-    ]
-    objectives = [
-        loss + _penalties({**state, **step}) for loss, step in zip(sums["losses"].tolist(), steps, strict=True)
-    ]
+def _finish_line(params: SparseRandomFeatures, state: RandomFeaturesState, sums: Sums) -> None:
+    """Go to the point of a Newton step where the objective is least; to its start if nothing else is better."""
+    state.newton_passes += 1
+    points = line_models(state)
+    objectives = [loss + _penalty_terms(state, model) for loss, model in zip(sums.losses.tolist(), points, strict=True)]
     best = int(np.argmin(objectives))
-    state.update(steps[best])
-    state["objective"] = objectives[best]
-    if state["phase"] == "grow" and state["looks"] >= NEWTON_PASSES:
+    state.model, state.objective = points[best], objectives[best]
+    if state.phase == "grow" and state.newton_passes >= _NEWTON_PASSES:
         _end_newton_round(params, state)
     else:
-        go_to(state, "newton")
+        begin_pass(state, "newton")
 
 
-def _end_newton_round(params: SparseRandomFeatures, state: State) -> None:
-    """End a round at weights whose objective is known."""
+def _penalty_terms(state: RandomFeaturesState, model: ScoreModel) -> float:
+    return float(state.penalty * np.abs(model.weights).sum() + state.ridge / 2 * np.square(model.weights).sum())
+
+
+def _drop_zeros(state: RandomFeaturesState) -> None:
+    """Remove features without a weight from the working set."""
+    keep_features(state, np.flatnonzero(state.model.weights.any(axis=1)))
+
+
+def _end_newton_round(params: SparseRandomFeatures, state: RandomFeaturesState) -> None:
     _drop_zeros(state)
-    _end_round(params, state, state["objective"])
+    _end_round(params, state, state.objective)
 
 
-def _penalties(state: State) -> float:
-    weights = state["weights"]
-    return float(state["penalty"] * np.abs(weights).sum() + state["ridge"] / 2 * np.square(weights).sum())
-
-
-def _drop_zeros(state: State) -> None:
-    """Leave only features with a weight in the working set, and in what is known of it."""
-    keep_only(state, np.flatnonzero(state["weights"].any(axis=1)))
-
-
-def _end_round(params: SparseRandomFeatures, state: State, objective: float) -> None:
-    paid = state["objective_of_round"] - objective > PAYS * objective
-    state["objective"], state["objective_of_round"] = objective, objective
-    state["idle"] = 0 if paid else state["idle"] + 1
-    if params.n_select is not None and len(state["active"]) < params.n_select:
-        state["penalty"], state["idle"] = state["penalty"] / 2, 0  # there must be so many to choose from
+def _end_round(params: SparseRandomFeatures, state: RandomFeaturesState, objective: float) -> None:
+    has_gained = state.objective_of_round - objective > _MIN_GAIN * objective
+    state.objective = state.objective_of_round = objective
+    state.idle = 0 if has_gained else state.idle + 1
+    if params.n_select is not None and len(state.active) < params.n_select:
+        state.penalty, state.idle = state.penalty / 2, 0  # n_select features need at least as many to choose from
     _begin_round(params, state)
 
 
-def _end_growth(params: SparseRandomFeatures, state: State) -> None:
-    if not len(state["active"]):
-        go_to(state, "done")
+def _end_growth(params: SparseRandomFeatures, state: RandomFeaturesState) -> None:
+    if not len(state.active):
+        begin_pass(state, "done")
     elif params.loss == "squared":
-        _settled(params, state)
+        _end_newton(params, state)
     else:
-        _settle(params, state, "settle")
+        _begin_newton(params, state, "final")
 
 
-def _settle(params: SparseRandomFeatures, state: State, phase: str) -> None:
-    """Newton's method to the end, on a working set that stays."""
-    state["phase"], state["n_known"] = phase, 0
-    state["steps"] = state["looks"] = 0
-    _ask_for_gram(params, state)
+def _begin_newton(params: SparseRandomFeatures, state: RandomFeaturesState, phase: str) -> None:
+    """Begin Newton's method on a working set that no longer changes, until it converges."""
+    state.phase, state.n_known = phase, 0
+    state.steps = state.newton_passes = 0
+    _begin_gram(params, state)
 
 
-def _settled(params: SparseRandomFeatures, state: State) -> None:
-    if state["phase"] == "refit" or not begin_choice(params, state):
+def _end_newton(params: SparseRandomFeatures, state: RandomFeaturesState) -> None:
+    """Go on to a choice if there is one to make; else the selection is done."""
+    if state.phase == "refit" or not models.begin_choice(params, state):
         _drop_zeros(state)
-        go_to(state, "done")
+        begin_pass(state, "done")
     else:
-        go_to(state, "choose")
+        begin_pass(state, "choose")
 
 
-def _chosen(params: SparseRandomFeatures, state: State, sums: Sums) -> None:
-    end_choice(state, sums)
+def _finish_choose(params: SparseRandomFeatures, state: RandomFeaturesState, sums: Sums) -> None:
+    models.end_choice(state, sums)
     if params.loss == "squared":
-        go_to(state, "done")
+        begin_pass(state, "done")
     else:
-        _settle(params, state, "refit")
+        _begin_newton(params, state, "refit")

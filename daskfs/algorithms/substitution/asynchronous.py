@@ -26,29 +26,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.algorithms.losses import Floats, encode_target
-from daskfs.algorithms.substitution.columns import (
-    AnyColumns,
-    ColumnMethod,
-    UnitColumns,
-    columns_of,
-    join_columns,
-    preview_of,
-    summarise_staleness,
-    sweep_block,
-    take_columns,
-)
-from daskfs.algorithms.substitution.paper import (
-    Slots,
-    Steps,
-    Target,
-    add_spare,
-    fit_columns,
-    last_objective,
-    slots_nbytes,
-)
+from daskfs.algorithms.substitution.columns import AnyColumns, ColumnMethod, UnitColumns, columns_of, standardise_block
+from daskfs.algorithms.substitution.paper import Slots, Steps, Target, add_spare, fit_columns, slots_nbytes
 from daskfs.algorithms.substitution.selected_set import set_nbytes, transposed_product
 from daskfs.errors import OptionError
-from daskfs.protocol import AsynchronousAlgorithm, Block, ColumnBlock, Meta, Preview, Result, Schedule, Sharing
+from daskfs.protocol import AsynchronousAlgorithm, Block, Meta, Preview, Result, Schedule, Sharing
 
 _MAX_STALENESS = 256  # larger values are counted as the largest below it
 
@@ -59,28 +41,11 @@ class WorkerPart:
 
     u: Floats
     z: Floats
-    v_square: float = 0.0
-    number: int = 0
-    """The number of the worker's push that brought it."""
+    v_square: float = 0.0  # ‖v(t)‖²
+    number: int = 0  # of the push that brought it
     ids: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     w: Floats = field(default_factory=lambda: np.empty(0))
     norm: Floats = field(default_factory=lambda: np.empty(0))
-
-
-@dataclass(slots=True)
-class WorkerSlots:
-    """A worker's own state: its slots, and the number of its last push."""
-
-    slots: Slots
-    number: int
-
-
-@dataclass(slots=True)
-class FinalSet:
-    """The features after the last pass, and which of their columns have been collected."""
-
-    columns: UnitColumns
-    collected: NDArray[np.bool_]
 
 
 @dataclass(slots=True)
@@ -93,21 +58,15 @@ class AsynchronousState:
     z: Floats
     parts: list[WorkerPart]
     history: Floats
-    staleness: NDArray[np.int64]
-    """How many pushes of this pass were based on a view 0, 1, 2, … versions old."""
-    own: list[WorkerSlots] = field(default_factory=list)
-    """Without a cluster: the workers' own states."""
-    turn: int = 0
-    """Without a cluster: how many blocks of this pass were processed; workers take turns."""
+    staleness: NDArray[np.int64]  # how many pushes of this pass were based on a view 0, 1, 2, … versions old
+    own: list[Slots] = field(default_factory=list)  # without a cluster: the workers' own states
+    turn: int = 0  # without a cluster: how many blocks of this pass were processed; workers take turns
     passes: int = 0
     version: int = 0
-    changes: int = 0
-    """Columns that entered in this pass."""
-    late: int = 0
-    """Pushes of this pass that were not applied."""
-    spare: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    """See `PaperState.spare`."""
-    final: FinalSet | None = None
+    changes: int = 0  # columns that entered in this pass
+    late: int = 0  # pushes of this pass that were not applied
+    spare: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))  # see `PaperState.spare`
+    final: UnitColumns | None = None  # after the last pass: the features, with norm 0 until a column is collected
 
     def add_parts(self, worker: int) -> None:
         """Make sure that a worker has a part."""
@@ -120,16 +79,13 @@ class AsynchronousView:
     """What a worker pulls."""
 
     version: int
-    number: int
-    """The number of the worker's last push that was applied."""
+    number: int  # the number of the worker's last push that was applied
     others: Floats  # u_C without the worker's part
     z_others: Floats
     L: float
     budget: int
-    cutoff: float
-    """See `slot_for`."""
-    taken: NDArray[np.int64]
-    """The features of other workers."""
+    cutoff: float  # see `slot_for`
+    taken: NDArray[np.int64]  # the features of other workers
     constant: float
     positive: float
     itemsize: int
@@ -140,11 +96,9 @@ class Push:
     """What a worker pushes after a block."""
 
     worker: int
-    version: int
-    """The version of the view it is based on."""
+    version: int  # the version of the view it is based on
     part: WorkerPart
-    processed: NDArray[np.int64]
-    """Some ids of the block."""
+    processed: NDArray[np.int64]  # some ids of the block
     changes: int
 
 
@@ -175,7 +129,7 @@ class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
         """Let the next worker process a block; after the last pass, collect columns of the final set."""
         block = columns_of(any_block)
         if state.final is not None:
-            return self.accept(state, self._standardise(block)) if len(block.ids) else state
+            return _collect(state, standardise_block(block, self.params.intercept)) if len(block.ids) else state
         state.target.take(block, self.params)
         if not len(block.ids):
             return state
@@ -210,18 +164,19 @@ class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
         )
 
     def work(
-        self, own: WorkerSlots | None, view: AsynchronousView | None, any_block: Block, worker: int
-    ) -> tuple[WorkerSlots | None, Push | UnitColumns]:
+        self, own: Slots | None, view: AsynchronousView | None, any_block: Block, worker: int
+    ) -> tuple[Slots | None, Push | UnitColumns]:
         block = columns_of(any_block)
-        return (None, self._standardise(block)) if view is None else self._push(own, view, block, worker)
+        if view is None:
+            return None, standardise_block(block, self.params.intercept)
+        return self._push(own, view, block, worker)
 
-    def _push(
-        self, own: WorkerSlots | None, view: AsynchronousView, block: AnyColumns, worker: int
-    ) -> tuple[WorkerSlots, Push]:
+    def _push(self, own: Slots | None, view: AsynchronousView, block: AnyColumns, worker: int) -> tuple[Slots, Push]:
         """Algorithm 3 for a block of columns."""
-        if own is None:
-            own = WorkerSlots(Slots.empty(len(block.y), self.n_select, view.itemsize), view.number)
-        slots, target = own.slots, encode_target(block.y, view.positive)
+        slots, target = own, encode_target(block.y, view.positive)
+        if slots is None:
+            slots = Slots.empty(len(block.y), self.n_select, view.itemsize)
+            slots.number = view.number
         slots.trim(view.budget)
         offset, least_L = view.constant + view.others, max(1.0, view.L)
         steps = Steps(self.params, target, offset, view.budget, view.cutoff, least_L)
@@ -232,17 +187,17 @@ class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
         if view.z_others.any():
             z = X @ v.astype(X.dtype) + view.z_others
             v = transposed_product(X, z.astype(X.dtype)) / least_L
-        own.number += 1
+        slots.number += 1
         part = WorkerPart(
             u=X @ slots.w[:k].astype(X.dtype),
             z=X @ v.astype(X.dtype),
             v_square=float(v @ v),
-            number=own.number,
+            number=slots.number,
             ids=slots.ids[:k].copy(),
             w=slots.w[:k].copy(),
             norm=slots.norm[:k].copy(),
         )
-        return own, Push(worker, view.version, part, block.ids[: 2 * self.n_select].astype(np.int64), n_entered)
+        return slots, Push(worker, view.version, part, block.ids[: 2 * self.n_select].astype(np.int64), n_entered)
 
     def combine_offers(
         self, offer: Push | UnitColumns, later: Push | UnitColumns, view: AsynchronousView | None
@@ -251,7 +206,7 @@ class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
         if isinstance(offer, Push) and isinstance(later, Push):
             processed = np.concatenate([offer.processed, later.processed])[-2 * self.n_select :]
             return replace(later, processed=processed, changes=offer.changes + later.changes)
-        return join_columns([part for part in (offer, later) if isinstance(part, UnitColumns)])
+        return UnitColumns.join([part for part in (offer, later) if isinstance(part, UnitColumns)])
 
     def n_workers(self, state: AsynchronousState) -> int:
         return len(state.parts)
@@ -278,7 +233,7 @@ class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
         """Return the collected columns of the final set; before that none, as the next pushes restore everything."""
         if state.final is None:
             return np.empty(0, np.uint64)
-        return np.sort(state.final.columns.ids[state.final.collected]).astype(np.uint64)
+        return np.sort(state.final.ids[state.final.norm > 0]).astype(np.uint64)
 
     def merge(self, states: Sequence[AsynchronousState]) -> AsynchronousState:
         if len(states) > 1:
@@ -286,7 +241,7 @@ class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
         return states[0]
 
     def end_pass(self, state: AsynchronousState) -> tuple[AsynchronousState, bool]:
-        objective, staleness = state.target.loss(state.u, self.params), summarise_staleness(state.staleness)
+        objective, staleness = state.target.loss(state.u, self.params), self.summarise_staleness(state.staleness)
         state.history[state.passes] = objective, state.changes, *staleness, state.late
         state.passes += 1
         state.turn = 0  # a worker gets the same columns in every pass
@@ -299,22 +254,21 @@ class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
 
     def revisit(self, state: AsynchronousState) -> NDArray[np.uint64]:
         """Return the final set, whose columns are spread over the workers."""
-        return np.empty(0, np.uint64) if state.final is None else np.sort(state.final.columns.ids).astype(np.uint64)
+        return np.empty(0, np.uint64) if state.final is None else np.sort(state.final.ids).astype(np.uint64)
 
     def result(self, state: AsynchronousState) -> Result:
         assert state.final is not None, "before the last pass has ended"
         history = self.history_records(state.history[: state.passes].tolist())
-        return fit_columns(state.final.columns, state.target, self.params, state.spare, history)
+        return fit_columns(state.final, state.target, self.params, state.spare, history)
 
     def preview(self, state: AsynchronousState, limit: int) -> Preview:
-        if state.final is not None:  # weights are not known before the joint fit
-            ids = state.final.columns.ids
-            w, norm = np.full(len(ids), np.nan), np.ones(len(ids))
+        if state.final is not None:
+            columns, w = state.final, np.full(len(state.final.ids), np.nan)  # not known before the joint fit
         else:
-            ids, w = _features(state)
-            norm = np.concatenate([part.norm for part in state.parts])
-        objective = last_objective(state.history, state.passes)
-        return preview_of(ids, w, norm, limit, objective, state.changes, state.staleness)
+            (ids, w), norm = _features(state), np.concatenate([part.norm for part in state.parts])
+            columns = UnitColumns(ids, np.empty((0, len(ids))), np.zeros(len(ids)), norm)
+        objective = self.last_objective(state.history, state.passes)
+        return self.preview_weights(columns, w, limit, objective, state.changes, state.staleness)
 
     def nbytes(self, meta: Meta) -> int:
         n, k, workers = meta.n_samples, self.n_select, self.params.workers
@@ -340,14 +294,7 @@ class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
         ids = ids[np.sort(first)][: self.n_select]
         state.own, state.parts = [], []
         X = np.zeros((len(state.u), len(ids)), f"f{state.itemsize}", order="F")
-        columns = UnitColumns(ids, X, np.zeros(len(ids)), np.ones(len(ids)))
-        state.final = FinalSet(columns, np.zeros(len(ids), np.bool_))
-
-    def _standardise(self, block: AnyColumns) -> UnitColumns:
-        """Return all columns of a block."""
-        zeros = np.zeros(len(block.y), block.X.dtype if isinstance(block, ColumnBlock) else np.float32)
-        sweep = sweep_block(block, zeros, zeros[:0], self.params.intercept)
-        return take_columns(block, np.arange(len(block.ids)), sweep, zeros.dtype)
+        state.final = UnitColumns(ids, X, np.zeros(len(ids)), np.zeros(len(ids)))
 
 
 def _features(state: AsynchronousState) -> tuple[NDArray[np.int64], Floats]:
@@ -362,13 +309,12 @@ def _smoothness(state: AsynchronousState) -> float:
 
 
 def _collect(state: AsynchronousState, offer: Push | UnitColumns) -> AsynchronousState:
-    """Put columns into the final set; repeated ones change nothing, and a push comes too late."""
+    """Put columns into the final set. Repeated columns change nothing, nor does a push that arrives after the end."""
     if state.final is None or isinstance(offer, Push):
         return state
-    columns, order = state.final.columns, np.argsort(offer.ids)
+    columns, order = state.final, np.argsort(offer.ids)
     slots = np.flatnonzero(np.isin(columns.ids, offer.ids))
     matching = order[np.searchsorted(offer.ids, columns.ids[slots], sorter=order)]
     columns.X[:, slots] = offer.X[:, matching]
     columns.mean[slots], columns.norm[slots] = offer.mean[matching], offer.norm[matching]
-    state.final.collected[slots] = True
     return state

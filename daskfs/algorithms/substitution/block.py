@@ -18,35 +18,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from daskfs.algorithms import losses
 from daskfs.algorithms.loss_kernels import residuals
-from daskfs.algorithms.losses import (
-    CODE,
-    CURVATURE,
-    Floats,
-    Loss,
-    decode_classes,
-    encode_classes,
-    encode_target,
-    normalise_weights,
-    positive_target,
-)
+from daskfs.algorithms.losses import CURVATURE, Floats
 from daskfs.algorithms.substitution import exchange
-from daskfs.algorithms.substitution.columns import (
-    AnyColumns,
-    ColumnMethod,
-    columns_of,
-    preview_of,
-    summarise_staleness,
-)
+from daskfs.algorithms.substitution.columns import AnyColumns, ColumnMethod, columns_of
 from daskfs.algorithms.substitution.exchange import Candidates, SetView
-from daskfs.algorithms.substitution.selected_set import (
-    LEAST_RIDGE,
-    RejectedColumns,
-    SelectedSet,
-    set_nbytes,
-    transposed_product,
-    weighted_gram,
-)
+from daskfs.algorithms.substitution.selected_set import LEAST_RIDGE, RejectedColumns, SelectedSet, set_nbytes
 from daskfs.protocol import AsynchronousAlgorithm, Block, Meta, Preview, Result, Schedule, Sharing, copy_state
 
 # Ridges on columns of unit norm, divided by the largest curvature of the loss:
@@ -70,31 +48,21 @@ class BlockState:
     """The state of `BlockMethod`: one set, or one for each ridge while ridges are compared."""
 
     sets: list[SelectedSet]
-    held_back: NDArray[np.int64]
-    """The rows on which ridges are compared."""
-    weight: Floats
-    """The weight of every row, 1 on average."""
-    positive: float
-    """See `positive_target`."""
-    classes: str
-    """See `encode_classes`."""
-    refit_ridge: float
-    """The ridge of the final fit."""
+    held_back: NDArray[np.int64]  # the rows on which ridges are compared
+    weight: Floats  # the weight of every row, 1 on average
+    positive: float  # see `positive_target`
+    classes: str  # see `encode_classes`
+    refit_ridge: float  # the ridge of the final fit
     history: Floats
-    staleness: NDArray[np.int64]
-    """How many offers of this pass were based on a view 0, 1, 2, … versions old."""
-    started: bool = False
-    """Whether the target is known."""
-    target_mean: float = 0.0
-    """Subtracted from a target of numbers."""
+    staleness: NDArray[np.int64]  # how many offers of this pass were based on a view 0, 1, 2, … versions old
+    started: bool = False  # whether the target is known
+    target_mean: float = 0.0  # subtracted from a target of numbers
     passes: int = 0
     version: int = 0
-    changes: int = 0
-    """Columns that entered in this pass; with several shards, since the last merge."""
+    changes: int = 0  # columns that entered in this pass; with several shards, since the last merge
     changes_before_merge: int = 0
     just_merged: bool = False
-    held_back_score: float = np.nan
-    """Balanced accuracy or R² on held-back rows."""
+    held_back_score: float = np.nan  # balanced accuracy or R² on held-back rows
 
 
 @dataclass(slots=True)
@@ -109,8 +77,7 @@ class BlockView:
 class BlockOffer:
     """What a worker nominates for each set, and the columns that it rejected."""
 
-    version: int | None
-    """The version of the view it is based on; None if nothing is nominated."""
+    version: int | None  # the version of the view it is based on; None if nothing is nominated
     candidates: list[Candidates | None]
     rejected: list[RejectedColumns]
 
@@ -130,14 +97,14 @@ class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
 
     def start(self, meta: Meta, seed: int) -> BlockState:
         ridges, n = self._ridges(meta.n_samples), meta.n_samples
-        shape = n, self.n_select, meta.itemsize, CODE[self.params.loss], self.params.intercept
+        shape = n, self.n_select, meta.itemsize, losses.CODE[self.params.loss], self.params.intercept
         rows = _rows_to_hold_back(n, meta.classes is not None, seed) if len(ridges) > 1 else np.empty(0, np.int64)
         return BlockState(
             sets=[SelectedSet.empty(*shape, ridge) for ridge in ridges],
             held_back=rows,
             weight=np.ones(n),
-            positive=positive_target(meta),
-            classes=encode_classes(meta),
+            positive=losses.positive_target(meta),
+            classes=losses.encode_classes(meta),
             refit_ridge=ridges[0],
             history=self.new_history(),
             staleness=np.zeros(_MAX_STALENESS, np.int64),
@@ -212,8 +179,8 @@ class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
             return
         state.started = True
         if block.weight is not None:
-            state.weight[:] = normalise_weights(block.weight)
-        target = encode_target(block.y, state.positive)
+            state.weight[:] = losses.normalise_weights(block.weight)
+        target = losses.encode_target(block.y, state.positive)
         if self.params.intercept and np.isnan(state.positive):  # float32 would lose digits to a large mean
             state.target_mean = float(np.average(target, weights=state.weight))
         for selected in state.sets:
@@ -248,7 +215,7 @@ class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
         return state, go_on and state.passes < self.passes
 
     def _history_row(self, state: BlockState, selected: SelectedSet) -> list[float]:
-        staleness = summarise_staleness(state.staleness)
+        staleness = self.summarise_staleness(state.staleness)
         return [selected.objective, state.changes, selected.ridge, state.held_back_score, *staleness]
 
     def revisit(self, state: BlockState) -> NDArray[np.uint64]:
@@ -260,15 +227,13 @@ class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
         selected.fit(state.refit_ridge)
         spare = selected.rejected.ids[np.argsort(-selected.rejected.scores, kind="stable")]
         rows = [*state.history[: state.passes].tolist(), self._history_row(state, selected)]
-        result = selected.result(self.n_select, spare, decode_classes(state.classes), self.history_records(rows))
+        result = selected.result(self.n_select, spare, losses.decode_classes(state.classes), self.history_records(rows))
         return replace(result, intercept=result.intercept + state.target_mean)
 
     def preview(self, state: BlockState, limit: int) -> Preview:
         selected, changes = state.sets[0], state.changes + state.changes_before_merge
-        at = slice(selected.fixed, selected.k)
-        objective = selected.objective if state.started else np.nan
-        w, norm = selected.w[at], selected.norm[at]
-        return preview_of(selected.features, w, norm, limit, objective, changes, state.staleness)
+        w, objective = selected.w[selected.fixed : selected.k], selected.objective if state.started else np.nan
+        return self.preview_weights(selected.columns, w, limit, objective, changes, state.staleness)
 
     def nbytes(self, meta: Meta) -> int:
         entering = exchange.max_candidates(self.n_select)
@@ -310,11 +275,10 @@ def _rows_to_hold_back(n_samples: int, are_labels: bool, seed: int) -> NDArray[n
     return np.sort(np.random.default_rng(seed).choice(n_samples, count, replace=False))
 
 
-def _evaluate(selected: SelectedSet, rows: NDArray[np.int64], weight: Floats, loss: Loss) -> Evaluation:
+def _evaluate(selected: SelectedSet, rows: NDArray[np.int64], weight: Floats, loss: losses.Loss) -> Evaluation:
     """Fit the weights of a set under several ridges and return the best evaluation on held-back rows."""
     k, X, code, y, m = selected.k, selected.X, selected.code, selected.target[rows], weight[rows]
-    H = weighted_gram(X[:, :k], selected.h)
-    slope = transposed_product(X[:, :k], selected.r) + H @ selected.w[:k]
+    H, slope = selected.quadratic()
     is_penalised, unused = np.arange(k) >= selected.fixed, np.empty(len(rows), X.dtype)
     of_constant = residuals(code, np.full(len(y), y.mean()), y, m, unused)
     evaluations = []

@@ -57,6 +57,28 @@ class ColumnMethod(Algorithm):
         """Return the rows of a history as `Result.history` wants them."""
         return [dict(zip(self.history_fields, row, strict=True)) for row in rows]
 
+    @staticmethod
+    def last_objective(history: Floats, passes: int) -> float:
+        """Return the objective of the last finished pass; NaN before that."""
+        return float(history[passes - 1, 0]) if passes else np.nan
+
+    @staticmethod
+    def summarise_staleness(counts: NDArray[np.int64]) -> tuple[float, float, int]:
+        """Return the mean staleness, the largest, and the number of offers; ``counts[v]`` of them have staleness v."""
+        offers = int(counts.sum())
+        if not offers:
+            return 0.0, 0.0, 0
+        return float(counts @ np.arange(len(counts)) / offers), float(np.flatnonzero(counts)[-1]), offers
+
+    @staticmethod
+    def preview_weights(
+        columns: UnitColumns, w: Floats, limit: int, objective: float, changes: int, staleness: Any = None
+    ) -> Preview:
+        """Return a preview of the columns with the largest weights `w`, in the units of the data."""
+        order = np.argsort(-np.abs(w), kind="stable")[:limit]
+        features, counts = columns.ids[order].astype(np.uint64), None if staleness is None else staleness.copy()
+        return Preview(float(objective), float(changes), features, w[order] / columns.norm[order], staleness=counts)
+
 
 @dataclass(slots=True)
 class UnitColumns:
@@ -72,11 +94,11 @@ class UnitColumns:
         X = np.asfortranarray(self.X[:, which])
         return UnitColumns(self.ids[which], X, self.mean[which], self.norm[which])
 
-
-def join_columns(parts: Sequence[UnitColumns]) -> UnitColumns:
-    """Return the columns of several parts side by side."""
-    ids, mean, norm = (np.concatenate([getattr(part, name) for part in parts]) for name in ("ids", "mean", "norm"))
-    return UnitColumns(ids, np.concatenate([part.X for part in parts], axis=1), mean, norm)
+    @staticmethod
+    def join(parts: Sequence[UnitColumns]) -> UnitColumns:
+        """Return the columns of several parts side by side."""
+        fields = (("ids", 0), ("X", 1), ("mean", 0), ("norm", 0))
+        return UnitColumns(*(np.concatenate([getattr(part, name) for part in parts], axis) for name, axis in fields))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +106,9 @@ class Sweep:
     """The moments of every column of a block; `g` and `d` are those of the standardised column."""
 
     mean: Floats
-    norm: Floats
-    """0 for a constant column, which cannot explain anything."""
-    g: Floats
-    """xᵀr, the negative gradient of the loss with respect to the column's weight."""
-    d: Floats
-    """The curvature of the loss along the column, after the intercept has adapted."""
+    norm: Floats  # 0 for a constant column, which cannot explain anything
+    g: Floats  # xᵀr, the negative gradient of the loss with respect to the column's weight
+    d: Floats  # the curvature of the loss along the column, after the intercept has adapted
 
 
 def columns_of(block: Block) -> AnyColumns:
@@ -201,19 +220,7 @@ def take_columns(block: AnyColumns, which: NDArray[np.int64], sweep: Sweep, dtyp
     return UnitColumns(block.ids[which].astype(np.int64), standardise(block, which, mean, norm, dtype), mean, norm)
 
 
-def summarise_staleness(counts: NDArray[np.int64]) -> tuple[float, float, int]:
-    """Return the mean staleness, the largest, and the number of offers, given how many offers had each staleness."""
-    offers = int(counts.sum())
-    if not offers:
-        return 0.0, 0.0, 0
-    return float(counts @ np.arange(len(counts)) / offers), float(np.flatnonzero(counts)[-1]), offers
-
-
-def preview_of(
-    ids: NDArray[np.int64], w: Floats, norm: Floats, limit: int, objective: float, changes: int,
-    staleness: NDArray[np.int64] | None = None,
-) -> Preview:  # fmt: skip
-    """Return a preview of the largest weights `w` of standardised columns, in the units of the data."""
-    order = np.argsort(-np.abs(w), kind="stable")[:limit]
-    features, counts = ids[order].astype(np.uint64), None if staleness is None else staleness.copy()
-    return Preview(float(objective), float(changes), features, w[order] / norm[order], staleness=counts)
+def standardise_block(block: AnyColumns, centred: bool) -> UnitColumns:
+    """Return copies of all columns of a block."""
+    zeros = np.zeros(len(block.y), block.X.dtype if isinstance(block, ColumnBlock) else np.float32)
+    return take_columns(block, np.arange(len(block.ids)), sweep_block(block, zeros, zeros[:0], centred), zeros.dtype)

@@ -18,15 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.algorithms.losses import Floats
-from daskfs.algorithms.substitution.columns import (
-    AnyColumns,
-    Sweep,
-    UnitColumns,
-    gradients,
-    join_columns,
-    sweep_block,
-    take_columns,
-)
+from daskfs.algorithms.substitution.columns import AnyColumns, Sweep, UnitColumns, gradients, sweep_block, take_columns
 from daskfs.algorithms.substitution.selected_set import RejectedColumns, SelectedSet, transposed_product
 
 # How many columns of a block are nominated at most once the set is full: one in _SHARE, within two bounds.
@@ -46,8 +38,7 @@ class SetView:
     h: NDArray[Any]  # empty if it is 1 in all rows
     ridge: float
     threshold: float
-    room: int
-    """How many features the set still lacks."""
+    room: int  # how many features the set still lacks
     centred: bool
     ids: NDArray[np.int64]
 
@@ -56,8 +47,7 @@ class SetView:
 class Candidates:
     """Columns that a worker nominates for a set."""
 
-    version: int
-    """The version of the set that the scores refer to."""
+    version: int  # the version of the set that the scores refer to
     columns: UnitColumns
     score: Floats
     d: Floats  # the curvature along each column
@@ -127,7 +117,7 @@ def combine_candidates(
     parts: Sequence[Candidates], rejected: RejectedColumns, view: SetView, n_select: int
 ) -> Candidates:
     """Return the best candidates of several nominations, scored again; add the others to `rejected`."""
-    columns, d = join_columns([part.columns for part in parts]), np.concatenate([part.d for part in parts])
+    columns, d = UnitColumns.join([part.columns for part in parts]), np.concatenate([part.d for part in parts])
     score = np.concatenate([transposed_product(part.columns.X, view.r) for part in parts]) ** 2
     score /= d + view.ridge + _TINY
     best = np.sort(np.argsort(-score, kind="stable")[: max(_LEAST_CANDIDATES, view.room)])
@@ -179,9 +169,9 @@ def merge_sets(sets: Sequence[SelectedSet], n_select: int) -> None:
     """Bring the columns of several sets into the first of them."""
     selected = sets[0]
     for other in sets[1:]:
-        new = np.sort(other.fixed + np.flatnonzero(~np.isin(other.features, selected.features)))
-        if len(new):
-            selected.enter(UnitColumns(other.ids, other.X, other.mean, other.norm).take(new), n_select)
+        is_new = ~np.isin(other.features, selected.features)
+        if is_new.any():
+            selected.enter(other.columns.take(is_new), n_select)
             selected.settle()
         out = np.setdiff1d(other.features, selected.features)
         selected.rejected.add(out, np.full(len(out), selected.threshold), n_select)

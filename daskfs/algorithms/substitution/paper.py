@@ -19,17 +19,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from daskfs.algorithms import losses
 from daskfs.algorithms.loss_kernels import SQUARED, residuals
-from daskfs.algorithms.losses import (
-    CODE,
-    CURVATURE,
-    Floats,
-    best_constant,
-    decode_classes,
-    encode_classes,
-    encode_target,
-    positive_target,
-)
+from daskfs.algorithms.losses import CODE, CURVATURE, Floats
 from daskfs.algorithms.substitution.block import SMALL_RIDGE
 from daskfs.algorithms.substitution.columns import (
     AnyColumns,
@@ -37,7 +29,6 @@ from daskfs.algorithms.substitution.columns import (
     Sweep,
     UnitColumns,
     columns_of,
-    preview_of,
     standardise,
     sweep_block,
 )
@@ -57,27 +48,24 @@ class Target:
     """The target, taken over from the first block."""
 
     y: Floats
-    positive: float
-    """See `positive_target`."""
-    classes: str
-    """See `encode_classes`."""
-    constant: float = 0.0
-    """The best constant score, if there is an intercept."""
+    positive: float  # see `positive_target`
+    classes: str  # see `encode_classes`
+    constant: float = 0.0  # the best constant score, if there is an intercept
     known: bool = False
 
     @classmethod
     def unknown(cls, meta: Meta) -> Target:
         """Return the target before the first block."""
-        return cls(np.zeros(meta.n_samples), positive_target(meta), encode_classes(meta))
+        return cls(np.zeros(meta.n_samples), losses.positive_target(meta), losses.encode_classes(meta))
 
     def take(self, block: AnyColumns, params: OnlineSubstitution) -> None:
         """Take over the target from a block, unless it is known."""
         if self.known:
             return
         self.known = True
-        self.y[:] = encode_target(block.y, self.positive)
+        self.y[:] = losses.encode_target(block.y, self.positive)
         if params.intercept:
-            self.constant = best_constant(params.loss, self.y)
+            self.constant = losses.best_constant(params.loss, self.y)
 
     def loss(self, u: Floats, params: OnlineSubstitution) -> float:
         """Return the loss of the scores `constant` + u, summed over all rows."""
@@ -98,10 +86,9 @@ class Slots:
     c: Floats  # X_Sᵀ y
     v: Floats  # of the power iteration
     k: int = 0
-    L: float = 1.0
-    """The running estimate of λ_max(X_Sᵀ X_S)."""
-    entry_rate: float = 1.0
-    """The share of recent columns that entered."""
+    number: int = 0  # of the last push, if the slots belong to one of several workers
+    L: float = 1.0  # the running estimate of λ_max(X_Sᵀ X_S)
+    entry_rate: float = 1.0  # the share of recent columns that entered
 
     @classmethod
     def empty(cls, n: int, slots: int, itemsize: int) -> Slots:
@@ -151,16 +138,8 @@ def slots_nbytes(n: int, slots: int, itemsize: int) -> int:
 class Steps:
     """The gradient steps for one block of columns.
 
-    Parameters
-    ----------
-    params
-        Loss, step length, and whether to centre columns.
-    target, offset
-        The encoded target, and the part of u that does not come from the slots.
-    budget, cutoff
-        How many slots may be used; see `slot_for`.
-    least_L
-        A lower bound of L.
+    `offset` is the part of u that does not come from the slots, `least_L` a lower bound of L; `slot_for` explains
+    `budget` and `cutoff`.
     """
 
     def __init__(
@@ -293,8 +272,7 @@ class PaperState:
     target: Target
     history: Floats
     passes: int = 0
-    changes: int = 0
-    """Columns that entered in this pass."""
+    changes: int = 0  # columns that entered in this pass
     spare: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     """Some ids to fill up the number of features if too few columns are of use."""
 
@@ -331,18 +309,12 @@ class PaperMethod(ColumnMethod):
         return fit_columns(state.slots.columns, state.target, self.params, state.spare, history)
 
     def preview(self, state: PaperState, limit: int) -> Preview:
-        slots, columns = state.slots, state.slots.columns
-        objective = last_objective(state.history, state.passes)
-        return preview_of(columns.ids, slots.w[: slots.k], columns.norm, limit, objective, state.changes)
+        slots, objective = state.slots, self.last_objective(state.history, state.passes)
+        return self.preview_weights(slots.columns, slots.w[: slots.k], limit, objective, state.changes)
 
     def nbytes(self, meta: Meta) -> int:
         n, k = meta.n_samples, self.n_select
         return slots_nbytes(n, k, meta.itemsize) + set_nbytes(n, k, 0, meta.itemsize)
-
-
-def last_objective(history: Floats, passes: int) -> float:
-    """Return the objective of the last finished pass; NaN before that."""
-    return float(history[passes - 1, 0]) if passes else np.nan
 
 
 def add_spare(spare: NDArray[np.int64], ids: NDArray[Any], n_select: int) -> NDArray[np.int64]:
@@ -368,4 +340,4 @@ def fit_columns(
     selected.ids[fixed:], selected.mean[fixed:], selected.norm[fixed:] = columns.ids, columns.mean, columns.norm
     selected.k = fixed + k
     selected.fit(SMALL_RIDGE * CURVATURE[params.loss] if params.ridge == "auto" else float(params.ridge))
-    return selected.result(params.n_select, spare, decode_classes(target.classes), history)
+    return selected.result(params.n_select, spare, losses.decode_classes(target.classes), history)

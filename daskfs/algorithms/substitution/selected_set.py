@@ -73,10 +73,8 @@ class RejectedColumns:
 class SelectedSet:
     """Columns in slots, with their joint fit. Arrays have a fixed number of slots, of which `k` are in use."""
 
-    code: int
-    """The code of the loss."""
-    fixed: int
-    """How many slots are never dropped: 1 with an intercept, else 0."""
+    code: int  # the code of the loss
+    fixed: int  # how many slots are never dropped: 1 with an intercept, else 0
     k: int
     ids: NDArray[np.int64]
     X: NDArray[Any]  # (n, slots), Fortran order
@@ -90,14 +88,11 @@ class SelectedSet:
     u: Floats  # the score of every row
     r: NDArray[Any]  # the weighted residual of every row
     h: NDArray[Any]  # the weighted curvature of every row
-    uniform: bool = False
-    """Whether h is 1 in all rows."""
+    uniform: bool = False  # whether h is 1 in all rows
     ridge: float = 0.0
-    threshold: float = 0.0
-    """By how much the loss would rise without the least useful feature, times two."""
+    threshold: float = 0.0  # by how much the loss would rise without the least useful feature, times two
     objective: float = np.nan
-    version: int = 0
-    """Rises whenever the set changes."""
+    version: int = 0  # rises whenever the set changes
     rejected: RejectedColumns = field(default_factory=RejectedColumns)
 
     @classmethod
@@ -116,6 +111,12 @@ class SelectedSet:
     def features(self) -> NDArray[np.int64]:
         """The ids of the features in the set, by slot."""
         return self.ids[self.fixed : self.k]
+
+    @property
+    def columns(self) -> UnitColumns:
+        """The columns of the features, without copying them."""
+        at = slice(self.fixed, self.k)
+        return UnitColumns(self.ids[at], self.X[:, at], self.mean[at], self.norm[at])
 
     def refresh(self, steps: int = 3, least_curvature: float = _LEAST_CURVATURE) -> None:
         """Compute curvature and H anew and go towards the minimum with at most `steps` Newton steps."""
@@ -214,6 +215,12 @@ class SelectedSet:
         w = self.w[self.fixed : self.k]
         self.objective = loss + 0.5 * self.ridge * float(w @ w)
         self.threshold = float(self.usefulness().min()) if len(w) else 0.0
+
+    def quadratic(self) -> tuple[Floats, Floats]:
+        """Return H without the ridge, and c, of the quadratic ½ wᵀHw − cᵀw that approximates the loss."""
+        X = self.X[:, : self.k]
+        H = weighted_gram(X, self.h)
+        return H, transposed_product(X, self.r) + H @ self.w[: self.k]
 
     def usefulness(self) -> Floats:
         """Return by how much the loss would rise without each of the features, times two."""

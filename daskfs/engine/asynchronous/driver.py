@@ -1,27 +1,26 @@
-"""Asynchronous passes on a cluster, as the driver sees them: a centre, and groups of blocks that talk to it.
+"""The asynchronous schedule as the driver sees it: a centre, and tasks that call it.
 
 What can be lost, and what happens then:
 
-* a worker: Dask runs its groups again, elsewhere. An offer that comes twice does no harm, by the protocol.
-* the centre: Dask tells at once if its process has died, and its callers tell within seconds if it does not answer.
-  The driver knows the state the pass began with, the groups that are done, and which features the centre held when
-  it was last asked (`Ledger`); a new centre starts from these. Where workers have sets of their own, as in Asy-OS,
-  a pass is begun again: whoever is given nothing more to do would not say again what it has.
+* A worker: Dask runs its groups again, elsewhere. By the protocol an offer that comes twice does no harm.
+* The centre: Dask reports at once if its process has died, and its callers notice within seconds if it does not answer.
+  The driver knows the state the pass began with, the groups that are finished, and which features the centre last held
+  (`Ledger`); a new centre starts from these. If workers have sets of their own, as in Asy-OS, the pass is begun again,
+  since a worker without another group would not offer its set again.
 
-Between passes the driver is given the state, closes the pass and keeps the result; the centre does the same by itself
-and stays, so that the next pass begins without another journey of the state.
+At the end of a pass the driver fetches the state and closes the pass. The centre does the same with its own copy and
+stays, so that the next pass begins without sending the state again.
 
-Columns to be seen once more are shared in the same way: a `WorkUnit` is a pass, or such a last look.
+Columns to revisit are shared in the same way: a `WorkUnit` is a pass, or such a revisit.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from math import inf
@@ -33,171 +32,173 @@ import numpy as np
 from distributed import Client, Future, KilledWorker
 from numpy.typing import NDArray
 
-from daskfs.engine.asynchronous.centre import NOTHING, CentreSpent, Report
-from daskfs.engine.asynchronous.groups import even_groups, groups_of, short_groups
-from daskfs.engine.asynchronous.ledger import Ledger
-from daskfs.engine.asynchronous.worker import ActorCalls, CentreActor, CentreLost, Part, forget, work_on
-from daskfs.engine.cluster.worker_pool import GONE, with_workers
+from daskfs.engine.asynchronous.centre import CentreReport
+from daskfs.engine.asynchronous.worker import ActorCalls, CentreActor, CentreLost, GroupItems, forget, work_on
+from daskfs.engine.cluster.worker_pool import GONE, require_worker
+from daskfs.engine.events.messages import Spent
+from daskfs.engine.events.send import TaskReports
 from daskfs.engine.passes import SelectionRun
+from daskfs.engine.shards import revisit_groups, short_groups, shrinking_groups
 from daskfs.engine.synchronous import task_key
 from daskfs.errors import Interrupted, WorkerError
 from daskfs.protocol import AsynchronousAlgorithm, State
 from daskfs.store.dataset.dataset import Dataset
 
 CENTRE = "centre"
-"""A worker with this resource (``dask worker --resources centre=1``) gets the centre, and little else."""
-_ATTEMPTS = 10  # at a stretch
-_LOOK = 2.0  # seconds between two looks at whether those who may work are still there
-TOGETHER = 0.25  # seconds: the centre is asked once for all tasks that end within them, each question is a journey
-_LAST_WORDS = 5.0  # seconds without news for what tasks have sent to arrive after their end
-_PAUSE = 0.005  # seconds until it is looked for again
-_FAREWELL = 3.0  # seconds for workers to forget a run
-_GONE = "gone"  # in the place of a worker that left a lane behind
+"""A worker with this resource (``dask worker --resources centre=1``) gets the centre, and no groups."""
+_ATTEMPTS = 10  # at a unit of work
+_POLL = 2.0  # seconds between two checks that there are workers
+TOGETHER = 0.25  # seconds: tasks that end within them cost one call of the centre
+_LAST_OFFERS = 5.0  # seconds without news until the offers of tasks that have ended count as lost
+_PAUSE = 0.005  # seconds until the centre is asked for them again
+_FORGET_SECONDS = 3.0  # for workers to drop the sessions of a run
+_GONE_WORKER = "gone"  # in place of the name of a worker that is known to the state only
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerAddresses:
-    """Addresses of workers."""
+    """Addresses of the workers of a cluster."""
 
-    homes: list[str]
-    """Meant for a centre."""
+    centres: list[str]
+    """Workers with the resource `CENTRE`."""
     others: list[str]
-    threads: int = 1
-    """Of those who read."""
+    threads: int
+    """Threads of the workers that process groups."""
 
 
 @dataclass(slots=True)
 class CentreHandle:
-    """Where the centre is."""
+    """The driver's end of a centre."""
 
-    made: Future[Any]
-    """Which keeps it there."""
-    centre: Any
-    spent: CentreSpent = NOTHING
-    """In stretches that are done, …"""
-    stretches: int = 0
-    """… and their number."""
-    told: int = 0
-    """Groups that it has said are whole."""
+    future: Future[Any]
+    """The task of the actor, which lives as long as this is held."""
+    actor: Any
+    units: int = 0
+    """How many units of work this centre has completed."""
     closing: Any = None
-    """Its reply to being told that a pass is over."""
+    """The reply to `end_pass`, until it is awaited."""
 
     @property
     def call(self) -> ActorCalls:
-        return ActorCalls(self.centre)
-
-    def report_to(self, ledger: Ledger) -> None:
-        """Ask what the centre holds."""
-        report: Report = self.call.now("report", self.told)
-        self.told += len(report.whole)
-        ledger.heard(report)
+        """Return what calls the centre."""
+        return ActorCalls(self.actor)
 
     def close_pass(self) -> None:
-        """Let the centre do what is done here, with the same state: nothing has to be sent for the next pass."""
+        """Let the centre close the pass, without waiting."""
         self.closing = self.call.later("end_pass")
 
     def await_closing(self) -> None:
-        """Nobody may join before that is done, or the centre would be a pass behind."""
+        """Wait until the pass is closed: a worker that joined before would be given a view of the old pass."""
         if self.closing is not None:
             self.call.answer(self.closing)
             self.closing = None
 
 
+@dataclass(slots=True)
+class Ledger:
+    """What the driver knows of a unit of work; enough to go on after the centre is lost. No Dask here."""
+
+    start: State
+    """The state at the start of the unit."""
+    groups: dict[int, range]
+    """Groups that are not finished, by number."""
+    held: NDArray[np.uint64]
+    """Ids of the features that the centre held at its last report."""
+    merging: float = 0.0
+    """Seconds that centres were busy."""
+
+    def note(self, report: CentreReport) -> None:
+        """Note a report of the centre."""
+        for number in report.finished:
+            self.groups.pop(number, None)
+        self.held = report.held
+        self.merging += report.merging
+
+    def position(self, end: int) -> int:
+        """Return the first block that is not finished, or `end`; some blocks behind it may be finished."""
+        return min((group.start for group in self.groups.values()), default=end)
+
+
 @dataclass(frozen=True)
 class WorkUnit:
-    """What there is to do around one centre: a pass, or a last look at some columns."""
+    """A pass, or a revisit of some columns."""
 
-    verb: str
-    """What tasks are named after."""
-    groups: Callable[[int], Iterator[range]]
-    """Runs of what there is to do, one for each task, for so many threads of workers."""
-    part: Callable[[range], Part]
-    """What the task of a group works on."""
     run: SelectionRun
+    verb: str
+    """The name of its tasks."""
+    groups: Callable[[int], Iterator[range]]
+    """Returns the groups for a number of threads."""
+    columns: NDArray[np.uint64] | None = None
+    """The columns to revisit, of which a group is a range; None for a pass, whose groups are ranges of blocks."""
 
-    def ask(self, home: CentreHandle, ledger: Ledger, places: WorkerAddresses) -> None:
-        """Tasks have ended: ask the centre what has come of them so far."""
-        home.report_to(ledger)
-        spent = ledger.spent
-        self.run.note_work(places.threads, spent.busy, spent.centre, spent.between, beside=True)
-
-
-@dataclass(frozen=True)
-class Pass(WorkUnit):
-    """A stretch over all blocks, in which checkpoints may be due."""
-
-    end: int
-
-    def ask(self, home: CentreHandle, ledger: Ledger, places: WorkerAddresses) -> None:
-        super().ask(home, ledger, places)
-        if ledger.newest.preview is not None:
-            self.run.watch.preview(ledger.newest.preview)
-        if self.run.reached(ledger.position(self.end)):
-            self.run.keep(home.call.now("state")[0])
+    def items(self, group: range) -> GroupItems:
+        """Return what the task of a group works on."""
+        return group if self.columns is None else self.columns[group.start : group.stop]
 
 
 class AsynchronousRunner:
-    """Carries out passes on a cluster, around a centre."""
+    """Carries out passes on a cluster, around a centre. Close it when the run ends."""
 
     def __init__(self, client: Client, dataset: Dataset, algorithm: AsynchronousAlgorithm) -> None:
         self._client, self._dataset, self._algorithm = client, dataset, algorithm
         self._sizes = dataset.block_sizes(algorithm.axis)
-        self._run = os.urandom(8).hex()
-        self._numbers = count()  # of groups, each once in a run: last words of an old one may come late
-        self._lanes: list[str] = []
-        self._home: CentreHandle | None = None
+        self._reports = TaskReports(client)
+        self._numbers = count()  # of groups, unique in a run: offers of an old group may come late
+        self._workers: list[str] = []
+        self._centre: CentreHandle | None = None
         # Asy-OS needs them. On two workers its recall fell with larger groups, a centre that stays, and all tasks in
         # one message: it keeps to short groups, a new view for each, and a new centre for every pass.
         self._fresh = algorithm.sharing.needs_fresh_views
 
-    def one_pass(self, state: State, position: int, run: SelectionRun) -> State:
-        if not self._lanes and (position or run.now.passes):  # resumed: those who had the lanes of the state are gone
-            self._lanes = [_GONE] * self._algorithm.n_workers(state)
-        groups = partial(short_groups if self._fresh else groups_of, self._sizes, position)
-        now, _ = self._done(state, Pass(self._algorithm.verb, groups, _blocks, run, len(self._sizes)))
-        self._ends_pass()
-        return now
+    def run_pass(self, state: State, position: int, run: SelectionRun) -> State:
+        """Carry out a pass; see `PassRunner.run_pass`."""
+        if not self._workers and (position or run.snapshot.passes):  # resumed: the workers of the state are gone
+            self._workers = [_GONE_WORKER] * self._algorithm.n_workers(state)
+        groups = partial(short_groups if self._fresh else shrinking_groups, self._sizes, position)
+        state, _ = self._complete(state, WorkUnit(run, self._algorithm.verb, groups))
+        self._close_pass()
+        return state
 
     def revisit(self, state: State, ids: NDArray[np.uint64], run: SelectionRun) -> tuple[State, int]:
-        wanted = np.sort(ids)
-        groups = partial(even_groups, len(wanted))
-        return self._done(state, WorkUnit("revisit", groups, lambda some: wanted[some.start : some.stop], run))
+        """Share a revisit of columns among the workers; see `PassRunner.revisit`."""
+        return self._complete(state, WorkUnit(run, "revisit", partial(revisit_groups, len(ids)), np.sort(ids)))
 
-    def _done(self, state: State, stretch: WorkUnit) -> tuple[State, int]:
-        """The state after a stretch, and how many bytes were worked on."""
+    def close(self) -> None:
+        """Free what workers keep for this run; a worker that cannot be reached drops it in later runs."""
+        self._reports.close()
+        self._drop_centre()
+        if self._client.status == "running":
+            with suppress(Exception):
+                self._client.run(forget, self._reports.run, on_error="ignore", callback_timeout=_FORGET_SECONDS)
+
+    def _complete(self, state: State, unit: WorkUnit) -> tuple[State, int]:
+        """Return the state after a unit of work, and how many bytes were processed."""
         ledger: Ledger | None = None
-        reason = ""
+        reason, before = "", replace(unit.run.cost.spent)
+        self._reports.clear()
         for _ in range(_ATTEMPTS):
             try:
-                places = self._places()
+                addresses = self._addresses()
                 if ledger is None:
-                    known, cost = Report(-1, self._algorithm.held_features(state)), stretch.run.now.costs[-1]
-                    before = CentreSpent(centre=cost.merging, busy=cost.busy, between=cost.scheduler)
-                    ledger = Ledger(state, self._numbered(stretch, places), known, before)
-                elif self._fresh:  # a centre knew of what is only with workers, who may be given no more to do
-                    ledger.groups = self._numbered(stretch, places)
-                return self._attempt(ledger, places, stretch), ledger.spent.bytes
+                    held = self._algorithm.held_features(state)
+                    ledger = Ledger(state, self._number_groups(unit, addresses), held, before.merging)
+                elif self._fresh:  # what the lost centre knew of workers' own sets is known to no other
+                    ledger.groups = self._number_groups(unit, addresses)
+                return self._attempt(ledger, addresses, unit, before), self._reports.total().bytes
             except CentreLost as lost:
                 reason = str(lost)
-                self._leave_home()
+                self._drop_centre()
             if self._client.status != "running":
                 raise Interrupted(GONE)
         raise Interrupted(f"the centre of the run was lost again and again ({reason}); run the same again to go on")
 
-    def _numbered(self, stretch: WorkUnit, places: WorkerAddresses) -> dict[int, range]:
-        return dict(zip(self._numbers, stretch.groups(places.threads), strict=False))
+    def _number_groups(self, unit: WorkUnit, addresses: WorkerAddresses) -> dict[int, range]:
+        return dict(zip(self._numbers, unit.groups(addresses.threads), strict=False))
 
-    def close(self) -> None:
-        """Free what workers keep for this run; should one not hear it, later runs push it out."""
-        self._leave_home()
-        if self._client.status == "running":
-            with suppress(Exception):
-                self._client.run(forget, self._run, on_error="ignore", callback_timeout=_FAREWELL)
-
-    def _places(self) -> WorkerAddresses:
-        """Who is there; waits until somebody is."""
+    def _addresses(self) -> WorkerAddresses:
+        """Return the addresses of the workers; wait until there is one."""
         try:
-            with_workers(self._client)
+            require_worker(self._client)
             workers = self._client.scheduler_info(n_workers=-1)["workers"]
         except Interrupted:
             raise
@@ -205,172 +206,184 @@ class AsynchronousRunner:
             raise CentreLost(repr(error)) from error
         if not workers:
             raise CentreLost("the last worker has left")
-        homes = {address for address, worker in workers.items() if CENTRE in worker["resources"]}
-        others = workers.keys() - homes
-        threads = sum(workers[address]["nthreads"] for address in others or homes)
-        return WorkerAddresses(sorted(homes), sorted(others), threads)
+        centres = {address for address, worker in workers.items() if CENTRE in worker["resources"]}
+        others = workers.keys() - centres
+        threads = sum(workers[address]["nthreads"] for address in others or centres)
+        return WorkerAddresses(sorted(centres), sorted(others), threads)
 
-    def _attempt(self, ledger: Ledger, places: WorkerAddresses, stretch: WorkUnit) -> State:
-        """A stretch from what the ledger knows to its end, unless the centre is lost."""
-        if self._home is None:
-            self._home = self._opened(ledger, places)
-        home = self._home
-        home.await_closing()
-        ledger.since(home.spent)
+    def _attempt(self, ledger: Ledger, addresses: WorkerAddresses, unit: WorkUnit, before: Spent) -> State:
+        """Return the state after a unit of work, begun from the ledger; CentreLost if the centre is lost."""
+        if self._centre is None:
+            self._centre = self._open_centre(ledger, addresses)
+        centre = self._centre
+        centre.await_closing()
         futures: list[Future[Any]] = []
         try:
             for _ in range(_ATTEMPTS):
                 if not ledger.groups:
-                    break  # else, the second time, workers died with the last words of some on their lips
-                futures = self._submitted(home, places, stretch, ledger.groups)
-                for some in self._as_they_end(futures, places):
-                    self._check(some, home.made)
-                    stretch.ask(home, ledger, places)
+                    break  # otherwise workers died before the last offers of some groups had arrived
+                futures = self._submit_groups(centre, addresses, unit, ledger.groups)
+                for ended in self._as_they_end(futures, addresses):
+                    self._check(ended, centre.future)
+                    self._ask_centre(centre, ledger, addresses, unit, before)
                 if ledger.groups:
-                    self._await_the_rest(ledger, home)
-                    stretch.ask(home, ledger, places)
+                    self._await_last_offers(ledger, centre)
+                    self._ask_centre(centre, ledger, addresses, unit, before)
         finally:
             self._cancel(futures)
         if ledger.groups:
             raise CentreLost("what workers say does not reach it")
-        last: tuple[State, list[str]] = home.call.now("state")
-        home.spent, home.stretches, self._lanes = ledger.here, home.stretches + 1, last[1]
-        return last[0]
+        state, self._workers = centre.call.now("state")
+        centre.units += 1
+        return state
 
-    def _opened(self, ledger: Ledger, places: WorkerAddresses) -> CentreHandle:
-        """A new centre, from what the ledger knows."""
-        made = self._client.submit(
+    def _ask_centre(
+        self, centre: CentreHandle, ledger: Ledger, addresses: WorkerAddresses, unit: WorkUnit, before: Spent
+    ) -> None:
+        """Ask for a report after tasks have ended, and pass it on to the run; in a pass a checkpoint may be due."""
+        report: CentreReport = centre.call.now("report")
+        ledger.note(report)
+        spent = self._reports.total()
+        spent.add(replace(before, merging=ledger.merging))
+        unit.run.note_work(addresses.threads, spent, has_centre=True)
+        if unit.columns is not None:
+            return
+        if report.preview is not None:
+            unit.run.listener.preview(report.preview)
+        if unit.run.advance(ledger.position(len(self._sizes))):
+            unit.run.save(centre.call.now("state")[0])
+
+    def _open_centre(self, ledger: Ledger, addresses: WorkerAddresses) -> CentreHandle:
+        """Start a new centre from the ledger."""
+        future = self._client.submit(
             CentreActor, actor=True, key=task_key("centre"), priority=100,
-            resources={CENTRE: 1} if places.homes else None,
+            resources={CENTRE: 1} if addresses.centres else None,
         )  # fmt: skip
         try:
-            home = CentreHandle(made, self._actor(made, places))
-            start = ledger.begun, ledger.newest.kept, self._lanes
-            home.call.now("open", self._algorithm, self._dataset, *start)
+            centre = CentreHandle(future, self._await_actor(future, addresses))
+            centre.call.now("open", self._algorithm, self._dataset, ledger.start, ledger.held, self._workers)
         except BaseException:
-            self._cancel([made])
+            self._cancel([future])
             raise
-        return home
+        return centre
 
-    def _ends_pass(self) -> None:
-        """Let the centre go on to the next pass, or let it go."""
+    def _close_pass(self) -> None:
+        """Let the centre go on to the next pass; drop one that cannot."""
         try:
             if self._fresh:
-                self._leave_home()
-            elif self._home is not None:
-                self._home.close_pass()
+                self._drop_centre()
+            elif self._centre is not None:
+                self._centre.close_pass()
         except CentreLost:
-            self._leave_home()
+            self._drop_centre()
 
-    def _leave_home(self) -> None:
-        """Let the centre go: it is lost, or not needed any more."""
-        if self._home is not None:
-            self._cancel([self._home.made])
-        self._home = None
+    def _drop_centre(self) -> None:
+        """Cancel the centre, which is lost or no longer needed."""
+        if self._centre is not None:
+            self._cancel([self._centre.future])
+        self._centre = None
 
-    def _await_the_rest(self, ledger: Ledger, home: CentreHandle) -> None:
-        """Tasks have ended, and what they sent is about to arrive: wait until it has, or will not any more."""
-        patience = monotonic() + _LAST_WORDS
-        while ledger.groups and monotonic() < patience:
+    def _await_last_offers(self, ledger: Ledger, centre: CentreHandle) -> None:
+        """Wait until the offers of all tasks that have ended have arrived, or none arrives any more."""
+        deadline = monotonic() + _LAST_OFFERS
+        while ledger.groups and monotonic() < deadline:
             left = len(ledger.groups)
-            home.report_to(ledger)
+            ledger.note(centre.call.now("report"))
             if len(ledger.groups) < left:
-                patience = monotonic() + _LAST_WORDS
+                deadline = monotonic() + _LAST_OFFERS
             else:
                 sleep(_PAUSE)
 
-    def _actor(self, made: Future[Any], places: WorkerAddresses) -> Any:
-        """The actor, once it is there: a cluster that is busy with something else takes its time."""
+    def _await_actor(self, future: Future[Any], addresses: WorkerAddresses) -> Any:
+        """Return the actor as soon as it has started, which takes a while on a busy cluster."""
         while True:
             try:
-                with self._client.as_current():  # a copy belongs to this client, the original to whichever is default
-                    return copy(made.result(_LOOK))
+                with self._client.as_current():  # a copy belongs to this client, the original to the default one
+                    return copy(future.result(_POLL))
             except TimeoutError:
-                if places.homes and not self._places().homes:
+                if addresses.centres and not self._addresses().centres:
                     raise CentreLost("the worker that is meant for it has left") from None
-                with_workers(self._client)
+                require_worker(self._client)
             except KilledWorker as killed:
-                raise self._deadly(killed) from killed
+                raise self._killed_error(killed) from killed
             except Exception as error:
                 raise CentreLost(repr(error)) from error
 
-    def _submitted(
-        self, home: CentreHandle, places: WorkerAddresses, stretch: WorkUnit, groups: dict[int, range]
+    def _submit_groups(
+        self, centre: CentreHandle, addresses: WorkerAddresses, unit: WorkUnit, groups: dict[int, range]
     ) -> list[Future[Any]]:
-        """A task for every group, all in one message, but for Asy-OS.
+        """Submit a task for every group, all in one message; for Asy-OS one by one.
 
-        Only if there are many of them does Dask give one to whoever has time; the first ones that come alone all go to
-        the worker that holds the centre. Those of a message are in the order of their keys.
+        Only if it has many tasks does Dask give them to idle workers; tasks that come alone all go to the worker that
+        holds the centre. Dask runs the tasks of a message in the order of their keys.
         """
-        name, told = task_key(stretch.verb), stretch.run.watch.run
-        each = (
-            (self._run, self._algorithm, self._dataset, home.centre, home.stretches, number, stretch.part(group), told)
+        name, events = task_key(unit.verb), unit.run.listener.run
+        arguments = [
+            (
+                self._reports.run, self._algorithm, self._dataset, centre.actor, centre.units, number,
+                unit.items(group), events,
+            )
             for number, group in groups.items()
-        )
-        where = places.others if places.homes and places.others else None
+        ]  # fmt: skip
+        workers = addresses.others if addresses.centres and addresses.others else None
         keys = [f"{name}{number:08x}" for number in groups]
         if self._fresh:
             return [
-                self._client.submit(work_on, *of_one, key=key, pure=False, workers=where)
-                for of_one, key in zip(each, keys, strict=True)
+                self._client.submit(work_on, *each, key=key, pure=False, workers=workers)
+                for each, key in zip(arguments, keys, strict=True)
             ]
-        return self._client.map(work_on, *zip(*each, strict=True), key=keys, pure=False, workers=where)
+        return self._client.map(work_on, *zip(*arguments, strict=True), key=keys, pure=False, workers=workers)
 
-    def _as_they_end(self, futures: list[Future[Any]], places: WorkerAddresses) -> Iterator[list[Future[Any]]]:
-        """Futures in the order in which they end, those together that end at about the same time."""
+    def _as_they_end(self, futures: list[Future[Any]], addresses: WorkerAddresses) -> Iterator[list[Future[Any]]]:
+        """Yield futures as they end, together with those that end at about the same time."""
         ended: SimpleQueue[Future[Any]] = SimpleQueue()
         for future in futures:
             future.add_done_callback(ended.put)
         left = len(futures)
         while left:
-            some: list[Future[Any]] = []
+            batch: list[Future[Any]] = []
             until = inf
-            while len(some) < left and monotonic() < until:
+            while len(batch) < left and monotonic() < until:
                 try:
-                    some.append(ended.get(timeout=min(_LOOK, max(0.0, until - monotonic()))))
+                    batch.append(ended.get(timeout=min(_POLL, max(0.0, until - monotonic()))))
                 except Empty:
-                    if not some:
-                        self._look_around(places)
+                    if not batch:
+                        self._check_workers(addresses)
                 else:
                     until = min(until, monotonic() + TOGETHER)
-            left -= len(some)
-            yield some
+            left -= len(batch)
+            yield batch
 
-    def _look_around(self, places: WorkerAddresses) -> None:
-        """CentreLost where nobody is left to do the work."""
+    def _check_workers(self, addresses: WorkerAddresses) -> None:
+        """Raise CentreLost if no worker is left that could process groups."""
         try:
-            there = self._client.nthreads().keys()
+            alive = self._client.nthreads().keys()
         except Exception as error:
             raise CentreLost(repr(error)) from error
-        if not there:
+        if not alive:
             raise CentreLost("all workers have left")
-        if places.homes and places.others and there.isdisjoint(places.others):  # one that came back has another address
+        if addresses.centres and addresses.others and alive.isdisjoint(addresses.others):  # a restart changes addresses
             raise CentreLost("all workers but that of the centre have left")
 
-    def _check(self, ended: list[Future[Any]], made: Future[Any]) -> None:
-        """Raise what a task has raised. What a task has done, the centre knows."""
+    def _check(self, ended: list[Future[Any]], centre: Future[Any]) -> None:
+        """Raise what one of some tasks has raised."""
         for future in ended:
             try:
                 if future.status in ("error", "cancelled"):
-                    future.result(_LOOK)
+                    future.result(_POLL)
             except KilledWorker as killed:
-                raise self._deadly(killed) from killed
+                raise self._killed_error(killed) from killed
             except Exception as error:
-                # Tasks that need an actor fail with it, and what they are said to have raised then is Dask's affair.
-                if made.status != "finished" or isinstance(error, CancelledError):
+                # Tasks that use an actor fail with it, and Dask decides what they are said to have raised.
+                if centre.status != "finished" or isinstance(error, CancelledError):
                     raise CentreLost(repr(error)) from error
                 raise
             future.release()
 
-    def _deadly(self, killed: KilledWorker) -> WorkerError:
+    def _killed_error(self, killed: KilledWorker) -> WorkerError:
         return WorkerError(f"{self._dataset.url}: workers died of the same blocks: {killed}")
 
     def _cancel(self, futures: list[Any]) -> None:
         if self._client.status == "running":
             with suppress(Exception):
                 self._client.cancel(futures, force=True)
-
-
-def _blocks(group: range) -> Part:
-    """A group of blocks, as it is."""
-    return group

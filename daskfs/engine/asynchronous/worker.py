@@ -1,17 +1,16 @@
-"""The workers of an asynchronous pass: they offer, a centre decides, and nobody waits for anybody.
+"""The workers of an asynchronous pass, and their calls of the centre, which is a Dask actor.
 
-The centre is a Dask actor. Tasks are groups of blocks. A worker sends an offer without waiting, goes on with the next
-blocks, as far as the algorithm lets it, and takes the reply, a newer view, when it is there; what it has to offer until
-then becomes one offer. With nothing to offer it says nothing, and at the end of a group it sends the last of it and
-begins the next one. So a pass that changes little is as fast as reading, and one that changes much is as fast as the
-centre.
+A task is a group of blocks. A worker sends an offer without waiting, goes on with the next blocks as far as the
+algorithm lets it, and takes the reply, a newer view, when it has come. What it has to offer until then is combined into
+one offer. A worker with nothing to offer sends nothing; at the end of a group it sends the rest and begins the next
+group. So a pass that changes little is as fast as reading, and one that changes much is as fast as the centre.
 
     worker 0   read, work ──offer──►┐            ┌◄── view
     worker 1   read, work ──offer──►│  centre    │
                                     └─ accept ───┘
 
-A centre may die at any time. Whoever calls it notices within seconds, and says `CentreLost`; what to do about it is
-the business of `around`.
+The centre may die at any time. A caller notices within seconds and raises `CentreLost`; the driver then makes another
+one.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ import threading
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from time import monotonic
 from traceback import format_exc
 from typing import Any
@@ -28,20 +28,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.engine.asynchronous.centre import Centre, CentreSpent, Mark, View, introduced, rebuilt
+from daskfs.engine.asynchronous.centre import Attempt, Centre, VersionedView, rebuild_state, with_target
 from daskfs.engine.events.meter import Meter
-from daskfs.engine.events.send import from_task
+from daskfs.engine.events.send import measure_task
 from daskfs.protocol import AsynchronousAlgorithm, Block, State, copy_state
 from daskfs.store.dataset.dataset import Dataset
 
-Part = range | NDArray[np.uint64]
-"""What a task works on: blocks by their numbers, or columns by their ids."""
+GroupItems = range | NDArray[np.uint64]
+"""What a task works on: numbers of blocks, or ids of columns."""
 
-_PATIENCE = 1.0  # seconds until someone who waits for the centre asks whether it is alive
-_SIGN_OF_LIFE = 3.0  # seconds for the answer
-_IN_FLIGHT = 2  # replies that a worker may have to wait for: to an offer, and to the last words of a group
-_UNANSWERED = 1  # blocks that a worker goes on with where old views lead astray
-_RUNS = 2  # whose desks a thread keeps at a time; those of a driver that was killed are pushed out by later runs
+_PATIENCE = 1.0  # seconds until a caller that waits for the centre checks whether it is alive
+_PING_SECONDS = 3.0  # for the answer to that check
+_IN_FLIGHT = 2  # replies that may be outstanding: to an offer, and to the end of a group
+_UNANSWERED = 1  # blocks that a worker may process without a reply if outdated views mislead it
+_SESSIONS = 2  # that a thread keeps; those of a driver that was killed are pushed out by later runs
 
 
 class CentreLost(Exception):
@@ -50,45 +50,46 @@ class CentreLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What the algorithm or the dataset raised at the centre: no sign that the centre is gone."""
+    """An error that the algorithm or the dataset raised at the centre; it does not mean that the centre is lost."""
 
     error: Exception
 
 
 class CentreActor:
-    """The thin edge: a centre that is made, or made again, in the process where it will live.
+    """The Dask actor around a `Centre`, which is created in the process where it will live.
 
-    Errors come back as answers, so that all that Dask raises for a call is about the process and not about the work.
-    Workers do not wait for an answer to their last words, so an error is also told to whoever asks for a report.
+    Errors are returned as answers, so that everything that Dask raises for a call is about the process, not about the
+    work. Workers do not wait for the reply to the end of a group, so an error is also the answer to the next report.
     """
 
     _centre: Centre
-    _unheard: Failure | None = None
+    _failure: Failure | None = None
 
     def open(
         self,
         algorithm: AsynchronousAlgorithm,
         dataset: Dataset,
         state: State,
-        kept: NDArray[np.uint64],
-        lanes: list[str],
+        held: NDArray[np.uint64],
+        workers: list[str],
     ) -> None:
-        state = introduced(algorithm, dataset, copy_state(state))
-        self._centre = Centre(algorithm, rebuilt(algorithm, dataset, state, kept), lanes)
+        """Create the centre from a state and the ids of features that it must hold."""
+        state = with_target(algorithm, dataset, copy_state(state))
+        self._centre = Centre(algorithm, rebuild_state(algorithm, dataset, state, held), workers)
 
     def do(self, method: str, *arguments: Any) -> Any:
         """Call a method of the centre, or `open` it."""
-        if method == "report" and self._unheard is not None:
-            return self._unheard
+        if method == "report" and self._failure is not None:
+            return self._failure
         try:
             return getattr(self if method == "open" else self._centre, method)(*arguments)
         except Exception as error:
-            error.add_note(f"At the centre:\n{format_exc()}")  # a pickle forgets where it was raised
-            self._unheard = Failure(error)
-            return self._unheard
+            error.add_note(f"At the centre:\n{format_exc()}")  # a pickle has no traceback
+            self._failure = Failure(error)
+            return self._failure
 
     async def ping(self) -> bool:
-        """Answered by the process even while the centre is busy."""
+        """Answer; Dask does that even while the centre is busy."""
         return True
 
 
@@ -99,24 +100,24 @@ class ActorCalls:
         self._centre = centre
 
     def now(self, method: str, *arguments: Any) -> Any:
-        """What a method of the centre returns; raises what it raises."""
+        """Return what a method of the centre returns; raise what it raises."""
         return self.answer(self.later(method, *arguments))
 
     def later(self, method: str, *arguments: Any) -> Any:
-        """Call without waiting; `answer` has the result."""
+        """Call a method without waiting. Return the reply that `answer` takes."""
         try:
             return self._centre.do(method, *arguments)
         except Exception as error:
             raise CentreLost(repr(error)) from error
 
     def answer(self, reply: Any) -> Any:
-        """What a call returns, however long it takes, as long as the centre's process shows that it is alive."""
+        """Return what a call returns, however long that takes, as long as the process of the centre is alive."""
         while True:
             try:
-                answer = _at_once(reply) if reply.done() else reply.result(_PATIENCE)
+                answer = _take(reply) if reply.done() else reply.result(_PATIENCE)
             except TimeoutError:  # never the answer itself: Dask turns that of a connection into another OSError
                 self._check_alive()
-            except Exception as error:  # OSError, RuntimeError, KeyError, CancelledError: Dask has many words for it
+            except Exception as error:  # Dask raises OSError, RuntimeError, KeyError or CancelledError
                 raise CentreLost(repr(error)) from error
             else:
                 if isinstance(answer, Failure):
@@ -125,59 +126,59 @@ class ActorCalls:
 
     def _check_alive(self) -> None:
         try:
-            self._centre.ping().result(_SIGN_OF_LIFE)
+            self._centre.ping().result(_PING_SECONDS)
         except Exception as error:
             raise CentreLost("no sign of life") from error
 
 
-def _at_once(reply: Any) -> Any:
-    """What a reply says that is there. It is awaited by hand: `result` takes turns with Dask's loop, which is busy."""
+def _take(reply: Any) -> Any:
+    """Return the value of a reply that has come; `result` would wait for a turn of Dask's loop, which is busy."""
     try:
         reply.__await__().send(None)
-    except StopIteration as there:
-        return there.value
-    return reply.result(_PATIENCE)  # of a Dask that thinks otherwise
+    except StopIteration as stop:
+        return stop.value
+    return reply.result(_PATIENCE)  # if Dask implements it differently
 
 
 @dataclass(slots=True)
 class WorkerSession:
     """What a worker's thread keeps from one group of a run to the next."""
 
-    who: str = field(default_factory=lambda: os.urandom(8).hex())
-    """A name for the lane that goes with `own`: whoever starts with nothing gets a lane of its own."""
+    name: str = field(default_factory=lambda: os.urandom(8).hex())
+    """The name under which the centre knows the owner of `own`; a session without `own` is a new worker to it."""
     own: State | None = None
-    lane: int = -1
+    worker: int = -1
     """The number of this worker at the centre."""
     joined: tuple[str, int] | None = None
-    """The centre that was, and for which stretch of work; …"""
-    seen: View = field(default_factory=lambda: View(-1, {}))
-    """… what was last seen of it: a group begins where the one before it ended, without asking, …"""
+    """The centre that was joined, and for which unit of work."""
+    newest: VersionedView = field(default_factory=lambda: VersionedView(-1, None))
+    """The newest view; a group begins with the last view of the group before."""
     replies: deque[Any] = field(default_factory=deque)
-    """… and those that are still to come, also to the last words of the group before."""
-    left: float = 0.0
+    """Outstanding replies of the centre, also to the end of the group before."""
+    ended: float = 0.0
     """When the last group ended."""
 
 
-_desks: dict[int, dict[str, WorkerSession]] = {}
-_over: deque[str] = deque(maxlen=100)  # runs that are: a group that was cancelled may begin all the same
+_sessions: dict[int, dict[str, WorkerSession]] = {}  # by thread and run
+_ended_runs: deque[str] = deque(maxlen=100)  # a group that was cancelled may begin all the same
 
 
-def _desk(run: str) -> WorkerSession:
-    """This thread's desk for a run."""
-    if run in _over:
+def _session(run: str) -> WorkerSession:
+    """Return this thread's session for a run."""
+    if run in _ended_runs:
         return WorkerSession()
-    mine = _desks.setdefault(threading.get_ident(), {})
-    mine[run] = desk = mine.pop(run, None) or WorkerSession()
-    while len(mine) > _RUNS:
-        del mine[next(iter(mine))]
-    return desk
+    sessions = _sessions.setdefault(threading.get_ident(), {})
+    sessions[run] = session = sessions.pop(run, None) or WorkerSession()
+    while len(sessions) > _SESSIONS:
+        del sessions[next(iter(sessions))]
+    return session
 
 
 def forget(run: str) -> None:
-    """Drop what this process keeps for a run that is over."""
-    _over.append(run)
-    for desks in list(_desks.values()):
-        desks.pop(run, None)
+    """Drop the sessions of a run that has ended."""
+    _ended_runs.append(run)
+    for sessions in list(_sessions.values()):
+        sessions.pop(run, None)
 
 
 def work_on(
@@ -185,54 +186,65 @@ def work_on(
     algorithm: AsynchronousAlgorithm,
     dataset: Dataset,
     centre: Any,
-    stretch: int,
+    unit: int,
     group: int,
-    part: Part,
-    told: str = "",
+    items: GroupItems,
+    events: str = "",
 ) -> None:
-    """One group of blocks, on a worker; what it did is told under the name of the run that is watched, if it is.
+    """Process one group on a worker, and send the centre what comes of it.
 
-    Groups have numbers, and so have stretches of work, such as a pass: each begins with a new view. What comes of it,
-    and what it took, the centre is told.
+    Parameters
+    ----------
+    run
+        The run as its sessions and reports name it.
+    algorithm, dataset, centre
+        The algorithm, its data, and the actor.
+    unit
+        The number of a unit of work, such as a pass, which begins with a new view.
+    group, items
+        The number of the group, and its blocks or columns.
+    events
+        The run as its events name it; "" if it has none.
     """
-    desk, call, meter = _desk(run), ActorCalls(centre), Meter(from_task(told))
-    here, fresh = (centre.key, stretch), algorithm.sharing.needs_fresh_views
-    between = monotonic() - desk.left if desk.joined == here else 0.0
-    if desk.joined != here or fresh:
-        joining = call.later("join", desk.who)  # answered while the first block is read
-        desk.joined, desk.replies = None, deque([joining])
-    mark, sent, unanswered = Mark(group, os.urandom(4).hex()), 0, 0  # blocks since something was said to the centre
+    session, call, joins = _session(run), ActorCalls(centre), (centre.key, unit)
+    fresh = algorithm.sharing.needs_fresh_views
+    attempt, sent, unanswered = Attempt(group, os.urandom(4).hex()), 0, 0  # blocks since the centre was called
     unsent: State | None = None
-    for block in meter.over(_blocks(dataset, algorithm, part)):
-        if desk.joined is None:
-            with meter.waiting():
-                desk.lane, desk.seen = call.answer(desk.replies.popleft())
-            desk.joined = here
-        _listen(desk, call, meter, 0 if fresh and unanswered > _UNANSWERED else _IN_FLIGHT)
-        unanswered += 1
-        desk.own, offer = algorithm.work(desk.own, desk.seen.view, block, desk.lane)
-        _listen(desk, call, meter, _IN_FLIGHT)
-        if offer is not None:
-            unsent = offer if unsent is None else algorithm.combine_offers(unsent, offer, desk.seen.view)
-        if unsent is not None and not desk.replies:
-            desk.replies.append(call.later("offer", desk.lane, mark, unsent, desk.seen.version))
-            unsent, unanswered, sent = None, 0, sent + 1
-    last = None if desk.own is None else algorithm.remaining_offer(desk.own)
-    rest = [offer for offer in (unsent, last) if offer is not None]
-    _listen(desk, call, meter, 0 if fresh else _IN_FLIGHT - 1)  # two that are under way may change places
-    spent = CentreSpent(busy=meter.total.busy, between=between, bytes=meter.total.bytes)
-    desk.replies.append(call.later("leave", desk.lane, mark, sent, rest, desk.seen.version, spent))
-    _listen(desk, call, meter, 0 if fresh else _IN_FLIGHT)
-    meter.done()
-    desk.left = monotonic()
+    with measure_task(run, events) as meter:
+        take_replies = partial(_take_replies, session, call, meter)
+        if session.joined == joins:
+            meter.total.scheduler += monotonic() - session.ended
+        if session.joined != joins or fresh:
+            session.joined, session.replies = None, deque([call.later("join", session.name)])
+        for block in meter.over(_read(dataset, algorithm, items)):
+            if session.joined is None:  # the reply came while the first block was read
+                with meter.waiting():
+                    session.worker, session.newest = call.answer(session.replies.popleft())
+                session.joined = joins
+            take_replies(0 if fresh and unanswered > _UNANSWERED else _IN_FLIGHT)
+            unanswered += 1
+            session.own, offer = algorithm.work(session.own, session.newest.view, block, session.worker)
+            take_replies(_IN_FLIGHT)
+            if offer is not None:
+                unsent = offer if unsent is None else algorithm.combine_offers(unsent, offer, session.newest.view)
+            if unsent is not None and not session.replies:
+                reply = call.later("offer", session.worker, attempt, unsent, session.newest.version)
+                session.replies.append(reply)
+                unsent, unanswered, sent = None, 0, sent + 1
+        last = None if session.own is None else algorithm.remaining_offer(session.own)
+        rest = [offer for offer in (unsent, last) if offer is not None]
+        take_replies(0 if fresh else _IN_FLIGHT - 1)  # the replies to two calls may change places
+        session.replies.append(call.later("end_group", session.worker, attempt, sent, rest, session.newest.version))
+        take_replies(0 if fresh else _IN_FLIGHT)
+    session.ended = monotonic()
 
 
-def _listen(desk: WorkerSession, call: ActorCalls, meter: Meter, most: int) -> None:
-    """Take the replies that are there, and wait for others while there are more than `most` to come."""
-    while desk.replies and (len(desk.replies) > most or desk.replies[0].done()):
+def _take_replies(session: WorkerSession, call: ActorCalls, meter: Meter, most: int) -> None:
+    """Take the replies that have come, and wait for others while more than `most` are outstanding."""
+    while session.replies and (len(session.replies) > most or session.replies[0].done()):
         with meter.waiting():
-            desk.seen = call.answer(desk.replies.popleft()) or desk.seen
+            session.newest = call.answer(session.replies.popleft()) or session.newest
 
 
-def _blocks(dataset: Dataset, algorithm: AsynchronousAlgorithm, part: Part) -> Iterable[Block]:
-    return dataset.blocks(part, axis=algorithm.axis) if isinstance(part, range) else dataset.columns(part)
+def _read(dataset: Dataset, algorithm: AsynchronousAlgorithm, items: GroupItems) -> Iterable[Block]:
+    return dataset.blocks(items, axis=algorithm.axis) if isinstance(items, range) else dataset.columns(items)

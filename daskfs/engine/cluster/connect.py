@@ -1,4 +1,4 @@
-"""A scheduler that is there: its address, its certificates, and the line that says why it cannot be joined."""
+"""Connections to an existing Dask scheduler, and one line that says why one cannot be made."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ from distributed.security import Security
 from daskfs.errors import OptionError, Unreachable
 
 _SCHEMES = ("tcp", "tls", "ws", "wss")
-ANSWER_SECONDS = 10  # for a scheduler to say that it is one
+ANSWER_SECONDS = 10  # until a scheduler must have answered
 
 
 @contextmanager
 def cluster_at(address: str | None) -> Iterator[Client | None]:
-    """A client of the scheduler at `address`, closed afterwards; None without an address."""
+    """Yield a client of the scheduler at `address`; None without an address."""
     if address is None:
         yield None
         return
-    address = _checked_address(address)
+    address = _with_scheme(address)
     _check_security(address)
-    with _client_of(address) as client:
+    with _connect(address) as client:
         yield client
 
 
-def _client_of(address: str) -> Client:
-    """A client of the scheduler there; OptionError says in a line why there is none."""
+def _connect(address: str) -> Client:
+    """Return a client of the scheduler at an address; OptionError with a line that says why there is none."""
     try:
-        there = asyncio.run(_identity(address))
-        if "workers" in there:  # those of a scheduler; workers and nannies say who they are, too
+        identity = asyncio.run(_identity(address))
+        if "workers" in identity:  # only a scheduler has them; workers and nannies have an identity, too
             return Client(address, timeout=ANSWER_SECONDS, set_as_default=False)
     except (OSError, ValueError) as error:
         raise _refusal(address, error) from error
-    raise OptionError(f"--scheduler {address}: this is a {str(there.get('type')).lower()}, not a scheduler")
+    raise OptionError(f"--scheduler {address}: this is a {str(identity.get('type')).lower()}, not a scheduler")
 
 
-def _checked_address(address: str) -> str:
-    """The address of a scheduler, tcp:// by default; OptionError for what is none, at which Dask would stumble."""
+def _with_scheme(address: str) -> str:
+    """Return the address of a scheduler, with tcp:// by default; OptionError if it is no address."""
     try:
         parts = urlsplit(address if "://" in address else f"tcp://{address}")
         if parts.scheme in _SCHEMES and parts.hostname and parts.port:
@@ -56,20 +56,20 @@ def _checked_address(address: str) -> str:
 
 
 async def _identity(address: str) -> dict[str, Any]:
-    """Who is there; OSError unless it is one of Dask's. A client would wait for ever for what is something else."""
+    """Return the identity of a Dask server; OSError if it is none, for which a client would wait for ever."""
     try:
         async with (
             asyncio.timeout(ANSWER_SECONDS),
-            rpc(address, connection_args=Security().get_connection_args("client")) as there,
+            rpc(address, connection_args=Security().get_connection_args("client")) as server,
         ):
-            found: dict[str, Any] = await there.identity()
-            return found
+            identity: dict[str, Any] = await server.identity()
+            return identity
     except TimeoutError:
         raise TimeoutError(f"no answer in {ANSWER_SECONDS} s") from None
 
 
 def _check_security(address: str) -> None:
-    """OptionError for what Dask would stumble over later, and less clearly."""
+    """Raise OptionError for certificates that are missing or wrong; Dask would say so later, and less clearly."""
     try:
         arguments = Security().get_connection_args("client")
     except (OSError, ValueError) as error:
@@ -84,33 +84,33 @@ def _check_security(address: str) -> None:
 
 
 def _refusal(address: str, error: Exception) -> OptionError:
-    """What keeps a scheduler from being reached, in a line; Unreachable only if waiting may help."""
-    said = " ".join(str(error).split())
-    kind, why = (OptionError if isinstance(error, ValueError) else Unreachable), f"nothing answers there ({said})"
-    hung_up, is_secret = isinstance(error, CommClosedError), address.startswith("tls://")
-    if is_secret and _answers_openly(address):
+    """Return the error that says in a line why a scheduler cannot be reached; Unreachable only if waiting may help."""
+    message = " ".join(str(error).split())
+    kind, why = (OptionError if isinstance(error, ValueError) else Unreachable), f"nothing answers there ({message})"
+    closed, is_tls = isinstance(error, CommClosedError), address.startswith("tls://")
+    if is_tls and _answers_without_tls(address):
         kind, why = OptionError, "what is there does not speak TLS; if it is a scheduler without, write tcp://"
-    elif hung_up and is_secret:
+    elif closed and is_tls:
         kind = OptionError
-        why = f"certificates do not match; check distributed.comm.tls in Dask's configuration ({said})"
-    elif hung_up and address.startswith("tcp://"):
-        why = f"what is there does not speak this; if it is a scheduler with TLS, write tls:// ({said})"
+        why = f"certificates do not match; check distributed.comm.tls in Dask's configuration ({message})"
+    elif closed and address.startswith("tcp://"):
+        why = f"what is there does not speak this; if it is a scheduler with TLS, write tls:// ({message})"
     return kind(f"--scheduler {address}: {why}")
 
 
-def _answers_openly(address: str) -> bool:
-    """Whether something answers there that is not TLS; what certificates are good for is not asked."""
-    there, anybody = urlsplit(address), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    anybody.check_hostname, anybody.verify_mode = False, ssl.CERT_NONE
+def _answers_without_tls(address: str) -> bool:
+    """Return whether a server at an address answers without TLS; certificates are not checked."""
+    parts, context = urlsplit(address), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
         with (
-            socket.create_connection((there.hostname, there.port), ANSWER_SECONDS) as connection,
-            anybody.wrap_socket(connection),
+            socket.create_connection((parts.hostname, parts.port), ANSWER_SECONDS) as connection,
+            context.wrap_socket(connection),
         ):
             return False
-    except ssl.SSLEOFError:  # who hangs up says nothing
+    except ssl.SSLEOFError:  # the connection was closed without an answer
         return False
     except ssl.SSLError as error:
-        return "ALERT" not in str(error.reason)  # which is how TLS says no
+        return "ALERT" not in str(error.reason)  # an alert is an answer in TLS
     except OSError:
         return False

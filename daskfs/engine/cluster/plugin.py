@@ -1,58 +1,62 @@
-"""What every worker process of a cluster gets, also after a restart or when it joins late.
+"""Dask plugins that prepare every worker process of a cluster, also after a restart or when it joins late.
 
-Memory kept, one BLAS thread, profilers that stop nobody, the kernels of what it will be asked to do ready; and a look
-at whether it may take part at all. One that may not leaves again: its log says why.
+They set malloc and BLAS, load kernels, bring storage options, and check versions and memory. A worker that does not
+pass a check leaves again; its log says why.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ctypes
+import gc
 import os
 import pickle
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import wraps
+from types import FrameType
 from typing import Any
 
 import scipy.linalg  # noqa: F401  # so that its BLAS, which kernels use, is among those limited to one thread
 from distributed import Scheduler, SchedulerPlugin, Worker, WorkerPlugin
 from threadpoolctl import threadpool_limits
 
-from daskfs.engine.cluster.python_311_frames import look_at_frames_safely
 from daskfs.engine.cluster.versions import check_same, versions_here
 from daskfs.engine.events.messages import TOPIC, refused_event
-from daskfs.engine.events.send import are_wanted
-from daskfs.engine.memory import MemoryPlan, room_on, share_of
+from daskfs.engine.events.send import events_enabled
+from daskfs.engine.memory import MemoryPlan, memory_fraction, memory_per_thread
 from daskfs.errors import OptionError
 from daskfs.jit import warm_up
 from daskfs.store.places.options import StorageOptions, register_options
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEEP_BYTES = 1 << 30
+_frames_lock = threading.Lock()
 
 
 class DaskfsWorker(WorkerPlugin):
-    """Prepares a worker; every cluster daskfs works on gets it by itself."""
+    """Prepares a worker for daskfs, which registers this plugin on every cluster it uses."""
 
     name = "daskfs"
     idempotent = True
 
     def __init__(self) -> None:
-        self._versions = versions_here()  # of the client, which the scheduler has too
+        self._versions = versions_here()  # of the driver, equal to those of the scheduler
 
     async def setup(self, worker: Worker) -> None:
-        with _leaving(worker):
+        with _close_if_refused(worker):
             check_same(f"worker {worker.address}", versions_here(), self._versions)
         keep_freed_memory()
-        look_at_frames_safely()
+        avoid_frame_deadlock()
         threadpool_limits(1, user_api="blas")  # Dask runs a task per core already
 
 
 class WarmKernels(WorkerPlugin):
-    """Compiles or loads the kernels that some modules lead to, before the first task needs them.
+    """Compiles or loads the kernels that some modules use, before the first task needs them.
 
-    Not those of all of daskfs: on a new machine the parsers of all formats alone took 52 s of CPU time when measured.
+    Not the kernels of all of daskfs: on a new machine the parsers of all formats alone took 52 s of CPU time.
     """
 
     idempotent = True
@@ -62,14 +66,14 @@ class WarmKernels(WorkerPlugin):
 
     async def setup(self, worker: Worker) -> None:
         del worker
-        await asyncio.to_thread(warm_up, *self._modules)  # in its own time: the worker must stay responsive
+        await asyncio.to_thread(warm_up, *self._modules)  # in a thread: the worker must stay responsive
 
 
 class StorageAccess(WorkerPlugin):
-    """Brings storage options to every worker, so that tasks need not carry them; see `store.options`.
+    """Brings storage options to every worker, so that tasks need not carry them; see `StorageOptions`.
 
-    Dask keeps it on the scheduler for workers to come, and writes its pickle to its log where that says everything
-    (level debug). The options are masked there, so that no log shows them; that is no encryption.
+    Dask keeps the plugin on the scheduler for later workers, and writes its pickle to its log at level debug. The
+    options are masked in the pickle, so that no log shows them; that is no encryption.
     """
 
     idempotent = True
@@ -84,114 +88,114 @@ class StorageAccess(WorkerPlugin):
         register_options(self._token, pickle.loads(_exclusive_or(self._masked, self._mask)))
 
 
-def _exclusive_or(one: bytes, other: bytes) -> bytes:
-    return bytes(a ^ b for a, b in zip(one, other, strict=True))
+def _exclusive_or(text: bytes, mask: bytes) -> bytes:
+    return bytes(a ^ b for a, b in zip(text, mask, strict=True))
 
 
 class EnoughMemory(WorkerPlugin):
-    """Keeps workers out of a run that have less memory than it takes, and lets the others use as much as it takes.
+    """Refuses workers with too little memory for a run, and lets the others use all the memory that it needs.
 
-    For Dask writes results to disk, here states that are needed again at once, from 60 % of a worker's memory on.
-    Runs on one cluster begin and end as they like: what a worker was set to before the first of them is handed on from
-    guard to guard, and comes back with the last.
+    From 60 % of a worker's memory on, Dask writes results to disk; here these are states that are needed again at once.
+    Several runs may use a cluster at the same time. The settings of a worker from before the first of them are passed
+    on from guard to guard, and are restored with the last.
 
     Parameters
     ----------
     plan
-        What it takes.
+        The memory that the run needs.
     checked
-        Workers that have been looked at before.
+        Addresses of workers that are known to have it.
     client
-        Whose run it is, by its id.
+        The id of the run's Dask client.
     """
 
     def __init__(self, plan: MemoryPlan, checked: frozenset[str], client: str) -> None:
         self._plan, self._checked = plan, checked
-        self._is_in_force, self._used = False, 0  # on a worker, and its bytes when that began
-        self._before: tuple[float, float] | None = None  # of a worker, what it was set to before any run
+        self._is_active, self._used = False, 0  # on a worker, and its bytes at that moment
+        self._before: tuple[float, float] | None = None  # the worker's settings before any run
         self.name = f"{self.names_for(client)}{os.urandom(4).hex()}"
 
     @staticmethod
     def names_for(client: str) -> str:
-        """What the names of all guards of a client begin with."""
+        """Return the prefix of the names of all guards of a client."""
         return f"daskfs-memory-{client}-"
 
     def setup(self, worker: Worker) -> None:
         manager, used = worker.memory_manager, worker.monitor.get_process_memory()
         if worker.address not in self._checked:
-            with _leaving(worker):
-                room = room_on(manager.memory_limit, used, worker.state.nthreads)
-                self._plan.check_worker(worker.address, room)
+            with _close_if_refused(worker):
+                available = memory_per_thread(manager.memory_limit, used, worker.state.nthreads)
+                self._plan.check_worker(worker.address, available)
         others = self._others_on(worker)
-        self._before = others[0]._before if others else _kept_in_memory(manager)
-        self._is_in_force, self._used = True, used
+        self._before = others[0]._before if others else _spill_settings(manager)
+        self._is_active, self._used = True, used
         self._keep_in_memory(worker, [*others, self])
 
     def teardown(self, worker: Worker) -> None:
-        if self._is_in_force:
+        if self._is_active:
             self._keep_in_memory(worker, self._others_on(worker))
 
     def _others_on(self, worker: Worker) -> list[EnoughMemory]:
-        """The guards of other runs that are in force on a worker."""
-        guards = [one for one in worker.plugins.values() if isinstance(one, EnoughMemory)]
-        return [one for one in guards if one is not self and one._is_in_force]
+        """Return the active guards of other runs on a worker."""
+        guards = [plugin for plugin in worker.plugins.values() if isinstance(plugin, EnoughMemory)]
+        return [guard for guard in guards if guard is not self and guard._is_active]
 
     def _keep_in_memory(self, worker: Worker, guards: list[EnoughMemory]) -> None:
-        """Let results stay in memory as far as these take it together, if Dask does not do so anyway."""
+        """Raise the limits from which Dask spills to what the runs of these guards need together."""
         if self._before is None:
             return
         manager: Any = worker.memory_manager
-        spill, most = self._before
-        share = 0.0
+        spill, limit = self._before
+        fraction = 0.0
         if guards:
-            used = min(guard._used for guard in guards)  # the first's: that of others counts what it has taken
-            taken = worker.state.nthreads * sum(guard._plan.total for guard in guards)
-            share = share_of(manager.memory_limit, used + taken)
-        manager.memory_spill_fraction = max(spill, share)
-        manager.data.fast.n = max(most, share * manager.memory_limit)
+            used = min(guard._used for guard in guards)  # of the first: later ones include what earlier runs use
+            needed = worker.state.nthreads * sum(guard._plan.total for guard in guards)
+            fraction = memory_fraction(manager.memory_limit, used + needed)
+        manager.memory_spill_fraction = max(spill, fraction)
+        manager.data.fast.n = max(limit, fraction * manager.memory_limit)
 
 
-def _kept_in_memory(manager: Any) -> tuple[float, float] | None:
-    """From when on Dask spills: the share of a worker's memory, and bytes of results; None if it never does."""
+def _spill_settings(manager: Any) -> tuple[float, float] | None:
+    """Return the fraction of memory and the bytes of results from which a worker spills; None if it never does."""
     try:
-        spill, most = manager.memory_spill_fraction, manager.data.fast.n
-    except AttributeError:  # its owner keeps results elsewhere, or Dask has changed
+        spill, limit = manager.memory_spill_fraction, manager.data.fast.n
+    except AttributeError:  # results are kept elsewhere, or Dask has changed
         return None
-    return (spill, most) if spill and manager.memory_limit else None
+    return (spill, limit) if spill and manager.memory_limit else None
 
 
-class WithoutGuards(SchedulerPlugin):
-    """Takes the guards of runs away whose client is gone: one that was killed cannot do it itself."""
+class RemoveGuards(SchedulerPlugin):
+    """Removes the memory guards of a client that is gone: one that was killed cannot do it itself."""
 
     name = "daskfs-without-guards"
     idempotent = True
 
     def remove_client(self, scheduler: Scheduler, client: str) -> None:
         for name in [name for name in scheduler.worker_plugins if name.startswith(EnoughMemory.names_for(client))]:
-            scheduler.loop.add_callback(_take_away, scheduler, name)
+            scheduler.loop.add_callback(_unregister, scheduler, name)
 
 
-async def _take_away(scheduler: Scheduler, name: str) -> None:
-    """Take a plugin away from the scheduler and from all workers, which are asked to undo what it did."""
-    with suppress(Exception):  # a worker leaves while it is told; or somebody else has done it
+async def _unregister(scheduler: Scheduler, name: str) -> None:
+    """Remove a plugin from the scheduler and from all workers, where its `teardown` runs."""
+    with suppress(Exception):  # a worker leaves meanwhile, or the plugin is already removed
         await scheduler.unregister_worker_plugin(None, name)
 
 
 @contextmanager
-def _leaving(worker: Worker) -> Iterator[None]:
-    """Close a worker that is refused; Dask itself makes no more than a note of what the plugin of a new one raises."""
+def _close_if_refused(worker: Worker) -> Iterator[None]:
+    """Close a worker whose check raises OptionError; Dask itself would only log the error of a new worker's plugin."""
     try:
         yield
     except OptionError as refusal:
-        with suppress(Exception):  # those who watch may not hear of it; it leaves all the same
-            if are_wanted():
+        with suppress(Exception):  # without the event it is closed all the same
+            if events_enabled():
                 worker.log_event(TOPIC, refused_event(refusal, worker.name))
         worker.loop.add_callback(worker.close, reason=f"daskfs: {refusal}")
         raise
 
 
 def keep_freed_memory() -> bool:
-    """Tell glibc to keep freed chunks instead of returning them to the system; True if it could be told.
+    """Tell glibc to keep freed memory instead of returning it to the system. Return whether that was possible.
 
     Dask's nanny asks for the opposite (MALLOC_TRIM_THRESHOLD_), and every chunk read would then fault in all
     its pages anew, which halves the speed of reading.
@@ -202,3 +206,29 @@ def keep_freed_memory() -> bool:
         mallopt = ctypes.CDLL("libc.so.6").mallopt
         return bool(mallopt(_M_TRIM_THRESHOLD, _KEEP_BYTES)) and bool(mallopt(_M_MMAP_THRESHOLD, _KEEP_BYTES))
     return False
+
+
+def avoid_frame_deadlock() -> None:
+    """Pause garbage collection while a profiler of Dask looks at the frames of all threads, on Python 3.11.
+
+    `sys._current_frames` holds a lock of the interpreter while it creates objects, which may start a collection. A
+    finalizer may then let another thread run, and if that thread is about to end, it waits for the lock while it holds
+    the GIL: the process hangs (CPython issue 106883; later versions do not collect there). Dask's profilers call it a
+    hundred times a second, and threads that read ahead come and go with every task, so this does happen.
+    """
+    if sys.version_info >= (3, 12) or hasattr(sys._current_frames, "__wrapped__"):
+        return
+    current_frames = sys._current_frames
+
+    @wraps(current_frames)
+    def without_collection() -> dict[int, FrameType]:
+        with _frames_lock:
+            was_enabled = gc.isenabled()
+            gc.disable()
+            try:
+                return current_frames()
+            finally:
+                if was_enabled:
+                    gc.enable()
+
+    sys._current_frames = without_collection

@@ -1,4 +1,4 @@
-"""Somewhere to run tasks: the threads of this process, or the workers of a Dask cluster.
+"""Pools that run tasks: the threads of this process, or the workers of a Dask cluster.
 
 Kernels release the interpreter's lock, so threads use every core of one machine; a cluster is for several.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -15,10 +16,9 @@ from distributed import Client, as_completed, get_client, get_worker
 from distributed.comm.core import CommClosedError
 from distributed.scheduler import KilledWorker
 
-from daskfs.engine.cluster.plugin import DaskfsWorker, StorageAccess, WarmKernels
-from daskfs.engine.cluster.python_311_frames import look_at_frames_safely
+from daskfs.engine.cluster.plugin import DaskfsWorker, StorageAccess, WarmKernels, avoid_frame_deadlock
 from daskfs.engine.cluster.versions import check_versions
-from daskfs.engine.cluster.worker_pool import GONE, LOOK_EVERY, a_worker_stays, register, result_of, with_workers
+from daskfs.engine.cluster.worker_pool import GONE, LOOK_EVERY, await_result, keep_a_worker, register, require_worker
 from daskfs.errors import Interrupted, OptionError, WorkerError
 from daskfs.store.places.options import StorageOptions
 
@@ -37,19 +37,20 @@ class ProgressCounter:
         self._done, self._total, self._progress = 0, total, progress
 
     def add(self, count: int) -> None:
+        """Count some more work as done."""
         self._done += count
         if self._progress is not None:
             self._progress(self._done, self._total)
 
 
 class Threads:
-    """A few threads of this process."""
+    """A pool of threads of this process."""
 
     def __init__(self, workers: int | None = None) -> None:
         self.sharing = workers or available_cores()  # how many tasks share this process's memory
 
     def unordered(self, name: str, function: Callable[..., Any], tasks: Iterable[Task]) -> Iterator[Any]:
-        """Results as they come; an error ends the rest as soon as running tasks are done."""
+        """Yield results as tasks end. An error cancels the tasks that have not begun."""
         queue = iter(tasks)
         with ThreadPoolExecutor(self.sharing, thread_name_prefix=f"daskfs-{name}") as executor:
             running: set[Future[Any]] = {executor.submit(function, *task) for task in islice(queue, self.sharing)}
@@ -66,7 +67,7 @@ class Threads:
 
 
 class DaskWorkers:
-    """The workers of a Dask cluster; tasks are named after what they do."""
+    """A pool of the workers of a Dask cluster."""
 
     def __init__(
         self, client: Client, options: Iterable[StorageOptions] = (), kernels_of: Iterable[object] = ()
@@ -76,14 +77,14 @@ class DaskWorkers:
         prepare_workers(client, options, kernels_of)
 
     def unordered(self, name: str, function: Callable[..., Any], tasks: Iterable[Task]) -> Iterator[Any]:
-        """Results as they come; an error, also one of the iterator of tasks, cancels what has not run."""
+        """Yield results as tasks end. An error, also one of the iterator of tasks, cancels those that have not run."""
         token, futures = os.urandom(4).hex(), []
         try:
             for i, task in enumerate(tasks):
                 key = f"daskfs-{name}-{token}-{i}"
                 futures.append(self._client.submit(function, *task, key=key, pure=False))
             for future in self._finished(futures):
-                yield result_of(self._client, future)
+                yield await_result(self._client, future)
                 future.release()
         except (CancelledError, CommClosedError) as error:
             raise Interrupted(GONE) from error
@@ -97,7 +98,7 @@ class DaskWorkers:
                 self._client.cancel(futures)
 
     def _finished(self, futures: Sequence[Any]) -> Iterator[Any]:
-        """Futures as they come; Interrupted where the workers are gone for good."""
+        """Yield futures as they end; Interrupted if the workers are gone for good."""
         waiting = set(futures)
         while waiting:
             try:
@@ -105,7 +106,7 @@ class DaskWorkers:
                     waiting.discard(future)
                     yield future
             except TimeoutError:
-                with_workers(self._client)
+                require_worker(self._client)
 
     def everywhere(self, function: Callable[[], object]) -> None:
         """Call a function in every process that runs tasks and can be reached."""
@@ -121,10 +122,9 @@ def pool(
     options: Iterable[StorageOptions] = (),
     kernels_of: Iterable[object] = (),
 ) -> Pool:
-    """The given or the current Dask client, its workers prepared; threads of this process if there is none.
+    """Return a pool of the given or current Dask client; of threads of this process if there is no client.
 
-    `options` are those of the places that tasks will name, as locations carry them. For `kernels_of` see
-    `prepare_workers`.
+    For `options` and `kernels_of` see `prepare_workers`.
     """
     if client is None and workers is None:
         client = current_client()
@@ -132,54 +132,49 @@ def pool(
 
 
 def current_client() -> Client | None:
-    """The current Dask client, if there is one.
+    """Return the current Dask client, or None.
 
-    None inside a task: waiting there for other tasks of the same cluster could wait forever.
+    None also inside a task: waiting there for other tasks of the same cluster could last for ever.
     """
-    if _inside_a_task():
+    with suppress(ValueError):
+        get_worker()
         return None
-    try:
+    with suppress(ValueError):
         return get_client()
-    except ValueError:
-        return None
+    return None
 
 
 def prepare_workers(client: Client, options: Iterable[StorageOptions] = (), kernels_of: Iterable[object] = ()) -> None:
-    """Wait for the first worker; each, now or later, gets what daskfs needs.
+    """Wait for the first worker, check versions, and register the plugins that every worker needs, now or later.
 
     Parameters
     ----------
     client
-        The cluster.
+        A client of the cluster.
     options
-        Of the stores that they will use.
+        Options of the stores that tasks will use.
     kernels_of
-        What they will be asked to use, such as an algorithm: its kernels are compiled, or loaded.
+        Objects that tasks will use, such as an algorithm: their kernels are compiled, or loaded.
     """
-    look_at_frames_safely()  # the scheduler of a local cluster is in this process
-    with a_worker_stays(client):
+    avoid_frame_deadlock()  # the scheduler of a local cluster is in this process
+    with keep_a_worker(client):
         try:
             client.wait_for_workers(1, timeout=WAIT_FOR_WORKERS)
         except TimeoutError:
             raise OptionError("no worker has joined the Dask scheduler; start some, or leave the cluster out") from None
         check_versions(client)
         register(client, DaskfsWorker())
-        for given in set(filter(None, options)):
-            register(client, StorageAccess(given))
+        for each in set(filter(None, options)):
+            register(client, StorageAccess(each))
         if modules := sorted({type(used).__module__ for used in kernels_of}):
             register(client, WarmKernels(*modules))
 
 
-def _inside_a_task() -> bool:
-    try:
-        get_worker()
-    except ValueError:
-        return False
-    return True
-
-
 def in_order(where: Pool, name: str) -> Callable[[Callable[..., Any], Iterable[Task]], list[Any]]:
-    """`where` as the plain function "call this with each of these" that the store asks for."""
+    """Return a function that calls another one with each of some argument tuples, in a pool, and returns the results.
+
+    The store takes such a function, since it knows nothing of Dask.
+    """
 
     def run(function: Callable[..., Any], tasks: Iterable[Task]) -> list[Any]:
         numbered = list(enumerate(tasks))
@@ -197,5 +192,5 @@ def _numbered(function: Callable[..., Any], number: int, task: Task) -> tuple[in
 
 
 def available_cores() -> int:
-    """Cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""The cluster a command runs on: one that is there, one that is started for it, or none."""
+"""The cluster that a command runs on: an existing one, one that is started for it, or none."""
 
 from __future__ import annotations
 
@@ -27,17 +27,19 @@ from daskfs.errors import OptionError
 
 DASHBOARD_PORT = 8787  # where Dask's users look first
 LOOPBACK = "127.0.0.1"
-START_SECONDS = 120  # for worker processes on this machine to be there
-WAIT_IN_QUEUE = 3600  # seconds for the first workers of a cluster that is started: batch systems let people wait
-PLAIN_SCHEMES = ("tcp://", "ws://")  # whoever reaches these can run anything; TLS asks for a certificate
-WAIT_FOR_OTHERS = 60  # seconds from the first to the last: a run shares its passes among those that see it begin
+START_SECONDS = 120  # until worker processes on this machine have started
+WAIT_IN_QUEUE = 3600  # seconds for the first worker of a cluster that is started: batch systems have queues
+_PLAIN = ("tcp://", "ws://")  # whoever reaches these can run anything; TLS asks for a certificate
+WAIT_FOR_OTHERS = (
+    60  # seconds from the first worker to the last: a run shares its passes among those that are there at its start
+)
 
 
 @contextmanager
 def cluster_for(scheduler: str | None, serial: bool, processes: int | None) -> Iterator[Client | None]:
-    """What the flags ``--scheduler``, ``--serial`` and ``--processes`` ask for: by default a cluster on this machine.
+    """Yield a client for the flags ``--scheduler``, ``--serial`` and ``--processes``; None for a serial run.
 
-    None stands for this process.
+    Without flags a cluster is started on this machine.
     """
     if sum((scheduler is not None, serial, processes is not None)) > 1:
         raise OptionError("--scheduler, --serial, --processes: choose one of them")
@@ -47,7 +49,7 @@ def cluster_for(scheduler: str | None, serial: bool, processes: int | None) -> I
 
 @contextmanager
 def local_cluster(processes: int | None = None) -> Iterator[Client]:
-    """A client of new worker processes on this machine, one for every core; nobody else can reach them."""
+    """Yield a client of new worker processes, one for every core, that only this machine can reach."""
     count = processes or available_cores()
     with (
         _silent("asyncio", "distributed"),
@@ -62,7 +64,7 @@ def local_cluster(processes: int | None = None) -> Iterator[Client]:
         ) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
-        with _deaf_to_interrupts():
+        with _ignore_interrupts():
             cluster.scale(count)
             _wait_for_processes(count)
         try:
@@ -78,87 +80,87 @@ def local_cluster(processes: int | None = None) -> Iterator[Client]:
 def cluster_of_class(
     path: str, arguments: Mapping[str, Any], workers: int | None, adapt: Mapping[str, int] | None
 ) -> Iterator[Client]:
-    """A client of a cluster that a class such as ``dask_jobqueue.SLURMCluster`` starts, and stops afterwards.
+    """Yield a client of a cluster of a class such as ``dask_jobqueue.SLURMCluster``; stop the cluster afterwards.
 
     Parameters
     ----------
     path
         The class, with its module.
     arguments
-        For the class, as it documents them.
+        Arguments of the class, as it documents them.
     workers
-        How many to ask it for, where its arguments do not say.
+        How many workers to ask for, if the arguments do not say.
     adapt
-        Its "minimum" and "maximum", where the number is to follow the work.
+        "minimum" and "maximum" of the workers, if their number is to follow the work.
     """
-    with _started(path, arguments, workers, adapt) as cluster, Client(cluster, set_as_default=False) as client:
+    with _start(path, arguments, workers, adapt) as cluster, Client(cluster, set_as_default=False) as client:
         try:
             await_worker(client, WAIT_IN_QUEUE)
         except TimeoutError:
             raise OptionError(f"cluster: {path}: no worker has come within {WAIT_IN_QUEUE:,} seconds") from None
-        asked_for = workers if adapt is None else adapt["minimum"]
-        with suppress(TimeoutError):  # then with those who are there
-            client.wait_for_workers(asked_for or _begun_by(cluster) or 1, timeout=WAIT_FOR_OTHERS)
+        wanted = workers if adapt is None else adapt["minimum"]
+        with suppress(TimeoutError):  # then with those that are there
+            client.wait_for_workers(wanted or _count_started(cluster) or 1, timeout=WAIT_FOR_OTHERS)
         prepare_workers(client)
         yield client
 
 
 @contextmanager
-def _started(
+def _start(
     path: str, arguments: Mapping[str, Any], workers: int | None, adapt: Mapping[str, int] | None
 ) -> Iterator[Any]:
-    """A cluster of a class, with workers on their way."""
+    """Yield a new cluster that has been asked for its workers."""
     kind = _class_at(path)
     if kind is LocalCluster:
         arguments = {"dashboard_address": f"{LOOPBACK}:0", **arguments}  # its own default is open to the network
-    with ExitStack() as started:
+    with ExitStack() as stack:
         try:
             with _silent("asyncio", "distributed", "tornado.application"):
-                cluster = started.enter_context(kind(**arguments))
+                cluster = stack.enter_context(kind(**arguments))
                 _scale(cluster, workers, adapt)
-        except Exception as error:  # whatever its package raises, it is about what it was given
-            raise OptionError(f"cluster: {path}: {_in_a_line(error)}") from error
+        except Exception as error:  # whatever its package raises, it is about its arguments
+            raise OptionError(f"cluster: {path}: {_first_cause(error)}") from error
         yield cluster
 
 
 def _scale(cluster: Any, workers: int | None, adapt: Mapping[str, int] | None) -> None:
-    """Ask a cluster for workers; raise what keeps it from starting any."""
+    """Ask a cluster for workers; raise the error that keeps it from starting one."""
     if workers is None and adapt is None:
         return
     if not getattr(cluster, "_supports_scaling", True):
         raise OptionError("its workers are those of its arguments; leave out workers and adapt")
     cluster.scale(workers if adapt is None else max(adapt["minimum"], 1))
     if isinstance(cluster, SpecCluster):
-        cluster.sync(_all_begun, cluster)
+        cluster.sync(_start_all, cluster)
     if adapt is not None:
         cluster.adapt(**adapt)
 
 
-async def _all_begun(cluster: SpecCluster) -> None:
-    """Return when every worker was asked for, as in a queue; raise what one is refused for.
+async def _start_all(cluster: SpecCluster) -> None:
+    """Return when every worker was started or queued; raise the error of one that was not.
 
-    Dask itself would only log it, and everybody wait for workers that never come.
+    Dask itself would only log the error, and the run would wait for workers that never come.
     """
     with suppress(Exception):  # raised again below
         await cluster._correct_state()  # which `scale` has only scheduled
     workers = list(cluster.workers.values())
-    begun = await asyncio.gather(*workers, return_exceptions=True)  # who was refused is tried once more, and says why
-    refused = {worker: error for worker, error in zip(workers, begun, strict=True) if isinstance(error, Exception)}
-    for worker in refused:
-        worker.status = Status.failed  # Dask closes nobody who was not even begun
-    for error in refused.values():
+    results = await asyncio.gather(*workers, return_exceptions=True)  # starts those again that have failed
+    failed = {worker: error for worker, error in zip(workers, results, strict=True) if isinstance(error, Exception)}
+    for worker in failed:
+        worker.status = Status.failed  # Dask then does not try to close it
+    for error in failed.values():
         raise error
 
 
-def _begun_by(cluster: Any) -> int:
-    """How many workers a cluster has begun by itself, as its arguments say, and as far as it can be asked."""
+def _count_started(cluster: Any) -> int:
+    """Return how many workers a cluster has started because of its arguments; 0 if that is not known."""
     if not isinstance(cluster, SpecCluster):
         return 0
-    return sum(getattr(process, "n_workers", 1) for process in cluster.workers.values())  # by SSH a process has several
+    return sum(getattr(process, "n_workers", 1) for process in cluster.workers.values())  # a process may have several
 
 
-def _in_a_line(error: BaseException) -> str:
-    """What was wrong in the first place, which packages wrap again and again, and on how many lines they like."""
+def _first_cause(error: BaseException) -> str:
+    """Return the message of the first error in a chain of causes, in one line."""
     while error.__cause__ is not None:
         error = error.__cause__
     return " ".join(str(error).split()) or type(error).__name__
@@ -175,12 +177,9 @@ def _class_at(path: str) -> Any:
 
 
 @contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
-    """Start processes that Ctrl-C does not reach: it is for the command, which then stops them in good order.
-
-    They inherit deafness, and so for the moment that takes the command is deaf, too.
-    """
-    if threading.current_thread() is not threading.main_thread():  # which alone may set it, and alone is interrupted
+def _ignore_interrupts() -> Iterator[None]:
+    """Ignore Ctrl-C while processes start, which inherit that: the command then stops them in order."""
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may set it, and is interrupted
         yield
         return
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -191,7 +190,7 @@ def _deaf_to_interrupts() -> Iterator[None]:
 
 
 def _wait_for_processes(count: int) -> None:
-    """Wait until so many worker processes are there, if not yet ready."""
+    """Wait until a number of worker processes exist, ready or not."""
     deadline = monotonic() + START_SECONDS
     while monotonic() < deadline:
         children = psutil.Process().children()
@@ -208,7 +207,7 @@ def _command(process: psutil.Process) -> list[str]:
 
 @contextmanager
 def _silent(*loggers: str) -> Iterator[None]:
-    """What Dask says of its own parts while they are stopped is no news to whoever stopped them; errors are raised."""
+    """Silence what Dask logs while its parts are started and stopped; errors are raised anyway."""
     levels = {logger: logging.getLogger(logger).level for logger in loggers}
     try:
         for logger in loggers:
@@ -220,7 +219,7 @@ def _silent(*loggers: str) -> Iterator[None]:
 
 
 def _free_port(wanted: int) -> int:
-    """The port if nobody listens there, else 0: any."""
+    """Return the port if it is free, otherwise 0, which means any."""
     with socket.socket() as listener:
         try:
             listener.bind((LOOPBACK, wanted))
@@ -230,30 +229,32 @@ def _free_port(wanted: int) -> int:
 
 
 def exposed_addresses(cluster: Any) -> list[str]:
-    """The addresses beyond loopback at which a scheduler in this process listens, or shows its dashboard."""
+    """Return the addresses at which other machines reach the scheduler of a cluster, or its dashboard.
+
+    The list is empty for a scheduler in another process, which others have started.
+    """
     scheduler = getattr(cluster, "scheduler", None)
-    if not isinstance(scheduler, Scheduler):  # it is elsewhere, where others have started it
+    if not isinstance(scheduler, Scheduler):
         return []
-    found = [listener.listen_address for listener in scheduler.listeners]
-    plain = [f"scheduler {address}" for address in found if address.startswith(PLAIN_SCHEMES) and is_open(address)]
-    pages = scheduler.services.get("dashboard")
-    if pages is not None and is_open(place := f"tcp://{_bracketed(pages.address)}:{pages.port}"):
-        plain.append(f"dashboard {place.replace('tcp', 'http', 1)}")
-    return plain
+    addresses = [listener.listen_address for listener in scheduler.listeners]
+    exposed = [f"scheduler {address}" for address in addresses if address.startswith(_PLAIN) and is_exposed(address)]
+    dashboard = scheduler.services.get("dashboard")
+    if dashboard is not None:
+        host = f"[{dashboard.address}]" if ":" in dashboard.address else dashboard.address
+        if is_exposed(f"tcp://{host}:{dashboard.port}"):
+            exposed.append(f"dashboard http://{host}:{dashboard.port}")
+    return exposed
 
 
-def is_open(address: str) -> bool:
-    """True unless only this machine can reach what listens there.
+def is_exposed(address: str) -> bool:
+    """Return whether other machines can reach an address.
 
-    >>> from daskfs.engine.cluster.start import is_open
-    >>> [is_open(f"tcp://{host}:8786") for host in ("127.0.0.1", "[::1]", "localhost", "0.0.0.0", "[::]", "10.0.0.5")]
+    >>> from daskfs.engine.cluster.start import is_exposed
+    >>> hosts = ("127.0.0.1", "[::1]", "localhost", "0.0.0.0", "[::]", "10.0.0.5")
+    >>> [is_exposed(f"tcp://{host}:8786") for host in hosts]
     [False, False, False, True, True, True]
     """
     try:
         return not ip_address(get_address_host(address)).is_loopback
     except ValueError:  # a name, or nothing, which means everywhere
         return get_address_host(address) != "localhost"
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

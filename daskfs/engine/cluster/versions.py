@@ -1,4 +1,4 @@
-"""Whether everybody in a cluster runs the same: tasks, states and numbers travel between them as they are."""
+"""Check that all processes of a cluster run the same versions, since pickled tasks and states travel between them."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from daskfs.errors import OptionError
 Versions = Mapping[str, str | None]
 
 WHOLE = ("daskfs", "dask", "distributed")
-"""Of these every number counts: they speak with each other."""
+"""Packages of which the whole version must agree."""
 FIRST_TWO = ("python", "numba", "numpy", "scipy", "zarr")
-"""Of these the first two: the third is for mistakes put right."""
+"""Packages of which the first two numbers must agree; the third is for bug fixes."""
 _PACKAGES = [name for name in (*WHOLE, *FIRST_TWO) if name != "python"]
 
 
 def versions_here() -> Versions:
-    """What this process runs, of what matters; None for what is not installed."""
-    return _matter(get_versions(_PACKAGES)["packages"])
+    """Return the versions of this process that must agree; None for a package that is not installed."""
+    return _relevant(get_versions(_PACKAGES)["packages"])
 
 
 def check_versions(client: Client) -> None:
-    """OptionError if the scheduler or a worker of a cluster runs something else than this process."""
-    found: Any = client.get_versions(packages=_PACKAGES)
+    """Raise OptionError if the scheduler or a worker of a cluster has other versions than this process."""
+    versions: Any = client.get_versions(packages=_PACKAGES)
     here = versions_here()
-    check_same("the Dask scheduler", _matter(found["scheduler"]["packages"]), here)
-    for address, worker in sorted(found["workers"].items()):
-        check_same(f"worker {address}", _matter(worker["packages"]), here)
+    check_same("the Dask scheduler", _relevant(versions["scheduler"]["packages"]), here)
+    for address, worker in sorted(versions["workers"].items()):
+        check_same(f"worker {address}", _relevant(worker["packages"]), here)
 
 
-def check_same(who: str, there: Versions, here: Versions) -> None:
-    """OptionError that names who differs, and in what.
+def check_same(process: str, there: Versions, here: Versions) -> None:
+    """Raise OptionError if the versions of a process differ from those here.
 
     >>> from daskfs.engine.cluster.versions import check_same
     >>> check_same("worker a", {"numpy": "2.3", "zarr": None}, {"numpy": "2.4", "zarr": "3.1"})
@@ -48,10 +48,10 @@ def check_same(who: str, there: Versions, here: Versions) -> None:
         if there[name] != version
     ]
     if others:
-        raise OptionError(f"{who} has {', '.join(others)}; install the same everywhere")
+        raise OptionError(f"{process} has {', '.join(others)}; install the same everywhere")
 
 
-def _matter(versions: Versions) -> Versions:
+def _relevant(versions: Versions) -> Versions:
     whole = {name: versions.get(name) for name in WHOLE}
     return {**whole, **{name: _first_two(versions.get(name)) for name in FIRST_TWO}}
 

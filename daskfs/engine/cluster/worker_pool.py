@@ -1,6 +1,6 @@
-"""Which workers take part in a run: how many to reckon with, that there is one, and that none is too small.
+"""The workers that take part in a run: how many to expect, that there is one, and that each has enough memory.
 
-The workers of an adaptive cluster come when there are tasks and go when there are none, also between two passes.
+The workers of an adaptive cluster come when there are tasks and go when there are none, even between two passes.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from typing import Any, TypeVar
 
 from distributed import Client, Future, SchedulerPlugin, WorkerPlugin
 
-from daskfs.engine.cluster.plugin import EnoughMemory, WithoutGuards
+from daskfs.engine.cluster.plugin import EnoughMemory, RemoveGuards
 from daskfs.engine.memory import MemoryPlan
 from daskfs.errors import Interrupted, OptionError
 
-NO_WORKERS = 60.0  # seconds without a single worker until somebody gives up; a restart takes some
+NO_WORKERS = 60.0  # seconds without a single worker until a run gives up; a restart takes some
 GONE = "the Dask scheduler or its workers are gone; when they are back, run the same again to go on"
-LOOK_EVERY = 10  # seconds, while nothing happens
-_LOOK_AROUND = 2.0  # seconds between two looks at who is there, while a run goes on
+LOOK_EVERY = 10  # seconds between two checks that there are workers, while nothing happens
+_COUNT_EVERY = 2.0  # seconds between two checks for lost workers, while a run goes on
 logger = logging.getLogger("daskfs")
-Told = TypeVar("Told")
+ProgressValue = TypeVar("ProgressValue")
 
 
 def expected_workers(client: Client) -> int:
-    """How many share the work: those that are there, or as many as an adaptive cluster may start, where it says so."""
-    most = getattr(getattr(client.cluster, "_adaptive", None), "maximum", 0)  # of LocalCluster and job queues
-    there = len(client.nthreads())
-    return max(there, int(most)) if most != float("inf") else there
+    """Return how many workers will share the work: those that are there, or the maximum of an adaptive cluster."""
+    maximum = getattr(getattr(client.cluster, "_adaptive", None), "maximum", 0)  # of LocalCluster and job queues
+    count = len(client.nthreads())
+    return max(count, int(maximum)) if maximum != float("inf") else count
 
 
 @contextmanager
-def a_worker_stays(client: Client) -> Iterator[None]:
-    """An adaptive cluster without workers starts one, and the last one does not leave."""
-    # A task whose result somebody must hold: Dask starts a worker for it, and closes none that it has no other for.
+def keep_a_worker(client: Client) -> Iterator[None]:
+    """Make an adaptive cluster without workers start one, and keep its last one from leaving."""
+    # Dask starts a worker for a task, and closes none whose results would be lost.
     seat = client.submit(bytes, 1, key=f"daskfs-seat-{os.urandom(8).hex()}", pure=False)
     try:
         yield
@@ -47,11 +47,11 @@ def a_worker_stays(client: Client) -> Iterator[None]:
 
 def await_worker(client: Client, seconds: float) -> None:
     """Return as soon as there is a worker; TimeoutError if none comes in time."""
-    with nullcontext() if client.nthreads() else a_worker_stays(client):
+    with nullcontext() if client.nthreads() else keep_a_worker(client):
         client.wait_for_workers(1, timeout=seconds)
 
 
-def with_workers(client: Client) -> None:
+def require_worker(client: Client) -> None:
     """Return as soon as there is a worker; Interrupted if none comes in time, or the scheduler does not answer."""
     try:
         await_worker(client, NO_WORKERS)
@@ -61,31 +61,34 @@ def with_workers(client: Client) -> None:
         raise Interrupted(GONE) from error
 
 
-def result_of(client: Client, future: Future[Any]) -> Any:
-    """What a task made; Interrupted where that was lost with the last worker, for which Dask would wait for ever."""
+def await_result(client: Client, future: Future[Any]) -> Any:
+    """Return the result of a task; Interrupted if it was lost with the last worker, for which Dask waits for ever."""
     while True:
         try:
             return future.result(timeout=LOOK_EVERY)
         except TimeoutError:
-            if future.status == "error":  # it is the task's own
+            if future.status == "error":  # the task itself raised it
                 raise
-            with_workers(client)
+            require_worker(client)
 
 
 @contextmanager
-def taking_part(client: Client | None, plan: MemoryPlan, checked: frozenset[str]) -> Iterator[None]:
-    """For the time of a run: no cluster leaves it without a worker, and none stays that is too small for it.
+def guard_memory(client: Client | None, plan: MemoryPlan, checked: frozenset[str]) -> Iterator[None]:
+    """For the time of a run, keep at least one worker, and refuse workers with less memory than the plan needs.
 
-    Those that have been `checked` are large enough; one that came since then, or comes later, is looked at.
+    Workers at the addresses in `checked` have enough; those that have come since, or come later, are checked.
     """
     if client is None:
         yield
         return
-    with a_worker_stays(client):
+    with keep_a_worker(client):
         guard = EnoughMemory(plan, checked, client.id)
-        register(client, WithoutGuards())
+        register(client, RemoveGuards())
         try:
-            _on_guard(client, guard)
+            try:
+                register(client, guard)
+            except OptionError as refusal:  # the run goes on with the other workers
+                logger.warning("note: %s; it leaves", refusal)
             yield
         finally:
             if client.status == "running":
@@ -93,39 +96,33 @@ def taking_part(client: Client | None, plan: MemoryPlan, checked: frozenset[str]
                     client.unregister_worker_plugin(guard.name)
 
 
-def _on_guard(client: Client, guard: EnoughMemory) -> None:
-    """Register a guard; of a worker that it refuses no more than a note is made, as of one that comes later."""
-    try:
-        register(client, guard)
-    except OptionError as refusal:
-        logger.warning("note: %s; it leaves", refusal)
-
-
-def attended(client: Client | None, progress: Callable[[Told], None] | None) -> Callable[[Told], None] | None:
-    """`progress`, which looks around now and then, and says in the log if a worker has left."""
+def warn_of_lost_workers(
+    client: Client | None, progress: Callable[[ProgressValue], None] | None
+) -> Callable[[ProgressValue], None] | None:
+    """Return a progress callback that also writes to the log when a worker has left."""
     if client is None:
         return progress
-    there, looked = set(client.nthreads()), monotonic()
+    known, checked = set(client.nthreads()), monotonic()
 
-    def looking_around(now: Told) -> None:
-        nonlocal there, looked
-        if monotonic() - looked > _LOOK_AROUND:
-            with suppress(Exception):  # a run does not end because nobody can be counted
-                are_left = set(client.nthreads())
-                for address in sorted(there - are_left):
+    def callback(value: ProgressValue) -> None:
+        nonlocal known, checked
+        if monotonic() - checked > _COUNT_EVERY:
+            with suppress(Exception):  # a run does not end because its workers cannot be counted
+                alive = set(client.nthreads())
+                for address in sorted(known - alive):
                     logger.warning("note: worker %s has left the cluster; others do its part", address)
-                there = are_left
-            looked = monotonic()
+                known = alive
+            checked = monotonic()
         if progress is not None:
-            progress(now)
+            progress(value)
 
-    return looking_around
+    return callback
 
 
 def register(client: Client, plugin: WorkerPlugin | SchedulerPlugin) -> None:
-    """Give the scheduler or every worker a plugin, now and when one joins."""
+    """Give a plugin to the scheduler, or to every worker that is there or joins later."""
     try:
         client.register_plugin(plugin)
-    except OSError:  # a worker left while it was told; the others, and all that come, have it
+    except OSError:  # a worker left meanwhile; the others, and those that join, have it
         if client.status != "running":
             raise

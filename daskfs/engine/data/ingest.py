@@ -1,7 +1,7 @@
-"""ingest: source files become a dataset; which worker parses which piece, and what a restart may keep.
+"""ingest: source files become a dataset. This file decides which worker parses which piece, and what a restart reuses.
 
-A *piece* is the unit of work and of resumption: a range of one big file, one compressed file, or a handful
-of small ones. Pieces are staged in parallel (`store.staging`), then published in order.
+A *piece* is the unit of work and of resumption: a range of one big file, one compressed file, or a handful of small
+ones. Pieces are staged in parallel (`store.ingest.staging`), then published in order.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ from daskfs.store.dataset.layout import DenseShape, Layout
 from daskfs.store.ingest.dense_staging import DensePiece, DensePieceWriter, DensePlan, publish_dense
 from daskfs.store.ingest.formats import make_format
 from daskfs.store.ingest.formats.base import Format
-from daskfs.store.ingest.name_cache import borrow_names, drop_collected_names
-from daskfs.store.ingest.pieces import recall
 from daskfs.store.ingest.plan import (
     WorkPiece,
     abandon,
@@ -34,13 +32,13 @@ from daskfs.store.ingest.plan import (
     content_digest,
     is_done,
     new_plan,
-    pieces_of,
+    plan_pieces,
     request_digest,
 )
 from daskfs.store.ingest.publish import SparsePlan, publish_sparse
-from daskfs.store.ingest.rows import BadLines, DenseBuilder, RowBuilder
+from daskfs.store.ingest.rows import BadLines, DenseBuilder, RowBuilder, borrow_names, drop_collected_names
 from daskfs.store.ingest.sources import find_sources
-from daskfs.store.ingest.staging import BlockShape, SparsePiece, SparsePieceWriter
+from daskfs.store.ingest.staging import BlockShape, SparsePiece, SparsePieceWriter, load_piece
 from daskfs.store.places.location import Location
 
 AnyPiece = SparsePiece | DensePiece
@@ -49,7 +47,7 @@ OnBadLine = Literal["error", "skip"]
 
 @dataclass(frozen=True, slots=True)
 class IngestProgress:
-    """How far an ingest is: what a progress bar shows."""
+    """The progress of an ingest, as a progress bar shows it."""
 
     pieces_done: int
     pieces: int
@@ -60,7 +58,7 @@ class IngestProgress:
     bad_lines: int
 
     def after(self, work: WorkPiece, piece: AnyPiece) -> IngestProgress:
-        """Where things stand when one more piece is done."""
+        """Return the progress after one more piece."""
         return IngestProgress(
             self.pieces_done + 1,
             self.pieces,
@@ -74,7 +72,7 @@ class IngestProgress:
 
 @dataclass(frozen=True)
 class IngestJob:
-    """Everything a worker needs to stage one piece; small, since it travels with every task."""
+    """Everything a worker needs to stage a piece; it is small, because it travels with every task."""
 
     location: Location
     format: Format
@@ -82,7 +80,7 @@ class IngestJob:
     memory: IngestMemory
     skip_bad: bool
     most_bad: int
-    attempt: str = ""  # pieces of one may leave out names that were staged with others of it
+    attempt: str = ""  # pieces of the same attempt share the names they have staged
 
 
 def ingest(
@@ -112,35 +110,35 @@ def ingest(
         Paths, folders, globs or URLs (``s3://…``, or any that fsspec knows); plain or ``.gz``, ``.bz2``, ``.xz``,
         ``.zst``.
     url
-        Where the dataset goes.
+        The place of the dataset: a local path or a URL.
     format
         ``"svmlight"``, ``"vw"``, ``"csv"``, ``"tsv"``, ``"parquet"``, ``"fasta"`` or ``"text"``.
     layout
         How a dense table is cut (see `write_dataset`); sparse data is always in rows (see `transpose`).
     memory
-        What this process (on a cluster: each thread of a worker) may use beyond what it has at the start, as
-        ``512 << 20`` or ``"512MB"``.
+        Memory that this process (on a cluster: each thread of a worker) may use in addition to what it has at the
+        start, as ``512 << 20`` or ``"512MB"``.
     on_bad_line
         ``"error"`` stops at the first line that cannot be read, naming it; ``"skip"`` leaves such lines out.
     max_bad_lines
-        With ``"skip"``: more than this many bad lines are an error after all.
+        With ``"skip"``: the number of bad lines beyond which the ingest fails.
     compression
         As for `write_dataset`.
     shuffle
-        True, or a seed: rows in the random order that `shuffle` gives those of the sources (seed 0 for True), and not
-        as the sources have them. Until they are, they are kept in a dataset beside `url`, ``….unshuffled``.
+        True, or a seed: store the rows in a random order, as `shuffle` does (True means seed 0). Meanwhile they are
+        kept in the order of the sources in a dataset beside `url`, ``….unshuffled``.
     overwrite
         Replace a dataset, or start over instead of resuming.
     client
         The Dask cluster to use; by default the current one, if there is one, else threads of this process.
     workers
-        Use that many threads of this process.
+        The number of threads of this process to use instead of a cluster.
     storage_options, source_options
-        How the dataset's and the sources' stores are reached; see `open_dataset`.
+        Address and keys of the stores of the dataset and of the sources; see `open_dataset`.
     progress
-        Called with a `IngestProgress` after every piece.
+        Called with an `IngestProgress` after every piece.
     **options
-        What the format takes: ``daskfs ingest --help`` lists them.
+        Options of the format: ``daskfs ingest --help`` lists them.
 
     Returns
     -------
@@ -162,57 +160,57 @@ def ingest(
     place = Destination.of(Location(url, storage_options), shuffle)
     location = place.rows
     leave_out = place.target.url, location.url
-    found = find_sources([os.fspath(source) for source in sources], source_options, leave_out)
-    where = pool(client, workers, [location.options, *(source.options for source in found)], [kind])
+    files = find_sources([os.fspath(source) for source in sources], source_options, leave_out)
+    where = pool(client, workers, [location.options, *(file.options for file in files)], [kind])
     budget = IngestMemory.of(memory, where.sharing)
     if isinstance(where, Threads):
         where = Threads(budget.workers)
-    request, content = request_digest(kind, found, layout, compression, on_bad_line), content_digest(found)
+    request, content = request_digest(kind, files, layout, compression, on_bad_line), content_digest(files)
     if place.is_shuffled(request, content, overwrite):
         return open_dataset(url, storage_options)
     with location.one_writer():
         if not overwrite and is_done(location, request, content):
             return place.finished(memory, overwrite, client, workers)
-        plan = new_plan(kind, found, layout, compression, budget.chunk_bytes)
+        plan = new_plan(kind, files, layout, compression, budget.chunk_bytes)
         place.check(plan.shape)
-        work = list(pieces_of(plan.format, found, request))
+        work = list(plan_pieces(plan.format, files, request))
         begin(location, plan, work, request, overwrite)
         job = IngestJob(location, plan.format, plan.shape, budget, on_bad_line == "skip", max_bad_lines)
         try:
-            pieces = _staged(job, work, where, progress)
-        except (StorageError, Interrupted):  # nobody there to tidy up with, or nobody's business any more
+            pieces = _stage_pieces(job, work, where, progress)
+        except (StorageError, Interrupted):  # the store is unreachable, or another process has taken over
             raise
         except DaskfsError:
             abandon(location)
             raise
-        made: dict[str, Any] = {"by": "ingest", "request": request, "content": content, "format": plan.format.name}
-        made |= {"sources": len(found), "bad_lines": sum(piece.bad_lines for piece in pieces)}
+        origin: dict[str, Any] = {"by": "ingest", "request": request, "content": content, "format": plan.format.name}
+        origin |= {"sources": len(files), "bad_lines": sum(piece.bad_lines for piece in pieces)}
         begin_publishing(location, work)
-        _publish(job, pieces, made, where)
+        _publish(job, pieces, origin, where)
         return place.finished(memory, overwrite, client, workers)
 
 
-def _staged(
+def _stage_pieces(
     job: IngestJob, work: list[WorkPiece], where: Pool, progress: Callable[[IngestProgress], None] | None
 ) -> list[AnyPiece]:
-    """Every piece staged: those of an earlier run as they are, the others now."""
+    """Return every piece staged: those of an earlier run as they are, the others parsed now."""
     kind: type[AnyPiece] = DensePiece if job.format.kind == "dense" else SparsePiece
-    known = (recall(kind, job.location, one.number, one.key) for one in work)
-    pieces = _with_all_names(piece for piece in known if piece is not None)
+    known = (load_piece(kind, job.location, task.number, task.key) for task in work)
+    pieces = _pieces_with_all_names(piece for piece in known if piece is not None)
     now = _progress(work, pieces)
     _check_bad_lines(job, now, pieces)
     if progress is not None:
         progress(now)
-    # More than once only if a piece was parsed twice, as Dask does when a worker is lost, and others rely on the first.
-    while todo := [one for one in work if one.number not in pieces]:
+    # A second round is needed only if Dask parsed a piece twice, after losing a worker, and others rely on the first.
+    while todo := [task for task in work if task.number not in pieces]:
         now, job = _progress(work, pieces), replace(job, attempt=uuid.uuid4().hex)
-        for piece in where.unordered("parse", stage_piece, [(job, one) for one in todo]):
+        for piece in where.unordered("parse", stage_piece, [(job, task) for task in todo]):
             pieces[piece.number] = piece
             now = now.after(work[piece.number], piece)
             if progress is not None:
                 progress(now)
             _check_bad_lines(job, now, pieces)
-        pieces = _with_all_names(pieces.values())
+        pieces = _pieces_with_all_names(pieces.values())
     where.everywhere(drop_collected_names)
     if job.format.kind == "sparse" and now.rows and not now.entries:
         raise SourceError(f"{work[0].parts[0].source.url}: no row has a feature; is this {job.format.name}?")
@@ -220,22 +218,22 @@ def _staged(
 
 
 def _progress(work: list[WorkPiece], pieces: dict[int, AnyPiece]) -> IngestProgress:
-    """How far an ingest is with these pieces."""
-    now = IngestProgress(0, len(work), 0, sum(one.nbytes for one in work), 0, 0, 0)
+    """Return the progress of an ingest that has these pieces."""
+    now = IngestProgress(0, len(work), 0, sum(task.nbytes for task in work), 0, 0, 0)
     for piece in pieces.values():
         now = now.after(work[piece.number], piece)
     return now
 
 
-def _with_all_names(pieces: Iterable[AnyPiece]) -> dict[int, AnyPiece]:
-    """Pieces by number, without those that rely for names on a piece that is not among them."""
-    found = {piece.number: piece for piece in pieces}
+def _pieces_with_all_names(pieces: Iterable[AnyPiece]) -> dict[int, AnyPiece]:
+    """Return pieces by number, without those that rely for names on a piece that is not among them."""
+    result = {piece.number: piece for piece in pieces}
     while True:
-        folders = {piece.folder for piece in found.values()}
-        sound = {number: piece for number, piece in found.items() if piece.relies_on <= folders}
-        if len(sound) == len(found):
-            return found
-        found = sound
+        folders = {piece.folder for piece in result.values()}
+        complete = {number: piece for number, piece in result.items() if piece.relies_on <= folders}
+        if len(complete) == len(result):
+            return result
+        result = complete
 
 
 def _check_bad_lines(job: IngestJob, now: IngestProgress, pieces: dict[int, AnyPiece]) -> None:
@@ -245,20 +243,20 @@ def _check_bad_lines(job: IngestJob, now: IngestProgress, pieces: dict[int, AnyP
 
 
 def stage_piece(job: IngestJob, work: WorkPiece) -> AnyPiece:
-    """Parse one piece and stage its rows: the task a worker runs."""
-    piece = _parsed(job, work)
+    """Parse one piece and stage its rows. Workers run this as a task."""
+    piece = _parse_piece(job, work)
     for source in {part.source.url: part.source for part in work.parts}.values():
         source.check_unchanged()
     return piece
 
 
-def _parsed(job: IngestJob, work: WorkPiece) -> AnyPiece:
+def _parse_piece(job: IngestJob, work: WorkPiece) -> AnyPiece:
     bad_lines = BadLines(job.skip_bad, job.most_bad)
     if isinstance(job.shape, DenseShape):
         dense = DensePieceWriter(job.location, work.number, work.key, job.shape.layout, job.memory.rows_bytes)
         table = DenseBuilder(dense.take_rows, bad_lines=bad_lines)
         for part in work.parts:
-            job.format.read_dense(part, table, job.memory.window_bytes)  # type: ignore[attr-defined]  # kind is dense
+            job.format.read_dense(part, table, job.memory.window_bytes)
         return dense.close(table, bad_lines)
     names_bytes = job.memory.names_bytes if job.format.names_from["from"] == "table" else 1024
     with borrow_names(job.attempt, names_bytes) as collected:
@@ -279,10 +277,10 @@ def _parsed(job: IngestJob, work: WorkPiece) -> AnyPiece:
     return piece
 
 
-def _publish(job: IngestJob, pieces: list[Any], made: dict[str, Any], where: Pool) -> None:
+def _publish(job: IngestJob, pieces: list[Any], origin: dict[str, Any], where: Pool) -> None:
     run = in_order(where, "publish")
     if isinstance(job.shape, DenseShape):
-        names = job.format.column_names()  # type: ignore[attr-defined]  # kind is dense
-        publish_dense(job.location, pieces, DensePlan(job.shape, names, made), run, job.memory.rows_bytes)
+        names = job.format.column_names()
+        publish_dense(job.location, pieces, DensePlan(job.shape, names, origin), run, job.memory.rows_bytes)
     else:
-        publish_sparse(job.location, pieces, SparsePlan(job.shape, job.format.names_from, made), run)
+        publish_sparse(job.location, pieces, SparsePlan(job.shape, job.format.names_from, origin), run)

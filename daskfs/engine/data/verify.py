@@ -1,4 +1,4 @@
-"""verify: every chunk of a dataset against its checksum, in parallel."""
+"""verify: compare every chunk of a dataset with its checksum, in parallel."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from distributed import Client
 from daskfs.engine.cluster.pool import pool
 from daskfs.store.dataset.codec import DamagedChunk
 from daskfs.store.dataset.dataset import open_dataset
-from daskfs.store.dataset.integrity import Damage, Manifest, check_chunks, digest, manifest_spec, read_manifest
 from daskfs.store.dataset.layout import ArraySpec
+from daskfs.store.dataset.reader import Damage, Manifest, check_chunks, digest, manifest_spec, read_manifest
 from daskfs.store.places.location import Location
 
 BATCH = 16
@@ -31,16 +31,16 @@ def verify_dataset(
     Parameters
     ----------
     url, storage_options
-        The dataset.
+        The dataset and how to reach it; see `open_dataset`.
     client, workers
-        Where to run, as for `ingest`.
+        The cluster, or the number of threads, to run on; see `ingest`.
     progress
         Called with (chunks checked, chunks in all).
 
     Returns
     -------
     list of Damage
-        One per chunk that is missing or altered; empty if the dataset is as it was written.
+        One for each chunk that is missing or altered; empty if the dataset is intact.
 
     Examples
     --------
@@ -69,13 +69,12 @@ def verify_dataset(
         for start in range(0, spec.n_chunks, BATCH)
     ]
     total, checked = sum(len(manifest) for manifest in manifests.values()), 0
-    for results in pool(client, workers, [dataset.location.options]).unordered("verify", _check, tasks):
-        checked += len(results)
-        damage += [result for result in results if result is not None]
+    for n_chunks, some in pool(client, workers, [dataset.location.options]).unordered("verify", _check, tasks):
+        checked, damage = checked + n_chunks, damage + some
         if progress is not None:
             progress(checked, total)
-    return sorted(damage, key=lambda found: found.key)
+    return sorted(damage, key=lambda chunk: chunk.key)
 
 
-def _check(location: Location, spec: ArraySpec, first: int, lines: Manifest) -> list[Damage | None]:
-    return list(check_chunks(location, spec, first, lines))
+def _check(location: Location, spec: ArraySpec, first: int, lines: Manifest) -> tuple[int, list[Damage]]:
+    return len(lines), check_chunks(location, spec, first, lines)

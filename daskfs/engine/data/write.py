@@ -19,8 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from daskfs.engine.cluster.pool import Threads, available_cores, in_order, pool
 from daskfs.errors import check_choice
 from daskfs.store.dataset.codec import Codec, Compression
-from daskfs.store.dataset.labels import Labels
-from daskfs.store.dataset.layout import CHUNK_BYTES, UNFINISHED, DenseShape, Layout, dense_specs, target_spec
+from daskfs.store.dataset.layout import CHUNK_BYTES, UNFINISHED, DenseShape, Labels, Layout, dense_specs, target_spec
 from daskfs.store.dataset.names import check_column_names
 from daskfs.store.dataset.writer import new_writer, prepare, retire
 from daskfs.store.ingest import arrays
@@ -48,27 +47,27 @@ def write_dataset(
     Parameters
     ----------
     url
-        Where: a local path or a URL, as for `open_dataset`.
+        The place of the dataset: a local path or a URL, as for `open_dataset`.
     X
         ``(samples, features)``: numpy, scipy.sparse (becomes a sparse dataset), dask.array, xarray.DataArray or a
         DataFrame. Numbers of any kind; float64 and wide integers are kept as float64, the rest as float32.
     y
-        One label a row: numbers or strings.
+        One label for each row: numbers or strings.
     feature_names
-        One a column. An xarray.DataArray or a DataFrame brings its own.
+        One name for each column. An xarray.DataArray or a DataFrame has its own.
     layout
         Dense data in chunks of whole ``"columns"`` (Online Substitution), whole ``"rows"`` (Sparse Random
         Features), or ``"both"`` at twice the space. Sparse data is always in rows: see `transpose`.
     overwrite
-        Replace a dataset that is there already.
+        Replace an existing dataset.
     compression
         ``"none"`` (dense default: read at memory speed), ``"lz4"`` (sparse default), ``"zstd"``: for slow storage.
     chunk_bytes
         Size of a chunk of dense data; a chunk holds at least one whole column or row.
     on_bad_row
-        What to do about NaN and infinity: name the first in an error, or drop the rows that hold them.
+        ``"error"`` names the first NaN or infinity; ``"drop"`` drops the rows that hold them.
     storage_options
-        How the store is reached, in fsspec's words or obstore's; by default environment variables say it.
+        Address and keys of the store, under the names of fsspec or obstore; by default environment variables.
 
     Examples
     --------
@@ -80,14 +79,14 @@ def write_dataset(
     check_choice("layout", layout, Layout)
     check_choice("compression", compression or "none", Compression)
     check_choice("on_bad_row", on_bad_row, OnBadRow)
-    X, feature_names = _unwrapped(X, feature_names)
-    given = np.asarray(y)
-    arrays.check_shapes(X.shape, given.shape)
+    X, feature_names = _unwrap(X, feature_names)
+    raw_labels = np.asarray(y)
+    arrays.check_shapes(X.shape, raw_labels.shape)
     arrays.stored_dtype(X.dtype)
     if on_bad_row == "drop":
-        X, given = _without_bad_rows(X, given)
-        arrays.check_shapes(X.shape, given.shape)
-    target, labels = arrays.encode_target(given)
+        X, raw_labels = _drop_bad_rows(X, raw_labels)
+        arrays.check_shapes(X.shape, raw_labels.shape)
+    target, labels = arrays.encode_target(raw_labels)
     if feature_names is not None:
         feature_names = check_column_names(feature_names, X.shape[1]).tolist()
     location = Location(url, storage_options)
@@ -101,14 +100,14 @@ def write_dataset(
         shape = DenseShape(layout, chunk_bytes, Codec(compression or "none"))
         plan = DensePlan(shape, feature_names, {"by": "write_dataset"})
         if isinstance(X, DaskArray):
-            pool(options=[location.options])  # workers that will write must know how
+            pool(options=[location.options])  # so that workers can write
             _write_dask(location, X, target, labels, plan)
         else:
             arrays.write_dense(new_writer(location), X, target, labels, plan)
 
 
-def _unwrapped(X: Any, names: Sequence[Any] | None) -> tuple[Any, Sequence[Any] | None]:
-    """The array inside an xarray.DataArray or a DataFrame, and the names it brings."""
+def _unwrap(X: Any, names: Sequence[Any] | None) -> tuple[Any, Sequence[Any] | None]:
+    """Return the array inside an xarray.DataArray or a DataFrame, and the names it brings."""
     if hasattr(X, "data_vars"):
         raise TypeError("X is an xarray.Dataset: pass one of its arrays, such as ds['X']")
     if hasattr(X, "dims") and hasattr(X, "coords"):
@@ -127,7 +126,7 @@ def _unwrapped(X: Any, names: Sequence[Any] | None) -> tuple[Any, Sequence[Any] 
 
 
 def _cells_of_frame(frame: Any) -> Any:
-    """The cells of a DataFrame as one array; columns of several numeric kinds become float64."""
+    """Return the cells of a DataFrame as one array; columns of several numeric types become float64."""
     texts = [str(name) for name, dtype in frame.dtypes.items() if getattr(dtype, "kind", "O") not in "biuf"]
     if texts:
         raise TypeError(f"columns {', '.join(texts[:5])} are not numeric: drop or encode them, or ingest the table")
@@ -135,7 +134,7 @@ def _cells_of_frame(frame: Any) -> Any:
     return frame.to_numpy(dtype=np.float64, na_value=np.nan) if cells.dtype.kind == "O" else cells
 
 
-def _without_bad_rows(X: Any, y: Any) -> tuple[Any, Any]:
+def _drop_bad_rows(X: Any, y: Any) -> tuple[Any, Any]:
     if isinstance(X, DaskArray):
         good = isfinite(X).all(axis=1).compute()
         keep = good & (np.isfinite(y) if y.dtype.kind == "f" else True)
@@ -145,7 +144,7 @@ def _without_bad_rows(X: Any, y: Any) -> tuple[Any, Any]:
 
 
 def _write_dask(location: Location, X: DaskArray, y: NDArray[np.float64], labels: Labels, plan: DensePlan) -> None:
-    """Every block is computed once, by a task that also writes it, where the data is."""
+    """Write a Dask array: every block is computed once, by a task that also writes it, where the data is."""
     if X.numblocks[0] > 1 and plan.shape.layout != "rows":
         _write_dask_rows(location, X, y, labels, plan)
         return
@@ -153,20 +152,20 @@ def _write_dask(location: Location, X: DaskArray, y: NDArray[np.float64], labels
     write = delayed(arrays.write_checked_chunk, pure=False)
     for spec in dense_specs(X.shape, arrays.stored_dtype(X.dtype), plan.shape):
         parts = X.rechunk(spec.chunks).to_delayed().reshape(-1)
-        writer.add(spec, _computed([write(writer.location, spec, number, part) for number, part in enumerate(parts)]))
+        writer.add(spec, _compute([write(writer.location, spec, number, part) for number, part in enumerate(parts)]))
     writer.write(target_spec(len(y)), y)
     close_dense(writer, X.shape, labels, plan)
 
 
-def _computed(tasks: list[Any]) -> list[Any]:
-    """The results of delayed tasks, on the current cluster or on threads."""
-    # Threads of our own: after an error, dask would leave its own writing chunks behind our back.
+def _compute(tasks: list[Any]) -> list[Any]:
+    """Return the results of delayed tasks, computed on the current cluster or on threads."""
+    # Threads of our own: after an error, those of Dask would go on writing chunks.
     with ThreadPoolExecutor(available_cores()) as threads, config.set(pool=threads):
         return list(compute(*tasks))
 
 
 def _write_dask_rows(location: Location, X: DaskArray, y: NDArray[np.float64], labels: Labels, plan: DensePlan) -> None:
-    """Blocks of rows are staged as they are computed: Dask's own rechunking would hold all of X on the way."""
+    """Stage blocks of rows as they are computed: Dask's own rechunking would hold all of X in memory."""
     dtype = arrays.stored_dtype(X.dtype)
     stage = delayed(arrays.stage_rows, pure=False)
     rows = X.rechunk({1: -1})
@@ -175,7 +174,7 @@ def _write_dask_rows(location: Location, X: DaskArray, y: NDArray[np.float64], l
         stage(location, number, part, y[start:stop], start, dtype, plan.shape.layout)
         for number, (part, (start, stop)) in enumerate(zip(rows.to_delayed()[:, 0], pairwise(first), strict=True))
     ]
-    pieces = _computed(tasks)
+    pieces = _compute(tasks)
     for piece in pieces:
         piece.strings = [str(label) for label in labels.classes or ()] if labels.strings else []
     retire(location)

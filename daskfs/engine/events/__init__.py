@@ -1,1 +1,1 @@
-"""How a run reports its progress: event messages, the clock of a task, the listener of a run, progress counters."""
+"""How a run reports what it does: events, the clock of a task, the listener of a run."""

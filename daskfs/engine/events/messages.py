@@ -1,24 +1,24 @@
-"""The words in which a run tells those who watch it how it goes: small dicts of numbers and short texts.
+"""The events of a run, and the record of time and bytes in them. No Dask here.
 
-Whoever takes part in a run on a cluster logs events under the topic "daskfs" (`Worker.log_event`, `Client.log_event`);
-the dashboard's page and the metrics for Prometheus are made of them, and of what the scheduler knows of its workers.
-Every event says of which run it is and what it is:
+The driver and the workers of a run on a cluster log events under the topic "daskfs" of Dask's scheduler
+(`Worker.log_event`, `Client.log_event`). The dashboard's page and the metrics for Prometheus are built from them. An
+event is a small dict of numbers and short texts; "run" names the run and "what" the type of the event:
 
 =========== ==================== =================================================================================
-what        told by              it holds
+what        sent by              content
 =========== ==================== =================================================================================
-begun       the driver           algorithm, dataset, blocks, passes, workers, and passes that are done if it is resumed
-progress    the driver           the pass, and blocks of it that are done
-share       every worker         what it did since it last said so: blocks, rows or columns, bytes, seconds
-preview      the driver           objective, changes, features with names and weights, staleness of offers
-pass        the driver           a pass is over: objective, changes, seconds, and where those went
-checkpoint  the driver           one was written, and how long that took
-ended       the driver           the run is over, or why it is not
-refused     worker or driver     of no run: a worker that may not take part, or a run that may not begin, and why
+begun       the driver           algorithm, dataset, blocks, passes, workers, and finished passes of a resumed run
+progress    the driver           number of the pass, and how many of its blocks are done
+share       every worker         its `Spent` since its last event: blocks, rows or columns, bytes, seconds
+preview     the driver           objective, changes, features with names and weights, staleness of offers
+pass        the driver           a pass has ended: objective, changes, and seconds by purpose
+checkpoint  the driver           a checkpoint was written, and the seconds that took
+ended       the driver           the run has ended, or the error that ended it
+refused     worker or driver     without a run: a worker or a run was refused, and the reason
 =========== ==================== =================================================================================
 
-Those of the driver also say which client of Dask it is, so that one that is gone can be told from one that is slow. No
-Dask here, and nobody must rely on an event to arrive: workers die, and schedulers forget.
+Events of the driver also carry the id of its Dask client, by which a dead driver can be told from a slow one. No result
+depends on an event: workers die, and schedulers forget.
 """
 
 from __future__ import annotations
@@ -31,63 +31,62 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.protocol import Block, ColumnBlock, SparseColumnBlock
-
 TOPIC = "daskfs"
 TOP = 20
-"""Features that are told of."""
+"""How many features an event lists at most."""
 LONGEST_TEXT = 120
-"""Characters of a name, or of anything else that comes from data or people."""
+"""Characters of a name, or of any other text that comes from data or people."""
 Event = dict[str, Any]
 
 
 @dataclass(slots=True)
 class Spent:
-    """What somebody did: it adds up."""
+    """Time and bytes that work has taken: of a task, a worker, a pass or a run. It adds up."""
 
     blocks: int = 0
     items: int = 0
     """Rows, or columns where those are streamed."""
     bytes: int = 0
     busy: float = 0.0
-    """Seconds with blocks: reading them, and at work on them."""
+    """Seconds of reading blocks and of work on them."""
     reading: float = 0.0
-    """Of these, seconds without a block to work on."""
+    """The part of `busy` without a block to work on."""
     merging: float = 0.0
-    """Seconds that states were merged or copied."""
+    """Seconds of merging or copying states; of an asynchronous run, seconds the centre was busy."""
     waiting: float = 0.0
     """Seconds of waiting for the centre."""
     alone_bytes: int = 0
     alone_seconds: float = 0.0
-    """Blocks that were read while nobody worked on another, and how long that took: the speed of storage."""
+    """Blocks that were read while no other was worked on, and the seconds that took: the speed of storage."""
+    scheduler: float = 0.0
+    """Seconds between the moment a task could begin and its begin: Dask's scheduler, and states in transit."""
 
     @property
     def working(self) -> float:
-        """Seconds at work on blocks, and on reading the next one meanwhile."""
+        """Seconds of work on blocks; the next block is read meanwhile."""
         return max(0.0, self.busy - self.reading)
 
     def add(self, other: Spent) -> None:
+        """Add another record to this one."""
         for part in fields(self):
             setattr(self, part.name, getattr(self, part.name) + getattr(other, part.name))
 
 
-def share_event(run: str, worker: str, share: Spent) -> Event:
-    """What a worker of this name did since it last said so. (As `worker`, Dask's schedulers write its address.)"""
-    return {"run": run, "what": "share", "name": short(worker), **asdict(share)}
+def share_event(run: str, worker: str, spent: Spent) -> Event:
+    """Return the event of what a worker did since its last one.
+
+    The worker's name is under "name": under "worker" Dask's schedulers write its address.
+    """
+    return {"run": run, "what": "share", "name": short(worker), **asdict(spent)}
 
 
 def refused_event(why: object, worker: object = "") -> Event:
-    """A worker is refused, or without one a run before it begins; in one line."""
+    """Return the event of a refused worker; without a worker, of a run that was refused before it began."""
     return {"what": "refused", "worker": short(worker), "why": short(why)}
 
 
-def items_of(block: Block) -> int:
-    """How many rows or columns a block has, whichever it is made of."""
-    return len(block.ids if isinstance(block, ColumnBlock | SparseColumnBlock) else block.y)
-
-
 def short(text: object) -> str:
-    """A text that is not too long, and steers nothing.
+    """Return a text of limited length without control characters.
 
     >>> short("gene\\x1b7")
     'gene?7'
@@ -98,16 +97,16 @@ def short(text: object) -> str:
 
 
 def number(value: float) -> float | None:
-    """A number as an event holds it: None where there is none."""
+    """Return a number as events hold it: None for NaN and infinity."""
     return float(value) if math.isfinite(value) else None
 
 
-def weight_of(weights: NDArray[np.float64]) -> float | None:
-    """One weight to show: of several classes, the one that is largest either way."""
+def feature_list(names: Sequence[str], weights: NDArray[np.float64]) -> list[list[Any]]:
+    """Return the first `TOP` names with their weights, as events hold them."""
+    return [[short(name), _largest(weight)] for name, weight in zip(names[:TOP], weights[:TOP], strict=True)]
+
+
+def _largest(weights: NDArray[np.float64]) -> float | None:
+    """Return one weight to show; of one per class, the largest in absolute value."""
     several = np.atleast_1d(weights)
     return number(float(several[np.abs(several).argmax()])) if len(several) else None
-
-
-def features_told(names: Sequence[str], weights: NDArray[np.float64]) -> list[list[Any]]:
-    """The first few names with their weights, as an event holds them."""
-    return [[short(name), weight_of(weight)] for name, weight in zip(names[:TOP], weights[:TOP], strict=True)]

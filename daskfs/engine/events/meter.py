@@ -1,4 +1,4 @@
-"""The clock of a task: what it did, and where its time went. No Dask here."""
+"""The clock of a task: it measures how much the task did and how long that took. No Dask here."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from time import perf_counter
 
-from daskfs.engine.events.messages import Spent, items_of
-from daskfs.protocol import Block
+from daskfs.engine.events.messages import Spent
+from daskfs.protocol import Block, ColumnBlock, SparseColumnBlock
 
-PAUSE = 0.25
-"""Seconds, at least, between two times that a task says what it did."""
+NOTIFY_SECONDS = 0.25
+"""Seconds, at least, between two calls of a meter's `notify`."""
 
 
 class Meter:
@@ -18,10 +18,10 @@ class Meter:
 
     Parameters
     ----------
-    tell
-        Called now and then with what was done since the last call; with nothing, nobody listens.
+    notify
+        Called now and then with what the task did since the last call; None if nothing listens.
     clock
-        Seconds.
+        Returns seconds.
 
     Examples
     --------
@@ -34,48 +34,54 @@ class Meter:
     (1, 4)
     """
 
-    def __init__(self, tell: Callable[[Spent], None] | None = None, clock: Callable[[], float] = perf_counter) -> None:
-        self.total, self._untold = Spent(), Spent()
-        self._tell, self._clock, self._told = tell, clock, clock()
+    def __init__(self, notify: Callable[[Spent], None] | None = None, clock: Callable[[], float] = perf_counter):
+        self.total, self._unsent = Spent(), Spent()
+        self._notify, self._clock, self._notified = notify, clock, clock()
 
     def over(self, blocks: Iterable[Block]) -> Iterator[Block]:
-        """The blocks, while the time between them is taken."""
-        begun, alone = self._clock(), True
+        """Yield the blocks, and measure how long each took to read and to process."""
+        began, alone = self._clock(), True
         for block in blocks:
-            read, nbytes, items, waited = self._clock(), block.nbytes, items_of(block), self.total.waiting
+            read, nbytes, items, waited = self._clock(), block.nbytes, count_items(block), self.total.waiting
             yield block
-            done = self._clock()
-            some = Spent(1, items, nbytes, done - begun - (self.total.waiting - waited), read - begun)
-            if alone:  # while the first is read there is none to work on
-                some.alone_bytes, some.alone_seconds, alone = nbytes, read - begun, False
-            self._note(some)
-            begun = done
+            ended = self._clock()
+            spent = Spent(1, items, nbytes, ended - began - (self.total.waiting - waited), read - began)
+            if alone:  # while the first block is read there is none to work on
+                spent.alone_bytes, spent.alone_seconds, alone = nbytes, read - began, False
+            self._add(spent)
+            began = ended
 
     @contextmanager
     def merging(self) -> Iterator[None]:
-        begun = self._clock()
+        """Count the time inside as merging."""
+        began = self._clock()
         yield
-        self._note(Spent(merging=self._clock() - begun))
+        self._add(Spent(merging=self._clock() - began))
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """For someone else: this is no work, also between blocks."""
-        begun = self._clock()
+        """Count the time inside as waiting; it is then no part of `busy`, even between two blocks."""
+        began = self._clock()
         yield
-        self._note(Spent(waiting=self._clock() - begun))
+        self._add(Spent(waiting=self._clock() - began))
 
-    def done(self) -> Spent:
-        """All of it, the last of it told."""
-        self._say()
+    def finish(self) -> Spent:
+        """Send the last notification. Return everything the task did."""
+        self._send()
         return self.total
 
-    def _note(self, some: Spent) -> None:
-        self.total.add(some)
-        self._untold.add(some)
-        if self._tell is not None and self._clock() - self._told >= PAUSE:
-            self._say()
+    def _add(self, spent: Spent) -> None:
+        self.total.add(spent)
+        self._unsent.add(spent)
+        if self._clock() - self._notified >= NOTIFY_SECONDS:
+            self._send()
 
-    def _say(self) -> None:
-        if self._tell is not None:
-            self._tell(self._untold)
-        self._untold, self._told = Spent(), self._clock()
+    def _send(self) -> None:
+        if self._notify is not None:
+            self._notify(self._unsent)
+        self._unsent, self._notified = Spent(), self._clock()
+
+
+def count_items(block: Block) -> int:
+    """Return how many rows or columns a block has, whichever the dataset is streamed by."""
+    return len(block.ids if isinstance(block, ColumnBlock | SparseColumnBlock) else block.y)

@@ -1,33 +1,77 @@
-"""From chunks to blocks: how a dense dataset is cut, and how one block is put together (sparse: `sparse_blocks`).
+"""Blocks of a dense dataset, made from its chunks, and the selection of columns by id (sparse: `sparse_blocks`).
 
-Each class has `count`, `nbytes` (of the largest block), `sizes` (bytes of each as it is handed out),
-`new_buffers()` and ``read(number, buffers)``.
+Each class of blocks has `count`, `nbytes` (of the largest block), `sizes` (bytes of every block), `new_buffers()` and
+``read(number, buffers)``.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import threading
+from collections.abc import Iterator
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from daskfs.protocol import ColumnBlock, RowBlock
+from daskfs.errors import OptionError
+from daskfs.protocol import ColumnBlock, RowBlock, SparseColumnBlock
 from daskfs.store.dataset.reader import ArrayReader, ChunkBuffer
-from daskfs.store.dataset.shared_reads import RecentChunks, WholeArray
+from daskfs.store.places.read_ahead import Prefetcher
+
+_RECENT = 4  # chunks held by `RecentChunks`: blocks are read a few at a time, nearly in order
+
+B = TypeVar("B", ColumnBlock, SparseColumnBlock)
+
+
+class WholeArray:
+    """A one-dimensional array that all blocks share, such as the target of a dataset in columns. It is read once."""
+
+    def __init__(self, array: ArrayReader) -> None:
+        self._array, self._lock = array, threading.Lock()
+        self._cells: NDArray[Any] | None = None
+
+    def cells(self) -> NDArray[Any]:
+        """Return the whole array, read by the first thread that needs it."""
+        with self._lock:
+            if self._cells is None:
+                self._cells = read_only(self._array.read_all())
+            return self._cells
+
+
+class RecentChunks:
+    """An array with a number for every row, such as the target of a dataset in rows. The last few chunks are kept."""
+
+    def __init__(self, array: ArrayReader) -> None:
+        self._array, self._lock = array, threading.Lock()
+        self._chunks: dict[int, NDArray[Any]] = {}
+
+    def rows(self, start: int, stop: int) -> NDArray[Any]:
+        """Return the numbers of rows `start` to `stop`."""
+        step = self._array.spec.chunks[0]
+        parts = []
+        for number in range(start // step, -(-stop // step)):
+            begin = number * step
+            parts.append(self._chunk(number)[max(start - begin, 0) : stop - begin])
+        return read_only(np.concatenate(parts))
+
+    def _chunk(self, number: int) -> NDArray[Any]:
+        with self._lock:
+            if number not in self._chunks:
+                if len(self._chunks) == _RECENT:
+                    del self._chunks[next(iter(self._chunks))]
+                self._chunks[number] = self._array.read(number)
+            return self._chunks[number]
 
 
 class ColumnBlocks:
-    """Whole columns of a dense matrix, one chunk a block; every block carries the whole target."""
+    """Blocks of whole columns of a dense matrix, one chunk each; every block carries the whole target."""
 
     def __init__(self, X: ArrayReader, y: ArrayReader, weight: ArrayReader | None = None) -> None:
         self._X, self._y = X, WholeArray(y)
         self._weight = None if weight is None else WholeArray(weight)
         self.count, self.width = X.spec.n_chunks, X.spec.chunks[1]
         self.nbytes = int(np.prod(X.spec.chunks)) * X.spec.dtype.itemsize
-
-    @property
-    def sizes(self) -> NDArray[np.int64]:
-        return _extents(self._X, 1) * (self._X.spec.shape[0] * int(self._X.spec.dtype.itemsize))
+        self.sizes = _extents(X, 1) * (X.spec.shape[0] * int(X.spec.dtype.itemsize))
 
     @property
     def target(self) -> NDArray[np.float64]:
@@ -46,36 +90,28 @@ class ColumnBlocks:
         ids = np.arange(first, first + X.shape[1], dtype=np.uint64)
         return ColumnBlock(read_only(ids), read_only(X), self.target, self.weight)
 
-    def holding(self, ids: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        """The number of the block that each column is in."""
+    def block_numbers(self, ids: NDArray[np.uint64]) -> NDArray[np.uint64]:
         return ids // np.uint64(self.width)
 
-    def picked(self, block: ColumnBlock, ids: NDArray[np.uint64]) -> ColumnBlock:
-        """Some columns of a block, in memory of their own."""
+    def select_columns(self, block: ColumnBlock, ids: NDArray[np.uint64]) -> ColumnBlock:
         X = block.X.T[np.searchsorted(block.ids, ids)].T
         return ColumnBlock(read_only(ids), read_only(X), block.y, block.weight)
 
-    def joined(self, parts: list[ColumnBlock]) -> ColumnBlock:
-        """The columns of several blocks in one."""
-        if len(parts) == 1:
-            return parts[0]
+    def concatenate(self, parts: list[ColumnBlock]) -> ColumnBlock:
         ids = np.concatenate([part.ids for part in parts])
         X = np.concatenate([part.X.T for part in parts]).T
         return ColumnBlock(read_only(ids), read_only(X), parts[0].y, parts[0].weight)
 
 
 class RowBlocks:
-    """Whole rows of a dense matrix, one chunk a block."""
+    """Blocks of whole rows of a dense matrix, one chunk each."""
 
     def __init__(self, X: ArrayReader, y: ArrayReader, weight: ArrayReader | None = None) -> None:
         self._X, self._y = X, RecentChunks(y)
         self._weight = None if weight is None else RecentChunks(weight)
         self.count = X.spec.n_chunks
         self.nbytes = int(np.prod(X.spec.chunks)) * X.spec.dtype.itemsize + 8 * X.spec.chunks[0]
-
-    @property
-    def sizes(self) -> NDArray[np.int64]:
-        return _extents(self._X, 0) * (self._X.spec.shape[1] * int(self._X.spec.dtype.itemsize) + 8)
+        self.sizes = _extents(X, 0) * (X.spec.shape[1] * int(X.spec.dtype.itemsize) + 8)
 
     def new_buffers(self) -> ChunkBuffer:
         return ChunkBuffer(self._X.spec)
@@ -83,29 +119,91 @@ class RowBlocks:
     def read(self, number: int, buffers: ChunkBuffer) -> RowBlock:
         X = self._X.read(number, buffers)
         first = number * self._X.spec.chunks[0]
-        rows = first, first + len(X)
-        weight = None if self._weight is None else read_only(_between(self._weight, *rows))
-        return RowBlock(first, read_only(X), read_only(_between(self._y, *rows)), weight)
-
-
-def _between(array: RecentChunks, start: int, stop: int) -> NDArray[Any]:
-    """Some of the numbers that there is one of for every row."""
-    step = array.spec.chunks[0]
-    parts = []
-    for number in range(start // step, -(-stop // step)):
-        begin = number * step
-        parts.append(array.read(number)[max(start - begin, 0) : stop - begin])
-    return np.concatenate(parts)
+        last = first + len(X)
+        weight = None if self._weight is None else self._weight.rows(first, last)
+        return RowBlock(first, read_only(X), self._y.rows(first, last), weight)
 
 
 def _extents(array: ArrayReader, dimension: int) -> NDArray[np.int64]:
-    """How long each chunk is along a dimension; the last one may be shorter."""
+    """Return the length of each chunk along a dimension; the last one may be shorter."""
     size, step = array.spec.shape[dimension], array.spec.chunks[dimension]
     return np.minimum(size - step * np.arange(-(-size // step)), step)
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """A view that cannot be written to: blocks share memory, and algorithms must not change them."""
+    """Return a view that cannot be written to: blocks share memory, and algorithms must not change them."""
     view = array.view()
     view.flags.writeable = False
     return view
+
+
+class BlocksOfColumns(Protocol[B]):
+    """A dataset, dense or sparse, as blocks of whole columns."""
+
+    width: int
+    """Columns of the widest block."""
+    nbytes: int
+    """Bytes of the largest block."""
+
+    def new_buffers(self) -> Any: ...
+
+    def read(self, number: int, buffers: Any, /) -> B: ...
+
+    def block_numbers(self, ids: NDArray[np.uint64], /) -> NDArray[np.integer[Any]]:
+        """Return the number of the block that holds each column."""
+
+    def select_columns(self, block: B, ids: NDArray[np.uint64], /) -> B:
+        """Return some columns of a block, copied."""
+
+    def concatenate(self, parts: list[B], /) -> B:
+        """Return the columns of several blocks as one block."""
+
+
+def check_column_ids(ids: ArrayLike, size: int) -> NDArray[np.uint64]:
+    """Return feature ids in ascending order; an error names an id that is repeated, or not below `size`."""
+    array = np.asarray(ids).reshape(-1)
+    if len(array) and array.dtype.kind not in "iu":
+        raise OptionError(f"columns are asked for by feature id, a whole number, not {array.dtype}")
+    if len(array) and array.min() < 0:
+        raise IndexError(f"feature {array.min()}: ids are not negative")
+    ascending = np.sort(array.astype(np.uint64))
+    if len(ascending) and int(ascending[-1]) >= size:
+        raise IndexError(f"feature {ascending[-1]} of {size}")
+    repeated = ascending[1:][ascending[1:] == ascending[:-1]]
+    if len(repeated):
+        raise OptionError(f"feature {repeated[0]} is asked for twice; ask once")
+    return ascending
+
+
+def read_columns(blocks: BlocksOfColumns[B], ids: NDArray[np.uint64], max_width: int | None) -> Iterator[B]:
+    """Yield blocks of the columns `ids`, none larger than a block of the dataset nor wider than `max_width`.
+
+    Every chunk is read once, the next one while the caller works.
+    """
+    if max_width is not None and max_width < 1:
+        raise OptionError(f"columns_per_block: {max_width} columns are no block; 1 is the least")
+    width = min(max_width or blocks.width, blocks.width)
+    numbers, starts = np.unique(blocks.block_numbers(ids), return_index=True)
+    groups = np.split(ids, starts[1:])
+
+    def read(i: int, buffers: Any) -> list[B]:
+        block = blocks.read(int(numbers[i]), buffers)
+        slices = (groups[i][start : start + width] for start in range(0, len(groups[i]), width))
+        return [blocks.select_columns(block, some) for some in slices]
+
+    return _regroup(blocks, Prefetcher[list[B], Any](read, range(len(numbers)), blocks.new_buffers, 1), width)
+
+
+def _regroup(blocks: BlocksOfColumns[B], slices: Prefetcher[list[B], Any], width: int) -> Iterator[B]:
+    """Yield the columns of several chunks together, as many as fit a block."""
+    group: list[B] = []
+    columns, nbytes = 0, 0
+    for parts in slices:
+        for part in parts:
+            if group and (columns + len(part.ids) > width or nbytes + part.nbytes > blocks.nbytes):
+                yield blocks.concatenate(group) if len(group) > 1 else group[0]
+                group, columns, nbytes = [], 0, 0
+            group.append(part)
+            columns, nbytes = columns + len(part.ids), nbytes + part.nbytes
+    if group:
+        yield blocks.concatenate(group) if len(group) > 1 else group[0]

@@ -1,12 +1,11 @@
-"""A chunk's bytes: the codec chains datasets use, as Zarr's own metadata and as plain functions.
+"""The bytes of a chunk: the codec chains of a dataset, as Zarr's metadata and as plain functions.
 
-Every chain ends with crc32c, because neither zstd, blosc nor raw bytes notice a flipped bit. The
-functions here write what Zarr would write and read it back faster, straight into a given buffer;
-tests hold them equal to Zarr.
+Every chain ends with crc32c, because neither zstd, blosc nor raw bytes notice a flipped bit. The functions here write
+what Zarr would write, and read it back faster, straight into a given buffer; tests compare them with Zarr.
 
-Which compression by default? Dense float32 columns hardly shrink, and raw bytes are read at memory
-speed: "none". Sparse rows are half zeros (the upper bytes of ids): "lz4" halves them on disk and
-still decodes far faster than any text parses; "zstd" saves a little more and reads at half the speed.
+The default compression is "none" for dense float32 columns, which hardly shrink and are read at memory speed, and
+"lz4" for sparse rows, which are half zeros (the upper bytes of ids). "zstd" saves a little more and reads at half the
+speed.
 """
 
 from __future__ import annotations
@@ -28,18 +27,18 @@ _LEVEL = {"lz4": 5, "zstd": 3}
 
 
 class DamagedChunk(ValueError):
-    """The bytes of a chunk are not the bytes that were written; the message says how that shows."""
+    """The bytes of a chunk differ from those that were written; the message says how that shows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """How an array becomes the bytes of a chunk file: ([transpose], bytes [, blosc], crc32c)."""
+    """The way from an array to the bytes of a chunk file: ([transpose], bytes [, blosc], crc32c)."""
 
     compression: Compression = "none"
     columns_contiguous: bool = False  # store the chunk of a matrix column by column
 
     def metadata(self, dtype: np.dtype[Any]) -> list[dict[str, Any]]:
-        """The codec chain as zarr.json states it."""
+        """Return the codec chain as zarr.json states it."""
         chain: list[dict[str, Any]] = []
         if self.columns_contiguous:
             chain.append({"name": "transpose", "configuration": {"order": [1, 0]}})
@@ -58,7 +57,7 @@ class Codec:
         return [*chain, {"name": "crc32c"}]
 
     def encode(self, chunk: NDArray[Any]) -> bytes:
-        """The file of one chunk."""
+        """Return the file of one chunk."""
         flat = np.ascontiguousarray(chunk.T if self.columns_contiguous else chunk)
         flat = flat.astype(flat.dtype.newbyteorder("<"), copy=False)
         if self.compression == "none":
@@ -67,7 +66,7 @@ class Codec:
         return append_crc(body)
 
     def decode(self, file: bytes | bytearray | memoryview | NDArray[np.uint8], out: NDArray[Any]) -> None:
-        """Unpack a chunk file into `out`, the chunk's array in its stored order, after checking it."""
+        """Check a chunk file and unpack it into `out`, the array of the chunk in its stored order."""
         body = strip_crc(file)
         target = out.reshape(-1).view(np.uint8)
         if self.compression == "none":
@@ -75,7 +74,7 @@ class Codec:
                 raise DamagedChunk(f"{len(body)} bytes where {len(target)} belong")
             target[:] = np.frombuffer(body, np.uint8)
             return
-        size = int.from_bytes(bytes(body[4:8]), "little")  # blosc's header says what will come out
+        size = int.from_bytes(bytes(body[4:8]), "little")  # blosc's header states the unpacked size
         if size != len(target):
             raise DamagedChunk(f"{size} bytes where {len(target)} belong")
         blosc.decompress(body, target)
@@ -86,18 +85,18 @@ LZ4 = Codec("lz4")
 
 
 def encode_strings(chunk: NDArray[Any]) -> bytes:
-    """The file of one chunk of strings: (vlen-utf8, crc32c)."""
+    """Return the file of one chunk of strings: (vlen-utf8, crc32c)."""
     return append_crc(VLenUTF8().encode(np.asarray(chunk, dtype=object)))
 
 
 def decode_strings(file: bytes) -> NDArray[Any]:
-    """The strings of one chunk file, as an object array."""
+    """Return the strings of one chunk file, as an object array."""
     strings: NDArray[Any] = VLenUTF8().decode(strip_crc(file))
     return strings
 
 
 def decode_strings_at(file: bytes, positions: NDArray[np.int64]) -> list[str]:
-    """Some strings of one chunk file; the others are stepped over, which takes an eighth of the time."""
+    """Return the strings at some positions of a chunk file, in an eighth of the time of decoding them all."""
     body = np.frombuffer(strip_crc(file), np.uint8)
     count = int.from_bytes(bytes(body[:4]), "little")
     if 4 * count > len(body):
@@ -113,13 +112,13 @@ STRINGS_METADATA = [{"name": "vlen-utf8", "configuration": {}}, {"name": "crc32c
 
 
 def append_crc(body: bytes | bytearray | NDArray[Any]) -> bytes:
-    """Bytes with their crc32c behind them."""
+    """Return bytes followed by their crc32c."""
     raw = np.frombuffer(body, np.uint8) if isinstance(body, bytes | bytearray) else body.reshape(-1).view(np.uint8)
     return b"".join([raw.data, int(google_crc32c.value(raw)).to_bytes(CRC_BYTES, "little")])
 
 
 def strip_crc(file: bytes | bytearray | memoryview | NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """The bytes before the crc32c, if they are what it says."""
+    """Return the bytes before the crc32c. Raise DamagedChunk if it is not theirs."""
     raw = np.frombuffer(file, np.uint8) if not isinstance(file, np.ndarray) else file
     if len(raw) < CRC_BYTES:
         raise DamagedChunk(f"cut short to {len(raw)} bytes")
@@ -130,5 +129,5 @@ def strip_crc(file: bytes | bytearray | memoryview | NDArray[np.uint8]) -> NDArr
 
 
 def stored_crc(file: bytes | NDArray[np.uint8]) -> int:
-    """The crc32c a chunk file ends with."""
+    """Return the crc32c at the end of a chunk file."""
     return int.from_bytes(bytes(file[-CRC_BYTES:]), "little")

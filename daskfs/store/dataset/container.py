@@ -1,14 +1,14 @@
-"""One file for a record of arrays and scalars: what a checkpoint is made of.
+"""One file for a record of arrays and scalars, such as a checkpoint.
 
 ::
 
-    daskfs record 1 0000012f\n         magic, version, and the header's length in hexadecimal
+    daskfs record 1 0000012f\n         magic, version, and the length of the header in hexadecimal
     {"about": {...}, "values": {...}}   JSON: a few facts, then the kind of every value in order
-    the arrays' bytes, one after the other
+    the bytes of the arrays, one after the other
     crc32c of everything before it
 
-Nothing in it is ever executed: values are numbers, strings and plain arrays, never pickles. A reader believes no
-size before it has compared it with the length of the file, so that a forged header cannot make it take memory.
+Nothing in it is ever executed: values are numbers, strings and plain arrays, never pickles. A reader compares every
+size with the length of the file before it allocates memory, so that a forged header cannot exhaust memory.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from daskfs.store.dataset.codec import CRC_BYTES
 from daskfs.store.places.location import Location
 
 _MAGIC = b"daskfs record 1 "
-_START = len(_MAGIC) + 9  # and the header's length in eight digits, and the end of the line
-_MOST_HEADER = 1 << 20  # a parsed header takes some fifty times its length; a few kilobytes are usual
-_PIECE = 8 << 20  # read at once, so that memory is that of the arrays and no more
+_START = len(_MAGIC) + 9  # the magic, eight digits and a newline
+_MOST_HEADER = 1 << 20  # bytes; a parsed header takes some fifty times that, and a few kilobytes are usual
+_PIECE = 8 << 20  # bytes read at a time, so that reading takes hardly more memory than the arrays
 _PLAIN = re.compile(r"[<>|][biuf][1-9][0-9]?|[<>]U[1-9][0-9]{0,8}")  # the only dtypes that are stored
 
 
@@ -52,7 +52,8 @@ class _Array:
     def nbytes(self) -> int:
         return math.prod(self.shape) * self.dtype.itemsize
 
-    def described(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry of the array in the header."""
         kind = "scalar" if self.scalar else "fortran" if self.fortran else "array"
         return {kind: self.dtype.str, "shape": list(self.shape)}
 
@@ -63,14 +64,14 @@ def write_container(location: Location, key: str, about: Mapping[str, Any], valu
     Parameters
     ----------
     location, key
-        Where.
+        The location and name of the file.
     about
-        A few facts, of the kinds JSON knows.
+        A few facts that JSON can hold.
     values
         Arrays of plain numbers or strings, numpy scalars, int, float, bool and str, by name.
     """
     arrays: list[NDArray[Any]] = []
-    described = {name: _described(name, value, arrays) for name, value in values.items()}
+    described = {name: _describe(name, value, arrays) for name, value in values.items()}
     header = json.dumps({"about": about, "values": described}, separators=(",", ":")).encode()
     if len(header) > _MOST_HEADER:
         raise ValueError(f"a header of {len(header)} bytes: text that long belongs into arrays")
@@ -82,15 +83,15 @@ def write_container(location: Location, key: str, about: Mapping[str, Any], valu
 
 
 def read_container(location: Location, key: str) -> tuple[dict[str, Any], State]:
-    """The facts and the values stored under a key.
+    """Return the facts and the values stored under a key.
 
-    FileNotFoundError if there are none; DamagedContainer if they are not what was written.
+    Raise FileNotFoundError if there are none. Raise DamagedContainer if they are not what was written.
     """
     size = location.size(key)
     start = location.read(key, 0, min(_START, size))
     length = _header_length(start, size)
     header = location.read(key, _START, _START + length)
-    about, described = _parsed(header)
+    about, described = _parse_header(header)
     expected = _START + length + sum(array.nbytes for array in described.values() if isinstance(array, _Array))
     if expected + CRC_BYTES != size:
         raise DamagedContainer(f"{size} bytes where {expected + CRC_BYTES} belong")
@@ -105,21 +106,21 @@ def read_container(location: Location, key: str) -> tuple[dict[str, Any], State]
             target[:] = np.frombuffer(data, np.uint8)
             crc = google_crc32c.extend(crc, data)
         position += value.nbytes
-        values[name] = _shaped(memory, value)
+        values[name] = _reshape(memory, value)
     if location.read(key, position, size) != crc.to_bytes(CRC_BYTES, "little"):
         raise DamagedContainer("the checksum does not match: the bytes were altered")
     return about, values
 
 
-def _described(name: str, value: Any, arrays: list[NDArray[Any]]) -> dict[str, Any]:
-    """A value's line in the header; arrays are put aside, to follow it."""
+def _describe(name: str, value: Any, arrays: list[NDArray[Any]]) -> dict[str, Any]:
+    """Return the entry of a value in the header; arrays are appended to `arrays`, whose bytes follow the header."""
     if isinstance(value, np.ndarray | np.generic):
         if not _PLAIN.fullmatch(value.dtype.str):
             raise TypeError(f"{name!r} is an array of {value.dtype}: only plain numbers and text can be stored")
         array = np.asarray(value)
         fortran = array.flags.f_contiguous and not array.flags.c_contiguous
         arrays.append(array.T if fortran else array)
-        return _Array(array.dtype, array.shape, fortran, isinstance(value, np.generic)).described()
+        return _Array(array.dtype, array.shape, fortran, isinstance(value, np.generic)).to_json()
     if isinstance(value, float):
         return {"float": repr(value)}  # as text, since JSON has neither nan nor inf
     if isinstance(value, bool | int | str):
@@ -128,7 +129,7 @@ def _described(name: str, value: Any, arrays: list[NDArray[Any]]) -> dict[str, A
 
 
 def _raw(array: NDArray[Any]) -> NDArray[np.uint8]:
-    """The bytes of an array row by row, without a copy where they lie so already."""
+    """Return the bytes of an array row by row, without a copy if they lie in that order."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
@@ -143,8 +144,8 @@ def _header_length(start: bytes, size: int) -> int:
     return length
 
 
-def _parsed(header: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Facts and values of a header, arrays as their description."""
+def _parse_header(header: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return facts and values of a header, with an `_Array` for each array."""
     try:
         parsed = json.loads(header)
         about, values = parsed["about"], parsed["values"]
@@ -156,26 +157,26 @@ def _parsed(header: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _value(shape: list[int] | None = None, **kind: Any) -> Any:
-    ((name, given),) = kind.items()
+    ((name, content),) = kind.items()
     if shape is None:
         known = {"float": (str, float), "int": (int, int), "bool": (bool, bool), "str": (str, str)}
         stored, convert = known[name]
-        if type(given) is not stored:
+        if type(content) is not stored:
             raise TypeError(name)
-        return convert(given)
-    if name not in ("array", "fortran", "scalar") or not _PLAIN.fullmatch(given):
-        raise ValueError(given)
+        return convert(content)
+    if name not in ("array", "fortran", "scalar") or not _PLAIN.fullmatch(content):
+        raise ValueError(content)
     if len(shape) > 32 or any(type(side) is not int or side < 0 for side in shape):
         raise ValueError(shape)
-    if math.prod(max(side, 1) for side in shape) >= 1 << 48:  # also where another side is 0, and the array empty
+    if math.prod(max(side, 1) for side in shape) >= 1 << 48:  # refused even if another side is 0 and the array empty
         raise ValueError(shape)
-    return _Array(np.dtype(given), tuple(shape), name == "fortran", name == "scalar")
+    return _Array(np.dtype(content), tuple(shape), name == "fortran", name == "scalar")
 
 
 def _pieces(
     location: Location, key: str, position: int, memory: NDArray[np.uint8]
 ) -> Iterator[tuple[NDArray[np.uint8], bytes]]:
-    """The parts of `memory`, each with the bytes that belong there."""
+    """Yield the parts of `memory`, each with the bytes that belong there."""
     for start in range(0, len(memory), _PIECE):
         target = memory[start : start + _PIECE]
         data = location.read(key, position + start, position + start + len(target))
@@ -184,7 +185,7 @@ def _pieces(
         yield target, data
 
 
-def _shaped(memory: NDArray[np.uint8], array: _Array) -> Any:
+def _reshape(memory: NDArray[np.uint8], array: _Array) -> Any:
     stored = memory.view(array.dtype)
     shaped = stored.reshape(array.shape[::-1]).T if array.fortran else stored.reshape(array.shape)
     return shaped[()] if array.scalar else shaped

@@ -1,10 +1,10 @@
-"""Dataset: an opened dataset, its shape and labels, and its blocks."""
+"""Dataset: a dataset on disk or in an object store, opened to read its shape, labels, names and blocks."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,10 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from daskfs.errors import DatasetError, OptionError, check_choice, public_url
 from daskfs.protocol import Axis, Block, ColumnBlock, Kind, Label, Meta, SparseColumnBlock
-from daskfs.store.dataset.blocks import ColumnBlocks, RowBlocks
-from daskfs.store.dataset.columns import check_column_ids, read_columns
+from daskfs.store.dataset.blocks import ColumnBlocks, RowBlocks, check_column_ids, read_columns
 from daskfs.store.dataset.layout import ROOT, UNFINISHED, ArraySpec, Attributes, Layout, parse_root
-from daskfs.store.dataset.names import ColumnNames, KmerNames, Names, NumberedNames, TableNames
+from daskfs.store.dataset.names import ColumnNames, ComputedNames, Names, TableNames, kmer_name
 from daskfs.store.dataset.reader import ArrayReader, StrictStore
 from daskfs.store.dataset.sparse_blocks import SparseBlocks, SparseColumnBlocks
 from daskfs.store.places.location import Location
@@ -24,7 +23,7 @@ from daskfs.store.places.read_ahead import Prefetcher
 if TYPE_CHECKING:
     import xarray
 
-Cut = ColumnBlocks | RowBlocks | SparseBlocks | SparseColumnBlocks
+AnyBlocks = ColumnBlocks | RowBlocks | SparseBlocks | SparseColumnBlocks
 
 
 def open_dataset(url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> Dataset:
@@ -35,7 +34,7 @@ def open_dataset(url: str | os.PathLike[str], storage_options: Mapping[str, Any]
     url
         A local path, or a URL: ``s3://…``, ``gs://…``, ``az://…``, or any that fsspec knows.
     storage_options
-        How the store is reached, in fsspec's words or obstore's; by default environment variables say it.
+        Address and keys of the store, under the names of fsspec or obstore; by default environment variables.
 
     Examples
     --------
@@ -48,30 +47,30 @@ def open_dataset(url: str | os.PathLike[str], storage_options: Mapping[str, Any]
     ['c', 'a']
     """
     dataset = Dataset(Location(url, storage_options))
-    dataset.attributes  # noqa: B018  # reads them: whoever opens a dataset wants to know whether there is one
+    dataset.attributes  # noqa: B018  # read now, so that a missing dataset is an error of this call
     return dataset
 
 
 class Dataset:
-    """A complete dataset, read block by block. Made by `open_dataset`; small and picklable.
+    """A complete dataset, read block by block. `open_dataset` makes one; it is small and picklable.
 
-    A pickle is the address and the digest; what is there is looked at when it is first used. To load one can never
-    fail, as it must not: Dask loads the arguments of tasks where an error costs the worker its connection.
+    A pickle holds the address and the digest; the metadata is read when it is first used. So unpickling never fails, as
+    it must not: Dask unpickles the arguments of tasks where an error costs the worker its connection.
     """
 
     travels = True
-    """Whether other processes can open it."""
+    """Whether other processes can open the dataset."""
 
     def __init__(self, location: Location, digest: str | None = None) -> None:
         self.location, self._expected = location, digest
-        self._is_number = False  # the target, whatever its values look like
-        self._cuts: dict[Axis, Cut] = {}
+        self._is_number = False  # True makes the target a real number, whatever its values
+        self._block_readers: dict[Axis, AnyBlocks] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _known, (self.location, self._expected or self.digest)
+        return _shared_instance, (self.location, self._expected or self.digest)
 
     def __repr__(self) -> str:
-        target = "real target" if self.classes is None else _shortened(self.classes)
+        target = "real target" if self.classes is None else _shorten(self.classes)
         size = f"{self.n_samples:,} samples x {self.n_features:,} features"
         return f"<daskfs.Dataset {public_url(self.url)}: {self.kind}, {size}, {target}>"
 
@@ -81,12 +80,12 @@ class Dataset:
 
     @property
     def attributes(self) -> Attributes:
-        """What the dataset says of itself; see `layout`."""
+        """The attributes of the dataset; see `layout`."""
         return self._root[0]
 
     @property
     def arrays(self) -> Mapping[str, ArraySpec]:
-        """How every array of it is stored."""
+        """Shape, chunks and codec of every array."""
         return self._root[1]
 
     @cached_property
@@ -126,17 +125,17 @@ class Dataset:
 
     @property
     def digest(self) -> str:
-        """One number for the whole content, names and labels included."""
+        """A hash of the whole content, names and labels included."""
         return str(self.attributes["digest"])
 
     @property
     def classes(self) -> tuple[Label, ...] | None:
-        """The distinct labels, sorted; None where the target is a real number."""
+        """The distinct labels, sorted, or None if the target is a real number."""
         classes = self.attributes["labels"]["classes"]
         return None if classes is None or self._is_number else tuple(classes)
 
     def with_real_target(self) -> Dataset:
-        """The same dataset with a real target, also where that has so few values that it could be a class.
+        """Return the same dataset with a real target, even if its few values could be classes.
 
         Examples
         --------
@@ -152,106 +151,107 @@ class Dataset:
 
     @property
     def layout(self) -> Layout:
-        """How the cells are cut: into whole columns, whole rows, or both ways."""
+        """Whether chunks hold whole columns, whole rows, or both are stored."""
         layout: Layout = self.attributes["layout"]
         return layout
 
     @property
     def axis(self) -> Axis:
-        """The axis along which blocks come unless another is asked for."""
+        """The axis of blocks by default."""
         return "rows" if self.layout == "rows" else "columns"
 
     @property
     def meta(self) -> Meta:
-        """What an algorithm may know before the first block."""
+        """The facts that an algorithm may use before the first block."""
         return Meta(
             kind=self.kind,
             n_samples=self.n_samples,
-            n_features=self._n_choosable,
+            n_features=self._n_candidates,
             n_entries=self.n_entries,
             max_id=int(self.attributes["max_id"]),
             classes=self.classes,
-            block_nbytes=max(self._cut(axis).nbytes for axis in self._axes()),
+            block_nbytes=max(self._blocks(axis).nbytes for axis in self._axes()),
             itemsize=self.arrays["X"].dtype.itemsize if self.kind == "dense" else 4,
             weighted="weight" in self.arrays,
             members=self._names.members,
         )
 
     @property
-    def _n_choosable(self) -> int:
-        """Columns that are there: of a sparse dataset laid out in columns, those with entries."""
+    def _n_candidates(self) -> int:
+        """The number of columns that exist: in a sparse dataset laid out in columns, those with entries."""
         if self.kind == "sparse" and self.layout == "columns":
-            return int(self._cut("columns").lines.sum())  # type: ignore[union-attr]  # they are sparse
+            return int(self._blocks("columns").lines.sum())  # type: ignore[union-attr]  # they are sparse
         return self.n_features
 
     def n_blocks(self, axis: Axis | None = None) -> int:
-        """How many blocks there are along an axis."""
-        return self._cut(axis or self.axis).count
+        """Return the number of blocks along an axis."""
+        return self._blocks(axis or self.axis).count
 
     def block_sizes(self, axis: Axis | None = None) -> NDArray[np.int64]:
-        """Bytes of every block along an axis, as it is handed out; known without reading one."""
-        return self._cut(axis or self.axis).sizes
+        """Return the bytes of every block along an axis, without reading one."""
+        return self._blocks(axis or self.axis).sizes
 
     def read(self, block: int, axis: Axis | None = None) -> Block:
-        """One block, in memory of its own.
+        """Return one block, in memory of its own.
 
         Parameters
         ----------
         block
-            Its number, from 0.
+            The number of the block, from 0.
         axis
-            ``"columns"`` or ``"rows"``; by default the way the dataset is laid out.
+            ``"columns"`` or ``"rows"``; by default the layout of the dataset.
         """
-        cut = self._cut(axis or self.axis)
-        if not 0 <= block < cut.count:
-            raise IndexError(f"block {block} of {cut.count}")
-        return cut.read(block, cut.new_buffers())  # type: ignore[arg-type]  # buffers of the same class
+        blocks = self._blocks(axis or self.axis)
+        if not 0 <= block < blocks.count:
+            raise IndexError(f"block {block} of {blocks.count}")
+        return blocks.read(block, blocks.new_buffers())  # type: ignore[arg-type]  # buffers of the same class
 
     @property
     def ahead(self) -> int:
-        """How many blocks are in memory beside the one worked on: more of them where each comes from far away."""
+        """The number of blocks in memory beside the current one; a remote store needs more of them."""
         return self.location.folder.ahead
 
     def blocks(
         self, numbers: Sequence[int] | None = None, axis: Axis | None = None, ahead: int | None = None
     ) -> Iterable[Block]:
-        """Iterate over blocks, read ahead by threads while the caller works on the one before.
+        """Iterate over blocks; threads read the next ones while the caller works on one.
 
-        A block's memory is reused: it is valid until the next one is asked for.
+        The memory of a block is reused: a block is valid until the next one is requested.
 
         Parameters
         ----------
         numbers
-            Which blocks, in which order; all of them by default.
+            The blocks to read, in this order; all of them by default.
         axis
             As for `read`.
         ahead
-            How many blocks to hold ready, memory is ``ahead + 1`` blocks; by default as many as the store needs.
+            The number of blocks to hold ready: memory is ``ahead + 1`` blocks. By default what the store needs.
         """
-        cut, folder = self._cut(axis or self.axis), self.location.folder
-        asked = (folder.ahead if self.location.path else folder.threads) if ahead is None else ahead
+        blocks, folder = self._blocks(axis or self.axis), self.location.folder
+        if ahead is None:
+            ahead = folder.ahead if self.location.path else folder.threads
         return Prefetcher[Block, Any](
-            cut.read, range(cut.count) if numbers is None else numbers, cut.new_buffers, asked, folder.threads
+            blocks.read, range(blocks.count) if numbers is None else numbers, blocks.new_buffers, ahead, folder.threads
         )
 
     def block_entries(self) -> NDArray[np.int64]:
-        """How many entries every block of a sparse dataset has; known without reading one."""
+        """Return the number of entries of every block of a sparse dataset, without reading one."""
         entries: NDArray[np.int64] = self._reader("block_entries").read_all()
         return entries
 
     def columns(
         self, ids: ArrayLike, columns_per_block: int | None = None
     ) -> Iterator[ColumnBlock | SparseColumnBlock]:
-        """Some columns by their ids, ascending, in blocks with memory of their own.
+        """Yield some columns by their ids, ascending, in blocks with memory of their own.
 
-        A chunk is read once however many of its columns are asked for, the next one while the caller works.
+        A chunk is read once however many of its columns are requested, and the next chunk while the caller works.
 
         Parameters
         ----------
         ids
-            Feature ids, each once, in any order. Of a sparse dataset, one without entries is an empty column.
+            Feature ids, each once, in any order. In a sparse dataset, a feature without entries is an empty column.
         columns_per_block
-            A block has at most so many columns, and never takes more memory than a block of the dataset.
+            The largest number of columns in a block; a block never takes more memory than a block of the dataset.
 
         Examples
         --------
@@ -259,19 +259,19 @@ class Dataset:
         >>> [block.ids.tolist() for block in daskfs.open_dataset("eye.zarr").columns([4, 0, 2], columns_per_block=2)]
         [[0, 2], [4]]
         """
-        cut = self._cut("columns")
-        if isinstance(cut, SparseColumnBlocks):
-            most = max(self.n_features, int(self.attributes["max_id"]) + 1)  # ids may be hashes
-            return read_columns(cut, check_column_ids(ids, most), columns_per_block)
-        assert isinstance(cut, ColumnBlocks)
-        return read_columns(cut, check_column_ids(ids, self.n_features), columns_per_block)
+        blocks = self._blocks("columns")
+        if isinstance(blocks, SparseColumnBlocks):
+            size = max(self.n_features, int(self.attributes["max_id"]) + 1)  # ids may be hashes
+            return read_columns(blocks, check_column_ids(ids, size), columns_per_block)
+        assert isinstance(blocks, ColumnBlocks)
+        return read_columns(blocks, check_column_ids(ids, self.n_features), columns_per_block)
 
     def targets(self) -> Iterator[NDArray[np.float64]]:
-        """The labels of all rows in order, piece by piece, without the features."""
+        """Yield the labels of all rows in order, piece by piece, without the features."""
         return self._per_row("y")
 
     def weights(self) -> Iterator[NDArray[np.float32]]:
-        """The weights of all rows in order, piece by piece; nothing where rows have none."""
+        """Yield the weights of all rows in order, piece by piece; nothing if rows have no weights."""
         return self._per_row("weight") if "weight" in self.arrays else iter(())
 
     def _per_row(self, name: str) -> Iterator[NDArray[Any]]:
@@ -281,24 +281,23 @@ class Dataset:
             yield cells if cells.ndim == 1 else cells[0, : int(self._sparse_rows.lines[number])]
 
     def names(self, ids: ArrayLike) -> list[str]:
-        """The names of features, by id; only the names asked for are read."""
-        asked = np.asarray(ids).reshape(-1)
-        if asked.dtype.kind == "i" and len(asked) and asked.min() < 0:
-            raise IndexError(f"feature {asked.min()}: ids are not negative")
-        wanted = asked.astype(np.uint64)
-        if self.kind == "dense" and len(wanted) and int(wanted.max()) >= self.n_features:
-            raise IndexError(f"feature {wanted.max()} of {self.n_features}")
-        return self._names.of(wanted)
+        """Return the names of features, by id; only the chunks that hold them are read."""
+        array = np.asarray(ids).reshape(-1)
+        if array.dtype.kind == "i" and len(array) and array.min() < 0:
+            raise IndexError(f"feature {array.min()}: ids are not negative")
+        if self.kind == "dense" and len(array) and int(array.max()) >= self.n_features:
+            raise IndexError(f"feature {array.max()} of {self.n_features}")
+        return self._names.of(array.astype(np.uint64))
 
     def tags(self, block: int) -> list[str]:
-        """The names of a block's rows, empty strings where the source gave none."""
+        """Return the names of the rows of a block, empty strings if the source gave none."""
         rows = int(self._sparse_rows.lines[block])
         if "tag" not in self.arrays:
             return [""] * rows
         return [str(tag) for tag in self._reader("tag").read(block)[0, :rows]]
 
     def to_xarray(self) -> xarray.Dataset:
-        """The dataset as xarray sees it: lazy, with labelled dimensions; a missing chunk is an error."""
+        """Return the dataset as a lazy xarray.Dataset with labelled dimensions; a missing chunk is an error."""
         import xarray
 
         return xarray.open_zarr(StrictStore(self.location.zarr_store()), chunks={}, consolidated=True)  # type: ignore[no-any-return]
@@ -311,25 +310,26 @@ class Dataset:
         if source["from"] == "table":
             return TableNames(*(self._reader(f"names/{part}") for part in ("first", "id", "name")))
         if source["from"] == "kmers":
-            return KmerNames(source["shift"])
-        return NumberedNames(source.get("prefix", ""))
+            return ComputedNames(partial(kmer_name, shift=source["shift"]))
+        prefix = source.get("prefix", "")
+        return ComputedNames(lambda feature: f"{prefix}{feature}")
 
     @property
     def stored_bytes(self) -> int:
-        """Bytes of all chunks as they are stored."""
+        """The bytes of all chunks as they are stored."""
         return sum(int(self._reader(name).manifest[:, 0].sum()) for name in self.content)
 
     @property
     def content(self) -> dict[str, ArraySpec]:
-        """The arrays that hold data, without their manifests."""
+        """The arrays that hold data, without the manifests."""
         return {name: spec for name, spec in self.arrays.items() if not name.startswith("manifest/")}
 
     @property
     def _sparse_rows(self) -> SparseBlocks:
-        cut = self._cut("rows")
-        if not isinstance(cut, SparseBlocks):
+        blocks = self._blocks("rows")
+        if not isinstance(blocks, SparseBlocks):
             raise OptionError(f"{self.url}: only sparse datasets have this")
-        return cut
+        return blocks
 
     def _reader(self, name: str) -> ArrayReader:
         return ArrayReader(self.location, self.arrays[name])
@@ -337,22 +337,22 @@ class Dataset:
     def _axes(self) -> tuple[Axis, ...]:
         return ("columns", "rows") if self.layout == "both" else (self.axis,)
 
-    def _cut(self, axis: Axis) -> Cut:
+    def _blocks(self, axis: Axis) -> AnyBlocks:
         check_choice("axis", axis, Axis)
         if axis not in self._axes():
             raise OptionError(
-                f"{self.url}: laid out in {self.layout}, it cannot be read in {axis}; {self._way_out(axis)}"
+                f"{self.url}: laid out in {self.layout}, it cannot be read in {axis}; {self._remedy(axis)}"
             )
-        if axis not in self._cuts:
-            self._cuts[axis] = self._new_cut(axis)
-        return self._cuts[axis]
+        if axis not in self._block_readers:
+            self._block_readers[axis] = self._new_blocks(axis)
+        return self._block_readers[axis]
 
-    def _way_out(self, axis: Axis) -> str:
+    def _remedy(self, axis: Axis) -> str:
         if self.kind == "dense":
             return "write it with layout='both'"
         return "daskfs transpose makes columns of it" if axis == "columns" else "read what it was transposed from"
 
-    def _new_cut(self, axis: Axis) -> Cut:
+    def _new_blocks(self, axis: Axis) -> AnyBlocks:
         if self.kind == "sparse":
             names = [name for name, spec in self.arrays.items() if not spec.is_text and "/" not in name]
             arrays = {name: self._reader(name) for name in names}
@@ -364,11 +364,11 @@ class Dataset:
 
 
 @lru_cache(maxsize=8)
-def _known(location: Location, digest: str) -> Dataset:
-    """The same dataset in another process, where it is read once, however many tasks use it."""
+def _shared_instance(location: Location, digest: str) -> Dataset:
+    """Return the dataset in another process, where tasks share one instance."""
     return Dataset(location, digest)
 
 
-def _shortened(classes: Sequence[Label]) -> str:
+def _shorten(classes: Sequence[Label]) -> str:
     shown = [f"{label:g}" if isinstance(label, float) else str(label) for label in classes[:5]]
     return f"classes {', '.join(shown)}" + (f" and {len(classes) - 5} more" if len(classes) > 5 else "")

@@ -1,7 +1,11 @@
-"""xxHash64 of a run of bytes: the hash behind every named feature.
+"""xxHash64, the hash of feature names, and the reading of text eight bytes at a time.
 
-A feature's id is ``xxh64(name, seed=0)`` without its top bit, so anybody can compute the id of a
-name with any xxHash library, in any language. https://xxhash.com describes the algorithm.
+The id of a named feature is ``xxh64(name, seed=0)`` without its top bit, so that any xxHash library in any language can
+compute it. https://xxhash.com describes the algorithm.
+
+A *word* is a uint64 made of eight bytes of text, the first byte lowest. Words are written out byte by byte, so that
+bounds checks see every byte; LLVM makes one instruction of it. Positions are made unsigned for that: numba lets a
+signed one count from the end, and tests the sign of each.
 """
 
 from __future__ import annotations
@@ -9,8 +13,11 @@ from __future__ import annotations
 import numpy as np
 
 from daskfs.jit import helper, inlined, kernel, warms
-from daskfs.store.dataset.words_kernels import half_word_at, word_at
 
+WORD = 8
+SLACK = 2 * WORD
+_ONES = np.uint64(0x0101010101010101)
+_HIGH = np.uint64(0x8080808080808080)
 P1 = np.uint64(0x9E3779B185EBCA87)
 P2 = np.uint64(0xC2B2AE3D27D4EB4F)
 P3 = np.uint64(0x165667B19E3779F9)
@@ -20,22 +27,86 @@ ID_MASK = np.uint64(2**63 - 1)
 
 
 @helper
+def word_at(text, at):
+    """Return ``text[at:at + 8]`` as a word."""
+    at, word = np.uint64(at), np.uint64(0)
+    for i in range(8):
+        word |= np.uint64(text[at + np.uint64(i)]) << np.uint64(8 * i)
+    return word
+
+
+@helper
+def half_word_at(text, at):
+    """Return ``text[at:at + 4]`` as a word."""
+    at, word = np.uint64(at), np.uint64(0)
+    for i in range(4):
+        word |= np.uint64(text[at + np.uint64(i)]) << np.uint64(8 * i)
+    return word
+
+
+@helper
+def put_word(text, at, word):
+    """Write a word to ``text[at:at + 8]``."""
+    at = np.uint64(at)
+    for i in range(8):
+        text[at + np.uint64(i)] = np.uint8(word >> np.uint64(8 * i))
+
+
+@inlined
+def copy_text(source, start, stop, target, to):
+    """Copy ``source[start:stop]``, in pairs of words where both arrays go on for SLACK bytes.
+
+    Up to SLACK bytes behind the copy are overwritten in the target.
+    """
+    if stop + SLACK <= len(source) and to + (stop - start) + SLACK <= len(target):
+        for at in range(start, stop, SLACK):
+            first, second = word_at(source, at), word_at(source, at + WORD)
+            put_word(target, to + at - start, first)
+            put_word(target, to + at - start + WORD, second)
+    else:
+        for at in range(start, stop):
+            target[to + at - start] = source[at]
+
+
+@helper
+def bytes_below(word, limit):
+    """Return a word in which the bytes smaller than `limit`, which is at most 128, are marked for `first_marked`."""
+    return (word - _ONES * np.uint64(limit)) & ~word & _HIGH
+
+
+@helper
+def bytes_equal(word, byte):
+    """Return a word in which the bytes equal to `byte` are marked for `first_marked`."""
+    return bytes_below(word ^ (_ONES * np.uint64(byte)), 1)
+
+
+@helper
+def first_marked(marks):
+    """Return the number of the first marked byte, or 8 if there is none.
+
+    Marks behind the first may be wrong, because a subtraction borrows from the bytes above.
+    """
+    marks >>= np.uint64(7)
+    return np.int64((((marks - np.uint64(1)) & ~marks & _ONES) * _ONES) >> np.uint64(56))
+
+
+@helper
 def _rotate(x, bits):
     return (x << np.uint64(bits)) | (x >> np.uint64(64 - bits))
 
 
 @helper
-def _round(lane, word):
-    return _rotate(lane + word * P2, 31) * P1
+def _round(accumulator, word):
+    return _rotate(accumulator + word * P2, 31) * P1
 
 
 @helper
-def _merge(h, lane):
-    return (h ^ _round(np.uint64(0), lane)) * P1 + P4
+def _merge(h, accumulator):
+    return (h ^ _round(np.uint64(0), accumulator)) * P1 + P4
 
 
 @inlined
-def _hashed(text, start, stop):
+def _xxh64(text, start, stop):
     at = start
     if stop - start >= 32:
         a, b, c, d = P1 + P2, P2, np.uint64(0), np.uint64(0) - P1
@@ -57,7 +128,7 @@ def _hashed(text, start, stop):
         h = _rotate(h ^ (half_word_at(text, at) * P1), 23) * P2 + P3
         at += 4
     if start < stop:
-        for i in range(3):  # without a branch: how many bytes are left cannot be foreseen
+        for i in range(3):  # without a branch, because the number of remaining bytes is unpredictable
             left = at + i < stop
             byte = np.uint64(text[at + i if left else start])
             h = _rotate(h ^ (byte * P5), 11) * P1 if left else h
@@ -68,18 +139,18 @@ def _hashed(text, start, stop):
 
 @kernel
 def xxh64(text, start, stop):
-    """The 64-bit xxHash of ``text[start:stop]``, seed 0."""
-    return _hashed(text, start, stop)
+    """Return the 64-bit xxHash of ``text[start:stop]``, seed 0."""
+    return _xxh64(text, start, stop)
 
 
 @helper
 def feature_id(text, start, stop):
-    """The feature id of a name: its xxHash64 without the top bit, so 0 … 2^63 - 1."""
-    return _hashed(text, start, stop) & ID_MASK
+    """Return the feature id of a name: its xxHash64 without the top bit, so 0 … 2^63 - 1."""
+    return _xxh64(text, start, stop) & ID_MASK
 
 
 def id_of_name(name: str) -> int:
-    """The id under which a string feature is stored.
+    """Return the id under which a string feature is stored.
 
     >>> id_of_name("user^country=uk")
     7985109080790160335

@@ -1,4 +1,4 @@
-"""The on-disk contract: which arrays a dataset consists of, and what its root metadata says.
+"""The on-disk contract: the arrays of a dataset, its root metadata, and the meaning of its labels.
 
 A dataset is a Zarr format 3 group that plain zarr and xarray open. Dense, n samples, p features::
 
@@ -7,9 +7,9 @@ A dataset is a Zarr format 3 group that plain zarr and xarray open. Dense, n sam
     y        (sample)           the number itself, or the class number where labels are strings
     feature  (feature)          names, where there are any
 
-Sparse, in rows: block b holds `block_rows[b]` rows with `block_entries[b]` entries, which fill the
-chunks `block_chunk[b]` … `block_chunk[b + 1]` - 1 of `ids` and `values`: one chunk, unless there is a row
-that is larger than that, or nearly. What a block does not fill is zero::
+Sparse, in rows: block b holds `block_rows[b]` rows with `block_entries[b]` entries, which fill the chunks
+`block_chunk[b]` … `block_chunk[b + 1]` - 1 of `ids` and `values`. That is one chunk, unless a row is larger than
+a chunk. The rest of a chunk is padded with zeros::
 
     ids      (chunk, entry)     feature ids, ascending within a row; one chunk file a row of this array
     values   (chunk, entry)     float32; absent where every value is 1
@@ -19,15 +19,15 @@ that is larger than that, or nearly. What a block does not fill is zero::
     block_rows, block_entries (block), block_chunk (block_edge)
     names/id, names/name (name)   sorted by id, where ids are hashes of names;   names/first (name_chunk)
 
-Sparse, in columns: the same with columns for rows, empty ones left out::
+Sparse, in columns: the same with columns in place of rows, and without empty columns::
 
     rows     (chunk, entry)     row numbers, ascending within a column;   values as above
     indptr   (block, edge)      where each column of the block starts;   ids (block, column): ascending throughout
     y        (sample)           weight (sample): only where the source gave row weights
     block_columns, block_entries, block_first (block): the first id;   block_chunk (block_edge);   names as above
 
-Beside them ``manifest/ARRAY`` holds size and crc32c of every chunk. The root ``zarr.json`` carries the
-attribute ``daskfs`` with everything else and is written last: without it nothing opens.
+Besides, ``manifest/ARRAY`` holds size and crc32c of every chunk. The root ``zarr.json`` has the attribute ``daskfs``
+with everything else. It is written last: without it a dataset does not open.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from daskfs.errors import DatasetError
 from daskfs.store.dataset.codec import PLAIN, STRINGS_METADATA, Codec
@@ -51,7 +52,8 @@ UNFINISHED = "_unfinished"
 PLAN = f"{UNFINISHED}/plan.json"
 STRING = np.dtypes.StringDType()
 CHUNK_BYTES = 8_000_000
-"""Of a chunk of dense data, unless told otherwise."""
+"""Default size of a chunk of dense data."""
+MOST_CLASSES = 1000
 
 Layout = Literal["columns", "rows", "both"]
 Attributes = dict[str, Any]
@@ -70,7 +72,7 @@ class ArraySpec:
 
     @property
     def grid(self) -> tuple[int, ...]:
-        """Chunks along each dimension."""
+        """The number of chunks along each dimension."""
         return tuple(math.ceil(size / chunk) for size, chunk in zip(self.shape, self.chunks, strict=True))
 
     @property
@@ -82,11 +84,11 @@ class ArraySpec:
         return isinstance(self.dtype, np.dtypes.StringDType)
 
     def key(self, number: int) -> str:
-        """The key of chunk `number`, counted row by row over the grid."""
+        """Return the key of chunk `number`, counted row by row over the grid."""
         return "/".join([self.name, "c", *map(str, np.unravel_index(number, self.grid))])
 
     def metadata(self) -> dict[str, Any]:
-        """The array's zarr.json."""
+        """Return the zarr.json of the array."""
         return {
             "zarr_format": 3,
             "node_type": "array",
@@ -94,7 +96,7 @@ class ArraySpec:
             "data_type": "string" if self.is_text else np.dtype(self.dtype).name,
             "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(self.chunks)}},
             "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-            # NaN shows where plain zarr meets a chunk that is gone; ids have no such value.
+            # With plain zarr a missing chunk reads as NaN and so is noticed; integers have no such value.
             "fill_value": "" if self.is_text else "NaN" if np.dtype(self.dtype).kind == "f" else 0,
             "codecs": STRINGS_METADATA if self.is_text else self.codec.metadata(np.dtype(self.dtype)),
             "attributes": {},
@@ -104,7 +106,7 @@ class ArraySpec:
 
     @classmethod
     def from_metadata(cls, name: str, metadata: Mapping[str, Any]) -> ArraySpec:
-        """The array a zarr.json describes; DatasetError if daskfs would not have written it so."""
+        """Return the array that a zarr.json describes; DatasetError if daskfs would have written it differently."""
         try:
             chain = [codec["name"] for codec in metadata["codecs"]]
             blosc = next((c["configuration"] for c in metadata["codecs"] if c["name"] == "blosc"), None)
@@ -132,7 +134,7 @@ class ArraySpec:
 
 @dataclass(frozen=True, slots=True)
 class DenseShape:
-    """How a dense dataset is to be cut."""
+    """The layout, chunk size and compression of a dense dataset."""
 
     layout: Layout
     chunk_bytes: int
@@ -140,7 +142,7 @@ class DenseShape:
 
 
 def dense_specs(shape: tuple[int, int], dtype: np.dtype[Any], cut: DenseShape) -> list[ArraySpec]:
-    """X (and X_rows) of a dense dataset, in chunks of about `cut.chunk_bytes`."""
+    """Return X (and X_rows) of a dense dataset, in chunks of about `cut.chunk_bytes`."""
     n_samples, n_features = shape
     width = min(n_features, max(1, cut.chunk_bytes // (n_samples * dtype.itemsize)))
     height = min(n_samples, max(1, cut.chunk_bytes // (n_features * dtype.itemsize)))
@@ -156,17 +158,17 @@ def dense_specs(shape: tuple[int, int], dtype: np.dtype[Any], cut: DenseShape) -
 
 
 def target_spec(n_samples: int) -> ArraySpec:
-    """y of a dataset that is not cut into rows."""
+    """Return how y is stored in a dataset that is not cut into blocks of rows."""
     return ArraySpec("y", (n_samples,), (min(n_samples, 1 << 17),), np.dtype(np.float64), ("sample",))
 
 
 def weight_spec(n_samples: int) -> ArraySpec:
-    """Row weights of a dataset that is not cut into rows."""
+    """Return how row weights are stored in a dataset that is not cut into blocks of rows."""
     return replace(target_spec(n_samples), name="weight", dtype=np.dtype(np.float32))
 
 
 def root_metadata(attributes: Attributes, specs: Sequence[ArraySpec]) -> bytes:
-    """The root zarr.json, with the arrays' metadata inside so that opening reads one file."""
+    """Return the root zarr.json, which includes the metadata of all arrays so that opening reads one file."""
     groups = sorted({spec.name.split("/")[0] for spec in specs if "/" in spec.name})
     members: dict[str, Any] = {name: group_metadata() for name in groups}
     members.update({spec.name: spec.metadata() for spec in specs})
@@ -178,12 +180,12 @@ def root_metadata(attributes: Attributes, specs: Sequence[ArraySpec]) -> bytes:
 
 
 def group_metadata() -> dict[str, Any]:
-    """The zarr.json of a group without attributes."""
+    """Return the zarr.json of a group without attributes."""
     return {"zarr_format": 3, "node_type": "group", "attributes": {}}
 
 
 def is_ours(raw: bytes) -> bool:
-    """Whether a root zarr.json is that of a daskfs dataset, of whatever version."""
+    """Return True if a root zarr.json is that of a daskfs dataset, of any version."""
     try:
         return ATTRIBUTE in json.loads(raw)["attributes"]
     except (ValueError, KeyError, TypeError):
@@ -191,7 +193,7 @@ def is_ours(raw: bytes) -> bool:
 
 
 def parse_root(url: str, raw: bytes) -> tuple[Attributes, dict[str, ArraySpec]]:
-    """Attributes and arrays from a root zarr.json; DatasetError if this is no dataset of ours."""
+    """Return attributes and arrays from a root zarr.json. Raise DatasetError if it is not that of a daskfs dataset."""
     try:
         root = json.loads(raw)
         attributes = root["attributes"][ATTRIBUTE]
@@ -223,6 +225,7 @@ _NEEDED: dict[tuple[Any, Any], tuple[str, ...]] = {
 
 
 def _require(url: str, attributes: Attributes, arrays: Mapping[str, ArraySpec]) -> None:
+    """Raise DatasetError if an array or attribute is missing that this kind of dataset must have."""
     kind, layout = attributes.get("kind"), attributes.get("layout")
     if (needed := _NEEDED.get((kind, layout))) is None:
         raise DatasetError(f"{url}: there is no kind {kind!r} of dataset laid out in {layout!r}")
@@ -234,3 +237,52 @@ def _require(url: str, attributes: Attributes, arrays: Mapping[str, ArraySpec]) 
             raise DatasetError(f"{url}: attribute {key} is missing")
     if kind == "dense" and arrays["X"].shape != (attributes["n_samples"], attributes["n_features"]):
         raise DatasetError(f"{url}: X has shape {arrays['X'].shape}, the attributes say otherwise")
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """The meaning of y.
+
+    Numbers are stored as they are, so that {0, 1}, {-1, 1} and real targets look in the dataset as in the source. Up to
+    1,000 distinct whole numbers are also listed as classes. A string is stored as its position among the sorted
+    distinct strings.
+    """
+
+    strings: bool
+    classes: tuple[float, ...] | tuple[str, ...] | None
+
+    def attributes(self) -> dict[str, Any]:
+        """Return the labels as the root metadata of a dataset holds them."""
+        return {"kind": "strings" if self.strings else "numbers", "classes": self.classes and list(self.classes)}
+
+
+def distinct_numbers(y: NDArray[np.float64]) -> list[float] | None:
+    """Return the distinct labels of some rows, or None if they cannot be classes."""
+    distinct = np.unique(y)
+    if len(distinct) > MOST_CLASSES or not np.array_equal(distinct, np.round(distinct)):
+        return None
+    return [float(value) for value in distinct]
+
+
+def merge_number_labels(seen: Iterable[Sequence[float] | None]) -> Labels:
+    """Return numeric labels, given the distinct ones of each part of the data."""
+    union: set[float] = set()
+    for part in seen:
+        if part is None:
+            return Labels(False, None)
+        union.update(part)
+    return Labels(False, tuple(sorted(union)) if len(union) <= MOST_CLASSES else None)
+
+
+def merge_string_labels(seen: Iterable[Sequence[str]]) -> Labels:
+    """Return string labels, given the distinct ones of each part of the data."""
+    return Labels(True, tuple(sorted(set().union(*seen))))
+
+
+def recode_labels(y: NDArray[np.float64], local: Sequence[str], labels: Labels) -> NDArray[np.float64]:
+    """Turn positions in the label list of one part of the data into positions in that of the whole dataset."""
+    assert labels.classes is not None
+    position = {label: code for code, label in enumerate(labels.classes)}
+    table = np.array([position[label] for label in local], np.float64)
+    codes: NDArray[np.float64] = table[y.astype(np.int64)]
+    return codes

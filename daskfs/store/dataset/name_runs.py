@@ -1,39 +1,41 @@
-"""Names on their way into a dataset: sorted runs on disk, merged slice by slice in bounded memory.
+"""The names table of a dataset: sorted runs on disk, merged in bounded memory and cut into chunks.
 
-A run holds the names one parser met until its memory for them was full. The range of ids is cut into
-1,024 equal slices; each run says where its slices begin, so that a merge reads the same slices of every
-run, drops what stands twice, and goes on.
+A *run* holds the names that one parser met until its memory for them was full. The range of ids is cut into 1,024 equal
+slices, and each run says where its slices begin. So a merge reads the same slices of every run, drops duplicates, and
+goes on with the next slices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.store.dataset.codec import append_crc
-from daskfs.store.dataset.names_kernels import COUNT, NameSet, first_of_each, gather_text
+from daskfs.store.dataset.codec import append_crc, encode_strings
+from daskfs.store.dataset.layout import STRING, ArraySpec
+from daskfs.store.dataset.names import CHUNK
+from daskfs.store.dataset.names_kernels import COUNT, NameSet, first_of_each, gather_text, pack_strings
 from daskfs.store.places.location import Location
 
 SLICES = 1024
 LONGEST = 4096  # bytes kept of one name
-AT_ONCE_BYTES = 24 << 20  # what a step of the merge may hold, by a guess at what a name takes
+AT_ONCE_BYTES = 24 << 20  # memory of one step of the merge, with an estimate of the size of a name
 _NAME_BYTES = 150
 _SLICE_SHIFT = np.uint64(63 - 10)  # ids have 63 bits
 _EDGES_BYTES = 2 * 8 * (SLICES + 1)
 
 
 class NameRun(NamedTuple):
-    """One file of names sorted by id: where slices begin (names, bytes of text), ids, lengths, text, crc32c."""
+    """A file of names sorted by id: where slices begin (in names, in bytes of text), ids, lengths, text, crc32c."""
 
     key: str
     size: int  # names
 
     @property
     def folder(self) -> str:
-        """Of the piece it was staged with."""
+        """The folder of the piece that the run was staged with."""
         return self.key.rsplit("/", 1)[0]
 
 
@@ -45,21 +47,28 @@ class NameBatch(NamedTuple):
     lengths: NDArray[np.int64]
     text: NDArray[np.uint8]
 
-    def picked(self, which: NDArray[np.int64]) -> NameBatch:
-        """Some of the names, in the order given, packed together."""
-        lengths = self.lengths[which]
+    def take(self, positions: NDArray[np.int64]) -> NameBatch:
+        """Return the names at some positions, in that order, packed together."""
+        lengths = self.lengths[positions]
         starts = np.cumsum(lengths) - lengths
         text = np.empty(int(lengths.sum()), np.uint8)
-        gather_text(self.text, self.starts[which], lengths, text)
-        return NameBatch(self.ids[which], starts, lengths, text)
+        gather_text(self.text, self.starts[positions], lengths, text)
+        return NameBatch(self.ids[positions], starts, lengths, text)
 
 
-def sorted_run(names: NameSet) -> tuple[int, bytes]:
-    """A set of names sorted by id: how many, and the file of the run."""
+def _concatenate(batches: Sequence[NameBatch]) -> NameBatch:
+    shifts = np.cumsum([0, *(len(batch.text) for batch in batches[:-1])])
+    shifted = [batch._replace(starts=batch.starts + shift) for batch, shift in zip(batches, shifts, strict=True)]
+    arrays: list[Any] = [np.concatenate(parts) for parts in zip(*shifted, strict=True)]
+    return NameBatch(*arrays)
+
+
+def sort_names(names: NameSet) -> tuple[int, bytes]:
+    """Sort a set of names by id; return their number and the file of the run."""
     count = int(names.used[COUNT])
     starts = names.starts[: count + 1]
     batch = NameBatch(names.ids[:count], starts[:-1], np.minimum(np.diff(starts), LONGEST), names.text)
-    batch = batch.picked(np.argsort(batch.ids))
+    batch = batch.take(np.argsort(batch.ids))
     boundaries = np.arange(SLICES, dtype=np.uint64) << _SLICE_SHIFT
     edges = np.append(np.searchsorted(batch.ids, boundaries), count)
     text_edges = np.append(batch.starts, len(batch.text))[edges]
@@ -69,7 +78,7 @@ def sorted_run(names: NameSet) -> tuple[int, bytes]:
 
 
 class MergedNames:
-    """Iterates over the names of all runs in batches, ids ascending, each once; counts ids two names share."""
+    """An iterable of the names of all runs in batches, by ascending id; it counts ids that two names share."""
 
     def __init__(self, location: Location, runs: Sequence[NameRun]) -> None:
         self._location, self._runs = location, runs
@@ -77,12 +86,15 @@ class MergedNames:
 
     def __iter__(self) -> Iterator[NameBatch]:
         for first, last in self._steps():
-            found = [self._slice(run, first, last) for run in self._runs]
-            if any(len(batch.ids) for batch in found):
-                yield self._merged(found)
+            batches = [self._slice(run, first, last) for run in self._runs]
+            if any(len(batch.ids) for batch in batches):
+                together = _concatenate(batches)
+                positions, collisions = first_of_each(np.argsort(together.ids), *together)
+                self.collisions += int(collisions)
+                yield together.take(positions)
 
     def _steps(self) -> Iterator[tuple[int, int]]:
-        """As many slices at a time as keep a step small in names and in bytes."""
+        """Yield ranges of slices, as many at a time as fit the memory of a step."""
         sizes = np.zeros(SLICES)
         for run in self._runs:
             edges = self._numbers(run, 0, 2 * (SLICES + 1), np.int64).reshape(-1, 2)
@@ -93,16 +105,6 @@ class MergedNames:
             last = first + max(fitting, 1)
             yield first, last
             first = last
-
-    def _merged(self, found: list[NameBatch]) -> NameBatch:
-        shifts = np.cumsum([0, *(len(batch.text) for batch in found[:-1])])
-        starts = np.concatenate([batch.starts + shift for batch, shift in zip(found, shifts, strict=True)])
-        ids, lengths, text = (np.concatenate([getattr(b, name) for b in found]) for name in ("ids", "lengths", "text"))
-        every = NameBatch(ids, starts, lengths, text)
-        order = np.argsort(ids)
-        kept, collisions = first_of_each(order, *every)
-        self.collisions += int(collisions)
-        return every.picked(kept)
 
     def _slice(self, run: NameRun, first: int, last: int) -> NameBatch:
         (a, text_a), (b, text_b) = (self._numbers(run, 16 * edge, 2, np.int64).tolist() for edge in (first, last))
@@ -120,3 +122,51 @@ class MergedNames:
         if count == 0:
             return np.empty(0, dtype)
         return np.frombuffer(self._location.read(run.key, at, at + count * np.dtype(dtype).itemsize), dtype)
+
+
+def table_specs(count: int, chunk: int) -> list[ArraySpec]:
+    """Return the arrays of a table of `count` names: first id of each chunk, ids, names."""
+    chunks = -(-count // chunk)
+    unsigned = np.dtype(np.uint64)
+    return [
+        ArraySpec("names/first", (chunks,), (max(chunks, 1),), unsigned, ("name_chunk",)),
+        ArraySpec("names/id", (count,), (chunk,), unsigned, ("name",)),
+        ArraySpec("names/name", (count,), (chunk,), STRING, ("name",)),
+    ]
+
+
+def cut_into_chunks(batches: Iterable[NameBatch]) -> Iterator[NameBatch]:
+    """Yield a stream of names sorted by id again, as chunks of the names table."""
+    rest: NameBatch | None = None
+    for batch in batches:
+        together = batch if rest is None else _concatenate([rest, batch])
+        whole = len(together.ids) // CHUNK * CHUNK
+        for first in range(0, whole, CHUNK):
+            yield together.take(np.arange(first, first + CHUNK))
+        rest = together.take(np.arange(whole, len(together.ids)))
+    if rest is not None and len(rest.ids):
+        yield rest
+
+
+def encode_names(names: NameBatch, chunk: int) -> bytes:
+    """Return the chunk file of names as strings; invalid UTF-8 is replaced, a name that was cut ends with "…"."""
+    if int(names.lengths.max(initial=0)) < LONGEST and _is_utf8(names.text):
+        packed = np.zeros(4 + len(names.text) + 4 * chunk, np.uint8)
+        packed[:4] = np.frombuffer(np.uint32(chunk).tobytes(), np.uint8)
+        if pack_strings(names.text, names.starts, names.lengths, packed[4:]):
+            return append_crc(packed.tobytes())
+    text, spans = names.text.tobytes(), zip(names.starts.tolist(), names.lengths.tolist(), strict=True)
+    strings = [_to_string(text[start : start + length]) for start, length in spans]
+    return encode_strings(np.array(strings + [""] * (chunk - len(strings)), object))
+
+
+def _is_utf8(text: NDArray[np.uint8]) -> bool:
+    try:
+        text.tobytes().decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _to_string(name: bytes) -> str:
+    return name.decode("utf-8", "replace") + ("…" if len(name) == LONGEST else "")

@@ -1,63 +1,60 @@
-"""Feature id <-> name. Names stay on disk; a look-up reads only the chunks it needs."""
+"""Feature names: from ids to names, k-mers among them, and whether two datasets mean the same features.
+
+Names stay on disk; a lookup reads only the chunks it needs.
+
+The id of a k-mer is ``1`` followed by two bits a base (A, C, G, T = 0 … 3), the first base on top. The leading 1 tells
+the length, so that k-mers of several lengths never share an id. A k-mer at a position of its row has the position
+above that: ``position << shift | id``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.errors import DatasetError
-from daskfs.store.dataset.codec import append_crc, encode_strings
-from daskfs.store.dataset.kmers import kmer_name
+from daskfs.errors import DatasetError, OptionError
+from daskfs.store.dataset.hashing_kernels import id_of_name
 from daskfs.store.dataset.layout import STRING, ArraySpec
-from daskfs.store.dataset.name_runs import LONGEST, NameBatch
-from daskfs.store.dataset.names_kernels import pack_strings
 from daskfs.store.dataset.reader import ArrayReader
 
+if TYPE_CHECKING:
+    from daskfs.store.dataset.dataset import Dataset
+
 CHUNK = 1 << 14  # names a chunk
-_ENDS_SPACE = "^=:"  # what stands between a name space, or a column, and the rest of a name
+BASES = "ACGT"
+LONGEST_KMER = 31  # 1 + 2 * 31 bits: ids stay below 2^63
+_SEPARATORS = "^=:"  # between a name space, or a column, and the rest of a name
 
 
 class Names(Protocol):
-    """Gives features their names."""
+    """A mapping from feature ids to names."""
 
     def of(self, ids: NDArray[np.uint64]) -> list[str]:
-        """The name of each id, in order."""
+        """Return the name of each id, in order."""
 
     def members(self, space: str) -> NDArray[np.uint64]:
-        """The ids of a name space, ascending; all names are looked at."""
+        """Return the ids of all features in a name space, ascending; this reads every name."""
 
 
-class NumberedNames:
-    """The id is the name, as in svmlight files; or a column number, with a prefix."""
+class ComputedNames:
+    """Names that follow from the ids alone: numbers or k-mers. There are no name spaces."""
 
-    def __init__(self, prefix: str = "") -> None:
-        self._prefix = prefix
-
-    def of(self, ids: NDArray[np.uint64]) -> list[str]:
-        return [f"{self._prefix}{feature}" for feature in ids.tolist()]
-
-    def members(self, space: str) -> NDArray[np.uint64]:
-        return np.empty(0, np.uint64)
-
-
-class KmerNames:
-    """The name is spelled out by the id's bits."""
-
-    def __init__(self, shift: int) -> None:
-        self._shift = shift
+    def __init__(self, name_of: Callable[[int], str]) -> None:
+        self._name_of = name_of
 
     def of(self, ids: NDArray[np.uint64]) -> list[str]:
-        return [kmer_name(feature, self._shift) for feature in ids.tolist()]
+        return [self._name_of(feature) for feature in ids.tolist()]
 
     def members(self, space: str) -> NDArray[np.uint64]:
         return np.empty(0, np.uint64)
 
 
 class ColumnNames:
-    """The names of a dense dataset's columns."""
+    """The names of the columns of a dense dataset."""
 
     def __init__(self, names: ArrayReader) -> None:
         self._names = names
@@ -68,13 +65,12 @@ class ColumnNames:
         return [str(chunks[feature // step][feature % step]) for feature in ids.tolist()]
 
     def members(self, space: str) -> NDArray[np.uint64]:
-        names = (self._names.read(number) for number in range(self._names.spec.n_chunks))
-        here = np.concatenate([_is_member(some, space) for some in names])
-        return np.flatnonzero(here).astype(np.uint64)
+        chunks = (self._names.read(number) for number in range(self._names.spec.n_chunks))
+        return np.flatnonzero(np.concatenate([_are_members(names, space) for names in chunks])).astype(np.uint64)
 
 
 class TableNames:
-    """A table on disk sorted by id, for ids that are hashes of strings."""
+    """The names table of a dataset whose ids are hashes of names; it lies on disk, sorted by id."""
 
     def __init__(self, first: ArrayReader, ids: ArrayReader, names: ArrayReader) -> None:
         self._first, self._ids, self._names = first, ids, names
@@ -82,26 +78,25 @@ class TableNames:
     def of(self, ids: NDArray[np.uint64]) -> list[str]:
         if len(ids) == 0:
             return []
-        wanted = np.asarray(ids, np.uint64)
-        chunk_of = np.searchsorted(self._first.read_all(), wanted, side="right") - 1
-        found: list[str] = [""] * len(wanted)
+        chunk_of = np.searchsorted(self._first.read_all(), ids, side="right") - 1
+        result: list[str] = [""] * len(ids)
         for chunk in np.unique(chunk_of).tolist():
             here = np.flatnonzero(chunk_of == chunk)
-            for at, name in zip(here.tolist(), self._in_chunk(chunk, wanted[here]), strict=True):
-                found[at] = name
-        return found
+            for at, name in zip(here.tolist(), self._in_chunk(chunk, ids[here]), strict=True):
+                result[at] = name
+        return result
 
     def members(self, space: str) -> NDArray[np.uint64]:
-        found = [np.empty(0, np.uint64)]
+        parts = [np.empty(0, np.uint64)]
         for chunk in range(len(self._first.read_all())):
             ids = self._ids.read(chunk)
-            found.append(ids[_is_member(self._names.read(chunk)[: len(ids)], space)])
-        return np.concatenate(found)
+            parts.append(ids[_are_members(self._names.read(chunk)[: len(ids)], space)])
+        return np.concatenate(parts)
 
-    def _in_chunk(self, chunk: int, wanted: NDArray[np.uint64]) -> list[str]:
+    def _in_chunk(self, chunk: int, ids: NDArray[np.uint64]) -> list[str]:
         known = self._ids.read(chunk) if chunk >= 0 else np.empty(0, np.uint64)
-        at = np.searchsorted(known, wanted)
-        for feature, position in zip(wanted.tolist(), at.tolist(), strict=True):
+        at = np.searchsorted(known, ids)
+        for feature, position in zip(ids.tolist(), at.tolist(), strict=True):
             if position == len(known) or known[position] != feature:
                 raise DatasetError(
                     f"{self._ids.location.url}: feature {feature} has no name here; another dataset's id?"
@@ -109,78 +104,94 @@ class TableNames:
         return self._names.read_strings(chunk, at)
 
 
-def _is_member(names: NDArray[Any], space: str) -> NDArray[np.bool_]:
-    """Which names are of a name space: it and more, as in space^name, space=token or space:name, or it alone."""
-    begins = tuple(space + end for end in _ENDS_SPACE)
+def _are_members(names: NDArray[Any], space: str) -> NDArray[np.bool_]:
+    """Return for each name whether it is in a name space: space^name, space=token, space:name, or space alone."""
+    begins = tuple(space + separator for separator in _SEPARATORS)
     return np.array([name == space or str(name).startswith(begins) for name in names.tolist()], bool)
 
 
-def table_specs(count: int, chunk: int) -> list[ArraySpec]:
-    """The arrays of a table of `count` names: first id of each chunk, ids, names."""
-    chunks = -(-count // chunk)
-    unsigned = np.dtype(np.uint64)
-    return [
-        ArraySpec("names/first", (chunks,), (max(chunks, 1),), unsigned, ("name_chunk",)),
-        ArraySpec("names/id", (count,), (chunk,), unsigned, ("name",)),
-        ArraySpec("names/name", (count,), (chunk,), STRING, ("name",)),
-    ]
-
-
 def feature_spec(n_features: int) -> ArraySpec:
-    """Where the names of a dense dataset's columns are kept."""
+    """Return how the names of a dense dataset's columns are stored."""
     return ArraySpec("feature", (n_features,), (min(CHUNK, n_features),), STRING, ("feature",))
 
 
-def in_chunks(batches: Iterable[NameBatch]) -> Iterator[NameBatch]:
-    """A stream of names sorted by id, cut into chunks of the table."""
-    rest: NameBatch | None = None
-    for batch in batches:
-        joined = batch if rest is None else _joined(rest, batch)
-        whole = len(joined.ids) // CHUNK * CHUNK
-        for first in range(0, whole, CHUNK):
-            yield joined.picked(np.arange(first, first + CHUNK))
-        rest = joined.picked(np.arange(whole, len(joined.ids)))
-    if rest is not None and len(rest.ids):
-        yield rest
-
-
-def _joined(a: NameBatch, b: NameBatch) -> NameBatch:
-    shifted = b._replace(starts=b.starts + len(a.text))
-    parts: list[Any] = [np.concatenate([x, y]) for x, y in zip(a, shifted, strict=True)]
-    return NameBatch(*parts)
-
-
-def encoded_names(names: NameBatch, chunk: int) -> bytes:
-    """The chunk file of names as strings; those that are not UTF-8, or were cut, are made presentable."""
-    if int(names.lengths.max(initial=0)) < LONGEST and _is_utf8(names.text):
-        packed = np.zeros(4 + len(names.text) + 4 * chunk, np.uint8)
-        packed[:4] = np.frombuffer(np.uint32(chunk).tobytes(), np.uint8)
-        if pack_strings(names.text, names.starts, names.lengths, packed[4:]):
-            return append_crc(packed.tobytes())
-    text, spans = names.text.tobytes(), zip(names.starts.tolist(), names.lengths.tolist(), strict=True)
-    strings = [_as_text(text[start : start + length]) for start, length in spans]
-    return encode_strings(np.array(strings + [""] * (chunk - len(strings)), object))
-
-
-def _is_utf8(text: NDArray[np.uint8]) -> bool:
-    try:
-        text.tobytes().decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _as_text(name: bytes) -> str:
-    return name.decode("utf-8", "replace") + ("…" if len(name) == LONGEST else "")
-
-
 def check_column_names(names: Sequence[Any], n_features: int) -> NDArray[Any]:
-    """Names for the columns of a dense matrix: as many as columns, each once."""
+    """Return the names of columns as strings. Raise DatasetError if their number is wrong or one stands for two."""
     if len(names) != n_features:
         raise DatasetError(f"{len(names)} feature names for {n_features} features")
-    text = np.array([str(name) for name in names], object)
-    if len(set(text.tolist())) != n_features:
-        seen: set[str] = set()
-        twice = next(name for name in text if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise DatasetError(f"feature name {twice!r} stands for two columns; names must differ")
-    return text
+    text = [str(name) for name in names]
+    counts = Counter(text)
+    if len(counts) != n_features:
+        repeated = next(name for name in text if counts[name] > 1)
+        raise DatasetError(f"feature name {repeated!r} stands for two columns; names must differ")
+    return np.array(text, object)
+
+
+def position_shift(longest: int) -> int:
+    """Return how far positions are shifted to make room for k-mers of up to `longest` bases.
+
+    >>> position_shift(12)
+    25
+    """
+    return 2 * longest + 1
+
+
+def kmer_name(feature_id: int, shift: int) -> str:
+    """Return the k-mer of an id; with a `shift` other than 0, the k-mer and its position in the row.
+
+    >>> kmer_name(0b1_00_01_10_11, shift=0)
+    'ACGT'
+    >>> kmer_name(17 << 9 | 0b1_00_01_10_11, shift=9)
+    'ACGT@17'
+    """
+    position, code = divmod(feature_id, 1 << shift) if shift else (0, feature_id)
+    length, odd = divmod(code.bit_length() - 1, 2)
+    if not 0 <= feature_id < 1 << 63 or odd or not 1 <= length <= LONGEST_KMER:
+        raise ValueError(f"{feature_id} is not the id of a k-mer")
+    kmer = "".join(BASES[code >> 2 * i & 3] for i in reversed(range(length)))
+    return f"{kmer}@{position}" if shift else kmer
+
+
+def check_vocabulary(dataset: Dataset, ids: NDArray[np.uint64], names: Sequence[str]) -> None:
+    """Raise OptionError if features of a selection have other names in a dataset, or cannot occur in it.
+
+    A sparse dataset need not contain every feature: an absent one is zero.
+    """
+    source = dataset.attributes["names"]
+    if source["from"] == "table":
+        _check_hashes(dataset.url, ids, names)
+        return
+    known = ids < dataset.n_features if dataset.kind == "dense" or source["from"] == "columns" else ids == ids
+    if dataset.kind == "dense" and not known.all():
+        first = int(np.argmin(known))
+        raise OptionError(
+            f"{dataset.url}: has {dataset.n_features} columns, none of them feature {ids[first]} ({names[first]!r})"
+        )
+    here = np.flatnonzero(known)
+    try:
+        labels = dataset.names(ids[here])
+    except ValueError as error:  # an id that is no k-mer
+        raise OptionError(f"{dataset.url}: {error}; the selection is of another kind of data") from None
+    check_labels(dataset.url, labels, ids[here], [names[position] for position in here.tolist()])
+
+
+def check_labels(where: str, labels: Sequence[str], ids: NDArray[np.uint64], names: Sequence[str]) -> None:
+    """Raise OptionError for the first label that differs from the feature's name; "7" and "x7" mean the same."""
+    for label, feature, name in zip(labels, ids.tolist(), names, strict=True):
+        numbered = (str(feature), f"x{feature}")
+        if label != name and not (label in numbered and name in numbered):
+            raise OptionError(
+                f"{where}: feature {feature} is {label[:80]!r} there and {name[:80]!r} in the selection; "
+                "give data with the same features in the same order"
+            )
+
+
+def _check_hashes(url: str, ids: NDArray[np.uint64], names: Sequence[str]) -> None:
+    """Raise OptionError if an id is not the hash of its name, which needs no look at the data."""
+    for feature, name in zip(ids.tolist(), names, strict=True):
+        is_original = not name.endswith("…") and "\ufffd" not in name  # neither cut nor repaired by `name_runs`
+        if is_original and id_of_name(name) != feature:
+            raise OptionError(
+                f"{url}: its features are hashed strings, and {feature} is not the hash of {name[:80]!r}; "
+                "the selection is of another kind of data"
+            )

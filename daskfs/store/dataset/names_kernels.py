@@ -1,4 +1,7 @@
-"""A bounded set of names keyed by 64-bit id: what a parser fills while it hashes strings."""
+"""A set of names of bounded size, keyed by 64-bit id, and kernels on packed strings.
+
+A parser fills the set while it hashes the strings it reads.
+"""
 
 from __future__ import annotations
 
@@ -8,33 +11,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.jit import helper, inlined, kernel, warms
-from daskfs.store.dataset.hashing_kernels import feature_id
-from daskfs.store.dataset.words_kernels import copy_text, half_word_at
+from daskfs.store.dataset.hashing_kernels import copy_text, feature_id, half_word_at
 
 COUNT, BYTES, SLOTS, KEYS = 0, 1, 2, 3
 FEWEST_SLOTS = 1 << 12
-RECENT = 1 << 14  # 128 kB: stays in the second cache, while the set is larger than any
+RECENT = 1 << 14  # 128 kB: these fit the second-level cache, which the set does not
 FULL = -1
 
 
 class NameSet(NamedTuple):
-    """Open addressing over `keys`; name i is ``text[starts[i]:starts[i + 1]]`` with id ``ids[i]``.
+    """A hash table with open addressing over `keys`; name i is ``text[starts[i]:starts[i + 1]]`` with id ``ids[i]``.
 
-    Of names that were handed over only the key stays: they are known, and need not be collected again.
-    Of the slots only the first are in use, twice as many as there are keys or more: few names stay in the cache.
+    After `hand_over` only the keys of names stay: such a name is known and is not collected again. Only the first slots
+    are in use, at least twice as many as there are keys, so that a small set stays in the processor's cache.
     """
 
     keys: NDArray[np.uint64]  # id + 1, or 0; at least twice as many as entries, a power of two
-    entries: NDArray[np.int32]  # the number of the entry whose key stands there
+    entries: NDArray[np.int32]  # the entry number of the key in the same slot
     ids: NDArray[np.uint64]
     starts: NDArray[np.int64]
     text: NDArray[np.uint8]
     used: NDArray[np.int64]  # [COUNT] entries, [BYTES] of text, [SLOTS] of keys, a power of two, [KEYS] in them
-    recent: NDArray[np.uint64]  # id + 1 of names that need no look into the set, each where its low bits say
+    recent: NDArray[np.uint64]  # id + 1 of recent names, each at the position given by its low bits
 
 
 def new_name_set(entries: int, text_bytes: int, known: int = 0) -> NameSet:
-    """An empty set with room for `entries` names of `text_bytes` bytes together, and the keys of `known`."""
+    """Return an empty set with room for `entries` names of `text_bytes` bytes together, and for `known` keys."""
     slots = 1 << (2 * max(entries, known) - 1).bit_length()
     return NameSet(
         keys=np.zeros(slots, np.uint64),
@@ -48,33 +50,33 @@ def new_name_set(entries: int, text_bytes: int, known: int = 0) -> NameSet:
 
 
 def hand_over(names: NameSet) -> None:
-    """Make room for further names; those that were there are known from now on."""
+    """Make room for more names; the keys of the present ones stay, so that they are known."""
     names.used[[COUNT, BYTES]] = 0
 
 
 def clear(names: NameSet) -> None:
-    """Begin anew, with no name known."""
+    """Empty the set, so that no name is known."""
     names.keys[: names.used[SLOTS]] = 0
     names.recent[:] = 0
     names.used[[COUNT, BYTES, KEYS]] = 0
 
 
 def name_list(names: NameSet) -> list[bytes]:
-    """The names in the order they were first seen."""
+    """Return the names in the order in which they were first seen."""
     text, starts = names.text[: names.used[BYTES]].tobytes(), names.starts
     return [text[starts[i] : starts[i + 1]] for i in range(names.used[COUNT])]
 
 
 @helper
 def _place(key, mask):
-    """The slot where the search for an id begins."""
+    """Return the slot where the search for an id begins."""
     # Ids need not be hashes (labels are, k-mers are not): spread them before use.
     return ((key * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(20)) & mask
 
 
 @helper
 def intern(names, feature, source, start, stop):
-    """The entry number of an id below 2^63, added as ``source[start:stop]`` if new; FULL if there is no room."""
+    """Return the entry number of an id below 2^63, added as ``source[start:stop]`` if new; FULL if there is no room."""
     key, mask = feature + np.uint64(1), np.uint64(names.used[SLOTS] - 1)
     at = _place(feature, mask)
     while names.keys[at] != 0:
@@ -100,10 +102,10 @@ def intern(names, feature, source, start, stop):
 
 @helper
 def _double_slots(names):
-    """Use twice as many slots; of names handed over there is nothing but the key, so keys move where they stand.
+    """Use twice as many slots. Keys move within the table, since of names handed over only the key is left.
 
-    From an empty slot on, every key that another had to make room for stands behind it: what a key passes on its
-    way has moved already, none ends up further from its place than before, and none behind one that came later.
+    The move starts behind an empty slot, so every key that was displaced by another comes after it. The slots that a
+    key passes on its way have been moved already, so a later search finds every key.
     """
     slots = names.used[SLOTS]
     names.used[SLOTS] = 2 * slots
@@ -126,9 +128,9 @@ def _double_slots(names):
 
 @helper
 def remember(names, feature, source, start, stop):
-    """`intern` for a caller that need not know the number: True, or False if there is no room.
+    """Add a name like `intern`, for callers that do not need its number. Return False if there is no room.
 
-    Most names of a text are frequent ones, which are found among the recent without a walk through the set.
+    Most names in a text are frequent ones. These are found among the recent names without a search in the table.
     """
     key, at = feature + np.uint64(1), feature & np.uint64(RECENT - 1)
     if names.recent[at] == key:
@@ -141,9 +143,10 @@ def remember(names, feature, source, start, stop):
 
 @inlined
 def remember_all(names, ids, first, text, stops, count, unknown):
-    """`remember` for `count` names end to end in `text`, with ids from ``ids[first]`` on; False if there is no room.
+    """Add `count` names like `remember`. Return False if there is no room.
 
-    All are looked for first, without a branch to wait at: what is not in the cache is fetched for many at a time.
+    The names lie end to end in `text` and have the ids from ``ids[first]`` on. All are looked up first, without a
+    branch, so that the processor fetches many slots from memory at a time.
     """
     mask = np.uint64(names.used[SLOTS] - 1)
     left = 0
@@ -162,11 +165,11 @@ def remember_all(names, ids, first, text, stops, count, unknown):
 
 @helper
 def forget(names, count):
-    """Take back every name since there were `count` of them, as a row does that turns out to be wrong."""
+    """Remove every name after the first `count`, when the row that brought them turns out to be wrong."""
     mask = np.uint64(names.used[SLOTS] - 1)
     if count < names.used[COUNT]:
         names.recent[:] = 0
-    for entry in range(names.used[COUNT] - 1, count - 1, -1):  # the last one first: no other was put behind it
+    for entry in range(names.used[COUNT] - 1, count - 1, -1):  # the last first: no later name was displaced by it
         at = _place(names.ids[entry], mask)
         while names.keys[at] != names.ids[entry] + np.uint64(1):
             at = (at + np.uint64(1)) & mask
@@ -178,19 +181,19 @@ def forget(names, count):
 
 @helper
 def intern_label(labels, source, start, stop):
-    """The number of a string label among those seen so far; FULL if there are too many."""
+    """Return the number of a string label among those seen so far. Return FULL if there are too many."""
     return intern(labels, feature_id(source, start, stop), source, start, stop)
 
 
 @kernel
 def number_of_label(labels, label):
-    """`intern_label` of one whole label, for callers outside a kernel."""
+    """Return the number of one whole label, as `intern_label` does, for callers outside a kernel."""
     return intern_label(labels, label, 0, len(label))
 
 
 @kernel
 def gather(cells, starts, lengths, out):
-    """Copy pieces of an array, of any type, behind one another."""
+    """Copy slices of an array, of any type, one behind the other."""
     at = 0
     for i in range(len(starts)):
         for j in range(starts[i], starts[i] + lengths[i]):
@@ -200,7 +203,7 @@ def gather(cells, starts, lengths, out):
 
 @kernel
 def gather_text(text, starts, lengths, out):
-    """`gather` of bytes, some at a time."""
+    """Copy slices of bytes one behind the other, several bytes at a time."""
     at = 0
     for i in range(len(starts)):
         copy_text(text, starts[i], starts[i] + lengths[i], out, at)
@@ -209,9 +212,9 @@ def gather_text(text, starts, lengths, out):
 
 @kernel
 def first_of_each(order, ids, starts, lengths, text):
-    """One name of each id, ids visited in `order` (ascending): (which ones, how many more an id had).
+    """Return the position of one name for each id, and the number of names left out because an id had several.
 
-    Where two names share an id the one that sorts first is kept, whatever the order they come in.
+    `order` sorts the ids. Where two names share an id the one that sorts first is kept, whatever their order.
     """
     kept = np.empty(len(order), np.int64)
     count, collisions = 0, 0
@@ -221,7 +224,7 @@ def first_of_each(order, ids, starts, lengths, text):
             kept[count] = this
             count += 1
             continue
-        before = _compared(text, starts[this], lengths[this], starts[kept[count - 1]], lengths[kept[count - 1]])
+        before = _compare(text, starts[this], lengths[this], starts[kept[count - 1]], lengths[kept[count - 1]])
         if before != 0:
             collisions += 1
         if before < 0:
@@ -230,8 +233,8 @@ def first_of_each(order, ids, starts, lengths, text):
 
 
 @helper
-def _compared(text, a, a_length, b, b_length):
-    """-1, 0 or 1 as one piece of text sorts before, with or after another."""
+def _compare(text, a, a_length, b, b_length):
+    """Return -1, 0 or 1 as one slice of text sorts before, with or after another."""
     for i in range(min(a_length, b_length)):
         if text[a + i] != text[b + i]:
             return -1 if text[a + i] < text[b + i] else 1
@@ -240,10 +243,9 @@ def _compared(text, a, a_length, b, b_length):
 
 @kernel
 def pack_strings(text, starts, lengths, out):
-    """Write strings as Zarr's vlen-utf8 has them, each behind its length; False if they need a closer look.
+    """Write strings in the format of Zarr's vlen-utf8, each behind its length; False if one begins inside a character.
 
-    A string that begins in the middle of a character does: the others are known to be fine when all of them
-    together are.
+    The text as a whole is valid UTF-8, so the strings are valid if each begins with a character.
     """
     at = 0
     for i in range(len(starts)):
@@ -261,7 +263,7 @@ def pack_strings(text, starts, lengths, out):
 
 @kernel
 def find_strings(packed, starts):
-    """Where each string of what `pack_strings` wrote begins, the last one's end behind them; False if some are cut."""
+    """Find the start of each string that `pack_strings` wrote, and the end of the last; False if some are cut short."""
     at = np.int64(4)
     for i in range(len(starts) - 1):
         if at > len(packed):
@@ -279,4 +281,4 @@ def _warm() -> None:
     gather_text(text, numbers, numbers, text)
     first_of_each(numbers, numbers.astype(np.uint64), numbers, numbers, text)
     pack_strings(text, numbers, numbers, text)
-    find_strings(np.frombuffer(bytes(8), np.uint8), numbers)  # what was read cannot be written to
+    find_strings(np.frombuffer(bytes(8), np.uint8), numbers)  # read-only, as files that were read

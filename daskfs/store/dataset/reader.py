@@ -1,16 +1,19 @@
-"""Reading chunks: a direct path for local files, and one through `Location` for every other store.
+"""Reading and checking chunks: a direct path for local files, and one through `Location` for every other store.
 
-The direct path reads a chunk file straight into the caller's buffer and checks its crc32c there; it is
-several times faster than Zarr inside a Dask worker. Both compare what they read with the manifest, and both
-treat a missing chunk as an error, where Zarr alone would hand out zeros. They give the cells Zarr gives.
+The *manifest* of an array holds the size and the crc32c of each of its chunks. The direct path reads a chunk file
+straight into the caller's buffer and checks its crc32c there, several times faster than Zarr inside a Dask worker. Both
+paths compare what they read with the manifest. A missing chunk is an error, where Zarr alone would return zeros.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,10 +23,28 @@ from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import WrapperStore
 
 from daskfs.errors import ChunkError
-from daskfs.store.dataset.codec import CRC_BYTES, DamagedChunk, decode_strings, decode_strings_at, stored_crc, strip_crc
-from daskfs.store.dataset.integrity import check_against, manifest_spec, read_manifest
-from daskfs.store.dataset.layout import ArraySpec
+from daskfs.store.dataset.codec import (
+    CRC_BYTES,
+    PLAIN,
+    DamagedChunk,
+    decode_strings,
+    decode_strings_at,
+    stored_crc,
+    strip_crc,
+)
+from daskfs.store.dataset.layout import ArraySpec, Attributes
 from daskfs.store.places.location import Location
+
+Manifest = NDArray[np.uint64]
+"""(chunks, 2): size and crc32c of each chunk file of one array."""
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """One chunk that differs from what was written, and how."""
+
+    key: str
+    reason: str
 
 
 class StrictStore(WrapperStore):  # type: ignore[type-arg]
@@ -37,16 +58,16 @@ class StrictStore(WrapperStore):  # type: ignore[type-arg]
 
 
 class MissingChunk(FileNotFoundError):
-    """Raised through Zarr when a chunk is not there."""
+    """A chunk that does not exist, as Zarr's callers see it."""
 
 
 class ChunkBuffer:
-    """Memory for one chunk, reused from read to read: its cells, and the file they come from."""
+    """Memory for the cells of one chunk and for its file, reused from read to read."""
 
     def __init__(self, spec: ArraySpec) -> None:
         in_memory = spec.chunks[::-1] if spec.codec.columns_contiguous else spec.chunks
         size = math.prod(in_memory) * spec.dtype.itemsize
-        # The checksum lands right behind the cells, so that a plain chunk file is read in one piece.
+        # The checksum has its place right after the cells, so that an uncompressed file is read in one piece.
         self._raw = np.empty(size + CRC_BYTES, np.uint8)
         self.stored: NDArray[Any] = self._raw[:size].view(spec.dtype).reshape(in_memory)
         self.cells: NDArray[Any] = self.stored.T if spec.codec.columns_contiguous else self.stored
@@ -55,14 +76,14 @@ class ChunkBuffer:
         self._packed = np.empty(0, np.uint8)
 
     def cells_in(self, file: NDArray[np.uint8]) -> NDArray[Any] | None:
-        """The cells of a plain chunk file where it lies in memory; None if they must be unpacked or moved."""
+        """Return the cells of an uncompressed, aligned file as a view of it; None for any other file."""
         if not self._in_place or len(file) != len(self._raw) or file.ctypes.data % self.stored.itemsize:
             return None
         stored = file[:-CRC_BYTES].view(self.stored.dtype).reshape(self.stored.shape)
         return stored.T if self._transposed else stored
 
     def file(self, size: int) -> NDArray[np.uint8]:
-        """Room for a chunk file of `size` bytes."""
+        """Return memory for a chunk file of `size` bytes."""
         if self._in_place:
             return self._raw
         if len(self._packed) < size:
@@ -71,93 +92,145 @@ class ChunkBuffer:
 
 
 class ArrayReader:
-    """Reads the chunks of one array, each into a buffer of the caller's or a new one."""
+    """Reads the chunks of one array, each into a buffer of the caller or a new one."""
 
     def __init__(self, location: Location, spec: ArraySpec, *, direct: bool = True) -> None:
         self.location, self.spec = location, spec
         self._direct = direct and location.path is not None
-        try:
+        with chunk_errors(location, manifest_spec(spec).key(0)):
             self.manifest = read_manifest(location, spec)
-        except (FileNotFoundError, DamagedChunk) as error:
-            reason = "missing" if isinstance(error, FileNotFoundError) else str(error)
-            raise ChunkError(location.url, manifest_spec(spec).key(0), reason) from error
 
     def read(self, number: int, buffer: ChunkBuffer | None = None) -> NDArray[Any]:
-        """The cells of chunk `number` (of the array only, no padding), in `buffer` or in memory they came in with."""
-        with self._naming(number):
+        """Return the cells of chunk `number` without padding, in `buffer` or in the memory of the response."""
+        with self._errors(number):
             if self.spec.is_text:
-                cells = self._read_strings(number)
+                cells = decode_strings(self._file(number)).reshape(self.spec.chunks)
             else:
                 buffer = buffer or ChunkBuffer(self.spec)
-                cells = (self._read_file if self._direct else self._read_anywhere)(number, buffer)
-        return cells[tuple(slice(window.stop - window.start) for window in self._window(number))]
+                cells = (self._read_local if self._direct else self._read_remote)(number, buffer)
+        sides = zip(np.unravel_index(number, self.spec.grid), self.spec.chunks, self.spec.shape, strict=True)
+        return cells[tuple(slice(min(chunk, size - int(i) * chunk)) for i, chunk, size in sides)]
 
     def read_strings(self, number: int, positions: NDArray[np.int64]) -> list[str]:
-        """Some cells of a chunk of text."""
-        with self._naming(number):
+        """Return the cells at some positions of a chunk of text."""
+        with self._errors(number):
             return decode_strings_at(self._file(number), positions)
 
     def file(self, number: int) -> bytes:
-        """Chunk `number` as it is stored."""
-        with self._naming(number):
+        """Return the file of chunk `number`, checked but not decoded."""
+        with self._errors(number):
             file = self._file(number)
             strip_crc(file)
         return file
 
     def read_all(self) -> NDArray[Any]:
-        """The whole of a one-dimensional array."""
+        """Return the whole of a one-dimensional array."""
         parts = [self.read(number).copy() for number in range(self.spec.n_chunks)]
         return np.concatenate(parts) if parts else np.empty(0, object if self.spec.is_text else self.spec.dtype)
 
-    @contextmanager
-    def _naming(self, number: int) -> Iterator[None]:
-        """Turn what can go wrong with a chunk into an error that names it."""
-        try:
-            yield
-        except FileNotFoundError:
-            raise ChunkError(self.location.url, self.spec.key(number), "missing") from None
-        except DamagedChunk as damage:
-            raise ChunkError(self.location.url, self.spec.key(number), str(damage)) from None
-        except OSError as error:
-            raise ChunkError(self.location.url, self.spec.key(number), f"cannot be read: {error}") from error
+    def _errors(self, number: int) -> Any:
+        return chunk_errors(self.location, self.spec.key(number))
 
-    def _read_strings(self, number: int) -> NDArray[Any]:
-        return decode_strings(self._file(number)).reshape(self.spec.chunks)
+    def _file(self, number: int) -> bytes:
+        file = self.location.read(self.spec.key(number))
+        _check_against(self.manifest, number, *manifest_line(file))
+        return file
 
-    def _read_anywhere(self, number: int, buffer: ChunkBuffer) -> NDArray[Any]:
+    def _read_remote(self, number: int, buffer: ChunkBuffer) -> NDArray[Any]:
         file = self.location.fetch(self.spec.key(number))
-        check_against(self.manifest, number, len(file), stored_crc(file))
+        _check_against(self.manifest, number, *manifest_line(file))
         if (cells := buffer.cells_in(file)) is not None:
             strip_crc(file)
             return cells
         self.spec.codec.decode(file, buffer.stored)
         return buffer.cells
 
-    def _file(self, number: int) -> bytes:
-        file = self.location.read(self.spec.key(number))
-        check_against(self.manifest, number, len(file), stored_crc(file))
-        return file
-
-    def _read_file(self, number: int, buffer: ChunkBuffer) -> NDArray[Any]:
+    def _read_local(self, number: int, buffer: ChunkBuffer) -> NDArray[Any]:
         size = int(self.manifest[number, 0])
         file = buffer.file(size)
         with open(f"{self.location.path}/{self.spec.key(number)}", "rb", buffering=0) as handle:
             on_disk = os.fstat(handle.fileno()).st_size
-            got = 0
-            while on_disk == size == len(file) and got < size:
-                more = handle.readinto(file[got:].data)
+            done = 0
+            while on_disk == size == len(file) and done < size:
+                more = handle.readinto(file[done:].data)
                 if not more:
-                    raise DamagedChunk(f"cut short to {got} bytes while it was read")
-                got += more
-        check_against(self.manifest, number, on_disk, stored_crc(file))
+                    raise DamagedChunk(f"cut short to {done} bytes while it was read")
+                done += more
+        _check_against(self.manifest, number, on_disk, stored_crc(file))
         if self.spec.codec.compression == "none":
             strip_crc(file)
         else:
             self.spec.codec.decode(file, buffer.stored)
         return buffer.cells
 
-    def _window(self, number: int) -> tuple[slice, ...]:
-        """The part of the array that chunk `number` covers."""
-        where = np.unravel_index(number, self.spec.grid)
-        sides = zip(where, self.spec.chunks, self.spec.shape, strict=True)
-        return tuple(slice(int(i) * chunk, min((int(i) + 1) * chunk, size)) for i, chunk, size in sides)
+
+@contextmanager
+def chunk_errors(location: Location, key: str) -> Iterator[None]:
+    """Turn every error of reading a chunk into a ChunkError that names the chunk."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise ChunkError(location.url, key, "missing") from None
+    except DamagedChunk as damage:
+        raise ChunkError(location.url, key, str(damage)) from None
+    except OSError as error:
+        raise ChunkError(location.url, key, f"cannot be read: {error}") from error
+
+
+def manifest_spec(array: ArraySpec) -> ArraySpec:
+    """Return how the manifest of an array is stored, itself a Zarr array."""
+    shape, chunks = (array.n_chunks, 2), (max(array.n_chunks, 1), 2)
+    name = f"manifest/{array.name.replace('/', '.')}"
+    return ArraySpec(name, shape, chunks, np.dtype(np.uint64), ("chunk", "size_crc"))
+
+
+def manifest_line(file: bytes | NDArray[np.uint8]) -> tuple[int, int]:
+    """Return the size and the crc32c of a chunk file, as the manifest holds them."""
+    return len(file), stored_crc(file)
+
+
+def read_manifest(location: Location, array: ArraySpec) -> Manifest:
+    """Return the manifest of one array; DamagedChunk or FileNotFoundError if it is damaged or missing."""
+    spec = manifest_spec(array)
+    manifest = np.empty(spec.shape, np.uint64)
+    if spec.n_chunks:
+        PLAIN.decode(location.read(spec.key(0)), manifest)
+    return manifest
+
+
+def _check_against(manifest: Manifest, number: int, size: int, crc: int) -> None:
+    """Raise DamagedChunk unless size and checksum of a chunk file are those in the manifest."""
+    expected_size, expected_crc = (int(value) for value in manifest[number])
+    if size != expected_size:
+        raise DamagedChunk(f"{size} bytes where {expected_size} belong")
+    if crc != expected_crc:
+        raise DamagedChunk("replaced by other data since it was written")
+
+
+def digest(attributes: Attributes, arrays: Sequence[ArraySpec], manifests: Mapping[str, Manifest]) -> str:
+    """Return a hash of the whole content of a dataset; it changes when any cell, name or label does."""
+    total = hashlib.sha256()
+    content = {key: attributes[key] for key in sorted(attributes) if key not in ("digest", "made")}
+    total.update(json.dumps(content, sort_keys=True).encode())
+    for spec in sorted(arrays, key=lambda spec: spec.name):
+        total.update(json.dumps([spec.name, spec.metadata()], sort_keys=True).encode())
+        total.update(manifests[spec.name].astype("<u8").tobytes())
+    return total.hexdigest()
+
+
+def check_chunks(location: Location, array: ArraySpec, first: int, lines: Manifest) -> list[Damage]:
+    """Read chunk files, compare every byte with checksum and manifest, and return the damage.
+
+    `lines` is the part of the manifest that begins with chunk `first`.
+    """
+    damage = []
+    for number in range(len(lines)):
+        key = array.key(first + number)
+        try:
+            with chunk_errors(location, key):
+                file = location.read(key)
+                _check_against(lines, number, *manifest_line(file))
+                strip_crc(file)
+        except ChunkError as error:
+            damage.append(Damage(key, error.reason))
+    return damage

@@ -1,4 +1,4 @@
-"""What comes in pieces of their own sizes, put together to the size asked for."""
+"""Arrays that come in pieces of any size, regrouped into the sizes a caller asks for."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 
 class RowRegrouper:
-    """Takes from pieces, along their first dimension, one after the other; holds one of them at a time.
+    """A queue of rows: it takes them from pieces, one piece after the other, and holds one piece at a time.
 
-    Each must have memory of its own, since what is left of it is kept until more rows are asked for.
+    A piece must not be overwritten later, since its remaining rows are kept until they are asked for.
 
     >>> rows = RowRegrouper(iter([np.array([1, 2, 3]), np.array([4]), np.array([5, 6])]))
     >>> rows.take(2), rows.take(3), rows.take(1)
@@ -24,7 +24,10 @@ class RowRegrouper:
         self._rest: NDArray[Any] | None = None
 
     def take(self, count: int) -> NDArray[Any]:
-        """The next `count` rows, at least one: a view where a piece has them all. ValueError if there are too few."""
+        """Return the next `count` rows, at least one. Raise ValueError if there are too few.
+
+        The result is a view if one piece has all of them.
+        """
         parts, missing = [], count
         while missing:
             if self._rest is None or not len(self._rest):
@@ -38,15 +41,15 @@ class RowRegrouper:
 
 
 def consecutive_groups(sizes: NDArray[np.int64], most: int) -> list[range]:
-    """Consecutive things that have at most this size together, and one at least.
+    """Return ranges of consecutive items whose sizes sum up to at most `most`, with at least one item each.
 
     >>> consecutive_groups(np.array([3, 4, 5, 20, 1]), most=10)
     [range(0, 2), range(2, 3), range(3, 4), range(4, 5)]
     """
     edges, first = np.concatenate([[0], np.cumsum(sizes)]), 0
-    found = []
+    result = []
     while first < len(sizes):
         last = max(first + 1, int(np.searchsorted(edges, edges[first] + most, side="right")) - 1)
-        found.append(range(first, last))
+        result.append(range(first, last))
         first = last
-    return found
+    return result

@@ -1,6 +1,6 @@
-"""From chunks to blocks of a sparse matrix: whole rows (CSR), or whole columns (CSC), in one and the same layout.
+"""Blocks of a sparse matrix, made from its chunks: whole rows (CSR) or whole columns (CSC), in the same layout.
 
-A *line* is a row or a column; `layout` says how blocks, chunks and padding fit together.
+A *line* is a row or a column. `layout` says how blocks, chunks and padding fit together.
 """
 
 from __future__ import annotations
@@ -12,16 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.protocol import Axis, SparseBlock, SparseColumnBlock
-from daskfs.store.dataset.blocks import read_only
+from daskfs.store.dataset.blocks import WholeArray, read_only
 from daskfs.store.dataset.reader import ArrayReader, ChunkBuffer
-from daskfs.store.dataset.shared_reads import WholeArray
 
 Arrays = dict[str, ArrayReader]
 SparseBuffers = dict[str, ChunkBuffer]
 
 
 class _SparseLines:
-    """Lines of a sparse matrix, block by block: `index` names the array that says where on a line an entry is."""
+    """The lines of a sparse matrix, block by block; the array `index` holds the position of each entry on its line."""
 
     def __init__(self, arrays: Arrays, along: Axis, index: str) -> None:
         self._indptr, self._index, self._values = arrays["indptr"], arrays[index], arrays.get("values")
@@ -39,7 +38,7 @@ class _SparseLines:
         return {reader.spec.name: ChunkBuffer(reader.spec) for reader in every if reader is not None}
 
     def _read_lines(self, number: int, buffers: SparseBuffers) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """indptr, index and values of a block."""
+        """Return indptr, index and values of a block."""
         entries = int(self.entries[number])
         values = self._ones if self._values is None else self._read_entries(self._values, number, buffers)
         indptr = self._read_per_line(self._indptr, number, buffers, more=1)
@@ -62,7 +61,7 @@ class _SparseLines:
 
 
 class SparseBlocks(_SparseLines):
-    """Whole rows of a sparse matrix."""
+    """Blocks of whole rows of a sparse matrix."""
 
     def __init__(self, arrays: Arrays) -> None:
         super().__init__(arrays, "rows", "ids")
@@ -82,7 +81,7 @@ class SparseBlocks(_SparseLines):
 
 
 class SparseColumnBlocks(_SparseLines):
-    """Whole columns of a sparse matrix, without the empty ones; every block carries the whole target."""
+    """Blocks of whole columns of a sparse matrix, without the empty ones; every block carries the whole target."""
 
     def __init__(self, arrays: Arrays) -> None:
         super().__init__(arrays, "columns", "rows")
@@ -108,12 +107,12 @@ class SparseColumnBlocks(_SparseLines):
         ids = self._read_per_line(self._ids, number, buffers)
         return SparseColumnBlock(ids, *self._read_lines(number, buffers), self.target, self.weight)
 
-    def holding(self, ids: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """The number of the block that each column is in, or would be in if it had entries."""
+    def block_numbers(self, ids: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Return the number of the block that holds each column, or would hold it if it had entries."""
         return np.maximum(np.searchsorted(self._first, ids, side="right") - 1, 0)
 
-    def picked(self, block: SparseColumnBlock, ids: NDArray[np.uint64]) -> SparseColumnBlock:
-        """Some columns of a block, in memory of their own; one that is not there is empty."""
+    def select_columns(self, block: SparseColumnBlock, ids: NDArray[np.uint64]) -> SparseColumnBlock:
+        """Return some columns of a block, copied; a column that is absent is empty."""
         at = np.minimum(np.searchsorted(block.ids, ids), len(block.ids) - 1)
         lengths = np.where(block.ids[at] == ids, np.diff(block.indptr)[at], 0)
         indptr = np.concatenate([[0], np.cumsum(lengths)])
@@ -128,10 +127,8 @@ class SparseColumnBlocks(_SparseLines):
             block.weight,
         )
 
-    def joined(self, parts: list[SparseColumnBlock]) -> SparseColumnBlock:
-        """The columns of several blocks in one."""
-        if len(parts) == 1:
-            return parts[0]
+    def concatenate(self, parts: list[SparseColumnBlock]) -> SparseColumnBlock:
+        """Return the columns of several blocks as one block."""
         lengths = np.concatenate([np.diff(part.indptr) for part in parts])
         indptr = np.concatenate([[0], np.cumsum(lengths)])
         ids, rows, values = (np.concatenate([getattr(p, name) for p in parts]) for name in ("ids", "rows", "values"))

@@ -1,7 +1,7 @@
 """A small table as a Zarr group that xarray opens: columns of numbers, all of one length, one chunk each.
 
-Reading trusts nothing: a column's file may be as long as the table says and no longer, ends with its
-crc32c, and is decoded by our own codec, whatever the metadata asks for.
+Reading trusts nothing. The file of a column must have the length that the table states and end with its crc32c, and it
+is decoded by our own codec, whatever the metadata asks for.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.errors import ChunkError, DatasetError
-from daskfs.store.dataset.codec import CRC_BYTES, PLAIN, DamagedChunk
+from daskfs.errors import DatasetError
+from daskfs.store.dataset.codec import CRC_BYTES, PLAIN
 from daskfs.store.dataset.layout import ATTRIBUTE, ROOT, VERSION, ArraySpec, root_metadata
+from daskfs.store.dataset.reader import chunk_errors
 from daskfs.store.dataset.writer import write_array
 from daskfs.store.places.location import Location
 
@@ -26,7 +27,7 @@ TableColumns = dict[str, NDArray[np.float64]]
 
 
 def write_table(location: Location, columns: Mapping[str, NDArray[np.float64]], rows: str) -> None:
-    """Write columns of one length along the dimension `rows`; the root metadata last."""
+    """Write columns of one length along the dimension `rows`; the root metadata comes last."""
     length = len(next(iter(columns.values()), ()))
     if len(columns) > MOST_COLUMNS or length > MOST_ROWS or not all(map(_NAME.fullmatch, columns)):
         raise DatasetError(f"{location.url}: no table: {len(columns)} columns of {length} rows ({', '.join(columns)})")
@@ -38,7 +39,7 @@ def write_table(location: Location, columns: Mapping[str, NDArray[np.float64]], 
 
 
 def read_table(location: Location, rows: str) -> TableColumns:
-    """The columns `write_table` wrote; DatasetError for anything else."""
+    """Return the columns that `write_table` wrote. Raise DatasetError for anything else."""
     try:
         raw = location.read(ROOT, 0, MOST_METADATA + 1)
     except FileNotFoundError:
@@ -46,7 +47,7 @@ def read_table(location: Location, rows: str) -> TableColumns:
     except OSError as error:
         raise DatasetError(f"{location.url}: cannot be read: {error}") from error
     try:
-        specs = _described(raw, rows)
+        specs = _parse_columns(raw, rows)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DatasetError(f"{location.url}: not a table that daskfs wrote") from error
     return {spec.name: _column(location, spec) for spec in specs}
@@ -56,8 +57,8 @@ def _spec(name: str, length: int, rows: str) -> ArraySpec:
     return ArraySpec(name, (length,), (max(length, 1),), np.dtype(np.float64), (rows,))
 
 
-def _described(raw: bytes, rows: str) -> list[ArraySpec]:
-    """The columns a root zarr.json tells of; any of several errors if we would have written it otherwise."""
+def _parse_columns(raw: bytes, rows: str) -> list[ArraySpec]:
+    """Return the columns that a root zarr.json describes; raise an error if we would have written it differently."""
     root = json.loads(raw) if len(raw) <= MOST_METADATA else {}
     table, members = root["attributes"][ATTRIBUTE], root["consolidated_metadata"]["metadata"]
     length = table["rows"]
@@ -74,13 +75,6 @@ def _column(location: Location, spec: ArraySpec) -> NDArray[np.float64]:
     column = np.empty(spec.shape, np.float64)
     if spec.n_chunks == 0:
         return column
-    key = spec.key(0)
-    try:
-        PLAIN.decode(location.read(key, 0, column.nbytes + CRC_BYTES + 1), column)
-    except FileNotFoundError:
-        raise ChunkError(location.url, key, "missing") from None
-    except DamagedChunk as damage:
-        raise ChunkError(location.url, key, str(damage)) from None
-    except OSError as error:
-        raise ChunkError(location.url, key, f"cannot be read: {error}") from error
+    with chunk_errors(location, spec.key(0)):
+        PLAIN.decode(location.read(spec.key(0), 0, column.nbytes + CRC_BYTES + 1), column)
     return column

@@ -1,4 +1,4 @@
-"""Writing a dataset: one writer per chunk, every chunk written, the root metadata last."""
+"""Writing a dataset: each chunk has one writer, every chunk is written, and the root metadata comes last."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.errors import DatasetError
-from daskfs.store.dataset import integrity
 from daskfs.store.dataset.codec import encode_strings
-from daskfs.store.dataset.integrity import Manifest
 from daskfs.store.dataset.layout import (
     PLAN,
     ROOT,
@@ -25,6 +23,7 @@ from daskfs.store.dataset.layout import (
     is_ours,
     root_metadata,
 )
+from daskfs.store.dataset.reader import Manifest, digest, manifest_line, manifest_spec
 from daskfs.store.places.location import Location
 
 RETIRING = f"{UNFINISHED}/retiring"
@@ -35,7 +34,7 @@ ChunkRecords = list[tuple[int, int, int]]
 
 
 def encode_chunk(spec: ArraySpec, part: NDArray[Any]) -> bytes:
-    """The chunk file of a chunk's cells; an edge chunk is filled up with zeros."""
+    """Return the file of a chunk with these cells; an edge chunk is padded with zeros."""
     if part.shape != spec.chunks:
         whole = np.full(spec.chunks, "", object) if spec.is_text else np.zeros(spec.chunks, spec.dtype)
         whole[tuple(map(slice, part.shape))] = part
@@ -49,9 +48,9 @@ def write_chunk(location: Location, spec: ArraySpec, number: int, part: NDArray[
 
 
 def write_file(location: Location, spec: ArraySpec, number: int, file: bytes) -> tuple[int, int, int]:
-    """Write a chunk that is encode_chunk already and return its line of the manifest."""
+    """Write a chunk that is already encoded and return its line of the manifest."""
     location.write(spec.key(number), file)
-    return number, *integrity.record(file)
+    return number, *manifest_line(file)
 
 
 def write_array(location: Location, spec: ArraySpec, cells: NDArray[Any]) -> ChunkRecords:
@@ -65,15 +64,15 @@ def write_array(location: Location, spec: ArraySpec, cells: NDArray[Any]) -> Chu
 
 @dataclass
 class DatasetWriter:
-    """Collects what is needed to close a dataset: its arrays and their manifests."""
+    """The arrays of a dataset that is being written, and their manifests."""
 
     location: Location
-    replaces: Location | None = None  # a dataset to be retired when all chunks are written, and taken the place of
+    replaces: Location | None = None  # the dataset to overwrite once all chunks are written
     arrays: dict[str, ArraySpec] = field(default_factory=dict)
     manifests: dict[str, Manifest] = field(default_factory=dict)
 
     def add(self, spec: ArraySpec, records: Iterable[tuple[int, int, int]] = ()) -> None:
-        """Announce an array (again), with chunks of it that have been written."""
+        """Add an array, or more chunks of it that have been written."""
         self.arrays[spec.name] = spec
         manifest = self.manifests.setdefault(spec.name, np.zeros((spec.n_chunks, 2), np.uint64))
         for number, size, crc in records:
@@ -92,8 +91,8 @@ class DatasetWriter:
             self._move_to(self.replaces)
         arrays = list(self.arrays.values())
         attributes = {"version": VERSION, **attributes}
-        attributes["digest"] = integrity.digest(attributes, arrays, self.manifests)
-        manifests = [integrity.manifest_spec(spec) for spec in arrays]
+        attributes["digest"] = digest(attributes, arrays, self.manifests)
+        manifests = [manifest_spec(spec) for spec in arrays]
         for array, spec in zip(arrays, manifests, strict=True):
             if array.n_chunks:
                 write_chunk(self.location, spec, 0, self.manifests[array.name])
@@ -105,6 +104,7 @@ class DatasetWriter:
         drop_staged(self.location)
 
     def _move_to(self, location: Location) -> None:
+        """Retire the dataset that stands in the target folder, and move the new chunks there."""
         retire(location)
         for spec in self.arrays.values():
             for key in map(spec.key, range(spec.n_chunks)):
@@ -113,14 +113,14 @@ class DatasetWriter:
 
 
 def new_writer(location: Location) -> DatasetWriter:
-    """A writer for a place that was prepared: beside a dataset that is to be overwritten, if there is one."""
+    """Return a writer for a folder that `prepare` has checked. It writes beside a dataset that is to be overwritten."""
     if location.exists(ROOT):
         return DatasetWriter(location.below(STAGED), replaces=location)
     return DatasetWriter(location)
 
 
 def check_free(location: Location, overwrite: bool) -> None:
-    """DatasetError if something of value stands where a dataset is to be written."""
+    """Raise DatasetError if the target folder holds something of value."""
     if location.path is not None and location.path.is_file():
         raise DatasetError(f"{location.url}: is a file; a dataset is a folder, choose another name")
     if location.is_empty():
@@ -135,9 +135,9 @@ def check_free(location: Location, overwrite: bool) -> None:
 
 
 def prepare(location: Location, overwrite: bool) -> None:
-    """Make sure that nothing stands where a dataset is about to be written, unless that is of value: see `check_free`.
+    """Delete the remains of an earlier attempt from the target folder; DatasetError if it holds something of value.
 
-    A dataset that is to be overwritten stays until its successor is certain: see `retire`.
+    A dataset that is to be overwritten stays until its successor is complete: see `retire`.
     """
     check_free(location, overwrite)
     if location.exists(ROOT):
@@ -147,7 +147,7 @@ def prepare(location: Location, overwrite: bool) -> None:
 
 
 def retire(location: Location) -> None:
-    """Delete the complete dataset that stands here, but nothing of its successor; can be repeated if cut short."""
+    """Delete the complete dataset in this folder, but nothing of its successor. An interrupted call can be repeated."""
     if location.exists(ROOT):
         location.write(RETIRING, b"")
     if location.exists(RETIRING):
@@ -157,7 +157,7 @@ def retire(location: Location) -> None:
 
 
 def clear(location: Location) -> None:
-    """Delete everything, in an order that leaves a place we know as ours wherever it is cut short."""
+    """Delete everything. Wherever this is interrupted, the folder is still recognised as ours."""
     location.write(f"{UNFINISHED}/clearing", b"")
     location.delete(ROOT)
     location.delete(PLAN)
@@ -166,7 +166,7 @@ def clear(location: Location) -> None:
 
 
 def drop_staged(location: Location) -> None:
-    """Delete what is not part of a dataset; the plan first, so that half-deleted pieces are not taken for whole."""
+    """Delete everything that is not part of a dataset, the plan first: half-deleted pieces must not be reused."""
     location.delete(PLAN)
     location.delete(UNFINISHED)
 

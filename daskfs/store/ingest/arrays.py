@@ -1,4 +1,4 @@
-"""Arrays that are in memory become a dataset: checks of kind, shape and content; numpy and scipy.sparse."""
+"""Datasets from arrays in memory, numpy or scipy.sparse, with checks of kind, shape and content."""
 
 from __future__ import annotations
 
@@ -11,13 +11,19 @@ from numpy.typing import NDArray
 
 from daskfs.errors import DatasetError, OptionError
 from daskfs.store.dataset.codec import Codec
-from daskfs.store.dataset.labels import Labels, distinct_numbers, merge_string_labels
-from daskfs.store.dataset.layout import ArraySpec, Layout, dense_specs, target_spec
+from daskfs.store.dataset.layout import (
+    ArraySpec,
+    Labels,
+    Layout,
+    dense_specs,
+    distinct_numbers,
+    merge_string_labels,
+    target_spec,
+)
 from daskfs.store.dataset.writer import DatasetWriter, retire, write_chunk
 from daskfs.store.ingest.dense_staging import DensePiece, DensePieceWriter, DensePlan, close_dense
-from daskfs.store.ingest.name_cache import NameCollector
 from daskfs.store.ingest.publish import RunTasks, SparsePlan, publish_sparse
-from daskfs.store.ingest.rows import BadLines, LabelCodes, RowBuilder
+from daskfs.store.ingest.rows import BadLines, LabelCodes, NameCollector, RowBuilder
 from daskfs.store.ingest.rows_kernels import first_not_finite
 from daskfs.store.ingest.staging import BlockShape, SparsePieceWriter
 from daskfs.store.places.location import Location
@@ -26,7 +32,7 @@ BLOCK_ENTRIES = 1 << 19
 
 
 def stored_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The float type that holds every value of a numeric type exactly (64-bit integers up to 2^53)."""
+    """Return the float type that holds every value of a numeric type exactly (64-bit integers up to 2^53)."""
     if dtype.kind not in "biuf":
         raise TypeError(f"X of dtype {dtype} is not numeric: convert it to numbers first")
     fits_float32 = dtype.kind == "b" or dtype.itemsize < 4 or (dtype.kind == "f" and dtype.itemsize == 4)
@@ -34,7 +40,7 @@ def stored_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def encode_target(target: NDArray[Any]) -> tuple[NDArray[np.float64], Labels]:
-    """y as blocks carry it, and what it means."""
+    """Return y as blocks carry it, and the meaning of its values."""
     if target.dtype.kind == "S":
         target = np.char.decode(target, "utf-8")
     if target.dtype.kind in "UT" or (target.dtype.kind == "O" and all(isinstance(label, str) for label in target)):
@@ -51,7 +57,7 @@ def encode_target(target: NDArray[Any]) -> tuple[NDArray[np.float64], Labels]:
 
 
 def check_cells(part: NDArray[Any], spec: ArraySpec, number: int, first_row: int = 0) -> NDArray[Any]:
-    """A chunk's cells in the stored type; DatasetError names the first that is not finite."""
+    """Return the cells of a chunk in the stored type; DatasetError names the first that is not finite."""
     with np.errstate(over="ignore"):
         cells = np.asarray(part, dtype=spec.dtype)
     order: Literal["C", "F"] = "F" if spec.codec.columns_contiguous else "C"
@@ -66,7 +72,7 @@ def check_cells(part: NDArray[Any], spec: ArraySpec, number: int, first_row: int
 
 
 def write_checked_chunk(location: Location, spec: ArraySpec, number: int, part: NDArray[Any]) -> tuple[int, int, int]:
-    """Check and write one chunk of X; what a task of a Dask cluster runs, too."""
+    """Check and write one chunk of X. Tasks of a Dask cluster run this, too."""
     return write_chunk(location, spec, number, check_cells(np.asarray(part), spec, number))
 
 
@@ -77,7 +83,7 @@ def write_dense(
     labels: Labels,
     plan: DensePlan,
 ) -> None:
-    """A numpy matrix as a dataset."""
+    """Write a numpy matrix as a dataset."""
     for spec in dense_specs(X.shape, stored_dtype(X.dtype), plan.shape):
         rows, columns = spec.chunks
         for number in range(spec.n_chunks):
@@ -97,7 +103,7 @@ def stage_rows(
     dtype: np.dtype[Any],
     layout: Layout,
 ) -> DensePiece:
-    """Check rows `first`, first + 1, … and stage them as one piece: what a task of a Dask cluster runs."""
+    """Check rows `first`, first + 1, … and stage them as one piece. Tasks of a Dask cluster run this."""
     whole = ArraySpec("X", X.shape, X.shape, dtype, ("sample", "feature"))
     stage = DensePieceWriter(location, number, "", layout, segment_bytes=0)
     stage.take_rows(check_cells(np.asarray(X), whole, 0, first_row=first), y)
@@ -113,7 +119,7 @@ def write_sparse(
     compression: Codec,
     run: RunTasks,
 ) -> None:
-    """A scipy.sparse matrix as a dataset; rows are sorted and duplicates summed on the way."""
+    """Write a scipy.sparse matrix as a dataset; rows are sorted and duplicates summed on the way."""
     matrix = X.tocsr()
     with np.errstate(over="ignore"):
         values = matrix.data.astype(np.float32)
@@ -144,21 +150,21 @@ def write_sparse(
 
 
 def rows_shape(n_rows: int, n_entries: int, compression: Codec) -> BlockShape:
-    """Blocks of a whole matrix in memory: no larger than all there is."""
+    """Return the size of blocks for a whole matrix in memory: no larger than the matrix."""
     shape = block_shape(max(n_entries / n_rows, 1), compression, BLOCK_ENTRIES)
     return BlockShape(min(shape.rows, n_rows), min(shape.entries, max(n_entries, 1)), compression)
 
 
 def block_shape(mean_entries: float, compression: Codec, entries: int) -> BlockShape:
-    """Blocks of so many entries, with room for a tenth more rows of `mean_entries` than they take.
+    """Return the size of blocks of `entries` entries in rows of `mean_entries`, with room for a tenth more rows.
 
-    And for one row per 64 entries at least: should short rows follow long ones, blocks are still worth a read.
+    There is room for at least one row per 64 entries, so that blocks stay large if short rows follow long ones.
     """
     return BlockShape(max(int(1.1 * entries / mean_entries) + 16, entries // 64), entries, compression)
 
 
 def finite_rows(X: Any, target: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which rows of a matrix (numpy or scipy.sparse) are free of NaN and infinity, label included."""
+    """Return for each row of a matrix (numpy or scipy.sparse) whether it and its label are free of NaN and infinity."""
     keep = np.isfinite(target) if target.dtype.kind == "f" else np.ones(len(target), bool)
     if hasattr(X, "tocsr"):
         matrix = X.tocsr()
@@ -171,7 +177,7 @@ def finite_rows(X: Any, target: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def check_shapes(shape: tuple[int, ...], y_shape: tuple[int, ...]) -> None:
-    """A matrix with at least one row and one column, and a label for every row."""
+    """Raise an error unless X is a matrix with at least one row and one column, and y has a label for every row."""
     if len(shape) != 2:
         raise OptionError(f"X has {len(shape)} dimensions; it must be a matrix (samples, features)")
     if any(math.isnan(size) for size in shape):

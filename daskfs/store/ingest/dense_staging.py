@@ -1,8 +1,8 @@
-"""Dense rows on their way into a dataset: segments of rows staged in parallel, then cut into chunks.
+"""Staging and publishing of dense rows: segments of rows are staged in parallel, then cut into chunks.
 
-A table comes row by row, a dataset wants whole columns. So each batch of rows is staged transposed: a range
-of columns is then one contiguous range of bytes of every segment, and a chunk of columns is put together
-by reading exactly its own bytes, once. For chunks of whole rows, segments are staged as they come.
+A table comes row by row, but a dataset stores whole columns. So each batch of rows is staged transposed. A range of
+columns is then one contiguous range of bytes in every segment, and a chunk of columns is put together by reading
+exactly its own bytes, once. For chunks of whole rows, segments are staged as they come.
 """
 
 from __future__ import annotations
@@ -20,19 +20,27 @@ from numpy.typing import NDArray
 
 from daskfs.errors import SourceError
 from daskfs.store.dataset.codec import append_crc
-from daskfs.store.dataset.labels import Labels, recode_labels
-from daskfs.store.dataset.layout import UNFINISHED, ArraySpec, DenseShape, Layout, dense_specs, target_spec
+from daskfs.store.dataset.layout import (
+    UNFINISHED,
+    ArraySpec,
+    DenseShape,
+    Labels,
+    Layout,
+    dense_specs,
+    recode_labels,
+    target_spec,
+)
 from daskfs.store.dataset.names import check_column_names, feature_spec
 from daskfs.store.dataset.writer import ChunkRecords, DatasetWriter, write_chunk
-from daskfs.store.ingest.pieces import PieceWriter, StagedPiece, merge_labels, new_folder
 from daskfs.store.ingest.publish import RunTasks
 from daskfs.store.ingest.rows import BadLines, LabelCodes
+from daskfs.store.ingest.staging import PieceWriter, StagedPiece, merge_labels, new_folder
 from daskfs.store.places.location import Location
 
 
 @dataclass
 class DensePiece(StagedPiece):
-    """What is known of one staged piece of dense rows."""
+    """The record of one staged piece of dense rows."""
 
     segments: list[int] = field(default_factory=list)  # rows of each
     dtype: str = "float32"
@@ -44,7 +52,7 @@ class DensePiece(StagedPiece):
 
     @property
     def entries(self) -> int:
-        return 0  # all cells: nothing to count
+        return 0  # only sparse rows have entries to count
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +84,7 @@ class DensePieceWriter(PieceWriter[DensePiece]):
             return
         self._X.append(X)
         self._y.append(y)
-        self.piece.note_labels(y)
+        self.piece.add_labels(y)
         if sum(part.nbytes for part in self._X) >= self._segment_bytes:
             self._write_segment()
 
@@ -101,11 +109,11 @@ class DensePieceWriter(PieceWriter[DensePiece]):
 
 @dataclass(frozen=True)
 class DensePlan:
-    """What a dense dataset is to be, besides its rows and labels."""
+    """The properties of a dense dataset that do not follow from its rows and labels."""
 
     shape: DenseShape
     names: Sequence[str] | None
-    made: dict[str, Any]  # how it came about, for the record
+    origin: dict[str, Any]  # which command wrote it from what, for the record
 
 
 def publish_dense(
@@ -135,7 +143,7 @@ def publish_dense(
 
 
 def close_dense(writer: DatasetWriter, shape: tuple[int, int], labels: Labels, plan: DensePlan) -> None:
-    """Write the names of columns, if they have any, and mark a dense dataset complete."""
+    """Write the names of columns, if there are any, and mark a dense dataset complete."""
     n, p = shape
     if plan.names is not None:
         writer.write(feature_spec(p), check_column_names(plan.names, p))
@@ -148,7 +156,7 @@ def close_dense(writer: DatasetWriter, shape: tuple[int, int], labels: Labels, p
         "max_id": p - 1,
         "labels": labels.attributes(),
         "names": {"from": "ids", "prefix": "x"} if plan.names is None else {"from": "columns"},
-        "made": plan.made,
+        "made": plan.origin,
     }
     writer.close(attributes)
 
@@ -163,7 +171,7 @@ def _segments(pieces: Sequence[DensePiece]) -> list[Segment]:
 
 
 def _write_index(location: Location, segments: list[Segment]) -> str:
-    """Store the list of segments, so that tasks need not carry it; its key changes with its content."""
+    """Store the list of segments, so that tasks need not carry it, and return its key, which depends on its content."""
     content = json.dumps([asdict(segment) for segment in segments]).encode()
     key = f"{UNFINISHED}/segments-{hashlib.sha256(content).hexdigest()[:16]}"
     location.write(key, content)
@@ -193,15 +201,12 @@ def _write_columns(location: Location, spec: ArraySpec, number: int, group: int,
 
 def _write_rows(location: Location, spec: ArraySpec, number: int, group: int, index: str) -> ChunkRecords:
     """Write up to `group` chunks of rows from `number` on."""
-    return [
-        write_chunk(location, spec, one, _cells_of_rows(location, spec, one, index))
-        for one in range(number, min(number + group, spec.n_chunks))
-    ]
-
-
-def _cells_of_rows(location: Location, spec: ArraySpec, number: int, index: str) -> NDArray[Any]:
-    parts = _rows_between(location, "rows", spec, number, index, spec.shape[1] * spec.dtype.itemsize)
-    return np.frombuffer(b"".join(raw for raw, _ in parts), spec.dtype).reshape(-1, spec.shape[1])
+    records = []
+    for chunk in range(number, min(number + group, spec.n_chunks)):
+        parts = _rows_between(location, "rows", spec, chunk, index, spec.shape[1] * spec.dtype.itemsize)
+        cells = np.frombuffer(b"".join(raw for raw, _ in parts), spec.dtype).reshape(-1, spec.shape[1])
+        records.append(write_chunk(location, spec, chunk, cells))
+    return records
 
 
 def _write_target(location: Location, spec: ArraySpec, number: int, index: str, labels: Labels) -> tuple[int, int, int]:
@@ -215,7 +220,7 @@ def _write_target(location: Location, spec: ArraySpec, number: int, index: str, 
 def _rows_between(
     location: Location, what: str, spec: ArraySpec, number: int, index: str, row_bytes: int
 ) -> list[tuple[bytes, Segment]]:
-    """The bytes of the rows that chunk `number` covers, segment by segment."""
+    """Return the bytes of the rows that chunk `number` covers, segment by segment."""
     start, stop = number * spec.chunks[0], min((number + 1) * spec.chunks[0], spec.shape[0])
     parts = []
     for segment in _read_index(location, index):

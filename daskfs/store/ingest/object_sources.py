@@ -1,4 +1,4 @@
-"""Source files in an object store: finding them, and reading them in pieces that are asked for ahead of their use."""
+"""Source files in an object store: finding them, and reading them in pieces that are requested ahead of their use."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from daskfs.store.places.location import Location
 from daskfs.store.places.options import StorageOptions
 
 PIECE_BYTES = 4 << 20
-AHEAD = 3  # pieces under way while one is parsed
+AHEAD = 3  # pieces requested while one is parsed
 
 
 def in_object_store(url: str, options: StorageOptions) -> bool:
-    """True if a URL is read through obstore."""
+    """Return True if a URL is read through obstore."""
     return url.startswith(tuple(f"{scheme}://" for scheme in SCHEMES)) and object_store(url, options) is not None
 
 
 def find_objects(pattern: str, options: StorageOptions) -> Iterator[dict[str, Any]]:
-    """Every object that a URL names, itself or below it, or that a glob matches: "name" (a URL), "size" and "ETag".
+    """Yield "name" (a URL), "size" and "ETag" of every object that a URL names, lies below it, or matches a glob.
 
-    FileNotFoundError if there is no such object or folder; hidden ones of a folder are left alone.
+    Raise FileNotFoundError if there is no such object or folder. Hidden objects in a folder are ignored.
     """
     scheme, bucket, path = split_url(pattern)
     if not has_magic(path):
         yield from _below(f"{scheme}://{bucket}", path, options)
         return
-    try:  # a name may hold what looks like a pattern: the shell has expanded it already
+    try:  # a name may look like a pattern, after the shell has expanded one
         yield from _below(f"{scheme}://{bucket}", path, options)
         return
     except FileNotFoundError:
@@ -42,39 +42,39 @@ def find_objects(pattern: str, options: StorageOptions) -> Iterator[dict[str, An
     matches = re.compile(glob_translate(path)).match
     fixed = path[: re.search(r"[*?\[]", path).start()].rpartition("/")[0]  # type: ignore[union-attr]  # it has magic
     folder: Any = Location(f"{scheme}://{bucket}/{fixed}", options).folder
-    for one in folder.objects():
-        parts = one["path"].split("/")
+    for entry in folder.objects():
+        parts = entry["path"].split("/")
         named = [n for n in range(1, len(parts) + 1) if matches("/".join(parts[:n]))]
         if named and not _is_hidden(parts[named[0] :]):
-            yield _described(f"{scheme}://{bucket}", one)
+            yield _describe(f"{scheme}://{bucket}", entry)
 
 
 def _below(root: str, path: str, options: StorageOptions) -> Iterator[dict[str, Any]]:
     folder: Any = Location(f"{root}/{path}", options).folder
     try:
-        yield _described(root, folder.head() | {"path": path})
+        yield _describe(root, folder.head() | {"path": path})
         return
     except FileNotFoundError:
-        below = list(folder.objects())
+        below = folder.objects()
     if not below:
         raise FileNotFoundError(f"{root}/{path}")
-    for one in below:
-        if not _is_hidden(one["path"].removeprefix(path).split("/")):
-            yield _described(root, one)
+    for entry in below:
+        if not _is_hidden(entry["path"].removeprefix(path).split("/")):
+            yield _describe(root, entry)
 
 
 def _is_hidden(parts: list[str]) -> bool:
     return any(part.startswith(".") for part in parts)
 
 
-def _described(root: str, one: dict[str, Any]) -> dict[str, Any]:
-    return {"name": f"{root}/{one['path']}", "size": one["size"], "ETag": one["e_tag"]}
+def _describe(root: str, entry: dict[str, Any]) -> dict[str, Any]:
+    return {"name": f"{root}/{entry['path']}", "size": entry["size"], "ETag": entry["e_tag"]}
 
 
 class ObjectFile(io.RawIOBase):
-    """An object as a file: read from front to back in pieces, some of them under way, or wherever one seeks to.
+    """An object as a file, read in pieces; while it is read from front to back, some pieces are requested in advance.
 
-    Nothing beyond `stop` is asked for before it is needed.
+    Nothing beyond `stop` is requested before it is needed.
     """
 
     def __init__(self, location: Location, size: int, stop: int | None = None) -> None:
@@ -113,20 +113,23 @@ class ObjectFile(io.RawIOBase):
         super().close()
 
     def _piece(self) -> tuple[int, memoryview]:
-        """The piece that holds the position. Whoever has read one to its end will want those behind the next, too."""
+        """Return the piece that holds the position.
+
+        If the piece before it was read to its end, the following pieces are requested in advance.
+        """
         end_of_last = None
         while self._pieces and not self._pieces[0][0] <= self._position < self._pieces[0][0] + PIECE_BYTES:
             start, future = self._pieces.popleft()
             future.cancel()
             end_of_last = start + PIECE_BYTES
         if not self._pieces:
-            self._pieces.append(self._asked(self._position))
+            self._pieces.append(self._request(self._position))
         if end_of_last == self._position:
             while len(self._pieces) <= AHEAD and (following := self._pieces[-1][0] + PIECE_BYTES) < self._stop:
-                self._pieces.append(self._asked(following))
+                self._pieces.append(self._request(following))
         start, future = self._pieces[0]
         return start, memoryview(future.result())
 
-    def _asked(self, start: int) -> tuple[int, Future[Any]]:
+    def _request(self, start: int) -> tuple[int, Future[Any]]:
         stop = min(start + PIECE_BYTES, self._size)
         return start, self._threads.submit(self._location.folder.fetch, "", start, stop)

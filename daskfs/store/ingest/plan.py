@@ -1,8 +1,8 @@
-"""What an ingest is going to do, decided by a look at the sources and written down before it starts.
+"""The plan of an ingest: decided by a look at the sources, and written down before anything else.
 
-The plan is the same for every worker and after a restart: the format with nothing left to guess, the sizes
-of blocks, and the pieces of work. A second run with the same request goes on where the first one stopped, and
-starts over where changed sources call for another plan; a run with another request is refused.
+The plan is the same for every worker and after a restart: the format with every option decided, the sizes of blocks,
+and the pieces of work. A second run with the same request continues where the first one stopped, and starts over if the
+sources have changed. A run with another request is refused.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from daskfs.store.dataset.layout import PLAN, ROOT, UNFINISHED, DenseShape, Layo
 from daskfs.store.dataset.writer import clear, drop_staged, prepare, retire
 from daskfs.store.ingest.arrays import BLOCK_ENTRIES, block_shape
 from daskfs.store.ingest.formats.base import Format
-from daskfs.store.ingest.name_cache import NameCollector
-from daskfs.store.ingest.rows import BadLines, RowBuilder
+from daskfs.store.ingest.rows import BadLines, NameCollector, RowBuilder
 from daskfs.store.ingest.rows_kernels import ENTRIES, ROWS, RowArrays
 from daskfs.store.ingest.sources import Source, SourcePart
 from daskfs.store.ingest.staging import BlockShape
@@ -29,13 +28,13 @@ from daskfs.store.places.location import Location
 
 PART_BYTES, LEAST_PART_BYTES = 64 << 20, 8 << 20
 SAMPLE_BYTES = 1 << 20
-COMPRESSED_RATIO = 4  # what a byte of a compressed file is worth, as a guess
+COMPRESSED_RATIO = 4  # a guess at how much larger a compressed file becomes
 PUBLISHING = f"{UNFINISHED}/publishing"
 
 
 @dataclass(frozen=True)
 class WorkPiece:
-    """One unit of work: parts of sources, and a key that changes with them."""
+    """One unit of work: parts of sources, and a key that changes with their content."""
 
     number: int
     parts: tuple[SourcePart, ...]
@@ -48,12 +47,13 @@ class WorkPiece:
 
 @dataclass(frozen=True)
 class Plan:
-    """What was decided by a look at the sources: the same for every worker, and after a restart."""
+    """The format with every option decided, and the size of blocks or chunks."""
 
     format: Format
     shape: BlockShape | DenseShape
 
     def to_json(self, request: str) -> bytes:
+        """Return the plan of a request as it is stored."""
         shape = {"dense": isinstance(self.shape, DenseShape), **asdict(self.shape)}
         return json.dumps(
             {"request": request, "format": self.format.name, "options": asdict(self.format), "shape": shape}
@@ -63,28 +63,28 @@ class Plan:
 def request_digest(
     kind: Format, sources: Sequence[Source], layout: Layout, compression: Compression | None, on_bad_line: str
 ) -> str:
-    """A digest of what was asked for; a source's name counts, its content is each piece's own matter."""
+    """Return a digest of the options and the names of the sources; the key of each piece covers their content."""
     return _digest([kind.name, asdict(kind), [source.url for source in sources], layout, compression, on_bad_line])
 
 
 def content_digest(sources: Sequence[Source]) -> str:
-    """A digest that changes when a source does."""
+    """Return a digest that changes when a source does."""
     return _digest([(source.url, source.fingerprint) for source in sources])
 
 
 def is_done(location: Location, request: str, content: str) -> bool:
-    """True if the very dataset that is asked for stands there complete, made from what the sources hold now."""
+    """Return True if the requested dataset is complete and was made from what the sources hold now."""
     if not location.exists(ROOT):
         return False
-    made = open_dataset(location.url, location.options).attributes.get("made", {})
-    if (made.get("request"), made.get("content")) != (request, content):
+    origin = open_dataset(location.url, location.options).attributes.get("made", {})
+    if (origin.get("request"), origin.get("content")) != (request, content):
         return False
-    drop_staged(location)  # a kill may have come between the last write and this
+    drop_staged(location)  # a killed ingest may have left them
     return True
 
 
 def begin(location: Location, plan: Plan, work: Sequence[WorkPiece], request: str, overwrite: bool) -> None:
-    """Keep what an earlier run of the same request has staged, if the plan is still the same; else begin anew."""
+    """Keep what an earlier run of the same request has staged if the plan is still the same; otherwise start over."""
     if location.exists(PLAN) and (overwrite or not location.exists(ROOT)):
         record = json.loads(location.read(PLAN))
         if record == json.loads(plan.to_json(request)) and not _published_otherwise(location, work):
@@ -102,7 +102,7 @@ def begin(location: Location, plan: Plan, work: Sequence[WorkPiece], request: st
 
 
 def abandon(location: Location) -> None:
-    """After an error: if no piece has been finished, leave nothing that would stand in the way of the next try."""
+    """Delete the plan after an error, unless some piece is finished, so that it does not block the next attempt."""
     finished = [
         name for name in location.members(UNFINISHED) if name.endswith(".json") and f"{UNFINISHED}/{name}" != PLAN
     ]
@@ -112,13 +112,13 @@ def abandon(location: Location) -> None:
 
 
 def begin_publishing(location: Location, work: Sequence[WorkPiece]) -> None:
-    """Note which pieces are about to be moved to their places, and make these free."""
+    """Record which pieces are about to be published, and delete the dataset that they replace."""
     location.write(PUBLISHING, _digest([piece.key for piece in work]).encode())
     retire(location)
 
 
 def _published_otherwise(location: Location, work: Sequence[WorkPiece]) -> bool:
-    """True if chunks have been moved already: to places that changed sources may have made wrong, or all of them."""
+    """Return True if chunks were published already, of other pieces than these or of a complete dataset."""
     try:
         return location.read(PUBLISHING).decode() != _digest([piece.key for piece in work]) or location.exists(ROOT)
     except FileNotFoundError:
@@ -128,7 +128,7 @@ def _published_otherwise(location: Location, work: Sequence[WorkPiece]) -> bool:
 def new_plan(
     kind: Format, sources: Sequence[Source], layout: Layout, compression: Compression | None, chunk_bytes: int
 ) -> Plan:
-    """Look at the sources and decide what can be decided before they are read."""
+    """Look at the sources and decide everything that can be decided before they are read."""
     resolved = kind.resolve(sources)
     if resolved.kind == "dense":
         shape: BlockShape | DenseShape = DenseShape(layout, chunk_bytes, Codec(compression or "none"))
@@ -138,10 +138,10 @@ def new_plan(
 
 
 def _block_shape(kind: Format, sources: Sequence[Source], compression: Codec) -> BlockShape:
-    """Block sizes by a look at the first part; if that is all there is, no larger than it needs.
+    """Return block sizes that suit the first part of the sources; if it is all there is, no larger than needed.
 
-    A part of a source ends with a block that is not full. So blocks are made a little larger or smaller than
-    usual, such that parts like the first fill a whole number of them.
+    A part of a source ends with a block that is not full. So the size of blocks is chosen such that parts like the
+    first fill a whole number of blocks.
     """
     parts = list(kind.parts(sources[0], SAMPLE_BYTES))
     rows, entries, whole = _look(kind, parts[0])
@@ -154,7 +154,7 @@ def _block_shape(kind: Format, sources: Sequence[Source], compression: Codec) ->
 
 
 def _look(kind: Format, part: SourcePart) -> tuple[int, int, bool]:
-    """Rows and entries of a part, and whether that is all of it: a compressed file or a row group may be huge."""
+    """Return rows and entries of a part, and whether these are all: a compressed file or a row group may be huge."""
     rows, entries = 0, 0
 
     def count(block: RowArrays) -> None:
@@ -184,23 +184,23 @@ class _SeenEnough(Exception):
 
 
 def _part_bytes(sources: Sequence[Source]) -> int:
-    """About 64 parts, however few workers there are: a restart with more of them must find the same pieces."""
+    """Return a part size that gives about 64 parts, whatever the number of workers, which a restart may change."""
     return min(PART_BYTES, max(LEAST_PART_BYTES, sum(source.size for source in sources) // 64))
 
 
-def pieces_of(kind: Format, sources: Sequence[Source], request: str) -> Iterator[WorkPiece]:
-    """Parts of sources, small ones gathered until they are worth a task."""
+def plan_pieces(kind: Format, sources: Sequence[Source], request: str) -> Iterator[WorkPiece]:
+    """Yield the pieces of work: parts of sources, with small parts put together until they are worth a task."""
     part_bytes = _part_bytes(sources)
-    number, gathered, size = 0, [], 0
+    number, parts, size = 0, [], 0
     for source in sources:
         for part in kind.parts(source, part_bytes):
-            gathered.append(part)
+            parts.append(part)
             size += part.nbytes * (COMPRESSED_RATIO if source.compression else 1)
-            if size >= part_bytes // 2 or len(gathered) == 1000:
-                yield _work_piece(number, gathered, request)
-                number, gathered, size = number + 1, [], 0
-    if gathered:
-        yield _work_piece(number, gathered, request)
+            if size >= part_bytes // 2 or len(parts) == 1000:
+                yield _work_piece(number, parts, request)
+                number, parts, size = number + 1, [], 0
+    if parts:
+        yield _work_piece(number, parts, request)
 
 
 def _work_piece(number: int, parts: list[SourcePart], request: str) -> WorkPiece:

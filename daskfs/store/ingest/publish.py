@@ -1,4 +1,4 @@
-"""From staged pieces to a complete sparse dataset."""
+"""Publishing sparse rows: staged pieces become a complete dataset."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from numpy.typing import NDArray
 
 from daskfs.errors import SourceError
 from daskfs.protocol import Axis
-from daskfs.store.dataset.labels import Labels
-from daskfs.store.dataset.layout import ArraySpec
-from daskfs.store.dataset.name_runs import MergedNames
-from daskfs.store.dataset.names import check_column_names, encoded_names, feature_spec, in_chunks, table_specs
-from daskfs.store.dataset.writer import DatasetWriter, write_chunk, write_file
+from daskfs.store.dataset.layout import ArraySpec, Labels, recode_labels
+from daskfs.store.dataset.name_runs import MergedNames, cut_into_chunks, encode_names, table_specs
+from daskfs.store.dataset.names import check_column_names, feature_spec
+from daskfs.store.dataset.writer import ChunkRecords, DatasetWriter, write_chunk, write_file
 from daskfs.store.ingest.formats.base import NamesFrom
-from daskfs.store.ingest.pieces import merge_labels
-from daskfs.store.ingest.staging import OPTIONAL, BlockShape, SparsePiece, StagedBlock, publish_piece
+from daskfs.store.ingest.staging import ENTRY_ARRAYS, BlockShape, SparsePiece, StagedBlock, merge_labels, staged_name
 from daskfs.store.places.location import Location
 
+OPTIONAL = {"values": np.float32(1), "weight": np.float32(1), "tag": ""}
+"""Arrays that exist only if some block needs them, and the value that fills them for the other blocks."""
 RunTasks = Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], Iterable[Any]]
-"""Calls a function with each tuple of arguments, in order or in parallel; results in order."""
+"""A function that calls another with each tuple of arguments, perhaps in parallel, and yields the results in order."""
 
 
 @dataclass(frozen=True)
 class SparsePlan:
-    """What a sparse dataset is to be, besides its rows."""
+    """The properties of a sparse dataset that do not follow from its rows."""
 
     shape: BlockShape
     names_from: NamesFrom
-    made: dict[str, Any]  # how it came about, for the record
-    n_features: int | None = None  # as the source says; otherwise the largest id, or the names, decide
+    origin: dict[str, Any]  # which command wrote it from what, for the record
+    n_features: int | None = None  # by default the largest id + 1, or the number of names
     column_names: Sequence[Any] | None = None
 
 
@@ -42,7 +42,7 @@ def publish_sparse(location: Location, pieces: Sequence[SparsePiece], plan: Spar
     if not any(piece.rows for piece in pieces):
         raise SourceError(f"{location.url}: the sources hold no rows")
     labels = merge_labels(pieces)
-    specs = _arrays(pieces, plan.shape)
+    specs = _needed_specs(pieces, plan.shape)
     writer = DatasetWriter(location)
     for spec in specs.values():
         writer.add(spec)
@@ -52,62 +52,12 @@ def publish_sparse(location: Location, pieces: Sequence[SparsePiece], plan: Spar
         (location, piece, specs, block, chunk, labels)
         for piece, block, chunk in zip(pieces, first_block, first_chunk, strict=False)
     ]
-    for published in run(publish_piece, tasks):
+    for published in run(_publish_piece, tasks):
         for name, records in published.items():
             writer.add(specs[name], records)
     write_block_index(writer, "rows", [block for piece in pieces for block in piece.blocks])
-    attributes = _attributes(pieces, labels, plan)
-    if plan.names_from["from"] == "table":
-        attributes |= _write_names(writer, pieces)
-    if plan.column_names is not None:
-        count = attributes["n_features"]
-        writer.write(feature_spec(count), check_column_names(plan.column_names, count))
-    writer.close(attributes)
-
-
-def _arrays(pieces: Sequence[SparsePiece], shape: BlockShape) -> dict[str, ArraySpec]:
-    """The arrays this dataset needs: those that can be left out stay out if no block wrote them."""
-    used = {file.split(".")[0] for piece in pieces for file in piece.files}
-    specs = shape.specs(sum(len(piece.blocks) for piece in pieces), sum(piece.chunks for piece in pieces))
-    return {name: spec for name, spec in specs.items() if name not in OPTIONAL or name in used}
-
-
-def write_block_index(writer: DatasetWriter, along: Axis, blocks: Sequence[StagedBlock]) -> None:
-    """How large each block is, and where its chunks begin."""
-    lines, entries, chunks = (np.array(sizes, np.int64) for sizes in zip(*blocks, strict=True))
-    writer.write(index_spec(f"block_{along}", lines, "block"), lines)
-    writer.write(index_spec("block_entries", entries, "block"), entries)
-    edges = np.concatenate([[0], np.cumsum(chunks)])
-    writer.write(index_spec("block_chunk", edges, "block_edge"), edges)
-
-
-def index_spec(name: str, numbers: NDArray[np.integer[Any]], dim: str) -> ArraySpec:
-    """Where a short array of numbers is kept: in one chunk."""
-    return ArraySpec(name, numbers.shape, numbers.shape, numbers.dtype, (dim,))
-
-
-def _write_names(writer: DatasetWriter, pieces: Sequence[SparsePiece]) -> dict[str, Any]:
-    """Merge all runs into the table of names; it alone knows how many features there are."""
-    names = MergedNames(writer.location, list({run.key: run for piece in pieces for run in piece.runs}.values()))
-    first, id_records, name_records, count, chunk = [], [], [], 0, 1
-    for number, batch in enumerate(in_chunks(names)):
-        chunk = max(chunk, len(batch.ids))  # every batch but the last is as long as the first
-        count += len(batch.ids)
-        # How long the arrays will be is not known yet, but their chunks are.
-        _, ids, text = table_specs(count, chunk)
-        id_records.append(write_chunk(writer.location, ids, number, batch.ids))
-        name_records.append(write_file(writer.location, text, number, encoded_names(batch, chunk)))
-        first.append(int(batch.ids[0]))
-    firsts, ids, text = table_specs(count, chunk)
-    writer.add(ids, id_records)
-    writer.add(text, name_records)
-    writer.write(firsts, np.array(first, np.uint64))
-    return {"n_features": count, "name_collisions": names.collisions}
-
-
-def _attributes(pieces: Sequence[SparsePiece], labels: Labels, plan: SparsePlan) -> dict[str, Any]:
     max_id = max(piece.max_id for piece in pieces)
-    return {
+    attributes: dict[str, Any] = {
         "kind": "sparse",
         "layout": "rows",
         "n_samples": sum(piece.rows for piece in pieces),
@@ -116,5 +66,112 @@ def _attributes(pieces: Sequence[SparsePiece], labels: Labels, plan: SparsePlan)
         "max_id": max_id,
         "labels": labels.attributes(),
         "names": plan.names_from,
-        "made": plan.made,
+        "made": plan.origin,
     }
+    if plan.names_from["from"] == "table":
+        attributes |= _write_names(writer, pieces)
+    if plan.column_names is not None:
+        count = attributes["n_features"]
+        writer.write(feature_spec(count), check_column_names(plan.column_names, count))
+    writer.close(attributes)
+
+
+def _needed_specs(pieces: Sequence[SparsePiece], shape: BlockShape) -> dict[str, ArraySpec]:
+    """Return the arrays of a dataset; an optional one that no block has staged is left out."""
+    used = {file.split(".")[0] for piece in pieces for file in piece.files}
+    specs = shape.specs(sum(len(piece.blocks) for piece in pieces), sum(piece.chunks for piece in pieces))
+    return {name: spec for name, spec in specs.items() if name not in OPTIONAL or name in used}
+
+
+def _publish_piece(
+    location: Location,
+    piece: SparsePiece,
+    specs: dict[str, ArraySpec],
+    first_block: int,
+    first_chunk: int,
+    labels: Labels,
+) -> dict[str, ChunkRecords]:
+    """Move the chunks of a piece to their places; an interrupted call can be repeated."""
+    published: dict[str, ChunkRecords] = {name: [] for name in specs}
+    chunk = first_chunk
+    for number, block in enumerate(piece.blocks):
+        for name, spec in specs.items():
+            is_entries = name in ENTRY_ARRAYS
+            first, count = (chunk, block.chunks) if is_entries else (first_block + number, 1)
+            for i in range(count):
+                staged = staged_name(name, number, i)
+                if staged not in piece.files:
+                    size = min(block.entries - i * spec.chunks[1], spec.chunks[1]) if is_entries else block.rows
+                    record = write_chunk(location, spec, first + i, np.full((1, size), OPTIONAL[name]))
+                elif name == "y" and labels.strings:
+                    y = np.empty(spec.chunks[1], spec.dtype)
+                    spec.codec.decode(location.read(f"{piece.folder}/{staged}"), y)
+                    y[: block.rows] = recode_labels(y[: block.rows], piece.strings, labels)
+                    record = write_chunk(location, spec, first + i, y[np.newaxis])
+                else:
+                    _move_once(location, f"{piece.folder}/{staged}", spec.key(first + i))
+                    record = (first + i, *piece.files[staged])
+                published[name].append(record)
+        chunk += block.chunks
+    return published
+
+
+def _move_once(location: Location, staged: str, target: str) -> None:
+    try:
+        location.move(staged, target)
+    except FileNotFoundError:
+        if not location.exists(target):  # otherwise an earlier attempt has moved it
+            raise
+
+
+def write_block(
+    location: Location,
+    specs: dict[str, ArraySpec],
+    cells: dict[str, NDArray[Any]],
+    size: StagedBlock,
+    number: int,
+    first_chunk: int,
+) -> dict[str, ChunkRecords]:
+    """Write the arrays of a block to their final place, for a dataset whose blocks come in order."""
+    written = {}
+    for name, line in cells.items():
+        width = specs[name].chunks[1]
+        first, count = (first_chunk, size.chunks) if specs[name].dims[0] == "chunk" else (number, 1)
+        written[name] = [
+            write_chunk(location, specs[name], first + i, line[np.newaxis, i * width : (i + 1) * width])
+            for i in range(count)
+        ]
+    return written
+
+
+def write_block_index(writer: DatasetWriter, along: Axis, blocks: Sequence[StagedBlock]) -> None:
+    """Write the size of each block, and the number of its first chunk."""
+    lines, entries, chunks = (np.array(sizes, np.int64) for sizes in zip(*blocks, strict=True))
+    writer.write(index_spec(f"block_{along}", lines, "block"), lines)
+    writer.write(index_spec("block_entries", entries, "block"), entries)
+    edges = np.concatenate([[0], np.cumsum(chunks)])
+    writer.write(index_spec("block_chunk", edges, "block_edge"), edges)
+
+
+def index_spec(name: str, numbers: NDArray[np.integer[Any]], dim: str) -> ArraySpec:
+    """Return how a short array of numbers is stored: in one chunk."""
+    return ArraySpec(name, numbers.shape, numbers.shape, numbers.dtype, (dim,))
+
+
+def _write_names(writer: DatasetWriter, pieces: Sequence[SparsePiece]) -> dict[str, Any]:
+    """Merge all runs into the names table, and return the number of features, which only the merge can tell."""
+    names = MergedNames(writer.location, list({run.key: run for piece in pieces for run in piece.runs}.values()))
+    first, id_records, name_records, count, chunk = [], [], [], 0, 1
+    for number, batch in enumerate(cut_into_chunks(names)):
+        chunk = max(chunk, len(batch.ids))  # every batch but the last is as long as the first
+        count += len(batch.ids)
+        # The final length of the arrays is not known yet, but their chunks are.
+        _, ids, text = table_specs(count, chunk)
+        id_records.append(write_chunk(writer.location, ids, number, batch.ids))
+        name_records.append(write_file(writer.location, text, number, encode_names(batch, chunk)))
+        first.append(int(batch.ids[0]))
+    firsts, ids, text = table_specs(count, chunk)
+    writer.add(ids, id_records)
+    writer.add(text, name_records)
+    writer.write(firsts, np.array(first, np.uint64))
+    return {"n_features": count, "name_collisions": names.collisions}

@@ -1,38 +1,46 @@
-"""RowBuilder: where parsers put sparse rows, and how full blocks leave."""
+"""Builders that take rows from parsers: sparse rows leave in blocks, dense rows in batches, bad lines are counted.
+
+Names of features are collected in a set of bounded size and staged in sorted runs. A name that a worker has staged with
+one piece need not be staged with the next: a piece lists all runs that hold its names, its own and those of pieces that
+the same worker parsed before. The ingest makes sure that all of them become part of the dataset.
+
+Names are told apart by their ids. If two names share an id (63 bits: at a million names, one case in twenty million),
+which of them is kept may depend on which worker parsed what; rows are the same in any case.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.errors import BadLineError, SourceError
-from daskfs.store.dataset.names_kernels import NameSet, name_list, new_name_set, number_of_label
-from daskfs.store.ingest.name_cache import NameCollector
-from daskfs.store.ingest.rows_kernels import (
-    AT,
-    DONE,
-    ENTRIES,
-    FIRST_ERROR,
-    FULL,
-    LINE,
-    NAMES_FULL,
-    NEXT,
-    ROWS,
-    TAG_BYTES,
-    RowArrays,
-    copy_rows,
-    new_row_arrays,
+from daskfs.store.dataset.name_runs import NameRun
+from daskfs.store.dataset.names_kernels import (
+    COUNT,
+    KEYS,
+    NameSet,
+    clear,
+    hand_over,
+    name_list,
+    new_name_set,
+    number_of_label,
 )
-from daskfs.store.ingest.sources import Source, Window, line_number
+from daskfs.store.ingest import rows_kernels as kernels
+from daskfs.store.ingest.rows_kernels import ENTRIES, FULL, NAMES_FULL, NEXT, ROWS, TAG_BYTES, RowArrays
+from daskfs.store.ingest.sources import Source, SourcePart, Window, line_number, line_windows
 
 MOST_LABELS = 10_000
+MOST_RUNS = 32  # whose names a piece may share: each is listed in its record
 
 
 class BadLines:
-    """What happens to a line that cannot be read: stop there, or leave it out and count it."""
+    """The policy for lines that cannot be parsed: stop at the first, or skip and count them."""
 
     def __init__(self, skip: bool = False, most: int = 1000) -> None:
         self.skip, self.most = skip, most
@@ -40,9 +48,9 @@ class BadLines:
         self.examples: list[str] = []
 
     def report_at(self, source: Source, offset: int, reason: str) -> None:
-        """`report` a line known by a byte of it: its number is counted only for an error that ends the ingest.
+        """Report the line at a byte offset; its number is counted only if the error ends the ingest.
 
-        Counting takes a look at the file from its beginning, too long for every line that is left out.
+        Counting reads the file from its beginning, which would take too long for every line that is skipped.
         """
         if self.skip and self.count < self.most:
             self.report(source, offset, reason, unit="byte")
@@ -50,7 +58,7 @@ class BadLines:
             self.report(source, line_number(source, offset), reason)
 
     def report(self, source: Source, line: int, reason: str, unit: str = "") -> None:
-        """Raise BadLineError, or note the line as left out; too many end the ingest all the same."""
+        """Raise BadLineError, or count the line as skipped; too many skipped lines raise SourceError."""
         error = BadLineError(source.url, line, reason, unit)
         if not self.skip:
             raise error
@@ -62,26 +70,25 @@ class BadLines:
 
 
 class LabelCodes:
-    """String labels numbered in the order they are first seen; a label's number is what y holds."""
+    """String labels, numbered in the order in which they are first seen; y holds the numbers."""
 
     def __init__(self) -> None:
         self.labels = new_name_set(MOST_LABELS, 64 * MOST_LABELS)
 
     def label_strings(self) -> list[str]:
-        """The string labels met so far; y holds their positions in this list."""
+        """Return the string labels met so far, by number."""
         return [label.decode("utf-8", "backslashreplace") for label in name_list(self.labels)]
 
     def label_code(self, label: bytes) -> float:
-        """The number of one label."""
-        text = np.frombuffer(label, np.uint8)
-        code = int(number_of_label(self.labels, text))
+        """Return the number of one label."""
+        code = int(number_of_label(self.labels, np.frombuffer(label, np.uint8)))
         if code < 0:
             raise SourceError(f"more than {MOST_LABELS} different string labels; is this the label column?")
         return float(code)
 
 
 class DenseBuilder(LabelCodes):
-    """Where parsers of dense tables put their rows: `emit` gets each batch of them."""
+    """Takes rows from parsers of dense tables; `emit` gets each batch of them."""
 
     def __init__(
         self, emit: Callable[[NDArray[np.floating[Any]], NDArray[np.float64]], None], *, bad_lines: BadLines
@@ -111,41 +118,45 @@ class RowBuilder(LabelCodes):
         self._emit, self._emit_names, self._collected = emit, emit_names, collected
         self._block_entries = block_entries
         self.bad_lines = bad_lines
-        self.arrays = new_row_arrays(block_rows, block_entries)
+        self.arrays = kernels.new_row_arrays(block_rows, block_entries)
 
     @property
     def names(self) -> NameSet:
-        """Where parsers put names."""
+        """The set to which parsers add names."""
         return self._collected.names
 
-    def parse(self, window: Window, source: Source, step: Callable[[], int], reasons: dict[int, str]) -> None:
-        """Run the parser kernel call `step` over a window of lines, making room as it asks for it.
+    def parse_part(
+        self, part: SourcePart, window_bytes: int, step: Callable[[NDArray[np.uint8]], int], reasons: dict[int, str]
+    ) -> None:
+        """Parse all lines of a part; the parser kernel `step` gets the text of one window after the other."""
+        for window in line_windows(part, window_bytes):
+            self.parse(window, part.source, partial(step, window.text), reasons)
 
-        `reasons` gives the words for each error code; a bad line is reported and, if the policy
-        allows it, stepped over.
+    def parse(self, window: Window, source: Source, step: Callable[[], int], reasons: dict[int, str]) -> None:
+        """Call the parser kernel `step` until a window of lines is done, making room whenever it asks for it.
+
+        `reasons` gives the text for each error code. A bad line is reported and, if the policy allows, skipped.
         """
         progress = self.arrays.progress
         progress[NEXT] = 0
-        while (status := step()) != DONE:
+        while (status := step()) != kernels.DONE:
             if status in (FULL, NAMES_FULL):
                 self.make_room(status)
                 progress = self.arrays.progress
                 continue
-            line, at = int(progress[LINE]), int(progress[AT])
+            line, at = int(progress[kernels.LINE]), int(progress[kernels.AT])
             reason = f"{reasons[status]}: {_token(window.text, at)}"
             self.bad_lines.report_at(source, window.offset + line, reason)
             progress[NEXT] = _next_line(window.text, line)
 
     def make_room(self, status: int) -> None:
-        """After a kernel returned FULL or NAMES_FULL: empty what is full, or grow it for one huge row."""
+        """Empty what a kernel reports as FULL or NAMES_FULL, or enlarge it for one huge row."""
         if status == NAMES_FULL:
             self._collected.make_room(self._emit_names)
         elif self.arrays.progress[ROWS] > 0:
             self.flush()
         else:  # one row is larger than a block: it gets a block of its own
-            following = self.arrays.progress[NEXT]
-            self.arrays = new_row_arrays(len(self.arrays.y), 2 * len(self.arrays.ids))
-            self.arrays.progress[NEXT] = following
+            self._resize(2 * len(self.arrays.ids))
 
     def append(
         self,
@@ -157,37 +168,107 @@ class RowBuilder(LabelCodes):
         """Add rows that are already in CSR form."""
         done = 0
         while done < len(y):
-            done, status = copy_rows(indptr, ids, values, y, done, self.arrays)
-            if status == FIRST_ERROR:
+            done, status = kernels.copy_rows(indptr, ids, values, y, done, self.arrays)
+            if status == kernels.FIRST_ERROR:
                 raise SourceError(f"row {done}: a repeated feature sums up to more than a float32 holds")
-            if status != DONE:
+            if status != kernels.DONE:
                 self.make_room(status)
 
     def flush(self) -> None:
-        """Hand out what has been collected as one block."""
+        """Hand out the rows collected so far as one block."""
         if self.arrays.progress[ROWS] == 0:
             return
         self._emit(self.arrays)
         self.arrays.progress[[ROWS, ENTRIES, TAG_BYTES]] = 0
-        if len(self.arrays.ids) > self._block_entries:  # grown for one huge row
-            following = self.arrays.progress[NEXT]
-            self.arrays = new_row_arrays(len(self.arrays.y), self._block_entries)
-            self.arrays.progress[NEXT] = following
+        if len(self.arrays.ids) > self._block_entries:  # enlarged for one huge row
+            self._resize(self._block_entries)
 
     def finish(self) -> None:
-        """Hand out everything that is left."""
+        """Hand out all rows and names that are left."""
         self.flush()
         self._collected.flush(self._emit_names)
 
+    def _resize(self, entries: int) -> None:
+        following = self.arrays.progress[NEXT]
+        self.arrays = kernels.new_row_arrays(len(self.arrays.y), entries)
+        self.arrays.progress[NEXT] = following
+
 
 def _next_line(text: NDArray[np.uint8], at: int) -> int:
-    """Where the line after the one at a byte begins."""
+    """Return where the line after the one at byte `at` begins."""
     while not (ends := np.flatnonzero(text[at : at + 4096] == 10)).size:
         at += 4096
     return at + int(ends[0]) + 1
 
 
 def _token(text: NDArray[np.uint8], at: int) -> str:
-    """The word at a byte, as an error message shows it."""
+    """Return the word at byte `at`, as an error message shows it."""
     word = bytes(text[at : at + 60]).split(b"\n")[0].split(b" ")[0]
     return repr(word.decode("utf-8", "replace")) if word.strip() else "nothing there"
+
+
+class NameCollector:
+    """A set of names of bounded size, and the runs that hold the names it has handed over."""
+
+    def __init__(self, names_bytes: int) -> None:
+        self._room = max(names_bytes // 128, 16), max(names_bytes // 4, 1024), names_bytes // 32
+        self.names = new_name_set(*self._room)
+        self.runs: list[NameRun] = []
+
+    def flush(self, emit: Callable[[NameSet], None]) -> None:
+        """Hand out the names that are new since the last flush."""
+        if self.names.used[COUNT]:
+            emit(self.names)
+            hand_over(self.names)
+        if len(self.names.text) > self._room[1]:  # enlarged for one huge row
+            self.names = new_name_set(*self._room)
+
+    def make_room(self, emit: Callable[[NameSet], None]) -> None:
+        """Hand out names, or forget known ones, or enlarge the set if a single row has filled it."""
+        if self.names.used[COUNT]:
+            self.flush(emit)
+        elif self.names.used[KEYS]:
+            clear(self.names)
+        else:
+            self.names = new_name_set(2 * len(self.names.ids), 2 * len(self.names.text))
+
+    def begin_piece(self) -> list[NameRun]:
+        """Return the runs whose names the next piece need not stage again."""
+        if len(self.runs) > MOST_RUNS:
+            clear(self.names)
+            self.runs = []
+        return list(self.runs)
+
+
+_lock = threading.Lock()
+_idle: dict[
+    str, list[NameCollector]
+] = {}  # of the latest ingest only, by its attempt: one for each thread between pieces
+
+
+@contextmanager
+def borrow_names(attempt: str, names_bytes: int) -> Iterator[NameCollector]:
+    """Lend a collector of this process to one piece of an ingest.
+
+    If the piece fails, all idle collectors are dropped, because their runs may not become part of a dataset.
+    """
+    with _lock:
+        if attempt not in _idle:
+            _idle.clear()
+            _idle[attempt] = []
+        collector = _idle[attempt].pop() if _idle[attempt] else None
+    collector = collector or NameCollector(names_bytes)
+    try:
+        yield collector
+    except BaseException:
+        drop_collected_names()
+        raise
+    with _lock:
+        if attempt in _idle:
+            _idle[attempt].append(collector)
+
+
+def drop_collected_names() -> None:
+    """Free the memory of all collectors that wait for the next piece of an ingest."""
+    with _lock:
+        _idle.clear()

@@ -1,4 +1,4 @@
-"""Sparse rows under construction: the arrays a parser fills, and how a row is closed."""
+"""Sparse rows under construction: the arrays that a parser fills, and how a row is closed."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from numpy.typing import NDArray
 
 from daskfs.jit import helper, kernel, warms
 
-# What a parser kernel returns. From FIRST_ERROR on, it names what is wrong with the row that
-# starts at progress[LINE], at byte progress[AT].
+# The status that a parser kernel returns. From FIRST_ERROR on it is an error code of the format, for the row that
+# starts at progress[LINE]; the error is at byte progress[AT].
 DONE, FULL, NAMES_FULL, FIRST_ERROR = 0, 1, 2, 10
 
 ROWS, ENTRIES, NEXT, LINE, AT, TAG_BYTES = 0, 1, 2, 3, 4, 5
 
 LONGEST_TAG = 256
 
-SHORT_ROW = 16  # up to here insertion beats all else, and needs no memory
-LONG_ROW = 1 << 12  # up to here a row and a place for each of its entries fit the first cache
+SHORT_ROW = 16  # entries up to which insertion is fastest
+LONG_ROW = 1 << 12  # entries up to which a row and its positions fit the first-level cache
 
 
 class Spare(NamedTuple):
-    """What sorting a row takes besides the row; of memory, only as much as the longest row needs."""
+    """The working memory for sorting a row; the operating system provides only as much as the longest row touches."""
 
     ids: NDArray[np.uint64]
     values: NDArray[np.float32]
@@ -37,14 +37,14 @@ class RowArrays(NamedTuple):
     values: NDArray[np.float32]
     y: NDArray[np.float64]
     weight: NDArray[np.float32]
-    tags: NDArray[np.uint8]  # names of rows, end to end; formats without them leave both alone
+    tags: NDArray[np.uint8]  # names of rows, end to end; only some formats have them
     tag_ends: NDArray[np.int64]
     progress: NDArray[np.int64]  # [ROWS], [ENTRIES], [TAG_BYTES] filled; [NEXT] byte to parse; [LINE], [AT] of an error
     spare: Spare
 
 
 def new_row_arrays(rows: int, entries: int) -> RowArrays:
-    """Empty arrays for up to `rows` rows and `entries` entries."""
+    """Return empty arrays for up to `rows` rows and `entries` entries."""
     return RowArrays(
         indptr=np.zeros(rows + 1, np.int64),
         ids=np.zeros(entries, np.uint64),
@@ -59,15 +59,15 @@ def new_row_arrays(rows: int, entries: int) -> RowArrays:
 
 
 def new_spare(entries: int) -> Spare:
-    """For rows of up to so many entries."""
+    """Return working memory for rows of up to `entries` entries."""
     return Spare(np.empty(entries, np.uint64), np.empty(entries, np.float32), np.empty(LONG_ROW, np.int64))
 
 
 @helper
 def close_row(out, stop, y, weight):
-    """Close the row whose entries are ``ids[indptr[rows]:stop]``: sort them, sum duplicates, count it.
+    """Close the row whose entries are ``ids[indptr[rows]:stop]``: sort them, sum duplicates, count the row.
 
-    False, and the row is not there, if duplicates sum up to more than a float32 holds.
+    Return False, without adding the row, if duplicates sum up to more than a float32 holds.
     """
     rows = out.progress[ROWS]
     start = out.indptr[rows]
@@ -91,7 +91,7 @@ def close_row(out, stop, y, weight):
 
 @helper
 def _insert_all(from_ids, from_values, ids, values):
-    """Sort what may stand in the wrong order, but not far from its place; the source may be the target."""
+    """Sort entries that are close to their final positions, by insertion; source and target may be the same arrays."""
     for i in range(len(ids)):
         key, value = from_ids[i], from_values[i]
         j = i - 1
@@ -103,9 +103,9 @@ def _insert_all(from_ids, from_values, ids, values):
 
 @helper
 def _spreading_sort(ids, values, spare):
-    """Sort ids that lie evenly between their ends, as hashes do: each goes where its size says, or close to it.
+    """Sort evenly distributed ids, such as hashes: each goes to the position that its size predicts, or near it.
 
-    Stable. False, and nothing is changed, if too many ids would go to one place.
+    The sort is stable. Return False, without a change, if too many ids would go to one position.
     """
     n, place = len(ids), spare.place
     low = high = ids[0]
@@ -121,7 +121,7 @@ def _spreading_sort(ids, values, spare):
         place[i] = before
         before += count
         crowding += count * count
-    if crowding > 4 * n:  # twice what chance makes of hashes
+    if crowding > 4 * n:  # twice the value expected for hashes
         return False
     for i in range(n):
         at = _place(ids[i], low, scale)
@@ -134,14 +134,15 @@ def _spreading_sort(ids, values, spare):
 
 @helper
 def _place(key, low, scale):
+    """Return the predicted position of an id."""
     return np.uint64(np.float64(key - low) * scale)
 
 
 @helper
 def _radix_sort(ids, values, spare):
-    """Sort byte by byte from the lowest, leaving out the bytes in which all ids agree.
+    """Sort byte by byte from the lowest, without the bytes in which all ids agree.
 
-    Stable, so that equal ids are added in the order of the source.
+    The sort is stable, so that the values of equal ids are added in the order of the source.
     """
     differing = np.uint64(0)
     for i in range(1, len(ids)):
@@ -164,7 +165,7 @@ def _radix_sort(ids, values, spare):
 
 @helper
 def _scatter(ids, values, to_ids, to_values, shift, place):
-    """One pass of the radix sort: in the order of the byte above `shift`; `place` has room for 256."""
+    """Do one pass of the radix sort, by the byte above `shift`; `place` has room for 256 positions."""
     place[:] = 0
     for i in range(len(ids)):
         place[ids[i] >> shift & np.uint64(255)] += 1
@@ -182,7 +183,7 @@ def _scatter(ids, values, to_ids, to_values, shift, place):
 
 @helper
 def sort_and_sum(ids, values, spare):
-    """Sort one row by id in place and add up the values of equal ids; returns the new length."""
+    """Sort one row by id in place, sum the values of equal ids, and return the new length."""
     n = len(ids)
     if n <= SHORT_ROW:
         _insert_all(ids, values, ids, values)
@@ -206,9 +207,9 @@ def sort_and_sum(ids, values, spare):
 
 @kernel
 def copy_rows(indptr, ids, values, y, first, out):
-    """Append CSR rows `first`, first + 1, … while they fit: (rows done so far, DONE, FULL or FIRST_ERROR).
+    """Append CSR rows `first`, first + 1, … while they fit; return the rows done, and DONE, FULL or FIRST_ERROR.
 
-    FIRST_ERROR: the next row has duplicates that sum up to infinity.
+    FIRST_ERROR means that the next row has duplicates that sum up to infinity.
     """
     for row in range(first, len(y)):
         start, stop = indptr[row], indptr[row + 1]
@@ -244,7 +245,7 @@ def weigh_last_row(out, weighting):
 
 @kernel
 def all_ones(values):
-    """True if every value is exactly 1, so that the values need not be stored."""
+    """Return True if every value is exactly 1, so that the values need not be stored."""
     for i in range(len(values)):
         if values[i] != np.float32(1):
             return False
@@ -253,7 +254,7 @@ def all_ones(values):
 
 @kernel
 def first_not_finite(values):
-    """Position of the first NaN or infinity in a flat array, or -1."""
+    """Return the position of the first NaN or infinity in a flat array, or -1."""
     for i in range(len(values)):
         if not np.isfinite(values[i]):
             return i

@@ -29,12 +29,12 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-LONGEST_LINE = 1 << 28  # 256 MB: a longer "line" is a binary file, or one without newlines
+LONGEST_LINE = 1 << 28  # 256 MB: a file with a longer "line" is binary
 BOM = b"\xef\xbb\xbf"
 
 
 class _GzipFile(gzip.GzipFile):
-    """Python's own, but a file without a single byte is a cut one, as it is for gunzip."""
+    """Python's own class, but an empty file is an error, as it is for gunzip."""
 
     def __init__(self, raw: IO[bytes]) -> None:
         super().__init__(fileobj=raw)
@@ -58,7 +58,7 @@ class Source:
 
     url: str
     size: int
-    fingerprint: str  # changes when the file does
+    fingerprint: str  # differs after the file has changed
     options: StorageOptions = field(default_factory=StorageOptions)
 
     def __repr__(self) -> str:
@@ -71,7 +71,7 @@ class Source:
 
     @property
     def name(self) -> str:
-        """The file's name without folders and endings: what labels a file of sequences."""
+        """The name of the file without folders and endings; it can label a file of sequences."""
         name = self.url.rstrip("/").rsplit("/", 1)[-1]
         if self.compression:
             name = name[: -len(self.compression)]
@@ -79,16 +79,16 @@ class Source:
 
     @property
     def folder(self) -> str:
-        """The name of the folder the file lies in: what labels a file of text."""
+        """The name of the folder the file lies in; it can label a file of text."""
         return self.url.rsplit("/", 2)[-2] if "/" in self.url else ""
 
     def check_unchanged(self) -> None:
-        """SourceError if the file is no longer the one the ingest was planned for."""
+        """Raise SourceError if the file has changed since the ingest was planned."""
         if _fingerprint(self._info()) != self.fingerprint:
             raise SourceError(f"{self.url}: changed while it was read; run the ingest again")
 
     def _info(self) -> Mapping[str, Any]:
-        """What the store says of the file now."""
+        """Return what the store says about the file now."""
         if in_object_store(self.url, self.options):
             return next(find_objects(self.url, self.options))
         fs, path = fsspec.core.url_to_fs(self.url, **self.options)
@@ -98,17 +98,17 @@ class Source:
 
     def _raw(self, stop: int | None) -> Any:
         if in_object_store(self.url, self.options):
-            # Buffered, since those who ask for so many bytes (Arrow) expect no fewer.
+            # Buffered, because Arrow expects a read to return all bytes that it asks for.
             return io.BufferedReader(ObjectFile(Location(self.url, self.options), self.size, stop), 1 << 16)
         fs, path = fsspec.core.url_to_fs(self.url, **self.options)
-        # fsspec's memory has one file object for all who read: threads would take each other's place in it.
+        # fsspec's memory file system has one file object for all readers, so threads would move each other's position.
         return io.BytesIO(fs.cat_file(path)) if fs.protocol == "memory" else fs.open(path, "rb")
 
     @contextmanager
     def open(self, stop: int | None = None) -> Iterator[IO[bytes]]:
-        """The file's decompressed bytes; damage is reported as a SourceError with the file's name.
+        """Open the decompressed bytes of the file; damage raises a SourceError with the name of the file.
 
-        Whoever will not read beyond byte `stop` may say so.
+        `stop` is the byte beyond which hardly anything will be read, so that a remote store is not asked for more.
         """
         try:
             with self._raw(stop) as raw:
@@ -127,16 +127,16 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class SourcePart:
-    """What one task reads of one source: the rows that start in bytes ``start … stop`` (all, if None)."""
+    """The part of one source that one task reads: the rows that start in bytes ``start … stop`` (all, if None)."""
 
     source: Source
     start: int = 0
     stop: int | None = None
-    size: int | None = None  # bytes of it, where start and stop do not count bytes
+    size: int | None = None  # in bytes, if start and stop count something else
 
     @property
     def nbytes(self) -> int:
-        """About how much there is to read."""
+        """The approximate number of bytes to read."""
         if self.size is not None:
             return self.size
         return (self.source.size if self.stop is None else self.stop) - self.start
@@ -145,20 +145,20 @@ class SourcePart:
 def find_sources(
     patterns: Sequence[str], options: Mapping[str, Any] | None = None, leave_out: Sequence[str] = ()
 ) -> list[Source]:
-    """Every file the paths, folders, globs and URLs name, each once, in a stable order.
+    """Return every file that the paths, folders, globs and URLs name, each once, in a stable order.
 
-    Hidden files of a folder are left alone, and so is what lies below folders to be left out, where the output goes.
+    Hidden files in a folder are ignored. So are files below the folders `leave_out`, where the output goes.
     """
-    found: dict[str, Source] = {}
-    known = StorageOptions(options)
+    result: dict[str, Source] = {}
+    storage_options = StorageOptions(options)
     for pattern in patterns:
-        expanded = _expand(str(pattern), known)
+        expanded = _expand(str(pattern), storage_options)
         sources = [source for source in expanded if not any(_is_below(source.url, folder) for folder in leave_out)]
         if not sources:
             raise SourceError(f"{pattern}: no file matches")
         for source in sorted(sources, key=lambda source: source.url):
-            found.setdefault(source.url, source)
-    return list(found.values())
+            result.setdefault(source.url, source)
+    return list(result.values())
 
 
 def _is_below(url: str, folder: str) -> bool:
@@ -172,14 +172,14 @@ def _expand(pattern: str, options: StorageOptions) -> Iterator[Source]:
                 yield Source(info["name"], int(info["size"]), _fingerprint(info), options)
             return
         fs, path = fsspec.core.url_to_fs(pattern, **options)
-        # A name may hold what looks like a pattern: the shell has expanded it already.
+        # A file name may look like a pattern, after the shell has expanded one.
         is_glob = fsspec.core.has_magic(path) and not fs.exists(path)
         infos = [info for p in (fs.glob(path) if is_glob else [path]) for info in _files_below(fs, p)]
     except FileNotFoundError:
         raise SourceError(f"{pattern}: no such file") from None
     except (StorageError, OptionError):
         raise
-    except Exception as error:  # each file system has errors of its own, of no common family
+    except Exception as error:  # the errors of file systems have no common base class
         raise SourceError(f"{pattern}: {error}") from error
     local = "file" in ((fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol)
     for info in infos:
@@ -206,18 +206,18 @@ def _files_below(fs: fsspec.AbstractFileSystem, path: str) -> Iterator[dict[str,
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Whole lines of a source, the last one closed with a newline; reused by the next window."""
+    """Whole lines of a source, the last one ended by a newline; the memory is reused by the next window."""
 
     text: NDArray[np.uint8]
     offset: int  # of text[0] in the decompressed file
 
 
 def line_windows(part: SourcePart, window_bytes: int, separator: bytes = b"\n") -> Iterator[Window]:
-    """The lines that start in the part's range, in windows of about `window_bytes`.
+    """Yield the lines that start in the range of a part, in windows of about `window_bytes`.
 
-    A line belongs to the range its first byte lies in, so that neighbouring ranges share no line and
-    lose none. `separator` may be longer than a newline, as in ``b"\\n>"``: it begins with the newline
-    that ends a record, and the rest opens the next.
+    A line belongs to the range that holds its first byte, so that neighbouring ranges share no line and lose none.
+    `separator` may be longer than a newline, as in ``b"\\n>"``: it begins with the newline that ends a record, and the
+    rest opens the next.
     """
     with part.source.open(part.stop) as file:
         offset = _first_start(file, part.start, separator) if part.start else 0
@@ -225,25 +225,25 @@ def line_windows(part: SourcePart, window_bytes: int, separator: bytes = b"\n") 
 
 
 def _first_start(file: IO[bytes], start: int, separator: bytes) -> int:
-    """Where the first line at or after byte `start` begins; the file is left there."""
+    """Return where the first line at or after byte `start` begins; the file is left there."""
     at = start - 1  # one byte earlier: the line that starts exactly at `start` counts
-    kept = b""
+    tail = b""
     file.seek(at)
     while piece := file.read(1 << 16):
-        text = kept + piece
-        if (found := text.find(separator)) >= 0:
-            at += found + 1
+        text = tail + piece
+        if (position := text.find(separator)) >= 0:
+            at += position + 1
             break
-        kept = text[-(len(separator) - 1) :] if len(separator) > 1 else b""
-        at += len(text) - len(kept)
+        tail = text[-(len(separator) - 1) :] if len(separator) > 1 else b""
+        at += len(text) - len(tail)
     else:
-        at += len(kept)
+        at += len(tail)
     file.seek(at)
     return at
 
 
 class _LineWindows:
-    """Reads a file through one reused buffer; what follows the last whole line moves to its front."""
+    """Reads a file through one reused buffer; an incomplete last line moves to the front of the buffer."""
 
     def __init__(self, file: IO[bytes], part: SourcePart, offset: int, window_bytes: int, separator: bytes) -> None:
         self._file, self._part, self._offset, self._separator = file, part, offset, separator
@@ -262,7 +262,7 @@ class _LineWindows:
             final = at_end or end > 0
             if end == 0:
                 end = self._size if at_end else self._buffer.rfind(self._separator, 0, self._size) + 1
-            if end == 0:  # the line goes on beyond what has been read
+            if end == 0:  # the line continues beyond the buffer
                 if self._size == len(self._buffer) - 1:
                     self._grow()
                 continue
@@ -270,14 +270,17 @@ class _LineWindows:
             if final:
                 return
             rest = self._size - end
-            self._buffer[:rest] = self._buffer[end : self._size]  # same length: the buffer stays where it is
+            self._buffer[:rest] = self._buffer[end : self._size]  # same length, so the buffer is not reallocated
             self._size = rest
             self._offset += end
 
     def _fill(self) -> bool:
-        """Fill the buffer but for its last byte (a missing last newline may need it); True at the end."""
+        """Fill the buffer and return True at the end of the file.
+
+        The last byte of the buffer stays free for a missing last newline.
+        """
         room = len(self._buffer) - 1
-        if self._part.stop is not None:  # little more than the range is ours to read
+        if self._part.stop is not None:  # read little more than the range
             room = min(room, max(self._part.stop - self._offset, 2 * self._size) + (1 << 16))
         with memoryview(self._buffer) as view:
             while self._size < room:
@@ -312,7 +315,7 @@ class _LineWindows:
 
 
 def line_number(source: Source, offset: int) -> int:
-    """The number (from 1) of the line that holds byte `offset`: counted only when an error needs it."""
+    """Return the number (from 1) of the line that holds byte `offset`; called only for an error message."""
     lines, left = 1, offset
     with source.open() as file:
         while left > 0 and (piece := file.read(min(left, 1 << 20))):
@@ -322,7 +325,7 @@ def line_number(source: Source, offset: int) -> int:
 
 
 def first_lines(source: Source, count: int = 100) -> list[bytes]:
-    """The first lines of a source, without their ends: what a format is recognised by."""
+    """Return the first lines of a source without their line ends, to guess options of a format from."""
     with source.open() as file:
         lines = io.BytesIO(file.read(1 << 20)).readlines()[:count]
     return [line.removeprefix(BOM).rstrip(b"\r\n") for line in lines]

@@ -1,43 +1,147 @@
-"""Sparse rows on their way into a dataset: blocks are staged as finished chunk files, then renamed to their place.
+"""Staging: pieces of a source, parsed in parallel, as finished files under ``_unfinished/`` and a record of them.
 
-Published bytes do not depend on who parsed what when; see `pieces` for what staging is about.
+How many rows a piece gives is known only after it is parsed. So each piece writes its files, complete and checksummed,
+into a folder of its own, and its record last. Once all records are there, the dataset is put together from them. A
+killed ingest loses at most the pieces it was working on. A task that Dask runs twice, or that outlives its run, writes
+into another folder and does no harm.
+
+The blocks of sparse rows are staged as the chunk files of the dataset, which publishing then renames (dense rows: see
+`dense_staging`). The published bytes do not depend on which worker parsed what, or when.
 """
 
 from __future__ import annotations
 
+import json
+import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.store.dataset.codec import LZ4, Codec
-from daskfs.store.dataset.labels import Labels, recode_labels
-from daskfs.store.dataset.layout import STRING, ArraySpec
-from daskfs.store.dataset.name_runs import NameRun, sorted_run
+from daskfs.store.dataset.codec import LZ4, Codec, DamagedChunk, strip_crc
+from daskfs.store.dataset.layout import (
+    STRING,
+    UNFINISHED,
+    ArraySpec,
+    Labels,
+    distinct_numbers,
+    merge_number_labels,
+    merge_string_labels,
+)
+from daskfs.store.dataset.name_runs import NameRun, sort_names
 from daskfs.store.dataset.names_kernels import NameSet
-from daskfs.store.dataset.writer import ChunkRecords, encode_chunk, write_chunk
-from daskfs.store.ingest.pieces import PieceWriter, StagedPiece, new_folder
+from daskfs.store.dataset.reader import manifest_line
+from daskfs.store.dataset.writer import encode_chunk
+from daskfs.store.ingest.rows import BadLines, LabelCodes
 from daskfs.store.ingest.rows_kernels import ENTRIES, ROWS, TAG_BYTES, RowArrays, all_ones
 from daskfs.store.places.location import Location
 
-ENTRY_ARRAYS, ROW_ARRAYS = ("ids", "values"), ("indptr", "y", "weight", "tag")
-OPTIONAL = {"values": np.float32(1), "weight": np.float32(1), "tag": ""}
-"""Arrays that exist only if some block needs them, and what they hold for a block that does not."""
+ENTRY_ARRAYS = ("ids", "values")
+
+
+@dataclass
+class StagedPiece:
+    """The record of a staged piece, of dense or sparse rows."""
+
+    number: int
+    key: str  # a digest of the source and the options
+    folder: str
+    files: dict[str, tuple[int, int]] = field(default_factory=dict)  # size and crc32c, by name in the folder
+    numbers: list[float] | None = field(default_factory=list)  # distinct values of y, unless there are too many
+    strings: list[str] = field(default_factory=list)  # string labels, by their number in y
+    bad_lines: int = 0
+    bad_examples: list[str] = field(default_factory=list)
+
+    @property
+    def relies_on(self) -> set[str]:
+        """The folders of all pieces whose files this one needs."""
+        return {self.folder}
+
+    def add_labels(self, y: NDArray[np.float64]) -> None:
+        """Add the distinct labels of some rows."""
+        distinct = distinct_numbers(y)
+        if self.numbers is not None:
+            self.numbers = None if distinct is None else sorted({*self.numbers, *distinct})
+
+    def strings_used(self) -> list[str]:
+        """Return the string labels that some row has: a source record that makes no row may have brought others."""
+        return self.strings if self.numbers is None else [self.strings[int(code)] for code in self.numbers]
+
+
+P = TypeVar("P", bound=StagedPiece)
+
+
+class PieceWriter(Generic[P]):
+    """Writes the files of one piece; `close` writes its record."""
+
+    def __init__(self, location: Location, piece: P) -> None:
+        self.location, self.piece = location, piece
+
+    def write(self, name: str, file: bytes) -> None:
+        """Stage a file that ends with its crc32c."""
+        self.location.write(f"{self.piece.folder}/{name}", file)
+        self.piece.files[name] = manifest_line(file)
+
+    def close(self, labels: LabelCodes, bad_lines: BadLines) -> P:
+        """Write the record: from now on the piece need not be parsed again."""
+        self.piece.strings = labels.label_strings()
+        self.piece.bad_lines, self.piece.bad_examples = bad_lines.count, bad_lines.examples
+        self.location.write(_record_key(self.piece.number), json.dumps(asdict(self.piece)).encode())
+        return self.piece
+
+
+def merge_labels(pieces: Sequence[StagedPiece]) -> Labels:
+    """Return the labels of a whole dataset from those of its pieces."""
+    if any(piece.strings for piece in pieces):
+        return merge_string_labels(piece.strings_used() for piece in pieces)
+    return merge_number_labels(piece.numbers for piece in pieces)
+
+
+def new_folder(number: int) -> str:
+    """Return a folder for the files of a piece, another one for every attempt."""
+    return f"{UNFINISHED}/{number:06d}-{uuid.uuid4().hex[:8]}"
+
+
+def load_piece(kind: type[P], location: Location, number: int, key: str) -> P | None:
+    """Return a piece that an earlier run has staged from the same source and options, or None if it is not intact."""
+    try:
+        record = json.loads(location.read(_record_key(number)))
+    except (FileNotFoundError, ValueError):
+        return None
+    if record["key"] != key:
+        return None
+    piece = kind(**record)
+    return piece if all(_is_intact(location, piece, name) for name in piece.files) else None
+
+
+def _record_key(number: int) -> str:
+    return f"{UNFINISHED}/{number:06d}.json"
+
+
+def _is_intact(location: Location, piece: StagedPiece, name: str) -> bool:
+    try:
+        file = location.read(f"{piece.folder}/{name}")
+        strip_crc(file)
+    except FileNotFoundError:
+        return True  # moved to its place already; publishing looks for it there
+    except DamagedChunk:
+        return False
+    return manifest_line(file) == tuple(piece.files[name])
 
 
 @dataclass(frozen=True, slots=True)
 class BlockShape:
-    """The size of chunks: entries and rows (of a dataset in columns: columns) that fit into one block."""
+    """The size of chunks: the entries and rows (in a dataset in columns: columns) that fit into one block."""
 
     rows: int
     entries: int
     compression: Codec = LZ4
 
     def specs(self, blocks: int, chunks: int) -> dict[str, ArraySpec]:
-        """Every array a sparse dataset of that many blocks and chunks may have."""
+        """Return every array that a sparse dataset of that many blocks and chunks may have."""
         row = ("block", "row")
         arrays = [
             *self._lines("ids", np.uint64, blocks, chunks),
@@ -48,13 +152,13 @@ class BlockShape:
         return {array.name: array for array in arrays}
 
     def column_specs(self, blocks: int, chunks: int) -> dict[str, ArraySpec]:
-        """The arrays that are cut into blocks, of a sparse dataset in columns."""
+        """Return the arrays of a sparse dataset in columns that are cut into blocks."""
         ids = self._spec("ids", blocks, self.rows, np.dtype(np.uint64), ("block", "column"))
         arrays = [*self._lines("rows", np.uint32, blocks, chunks), ids]
         return {array.name: array for array in arrays}
 
     def _lines(self, index: str, dtype: type[np.unsignedinteger[Any]], blocks: int, chunks: int) -> list[ArraySpec]:
-        """Rows or columns: where each starts, and the place and the value of each of their entries."""
+        """Return the arrays of rows or columns: where each starts, and position and value of each entry."""
         entry = ("chunk", "entry")
         return [
             self._spec(index, chunks, self.entries, np.dtype(dtype), entry),
@@ -67,7 +171,7 @@ class BlockShape:
 
 
 class StagedBlock(NamedTuple):
-    """The size of one block of a piece; its files are named array.block.chunk."""
+    """The size of one block of a piece."""
 
     rows: int
     entries: int
@@ -76,19 +180,18 @@ class StagedBlock(NamedTuple):
 
 @dataclass
 class SparsePiece(StagedPiece):
-    """What is known of one staged piece of sparse rows."""
+    """The record of one staged piece of sparse rows."""
 
     blocks: list[StagedBlock] = field(default_factory=list)
     runs: list[NameRun] = field(default_factory=list)  # that hold its names, some of them staged with other pieces
     max_id: int = 0
 
-    def __post_init__(self) -> None:  # a record read back has plain lists
+    def __post_init__(self) -> None:  # a record read from JSON has plain lists
         self.blocks = [StagedBlock(*block) for block in self.blocks]
         self.runs = [NameRun(*run) for run in self.runs]
 
     @property
     def relies_on(self) -> set[str]:
-        """The folders of pieces, itself among them, that have staged its names."""
         return {run.folder for run in self.runs}
 
     @property
@@ -105,7 +208,7 @@ class SparsePiece(StagedPiece):
 
 
 class SparsePieceWriter(PieceWriter[SparsePiece]):
-    """Takes the blocks and names of one piece; `runs` hold names that it need not stage again."""
+    """Stages the blocks and names of one piece; `runs` hold names that it need not stage again."""
 
     def __init__(
         self, location: Location, number: int, key: str, shape: BlockShape, runs: Sequence[NameRun] = ()
@@ -114,29 +217,29 @@ class SparsePieceWriter(PieceWriter[SparsePiece]):
         self._shape, self._specs = shape, shape.specs(1, 1)
 
     def take_rows(self, rows: RowArrays) -> None:
-        """PieceWriter one block."""
+        """Stage one block."""
         count, entries = int(rows.progress[ROWS]), int(rows.progress[ENTRIES])
         chunks = max(1, -(-entries // self._shape.entries))
         number = len(self.piece.blocks)
-        for name, cells in _cells(rows).items():
+        for name, cells in _needed_arrays(rows).items():
             spec = self._specs[name]
             for i in range(chunks if name in ENTRY_ARRAYS else 1):
                 part = cells[i * spec.chunks[1] : (i + 1) * spec.chunks[1]]
-                self.write(_staged(name, number, i), encode_chunk(spec, part[np.newaxis]))
+                self.write(staged_name(name, number, i), encode_chunk(spec, part[np.newaxis]))
         self.piece.blocks.append(StagedBlock(count, entries, chunks))
         self.piece.max_id = max(self.piece.max_id, int(rows.ids[:entries].max(initial=0)))
-        self.piece.note_labels(rows.y[:count])
+        self.piece.add_labels(rows.y[:count])
 
     def take_names(self, names: NameSet) -> None:
-        """PieceWriter a set of names, sorted."""
+        """Stage a set of names as a sorted run."""
         name = f"names.{len(self.piece.runs)}"
-        count, file = sorted_run(names)
+        count, file = sort_names(names)
         self.write(name, file)
         self.piece.runs.append(NameRun(f"{self.piece.folder}/{name}", count))
 
 
-def _cells(rows: RowArrays) -> dict[str, NDArray[Any]]:
-    """The arrays of a block that have anything to say, without what they do not fill."""
+def _needed_arrays(rows: RowArrays) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a block, without padding and without those whose every value is the default."""
     count, entries = int(rows.progress[ROWS]), int(rows.progress[ENTRIES])
     cells: dict[str, NDArray[Any]] = {
         "ids": rows.ids[:entries],
@@ -154,73 +257,6 @@ def _cells(rows: RowArrays) -> dict[str, NDArray[Any]]:
     return cells
 
 
-def write_block(
-    location: Location,
-    specs: dict[str, ArraySpec],
-    cells: dict[str, NDArray[Any]],
-    size: StagedBlock,
-    number: int,
-    first_chunk: int,
-) -> dict[str, ChunkRecords]:
-    """Write the arrays of a block straight to their place; for a dataset whose blocks are known one after the other."""
-    written = {}
-    for name, line in cells.items():
-        width = specs[name].chunks[1]
-        first, count = (first_chunk, size.chunks) if specs[name].dims[0] == "chunk" else (number, 1)
-        written[name] = [
-            write_chunk(location, specs[name], first + i, line[np.newaxis, i * width : (i + 1) * width])
-            for i in range(count)
-        ]
-    return written
-
-
-def publish_piece(
-    location: Location,
-    piece: SparsePiece,
-    specs: dict[str, ArraySpec],
-    first_block: int,
-    first_chunk: int,
-    labels: Labels,
-) -> dict[str, ChunkRecords]:
-    """Move a piece's chunks to their place; may be repeated after it was cut short."""
-    published: dict[str, ChunkRecords] = {name: [] for name in specs}
-    chunk = first_chunk
-    for number, block in enumerate(piece.blocks):
-        for name, spec in specs.items():
-            first, count = (chunk, block.chunks) if name in ENTRY_ARRAYS else (first_block + number, 1)
-            for i in range(count):
-                staged = _staged(name, number, i)
-                if staged not in piece.files:
-                    filled = (
-                        block.rows if name in ROW_ARRAYS else min(block.entries - i * spec.chunks[1], spec.chunks[1])
-                    )
-                    line = write_chunk(location, spec, first + i, np.full((1, filled), OPTIONAL[name]))
-                elif name == "y" and labels.strings:
-                    y = _read_staged(location, f"{piece.folder}/{staged}", spec)
-                    y[: block.rows] = recode_labels(y[: block.rows], piece.strings, labels)
-                    line = write_chunk(location, spec, first + i, y[np.newaxis])
-                else:
-                    _settle(location, f"{piece.folder}/{staged}", spec.key(first + i))
-                    size, crc = piece.files[staged]
-                    line = (first + i, size, crc)
-                published[name].append(line)
-        chunk += block.chunks
-    return published
-
-
-def _settle(location: Location, staged: str, target: str) -> None:
-    try:
-        location.move(staged, target)
-    except FileNotFoundError:
-        if not location.exists(target):  # else an earlier attempt has moved it already
-            raise
-
-
-def _read_staged(location: Location, key: str, spec: ArraySpec) -> NDArray[Any]:
-    cells = np.empty(spec.chunks[1], spec.dtype)
-    spec.codec.decode(location.read(key), cells)
-    return cells
-
-
-def _staged(name: str, block: int, i: int) -> str:
-    return f"{name}.{block}.{i}"
+def staged_name(array: str, block: int, i: int) -> str:
+    """Return the name of the file that holds chunk `i` of an array's part in a block."""
+    return f"{array}.{block}.{i}"

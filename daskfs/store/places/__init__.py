@@ -1,1 +1,1 @@
-"""Where bytes are: local disks, object stores and any URL that fsspec knows, behind one interface, `Location`."""
+"""Local disks, object stores and any URL that fsspec knows, behind one interface: `Location`."""

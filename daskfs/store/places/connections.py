@@ -1,8 +1,8 @@
 """Connections to object stores through obstore: one for each bucket and set of options, shared by all threads.
 
-Options are those of the user, in fsspec's words or in obstore's; without any, the environment variables that everybody
-uses (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL`` and so on) do it, or the files of Amazon's tools (`aws_profile`). What
-none of them settles is left to fsspec.
+Options have the names of fsspec or of obstore. Without options, the usual environment variables
+(``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL`` and so on) or the files of Amazon's tools apply. obstore does not read
+those files, so botocore does, which comes with s3fs. Where obstore cannot open a store, fsspec is used instead.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import json
 import os
 import threading
 from collections.abc import Callable, Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from importlib.util import find_spec
 from typing import Any
 
 from daskfs.errors import OptionError
-from daskfs.store.places import aws_profile
 from daskfs.store.places.options import StorageOptions
 from daskfs.store.places.retries import BUDGET, READ_TIMEOUT
 
@@ -46,12 +46,13 @@ _WORDS = {
 }
 _IDENTITY = ("access_key_id", "secret_access_key", "session_token")
 _ENVIRONMENT = ("AWS_", "GOOGLE_", "AZURE_")
-_opened: dict[Any, Any] = {}
+_FRESH = timedelta(minutes=10)  # after which botocore is asked for keys again
+_stores: dict[Any, Any] = {}
 _lock = threading.Lock()
 
 
 def split_url(url: str) -> tuple[str, str, str]:
-    """Scheme, bucket and path of a URL; OptionError for one with secrets in it, without a word of them.
+    """Return scheme, bucket and path of a URL; OptionError, without the secret, for a URL that contains one.
 
     >>> split_url("s3://bucket/some/where")
     ('s3', 'bucket', 'some/where')
@@ -65,9 +66,9 @@ def split_url(url: str) -> tuple[str, str, str]:
 
 
 def object_store(url: str, options: StorageOptions, retries: int = 0) -> Any | None:
-    """The store of a URL's bucket; None if it is fsspec's to open.
+    """Return the obstore store of a URL's bucket, or None if fsspec has to open it.
 
-    Requests are tried again by whoever makes them, except where one call makes several: then the store should.
+    `retries` is for calls that make several requests, which the store itself should repeat one by one.
     """
     scheme = url.partition("://")[0]
     if stores is None or scheme not in SCHEMES:
@@ -76,18 +77,18 @@ def object_store(url: str, options: StorageOptions, retries: int = 0) -> Any | N
     settings = tuple(sorted(item for item in os.environ.items() if item[0].startswith(_ENVIRONMENT)))
     key = (scheme, bucket, options.token, retries, settings)
     with _lock:
-        if key not in _opened:
-            _opened[key] = _new_store(scheme, bucket, options.plain_values(), retries)
-        return _opened[key]
+        if key not in _stores:
+            _stores[key] = _new_store(scheme, bucket, options.plain_values(), retries)
+        return _stores[key]
 
 
 def _new_store(scheme: str, bucket: str, options: Mapping[str, Any], retries: int) -> Any | None:
     client: dict[str, Any] = {
         "connect_timeout": timedelta(seconds=5),
         "read_timeout": timedelta(seconds=READ_TIMEOUT),
-        "timeout": timedelta(hours=1),  # of a whole answer, however slow: a stall is what matters
+        "timeout": timedelta(hours=1),  # of a whole response: only a stall is a failure
     }
-    config = _translated(scheme, options, client)
+    config = _translate_options(scheme, options, client)
     if config is None:
         return None
     if scheme == "s3":
@@ -95,23 +96,23 @@ def _new_store(scheme: str, bucket: str, options: Mapping[str, Any], retries: in
     if _endpoint(scheme, config).startswith("http://"):
         client["allow_http"] = True
     identity = {name: config.pop(name) for name in _IDENTITY if name in config} if scheme == "s3" else {}
-    opened = {"s3": stores.S3Store, "gs": stores.GCSStore, "az": stores.AzureStore}[scheme]
+    kind = {"s3": stores.S3Store, "gs": stores.GCSStore, "az": stores.AzureStore}[scheme]
     if "access_key_id" in identity and "session_token" not in identity and os.environ.get("AWS_SESSION_TOKEN"):
-        config["credential_provider"] = _provider(identity)
+        config["credential_provider"] = _without_session_token(identity)
     else:
         config |= identity
-    patience = {"max_retries": retries, "retry_timeout": timedelta(seconds=BUDGET)}
+    retry_config = {"max_retries": retries, "retry_timeout": timedelta(seconds=BUDGET)}
     try:
-        return opened(bucket, client_options=client, retry_config=patience, **config)
-    except (BaseError, TypeError, ValueError):  # options that only fsspec may understand, and complain of
+        return kind(bucket, client_options=client, retry_config=retry_config, **config)
+    except (BaseError, TypeError, ValueError):  # fsspec may understand these options, or has a better error
         return None
 
 
-def _translated(scheme: str, options: Mapping[str, Any], client: dict[str, Any]) -> dict[str, Any] | None:
-    """Options in obstore's words, those of the connection put into `client`; None if they are fsspec's alone."""
-    given = {name: value for name, value in options.items() if name not in _FSSPEC_ALONE and value is not None}
+def _translate_options(scheme: str, options: Mapping[str, Any], client: dict[str, Any]) -> dict[str, Any] | None:
+    """Return options under obstore's names, or None if only fsspec knows them; `client` receives HTTP settings."""
+    named = {name: value for name, value in options.items() if name not in _FSSPEC_ALONE and value is not None}
     config: dict[str, Any] = {}
-    for nested in (given.pop("client_kwargs", {}), given.pop("config", {}), given):
+    for nested in (named.pop("client_kwargs", {}), named.pop("config", {}), named):
         config |= {_WORDS[scheme].get(name, name): value for name, value in nested.items()}
     client |= config.pop("client_options", {})
     if config.pop("verify", True) is False:
@@ -130,8 +131,8 @@ def _translated(scheme: str, options: Mapping[str, Any], client: dict[str, Any])
 
 
 def _endpoint(scheme: str, config: Mapping[str, Any]) -> str:
-    if given := config.get("endpoint"):
-        return str(given)
+    if endpoint := config.get("endpoint"):
+        return str(endpoint)
     if scheme != "s3":
         return ""
     names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
@@ -139,19 +140,50 @@ def _endpoint(scheme: str, config: Mapping[str, Any]) -> str:
 
 
 def _with_profile(config: dict[str, Any]) -> dict[str, Any]:
-    """The same with the keys of a profile, where one is named, or no other keys are there."""
+    """Add the keys of an Amazon profile, if one is named or if there are no other keys."""
     profile = config.pop("profile", None)
     has_keys = {"access_key_id", "skip_signature"} & config.keys() or os.environ.get("AWS_ACCESS_KEY_ID")
-    if profile is None and (has_keys or not aws_profile.has_files()):
+    if profile is None and (has_keys or not _has_aws_files()):
         return config
-    settings = aws_profile.settings_of(profile) or {}
-    if _endpoint("s3", config):  # what is given here, or in the environment, comes first
+    settings = _profile_settings(profile) or {}
+    if _endpoint("s3", config):  # options and the environment take precedence
         settings.pop("endpoint", None)
     return settings | config
 
 
-def _provider(identity: Mapping[str, str]) -> Callable[[], Any]:
-    """Just these keys: obstore would add the session token of the environment, which belongs to other keys."""
+def _has_aws_files() -> bool:
+    """Return True if there is a profile or a file of keys, and botocore to read it."""
+    file = os.environ.get("AWS_SHARED_CREDENTIALS_FILE", os.path.expanduser("~/.aws/credentials"))
+    return find_spec("botocore") is not None and ("AWS_PROFILE" in os.environ or os.path.exists(file))
+
+
+def _profile_settings(profile: str | None) -> dict[str, Any] | None:
+    """Return the settings of an Amazon profile under obstore's names, or None if it has no keys.
+
+    botocore handles roles, single sign-on, programs that print keys, and the renewal of keys that expire.
+    """
+    from botocore.exceptions import BotoCoreError
+    from botocore.session import Session
+
+    session = Session(profile=profile)
+    try:
+        keys, scoped = session.get_credentials(), session.get_scoped_config()
+    except BotoCoreError as error:
+        raise OptionError(f"{error}; see ~/.aws and AWS_PROFILE") from None
+    if keys is None:
+        return None
+
+    def credential() -> dict[str, Any]:
+        now = keys.get_frozen_credentials()
+        identity = {"access_key_id": now.access_key, "secret_access_key": now.secret_key, "token": now.token}
+        return {**identity, "expires_at": datetime.now(UTC) + _FRESH}
+
+    settings = {"region": session.get_config_variable("region"), "endpoint": scoped.get("endpoint_url")}
+    return {"credential_provider": credential, **{name: value for name, value in settings.items() if value}}
+
+
+def _without_session_token(identity: Mapping[str, str]) -> Callable[[], Any]:
+    """Return a provider of these keys alone: obstore would add the environment's session token of other keys."""
     credential = {
         "access_key_id": identity["access_key_id"],
         "secret_access_key": identity.get("secret_access_key", ""),

@@ -1,29 +1,28 @@
-"""A folder behind any URL that fsspec knows: for stores that obstore does not reach, and where it is not installed."""
+"""A folder behind any URL that fsspec knows, for stores that obstore does not reach or where it is not installed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
 import fsspec
 
 from daskfs.errors import StorageError, redact
-from daskfs.store.places.folder import Parts
 from daskfs.store.places.retries import TransientError, with_retries
 
 T = TypeVar("T")
 
-# Of botocore, aiohttp and others, which have no common parent and may not be installed.
-_PASSING = {"EndpointConnectionError", "ConnectTimeoutError", "ReadTimeoutError", "ConnectionClosedError"}
-_PASSING |= {"IncompleteReadError", "ResponseStreamingError", "HTTPClientError", "ClientPayloadError"}
-_PASSING |= {"ServerDisconnectedError", "FSTimeoutError", "HttpError"}
+# Transient errors of botocore, aiohttp and others, by name: they have no common parent and may not be installed.
+_TRANSIENT = {"EndpointConnectionError", "ConnectTimeoutError", "ReadTimeoutError", "ConnectionClosedError"}
+_TRANSIENT |= {"IncompleteReadError", "ResponseStreamingError", "HTTPClientError", "ClientPayloadError"}
+_TRANSIENT |= {"ServerDisconnectedError", "FSTimeoutError", "HttpError"}
 
 
 class FsspecFolder:
-    """See `folder.Folder`. Nothing is conditional there, and nobody is kept from writing beside another."""
+    """The operations of `Location` through fsspec, which has neither conditional writes nor locks."""
 
-    ahead, threads = 3, 2  # see `ObjectFolder`
+    ahead, threads = 3, 2  # as in `ObjectFolder`
 
     def __init__(self, url: str, options: Mapping[str, Any]) -> None:
         try:
@@ -39,7 +38,7 @@ class FsspecFolder:
     def size(self, key: str) -> int:
         return int(self._call(key, self._fs.info)["size"])
 
-    def write(self, key: str, parts: Parts) -> None:
+    def write(self, key: str, parts: Iterable[bytes | memoryview]) -> None:
         self._call(key, lambda path: self._fs.pipe_file(path, b"".join(parts)))
 
     def create(self, key: str, data: bytes) -> bool:
@@ -55,13 +54,13 @@ class FsspecFolder:
         return True
 
     def move(self, key: str, target: str) -> None:
-        self._call(key, lambda path: self._fs.mv(path, self._at(target)))
+        self._call(key, lambda path: self._fs.mv(path, self._path(target)))
 
     def exists(self, key: str) -> bool:
         return bool(self._call(key, self._fs.exists))
 
     def is_empty(self) -> bool:
-        return not self._call("", self._fs.exists) or not self._call("", lambda path: self._fs.find(path, maxdepth=2))
+        return not self.exists("") or not self._call("", lambda path: self._fs.find(path, maxdepth=2))
 
     def members(self, key: str) -> list[str]:
         names = self._call(key, lambda path: self._fs.ls(path, detail=False))
@@ -74,14 +73,10 @@ class FsspecFolder:
         if self.exists(key):
             self._call(key, lambda path: self._fs.rm(path, recursive=True))
 
-    def check_writer(self) -> None:
-        """Nobody is asked, see `one_writer`."""
+    def one_writer(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
-    @contextmanager
-    def one_writer(self) -> Iterator[None]:
-        yield
-
-    def _at(self, key: str) -> str:
+    def _path(self, key: str) -> str:
         return f"{self._root}/{key}".rstrip("/")
 
     def _call(self, key: str, operation: Callable[[str], T]) -> T:
@@ -89,13 +84,13 @@ class FsspecFolder:
 
         def attempt(number: int) -> T:
             try:
-                return operation(self._at(key))
+                return operation(self._path(key))
             except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
                 raise
             except PermissionError as error:
                 raise StorageError(f"{where}: refused ({_first_line(error)}); check the credentials") from None
             except Exception as error:
-                if isinstance(error, ConnectionError | TimeoutError) or type(error).__name__ in _PASSING:
+                if isinstance(error, ConnectionError | TimeoutError) or type(error).__name__ in _TRANSIENT:
                     raise TransientError(_first_line(error)) from None
                 if isinstance(error, OSError):
                     raise

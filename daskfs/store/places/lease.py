@@ -1,11 +1,12 @@
-"""One writer at a time where there are no locks: a lease, which is an object that its holder renews.
+"""Exclusive writing in an object store, which has no locks: a lease, an object that its holder keeps renewing.
 
-It says who holds it, its epoch and when it was renewed, and it changes hands only by conditional writes, so that of two
-who reach for it one gets it. Whoever finds one watches it: if it is renewed, its holder lives and the newcomer is
-refused; if it is not for as long as it is good, it is taken over with the next epoch. So nobody relies on the clocks of
-others.
-A holder that cannot renew it for that long (it was stopped, or cut off) writes nothing more until it has made sure that
-the lease is still its own; if not, its next write raises `Interrupted`.
+The lease states its holder, an epoch and the time of its last renewal. It changes only by conditional writes, so that
+of two processes that reach for it one gets it. A process that finds a lease watches it. If the lease is renewed, its
+holder is alive and the newcomer is refused; if it is not renewed for its lifetime, the newcomer takes it over with the
+next epoch. So no process relies on the clock of another.
+
+A holder that could not renew its lease for that long (it was stopped, or cut off from the network) first checks that
+the lease is still its own. If it is not, the next write raises `Interrupted`.
 """
 
 from __future__ import annotations
@@ -22,55 +23,56 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from daskfs.errors import Busy, DaskfsError, Interrupted
-from daskfs.store.places.object_errors import NotConditional
 from daskfs.store.places.retries import limit_retries, stop_retries_on
 
 if TYPE_CHECKING:
     from daskfs.store.places.object_folder import ObjectFolder, Tag
 
 LIFETIME = 30.0
-"""Seconds for which a lease is good after it was renewed."""
+"""Seconds for which a lease is valid after a renewal."""
 RENEWAL = 5.0
 """Seconds between two renewals."""
 KEY = "_writer"
-_MOST_BYTES = 4096  # of a lease that is worth a look
+_MAX_BYTES = 4096  # of a lease that is parsed
 _log = logging.getLogger("daskfs")
 _held: list[Lease] = []
 
 
+class NotConditional(Exception):
+    """A store that has no conditional writes."""
+
+
 class Lease:
-    """A lease that this process has: renewed by a thread until it is released."""
+    """A lease that this process holds; a thread renews it until it is released."""
 
     def __init__(self, folder: ObjectFolder, tag: Tag, epoch: int, owner: str) -> None:
         self.url = folder.url
         self._folder, self._tag, self._epoch, self._owner = folder, tag, epoch, owner
         self._renewed, self._lost = time.monotonic(), False
         self._lock, self._stop = threading.Lock(), threading.Event()
-        self._thread = threading.Thread(target=self._keep, name="daskfs-lease", daemon=True)
+        self._thread = threading.Thread(target=self._keep_renewing, name="daskfs-lease", daemon=True)
         self._thread.start()
 
     def check(self) -> None:
-        """Interrupted if the lease is somebody else's by now."""
+        """Raise Interrupted if another process has taken the lease over."""
         if not self._lost and time.monotonic() - self._renewed >= LIFETIME - RENEWAL:
             self._renew()
         if self._lost:
             raise Interrupted(f"{self.url}: another process has taken over here; this one writes nothing more")
 
     def release(self) -> None:
+        """Stop renewing the lease, and delete it if it is still our own."""
         self._stop.set()
         self._thread.join()
-        with (
-            suppress(DaskfsError),
-            limit_retries(RENEWAL),
-        ):  # a store that is down is not waited for: the lease runs out
-            self._renew()  # only one that is ours for a while to come may be deleted
+        with suppress(DaskfsError), limit_retries(RENEWAL):  # if the store is down, the lease runs out by itself
+            self._renew()  # so that it cannot run out, and be taken over, before it is deleted
             if not self._lost:
                 self._folder.delete(KEY)
 
-    def _keep(self) -> None:
+    def _keep_renewing(self) -> None:
         with stop_retries_on(self._stop):
             while not self._stop.wait(RENEWAL) and not self._lost:
-                with suppress(DaskfsError):  # whether it matters shows when something is written
+                with suppress(DaskfsError):  # `check` finds out before the next write
                     self._renew()
 
     def _renew(self) -> None:
@@ -87,10 +89,10 @@ class Lease:
 
 
 @contextmanager
-def held(folder: ObjectFolder) -> Iterator[None]:
-    """Hold the lease of a folder; DatasetError if another process does."""
+def hold_lease(folder: ObjectFolder) -> Iterator[None]:
+    """Hold the lease of a folder; raise Busy if another process holds it."""
     try:
-        lease = _taken(folder)
+        lease = _take(folder)
     except NotConditional:
         _log.warning("%s: the store knows no conditional writes; see to it that nobody else writes here", folder.url)
         yield
@@ -104,36 +106,36 @@ def held(folder: ObjectFolder) -> Iterator[None]:
 
 
 def check_writer(url: str) -> None:
-    """Interrupted if this process had the lease of the folder that a URL lies in, and has lost it."""
-    for lease in tuple(_held):  # others may come and go meanwhile
+    """Raise Interrupted if this process held the lease of a folder around `url` and has lost it."""
+    for lease in tuple(_held):  # a copy, since other threads may take and release leases meanwhile
         if f"{url}/".startswith(f"{lease.url}/"):
             lease.check()
 
 
-def _taken(folder: ObjectFolder) -> Lease:
+def _take(folder: ObjectFolder) -> Lease:
     owner = f"{socket.gethostname()}, process {os.getpid()}, {uuid.uuid4().hex}"
     while True:
         tag = folder.create_tagged(KEY, _content(1, owner))
         if tag is not None:
             return Lease(folder, tag, 1, owner)
         try:
-            raw, theirs = folder.tagged(KEY)
+            raw, other_tag = folder.tagged(KEY)
         except FileNotFoundError:  # released since
             continue
-        before = _parsed(raw)
-        if not _is_abandoned(folder, theirs, before):
+        other = _parse(raw)
+        if not _is_abandoned(folder, other_tag, other):
             continue
-        epoch = before["epoch"] + 1
-        tag = folder.replace_tagged(KEY, _content(epoch, owner), theirs)
+        epoch = other["epoch"] + 1
+        tag = folder.replace_tagged(KEY, _content(epoch, owner), other_tag)
         if tag is not None:
             return Lease(folder, tag, epoch, owner)
 
 
-def _is_abandoned(folder: ObjectFolder, tag: Tag, before: dict[str, Any]) -> bool:
-    """Watch a lease: True if nobody renews it, False if it is released, DatasetError if its holder lives."""
-    is_old = time.time() - before["time"] > LIFETIME
+def _is_abandoned(folder: ObjectFolder, tag: Tag, other: dict[str, Any]) -> bool:
+    """Watch a lease: return True if it is not renewed, False if it is released; raise Busy if it is renewed."""
+    is_old = time.time() - other["time"] > LIFETIME
     patience = 2 * RENEWAL if is_old else LIFETIME
-    _log.warning("%s: %s was writing here; looking whether it still does", folder.url, before["owner"])
+    _log.warning("%s: %s was writing here; looking whether it still does", folder.url, other["owner"])
     began = time.monotonic()
     while time.monotonic() - began < patience:
         time.sleep(min(RENEWAL / 4, patience / 4))
@@ -142,7 +144,7 @@ def _is_abandoned(folder: ObjectFolder, tag: Tag, before: dict[str, Any]) -> boo
         except FileNotFoundError:
             return False
         if now != tag:
-            raise Busy(f"{folder.url}: another process is writing here ({before['owner']}); wait for it to end")
+            raise Busy(f"{folder.url}: another process is writing here ({other['owner']}); wait for it to end")
     return True
 
 
@@ -150,11 +152,11 @@ def _content(epoch: int, owner: str) -> bytes:
     return json.dumps({"epoch": epoch, "owner": owner, "renewal": uuid.uuid4().hex, "time": time.time()}).encode()
 
 
-def _parsed(raw: bytes) -> dict[str, Any]:
-    """What a lease says; one that says nothing sensible is as good as an old one."""
+def _parse(raw: bytes) -> dict[str, Any]:
+    """Return what a lease states; one that cannot be parsed counts as an old one."""
     try:
-        said = json.loads(raw[:_MOST_BYTES])
-        owner = "".join(c for c in str(said["owner"]).rsplit(",", 1)[0][:80] if c.isprintable())
-        return {"epoch": int(said["epoch"]), "owner": owner, "time": float(said["time"])}
+        content = json.loads(raw[:_MAX_BYTES])
+        owner = "".join(c for c in str(content["owner"]).rsplit(",", 1)[0][:80] if c.isprintable())
+        return {"epoch": int(content["epoch"]), "owner": owner, "time": float(content["time"])}
     except (ValueError, KeyError, TypeError):
         return {"epoch": 0, "owner": "somebody", "time": 0.0}

@@ -1,4 +1,4 @@
-"""A folder on a local disk. Writes go to a file beside their target first, and then take its place."""
+"""A folder on a local disk. A write goes to a temporary file beside its target, which it then replaces."""
 
 from __future__ import annotations
 
@@ -6,28 +6,30 @@ import os
 import shutil
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from daskfs.errors import Busy
-from daskfs.store.places.folder import Parts
 
 try:
     import fcntl
 except ImportError:  # not on this system
     fcntl = None  # type: ignore[assignment]
 
-AHEAD = 2  # blocks held ready while one is worked on: the disk is fast
+AHEAD = 2
 
-_changing = threading.Lock()
-_held: set[Path] = set()  # folders this process is the one writer of
+_replacing = threading.Lock()
+_locked: set[Path] = set()  # folders whose lock this process holds
 
 
 class LocalFolder:
-    """See `folder.Folder`."""
+    """The operations of `Location` on a local folder."""
 
-    ahead, threads = AHEAD, 1
+    ahead = AHEAD
+    """Blocks held ready while the caller works on one: few, since the disk is fast."""
+    threads = 1
+    """Reads that are worth running at a time."""
 
     def __init__(self, path: Path, url: str) -> None:
         self.path, self._url = path, url
@@ -40,12 +42,12 @@ class LocalFolder:
     def size(self, key: str) -> int:
         return (self.path / key).stat().st_size
 
-    def write(self, key: str, parts: Parts) -> None:
-        with self._written_beside(key, parts) as temporary:
+    def write(self, key: str, parts: Iterable[bytes | memoryview]) -> None:
+        with self._temporary_file(key, parts) as temporary:
             os.replace(temporary, self.path / key)
 
     def create(self, key: str, data: bytes) -> bool:
-        with self._written_beside(key, (data,)) as temporary:
+        with self._temporary_file(key, (data,)) as temporary:
             try:
                 os.link(temporary, self.path / key)
             except FileExistsError:
@@ -53,7 +55,7 @@ class LocalFolder:
         return True
 
     def replace_if(self, key: str, data: bytes, expected: bytes) -> bool:
-        with _changing, self._locked():
+        with _replacing, self._brief_lock():
             try:
                 if self.fetch(key, None, None) != expected:
                     return False
@@ -86,11 +88,9 @@ class LocalFolder:
         else:
             target.unlink(missing_ok=True)
 
-    def check_writer(self) -> None:
-        """A lock of this system is never lost."""
-
     @contextmanager
     def one_writer(self) -> Iterator[None]:
+        """Hold an exclusive lock on the folder itself, which the system releases when the process ends."""
         self.path.mkdir(parents=True, exist_ok=True)
         if fcntl is None:
             yield
@@ -98,21 +98,21 @@ class LocalFolder:
         folder = os.open(self.path, os.O_RDONLY)
         try:
             try:
-                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)  # on the folder itself: no lock file to forget
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise Busy(f"{self._url}: another process is writing here; wait for it to end") from None
-            _held.add(self.path)
+            _locked.add(self.path)
             try:
                 yield
             finally:
-                _held.discard(self.path)
+                _locked.discard(self.path)
         finally:
             os.close(folder)
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Nobody else changes the folder meanwhile; a process that is its one writer need not wait for itself."""
-        if fcntl is None or self.path in _held or not self.path.is_dir():
+    def _brief_lock(self) -> Iterator[None]:
+        """Wait for the folder's lock and hold it, unless this process holds it already as its one writer."""
+        if fcntl is None or self.path in _locked or not self.path.is_dir():
             yield
             return
         folder = os.open(self.path, os.O_RDONLY)
@@ -123,7 +123,7 @@ class LocalFolder:
             os.close(folder)
 
     @contextmanager
-    def _written_beside(self, key: str, parts: Parts) -> Iterator[Path]:
+    def _temporary_file(self, key: str, parts: Iterable[bytes | memoryview]) -> Iterator[Path]:
         target = self.path / key
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.with_name(f"{target.name}.{uuid.uuid4().hex[:8]}.part")

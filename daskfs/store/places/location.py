@@ -1,46 +1,47 @@
-"""A folder of bytes, on a local disk, in an object store or behind any fsspec URL: the few operations a dataset needs.
+"""A folder of bytes on a local disk, in an object store or behind any fsspec URL, and the operations a dataset needs.
 
-Keys are relative, with slashes. A write is all or nothing: readers see the old bytes or the new.
+Keys are relative paths with slashes. A write is atomic: readers see the old bytes or the new.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from zarr.abc.store import Store
+from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
+from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import LocalStore
 
 from daskfs.errors import OptionError, public_url
 from daskfs.store.places.connections import object_store
-from daskfs.store.places.folder import Folder
 from daskfs.store.places.fsspec import FsspecFolder
 from daskfs.store.places.local import LocalFolder
 from daskfs.store.places.options import StorageOptions
-from daskfs.store.places.zarr_view import LocationStore
+
+if TYPE_CHECKING:
+    from daskfs.store.places.object_folder import ObjectFolder
 
 
 class Location:
-    """One dataset's folder. Small and picklable: workers open the connection themselves, and secrets stay here."""
+    """The folder of one dataset: small and picklable. A worker opens its own connection, and no secret travels."""
 
     def __init__(self, url: str | os.PathLike[str], options: Mapping[str, Any] | None = None) -> None:
         if not os.fspath(url):
             raise OptionError("a place must have a name, and this is empty; '.' is the current folder")
         self.url = os.fspath(url).rstrip("/")
         self.options = StorageOptions(options)
-        if "://" not in self.url or self.url.startswith("file://"):
-            self.path: Path | None = Path(self.url.removeprefix("file://")).absolute()
-        else:
-            self.path = None
+        is_local = "://" not in self.url or self.url.startswith("file://")
+        self.path = Path(self.url.removeprefix("file://")).absolute() if is_local else None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Location, (self.url if self.path is None else self.path, self.options)  # others work in other folders
+        return Location, (self.path or self.url, self.options)  # absolute: workers have other current folders
 
     def __repr__(self) -> str:
         return f"<Location {public_url(self.url)}>"
@@ -52,8 +53,8 @@ class Location:
         return hash(self.url)
 
     @cached_property
-    def folder(self) -> Folder:
-        """What does the work, for the kind of place this is."""
+    def folder(self) -> LocalFolder | FsspecFolder | ObjectFolder:
+        """The implementation for this kind of place."""
         if self.path is not None:
             return LocalFolder(self.path, self.url)
         if object_store(self.url, self.options) is None:
@@ -63,95 +64,158 @@ class Location:
         return ObjectFolder(self.url, self.options)
 
     def zarr_store(self) -> Store:
-        """The same folder as zarr sees it, read-only."""
+        """Return the folder as a read-only Zarr store."""
         return LocationStore(self) if self.path is None else LocalStore(self.path, read_only=True)
 
     def read(self, key: str, start: int | None = None, stop: int | None = None) -> bytes:
-        """The bytes of a key, or a range of them; FileNotFoundError if there is none."""
+        """Return the bytes of a key, or a range of them. Raise FileNotFoundError if there is no such key."""
         return bytes(self.folder.fetch(key, start, stop))
 
     def fetch(self, key: str) -> NDArray[np.uint8]:
-        """The bytes of a key where they came in, without a copy; not to be written to."""
+        """Return the bytes of a key without copying them; they must not be written to."""
         return np.frombuffer(self.folder.fetch(key, None, None), np.uint8)
 
     def size(self, key: str) -> int:
-        """How many bytes are stored under a key; FileNotFoundError if there is none."""
+        """Return the number of bytes stored under a key. Raise FileNotFoundError if there is no such key."""
         return self.folder.size(key)
 
     def write(self, key: str, *parts: bytes | memoryview) -> None:
-        """Store bytes under a key in one step; several parts are put together on the way."""
-        self.folder.check_writer()
+        """Store bytes under a key in one step; several parts are concatenated on the way."""
         self.folder.write(key, parts)
 
     def create(self, key: str, data: bytes) -> bool:
-        """Store bytes under a key that is not there; False if it is. Of several who try, one succeeds."""
-        self.folder.check_writer()
+        """Store bytes under a new key. Return False if the key exists. Of several processes that try, one succeeds."""
         return self.folder.create(key, data)
 
     def replace_if(self, key: str, data: bytes, expected: bytes) -> bool:
-        """Store bytes in place of the expected ones; False if others are there. Of several who try, one succeeds.
+        """Replace the expected bytes. Return False if others are there. Of several processes that try, one succeeds.
 
-        Behind fsspec, which has no such thing, it is a look and then a write.
+        Behind fsspec, which has no conditional writes, two processes may both succeed.
         """
-        self.folder.check_writer()
         return self.folder.replace_if(key, data, expected)
 
     def move(self, key: str, target: str) -> None:
-        """Give bytes another key, at no cost where the store can rename."""
-        self.folder.check_writer()
+        """Rename a key; a store that cannot rename copies it."""
         self.folder.move(key, target)
 
     def exists(self, key: str) -> bool:
-        """True if there is such a key, or something below it."""
+        """Return True if there is such a key, or one below it."""
         return self.folder.exists(key)
 
     def is_empty(self) -> bool:
-        """True if nothing is stored here (or the folder does not exist)."""
+        """Return True if nothing is stored here, or the folder does not exist."""
         return self.folder.is_empty()
 
     def members(self, key: str = "") -> list[str]:
-        """The names of what lies directly in the folder, or in one below it."""
+        """Return the names of the files and folders directly in this folder, or in one below it."""
         return self.folder.members(key)
 
     def below(self, key: str) -> Location:
-        """A folder in this one, as a place of its own."""
+        """Return a folder inside this one as a location of its own."""
         return Location(f"{self.url}/{key}", self.options)
 
     def is_same_place(self, other: Location) -> bool:
-        """True if both are one folder, whatever it is called."""
+        """Return True if both are the same folder, even under different names."""
         if self.path is None or other.path is None:
             return self.url == other.url
         return self.path.resolve() == other.path.resolve()
 
     def is_within(self, other: Location) -> bool:
-        """True if this is the other folder, or lies in it."""
+        """Return True if this is the other folder, or lies inside it."""
         if self.path is None or other.path is None:
             return f"{self.url}/".startswith(f"{other.url}/")
         return self.path.resolve().is_relative_to(other.path.resolve())
 
     def sweep(self, key: str | None = None) -> None:
-        """Remove what a writer that was killed has left half-written beside its target: any, or that of one key."""
+        """Delete temporary files that a killed writer has left: all of them, or those of one key."""
         if self.path is not None:
             for part in self.path.rglob("*.part") if key is None else self.path.glob(f"{key}.*.part"):
                 part.unlink(missing_ok=True)
 
     def stored_bytes(self, key: str) -> int:
-        """Bytes of everything below a key."""
+        """Return the number of bytes of everything below a key."""
         return self.folder.stored_bytes(key)
 
     def delete(self, key: str) -> None:
-        """Remove a key and everything below it; nothing happens if it is not there."""
-        self.folder.check_writer()
+        """Delete a key and everything below it, if there is anything."""
         self.folder.delete(key)
 
     def remove_if_empty(self) -> None:
-        """Remove the folder itself, where there is such a thing, if nothing is in it."""
+        """Delete a local folder if nothing is in it; object stores have no empty folders."""
         if self.path is not None and self.path.is_dir() and self.is_empty():
             self.path.rmdir()
 
     def one_writer(self) -> AbstractContextManager[None]:
-        """Refuse to run beside another process that writes here; a killed one is in nobody's way for long.
+        """Make this process the only writer; raise Busy if another one is. A killed process blocks nobody for long.
 
-        On a local disk a lock, in an object store a lease (see `lease`), behind fsspec nothing.
+        This is a lock on a local disk, a lease in an object store (see `lease`), and nothing behind fsspec.
         """
         return self.folder.one_writer()
+
+
+class LocationStore(Store):
+    """A location as a read-only Zarr store, which reads with the retries and errors of `Location`.
+
+    It pickles as a location does, so that no secret gets into the graphs that Dask makes of lazy arrays.
+    """
+
+    supports_writes = False
+    supports_deletes = False
+    supports_listing = True
+
+    def __init__(self, location: Location) -> None:
+        super().__init__(read_only=True)
+        self._location = location
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LocationStore) and self._location == other._location
+
+    def __str__(self) -> str:
+        return public_url(self._location.url)
+
+    __repr__ = __str__
+
+    async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
+        try:
+            return prototype.buffer.from_bytes(await asyncio.to_thread(self._read, key, byte_range))
+        except FileNotFoundError:
+            return None
+
+    async def get_partial_values(
+        self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
+    ) -> list[Buffer | None]:
+        return list(await asyncio.gather(*(self.get(key, prototype, part) for key, part in key_ranges)))
+
+    async def exists(self, key: str) -> bool:
+        return await asyncio.to_thread(self._location.exists, key)
+
+    async def set(self, key: str, value: Buffer) -> None:
+        raise PermissionError("read-only")
+
+    async def delete(self, key: str) -> None:
+        raise PermissionError("read-only")
+
+    async def list(self) -> AsyncIterator[str]:
+        async for key in self.list_prefix(""):
+            yield key
+
+    async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+        async for name in self.list_dir(prefix):
+            key = f"{prefix.strip('/')}/{name}".strip("/")
+            inner = [member async for member in self.list_prefix(key)]
+            for member in inner or [key]:
+                yield member
+
+    async def list_dir(self, prefix: str) -> AsyncIterator[str]:
+        for name in await asyncio.to_thread(self._location.members, prefix.strip("/")):
+            yield name
+
+    def _read(self, key: str, byte_range: ByteRequest | None) -> bytes:
+        match byte_range:
+            case RangeByteRequest():
+                return self._location.read(key, byte_range.start, byte_range.end)
+            case OffsetByteRequest():
+                return self._location.read(key, byte_range.offset)
+            case SuffixByteRequest():
+                return self._location.read(key, max(self._location.size(key) - byte_range.suffix, 0))
+        return self._location.read(key)

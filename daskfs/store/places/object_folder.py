@@ -1,41 +1,41 @@
-"""A folder in an object store, through obstore. A key's bytes are one object; folders are only prefixes of keys."""
+"""A folder in an object store, through obstore. The bytes of a key are one object; a folder is a prefix of keys."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import obstore
-from obstore.exceptions import BaseError
+from obstore.exceptions import AlreadyExistsError, BaseError, NotSupportedError, PreconditionError
 
+from daskfs.errors import StorageError, public_url
 from daskfs.store.places import lease
 from daskfs.store.places.connections import object_store, split_url
-from daskfs.store.places.folder import Parts
-from daskfs.store.places.object_errors import NotAsExpected, meaning
 from daskfs.store.places.options import StorageOptions
 from daskfs.store.places.retries import TransientError, with_retries
 
-PART_BYTES = 16 << 20  # of an upload in several requests, each of which must get through before it counts as stalled
+PART_BYTES = 16 << 20  # of an upload in several requests, each of which must end before the read timeout
 _UPLOADS = 4  # such requests at a time
 _PART_RETRIES = 10  # of one part, before all are sent again
 _DELETIONS = 1000  # objects that one request may name
 
 T = TypeVar("T")
 Tag = str
-"""What names one version of an object."""
+"""The name of one version of an object."""
 
 
 class ObjectFolder:
-    """See `folder.Folder`."""
+    """The operations of `Location` in an object store. Writes first check that this process is still the writer."""
 
-    threads = 6  # each request waits for the network, so several are under way
-    ahead = threads + 1  # blocks lie where they came in; the caller lets its last one go when it has the next
+    threads = 6  # requests at a time, since each waits for the network
+    ahead = threads + 1  # a block uses the memory its response came in, so one more is alive while it is replaced
 
     def __init__(self, url: str, options: StorageOptions) -> None:
         self.url = url
         self._store: Any = object_store(url, options)
-        self._patient_store: Any = object_store(url, options, retries=_PART_RETRIES)
+        self._store_with_retries: Any = object_store(url, options, retries=_PART_RETRIES)
         _, self._bucket, self._root = split_url(url)
 
     def fetch(self, key: str, start: int | None, stop: int | None) -> Any:
@@ -44,19 +44,21 @@ class ObjectFolder:
         options: Any = {}
         if start is not None or stop is not None:
             options = {"range": {"offset": start} if stop is None else (start or 0, stop)}
-        return self._call(key, lambda path: _whole(obstore.get(self._store, path, options=options)))
+        return self._call(key, lambda path: _body(obstore.get(self._store, path, options=options)))
 
     def size(self, key: str) -> int:
         return int(self._call(key, lambda path: obstore.head(self._store, path))["size"])
 
-    def write(self, key: str, parts: Parts) -> None:
+    def write(self, key: str, parts: Iterable[bytes | memoryview]) -> None:
         flat = [memoryview(part).cast("B") for part in parts]
         self._change(key, lambda path: self._put(path, flat))
 
     def create(self, key: str, data: bytes) -> bool:
+        lease.check_writer(self.url)
         return self.create_tagged(key, data) is not None
 
     def replace_if(self, key: str, data: bytes, expected: bytes) -> bool:
+        lease.check_writer(self.url)
         try:
             now, tag = self.tagged(key)
         except FileNotFoundError:
@@ -64,136 +66,173 @@ class ObjectFolder:
         return now == expected and self.replace_tagged(key, data, tag) is not None
 
     def tagged(self, key: str) -> tuple[bytes, Tag]:
-        """The bytes of a key and the name of this version of them."""
+        """Return the bytes of a key and the tag of this version of them."""
 
         def read(path: str) -> tuple[bytes, Tag]:
-            found = obstore.get(self._store, path)
-            return bytes(_whole(found)), str(found.meta["e_tag"])
+            response = obstore.get(self._store, path)
+            return bytes(_body(response)), str(response.meta["e_tag"])
 
         return self._call(key, read)
 
     def create_tagged(self, key: str, data: bytes) -> Tag | None:
-        """Write a key that is not there; None if it is."""
+        """Write a new key and return its tag. Return None if the key exists."""
         return self._put_if(key, data, "create")
 
     def replace_tagged(self, key: str, data: bytes, tag: Tag) -> Tag | None:
-        """Write a key whose version is still the named one; None if it is not."""
+        """Write a key whose version still has the given tag, and return the new tag. Return None if it has another."""
         return self._put_if(key, data, {"e_tag": tag})
 
     def move(self, key: str, target: str) -> None:
-        self._change(key, lambda path: obstore.copy(self._store, path, self._at(target)))
+        self._change(key, lambda path: obstore.copy(self._store, path, self._path(target)))
         self._change(key, lambda path: obstore.delete(self._store, path))
 
     def exists(self, key: str) -> bool:
         try:
             self.size(key)
         except FileNotFoundError:
-            return any(True for _ in self._below(key))
+            return bool(self.objects(key))
         return True
 
     def is_empty(self) -> bool:
-        own = self._at(lease.KEY)
-        return all(found["path"] == own for found in self._below(""))
+        lease_path = self._path(lease.KEY)
+        return all(entry["path"] == lease_path for entry in self.objects())
 
     def members(self, key: str) -> list[str]:
-        found = self._call(key, lambda path: obstore.list_with_delimiter(self._store, path or None))
-        paths = [*found["common_prefixes"], *(one["path"] for one in found["objects"])]
+        listing = self._call(key, lambda path: obstore.list_with_delimiter(self._store, path or None))
+        paths = [*listing["common_prefixes"], *(entry["path"] for entry in listing["objects"])]
         names = [path.rstrip("/").rsplit("/", 1)[-1] for path in paths]
         return [name for name in names if key or name != lease.KEY]
 
     def stored_bytes(self, key: str) -> int:
-        return sum(int(found["size"]) for found in self._below(key))
+        return sum(int(entry["size"]) for entry in self.objects(key))
 
     def delete(self, key: str) -> None:
-        paths = [found["path"] for found in self._below(key)]
+        paths = [entry["path"] for entry in self.objects(key)]
         for first in range(0, len(paths), _DELETIONS):
             some = paths[first : first + _DELETIONS]
             self._change(key, lambda _, some=some: obstore.delete(self._store, some))  # type: ignore[misc]
         if key:
-            self._change(key, lambda path: _ignoring_absence(lambda: obstore.delete(self._store, path)))
+            with suppress(FileNotFoundError):
+                self._change(key, lambda path: obstore.delete(self._store, path))
 
-    def objects(self) -> Iterable[dict[str, Any]]:
-        """Everything below the folder: "path" in the bucket, "size", "e_tag"."""
-        return self._below("")
+    def objects(self, key: str = "") -> list[dict[str, Any]]:
+        """Return "path" in the bucket, "size" and "e_tag" of every object below a key."""
+
+        def entries(path: str) -> list[Any]:
+            return [entry for batch in obstore.list(self._store, path or None) for entry in batch]
+
+        return self._call(key, entries)
 
     def head(self) -> dict[str, Any]:
-        """The same of the object that has this very URL; FileNotFoundError if there is none."""
+        """Return "path", "size" and "e_tag" of the object that has this very URL; FileNotFoundError if none has."""
         return dict(self._call("", lambda path: obstore.head(self._store, path)))
-
-    def check_writer(self) -> None:
-        lease.check_writer(self.url)
 
     @contextmanager
     def one_writer(self) -> Iterator[None]:
-        self.members("")  # raises where there is no such bucket; some servers would make one of what is written
-        with lease.held(self):
+        self.members("")  # raises if there is no such bucket: some servers would create one at the first write
+        with lease.hold_lease(self):
             yield
 
-    def _at(self, key: str) -> str:
+    def _path(self, key: str) -> str:
         return f"{self._root}/{key}".strip("/")
 
-    def _below(self, key: str) -> Iterable[Any]:
-        def listed(path: str) -> list[Any]:
-            return [one for batch in obstore.list(self._store, path or None) for one in batch]
-
-        return self._call(key, listed)
-
     def _put(self, path: str, parts: Sequence[memoryview]) -> None:
-        total = sum(len(part) for part in parts)
-        if total <= PART_BYTES:
+        if sum(len(part) for part in parts) <= PART_BYTES:
             data = parts[0] if len(parts) == 1 else b"".join(parts)
             obstore.put(self._store, path, data, use_multipart=False)
         else:
-            obstore.put(self._patient_store, path, iter(parts), chunk_size=PART_BYTES, max_concurrency=_UPLOADS)
+            obstore.put(self._store_with_retries, path, iter(parts), chunk_size=PART_BYTES, max_concurrency=_UPLOADS)
 
     def _put_if(self, key: str, data: bytes, mode: Any) -> Tag | None:
         def put(path: str, number: int) -> Tag | None:
             try:
                 return str(obstore.put(self._store, path, data, mode=mode, use_multipart=False)["e_tag"])
             except BaseError as error:
-                if not isinstance(meaning(error, path, self._bucket), NotAsExpected):
+                if not isinstance(_translate(error, path, self._bucket), _NotAsExpected):
                     raise
             if number == 0:
                 return None
-            now, tag = self.tagged(key)  # an earlier attempt may have been carried out, and its answer lost
+            now, tag = self.tagged(key)  # an earlier attempt may have succeeded although its response was lost
             return tag if now == data else None
 
-        return self._call_counted(key, put)
+        return self._call_numbered(key, put)
 
     def _change(self, key: str, operation: Callable[[str], object]) -> None:
-        """Try to change something, and before every attempt look whether we still may: the last one may be long ago."""
+        """Call an operation that writes; every attempt first checks the lease, since the last may be long ago."""
 
-        def attempt(path: str, number: int) -> None:
-            if number:
-                self.check_writer()
+        def attempt(path: str) -> None:
+            lease.check_writer(self.url)
             operation(path)
 
-        self._call_counted(key, attempt)
+        self._call(key, attempt)
 
     def _call(self, key: str, operation: Callable[[str], T]) -> T:
-        return self._call_counted(key, lambda path, number: operation(path))
+        return self._call_numbered(key, lambda path, number: operation(path))
 
-    def _call_counted(self, key: str, operation: Callable[[str, int], T]) -> T:
+    def _call_numbered(self, key: str, operation: Callable[[str, int], T]) -> T:
         where = f"{self.url}/{key}".rstrip("/")
 
         def attempt(number: int) -> T:
             try:
-                return operation(self._at(key), number)
+                return operation(self._path(key), number)
             except (BaseError, FileNotFoundError) as error:
-                raise meaning(error, where, self._bucket) from None
+                raise _translate(error, where, self._bucket) from None
 
         return with_retries(where, attempt)
 
 
-def _whole(found: Any) -> Any:
-    """All bytes of an answer, as many as it announced."""
-    first, last = found.range
-    data = found.bytes()
+def _body(response: Any) -> Any:
+    """Return all bytes of a response. Raise TransientError if there are fewer than it announced."""
+    first, last = response.range
+    data = response.bytes()
     if len(data) != last - first:
         raise TransientError(f"{len(data)} bytes of {last - first} came")
     return data
 
 
-def _ignoring_absence(operation: Callable[[], object]) -> None:
-    with suppress(FileNotFoundError):
-        operation()
+# The errors of obstore share little but their text, which may quote the server's response. Of that text our messages
+# repeat only the status, the server's own code (such as NoSuchBucket) and the address.
+_STATUS = re.compile(r"status code: (\d{3})([^:\n<]{0,40})")
+_CODE = re.compile(r"<Code>(\w{1,60})</Code>")
+_HOST = re.compile(r"performing \w+ (https?://[^/\s]*)")
+_WITHOUT_STATUS = re.compile(r"HTTP error: ([\w ,.'-]{1,100})")
+_METADATA_SERVICES = ("169.254.169.254", "metadata.google", "169.254.170.2")
+_TRANSIENT_STATUS = {408, 409, 425, 429}  # and all from 500 on
+_TRANSIENT_CODES = {"RequestTimeout", "SlowDown", "IncompleteBody"}  # which come with a status that says less
+
+
+class _NotAsExpected(Exception):
+    """A conditional write whose condition does not hold."""
+
+
+def _translate(error: Exception, where: str, bucket: str) -> Exception:
+    """Return the error to raise instead of one of obstore's: transient, not found, or one that says what to do."""
+    text = str(error).split("Debug source", 1)[0]
+    status, code = _STATUS.search(text), _CODE.search(text)
+    number, word = int(status[1]) if status else 0, code[1] if code else ""
+    if word in ("NoSuchBucket", "ContainerNotFound"):
+        return StorageError(f"{where}: there is no bucket {bucket!r}; create it, or check the name and the endpoint")
+    if isinstance(error, FileNotFoundError):
+        return FileNotFoundError(f"{where}: not there")
+    if isinstance(error, AlreadyExistsError | PreconditionError):
+        return _NotAsExpected(where)
+    if isinstance(error, NotSupportedError) or number == 501:
+        return lease.NotConditional(where)
+    if any(service in text for service in _METADATA_SERVICES):
+        return StorageError(f"{where}: no credentials; set AWS_ACCESS_KEY_ID and so on, or give storage_options")
+    answer = f"{number}{status[2].rstrip()}{f', {word}' if word else ''}" if status else ""
+    if word == "RequestTimeTooSkewed":
+        return StorageError(f"{where}: refused ({answer}); set the clock of this machine")
+    if number in (401, 403):
+        return StorageError(f"{where}: refused ({answer}); check the credentials and what they allow")
+    if number in _TRANSIENT_STATUS or number >= 500 or word in _TRANSIENT_CODES:
+        return TransientError(f"the store answers {answer}")
+    if number in (301, 307):
+        return StorageError(f"{where}: the bucket is in another region; set AWS_REGION, or the option region")
+    if number:
+        return StorageError(f"{where}: the store answers {answer}; check the address and the options")
+    if "builder error" in text:
+        return StorageError(f"{where}: the endpoint is no address that can be asked; check the options")
+    host, failure = _HOST.search(text), _WITHOUT_STATUS.search(text)
+    reason = failure[1] if failure else "the connection was lost"
+    return TransientError(f"no answer from {public_url(host[1])} ({reason})" if host else reason)

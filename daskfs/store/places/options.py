@@ -1,7 +1,7 @@
-"""Storage options: how a store is reached, keys and all. Whoever prints or pickles them sees a token and no secret.
+"""Storage options (addresses, keys) that can be printed and pickled without revealing a secret.
 
-The values stay in a table of this process. Pickles, and with them task graphs, carry the token; another process looks
-its values up in a table of its own, which somebody has to fill (`register_options`): on Dask workers a plugin does.
+The values stay in a table of this process. A pickle, and so a task graph, carries only a random token. Another process
+finds the values in its own table after `register_options`; on Dask workers a plugin calls it.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 
 from daskfs.errors import StorageError
 
-_known: dict[str, dict[str, Any]] = {}
+_values: dict[str, dict[str, Any]] = {}
 _lock = threading.Lock()
 
 
 class StorageOptions(Mapping[str, Any]):
-    """Options as the user gave them, readable in this process and in those that have learned them.
+    """Options as the user gave them, readable in every process that has registered them.
 
     >>> from daskfs.store.places.options import StorageOptions
     >>> options = StorageOptions({"key": "me", "secret": "mine"})
@@ -28,11 +28,11 @@ class StorageOptions(Mapping[str, Any]):
 
     __slots__ = ("token",)
 
-    def __init__(self, given: Mapping[str, Any] | None = None) -> None:
-        self.token: str = given.token if isinstance(given, StorageOptions) else _token(dict(given or {}))
+    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+        self.token: str = options.token if isinstance(options, StorageOptions) else _token(dict(options or {}))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _by_token, (self.token,)
+        return _from_token, (self.token,)
 
     def __repr__(self) -> str:
         return "<storage options>" if self.token else "{}"
@@ -56,11 +56,11 @@ class StorageOptions(Mapping[str, Any]):
         return len(self.plain_values())
 
     def plain_values(self) -> dict[str, Any]:
-        """The plain options; StorageError in a process that has not learned them."""
+        """Return the options themselves. Raise StorageError in a process that has not registered them."""
         if not self.token:
             return {}
         try:
-            return _known[self.token]
+            return _values[self.token]
         except KeyError:
             raise StorageError(
                 "the storage options have not reached this process: pass them to daskfs.select or daskfs.ingest there, "
@@ -69,25 +69,25 @@ class StorageOptions(Mapping[str, Any]):
 
 
 def register_options(token: str, options: Mapping[str, Any]) -> None:
-    """Take in the options behind a token that comes from another process."""
+    """Make the options behind a token of another process readable in this one."""
     with _lock:
-        _known[token] = dict(options)
+        _values[token] = dict(options)
 
 
 def _token(options: dict[str, Any]) -> str:
-    """The token of options, the same for the same ones; it is drawn, so that it says nothing about them."""
+    """Return the token of options, the same for equal ones; it is random and says nothing about them."""
     if not options:
         return ""
     with _lock:
-        for token, known in _known.items():
+        for token, known in _values.items():
             if known == options:
                 return token
         token = uuid.uuid4().hex
-        _known[token] = options
+        _values[token] = options
         return token
 
 
-def _by_token(token: str) -> StorageOptions:
+def _from_token(token: str) -> StorageOptions:
     options = StorageOptions()
     options.token = token
     return options

@@ -1,4 +1,4 @@
-"""Read ahead: while a kernel works on one block, threads fetch the next ones."""
+"""Reading ahead: while the caller works on one block, threads read the next ones."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ B = TypeVar("B")
 
 
 class Prefetcher(Generic[T, B]):
-    """Iterates ``read(number, buffers)`` over `numbers`, up to `ahead` of them ready or under way in advance.
+    """An iterable of ``read(number, buffers)`` for each of `numbers`, in order, read by threads in advance.
 
-    There are ``ahead + 1`` sets of buffers in rotation, so memory is bounded and nothing is allocated
-    after the first round: an item is valid until the next one is asked for, and a list of them all would
-    show the last few over and over. Up to `threads` reads run at a time; items come in order. An error of the reader
-    surfaces at the item it belongs to; leaving the loop early stops the threads.
+    Up to `ahead` results are ready or being read while the caller works on one, by up to `threads` reads at a time.
+    There are ``ahead + 1`` sets of buffers, used in turn. So memory is bounded, and a result is valid only until the
+    next one is requested: a list of all results would show the last few over and over. An error of a read is raised
+    where its result would come. Leaving the loop early stops the threads.
     """
 
     def __init__(
@@ -36,25 +36,25 @@ class Prefetcher(Generic[T, B]):
         self._threads = min(max(threads, 1), self._ahead)
 
     def __iter__(self) -> Iterator[T]:
-        left, stop = iter(self._numbers), threading.Event()
-        coming: deque[tuple[Future[T], B]] = deque()
+        remaining, stop = iter(self._numbers), threading.Event()
+        pending: deque[tuple[Future[T], B]] = deque()
         threads = ThreadPoolExecutor(self._threads, thread_name_prefix="daskfs-prefetch")
 
-        def ask(buffers: B) -> None:
-            for number in left:
-                coming.append((threads.submit(self._one, stop, number, buffers), buffers))
+        def read(number: int, buffers: B) -> T:
+            with stop_retries_on(stop):
+                return self._read(number, buffers)
+
+        def submit_next(buffers: B) -> None:
+            for number in remaining:
+                pending.append((threads.submit(read, number, buffers), buffers))
                 break
 
         try:
             for _ in range(min(self._ahead + 1, len(self._numbers))):
-                ask(self._new_buffers())
-            while coming:
-                yield coming[0][0].result()
-                ask(coming.popleft()[1])
+                submit_next(self._new_buffers())
+            while pending:
+                yield pending[0][0].result()
+                submit_next(pending.popleft()[1])
         finally:
             stop.set()
             threads.shutdown(cancel_futures=True)
-
-    def _one(self, stop: threading.Event, number: int, buffers: B) -> T:
-        with stop_retries_on(stop):
-            return self._read(number, buffers)

@@ -1,4 +1,4 @@
-"""Patience with a store far away: what passes by itself is tried again for a while, with growing pauses."""
+"""Retries of requests to a remote store: transient errors are tried again for a while, with growing pauses."""
 
 from __future__ import annotations
 
@@ -13,45 +13,34 @@ from typing import TypeVar
 from daskfs.errors import Interrupted, StorageError, redact
 
 BUDGET = 90.0
-"""Seconds for which one request is tried again; servers restart limit_retries a minute."""
+"""Seconds for which one request is tried again; servers restart within a minute."""
 READ_TIMEOUT = 20.0
-"""Seconds without a single byte after which an answer is given up."""
+"""Seconds without a single byte after which a request counts as failed."""
 SAYS_SO_AFTER = 4.0
-"""Seconds of waiting after which whoever looks on is told."""
+"""Seconds of retries after which a warning is logged."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
-_QUIET = 30.0  # seconds between two such remarks: many threads wait for the same server
+_QUIET = 30.0  # seconds between two warnings: many threads wait for the same server
 
 T = TypeVar("T")
 _log = logging.getLogger("daskfs")
-_here = threading.local()
+_this_thread = threading.local()
+_warning_lock = threading.Lock()
+_last_warning = -_QUIET
 
 
 class TransientError(Exception):
-    """A failure that will pass: an overloaded server, a lost connection, an answer cut short."""
-
-
-class _Remarks:
-    """Says that it waits, once for all who do."""
-
-    def __init__(self) -> None:
-        self._lock, self._last = threading.Lock(), -_QUIET
-
-    def say(self, where: str, reason: str) -> None:
-        with self._lock:
-            if monotonic() - self._last < _QUIET:
-                return
-            self._last = monotonic()
-        _log.warning("%s; trying again for up to %.0f seconds", redact(f"{where}: {reason}"), BUDGET)
-
-
-_remarks = _Remarks()
+    """A failure that a retry may overcome: an overloaded server, a lost connection, an incomplete response."""
 
 
 def with_retries(where: str, attempt: Callable[[int], T]) -> T:
-    """What ``attempt(number)`` returns, tried again while it raises `TransientError`; StorageError after the budget."""
+    """Return ``attempt(number)``, called with 0, 1, 2, … until it does not raise `TransientError`.
+
+    `where` names the file or object in messages. StorageError when the budget of seconds is spent; Interrupted when
+    the event of `stop_retries_on` is set.
+    """
     began, pause, number = monotonic(), _FIRST_PAUSE, 0
-    stop: threading.Event = getattr(_here, "stop", None) or threading.Event()
-    budget: float = min(BUDGET, getattr(_here, "budget", BUDGET))
+    stop: threading.Event = getattr(_this_thread, "stop", None) or threading.Event()
+    budget: float = min(BUDGET, getattr(_this_thread, "budget", BUDGET))
     while True:
         try:
             return attempt(number)
@@ -64,27 +53,37 @@ def with_retries(where: str, attempt: Callable[[int], T]) -> T:
                 "run the same again when the store is well, or check its address"
             )
         if waited > SAYS_SO_AFTER:
-            _remarks.say(where, reason)
+            _warn(where, reason)
         if stop.wait(min(pause * random.uniform(0.5, 1.0), budget - waited)):
             raise Interrupted(f"{where}: nobody waits for it any more")
         number, pause = number + 1, min(2 * pause, _LONGEST_PAUSE)
 
 
+def _warn(where: str, reason: str) -> None:
+    """Log that a request is being tried again, once for all threads that wait."""
+    global _last_warning
+    with _warning_lock:
+        if monotonic() - _last_warning < _QUIET:
+            return
+        _last_warning = monotonic()
+    _log.warning("%s; trying again for up to %.0f seconds", redact(f"{where}: {reason}"), BUDGET)
+
+
 @contextmanager
 def stop_retries_on(stop: threading.Event) -> Iterator[None]:
-    """Let what this thread waits for be given up once the event is set."""
-    _here.stop = stop
+    """Let retries of this thread end with Interrupted as soon as the event is set."""
+    _this_thread.stop = stop
     try:
         yield
     finally:
-        _here.stop = None
+        _this_thread.stop = None
 
 
 @contextmanager
 def limit_retries(seconds: float) -> Iterator[None]:
-    """Let this thread try for no longer than this, where little depends on it."""
-    _here.budget = seconds
+    """Let this thread retry for at most `seconds`, where little depends on the request."""
+    _this_thread.budget = seconds
     try:
         yield
     finally:
-        del _here.budget
+        del _this_thread.budget

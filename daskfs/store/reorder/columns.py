@@ -23,7 +23,8 @@ from daskfs.store.dataset.dataset import Dataset
 from daskfs.store.dataset.layout import ArraySpec
 from daskfs.store.dataset.writer import ChunkRecords, write_chunk
 from daskfs.store.ingest.arrays import block_shape
-from daskfs.store.ingest.staging import BlockShape, StagedBlock, write_block
+from daskfs.store.ingest.publish import write_block
+from daskfs.store.ingest.staging import BlockShape, StagedBlock
 from daskfs.store.places.location import Location
 from daskfs.store.places.read_ahead import Prefetcher
 from daskfs.store.reorder.kernels import sort_by_key

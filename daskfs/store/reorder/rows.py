@@ -23,7 +23,8 @@ from daskfs.store.dataset.layout import ArraySpec, target_spec
 from daskfs.store.dataset.reader import ArrayReader
 from daskfs.store.dataset.regroup import consecutive_groups
 from daskfs.store.dataset.writer import ChunkRecords, write_chunk
-from daskfs.store.ingest.staging import OPTIONAL, BlockShape, StagedBlock, write_block
+from daskfs.store.ingest.publish import OPTIONAL, write_block
+from daskfs.store.ingest.staging import BlockShape, StagedBlock
 from daskfs.store.places.location import Location
 from daskfs.store.reorder.plan import ReorderPlan, WriteTask, block_ends
 from daskfs.store.reorder.runs import KeyRange, RecordBatch, Runs, Section, edges_of, row_keys

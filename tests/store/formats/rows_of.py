@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from daskfs.store.dataset.names_kernels import COUNT, NameSet, name_list
 from daskfs.store.ingest.formats.base import Format
-from daskfs.store.ingest.name_cache import NameCollector
-from daskfs.store.ingest.rows import BadLines, RowBuilder
+from daskfs.store.ingest.rows import BadLines, NameCollector, RowBuilder
 from daskfs.store.ingest.rows_kernels import ENTRIES, ROWS, RowArrays
 from daskfs.store.ingest.sources import find_sources
 

@@ -14,7 +14,7 @@ import pytest
 from store.formats.rows_of import Rows, rows_of
 
 from daskfs.errors import BadLineError, OptionError
-from daskfs.store.dataset.kmers import kmer_name
+from daskfs.store.dataset.names import kmer_name
 from daskfs.store.ingest.formats.fasta import Fasta
 
 pytestmark = pytest.mark.kernels

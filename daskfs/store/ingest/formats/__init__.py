@@ -1,4 +1,4 @@
-"""One parser per source format: bytes in, rows out. No dask here."""
+"""One parser per source format: from bytes to rows, without Dask."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ FORMATS: dict[str, type[Any]] = {
 
 
 def options_of(name: str) -> list[str]:
-    """What the format called `name` takes."""
+    """Return the names of the options of a format."""
     return [field.name for field in fields(_kind(name))]
 
 
 def make_format(name: str, options: Mapping[str, Any]) -> Format:
-    """The format called `name` with its options; OptionError with the nearest known word for a wrong one."""
+    """Return the format called `name` with these options; OptionError suggests the nearest name for an unknown one."""
     known = options_of(name)
     for option in options:
         if option not in known:
@@ -35,9 +35,9 @@ def make_format(name: str, options: Mapping[str, Any]) -> Format:
             )
     for field in fields(_kind(name)):
         if isinstance(field.default, tuple) and isinstance(value := options.get(field.name), str):
-            raise OptionError(f"{field.name}={value!r}: must be a list, such as [{value!r}]")  # not its letters
-    made: Format = _kind(name)(**{key: tuple(v) if isinstance(v, list) else v for key, v in options.items()})
-    return made
+            raise OptionError(f"{field.name}={value!r}: must be a list, such as [{value!r}]")
+    format: Format = _kind(name)(**{key: tuple(v) if isinstance(v, list) else v for key, v in options.items()})
+    return format
 
 
 def _kind(name: str) -> type[Any]:

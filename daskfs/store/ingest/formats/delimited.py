@@ -1,9 +1,8 @@
-"""CSV and TSV: one row per line, fields between delimiters, names in the first line or none.
+"""CSV and TSV: one row per line, fields between delimiters, column names in the first line or none.
 
-Files are cut at line ends, so that many workers can read one file: a quoted field may hold
-delimiters and doubled quotes, but no line break (that is a bad line, never a silent mistake).
-Empty fields and the usual spellings of a missing value (NA, NaN, null, … as pyarrow has them) are
-gaps; empty lines are passed over.
+Files are cut at line ends, so that many workers can read one file. A quoted field may hold delimiters and doubled
+quotes, but no line break, which makes a bad line and never a silent mistake. Empty fields and the usual spellings of a
+missing value (NA, NaN, null, … as in pyarrow) are gaps. Empty lines are ignored.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from numpy.typing import NDArray
 
 from daskfs.errors import OptionError, SourceError
 from daskfs.store.ingest.formats import tabular_kernels as kernels
-from daskfs.store.ingest.formats.base import line_parts
 from daskfs.store.ingest.formats.numbers_kernels import LF
 from daskfs.store.ingest.formats.tabular import SAMPLE_BYTES, arrow, as_numbers, check_same_columns
 from daskfs.store.ingest.formats.tabular_rows import BadTableRow, TableFormat, TableRows, deliver
@@ -71,12 +69,9 @@ class Delimited(TableFormat):
         start = end if self.header else 0
         deliver(_CsvLines(window.text[start:], window.offset + start, source, parser), sample)
         dtype = "float32" if self.dtype == "auto" else self.dtype
-        return replace(self, dtype=dtype).decided_by(columns, sample.table(strings))
+        return replace(self, dtype=dtype).decide(columns, sample.table(strings))
 
-    def parts(self, source: Source, part_bytes: int) -> Iterator[SourcePart]:
-        return line_parts(source, part_bytes)
-
-    def pieces(self, part: SourcePart, window_bytes: int) -> Iterator[TableRows]:
+    def slices(self, part: SourcePart, window_bytes: int) -> Iterator[TableRows]:
         parser = _Parser(self.delimiter, self.columns, self._types())
         header_ahead = self.header and part.start == 0
         for window in line_windows(part, window_bytes):
@@ -88,14 +83,14 @@ class Delimited(TableFormat):
             yield _CsvLines(window.text[start:], window.offset + start, part.source, parser)
 
     def _types(self) -> dict[str, pa.DataType]:
-        """What pyarrow reads each column as: straight what is wanted, so that nothing is converted twice."""
+        """Return the type as which pyarrow reads each column: the final one, so that nothing is converted twice."""
         pa = arrow()
         label = pa.string() if self.labels == "strings" else pa.float64()
         numeric, categorical = dict.fromkeys(self.numeric, pa.float64()), dict.fromkeys(self.categorical, pa.string())
         return {self.label: label, **numeric, **categorical}
 
     def _first_line(self, text: NDArray[np.uint8], source: Source) -> tuple[list[str], int]:
-        """The fields of the first line, and where the next one starts."""
+        """Return the fields of the first line, and where the next line starts."""
         end = int(np.argmax(text == LF)) + 1
         try:
             line = text[:end].tobytes().decode().rstrip("\r\n")
@@ -117,7 +112,7 @@ class TabSeparated(Delimited):
 
 
 class _Parser:
-    """pyarrow's CSV reader, set to the columns of one dataset and to one thread (Dask brings the others)."""
+    """pyarrow's CSV reader for the columns of one dataset, with one thread (Dask brings the others)."""
 
     def __init__(self, delimiter: str, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> None:
         self.delimiter = ord(delimiter)
@@ -127,11 +122,11 @@ class _Parser:
         self._strings = self._conversion(dict.fromkeys(types, arrow().string()))
 
     def typed(self, text: NDArray[np.uint8]) -> pa.RecordBatch:
-        """The lines of a text, every column of its type; ArrowInvalid if some field or line will not do."""
+        """Return the rows of a text, every column in its type. Raise ArrowInvalid if some field or line is wrong."""
         return self._batch(text, self._parse, self._typed)
 
     def strings(self, line: NDArray[np.uint8]) -> pa.RecordBatch:
-        """One line with every column as a string; BadTableRow if not even that can be done."""
+        """Return one line with every column as a string. Raise BadTableRow if even that is impossible."""
         wrong_counts = []
 
         def note(row: Any) -> str:
@@ -148,7 +143,7 @@ class _Parser:
 
     def _batch(self, text: NDArray[np.uint8], parse: Any, convert: Any) -> pa.RecordBatch:
         pa = arrow()
-        # One block, so that the answer is one batch.
+        # One block, so that the result is one batch.
         read = self._csv.ReadOptions(column_names=self._columns, use_threads=False, block_size=len(text) + 1)
         stream = pa.BufferReader(pa.py_buffer(text))
         table = self._csv.read_csv(stream, read_options=read, parse_options=parse, convert_options=convert)
@@ -160,7 +155,7 @@ class _Parser:
 
 
 class _CsvLines:
-    """Whole lines of a file, a `TableRows`."""
+    """Whole lines of a file, as `TableRows`."""
 
     def __init__(self, text: NDArray[np.uint8], offset: int, source: Source, parser: _Parser) -> None:
         self._text, self._offset, self._source, self._parser = text, offset, source, parser
@@ -174,7 +169,7 @@ class _CsvLines:
         except arrow().ArrowInvalid as error:
             if self.n_rows > 1:
                 raise BadTableRow(str(error)) from error
-            return self._parser.strings(self._text)  # whoever casts these will see which field is wrong
+            return self._parser.strings(self._text)  # casting these shows which field is wrong
 
     def halves(self) -> tuple[_CsvLines, _CsvLines]:
         ends = np.flatnonzero(self._text == LF)
@@ -191,22 +186,22 @@ class _CsvLines:
 
 
 class _Sample:
-    """Takes the first rows of a file; bad ones are left to be found again when the file is read."""
+    """Takes the first rows of a file. Bad rows are ignored here, and reported when the file is read."""
 
     def __init__(self) -> None:
         self._batches: list[pa.RecordBatch] = []
 
-    def checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         return batch
 
     def add(self, batch: pa.RecordBatch) -> None:
         self._batches.append(batch)
 
-    def report(self, piece: TableRows, reason: str) -> None:
+    def report(self, rows: TableRows, reason: str) -> None:
         pass
 
     def table(self, types: Mapping[str, pa.DataType]) -> pa.Table:
-        """The rows, columns that hold only numbers and gaps as numbers."""
+        """Return the rows as a table; columns that hold only numbers and gaps are numeric."""
         pa = arrow()
         table = pa.Table.from_batches(self._batches, schema=pa.schema(list(types.items())))
         return pa.table({name: _as_numbers_if_possible(table[name]) for name in types})

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import ClassVar, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.errors import OptionError, check_choice
-from daskfs.protocol import Kind
-from daskfs.store.dataset.kmers import LONGEST_KMER, position_shift
+from daskfs.store.dataset.names import LONGEST_KMER, position_shift
 from daskfs.store.ingest.formats import fasta_kernels as kernels
-from daskfs.store.ingest.formats.base import LabelKind, NamesFrom, Weighting, guess_label_kind, line_parts
-from daskfs.store.ingest.formats.counted import WEIGHTING_CODES, lengths
+from daskfs.store.ingest.formats.base import (
+    WEIGHTING_CODES,
+    Format,
+    LabelKind,
+    NamesFrom,
+    Weighting,
+    guess_label_kind,
+    lengths,
+)
 from daskfs.store.ingest.formats.fasta_kernels import FastaRecords
-from daskfs.store.ingest.formats.fasta_reads import ReadSampler, Slices, whole_records
 from daskfs.store.ingest.rows import BadLines, RowBuilder
 from daskfs.store.ingest.sources import Source, SourcePart, Window, first_lines, line_windows
 
 NO_LABEL, LABEL_IS_NO_NUMBER = kernels.TOO_LONG + 1, kernels.TOO_LONG + 2
 
+READS_AT_ONCE = 1 << 16  # 1.5 MB of slices; deep coverage of a long record makes many more reads
 REASONS = {
     kernels.NOT_A_LETTER: "not a letter of a sequence",
     kernels.NO_SEQUENCE: "a record without a sequence",
@@ -35,11 +42,11 @@ REASONS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fasta:
+class Fasta(Format):
     """Options of the FASTA format.
 
-    A, C, G and T (or U) in either case are bases. Any other letter, ``*`` and ``-`` take their place
-    in the sequence, but no k-mer reaches across them.
+    A, C, G and T (or U) in either case are bases. Any other letter, ``*`` and ``-`` count as positions of the
+    sequence, but no k-mer contains them.
 
     Parameters
     ----------
@@ -56,10 +63,10 @@ class Fasta:
         ``"numbers"``, ``"strings"`` or ``"auto"``: numbers if the headers of the first records say so.
     read_length, coverage
         None for a row per record. Otherwise rows are reads: ``round(coverage * length / read_length)``
-        of them start at random places of each record. A shorter record has no read and makes no row.
+        of them start at random positions of each record. A shorter record has no read and makes no row.
     seed
-        For the places of the reads. They depend on the seed, the file's name and the record's place in
-        it, not on how the work is cut.
+        The seed of the positions of reads. These depend on the seed, the name of the file and the position of the
+        record in it, not on how the work is cut.
     weighting
         ``"count"``, ``"binary"`` (1 for a k-mer that occurs) or ``"unit"`` (counts of length 1 a row).
     """
@@ -75,7 +82,6 @@ class Fasta:
     weighting: Weighting = "count"
 
     name: ClassVar[str] = "fasta"
-    kind: ClassVar[Kind] = "sparse"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "k", lengths("k", self.k, LONGEST_KMER))
@@ -123,7 +129,7 @@ class Fasta:
         return position_shift(max(self.k)) if self.position else 0
 
     def _longest_row(self) -> int:
-        """The most bases of which every k-mer's position fits an id (63 bits)."""
+        """Return the largest number of bases for which every k-mer's position fits an id (63 bits)."""
         positions = 1 << (63 - self._shift()) if self.position else 1 << 62
         return positions + min(self.k) - 1
 
@@ -137,14 +143,11 @@ class Fasta:
         if pattern is None:
             return replace(self, labels="strings")
         headers = [line for line in first_lines(sources[0]) if line.startswith(b">")]
-        found = [label for header in headers if (label := label_in(header, pattern)) is not None]
-        return replace(self, labels=guess_label_kind([label.encode() for label in found]))
-
-    def parts(self, source: Source, part_bytes: int) -> Iterator[SourcePart]:
-        return line_parts(source, part_bytes)
+        labels = [label.encode() for header in headers if (label := label_in(header, pattern)) is not None]
+        return replace(self, labels=guess_label_kind(labels))
 
     def read(self, part: SourcePart, rows: RowBuilder, window_bytes: int) -> None:
-        label_code = cache(rows.label_code)  # a kernel call a label, not one a record
+        label_code = cache(rows.label_code)  # one kernel call for each label, not for each record
         sampler = self._sampler(part.source)
         for window in line_windows(part, window_bytes, separator=b"\n>"):
             if window.text[0] != kernels.RECORD_MARK:  # possible only where a file begins
@@ -159,7 +162,7 @@ class Fasta:
     def _labels(
         self, window: Window, records: FastaRecords, source: Source, label_code: Callable[[bytes], float]
     ) -> NDArray[np.float64]:
-        """The label of every record; one that has none is marked as a problem."""
+        """Return the label of every record; a record without one is marked as a problem."""
         pattern = self._header_pattern()
         if pattern is None:
             return np.full(len(records.start), label_code(source.name.encode()))
@@ -187,6 +190,72 @@ class Fasta:
         return int(kernels.add_kmer_rows(records.codes, *slices, *options, rows.arrays))
 
 
+class Slices(NamedTuple):
+    """Slices of sequences that become rows: ``codes[first[i]:last[i]]`` with the label ``y[i]``."""
+
+    first: NDArray[np.int64]
+    last: NDArray[np.int64]
+    y: NDArray[np.float64]
+
+
+def whole_records(records: FastaRecords, y: NDArray[np.float64]) -> Slices:
+    """Return every record that has no problem as one slice."""
+    good = records.problem == 0
+    return Slices(records.first[good], records.last[good], y[good])
+
+
+class ReadSampler:
+    """Draws reads of one length from the records of one source, uniformly, to a mean coverage.
+
+    The reads of a record depend on the seed, the name of its file and the byte at which it starts there, and so not on
+    how the work is cut into parts and windows. Philox's raw numbers are the same in every version of numpy; those of a
+    Generator are not.
+    """
+
+    def __init__(self, source_name: str, read_length: int, coverage: float, seed: int) -> None:
+        self._name, self._length, self._coverage, self._seed = source_name, read_length, coverage, seed
+        self._draws = np.random.Philox(key=0)
+        self._fresh = self._draws.state
+
+    def slices(self, records: FastaRecords, y: NDArray[np.float64], offset: int) -> Iterator[Slices]:
+        """Yield reads of every record that has no problem, many at a time; `offset` is that of the window."""
+        batch: list[Slices] = []
+        reads = 0
+        for r in np.flatnonzero(records.problem == 0):
+            bases = int(records.last[r] - records.first[r])
+            for starts in self._starts(offset + int(records.start[r]), bases):
+                first = starts + records.first[r]
+                batch.append(Slices(first, first + self._length, np.full(len(first), y[r])))
+                reads += len(first)
+                if reads >= READS_AT_ONCE:
+                    yield _concatenate(batch)
+                    batch, reads = [], 0
+        if batch:
+            yield _concatenate(batch)
+
+    def _starts(self, offset: int, bases: int) -> Iterator[NDArray[np.int64]]:
+        """Yield the positions where the reads of a record of `bases` bases start."""
+        places = bases - self._length + 1
+        left = round(self._coverage * bases / self._length) if places > 0 else 0
+        self._restart(offset)
+        while left > 0:
+            count = min(left, READS_AT_ONCE)
+            uniform = (self._draws.random_raw(count) >> np.uint64(11)) * 2.0**-53
+            yield (uniform * places).astype(np.int64)
+            left -= count
+
+    def _restart(self, offset: int) -> None:
+        """Begin the random stream of the record at `offset`, ten times as fast as a new Philox with that key."""
+        what = f"{self._seed}\0{self._name}\0{offset}".encode()
+        digest = hashlib.blake2b(what, digest_size=16).digest()
+        self._fresh["state"]["key"] = np.frombuffer(digest, "<u8")
+        self._draws.state = self._fresh
+
+
+def _concatenate(batch: list[Slices]) -> Slices:
+    return Slices(*(np.concatenate(arrays) for arrays in zip(*batch, strict=True)))
+
+
 def _report_problems(window: Window, records: FastaRecords, source: Source, bad_lines: BadLines) -> None:
     for record in np.flatnonzero(records.problem):
         at = int(records.problem_at[record])
@@ -195,12 +264,12 @@ def _report_problems(window: Window, records: FastaRecords, source: Source, bad_
 
 
 def _shown(window: Window, at: int) -> str:
-    """The line from a byte on, as an error message shows it."""
+    """Return the line from byte `at` on, as an error message shows it."""
     return repr(window.text[at : at + 60].tobytes().split(b"\n")[0].decode("utf-8", "replace"))
 
 
 def label_in(header: bytes, pattern: re.Pattern[str]) -> str | None:
-    """What the pattern's first group matches in a header line (``>`` and all), if anything."""
+    """Return what the pattern's first group matches in a header line (with its ``>``), or None."""
     match = pattern.search(header.decode("utf-8", "replace").removeprefix(">").rstrip("\r"))
     return (match[1] or None) if match else None
 

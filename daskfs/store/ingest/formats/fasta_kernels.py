@@ -23,11 +23,9 @@ from daskfs.store.ingest.rows_kernels import (
 
 RECORD_MARK = 62  # ">"
 
-NOT_A_LETTER = FIRST_ERROR
-NO_SEQUENCE = FIRST_ERROR + 1
-TOO_LONG = FIRST_ERROR + 2
+NOT_A_LETTER, NO_SEQUENCE, TOO_LONG = range(FIRST_ERROR, FIRST_ERROR + 3)
 
-BREAK, SPACING, FOREIGN = 4, 5, 6  # what a byte is that is no base; the bases are 0 … 3
+BREAK, SPACING, FOREIGN = 4, 5, 6  # codes of bytes that are no bases; the bases are 0 … 3
 
 
 def _meanings() -> NDArray[np.uint8]:
@@ -44,19 +42,19 @@ MEANING = _meanings()
 
 
 class FastaRecords(NamedTuple):
-    """The records of a window of text; record r's bases are ``codes[first[r]:last[r]]``."""
+    """The records of a window of text; the bases of record r are ``codes[first[r]:last[r]]``."""
 
     start: NDArray[np.int64]  # byte of its ">"
     header_stop: NDArray[np.int64]
     first: NDArray[np.int64]
     last: NDArray[np.int64]
-    problem: NDArray[np.int64]  # 0, or what is wrong with it ...
-    problem_at: NDArray[np.int64]  # ... at which byte
+    problem: NDArray[np.int64]  # 0, or an error code
+    problem_at: NDArray[np.int64]  # the byte of the error
     codes: NDArray[np.uint8]
 
 
 def new_records(text: NDArray[np.uint8]) -> FastaRecords:
-    """Where the records of a text start, with room for what `encode_records` finds in them."""
+    """Find where the records of a text start; return them with room for what `encode_records` adds."""
     marks = np.flatnonzero(text == RECORD_MARK)
     start = marks[(marks == 0) | (text[marks - 1] == LF)]
     header_stop, first, last, problem, problem_at = (np.zeros(len(start), np.int64) for _ in range(5))
@@ -65,7 +63,7 @@ def new_records(text: NDArray[np.uint8]) -> FastaRecords:
 
 @kernel
 def encode_records(text, longest, records):
-    """Fill `records`: headers end where, bases are which, and what is wrong.
+    """Fill `records` with the ends of headers, the codes of bases, and problems.
 
     `longest` is the largest number of bases a record may have.
     """
@@ -81,7 +79,7 @@ def encode_records(text, longest, records):
         foreign = False
         for i in range(at, stop):
             code = MEANING[text[i]]
-            records.codes[written] = code  # the next one overwrites it if it is no code
+            records.codes[written] = code  # overwritten by the next one if it is neither base nor break
             written += code <= BREAK
             foreign |= code == FOREIGN
         records.last[r] = written
@@ -97,16 +95,16 @@ def encode_records(text, longest, records):
 
 @kernel
 def add_kmer_rows(codes, first, last, y, lengths, canonical, shift, weighting, out):
-    """Add a row for each slice ``codes[first[i]:last[i]]``, from i = ``progress[NEXT]`` on.
+    """Add a row for each slice ``codes[first[i]:last[i]]``, from i = ``progress[NEXT]`` on; return DONE or FULL.
 
-    `lengths` are the k. With a `shift`, a feature is a k-mer at its position in the row. Returns
-    DONE, or FULL with ``progress[NEXT]`` at the row that did not fit.
+    `lengths` are the k. With a `shift`, a feature is a k-mer at its position in the row. On FULL, ``progress[NEXT]`` is
+    the row that did not fit.
     """
     for row in range(out.progress[NEXT], len(first)):
         out.progress[NEXT] = row
         start = stop = out.progress[ENTRIES]
         most = 0
-        for j in range(len(lengths)):  # by number: an iterator over an array costs 16 ns a turn
+        for j in range(len(lengths)):  # by index, because an iterator over an array takes 16 ns per step
             most += max(last[row] - first[row] - lengths[j] + 1, 0)
         if out.progress[ROWS] == len(out.y) or start + most > len(out.ids):
             return FULL
@@ -120,7 +118,7 @@ def add_kmer_rows(codes, first, last, y, lengths, canonical, shift, weighting, o
 
 @helper
 def _write_kmers(codes, first, last, k, canonical, shift, ids, entry):
-    """Write the ids of the k-mers of one slice to ``ids[entry:]``; returns where they end.
+    """Write the ids of the k-mers of one slice to ``ids[entry:]``; return where they end.
 
     `forward` holds the last k bases, `backward` their complements in reverse order.
     """
@@ -128,7 +126,7 @@ def _write_kmers(codes, first, last, k, canonical, shift, ids, entry):
     mask = length_bit - np.uint64(1)
     top = np.uint64(2 * (k - 1))
     forward, backward = np.uint64(0), np.uint64(0)
-    unbroken = 0  # bases since the last letter that is none
+    unbroken = 0  # bases since the last break
     for i in range(first, last):
         code = np.uint64(codes[i])
         if code == np.uint64(BREAK):

@@ -1,7 +1,7 @@
 """Decimal text to numbers, for the parsers of line formats.
 
-Every function may read on until the first byte that is no part of a number: callers hand in text
-that ends with a newline, so none of them needs to look where the text ends.
+Every function may read on until the first byte that is not part of a number. Callers hand in text that ends with a
+newline, so that no function has to check for the end of the text.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import numpy as np
 
 from daskfs.jit import helper, inlined
-from daskfs.store.dataset.words_kernels import WORD, bytes_equal, first_marked, word_at
+from daskfs.store.dataset.hashing_kernels import WORD, bytes_equal, first_marked, word_at
 
 SPACE, TAB, CR, LF = 32, 9, 13, 10
 COLON, HASH, PLUS, MINUS, DOT, BAR, QUOTE = 58, 35, 43, 45, 46, 124, 39
 
-TEN_TO = 10.0 ** np.arange(23)  # exactly representable, so one division rounds once
+TEN_TO = 10.0 ** np.arange(23)  # exactly representable, so that a division rounds only once
 MANTISSA_LIMIT = np.uint64(10**17)
 ID_LIMIT = np.uint64(2**63)
 
@@ -26,13 +26,13 @@ _LOW_BITS, _HIGH_BITS = np.uint64(0x7F7F7F7F7F7F7F7F), np.uint64(0x8080808080808
 
 @helper
 def digit(byte):
-    """0 … 9 for a digit, a larger number for anything else."""
+    """Return 0 … 9 for a digit, a larger number for anything else."""
     return np.uint8(byte - np.uint8(48))
 
 
 @helper
 def read_id(text, at):
-    """A whole number 0 … 2^63 - 1: (value, where it ends, whether it is one)."""
+    """Read a whole number 0 … 2^63 - 1; return its value, where it ends, and whether it is valid."""
     value, first = np.uint64(0), at
     d = digit(text[at])
     while d <= 9:
@@ -45,10 +45,10 @@ def read_id(text, at):
 
 @inlined
 def read_number(text, at):
-    """A decimal number: (value, where it ends, NUMBER or what is wrong).
+    """Read a decimal number; return its value, where it ends, and NUMBER or what is wrong.
 
-    Exact to the last bit of a float64 for up to 15 digits and powers of ten up to ±22, which is how
-    data is written; beyond that, off by a few units of the last place at most.
+    The value is exact to the last bit of a float64 for up to 15 digits and powers of ten up to ±22, which covers usual
+    data; beyond that, it is off by a few units of the last place at most.
     """
     if at + WORD <= len(text):
         value, length = _read_short_number(word_at(text, at))
@@ -59,13 +59,13 @@ def read_number(text, at):
 
 @inlined
 def _read_short_number(word):
-    """A number of up to seven digits and points, all at once: (value, its length), or length 0 for any other.
+    """Read a number of up to seven digits and points at once; return value and length, or length 0 for any other.
 
-    Most numbers are such, and where they end is hard to foresee: a loop over digits takes longer to find out
-    than all this arithmetic.
+    Most numbers are that short, and the processor mispredicts where they end: a loop over digits is slower than all
+    this arithmetic.
     """
-    # Bytes from . to 9: adding what is missing to 128 moves the answer into the high bit. The / between
-    # them is found out below, for it is no digit.
+    # Find the bytes from . to 9: adding the difference to 128 sets the high bit. The / among them is rejected
+    # below, because it is no digit.
     low = word & _LOW_BITS
     others = ~((low + _ONES * np.uint64(128 - DOT)) & ~(low + _ONES * np.uint64(128 - 58))) | word
     length = first_marked(others & _HIGH_BITS)
@@ -87,7 +87,7 @@ def _read_short_number(word):
     word -= (_ONES * np.uint64(48)) << np.uint64(64 - 8 * digits)
     if ((word + _ONES * np.uint64(128 - 10)) | word) & _HIGH_BITS:
         return 0.0, 0
-    # Neighbours are put together: digits to pairs, pairs to fours, fours to the number.
+    # Neighbours are combined: digits to pairs, pairs to fours, fours to the number.
     word = (word * np.uint64(10)) + (word >> np.uint64(8))
     pairs = np.uint64(0x000000FF000000FF)
     fours = (word & pairs) * np.uint64(100 + (1000000 << 32))

@@ -1,8 +1,8 @@
 """Parquet: a table with types, cut into row groups that can be read independently of each other.
 
-A part of a Parquet file is a range of row groups: ``SourcePart.start`` and ``SourcePart.stop`` count those, not
-bytes. Texts and dictionaries are categorical columns; integers, floats, decimals and booleans are
-numeric ones. A null is a gap, but NaN is a bad row.
+A part of a Parquet file is a range of row groups: ``SourcePart.start`` and ``SourcePart.stop`` count those, not bytes.
+Texts and dictionaries are categorical columns; integers, floats, decimals and booleans are numeric ones. A null is a
+gap, but NaN makes a bad row.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-DECODED_CELL = 8  # bytes: what a number takes in memory, however well the file packs it
+DECODED_CELL = 8  # bytes of a number in memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class Parquet(TableFormat):
     Parameters
     ----------
     kinds
-        What each of `columns` holds by its type; `resolved` fills it in, and every file must agree.
+        What each of `columns` holds by its type; `resolve` fills it in, and every file must agree.
     """
 
     kinds: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class Parquet(TableFormat):
     name: ClassVar[str] = "parquet"
 
     def resolve(self, sources: Sequence[Source]) -> Self:
-        with _opened(sources[0]) as file:
+        with _open(sources[0]) as file:
             schema = file.schema_arrow
             if self.columns:
                 check_same_columns(sources[0], schema.names, self.columns)
@@ -49,11 +49,11 @@ class Parquet(TableFormat):
             groups = range(file.num_row_groups)
             batches = (batch for group in groups for batch in _batches(file, group, used, SAMPLE_BYTES))
             sample = next(batches, schema.empty_table())
-        return replace(self.decided_by(schema.names, sample), kinds=_kinds(schema))
+        return replace(self.decide(schema.names, sample), kinds=_kinds(schema))
 
     def parts(self, source: Source, part_bytes: int) -> Iterator[SourcePart]:
-        """Runs of row groups, each as long as fits in `part_bytes`, or a single large one."""
-        with _opened(source) as file:
+        """Yield ranges of row groups, each as long as fits in `part_bytes`, or a single large row group."""
+        with _open(source) as file:
             self._check_schema(source, file.schema_arrow)
             sizes = [file.metadata.row_group(group).total_byte_size for group in range(file.num_row_groups)]
         start, size = 0, 0
@@ -65,14 +65,14 @@ class Parquet(TableFormat):
         if start < len(sizes):
             yield SourcePart(source, start, len(sizes), size)
 
-    def pieces(self, part: SourcePart, window_bytes: int) -> Iterator[TableRows]:
-        with _opened(part.source) as file:
+    def slices(self, part: SourcePart, window_bytes: int) -> Iterator[TableRows]:
+        with _open(part.source) as file:
             counts = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
             groups = range(part.start, len(counts) if part.stop is None else part.stop)
             row = 1 + sum(counts[: part.start])
             for group in groups:
                 for batch in _batches(file, group, self.in_use(), window_bytes):
-                    yield _Batch(batch, row, part.source)
+                    yield _RowGroupSlice(batch, row, part.source)
                     row += len(batch)
 
     def _check_schema(self, source: Source, schema: pa.Schema) -> None:
@@ -83,8 +83,8 @@ class Parquet(TableFormat):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Batch:
-    """Rows of a row group, a `TableRows`."""
+class _RowGroupSlice:
+    """Rows of a row group, as `TableRows`."""
 
     rows: pa.RecordBatch
     first: int  # number of the first row in its file, from 1
@@ -97,11 +97,11 @@ class _Batch:
     def batch(self) -> pa.RecordBatch:
         return self.rows
 
-    def halves(self) -> tuple[_Batch, _Batch]:
+    def halves(self) -> tuple[_RowGroupSlice, _RowGroupSlice]:
         cut = self.n_rows // 2
         return (
-            _Batch(self.rows.slice(0, cut), self.first, self.source),
-            _Batch(self.rows.slice(cut), self.first + cut, self.source),
+            _RowGroupSlice(self.rows.slice(0, cut), self.first, self.source),
+            _RowGroupSlice(self.rows.slice(cut), self.first + cut, self.source),
         )
 
     def report(self, bad_lines: BadLines, reason: str) -> None:
@@ -109,8 +109,8 @@ class _Batch:
 
 
 @contextmanager
-def _opened(source: Source) -> Iterator[pq.ParquetFile]:
-    """A Parquet file, read no further ahead than asked."""
+def _open(source: Source) -> Iterator[pq.ParquetFile]:
+    """Open a Parquet file, without reading ahead."""
     with source.open() as raw:
         try:
             yield arrow("pyarrow.parquet").ParquetFile(raw, pre_buffer=False)
@@ -119,7 +119,7 @@ def _opened(source: Source) -> Iterator[pq.ParquetFile]:
 
 
 def _batches(file: pq.ParquetFile, group: int, columns: Sequence[str], window_bytes: int) -> Iterator[pa.RecordBatch]:
-    """The rows of a row group, at a time as many as take about `window_bytes`."""
+    """Yield the rows of a row group, about `window_bytes` of them at a time."""
     about = file.metadata.row_group(group)
     row_bytes = max(about.total_byte_size // max(about.num_rows, 1), DECODED_CELL * len(columns))
     rows = max(window_bytes // row_bytes, 1)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.protocol import Kind
 from daskfs.store.ingest.formats import svmlight_kernels as kernels
-from daskfs.store.ingest.formats.base import LabelKind, NamesFrom, guess_label_kind, line_parts
+from daskfs.store.ingest.formats.base import Format, LabelKind, NamesFrom, guess_label_kind
 from daskfs.store.ingest.rows import MOST_LABELS, RowBuilder
-from daskfs.store.ingest.sources import Source, SourcePart, first_lines, line_windows
+from daskfs.store.ingest.sources import Source, SourcePart, first_lines
 
 REASONS = {
     kernels.LABEL_IS_NO_NUMBER: "the label is not a number (string labels: --labels strings)",
@@ -30,7 +28,7 @@ REASONS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Svmlight:
+class Svmlight(Format):
     """Options of the svmlight format.
 
     Parameters
@@ -42,7 +40,6 @@ class Svmlight:
     labels: LabelKind = "auto"
 
     name: ClassVar[str] = "svmlight"
-    kind: ClassVar[Kind] = "sparse"
     names_from: ClassVar[NamesFrom] = {"from": "ids"}
 
     def resolve(self, sources: Sequence[Source]) -> Self:
@@ -51,12 +48,8 @@ class Svmlight:
         words = [line.split(b"#")[0].split() for line in first_lines(sources[0])]
         return replace(self, labels=guess_label_kind([line[0] for line in words if line]))
 
-    def parts(self, source: Source, part_bytes: int) -> Iterator[SourcePart]:
-        return line_parts(source, part_bytes)
-
     def read(self, part: SourcePart, rows: RowBuilder, window_bytes: int) -> None:
-        for window in line_windows(part, window_bytes):
-            rows.parse(window, part.source, partial(self._step, window.text, rows), REASONS)
+        def step(text: NDArray[np.uint8]) -> int:
+            return int(kernels.parse_svmlight(text, self.labels == "strings", rows.arrays, rows.labels))
 
-    def _step(self, text: NDArray[np.uint8], rows: RowBuilder) -> int:
-        return int(kernels.parse_svmlight(text, self.labels == "strings", rows.arrays, rows.labels))
+        rows.parse_part(part, window_bytes, step, REASONS)

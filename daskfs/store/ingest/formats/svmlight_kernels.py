@@ -31,23 +31,16 @@ from daskfs.store.ingest.rows_kernels import (
     new_row_arrays,
 )
 
-LABEL_IS_NO_NUMBER = FIRST_ERROR
-LABEL_NOT_FINITE = FIRST_ERROR + 1
-TOO_MANY_LABELS = FIRST_ERROR + 2
-NO_COLON = FIRST_ERROR + 3
-BAD_ID = FIRST_ERROR + 4
-BAD_VALUE = FIRST_ERROR + 5
-VALUE_NOT_FINITE = FIRST_ERROR + 6
-NUL_BYTE = FIRST_ERROR + 7
-SUM_NOT_FINITE = FIRST_ERROR + 8
+LABEL_IS_NO_NUMBER, LABEL_NOT_FINITE, TOO_MANY_LABELS, NO_COLON, BAD_ID, BAD_VALUE = range(FIRST_ERROR, FIRST_ERROR + 6)
+VALUE_NOT_FINITE, NUL_BYTE, SUM_NOT_FINITE = range(FIRST_ERROR + 6, FIRST_ERROR + 9)
 
 
 @kernel
 def parse_svmlight(text, labels_are_strings, out, labels):
-    """Parse lines from ``progress[NEXT]`` until the text ends, the block is full or a line is wrong.
+    """Parse lines from ``progress[NEXT]`` until the text ends, the block is full or a line is wrong; return the status.
 
-    `text` ends with a newline. On FULL, ``progress[NEXT]`` is the start of the row that did not
-    fit; on an error, ``progress[AT]`` is the byte and ``progress[LINE]`` the start of its line.
+    `text` ends with a newline. On FULL, ``progress[NEXT]`` is the start of the row that did not fit. On an error,
+    ``progress[AT]`` is its byte and ``progress[LINE]`` the start of its line.
     """
     at = out.progress[NEXT]
     while at < len(text):
@@ -82,7 +75,7 @@ def parse_svmlight(text, labels_are_strings, out, labels):
         while True:
             while text[at] == SPACE or text[at] == TAB:
                 at += 1
-            if text[at] <= CR:  # below a space, only these can end a line in order
+            if text[at] <= CR:  # below a space, only LF and CR LF end a line
                 if text[at] == LF:
                     break
                 if text[at] == CR and text[at + 1] == LF:
@@ -98,7 +91,7 @@ def parse_svmlight(text, labels_are_strings, out, labels):
             feature, end, fine = read_id(text, at)
             if text[end] != COLON or not fine:
                 if text[at] == 113 and text[at + 1] == 105 and text[at + 2] == 100 and text[at + 3] == COLON:
-                    while text[at] > SPACE and text[at] != HASH:  # qid: query groups of ranking data mean nothing here
+                    while text[at] > SPACE and text[at] != HASH:  # qid, the query groups of ranking data, is ignored
                         at += 1
                     continue
                 while text[end] > SPACE and text[end] != COLON:
@@ -117,7 +110,7 @@ def parse_svmlight(text, labels_are_strings, out, labels):
             entry += 1
         at += 1
         known_labels = labels.used[COUNT]
-        if labels_are_strings:  # only now: a line that is left out brings no label
+        if labels_are_strings:  # only now, since a line that is skipped adds no label
             code = intern_label(labels, text, label_start, label_stop)
             if code < 0:
                 out.progress[AT] = label_start

@@ -1,8 +1,8 @@
-"""What tables (CSV, TSV, Parquet) have in common: their options, and what a look at the first rows decides.
+"""The options that tables (CSV, TSV, Parquet) share, and the choices that depend on the first rows.
 
-A sparse table names its features: a numeric column is the feature of that name, a categorical one
-has a feature ``column=text`` of value 1 for each of its texts; a gap or a zero is no entry. A dense
-table has a number in every cell and is stored as it is.
+A sparse table names its features: a numeric column is the feature of that name, and a categorical column has a feature
+``column=text`` of value 1 for each of its texts. A gap or a zero is no entry. A dense table has a number in every cell
+and is stored as it is.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from daskfs.errors import OptionError, SourceError
 from daskfs.protocol import Kind
-from daskfs.store.ingest.formats.base import LabelKind, NamesFrom
+from daskfs.store.ingest.formats.base import Format, LabelKind, NamesFrom
 from daskfs.store.ingest.sources import Source
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SAMPLE_BYTES = 1 << 20  # of the first source: what every "auto" is decided by
+SAMPLE_BYTES = 1 << 20  # of the first source, by which every "auto" is decided
 NUMERIC, CATEGORICAL = "numeric", "categorical"
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableOptions:
+class TableOptions(Format):
     """Options of every table format.
 
     Parameters
@@ -35,7 +35,7 @@ class TableOptions:
     label
         The column that holds the target. It must be given.
     categorical, numeric
-        Columns to be read as texts or as numbers, whatever they look like; `resolved` fills in the others.
+        Columns to be read as texts or as numbers, whatever they look like; `resolve` fills in the others.
     ignore
         Columns that are no features.
     labels
@@ -70,27 +70,27 @@ class TableOptions:
         return list(self.numeric)
 
     def in_use(self) -> list[str]:
-        """The columns that are read: the label and the features."""
+        """Return the columns that are read: the label and the features."""
         return [self.label, *self.numeric, *self.categorical]
 
     def check_columns(self, columns: Sequence[str]) -> None:
-        """Refuse options that name a column which is not there, or one column for two purposes."""
+        """Raise OptionError if an option names a column that does not exist, or two options name the same column."""
         if twice := [name for name, count in Counter(columns).items() if count > 1]:
-            raise OptionError(f"more than one column is called {listed(twice)}: rename them")
+            raise OptionError(f"more than one column is called {join_names(twice)}: rename them")
         if not self.label:
-            raise OptionError(f"which column is the label? Pass --label with one of {listed(columns)}")
+            raise OptionError(f"which column is the label? Pass --label with one of {join_names(columns)}")
         known, purpose = set(columns), dict[str, str]()
         for option in ("label", "categorical", "numeric", "ignore"):
             for name in [self.label] if option == "label" else getattr(self, option):
                 if name not in known:
-                    raise OptionError(f"--{option} {name}: no such column; there are {listed(columns)}")
+                    raise OptionError(f"--{option} {name}: no such column; there are {join_names(columns)}")
                 if purpose.setdefault(name, option) != option:
                     raise OptionError(f"column {name} cannot be --{purpose[name]} and --{option} at once")
         if known == {self.label, *self.ignore}:
-            raise OptionError(f"no column is left to be a feature of {listed(columns)}")
+            raise OptionError(f"no column is left to be a feature of {join_names(columns)}")
 
-    def decided_by(self, columns: Sequence[str], sample: pa.Table | pa.RecordBatch) -> Self:
-        """Every open choice made, by the types and the gaps of the first rows."""
+    def decide(self, columns: Sequence[str], sample: pa.Table | pa.RecordBatch) -> Self:
+        """Return the options with every open choice decided by the types and the gaps of the first rows."""
         kinds = {field.name: kind_of(field.type) for field in sample.schema}
         kinds |= dict.fromkeys(self.numeric, NUMERIC) | dict.fromkeys(self.categorical, CATEGORICAL)
         features = [name for name in columns if name != self.label and name not in self.ignore]
@@ -101,7 +101,7 @@ class TableOptions:
         gaps = any(sample[name].null_count for name in features)
         dense = self.table == "dense" or (self.table == "auto" and not categorical and not gaps)
         if dense and categorical:
-            raise OptionError(f"no dense table with text ({listed(categorical)}): pass --table sparse or --ignore them")
+            raise OptionError(f"no dense table with text ({join_names(categorical)}): pass --table sparse or --ignore")
         if not dense and self.dtype == "float64":
             raise OptionError("a sparse table holds float32: leave out --dtype float64, or pass --table dense")
         exact = not dense or all(_fits_float32(sample[name].type) for name in numeric)
@@ -118,7 +118,7 @@ class TableOptions:
 
 
 def arrow(module: str = "pyarrow") -> Any:
-    """pyarrow, which only those who read tables need to have."""
+    """Return pyarrow or a module of it, which only tables need. Raise OptionError if it is not installed."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -126,11 +126,11 @@ def arrow(module: str = "pyarrow") -> Any:
 
 
 def kind_of(type: pa.DataType) -> str:
-    """NUMERIC, CATEGORICAL, or the name of a type that is neither by itself."""
+    """Return NUMERIC, CATEGORICAL, or the name of a type that is neither."""
     types = arrow("pyarrow.types")
     if types.is_integer(type) or types.is_floating(type) or types.is_boolean(type) or types.is_decimal(type):
         return NUMERIC
-    if types.is_null(type):  # nothing but gaps so far; should text come, the error will say what to do
+    if types.is_null(type):  # only gaps so far; if text follows, the error says what to do
         return NUMERIC
     if types.is_string(type) or types.is_large_string(type) or types.is_string_view(type) or types.is_dictionary(type):
         return CATEGORICAL
@@ -138,7 +138,7 @@ def kind_of(type: pa.DataType) -> str:
 
 
 def as_numbers(column: pa.Array) -> pa.Array:
-    """A column cast to float64; ArrowInvalid if it holds text that is no number."""
+    """Return a column cast to float64. Raise ArrowInvalid if it holds text that is no number."""
     pa = arrow()
     if kind_of(column.type) == CATEGORICAL:
         column = arrow("pyarrow.compute").utf8_trim_whitespace(column.cast(pa.string()))
@@ -146,20 +146,20 @@ def as_numbers(column: pa.Array) -> pa.Array:
 
 
 def as_texts(column: pa.Array) -> pa.Array:
-    """A column cast to strings; ArrowInvalid if it holds bytes that are not UTF-8."""
+    """Return a column cast to strings. Raise ArrowInvalid if it holds bytes that are not UTF-8."""
     return column.cast(arrow().string())
 
 
-def check_same_columns(source: Source, found: Sequence[str], expected: Sequence[str]) -> None:
-    """Refuse a file whose columns are not those of the first one."""
-    for number, (name, wanted) in enumerate(zip_longest(found, expected), start=1):
+def check_same_columns(source: Source, columns: Sequence[str], expected: Sequence[str]) -> None:
+    """Raise SourceError if the columns of a file are not those of the first file."""
+    for number, (name, wanted) in enumerate(zip_longest(columns, expected), start=1):
         if name != wanted:
-            there, first = ("missing" if column is None else repr(column) for column in (name, wanted))
-            raise SourceError(f"{source.url}: column {number} is {there}, but {first} in the first file")
+            here, first = ("missing" if column is None else repr(column) for column in (name, wanted))
+            raise SourceError(f"{source.url}: column {number} is {here}, but {first} in the first file")
 
 
-def listed(names: Iterable[str], most: int = 50) -> str:
-    """Names for a message, not too many of them."""
+def join_names(names: Iterable[str], most: int = 50) -> str:
+    """Return names as a message lists them, not too many of them."""
     names = list(names)
     more = f", … ({len(names) - most} more)" if len(names) > most else ""
     return ", ".join(names[:most]) + more
@@ -175,12 +175,12 @@ def _check_castable(column: pa.Array, name: str, kind: str) -> None:
 
 
 def _fits_float32(type: pa.DataType) -> bool:
-    """Whether every number of a type is a float32 exactly."""
+    """Return True if every number of a type is exactly a float32."""
     types = arrow("pyarrow.types")
     if types.is_integer(type):
         return bool(type.bit_width <= 16)
     return bool(types.is_boolean(type) or types.is_float16(type) or types.is_float32(type))
 
 
-def _unless_auto(asked: Any, found: str) -> Any:
-    return found if asked == "auto" else asked
+def _unless_auto(option: Any, choice: str) -> Any:
+    return choice if option == "auto" else option

@@ -1,8 +1,7 @@
-"""Cells of a table to CSR entries: numbers under their column's id, texts under the id of ``column=text``.
+"""Cells of a table to CSR entries: numbers under the id of their column, texts under the id of ``column=text``.
 
-A gap is 0 among numbers and the empty text among texts, so one test leaves gaps and zeros out.
-Entries are counted first, then put in place column by column; `cursor` holds where each row's
-next entry goes.
+A gap is 0 among numbers and the empty text among texts, so one test leaves out gaps and zeros. Entries are counted
+first, then written column by column; `cursor` holds the position of the next entry of each row.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ class Texts(NamedTuple):
 
 @kernel
 def count_lines(text, delimiter):
-    """(lines that are not empty, FINE or why some line cannot be parsed by itself).
+    """Return the number of lines that are not empty, and FINE or why some line cannot be parsed by itself.
 
-    A quote opens a quoted field only where the field begins, as for pyarrow; `text` ends with a newline.
+    As for pyarrow, a quote opens a quoted field only at the beginning of the field; `text` ends with a newline.
     """
     lines, start, at, fault = 0, 0, 0, FINE
     while at < len(text):
@@ -56,7 +55,7 @@ def count_lines(text, delimiter):
 
 @kernel
 def first_beyond(values, largest):
-    """Position of the first number that is NaN or larger than `largest` either way, or -1."""
+    """Return the position of the first number that is NaN or whose absolute value exceeds `largest`, or -1."""
     for i in range(len(values)):
         if not abs(values[i]) <= largest:
             return i
@@ -82,7 +81,7 @@ def count_texts(offsets, counts):
 
 @kernel
 def put_numbers(X, column_ids, cursor, ids, values):
-    """Put every number that is not zero under its column's id."""
+    """Write every number that is not zero under its column's id."""
     for row in range(X.shape[0]):
         at = cursor[row]
         for column in range(X.shape[1]):
@@ -95,7 +94,7 @@ def put_numbers(X, column_ids, cursor, ids, values):
 
 @kernel
 def put_texts(prefix, texts, first, cursor, ids, values, names):
-    """Put 1 under the id of ``prefix + text`` for rows `first` …; returns the first row whose name did not fit."""
+    """Write 1 under the id of ``prefix + text`` for rows from `first` on; return the first row that did not fit."""
     offsets, data = texts.offsets, texts.data
     longest = 0
     for row in range(first, len(cursor)):
@@ -120,7 +119,7 @@ def put_texts(prefix, texts, first, cursor, ids, values, names):
 
 @kernel
 def add_name(name, names):
-    """Intern one whole feature name; False if it did not fit."""
+    """Add one whole feature name to the set; return False if it did not fit."""
     return remember(names, feature_id(name, 0, len(name)), name, 0, len(name))
 
 

@@ -1,13 +1,13 @@
 """Arrow batches to rows: conversion, checks, and the search for the one row that is wrong.
 
-Rows are converted and checked many at a time, which is fast but says only *that* something is
-wrong. Then the piece is cut in half, and the halves again, until the row to report stands alone;
-the good rows around it go in as if it were not there, in their order.
+Rows are converted and checked many at a time, which is fast but tells only *that* something is wrong. Then the rows are
+halved, and the halves again, until the wrong row stands alone and is reported. The good rows around it are added as if
+it were not there, in their order.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
@@ -29,7 +29,7 @@ C = TypeVar("C")
 
 
 class BadTableRow(Exception):
-    """Some row of a piece cannot be read; raised for a piece of one row, the text says why."""
+    """A row cannot be read. The text of the error is used only if it was raised for a single row."""
 
 
 class TableRows(Protocol):
@@ -37,64 +37,64 @@ class TableRows(Protocol):
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
 
     def batch(self) -> pa.RecordBatch:
-        """The columns in use, each castable to its kind; BadTableRow if a row has other columns."""
+        """Return the columns in use, each castable to its kind. Raise BadTableRow if a row has other columns."""
 
     def halves(self) -> tuple[TableRows, TableRows]:
-        """Two smaller pieces with the same rows; asked of two rows or more."""
+        """Return two smaller slices with the same rows; called only for two rows or more."""
 
     def report(self, bad_lines: BadLines, reason: str) -> None:
-        """Report its only row as bad."""
+        """Report the only row as bad."""
 
 
 class Receiver(Protocol[C]):
-    """Who takes the rows of pieces."""
+    """A receiver of converted rows."""
 
-    def checked(self, batch: pa.RecordBatch) -> C:
-        """The rows converted, ready to be added; BadTableRow if one of them is wrong."""
+    def convert(self, batch: pa.RecordBatch) -> C:
+        """Return the rows converted, ready to be added. Raise BadTableRow if one of them is wrong."""
 
     def add(self, cells: C) -> None:
-        """Take rows that are fine."""
+        """Add rows that have been checked."""
 
-    def report(self, piece: TableRows, reason: str) -> None:
-        """Take note of a row that is not."""
+    def report(self, rows: TableRows, reason: str) -> None:
+        """Report a row that cannot be read."""
 
 
-def deliver(piece: TableRows, receiver: Receiver[C]) -> None:
-    """Hand all rows of a piece to a receiver, the good ones and the bad ones."""
-    if piece.n_rows == 0:
+def deliver(rows: TableRows, receiver: Receiver[C]) -> None:
+    """Hand all rows of a slice to a receiver, the good ones and the bad ones."""
+    if rows.n_rows == 0:
         return
     try:
-        cells = receiver.checked(piece.batch())
+        cells = receiver.convert(rows.batch())
     except BadTableRow as error:
-        if piece.n_rows == 1:
-            receiver.report(piece, str(error))
+        if rows.n_rows == 1:
+            receiver.report(rows, str(error))
         else:
-            for half in piece.halves():
+            for half in rows.halves():
                 deliver(half, receiver)
     else:
         receiver.add(cells)
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableFormat(TableOptions, ABC):
-    """A table format that can be read: what is left to each is how a part becomes pieces."""
+class TableFormat(TableOptions):
+    """A table format that can be read; a subclass says how a part is cut into slices of rows."""
 
     def read(self, part: SourcePart, rows: RowBuilder, window_bytes: int) -> None:
         receiver = _SparseRows(self, rows)
-        for piece in self.pieces(part, window_bytes):
-            deliver(piece, receiver)
+        for some in self.slices(part, window_bytes):
+            deliver(some, receiver)
 
     def read_dense(self, part: SourcePart, rows: DenseBuilder, window_bytes: int) -> None:
         receiver = _DenseRows(self, rows)
-        for piece in self.pieces(part, window_bytes):
-            deliver(piece, receiver)
+        for some in self.slices(part, window_bytes):
+            deliver(some, receiver)
 
     @abstractmethod
-    def pieces(self, part: SourcePart, window_bytes: int) -> Iterator[TableRows]:
-        """The rows of a part, about `window_bytes` of them at a time."""
+    def slices(self, part: SourcePart, window_bytes: int) -> Iterator[TableRows]:
+        """Yield the rows of a part, about `window_bytes` of them at a time."""
 
 
 class _Cells(NamedTuple):
@@ -111,17 +111,17 @@ class _DenseRows:
     def __init__(self, options: TableOptions, rows: DenseBuilder) -> None:
         self._options, self._rows = options, rows
 
-    def checked(self, batch: pa.RecordBatch) -> _Cells:
+    def convert(self, batch: pa.RecordBatch) -> _Cells:
         for name in self._options.numeric:
             if batch[name].null_count:
                 raise BadTableRow(f"{name}: a gap in a dense table; pass --table sparse or --ignore {name}")
-        return _checked(batch, self._options)
+        return _convert(batch, self._options)
 
     def add(self, cells: _Cells) -> None:
         self._rows.append(cells.X, _targets(cells, self._options, self._rows))
 
-    def report(self, piece: TableRows, reason: str) -> None:
-        piece.report(self._rows.bad_lines, reason)
+    def report(self, rows: TableRows, reason: str) -> None:
+        rows.report(self._rows.bad_lines, reason)
 
 
 class _SparseRows:
@@ -133,8 +133,8 @@ class _SparseRows:
         self._names = [np.frombuffer(name.encode(), np.uint8) for name in options.numeric]
         self._prefixes = [np.frombuffer(f"{name}=".encode(), np.uint8) for name in options.categorical]
 
-    def checked(self, batch: pa.RecordBatch) -> _Cells:
-        return _checked(batch, self._options)
+    def convert(self, batch: pa.RecordBatch) -> _Cells:
+        return _convert(batch, self._options)
 
     def add(self, cells: _Cells) -> None:
         texts = [_text_buffers(column) for column in cells.texts]
@@ -155,17 +155,17 @@ class _SparseRows:
                 self._rows.make_room(NAMES_FULL)
         self._rows.append(indptr, ids, values, _targets(cells, self._options, self._rows))
 
-    def report(self, piece: TableRows, reason: str) -> None:
-        piece.report(self._rows.bad_lines, reason)
+    def report(self, rows: TableRows, reason: str) -> None:
+        rows.report(self._rows.bad_lines, reason)
 
     def _name_columns(self, used: NDArray[np.bool_]) -> None:
-        """Numeric columns are named when they have an entry: a column of zeros is no feature."""
+        """Name the numeric columns that have an entry: a column of zeros is no feature."""
         for column in np.flatnonzero(used):
             while not kernels.add_name(self._names[column], self._rows.names):
                 self._rows.make_room(NAMES_FULL)
 
 
-def _checked(batch: pa.RecordBatch, options: TableOptions) -> _Cells:
+def _convert(batch: pa.RecordBatch, options: TableOptions) -> _Cells:
     X = np.empty((len(batch), len(options.numeric)), options.dtype)
     for i, name in enumerate(options.numeric):
         X[:, i] = _numbers(batch[name], name, X.dtype, remedy=f"pass --categorical {name}")
@@ -186,7 +186,7 @@ def _labels(batch: pa.RecordBatch, options: TableOptions) -> Any:
 
 
 def _targets(cells: _Cells, options: TableOptions, rows: LabelCodes) -> NDArray[np.float64]:
-    """The labels as y holds them: string labels are looked up once per distinct one."""
+    """Return the labels as y holds them; a string label is looked up once per batch, not once per row."""
     if options.labels == "numbers":
         return np.array(cells.labels)  # a copy that can be written to, as every other y
     codes = np.array([rows.label_code(label.encode()) for label in cells.labels.dictionary.to_pylist()])
@@ -195,7 +195,7 @@ def _targets(cells: _Cells, options: TableOptions, rows: LabelCodes) -> NDArray[
 
 
 def _numbers(column: pa.Array, name: str, dtype: np.dtype[Any], remedy: str) -> NDArray[np.float64]:
-    """A column as float64 with 0 for gaps, every number of it finite as `dtype` too."""
+    """Return a column as float64 with 0 for gaps. Raise BadTableRow if one is not finite as a `dtype`."""
     try:
         numbers = as_numbers(column)
     except arrow().ArrowInvalid as error:
@@ -207,7 +207,7 @@ def _numbers(column: pa.Array, name: str, dtype: np.dtype[Any], remedy: str) -> 
 
 
 def _texts(column: pa.Array, name: str) -> pa.StringArray:
-    """A column as strings with "" for gaps."""
+    """Return a column as strings with "" for gaps."""
     try:
         return as_texts(column).fill_null("")
     except arrow().ArrowInvalid as error:
@@ -223,6 +223,6 @@ def _text_buffers(texts: pa.StringArray) -> kernels.Texts:
 
 
 def _read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """Some of Arrow's buffers can be written to and some not: one kind, so kernels are compiled once."""
+    """Make an array read-only: Arrow has buffers of both kinds, and kernels are compiled for one of them."""
     array.flags.writeable = False
     return array

@@ -11,10 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.errors import OptionError, SourceError, check_choice
-from daskfs.protocol import Kind
 from daskfs.store.ingest.formats import text_kernels as kernels
-from daskfs.store.ingest.formats.base import LabelKind, NamesFrom, Weighting, guess_label_kind, line_parts
-from daskfs.store.ingest.formats.counted import WEIGHTING_CODES, lengths
+from daskfs.store.ingest.formats.base import (
+    WEIGHTING_CODES,
+    Format,
+    LabelKind,
+    NamesFrom,
+    Weighting,
+    guess_label_kind,
+    lengths,
+)
 from daskfs.store.ingest.rows import MOST_LABELS, RowBuilder
 from daskfs.store.ingest.sources import BOM, Source, SourcePart, Window, first_lines, line_windows
 
@@ -26,23 +32,23 @@ REASONS = {
     kernels.TOO_MANY_LABELS: f"more than {MOST_LABELS} different string labels; is this the label column?",
 }
 
-Documents = Literal["lines", "files"]
+DocumentUnit = Literal["lines", "files"]
 LONGEST_NGRAM = 64
 LARGEST_FILE = 1 << 28  # 256 MB: held in memory as a whole, several times
 
 
 @dataclass(frozen=True, kw_only=True)
-class Text:
+class Text(Format):
     """Options of the text format.
 
     A word is a run of letters, digits and underscores; every character outside ASCII counts as a
     letter. Features are strings: ``w:the quick`` for words, joined by one space, and ``c:abc`` for
-    characters of the text without its margins, each run of white space in it made one space.
+    characters. For characters, white space at both ends is removed and any other run of it becomes one space.
 
     Parameters
     ----------
     documents
-        ``"lines"``: a document a line, with tab-separated columns. Blank lines are none. ``"files"``.
+        ``"lines"``: each line that is not blank is a document, in tab-separated columns. ``"files"``: each file is one.
     label
         ``"column:N"``, counted from 0, for lines: the other columns are the text. ``"folder"`` for files:
         the name of the folder a file lies in. ``"auto"``: the first column, or the folder.
@@ -56,7 +62,7 @@ class Text:
         ``"count"``, ``"binary"`` (1 for an n-gram that occurs) or ``"unit"`` (counts of length 1 a row).
     """
 
-    documents: Documents = "lines"
+    documents: DocumentUnit = "lines"
     label: str = "auto"
     labels: LabelKind = "auto"
     words: tuple[int, ...] = (1,)
@@ -65,13 +71,12 @@ class Text:
     weighting: Weighting = "count"
 
     name: ClassVar[str] = "text"
-    kind: ClassVar[Kind] = "sparse"
     names_from: ClassVar[NamesFrom] = {"from": "table"}
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "words", lengths("words", self.words, LONGEST_NGRAM))
         object.__setattr__(self, "chars", lengths("chars", self.chars, LONGEST_NGRAM))
-        check_choice("documents", self.documents, Documents)
+        check_choice("documents", self.documents, DocumentUnit)
         check_choice("labels", self.labels, LabelKind)
         check_choice("weighting", self.weighting, Weighting)
         if not self.words and not self.chars:
@@ -87,7 +92,7 @@ class Text:
             raise OptionError("labels: names of folders are strings, not numbers")
 
     def _column(self) -> int | None:
-        """The number of the label's column, where there is one."""
+        """Return the number of the label column, or None if the label is not in a column."""
         column = self.label.removeprefix("column:")
         return int(column) if column != self.label and column.isdecimal() else None
 
@@ -102,7 +107,7 @@ class Text:
         return replace(decided, labels=guess_label_kind([row[column] for row in rows if len(row) > max(column, 1)]))
 
     def parts(self, source: Source, part_bytes: int) -> Iterator[SourcePart]:
-        return line_parts(source, part_bytes) if self.documents == "lines" else iter([SourcePart(source)])
+        return super().parts(source, part_bytes) if self.documents == "lines" else iter([SourcePart(source)])
 
     def read(self, part: SourcePart, rows: RowBuilder, window_bytes: int) -> None:
         if self.documents == "files":
@@ -129,7 +134,7 @@ class Text:
         return int(kernels.add_document(text, label, ngrams, rows.arrays, rows.names))
 
     def _in_one_case(self, text: bytes) -> NDArray[np.uint8]:
-        """The text as valid UTF-8, in lower case if asked for: never a line or tab more or less."""
+        """Return the text as valid UTF-8, in lower case if requested, with the same number of lines and tabs."""
         if text.isascii():
             text = text.lower() if self.lowercase else text
         else:

@@ -1,8 +1,8 @@
 """Lines of text to rows of hashed n-grams: ``w:the quick`` of words, ``c:abc`` of characters.
 
-Words and characters go the same way. The kept bytes of a document are copied to a stream, one space
-for whatever lay between them, so that every n-gram is a slice of the stream; its prefix is written
-over the two bytes before it, which no later n-gram needs.
+Words and characters are handled alike. The relevant bytes of a document are copied to a stream, with one space for each
+gap between them, so that every n-gram is a slice of the stream. The prefix of an n-gram is written over the two bytes
+before it, which no later n-gram needs.
 """
 
 from __future__ import annotations
@@ -31,11 +31,7 @@ from daskfs.store.ingest.rows_kernels import (
     weigh_last_row,
 )
 
-NO_COLUMN = FIRST_ERROR
-NO_LABEL = FIRST_ERROR + 1
-LABEL_IS_NO_NUMBER = FIRST_ERROR + 2
-LABEL_NOT_FINITE = FIRST_ERROR + 3
-TOO_MANY_LABELS = FIRST_ERROR + 4
+NO_COLUMN, NO_LABEL, LABEL_IS_NO_NUMBER, LABEL_NOT_FINITE, TOO_MANY_LABELS = range(FIRST_ERROR, FIRST_ERROR + 5)
 
 WORDS, CHARS = 0, 1  # the units n-grams are made of
 LETTER_OF = np.frombuffer(b"wc", np.uint8)
@@ -57,7 +53,7 @@ TEXT_NEXT, NAMED = 0, 1
 
 
 class Ngrams(NamedTuple):
-    """Which n-grams are counted, and the memory to make them in."""
+    """The lengths of n-grams to count, and the working memory."""
 
     words: NDArray[np.int64]  # lengths in words, ascending
     chars: NDArray[np.int64]  # lengths in characters, ascending
@@ -68,7 +64,7 @@ class Ngrams(NamedTuple):
 
 
 def new_ngrams(words: tuple[int, ...], chars: tuple[int, ...], weighting: int, text_bytes: int) -> Ngrams:
-    """Ready to begin with a text of so many bytes."""
+    """Return lengths and working memory for a text of `text_bytes` bytes."""
     return Ngrams(
         words=np.array(words, np.int64),
         chars=np.array(chars, np.int64),
@@ -80,11 +76,11 @@ def new_ngrams(words: tuple[int, ...], chars: tuple[int, ...], weighting: int, t
 
 @kernel
 def parse_lines(source, text, column, labels_are_strings, ngrams, out, labels, names):
-    """Parse tab-separated lines from ``progress[NEXT]`` until they end, something is full or a line is wrong.
+    """Parse tab-separated lines from ``progress[NEXT]`` on; return DONE, what is full, or what is wrong with a line.
 
-    `text` is `source` in lower case: the same lines and tabs, but not always the same lengths between
-    them. Labels and places of errors come from `source`, n-grams from `text`. A row that did not fit
-    leaves no trace, but for the names it has brought.
+    `text` is `source` in lower case: it has the same lines and tabs, but not always the same lengths between them.
+    Labels and positions of errors come from `source`, n-grams from `text`. A row that did not fit leaves nothing behind
+    except its names.
     """
     cursor = ngrams.cursor
     line = out.progress[NEXT]
@@ -98,7 +94,7 @@ def parse_lines(source, text, column, labels_are_strings, ngrams, out, labels, n
                 return FULL
             label, problem = _read_label(source, line, stop, column, labels_are_strings, out, labels)
             if problem != DONE:
-                cursor[TEXT_NEXT] = text_stop + 1  # it is stepped over, if at all
+                cursor[TEXT_NEXT] = text_stop + 1  # where parsing continues if the line is skipped
                 return problem
             hole, hole_stop = _column(text, text_line, text_stop, column)
             status = _add_document(text, text_line, hole, hole_stop, text_stop, label, ngrams, out, names)
@@ -111,7 +107,7 @@ def parse_lines(source, text, column, labels_are_strings, ngrams, out, labels, n
 
 @kernel
 def add_document(text, label, ngrams, out, names):
-    """Add one row for a whole text; DONE, or what is full."""
+    """Add one row for a whole text; return DONE, or what is full."""
     if out.progress[ROWS] == len(out.y):
         return FULL
     stop = len(text)
@@ -134,7 +130,7 @@ def _is_blank(text, at, stop):
 
 @helper
 def _column(text, line, stop, column):
-    """Where a column of a line starts and stops; (-1, -1) if it has not so many, or no tab at all."""
+    """Return where a column of a line starts and stops; (-1, -1) if the line has too few columns, or no tab."""
     start, end = line, _find(text, line, stop, TAB)
     if end == stop:
         return -1, -1
@@ -147,7 +143,7 @@ def _column(text, line, stop, column):
 
 @helper
 def _read_label(source, line, stop, column, labels_are_strings, out, labels):
-    """The label of a line: (its number, DONE or what is wrong with it at ``progress[AT]``)."""
+    """Return the label of a line, and DONE or what is wrong with it at ``progress[AT]``."""
     out.progress[AT] = line
     at, end = _column(source, line, stop, column)
     if at < 0:
@@ -170,7 +166,7 @@ def _read_label(source, line, stop, column, labels_are_strings, out, labels):
 
 @helper
 def _add_document(text, start, hole, hole_stop, stop, label, ngrams, out, names):
-    """Add a row for ``text[start:hole]`` and ``text[hole_stop:stop]``; DONE, or what is full."""
+    """Add a row for ``text[start:hole]`` and ``text[hole_stop:stop]``; return DONE, or what is full."""
     entry = out.progress[ENTRIES]
     for unit in range(2):
         sizes = ngrams.words if unit == WORDS else ngrams.chars
@@ -189,7 +185,7 @@ def _add_document(text, start, hole, hole_stop, stop, label, ngrams, out, names)
 
 @helper
 def _join(text, start, stop, unit, stream, end):
-    """Append the kept bytes of ``text[start:stop]`` to ``stream[:end]``, a space for each gap between them."""
+    """Append the relevant bytes of ``text[start:stop]`` to ``stream[:end]``, a space for each gap; return its end."""
     gap = True
     for i in range(start, stop):
         if not KEPT[unit, text[i]]:
@@ -206,10 +202,10 @@ def _join(text, start, stop, unit, stream, end):
 
 @helper
 def _add_ngrams(unit, sizes, stop, entry, ngrams, out, names):
-    """Write and name the n-grams of ``stream[PREFIX:stop]``: (entries so far, DONE or what is full).
+    """Write and name the n-grams of ``stream[PREFIX:stop]``; return the entries so far, and DONE or what is full.
 
-    n-grams that were named before the names were full are not named again, so that a row may have
-    more names than fit at once.
+    n-grams that were named before the set of names was full are not named again, so that a row may have more names than
+    fit at once.
     """
     stream = ngrams.stream
     unnamed = out.progress[ENTRIES] + ngrams.cursor[NAMED]
@@ -239,7 +235,7 @@ def _add_ngrams(unit, sizes, stop, entry, ngrams, out, names):
 
 @helper
 def _unit_end(unit, stream, at, stop):
-    """Where the word, or the UTF-8 character, that starts at `at` ends."""
+    """Return where the word, or the UTF-8 character, that starts at `at` ends."""
     if unit == WORDS:
         return _find(stream, at, stop, SPACE)
     at += 1

@@ -1,24 +1,22 @@
 """Vowpal Wabbit text: namespaces, string features, importance weights and tags.
 
-A feature is named ``namespace^name`` (``name`` in the nameless namespace) and hashed to 63 bits, digits included:
-unlike VW itself, ``12`` is a name like any other, so no two features share an id by being numbers.
+A feature is named ``namespace^name`` (``name`` in the nameless namespace) and hashed to 63 bits. Unlike in VW itself,
+digits are hashed, too: ``12`` is a name like any other, so that a number never collides with a hash.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.protocol import Kind
 from daskfs.store.ingest.formats import vw_kernels as kernels
-from daskfs.store.ingest.formats.base import LabelKind, NamesFrom, guess_label_kind, line_parts
+from daskfs.store.ingest.formats.base import Format, LabelKind, NamesFrom, guess_label_kind
 from daskfs.store.ingest.rows import MOST_LABELS, RowBuilder
-from daskfs.store.ingest.sources import Source, SourcePart, first_lines, line_windows
+from daskfs.store.ingest.sources import Source, SourcePart, first_lines
 
 REASONS = {
     kernels.NO_LABEL: "no label before the first |",
@@ -38,7 +36,7 @@ REASONS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class VowpalWabbit:
+class VowpalWabbit(Format):
     """Options of the VW text format.
 
     Parameters
@@ -50,7 +48,6 @@ class VowpalWabbit:
     labels: LabelKind = "auto"
 
     name: ClassVar[str] = "vw"
-    kind: ClassVar[Kind] = "sparse"
     names_from: ClassVar[NamesFrom] = {"from": "table"}
 
     def resolve(self, sources: Sequence[Source]) -> Self:
@@ -59,14 +56,10 @@ class VowpalWabbit:
         headers = [line.split(b"|")[0].split() for line in first_lines(sources[0])]
         return replace(self, labels=guess_label_kind([header[0] for header in headers if header]))
 
-    def parts(self, source: Source, part_bytes: int) -> Iterator[SourcePart]:
-        return line_parts(source, part_bytes)
-
     def read(self, part: SourcePart, rows: RowBuilder, window_bytes: int) -> None:
-        batch = kernels.new_batch()
-        for window in line_windows(part, window_bytes):
-            rows.parse(window, part.source, partial(self._step, window.text, rows, batch), REASONS)
+        strings, batch = self.labels == "strings", kernels.new_batch()
 
-    def _step(self, text: NDArray[np.uint8], rows: RowBuilder, batch: kernels.PendingNames) -> int:
-        strings = self.labels == "strings"
-        return int(kernels.parse_vw(text, strings, rows.arrays, rows.labels, rows.names, batch))
+        def step(text: NDArray[np.uint8]) -> int:
+            return int(kernels.parse_vw(text, strings, rows.arrays, rows.labels, rows.names, batch))
+
+        rows.parse_part(part, window_bytes, step, REASONS)

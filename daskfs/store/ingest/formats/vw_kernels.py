@@ -8,9 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.jit import helper, inlined, kernel, warms
-from daskfs.store.dataset.hashing_kernels import feature_id
+from daskfs.store.dataset.hashing_kernels import (
+    SLACK,
+    WORD,
+    bytes_below,
+    bytes_equal,
+    copy_text,
+    feature_id,
+    first_marked,
+    word_at,
+)
 from daskfs.store.dataset.names_kernels import BYTES, COUNT, forget, intern_label, new_name_set, remember_all
-from daskfs.store.dataset.words_kernels import SLACK, WORD, bytes_below, bytes_equal, copy_text, first_marked, word_at
 from daskfs.store.ingest.formats.numbers_kernels import (
     BAR,
     COLON,
@@ -39,19 +47,9 @@ from daskfs.store.ingest.rows_kernels import (
     new_row_arrays,
 )
 
-NO_LABEL = FIRST_ERROR
-LABEL_IS_NO_NUMBER = FIRST_ERROR + 1
-LABEL_NOT_FINITE = FIRST_ERROR + 2
-TOO_MANY_LABELS = FIRST_ERROR + 3
-BAD_WEIGHT = FIRST_ERROR + 4
-NO_BAR = FIRST_ERROR + 5
-BAD_SCALE = FIRST_ERROR + 6
-BAD_VALUE = FIRST_ERROR + 7
-VALUE_NOT_FINITE = FIRST_ERROR + 8
-NUL_BYTE = FIRST_ERROR + 9
-NAME_TOO_LONG = FIRST_ERROR + 10
-CARET_IN_NAMESPACE = FIRST_ERROR + 11
-SUM_NOT_FINITE = FIRST_ERROR + 12
+NO_LABEL, LABEL_IS_NO_NUMBER, LABEL_NOT_FINITE, TOO_MANY_LABELS, BAD_WEIGHT = range(FIRST_ERROR, FIRST_ERROR + 5)
+NO_BAR, BAD_SCALE, BAD_VALUE, VALUE_NOT_FINITE, NUL_BYTE, NAME_TOO_LONG = range(FIRST_ERROR + 5, FIRST_ERROR + 11)
+CARET_IN_NAMESPACE, SUM_NOT_FINITE = range(FIRST_ERROR + 11, FIRST_ERROR + 13)
 
 CARET = 94
 LONGEST_NAME = 1 << 16
@@ -61,7 +59,7 @@ _FINE = 0
 
 @helper
 def _is_end(byte):
-    """True at the end of a word: white space, a bar, or anything below a space."""
+    """Return True at the end of a word: white space, a bar, or anything below a space."""
     return byte <= SPACE or byte == BAR
 
 
@@ -76,7 +74,7 @@ def _skip_blanks(text, at):
 def _word_end(text, at):
     while at + 2 * WORD <= len(text):
         length, more = first_marked(_ends(word_at(text, at))), first_marked(_ends(word_at(text, at + WORD)))
-        length += more if length == WORD else 0  # no branch: how long a name is cannot be foreseen
+        length += more if length == WORD else 0  # no branch, because the length of a name is unpredictable
         at += length
         if length < 2 * WORD:
             return at
@@ -87,18 +85,13 @@ def _word_end(text, at):
 
 @helper
 def _ends(word):
-    """Marks on the bytes that end a name."""
+    """Mark the bytes that end a name."""
     return bytes_below(word, SPACE + 1) | bytes_equal(word, COLON) | bytes_equal(word, BAR)
 
 
 @kernel
 def parse_vw(text, labels_are_strings, out, labels, names, batch):
-    """Parse lines from ``progress[NEXT]``, as `parse_svmlight` does; names go into the set `names`."""
-    return _parse(text, labels_are_strings, out, labels, names, batch)
-
-
-@helper
-def _parse(text, labels_are_strings, out, labels, names, batch):
+    """Parse lines from ``progress[NEXT]``, as `parse_svmlight` does; names are added to the set `names`."""
     at = out.progress[NEXT]
     while at < len(text):
         line = at
@@ -122,7 +115,7 @@ def _parse(text, labels_are_strings, out, labels, names, batch):
             if not close_row(out, entry, label, weight):
                 out.progress[AT] = line
                 state = SUM_NOT_FINITE
-        if state != _FINE:  # a row that did not fit, or is left out, leaves no trace
+        if state != _FINE:  # a row that did not fit, or is skipped, leaves nothing behind
             forget(labels, known_labels)
             forget(names, known_names)
             out.progress[TAG_BYTES] = known_tags
@@ -144,7 +137,7 @@ def _keep_tag(out, text, start, stop):
 
 @inlined
 def _read_header(text, at, labels_are_strings, labels, out):
-    """What stands before the first bar: (label, importance, where the bar is, tag from, tag to, state)."""
+    """Return label, importance, position of the first bar, start and stop of the tag, and the state."""
     label, weight, words, tag_start, tag_stop = 0.0, 1.0, 0, 0, 0
     while text[at] != BAR:
         out.progress[AT] = at
@@ -175,7 +168,7 @@ def _read_header(text, at, labels_are_strings, labels, out):
             elif words == 1:
                 if number < 0 or not np.isfinite(np.float32(number)):
                     return label, weight, at, 0, 0, BAD_WEIGHT
-                weight = number  # a third number, the base of a residual, means nothing here
+                weight = number  # a third number, the base of a residual, is ignored
         else:
             return label, weight, at, 0, 0, NO_BAR
         words += 0 if is_tag else 1
@@ -188,7 +181,7 @@ def _read_header(text, at, labels_are_strings, labels, out):
 
 @inlined
 def _read_namespaces(text, at, out, names, batch):
-    """Everything from the first bar to the end of the line: (end of the row's entries, where, state)."""
+    """Read from the first bar to the end of the line; return the end of the entries, the position, and the state."""
     entry = out.progress[ENTRIES]
     batch.used[:] = 0
     while text[at] == BAR:
@@ -220,7 +213,7 @@ def _read_namespaces(text, at, out, names, batch):
 
 @inlined
 def _read_features(text, at, entry, scale, prefix, out, names, batch):
-    """The features of one namespace, up to the next bar or the end of the line."""
+    """Read the features of one namespace, up to the next bar or the end of the line."""
     while True:
         at = _skip_blanks(text, at)
         if text[at] == LF or text[at] == BAR:
@@ -255,14 +248,14 @@ def _read_features(text, at, entry, scale, prefix, out, names, batch):
 
 
 class PendingNames(NamedTuple):
-    """Names of a row that have been read, but not yet hashed and looked up: steps that go better one after the other.
+    """Names of a row that have been read, but not yet hashed and looked up.
 
-    Looking up many names at a time, the processor waits for their places in memory together.
+    Looking up many names at a time is faster, because the processor fetches their slots from memory together.
     """
 
-    prefix: NDArray[np.uint8]  # the namespace at work, with its caret
+    prefix: NDArray[np.uint8]  # the current namespace and a caret
     text: NDArray[np.uint8]  # names end to end
-    stops: NDArray[np.int64]  # of each
+    stops: NDArray[np.int64]  # where each name ends
     unknown: NDArray[np.int64]
     used: NDArray[np.int64]  # [COUNT] names, [BYTES] of text
 
@@ -271,7 +264,7 @@ _BATCH = 256
 
 
 def new_batch() -> PendingNames:
-    """An empty batch, with room for the longest name."""
+    """Return an empty batch, with room for the longest name."""
     return PendingNames(
         prefix=np.zeros(LONGEST_NAME + 1 + SLACK, np.uint8),
         text=np.zeros(2 * LONGEST_NAME + 1 + SLACK, np.uint8),
@@ -298,7 +291,7 @@ def _add_to_batch(batch, prefix, text, start, stop):
 
 @inlined
 def _close_batch(batch, stop, ids, names):
-    """Hash and remember the names of the entries before `stop`; False if there is no room for them."""
+    """Hash and add the names of the entries before `stop`; return False if there is no room for them."""
     count = batch.used[COUNT]
     begin = 0
     for i in range(count):

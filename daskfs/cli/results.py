@@ -1,4 +1,4 @@
-"""daskfs evaluate, daskfs predict: how good a run's selection is on a dataset, and what it says of every row."""
+"""daskfs show, evaluate, predict, report: what a run selected, how good it is, and a page about it."""
 
 from __future__ import annotations
 
@@ -6,16 +6,49 @@ import json
 
 import click
 
+from daskfs.algorithms.registry import words_of
 from daskfs.errors import public_url
 from daskfs.observe.progress import count_progress
-from daskfs.observe.tables import class_table, evaluation_line, metric_table, size_table
+from daskfs.observe.tables import (
+    class_table,
+    evaluation_line,
+    feature_table,
+    metric_table,
+    selection_lines,
+    selection_record,
+    size_table,
+)
 from daskfs.observe.terminal import output, printable, warnings_as_notes
 from daskfs.selection.records import METRICS, SIZES, write_record
 from daskfs.selection.run_folder import resolve_run
-from daskfs.selection.selection import load_selection
+from daskfs.selection.selection import Selection, load_selection
 from daskfs.selection.sizes import size_path
 from daskfs.store.dataset.dataset import open_dataset
 from daskfs.store.places.location import Location
+
+TOP = 20
+
+
+@click.command()
+@click.argument("run")
+@click.option("--top", type=click.IntRange(0), help=f"How many features; {TOP} by default, all with --json.")
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+def show(run: str, top: int | None, as_json: bool) -> None:
+    """Show the features that RUN selected, most important first, and how the passes went."""
+    selection = load_selection(run)
+    if as_json:
+        click.echo(json.dumps(selection_record(selection, top), indent=1, allow_nan=False))
+    else:
+        print_selection(selection, TOP if top is None else top)
+
+
+def print_selection(selection: Selection, top: int = TOP) -> None:
+    """Print a selection as tables and lines."""
+    output.print(feature_table(selection, top))
+    if len(selection.features) > top:
+        output.print(f"… and {len(selection.features) - top:,} more")
+    for line in selection_lines(selection):
+        output.print(printable(line), markup=False, soft_wrap=True)
 
 
 @click.command()
@@ -38,8 +71,8 @@ def evaluate(run: str, dataset: str, as_json: bool, train: str | None, keep: boo
     selection, data = load_selection(run), open_dataset(dataset)
     fitted_on = None if train is None else open_dataset(train)
     with warnings_as_notes(), count_progress("evaluating") as progress:
-        found = selection.evaluate(data, progress=progress)
-    record, path = {"dataset": public_url(dataset), "digest": data.digest, **found.record()}, None
+        evaluation = selection.evaluate(data, progress=progress)
+    record, path = {"dataset": public_url(dataset), "digest": data.digest, **evaluation.record()}, None
     if fitted_on is not None:
         with warnings_as_notes(), count_progress("sizes") as progress:
             path = size_path(selection, fitted_on, data, progress=progress)
@@ -52,11 +85,12 @@ def evaluate(run: str, dataset: str, as_json: bool, train: str | None, keep: boo
         shown = {"run": public_url(run), **record, **({} if path is None else {"sizes": path.record()})}
         click.echo(json.dumps(shown, indent=1, allow_nan=False))
         return
-    output.print(metric_table(found))
-    for table in (class_table(found), None if path is None else size_table(path)):
+    output.print(metric_table(evaluation))
+    for table in (class_table(evaluation), None if path is None else size_table(path)):
         if table is not None:
             output.print(table)
-    output.print(printable(evaluation_line(found, public_url(dataset), public_url(run))), markup=False, soft_wrap=True)
+    line = evaluation_line(evaluation, public_url(dataset), public_url(run))
+    output.print(printable(line), markup=False, soft_wrap=True)
 
 
 @click.command()
@@ -71,9 +105,28 @@ def predict(run: str, dataset: str, out: str, overwrite: bool, as_json: bool) ->
     with warnings_as_notes(), count_progress("predicting") as progress:
         selection.write_predictions(data, out, overwrite=overwrite, progress=progress)
     if as_json:
-        made = {"run": run, "dataset": dataset, "predictions": out}
-        click.echo(
-            json.dumps({**{name: public_url(url) for name, url in made.items()}, "rows": data.n_samples}, indent=1)
-        )
+        places = {"run": run, "dataset": dataset, "predictions": out}
+        record = {**{name: public_url(url) for name, url in places.items()}, "rows": data.n_samples}
+        click.echo(json.dumps(record, indent=1))
     else:
         click.echo(f"{data.n_samples:,} predictions in {printable(public_url(out))}")
+
+
+@click.command()
+@click.argument("run")
+@click.option("-o", "--out", help="The file or URL to write; report.html in RUN by default.")
+@click.option("--overwrite", is_flag=True, help="Replace a file that is not the run's own report.")
+@click.option("--json", "as_json", is_flag=True, help="For machines: where it is.")
+def report(run: str, out: str | None, overwrite: bool, as_json: bool) -> None:
+    """Write everything known of RUN as one HTML file that needs nothing else, and no network.
+
+    It shows the selected features, and the rest as far as it is there: how good they are on unseen data (daskfs
+    evaluate --keep), score against their number, stability, how the passes went, memory, cost, and how to do it again.
+    """
+    from daskfs.observe.report import write_report  # Bokeh and Jinja take half a second that others need not wait for
+
+    written = write_report(run, out, overwrite=overwrite, words_of=words_of)
+    if as_json:
+        click.echo(json.dumps({"report": public_url(written)}))
+    else:
+        click.echo(f"report in {printable(public_url(written))}")

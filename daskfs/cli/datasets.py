@@ -1,22 +1,26 @@
-"""daskfs ingest: source files to a dataset."""
+"""daskfs ingest, info, verify: write a dataset from source files, describe it, check its chunks."""
 
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import click
 
 from daskfs.engine.cluster.connect import cluster_at
 from daskfs.engine.data.ingest import ingest as run_ingest
+from daskfs.engine.data.verify import verify_dataset
+from daskfs.errors import DatasetError, public_url
 from daskfs.jit import COMPILING, is_cold
-from daskfs.observe.describe import describe
-from daskfs.observe.progress import ingest_progress
-from daskfs.observe.terminal import messages
+from daskfs.observe.describe import describe, info_table
+from daskfs.observe.progress import count_progress, ingest_progress
+from daskfs.observe.terminal import messages, output
+from daskfs.store.dataset.dataset import open_dataset
 from daskfs.store.ingest.formats import FORMATS, make_format
 
 
-class Numbers(click.ParamType[tuple[int, ...]]):
+class NumberList(click.ParamType[tuple[int, ...]]):
     """Comma-separated whole numbers."""
 
     name = "N,N,..."
@@ -28,7 +32,7 @@ class Numbers(click.ParamType[tuple[int, ...]]):
             self.fail(f"{value!r} is not a list of whole numbers, such as 6,8,10", param, ctx)
 
 
-class Words(click.ParamType[tuple[str, ...]]):
+class NameList(click.ParamType[tuple[str, ...]]):
     """Comma-separated names."""
 
     name = "A,B,..."
@@ -37,22 +41,22 @@ class Words(click.ParamType[tuple[str, ...]]):
         return tuple(part for part in str(value).split(",") if part)
 
 
-# What formats take. Names are the fields of the format's class; `make_format` refuses those it does not have.
+# Options of formats. Names are fields of the classes of formats; `make_format` refuses those that a class lacks.
 FORMAT_OPTIONS = [
     click.option(
         "--label", help="csv, parquet: the label's column; fasta: file or header:REGEX; text: folder or column:N."
     ),
     click.option("--labels", type=click.Choice(["auto", "numbers", "strings"]), help="What labels are."),
-    click.option("--categorical", type=Words(), help="csv, parquet: columns whose values are tokens."),
-    click.option("--numeric", type=Words(), help="csv, parquet: columns whose values are numbers."),
-    click.option("--ignore", type=Words(), help="csv, parquet: columns to leave out."),
+    click.option("--categorical", type=NameList(), help="csv, parquet: columns whose values are tokens."),
+    click.option("--numeric", type=NameList(), help="csv, parquet: columns whose values are numbers."),
+    click.option("--ignore", type=NameList(), help="csv, parquet: columns to leave out."),
     click.option("--table", type=click.Choice(["auto", "dense", "sparse"]), help="csv, parquet: kind of dataset."),
     click.option(
         "--dtype", type=click.Choice(["auto", "float32", "float64"]), help="csv, parquet: type of dense values."
     ),
     click.option("--delimiter", help="csv: what separates fields."),
     click.option("--header/--no-header", default=None, help="csv, tsv: whether the first line names the columns."),
-    click.option("-k", "--k", type=Numbers(), help="fasta: lengths of k-mers, 1 to 31."),
+    click.option("-k", "--k", type=NumberList(), help="fasta: lengths of k-mers, 1 to 31."),
     click.option(
         "--canonical/--stranded", default=None, help="fasta: count a k-mer and its reverse complement as one."
     ),
@@ -61,8 +65,8 @@ FORMAT_OPTIONS = [
     click.option("--coverage", type=float, help="fasta: how often reads cover a record on average."),
     click.option("--seed", type=int, help="fasta: which reads are drawn; with --shuffle: which order."),
     click.option("--documents", type=click.Choice(["lines", "files"]), help="text: what a document is."),
-    click.option("--words", type=Numbers(), help="text: sizes of word n-grams."),
-    click.option("--chars", type=Numbers(), help="text: sizes of character n-grams."),
+    click.option("--words", type=NumberList(), help="text: sizes of word n-grams."),
+    click.option("--chars", type=NumberList(), help="text: sizes of character n-grams."),
     click.option("--lowercase/--keep-case", default=None, help="text: whether case matters."),
     click.option("--weighting", type=click.Choice(["count", "binary", "unit"]), help="fasta, text: values of a row."),
 ]
@@ -113,11 +117,11 @@ def ingest(
 
     A killed ingest goes on where it stopped when the same command is run again.
     """
-    given = {name: value for name, value in format_options.items() if value is not None}
-    order: bool | int = given.get("seed", 0) if shuffle else False
+    options = {name: value for name, value in format_options.items() if value is not None}
+    order: bool | int = options.get("seed", 0) if shuffle else False
     if shuffle and format_name != "fasta":
-        given.pop("seed", None)  # the only format that draws rows
-    if messages.is_terminal and is_cold(type(make_format(format_name, given)).__module__):
+        options.pop("seed", None)  # the only format that draws rows
+    if messages.is_terminal and is_cold(type(make_format(format_name, options)).__module__):
         messages.print(COMPILING)
     with cluster_at(scheduler) as client, ingest_progress() as progress:
         dataset = run_ingest(
@@ -134,7 +138,7 @@ def ingest(
             client=client,
             workers=workers,
             progress=progress,
-            **given,
+            **options,
         )
     left_out = dataset.attributes["made"].get("bad_lines", 0)
     if left_out:
@@ -143,3 +147,36 @@ def ingest(
         click.echo(json.dumps(describe(dataset), indent=1))
     else:
         click.echo(f"{dataset!r}"[1:-1].removeprefix("daskfs.Dataset "))
+
+
+@click.command()
+@click.argument("dataset")
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+def info(dataset: str, as_json: bool) -> None:
+    """Show shape, labels, density, sizes and chunks of DATASET, and where its names come from."""
+    facts = describe(open_dataset(dataset))
+    if as_json:
+        click.echo(json.dumps(facts, indent=1))
+    else:
+        output.print(info_table(facts))
+
+
+@click.command()
+@click.argument("dataset")
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@click.option("--workers", type=click.IntRange(1), help="Threads; all cores by default.")
+@click.option("--scheduler", help="Run on the Dask cluster at this address.")
+def verify(dataset: str, as_json: bool, workers: int | None, scheduler: str | None) -> None:
+    """Read every chunk of DATASET and compare it with its checksum; exit code 2 if any is damaged."""
+    chunks = sum(spec.n_chunks for spec in open_dataset(dataset).content.values())
+    with cluster_at(scheduler) as client, count_progress("checking") as progress:
+        damage = verify_dataset(dataset, client=client, workers=workers, progress=progress)
+    if as_json:
+        damaged = [{"chunk": chunk.key, "reason": chunk.reason} for chunk in damage]
+        click.echo(json.dumps({"chunks": chunks, "damaged": damaged}, indent=1))
+        sys.exit(2 if damage else 0)
+    for chunk in damage[:20]:
+        click.echo(f"{public_url(dataset)}: chunk {chunk.key}: {chunk.reason}", err=True)
+    if damage:
+        raise DatasetError(f"{dataset}: {len(damage)} of {chunks} chunks are damaged; ingest the data again")
+    click.echo(f"{public_url(dataset)}: {chunks:,} chunks, all as they were written")

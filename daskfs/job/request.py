@@ -1,0 +1,206 @@
+"""A selection that is run once and stored in a folder, by `daskfs select` and by jobs.
+
+The folder holds a checkpoint while the run lasts, then the selection with its history and ``run.json``, the record of
+the run. The same request later resumes an unfinished run, and loads a finished one.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from importlib.metadata import version
+from time import monotonic
+from typing import Any
+
+import numpy as np
+import psutil
+from distributed import Client
+from numpy.typing import NDArray
+
+from daskfs import __version__
+from daskfs.engine.checkpoint import KEY, describe_algorithm
+from daskfs.engine.cluster.pool import available_cores, prepare_workers
+from daskfs.engine.memory import Footprint, MemoryPlan
+from daskfs.engine.passes import PassProgress
+from daskfs.engine.run import memory_plan, n_shards_for, select
+from daskfs.errors import CheckpointError, OptionError
+from daskfs.jit import warm_up
+from daskfs.protocol import Algorithm
+from daskfs.selection.records import METRICS, REPORT, RUN_RECORD, SIZES, STABILITY, without_nan, write_record
+from daskfs.selection.run_folder import CHECKPOINT, RECORD
+from daskfs.selection.selection import Selection, load_selection
+from daskfs.store.dataset.dataset import Dataset
+from daskfs.store.dataset.layout import ROOT
+from daskfs.store.places.location import Location
+
+VERSION = 1
+PACKAGES = ("dask", "distributed", "numba", "numpy", "scipy", "xarray", "zarr")
+
+
+@dataclass(frozen=True)
+class Request:
+    """A selection to run: dataset, algorithm, seed, and the folder of the run."""
+
+    dataset: Dataset
+    algorithm: Algorithm
+    out: Location
+    seed: int = 0
+    synchronous: bool = False
+
+    def check(self) -> None:
+        """Raise OptionError, before anything is written, if the run is impossible or its folder is taken."""
+        dataset, algorithm = self.dataset, self.algorithm
+        if must_transpose(dataset, algorithm):
+            raise OptionError(
+                f"{dataset.url}: is laid out in rows, and {type(algorithm).__name__} reads columns; "
+                f"run daskfs transpose {dataset.url} COLUMNS.zarr, and select from that"
+            )
+        dataset.n_blocks(algorithm.axis)
+        if self.out.exists(ROOT):
+            raise OptionError(f"{self.out.url}: is a dataset; choose another place for the run")
+        if not (self.out.exists(RECORD) or self.is_begun()) and self._holds_something():
+            raise OptionError(f"{self.out.url}: holds something that is no run; choose another place for this one")
+
+    def _holds_something(self) -> bool:
+        """Return whether the folder holds anything but the empty checkpoint of a run that never began."""
+        if self.out.is_empty():
+            return False
+        return set(self.out.members()) != {CHECKPOINT} or bool(self.out.members(CHECKPOINT))
+
+    def plan(self, client: Client | None) -> MemoryPlan:
+        """Return the memory that the run takes in every process; waits for the first worker."""
+        if client is None:
+            return memory_plan(self.dataset, self.algorithm)
+        prepare_workers(client)
+        algorithm = self.algorithm.resolve(self.dataset.meta)
+        n_shards = n_shards_for(self.dataset, algorithm, client, self.synchronous)
+        return MemoryPlan.of(algorithm, self.dataset.meta, n_shards, self.dataset.ahead)
+
+    def is_begun(self) -> bool:
+        """Return whether the folder holds an unfinished run."""
+        return self.out.exists(f"{CHECKPOINT}/{KEY}")
+
+    def load_finished(self) -> Selection | None:
+        """Return the selection of the finished run in the folder, if any; OptionError if it is of another request."""
+        if not self.out.exists(RECORD):
+            return None
+        selection = load_selection(self.out.url, self.out.options)
+        then = {**selection.algorithm, "seed": selection.seed, "dataset": selection.source["digest"][:12]}
+        now = {**describe_algorithm(self.algorithm), "seed": self.seed, "dataset": self.dataset.digest[:12]}
+        changes = [key for key in now if json.dumps(then.get(key)) != json.dumps(now[key])]
+        if changes:
+            what = ", ".join(f"{key} was {then.get(key)!r:.40}, now {now[key]!r:.40}" for key in changes)
+            raise OptionError(
+                f"{self.out.url}: holds another run ({what}); choose another --out, or replace it with --overwrite"
+            )
+        return selection
+
+    def run(
+        self,
+        client: Client | None,
+        requested_by: Mapping[str, Any],
+        overwrite: bool = False,
+        progress: Callable[[PassProgress], None] | None = None,
+    ) -> Selection:
+        """Run the selection and store it with its record.
+
+        Parameters
+        ----------
+        client
+            The cluster to use; None for this process.
+        requested_by
+            The origin of the request, for the record: a "command", or a "job".
+        overwrite
+            Replace an unfinished run of another request.
+        progress
+            As for `select`.
+        """
+        if client is None:
+            warm_up(type(self.algorithm).__module__)  # before the clock of the run starts
+        meter = RunMeter(client, self.plan(client), Footprint.begin(client))
+        run = partial(
+            select,
+            self.dataset,
+            self.algorithm,
+            client=client,
+            checkpoint=f"{self.out.url}/{CHECKPOINT}",
+            seed=self.seed,
+            synchronous=self.synchronous,
+            progress=progress,
+            storage_options=self.out.options or None,
+        )
+        try:
+            selection = run(resume=True)  # also after an interrupted --overwrite
+        except CheckpointError:
+            if not overwrite:
+                raise
+            selection = run()
+        for name in (METRICS, SIZES, STABILITY, REPORT):  # files of the run that this one replaces
+            self.out.delete(name)
+        write_record(self.out, RUN_RECORD, meter.record(selection, requested_by))
+        selection.save(self.out.url, self.out.options)  # last: with it the run is finished
+        self.out.delete(CHECKPOINT)  # useless now, and as large as the memory of the run
+        return selection
+
+
+def must_transpose(dataset: Dataset, algorithm: Algorithm) -> bool:
+    """Return whether the algorithm reads columns and the dataset is sparse rows."""
+    return dataset.kind == "sparse" and (algorithm.axis, dataset.layout) == ("columns", "rows")
+
+
+@dataclass(slots=True)
+class RunMeter:
+    """The time, memory and bytes that a run takes."""
+
+    client: Client | None
+    plan: MemoryPlan
+    before: Footprint
+    begun: datetime = field(default_factory=lambda: datetime.now(UTC))
+    clock: float = field(default_factory=monotonic)
+
+    def record(self, selection: Selection, requested_by: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the record of a run that ends now; `requested_by` is a "command" or a "job"."""
+        used = self.before.used(self.client)
+        read, passes = (_per_pass(selection, name) for name in ("bytes", "seconds"))
+        return without_nan(  # type: ignore[no-any-return]
+            {
+                **requested_by,
+                "version": VERSION,
+                "daskfs": __version__,
+                "python": platform.python_version(),
+                "packages": {name: version(name) for name in PACKAGES},
+                "machine": {"cores": available_cores(), "memory": psutil.virtual_memory().total},
+                "algorithm": selection.algorithm,
+                "seed": selection.seed,
+                "source": selection.source,
+                "started": self.begun.isoformat(timespec="seconds"),
+                "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+                "seconds": max(monotonic() - self.clock, float(passes.sum())),  # passes before an interruption count
+                "workers": 0 if self.client is None else len(self.client.nthreads()),
+                "memory": {"promised": self.plan.total, "used": used, "text": str(self.plan)},
+                "bytes_read": int(read.sum()),
+                "offers": _staleness(selection),
+            }
+        )
+
+
+def _per_pass(selection: Selection, name: str) -> NDArray[np.float64]:
+    """Return a column of the history, 0 where it is unknown; empty if there is none."""
+    history = selection.history
+    return np.nan_to_num(history[name].values) if name in history else np.zeros(0)
+
+
+def _staleness(selection: Selection) -> dict[str, float] | None:
+    """Return how many versions old views were when offers were based on them; None without a centre."""
+    history = selection.history
+    if "staleness_max" not in history or not np.isfinite(history.staleness_max.values).any():
+        return None
+    return {
+        "count": float(np.nansum(history.offers.values)),
+        "staleness": float(np.nanmean(history.staleness.values)),
+        "staleness_max": float(np.nanmax(history.staleness_max.values)),
+    }

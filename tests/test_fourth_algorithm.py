@@ -1,0 +1,108 @@
+"""A new algorithm is its own folder, its test, its docs page and one line in the registry: everything else follows."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import pickle
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from sklearn.base import clone
+from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import make_pipeline
+from toy_fourth import Covariance
+
+import daskfs
+import daskfs.cli.select
+import daskfs.sklearn
+from daskfs.algorithms.registry import ALGORITHMS
+from daskfs.cli import main
+
+X = np.random.default_rng(0).normal(size=(80, 12)).astype(np.float32)
+Y = 3 * X[:, 4] - 2 * X[:, 9]
+NAMES = [f"gene{column}" for column in range(12)]
+
+
+@pytest.fixture(autouse=True)
+def _one_line(monkeypatch, tmp_path):
+    """Add the one line; the command is imported anew, as it would be by the next `daskfs select`."""
+    monkeypatch.setitem(ALGORITHMS, "Covariance", "toy_fourth")
+    monkeypatch.delitem(sys.modules, "daskfs.cli.select")
+    monkeypatch.chdir(tmp_path)
+    daskfs.write_dataset("d.zarr", X, Y, NAMES)
+    yield
+    for module in (daskfs, daskfs.sklearn):
+        for name in ("Covariance", "CovarianceSelector"):
+            vars(module).pop(name, None)
+
+
+def run(*arguments: str) -> str:
+    done = CliRunner().invoke(main, list(arguments), env={"COLUMNS": "200"})
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_python():
+    assert daskfs.Covariance is Covariance
+    assert daskfs.select("d.zarr", daskfs.Covariance(2)).names == ["gene4", "gene9"]
+
+
+def test_the_commands_and_the_report():
+    assert "covariance: How much smaller weights are than covariances, as a share of these." in " ".join(
+        run("select", "--help").split()
+    )
+    out = run(
+        "select", "d.zarr", "--serial", "--algorithm", "covariance", "-k", "2", "--shrinkage", "0.5", "--out", "r"
+    )
+    assert "gene4" in out
+    record = json.loads(run("show", "r", "--json"))
+    assert record["algorithm"] == {"name": "Covariance", "n_select": 2, "passes": 1, "shrinkage": 0.5}
+    assert [feature["name"] for feature in record["features"]] == ["gene4", "gene9"]
+    assert "Covariance(n_select=2, passes=1, shrinkage=0.5), seed 0" in run("show", "r")
+    run("report", "r")
+    page = Path("r/report.html").read_text()
+    for words in ("Chosen by Largest Covariance", "the strongest covariance", "There were 1 passes of covariances."):
+        assert words in page
+
+
+def test_a_job_file():
+    Path("job.toml").write_text("""
+out = "job"
+[data]
+train = "d.zarr"
+[split]
+test = 0.25
+[select]
+algorithm = "covariance"
+k = 2
+shrinkage = 0.25
+[cluster]
+serial = true
+""")
+    done = json.loads(run("run", "job.toml", "--json"))
+    assert done["metrics"]["r2"] > 0.5
+    assert "Largest Covariance" in Path(done["report"]).read_text()
+
+
+def test_a_wrong_key_of_a_job_is_refused_with_the_right_one():
+    Path("job.toml").write_text(
+        'out = "job"\n[data]\ntrain = "d.zarr"\n[select]\nalgorithm = "covariance"\nk = 2\nshrinkag = 0.5\n'
+    )
+    done = CliRunner().invoke(main, ["run", "job.toml"])
+    assert done.exit_code == 2
+    assert "did you mean 'shrinkage'?" in done.stderr
+
+
+def test_an_estimator():
+    selector = daskfs.sklearn.CovarianceSelector
+    expected = "(n_select: int | None = None, passes: int = 1, shrinkage: float = 0.0, *, random_state: Any = 0)"
+    assert str(inspect.signature(selector)).removesuffix(" -> None") == expected
+    assert "How much smaller weights are" in inspect.getdoc(selector)
+    model = make_pipeline(selector(2, shrinkage=0.5), LinearRegression()).fit(X, Y)
+    assert model.score(X, Y) > 0.99
+    assert pickle.loads(pickle.dumps(model))[0].get_support(indices=True).tolist() == [4, 9]
+    assert repr(clone(model[0])) == "CovarianceSelector(n_select=2, shrinkage=0.5)"
