@@ -24,6 +24,6 @@ def _examples(request: pytest.FixtureRequest, doctest_namespace: dict[str, Any])
 def pytest_configure(config: pytest.Config) -> None:
     """Give the tests, and every process that they start, a temporary directory of their own; remove it in the end."""
     if not hasattr(config, "workerinput"):  # processes of pytest-xdist inherit that of the one that started them
-        folder = tempfile.mkdtemp(prefix="daskfs-tests-")
+        folder = tempfile.mkdtemp(prefix="daskfs-pytest-")
         os.environ["TMPDIR"], tempfile.tempdir = folder, folder
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))

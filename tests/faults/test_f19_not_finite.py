@@ -77,7 +77,7 @@ def write(folder, form, X, y, **options):
     return daskfs.open_dataset(folder)
 
 
-@pairwise(form=FORMS, value=NOT_FINITE, layout=["columns", "rows", "both"])
+@pairwise(form=list(FORMS), value=NOT_FINITE, layout=["columns", "rows", "both"])
 def test_f19_features_are_refused_with_their_position(tmp_path, form, value, layout):
     for row, column in CELLS:
         bad = X.copy()

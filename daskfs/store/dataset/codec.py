@@ -118,7 +118,7 @@ def append_crc(body: bytes | bytearray | NDArray[Any]) -> bytes:
 
 
 def strip_crc(file: bytes | bytearray | memoryview | NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return the bytes before the crc32c; DamagedChunk if it is not theirs."""
+    """Return the bytes before the crc32c. Raise DamagedChunk if it is not theirs."""
     raw = np.frombuffer(file, np.uint8) if not isinstance(file, np.ndarray) else file
     if len(raw) < CRC_BYTES:
         raise DamagedChunk(f"cut short to {len(raw)} bytes")

@@ -85,7 +85,7 @@ def write_container(location: Location, key: str, about: Mapping[str, Any], valu
 def read_container(location: Location, key: str) -> tuple[dict[str, Any], State]:
     """Return the facts and the values stored under a key.
 
-    FileNotFoundError if there are none; DamagedContainer if they are not what was written.
+    Raise FileNotFoundError if there are none. Raise DamagedContainer if they are not what was written.
     """
     size = location.size(key)
     start = location.read(key, 0, min(_START, size))

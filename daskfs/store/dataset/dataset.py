@@ -130,7 +130,7 @@ class Dataset:
 
     @property
     def classes(self) -> tuple[Label, ...] | None:
-        """The distinct labels, sorted; None if the target is a real number."""
+        """The distinct labels, sorted, or None if the target is a real number."""
         classes = self.attributes["labels"]["classes"]
         return None if classes is None or self._is_number else tuple(classes)
 

@@ -193,7 +193,7 @@ def is_ours(raw: bytes) -> bool:
 
 
 def parse_root(url: str, raw: bytes) -> tuple[Attributes, dict[str, ArraySpec]]:
-    """Return attributes and arrays from a root zarr.json; DatasetError if it is not that of a daskfs dataset."""
+    """Return attributes and arrays from a root zarr.json. Raise DatasetError if it is not that of a daskfs dataset."""
     try:
         root = json.loads(raw)
         attributes = root["attributes"][ATTRIBUTE]

@@ -116,7 +116,7 @@ def feature_spec(n_features: int) -> ArraySpec:
 
 
 def check_column_names(names: Sequence[Any], n_features: int) -> NDArray[Any]:
-    """Return the names of columns as strings; DatasetError if their number is wrong or one stands for two."""
+    """Return the names of columns as strings. Raise DatasetError if their number is wrong or one stands for two."""
     if len(names) != n_features:
         raise DatasetError(f"{len(names)} feature names for {n_features} features")
     text = [str(name) for name in names]

@@ -128,7 +128,7 @@ def _double_slots(names):
 
 @helper
 def remember(names, feature, source, start, stop):
-    """Add a name like `intern`, for callers that do not need its number; False if there is no room.
+    """Add a name like `intern`, for callers that do not need its number. Return False if there is no room.
 
     Most names in a text are frequent ones. These are found among the recent names without a search in the table.
     """
@@ -143,7 +143,7 @@ def remember(names, feature, source, start, stop):
 
 @inlined
 def remember_all(names, ids, first, text, stops, count, unknown):
-    """Add `count` names like `remember`; False if there is no room.
+    """Add `count` names like `remember`. Return False if there is no room.
 
     The names lie end to end in `text` and have the ids from ``ids[first]`` on. All are looked up first, without a
     branch, so that the processor fetches many slots from memory at a time.
@@ -181,7 +181,7 @@ def forget(names, count):
 
 @helper
 def intern_label(labels, source, start, stop):
-    """Return the number of a string label among those seen so far; FULL if there are too many."""
+    """Return the number of a string label among those seen so far. Return FULL if there are too many."""
     return intern(labels, feature_id(source, start, stop), source, start, stop)
 
 

@@ -24,7 +24,7 @@ class RowRegrouper:
         self._rest: NDArray[Any] | None = None
 
     def take(self, count: int) -> NDArray[Any]:
-        """Return the next `count` rows, at least one; ValueError if there are too few.
+        """Return the next `count` rows, at least one. Raise ValueError if there are too few.
 
         The result is a view if one piece has all of them.
         """

@@ -39,7 +39,7 @@ def write_table(location: Location, columns: Mapping[str, NDArray[np.float64]], 
 
 
 def read_table(location: Location, rows: str) -> TableColumns:
-    """Return the columns that `write_table` wrote; DatasetError for anything else."""
+    """Return the columns that `write_table` wrote. Raise DatasetError for anything else."""
     try:
         raw = location.read(ROOT, 0, MOST_METADATA + 1)
     except FileNotFoundError:

@@ -28,7 +28,7 @@ def in_object_store(url: str, options: StorageOptions) -> bool:
 def find_objects(pattern: str, options: StorageOptions) -> Iterator[dict[str, Any]]:
     """Yield "name" (a URL), "size" and "ETag" of every object that a URL names, lies below it, or matches a glob.
 
-    FileNotFoundError if there is no such object or folder. Hidden objects in a folder are ignored.
+    Raise FileNotFoundError if there is no such object or folder. Hidden objects in a folder are ignored.
     """
     scheme, bucket, path = split_url(pattern)
     if not has_magic(path):

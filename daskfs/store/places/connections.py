@@ -88,7 +88,7 @@ def _new_store(scheme: str, bucket: str, options: Mapping[str, Any], retries: in
         "read_timeout": timedelta(seconds=READ_TIMEOUT),
         "timeout": timedelta(hours=1),  # of a whole response: only a stall is a failure
     }
-    config = _translated(scheme, options, client)
+    config = _translate_options(scheme, options, client)
     if config is None:
         return None
     if scheme == "s3":
@@ -108,7 +108,7 @@ def _new_store(scheme: str, bucket: str, options: Mapping[str, Any], retries: in
         return None
 
 
-def _translated(scheme: str, options: Mapping[str, Any], client: dict[str, Any]) -> dict[str, Any] | None:
+def _translate_options(scheme: str, options: Mapping[str, Any], client: dict[str, Any]) -> dict[str, Any] | None:
     """Return options under obstore's names, or None if only fsspec knows them; `client` receives HTTP settings."""
     named = {name: value for name, value in options.items() if name not in _FSSPEC_ALONE and value is not None}
     config: dict[str, Any] = {}

@@ -68,7 +68,7 @@ class Location:
         return LocationStore(self) if self.path is None else LocalStore(self.path, read_only=True)
 
     def read(self, key: str, start: int | None = None, stop: int | None = None) -> bytes:
-        """Return the bytes of a key, or a range of them; FileNotFoundError if there is no such key."""
+        """Return the bytes of a key, or a range of them. Raise FileNotFoundError if there is no such key."""
         return bytes(self.folder.fetch(key, start, stop))
 
     def fetch(self, key: str) -> NDArray[np.uint8]:
@@ -76,7 +76,7 @@ class Location:
         return np.frombuffer(self.folder.fetch(key, None, None), np.uint8)
 
     def size(self, key: str) -> int:
-        """Return the number of bytes stored under a key; FileNotFoundError if there is no such key."""
+        """Return the number of bytes stored under a key. Raise FileNotFoundError if there is no such key."""
         return self.folder.size(key)
 
     def write(self, key: str, *parts: bytes | memoryview) -> None:
@@ -84,11 +84,11 @@ class Location:
         self.folder.write(key, parts)
 
     def create(self, key: str, data: bytes) -> bool:
-        """Store bytes under a new key; False if the key exists. Of several processes that try, one succeeds."""
+        """Store bytes under a new key. Return False if the key exists. Of several processes that try, one succeeds."""
         return self.folder.create(key, data)
 
     def replace_if(self, key: str, data: bytes, expected: bytes) -> bool:
-        """Replace the expected bytes; False if others are there. Of several processes that try, one succeeds.
+        """Replace the expected bytes. Return False if others are there. Of several processes that try, one succeeds.
 
         Behind fsspec, which has no conditional writes, two processes may both succeed.
         """

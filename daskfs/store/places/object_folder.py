@@ -75,11 +75,11 @@ class ObjectFolder:
         return self._call(key, read)
 
     def create_tagged(self, key: str, data: bytes) -> Tag | None:
-        """Write a new key and return its tag; None if the key exists."""
+        """Write a new key and return its tag. Return None if the key exists."""
         return self._put_if(key, data, "create")
 
     def replace_tagged(self, key: str, data: bytes, tag: Tag) -> Tag | None:
-        """Write a key whose version still has the given tag, and return the new tag; None if it has another."""
+        """Write a key whose version still has the given tag, and return the new tag. Return None if it has another."""
         return self._put_if(key, data, {"e_tag": tag})
 
     def move(self, key: str, target: str) -> None:
@@ -182,7 +182,7 @@ class ObjectFolder:
 
 
 def _body(response: Any) -> Any:
-    """Return all bytes of a response; TransientError if there are fewer than it announced."""
+    """Return all bytes of a response. Raise TransientError if there are fewer than it announced."""
     first, last = response.range
     data = response.bytes()
     if len(data) != last - first:

@@ -56,7 +56,7 @@ class StorageOptions(Mapping[str, Any]):
         return len(self.plain_values())
 
     def plain_values(self) -> dict[str, Any]:
-        """Return the options themselves; StorageError in a process that has not registered them."""
+        """Return the options themselves. Raise StorageError in a process that has not registered them."""
         if not self.token:
             return {}
         try:

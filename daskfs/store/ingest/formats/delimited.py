@@ -122,11 +122,11 @@ class _Parser:
         self._strings = self._conversion(dict.fromkeys(types, arrow().string()))
 
     def typed(self, text: NDArray[np.uint8]) -> pa.RecordBatch:
-        """Return the rows of a text, every column in its type; ArrowInvalid if some field or line is wrong."""
+        """Return the rows of a text, every column in its type. Raise ArrowInvalid if some field or line is wrong."""
         return self._batch(text, self._parse, self._typed)
 
     def strings(self, line: NDArray[np.uint8]) -> pa.RecordBatch:
-        """Return one line with every column as a string; BadTableRow if even that is impossible."""
+        """Return one line with every column as a string. Raise BadTableRow if even that is impossible."""
         wrong_counts = []
 
         def note(row: Any) -> str:

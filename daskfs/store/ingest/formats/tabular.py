@@ -118,7 +118,7 @@ class TableOptions(Format):
 
 
 def arrow(module: str = "pyarrow") -> Any:
-    """Return pyarrow or a module of it, which only tables need; OptionError if it is not installed."""
+    """Return pyarrow or a module of it, which only tables need. Raise OptionError if it is not installed."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -138,7 +138,7 @@ def kind_of(type: pa.DataType) -> str:
 
 
 def as_numbers(column: pa.Array) -> pa.Array:
-    """Return a column cast to float64; ArrowInvalid if it holds text that is no number."""
+    """Return a column cast to float64. Raise ArrowInvalid if it holds text that is no number."""
     pa = arrow()
     if kind_of(column.type) == CATEGORICAL:
         column = arrow("pyarrow.compute").utf8_trim_whitespace(column.cast(pa.string()))
@@ -146,7 +146,7 @@ def as_numbers(column: pa.Array) -> pa.Array:
 
 
 def as_texts(column: pa.Array) -> pa.Array:
-    """Return a column cast to strings; ArrowInvalid if it holds bytes that are not UTF-8."""
+    """Return a column cast to strings. Raise ArrowInvalid if it holds bytes that are not UTF-8."""
     return column.cast(arrow().string())
 
 

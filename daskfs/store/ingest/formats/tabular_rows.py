@@ -40,7 +40,7 @@ class TableRows(Protocol):
         """The number of rows."""
 
     def batch(self) -> pa.RecordBatch:
-        """Return the columns in use, each castable to its kind; BadTableRow if a row has other columns."""
+        """Return the columns in use, each castable to its kind. Raise BadTableRow if a row has other columns."""
 
     def halves(self) -> tuple[TableRows, TableRows]:
         """Return two smaller slices with the same rows; called only for two rows or more."""
@@ -53,7 +53,7 @@ class Receiver(Protocol[C]):
     """A receiver of converted rows."""
 
     def convert(self, batch: pa.RecordBatch) -> C:
-        """Return the rows converted, ready to be added; BadTableRow if one of them is wrong."""
+        """Return the rows converted, ready to be added. Raise BadTableRow if one of them is wrong."""
 
     def add(self, cells: C) -> None:
         """Add rows that have been checked."""
@@ -195,7 +195,7 @@ def _targets(cells: _Cells, options: TableOptions, rows: LabelCodes) -> NDArray[
 
 
 def _numbers(column: pa.Array, name: str, dtype: np.dtype[Any], remedy: str) -> NDArray[np.float64]:
-    """Return a column as float64 with 0 for gaps; BadTableRow if one is not finite as a `dtype`."""
+    """Return a column as float64 with 0 for gaps. Raise BadTableRow if one is not finite as a `dtype`."""
     try:
         numbers = as_numbers(column)
     except arrow().ArrowInvalid as error:
