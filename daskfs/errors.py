@@ -16,7 +16,7 @@ _QUERY = re.compile(r"(://[^\s?]+)\?\S+?(?=(?::\d+)?:?(?:\s|$))")  # a line's nu
 
 
 def public_url(url: str) -> str:
-    """A URL without what must not enter a record: user and password, and the query that may hold a signature.
+    """Return a URL without user, password and query, which may hold a signature: records must not contain them.
 
     >>> from daskfs.errors import public_url
     >>> public_url("s3://key:secret@bucket/x.zarr?token=1")
@@ -26,7 +26,7 @@ def public_url(url: str) -> str:
 
 
 def redact(text: str) -> str:
-    """Text that may hold URLs, without the users, passwords and signatures in them.
+    """Return a text with users, passwords and signatures removed from its URLs.
 
     >>> from daskfs.errors import redact
     >>> redact("https://me:secret@host/x.vw?sig=secret: no such file")
@@ -38,11 +38,11 @@ def redact(text: str) -> str:
 class DaskfsError(Exception):
     """The common parent: catch this to catch everything daskfs raises on purpose.
 
-    None shows a password or a signature that is in a URL, whoever prints it.
+    Its text never shows a password or a signature in a URL.
     """
 
-    def __init__(self, *given: object) -> None:
-        super().__init__(*(redact(one) if isinstance(one, str) else one for one in given))
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*(redact(part) if isinstance(part, str) else part for part in arguments))
 
 
 class SourceError(DaskfsError):
@@ -66,7 +66,7 @@ class OptionError(DaskfsError, ValueError):
 
 
 class Unreachable(OptionError):
-    """Nobody answers where a cluster should be; it may be there later."""
+    """No scheduler answers at the address of a cluster; it may do so later."""
 
 
 class DatasetError(DaskfsError):
@@ -74,7 +74,7 @@ class DatasetError(DaskfsError):
 
 
 class Busy(DatasetError):
-    """Another process writes to the same place; when it has ended, the same can be tried again."""
+    """Another process writes to the same place; try again when it has ended."""
 
 
 class ChunkError(DatasetError):
@@ -89,7 +89,7 @@ class ChunkError(DatasetError):
 
 
 class StorageError(DaskfsError):
-    """An object store does not do what it is asked: unreachable, no such bucket, credentials that it refuses."""
+    """An object store fails: it is unreachable, has no such bucket, or refuses the credentials."""
 
 
 class ColumnError(DaskfsError):
@@ -123,19 +123,19 @@ class CheckpointError(DaskfsError):
 
 
 class JobError(DaskfsError):
-    """A job file says something that cannot be done, noticed before anything is begun."""
+    """A job file asks for something impossible; it is noticed before the first step."""
 
 
 class WorkerError(DaskfsError):
-    """The workers of a cluster die of the work they are given, again and again."""
+    """Tasks kill the workers of a cluster again and again."""
 
 
 class Interrupted(DaskfsError):
-    """A run ended before its time through no fault of its own; the same command resumes it."""
+    """A run was interrupted from outside; the same command resumes it."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """What somebody who wrote a word may have meant, as a question to add to an error; nothing if nothing is near.
+    """Return a question to append to an error, with the known word nearest to an unknown one; "" if none is near.
 
     >>> from daskfs.errors import nearest
     >>> nearest("widht", ["width", "depth"])
@@ -145,20 +145,20 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f" (did you mean {match[0]!r}?)" if match else ""
 
 
-def check_choice(option: str, given: object, choices: object) -> None:
-    """OptionError for a word that is none of a Literal's, such as a job file or a script may hold."""
+def check_choice(option: str, value: object, choices: object) -> None:
+    """Raise OptionError if a value is none of the words of a Literal."""
     words = get_args(choices)
-    if given not in words:
-        raise OptionError(f"{option}: {given!r} is none of {', '.join(words)}")
+    if value not in words:
+        raise OptionError(f"{option}: {value!r} is none of {', '.join(words)}")
 
 
-def check_whole(option: str, given: object, least: int) -> None:
-    """OptionError for what is no whole number, or too small a one."""
-    if isinstance(given, bool) or not isinstance(given, Integral) or given < least:
-        raise OptionError(f"{option}={given!r:.40}: must be a whole number, at least {least}")
+def check_whole(option: str, value: object, least: int) -> None:
+    """Raise OptionError if a value is no whole number, or too small."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise OptionError(f"{option}={value!r:.40}: must be a whole number, at least {least}")
 
 
-def check_positive(option: str, given: object, otherwise: str = "") -> None:
-    """OptionError for what is no number above 0."""
-    if isinstance(given, bool) or not isinstance(given, Real) or not 0 < float(given) < float("inf"):
-        raise OptionError(f"{option}={given!r:.40}: must be a number above 0{otherwise}")
+def check_positive(option: str, value: object, otherwise: str = "") -> None:
+    """Raise OptionError if a value is no number above 0."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < float("inf"):
+        raise OptionError(f"{option}={value!r:.40}: must be a number above 0{otherwise}")

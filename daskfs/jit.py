@@ -43,7 +43,7 @@ _NO_COUNTING: dict[str, Any] = {"_nrt": False} if hasattr(DefaultOptions, "_nrt"
 _warmers: list[Callable[[], object]] = []
 _one_at_a_time = threading.Lock()
 COMPILING = "compiling, once on this machine: some 15 seconds"
-"""What to say before something that `is_cold` is used."""
+"""A message for users before kernels that are not compiled yet (`is_cold`) are used."""
 
 
 def kernel(function: F) -> F:
@@ -53,7 +53,7 @@ def kernel(function: F) -> F:
 
 
 def summing(function: F) -> F:
-    """A kernel whose sums may be taken in any order, so that they fill vector registers.
+    """Compile a kernel whose sums may be taken in any order, so that they fill vector registers.
 
     NaN and infinity keep their meaning; the same machine gives the same bits every time.
     """
@@ -62,7 +62,7 @@ def summing(function: F) -> F:
 
 
 def summing_helper(function: F) -> F:
-    """A `helper` of `summing` kernels, whose sums may be taken in any order too.
+    """Compile a `helper` of `summing` kernels, whose sums may be taken in any order, too.
 
     It is always inlined. A call would be bound to one of two copies, which may sum in different orders: its own in
     the process that compiled it, that in its caller's cache in all others.
@@ -82,7 +82,7 @@ def helper(function: F) -> F:
 
 
 def inlined(function: F) -> F:
-    """A `helper` that is made part of its callers: for what they call for every entry or row.
+    """Compile a `helper` that is inlined into its callers, for functions called for every entry or row.
 
     A call hands over a record of arrays field by field, some 60 numbers for one of eight.
     """
@@ -95,19 +95,19 @@ def _njit(function: Any, options: dict[str, Any]) -> Any:
 
 
 def warms(function: F) -> F:
-    """Register a call of kernels on tiny arrays, of the types they meet in earnest."""
+    """Register a function that calls kernels on tiny arrays, of the types that real data have."""
     _warmers.append(function)
     return function
 
 
 def warm_up(*modules: str) -> int:
-    """Compile (or load) the kernels that these modules lead to, by default all there are; returns how many calls ran.
+    """Compile or load the kernels that these modules use, by default all; return how many `warms` functions ran.
 
-    A module leads to those it has imported functions and classes from. Of several processes that begin on a new
-    machine one compiles, and the others wait and load.
+    A module uses the modules that it imports functions and classes from, and those that they use. Of several
+    processes that start on a new machine, one compiles, and the others wait and load.
 
     >>> from daskfs.jit import warm_up
-    >>> warm_up("daskfs.protocol")  # which has none
+    >>> warm_up("daskfs.protocol")  # it uses no kernels
     0
     """
     reached = _reached(modules)  # imports them
@@ -120,7 +120,7 @@ def warm_up(*modules: str) -> int:
 
 
 def _reached(modules: Iterable[str]) -> set[str]:
-    """The modules of daskfs that these use, themselves included."""
+    """Return the modules of daskfs that these use, themselves included."""
     reached, ahead = set[str](), {import_module(name).__name__ for name in modules}
     while ahead:
         reached |= ahead
@@ -130,15 +130,15 @@ def _reached(modules: Iterable[str]) -> set[str]:
 
 
 def _home(value: object) -> str:
-    """The module that something was defined in, or is."""
+    """Return the name of the module that defines a value, or of the module that the value is."""
     home = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
     return home if isinstance(home, str) else ""
 
 
 def is_cold(module: str) -> bool:
-    """Whether kernels that a module leads to have yet to be compiled on this machine, which takes some seconds each."""
+    """Return whether kernels that a module uses must still be compiled here, which takes some seconds each."""
     folder, reached = cache_folder(), _reached([module])
-    homes = [one.__module__.split(".")[-2:] for one in _warmers if one.__module__ in reached]
+    homes = [warmer.__module__.split(".")[-2:] for warmer in _warmers if warmer.__module__ in reached]
     with_kernels = [home for home in homes if home[1].endswith("kernels")]  # others warm those of their neighbours
     # numba's folder for a file is named after the folder of the source and a hash of its path
     return folder is None or not all(any(folder.glob(f"{room}_*/{file}.*.nbi")) for room, file in with_kernels)
@@ -158,7 +158,7 @@ def _cached(dispatcher: Any) -> Any:
 
 
 class _LockedCache(FunctionCache):
-    """numba's cache, one writer at a time, and never a reason to fail."""
+    """numba's cache with one writer at a time; a damaged file in it is compiled anew."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
@@ -187,7 +187,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 @functools.cache
 def cache_folder() -> Path | None:
-    """Where compiled kernels are kept, or None where no folder can be written."""
+    """Return the folder of compiled kernels, or None if no folder can be written."""
     stamp = _stamp()
     for root in _candidates():
         folder = root / f"kernels-{stamp}"
@@ -209,7 +209,7 @@ def _candidates() -> Iterator[Path]:
 
 
 def _stamp() -> str:
-    """A digest of all that decides which machine code is right here."""
+    """Return a digest of all that determines the machine code: processor, versions, settings, sources."""
     digest = hashlib.sha256()
     for fact in (
         platform.machine(),

@@ -1,4 +1,4 @@
-"""The `daskfs` command. Exit codes: 0 done; 2 wrong usage or bad input; 75 interrupted, run it again to go on."""
+"""The `daskfs` command. Exit codes: 0 done; 2 wrong usage or bad input; 75 interrupted, the same command resumes."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ COMMANDS = {
     "run": ("run", "Run a whole job from one file."),
     "airflow": ("airflow", "Run jobs every night from Airflow."),
 }
-"""The module of every command, and what it does: a module is loaded when its command is run, which takes seconds."""
+"""The module of every command, and its purpose. A module takes seconds to import, and is imported when it is needed."""
 
 
 class Commands(click.Group):
-    """Turns an error we foresaw into one line and an exit code; anything else keeps its traceback."""
+    """The group of all commands. An error of daskfs becomes one line and an exit code; others keep their traceback."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -47,7 +47,7 @@ class Commands(click.Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """The names of commands, which need not be loaded for that, and options."""
+        """Complete names of commands, without importing their modules, and options."""
         names = [
             CompletionItem(name, help=about) for name, (_, about) in COMMANDS.items() if name.startswith(incomplete)
         ]

@@ -1,4 +1,4 @@
-"""How much memory an ingest or a selection needs, known before it starts, and how much a run really took."""
+"""How much memory an ingest, a reorder or a selection needs, known before it starts, and how much a run really took."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ _STATUS, _CLEAR_PEAK = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 _USABLE = 0.8  # of a worker's memory: beyond that Dask pauses it
 
 # Measured, not derived: `pipelines/benchmarks/memory.py`, and a file of ten million different names.
-_BASE_BYTES = 64 << 20  # compiled kernels as they are loaded, and merging names
+_BASE_BYTES = 64 << 20  # compiled kernels as they are loaded, merging names, marks of runs
 _BLOCK_BYTES = 3 * 16 * BLOCK_ENTRIES  # rows being built, their encoded form, and slack of the allocator
 _NAMES_FACTOR = 5  # a set of names with its table, and its sorted copy while it is written
 _WINDOW_FACTOR = 4  # text, and the arrays a parser (Arrow) turns it into
+_MOST_RUNS = 1000  # of an external sort: a task reads a little of each run, and with more runs too little
 
 
 def parse_memory(memory: int | str) -> int:
@@ -75,6 +76,59 @@ class IngestMemory:
         window = min(8 << 20, share // (2 * _WINDOW_FACTOR))
         names = min(32 << 20, (share - _WINDOW_FACTOR * window) // _NAMES_FACTOR)
         return cls(workers, window, names, rows_bytes=min(64 << 20, share // 4))
+
+
+@dataclass(frozen=True, slots=True)
+class ReorderMemory:
+    """Sizes that keep `workers` within a budget, first while they sort runs, then while they write blocks."""
+
+    workers: int
+    run_bytes: int
+    task_bytes: int
+
+    @classmethod
+    def of(
+        cls,
+        action: str,
+        memory: int | str,
+        workers: int,
+        *,
+        largest_block: int,
+        total: int = 0,
+        fixed: int = 0,
+        each: int = 0,
+        run_factor: int = 2,
+        task_factor: int = 2,
+    ) -> ReorderMemory:
+        """Divide a budget; fewer workers where it is too small for all, OptionError where it is too small for one.
+
+        Parameters
+        ----------
+        action
+            What the error message calls the work: "shuffle", "split" or "transpose".
+        memory, workers
+            The budget, and how many tasks would share it.
+        largest_block, total
+            Bytes of the largest block of the source and of all blocks, in memory; a run has at least one block.
+        fixed, each
+            Bytes that this process and each worker need besides.
+        run_factor, task_factor
+            How many copies of its bytes a run takes while it is sorted, and a task while it writes.
+
+        Examples
+        --------
+        >>> from daskfs.engine.memory import ReorderMemory
+        >>> ReorderMemory.of("split", "512MB", workers=2, largest_block=8 << 20, each=64 << 20)
+        ReorderMemory(workers=2, run_bytes=77668352, task_bytes=77668352)
+        """
+        fixed += _BASE_BYTES
+        least = each + run_factor * max(largest_block, -(-total // _MOST_RUNS))
+        available = parse_memory(memory) - fixed
+        if available < least:
+            raise OptionError(f"--memory {memory}: this {action} needs at least {format_bytes(fixed + least)}")
+        workers = max(1, min(workers, available // least))
+        share = available // workers - each
+        return cls(workers, share // run_factor, share // task_factor)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from sparse_rows import POOLS, Rows
 from whole_rows import rows_of
 
 import daskfs
-from daskfs.engine.data.reorder import ReorderMemory
+from daskfs.engine.memory import ReorderMemory
 from daskfs.errors import ChunkError, DatasetError, OptionError
 from daskfs.observe.describe import describe
 from daskfs.store.reorder.runs import row_keys

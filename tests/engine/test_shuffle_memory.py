@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from engine.test_memory import megabytes_above_imports
 
 import daskfs
-from daskfs.engine.data.reorder import ReorderMemory
+from daskfs.engine.memory import ReorderMemory
 from daskfs.errors import OptionError
 from daskfs.jit import warm_up
 from daskfs.store.reorder.rows import DenseRowsTask, SparseRowsTask

@@ -16,7 +16,7 @@ from whole_rows import rows_of
 
 import daskfs
 from daskfs.cli import main
-from daskfs.engine.data.reorder import ReorderMemory
+from daskfs.engine.memory import ReorderMemory
 from daskfs.errors import ChunkError, DatasetError, OptionError
 from daskfs.observe.describe import describe
 from daskfs.store.reorder.runs import draw_rows, row_keys

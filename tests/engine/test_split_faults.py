@@ -15,7 +15,7 @@ from sparse_rows import POOLS, Rows
 from stopping import Killed, dying_after
 
 import daskfs
-from daskfs.engine.data.reorder import ReorderMemory
+from daskfs.engine.memory import ReorderMemory
 from daskfs.errors import DatasetError
 
 
@@ -71,7 +71,7 @@ SLOW = """
 import time
 from daskfs.cli import main
 from daskfs.store.places.location import Location
-from daskfs.engine.data.reorder import ReorderMemory
+from daskfs.engine.memory import ReorderMemory
 write = Location.write
 def slowly(*arguments):
     time.sleep(0.01)

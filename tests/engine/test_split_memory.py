@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 import daskfs
-from daskfs.engine.data.reorder import ReorderMemory
+from daskfs.engine.memory import ReorderMemory
 from daskfs.errors import OptionError
 from daskfs.jit import warm_up
 from daskfs.store.reorder.columns import DenseColumnsTask, SparseColumnsTask

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 import tracemalloc
 from collections import Counter
 from contextlib import contextmanager
+from pathlib import Path
 
 import fsspec
 import numpy as np
@@ -22,11 +25,13 @@ from faults.samples import small_blocks, vw_lines
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sparse_rows import POOLS, Rows, assert_columns
-from stopping import stopped_everywhere
+from stopping import Killed, dying_after, stopped_everywhere
+from toy_runs import local_cluster, worker_pids
 
 import daskfs
 from daskfs.cli import main
-from daskfs.engine.data.reorder import ReorderMemory, transpose_needs
+from daskfs.engine.data.reorder import transpose_needs
+from daskfs.engine.memory import ReorderMemory
 from daskfs.errors import ChunkError, DatasetError, OptionError
 from daskfs.observe.describe import describe
 from daskfs.protocol import SparseColumnBlock
@@ -189,6 +194,76 @@ def test_other_stores_hold_the_same(tmp_path, clicks, request, url):
     assert not [key for key in fs.find(path) if "_unfinished" in key]
 
 
+@given(
+    seed=st.integers(0, 2**32),
+    pool=st.sampled_from(list(POOLS)),
+    source=st.tuples(st.integers(1, 20), st.integers(1, 80)),
+    run_entries=st.sampled_from([30, 200, 10**6]),
+    task_entries=st.sampled_from([20, 100, 10**6]),
+    block_entries=st.sampled_from([7, 64, 1 << 19]),
+)
+@settings(max_examples=12)
+def test_a_cluster_gives_the_same(
+    tmp_path_factory, two_workers, seed, pool, source, run_entries, task_entries, block_entries
+):
+    folder = tmp_path_factory.mktemp("cluster")
+    ds = Rows.random(seed, 50, POOLS[pool]).write(folder / "rows.zarr", *source)
+    here = daskfs.transpose(ds, folder / "here.zarr", block_entries=block_entries)
+    with budget(1, run_entries, task_entries):
+        there = daskfs.transpose(ds, folder / "there.zarr", block_entries=block_entries, client=two_workers)
+    assert files_of(folder / "there.zarr") == files_of(folder / "here.zarr")
+    assert daskfs.verify_dataset(there.url) == []
+    assert there.digest == here.digest
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_everything_of_a_dataset_goes_along_on_a_cluster(tmp_path, clicks, two_workers):
+    here = daskfs.transpose(clicks, tmp_path / "here.zarr", block_entries=64)
+    with budget(1, 64, 100):
+        daskfs.transpose(clicks, tmp_path / "there.zarr", block_entries=64, client=two_workers)
+    assert files_of(tmp_path / "there.zarr") == files_of(tmp_path / "here.zarr")
+    assert "weight" in here.arrays
+
+
+class KillAWorker:
+    """A progress callback that kills a worker once a certain share of the work is done."""
+
+    def __init__(self, pid: int, share: float) -> None:
+        self._pid, self._share = pid, share
+        self.killed_at: float | None = None
+
+    def __call__(self, done: int, total: int) -> None:
+        if self.killed_at is None and done >= self._share * total:
+            os.kill(self._pid, signal.SIGKILL)  # ProcessLookupError if it is gone already
+            self.killed_at = done / total
+
+
+@pytest.mark.parametrize("share", [0.1, 0.4, 0.6], ids=["first runs", "last runs", "blocks"])
+def test_a_killed_worker_changes_nothing(tmp_path, share):
+    rows = Rows.random(1, 400, POOLS["hashes"]).write(tmp_path / "rows.zarr", 10, 64)
+    wanted = daskfs.transpose(rows, tmp_path / "wanted.zarr", block_entries=64)
+    with local_cluster(2) as client:
+        kill = KillAWorker(worker_pids(client, 2)[0], share)
+        with budget(1, 64, 200):
+            found = daskfs.transpose(rows, tmp_path / "columns.zarr", block_entries=64, client=client, progress=kill)
+    assert kill.killed_at is not None
+    assert share <= kill.killed_at < min(1, share + 0.2), "there was work left in the same phase"
+    assert found.digest == wanted.digest
+    assert files_of(tmp_path / "columns.zarr") == files_of(tmp_path / "wanted.zarr")
+
+
+def test_a_damaged_source_is_an_error_on_a_cluster_too(tmp_path, clicks, two_workers):
+    chunk = tmp_path / "clicks.zarr/ids/c/1/0"
+    chunk.write_bytes(chunk.read_bytes()[:-9] + bytes(9))
+    with pytest.raises(ChunkError, match="ids/c/1/0"):
+        daskfs.transpose(clicks, tmp_path / "columns.zarr", client=two_workers)
+    with pytest.raises(DatasetError, match="incomplete; run the same command again"):
+        daskfs.open_dataset(tmp_path / "columns.zarr")
+
+
 def whole(ds: daskfs.Dataset) -> sp.csc_array:
     parts = [sp.csc_array((b.values, b.rows, b.indptr), shape=(ds.n_samples, len(b.ids))) for b in all_blocks(ds)]
     return sp.hstack(parts, format="csc")
@@ -286,6 +361,18 @@ def test_a_damaged_table_of_names_is_not_copied(tmp_path, clicks):
         daskfs.transpose(clicks, tmp_path / "columns.zarr")
 
 
+def test_an_error_ends_the_threads_that_read_ahead(tmp_path, clicks):
+    """The garbage collector would end them too, but may do so in a thread that must not wait for another."""
+    gc.disable()
+    try:
+        with budget(1, 100, 40), pytest.raises(Killed) as _, dying_after(24):
+            daskfs.transpose(clicks, tmp_path / "columns.zarr", block_entries=16)
+        assert list((tmp_path / "columns.zarr").glob("rows/c/*/0")), "blocks were being written"
+        assert not [thread.name for thread in threading.enumerate() if "prefetch" in thread.name]
+    finally:
+        gc.enable()
+
+
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_it_may_stop_at_any_operation_and_start_over(tmp_path, clicks, overwrite):
     target, options = tmp_path / "columns.zarr", {"block_entries": 64, "overwrite": overwrite}
@@ -338,6 +425,15 @@ def test_a_dataset_is_replaced_only_when_asked(tmp_path, clicks):
 
 def run(*arguments: object):
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def test_the_command_on_a_cluster(tmp_path, clicks, two_workers):
+    done = run("transpose", clicks.url, tmp_path / "there.zarr", "--scheduler", two_workers.scheduler.address)
+    assert done.exit_code == 0, done.stderr
+    keys = two_workers.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.task_prefixes))
+    assert "daskfs-sort" in keys
+    run("transpose", clicks.url, tmp_path / "here.zarr", "--workers", 1)
+    assert files_of(tmp_path / "there.zarr") == files_of(tmp_path / "here.zarr")
 
 
 def test_the_command(tmp_path, clicks):

@@ -1,4 +1,4 @@
-"""Where an ingest ends: at its target; or beside it first, and from there in random order at the target."""
+"""The destination of an ingest: its target, or a dataset beside it that is then shuffled into the target."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from daskfs.store.places.location import Location
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where the rows of sources go, and in which order."""
+    """The target of an ingest, and the order of its rows."""
 
     target: Location
     seed: int | None
-    """Of their random order; None for that of the sources."""
+    """The seed of the random order; None for the order of the sources."""
 
     @classmethod
     def of(cls, target: Location, shuffled: bool | int) -> Destination:
-        """As the option of an ingest says: not shuffled, with seed 0, or with the seed given."""
+        """Read the option of an ingest: False for no shuffle, True for seed 0, or a seed."""
         if isinstance(shuffled, bool):
             return cls(target, 0 if shuffled else None)
         check_whole("shuffle", shuffled, 0)
@@ -34,11 +34,11 @@ class Destination:
 
     @property
     def rows(self) -> Location:
-        """Where rows are written as they come."""
+        """The place where rows are written in the order of the sources."""
         return self.target if self.seed is None else Location(f"{self.target.url}.unshuffled", self.target.options)
 
     def is_shuffled(self, request: str, content: str, overwrite: bool) -> bool:
-        """True if the shuffled rows are there already; an error if something else is, before work is wasted."""
+        """Return whether the shuffled rows are there already; raise an error if something else is."""
         if self.seed is None:
             return False
         if self.target.exists(ROOT) and not overwrite:
@@ -50,17 +50,15 @@ class Destination:
         return False
 
     def check(self, shape: BlockShape | DenseShape) -> None:
-        """OptionError if rows of this shape cannot be shuffled."""
+        """Raise OptionError if rows of this shape cannot be shuffled."""
         if self.seed is not None and isinstance(shape, DenseShape) and shape.layout != "rows":
             self.rows.remove_if_empty()
             raise OptionError(
                 f"{self.target.url}: a dense table in {shape.layout} cannot be shuffled row by row; use --layout rows"
             )
 
-    def finished(
-        self, memory: int | str | None, overwrite: bool, client: Client | None, workers: int | None
-    ) -> Dataset:
-        """The dataset, once its rows are written: shuffled if they are to be."""
+    def publish(self, memory: int | str | None, overwrite: bool, client: Client | None, workers: int | None) -> Dataset:
+        """Shuffle the rows, once all are written, if they are to be shuffled; return the dataset."""
         options = self.target.options
         if self.seed is not None:
             shuffle(

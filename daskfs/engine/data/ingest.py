@@ -170,7 +170,7 @@ def ingest(
         return open_dataset(url, storage_options)
     with location.one_writer():
         if not overwrite and is_done(location, request, content):
-            return place.finished(memory, overwrite, client, workers)
+            return place.publish(memory, overwrite, client, workers)
         plan = new_plan(kind, files, layout, compression, budget.chunk_bytes)
         place.check(plan.shape)
         work = list(plan_pieces(plan.format, files, request))
@@ -187,7 +187,7 @@ def ingest(
         origin |= {"sources": len(files), "bad_lines": sum(piece.bad_lines for piece in pieces)}
         begin_publishing(location, work)
         _publish(job, pieces, origin, where)
-        return place.finished(memory, overwrite, client, workers)
+        return place.publish(memory, overwrite, client, workers)
 
 
 def _stage_pieces(

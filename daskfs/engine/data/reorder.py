@@ -11,18 +11,17 @@ import os
 import uuid
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from dask.utils import format_bytes
 from distributed import Client
 from numpy.typing import NDArray
 
 from daskfs.engine.cluster.pool import Pool, ProgressCallback, ProgressCounter, Threads, pool
-from daskfs.engine.memory import parse_memory
+from daskfs.engine.memory import ReorderMemory
 from daskfs.errors import OptionError, check_choice, check_whole
 from daskfs.store.dataset.codec import Codec, Compression
 from daskfs.store.dataset.dataset import Dataset, open_dataset
@@ -51,65 +50,11 @@ MEMORY = "512MB"
 MOST_ROWS = 1 << 32  # of a transpose: a row's number is stored in 32 bits
 
 # Calculated, and checked on small data by the tests of shuffle, split and transpose.
-_BASE_BYTES = 64 << 20  # compiled kernels as they are loaded, marks and samples of runs
-_MOST_RUNS = 1000  # a task reads a little of each run: with more runs, too little
 BLOCK_FACTOR = 8  # a block of rows is read ahead, decoded and copied; or put together, encoded and written
 _SLOT_BYTES = 400  # the index of a run while it is made, and the sums over all runs
 _ENTRY_BYTES = 16  # of a transpose: id, row number and value
 _ENCODING_BYTES = 64  # per entry of a block of columns that is being encoded
 TARGET_BYTES = 24  # per row of a dataset in columns: label, weight, whether the row is wanted, its new number
-
-
-@dataclass(frozen=True, slots=True)
-class ReorderMemory:
-    """Sizes that keep `workers` within a budget, first while they sort runs, then while they write blocks."""
-
-    workers: int
-    run_bytes: int
-    task_bytes: int
-
-    @classmethod
-    def of(
-        cls,
-        action: str,
-        memory: int | str,
-        workers: int,
-        *,
-        largest_block: int,
-        total: int = 0,
-        fixed: int = 0,
-        each: int = 0,
-        run_factor: int = 2,
-        task_factor: int = 2,
-    ) -> ReorderMemory:
-        """Divide a budget; fewer workers where it is too small for all, OptionError where it is too small for one.
-
-        Parameters
-        ----------
-        action
-            What the error message calls the work: "shuffle", "split" or "transpose".
-        memory, workers
-            The budget, and how many tasks would share it.
-        largest_block, total
-            Bytes of the largest block of the source and of all blocks, in memory; a run has at least one block.
-        fixed, each
-            Bytes that this process and each worker need besides.
-        run_factor, task_factor
-            How many copies of its bytes a run takes while it is sorted, and a task while it writes.
-
-        Examples
-        --------
-        >>> ReorderMemory.of("split", "512MB", workers=2, largest_block=8 << 20, each=64 << 20)
-        ReorderMemory(workers=2, run_bytes=77668352, task_bytes=77668352)
-        """
-        fixed += _BASE_BYTES
-        least = each + run_factor * max(largest_block, -(-total // _MOST_RUNS))
-        available = parse_memory(memory) - fixed
-        if available < least:
-            raise OptionError(f"--memory {memory}: this {action} needs at least {format_bytes(fixed + least)}")
-        workers = max(1, min(workers, available // least))
-        share = available // workers - each
-        return cls(workers, share // run_factor, share // task_factor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +84,14 @@ class Reorder(ABC):
         plan, writer = self.plan(wanted, location, moved), new_writer(location)
         written = defaultdict[str, list[NDArray[np.uint64]]](list)
         tasks = ((task, writer.location) for task in plan.tasks)
-        for count, records in self.pool.unordered("write", _write, tasks):
-            for name, lines in records.items():
-                written[name].append(np.array(lines, np.uint64))
-            moved.add(count)
+        try:
+            for count, records in self.pool.unordered("write", _write, tasks):
+                for name, lines in records.items():
+                    written[name].append(np.array(lines, np.uint64))
+                moved.add(count)
+        finally:
+            if isinstance(plan.tasks, Generator):
+                plan.tasks.close()  # end its threads here; the garbage collector may wait for them in any thread
         return lambda made: plan.close(writer, written, made)
 
     def runs(self, location: Location, count: int, head: np.dtype[Any], arrays: dict[str, np.dtype[Any]]) -> Runs:

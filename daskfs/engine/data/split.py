@@ -22,11 +22,11 @@ from daskfs.engine.data.reorder import (
     TARGET_BYTES,
     Output,
     Reorder,
-    ReorderMemory,
     Shuffler,
     check_laid_out_in_rows,
     write_outputs,
 )
+from daskfs.engine.memory import ReorderMemory
 from daskfs.errors import DatasetError, OptionError, check_whole
 from daskfs.store.dataset.dataset import Dataset, open_dataset
 from daskfs.store.dataset.layout import ROOT

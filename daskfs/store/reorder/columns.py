@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.errors import DatasetError
-from daskfs.protocol import ColumnBlock, SparseBlock, SparseColumnBlock
+from daskfs.protocol import Block, ColumnBlock, SparseBlock, SparseColumnBlock
 from daskfs.store.dataset.codec import Codec
 from daskfs.store.dataset.dataset import Dataset
 from daskfs.store.dataset.layout import ArraySpec
@@ -66,21 +66,15 @@ class ColumnArrays(NamedTuple):
         return ColumnArrays(self.ids.copy(), self.indptr.copy(), None if self.cells is None else self.cells.copy())
 
     def read(self) -> ColumnArrays:
-        """Return the columns themselves, as a `ColumnReader` does."""
+        """Return the columns themselves, for tasks that may have to read them first; see `MergedColumns`."""
         return self
 
 
-class ColumnReader(Protocol):
-    """Columns that a task can read."""
-
-    def read(self) -> ColumnArrays:
-        """Return the columns with their cells."""
-
-
-def column_records(blocks: Iterable[SparseBlock], n_entries: int) -> RecordBatch:
+def column_records(blocks: Iterable[Block], n_entries: int) -> RecordBatch:
     """Return sparse rows with `n_entries` entries (at least one) in all as columns, sorted by feature id."""
     ids, cells, at = np.empty(n_entries, np.uint64), np.empty(n_entries, CELL), 0
     for block in blocks:
+        assert isinstance(block, SparseBlock)
         here = slice(at, at + len(block.ids))
         rows = np.arange(block.first, block.first + len(block.y), dtype=np.uint32)
         ids[here], cells["value"][here] = block.ids, block.values
@@ -107,20 +101,14 @@ def sort_columns(
     runs: Runs, number: int, source: Dataset, blocks: range, n_entries: int, gap: int
 ) -> tuple[int, RunSummary]:
     """Write the columns of some row blocks as a run with a mark at every `gap` entries: a task."""
-    return number, write_column_run(runs, number, column_records(_sparse_blocks(source, blocks), n_entries), gap)
-
-
-def _sparse_blocks(source: Dataset, numbers: range) -> Iterator[SparseBlock]:
-    for number in numbers:
-        block = source.read(number)
-        assert isinstance(block, SparseBlock)
-        yield block
+    columns = column_records(map(source.read, blocks), n_entries)
+    return number, write_column_run(runs, number, columns, gap)
 
 
 def write_column_run(runs: Runs, number: int, columns: RecordBatch, gap: int) -> RunSummary:
     """Write columns that are sorted by feature id as a run."""
     heads, cells = columns.heads, columns.arrays["cells"]
-    ids = np.ascontiguousarray(heads["key"])
+    ids = columns.field("key")
     marked = np.searchsorted(edges_of(heads["entries"]), np.arange(0, len(cells), gap), side="right") - 1
     runs.write(number, heads, np.append(marked, len(heads)), columns.arrays.__getitem__)
     return RunSummary(ids[marked], IdSample.of(ids), len(cells))
@@ -152,13 +140,13 @@ class MergedColumns:
 
     def _merge(self, names: list[str]) -> ColumnArrays:
         records, order = self.runs.read(self.section, names)
-        ids = records.heads["key"][order]
+        ids = records.field("key")[order]
         own = slice(
             int(np.searchsorted(ids, np.uint64(self.low))), int(np.searchsorted(ids, np.uint64(self.high), "right"))
         )
         ids, order = ids[own], order[own]
         first = _first_of_each(ids)
-        indptr = edges_of(records.heads["entries"][order])[np.append(first, len(ids))]
+        indptr = edges_of(records.field("entries")[order])[np.append(first, len(ids))]
         return ColumnArrays(ids[first], indptr, records.take("cells", order) if names else None)
 
 
@@ -205,7 +193,7 @@ def plan_columns(
     blocks: Iterable[ColumnArrays],
     shape: BlockShape,
     task_entries: int,
-    reader: Callable[[list[ColumnArrays]], ColumnReader],
+    reader: Callable[[list[ColumnArrays]], ColumnArrays | MergedColumns],
 ) -> ReorderPlan:
     """Plan tasks that write blocks of sparse columns.
 
@@ -268,7 +256,7 @@ def _groups_of_blocks(blocks: Iterable[ColumnArrays], most: int) -> Iterator[lis
 class SparseColumnsTask:
     """Consecutive blocks of sparse columns."""
 
-    columns: ColumnReader
+    columns: ColumnArrays | MergedColumns
     specs: dict[str, ArraySpec]
     blocks: list[StagedBlock]
     first_block: int

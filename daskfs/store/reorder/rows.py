@@ -171,12 +171,9 @@ class RowShare:
         return row_arrays(self.source)
 
     def read(self, section: Section, names: Iterable[str]) -> tuple[RecordBatch, NDArray[np.int64]]:
-        assert isinstance(section.first_slot, int)
-        assert isinstance(section.last_slot, int)
-        assert section.n_records is not None
-        blocks = range(section.first_slot // SLOTS_PER_BLOCK, -(-section.last_slot // SLOTS_PER_BLOCK))
-        records = read_rows(self.source, blocks, self.wanted)
-        return records, np.arange(section.skipped, section.skipped + section.n_records)
+        first, last = int(section.first_slot), int(section.last_slot)
+        records = read_rows(self.source, range(first // SLOTS_PER_BLOCK, -(-last // SLOTS_PER_BLOCK)), self.wanted)
+        return records, np.arange(len(records.heads))[section.skipped :][: section.n_records]
 
 
 def count_rows(share: RowShare, blocks: range) -> NDArray[np.int64]:

@@ -118,7 +118,11 @@ class RecordBatch:
 
     def order(self) -> NDArray[np.int64]:
         """Return the numbers of the records in the order of their keys."""
-        return np.argsort(self.heads["key"], kind="stable")  # fast on the ascending runs of a merge
+        return np.argsort(self.field("key"), kind="stable")  # fast on the ascending runs of a merge
+
+    def field(self, name: str) -> NDArray[Any]:
+        """Return a field of all heads as an array of its own, which is many times faster to pick from."""
+        return np.ascontiguousarray(self.heads[name])
 
     def take(self, name: str, numbers: NDArray[np.int64]) -> NDArray[Any]:
         """Return the items that these records have in an array, in the order of `numbers`."""
