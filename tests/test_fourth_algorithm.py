@@ -32,6 +32,7 @@ def _one_line(monkeypatch, tmp_path):
     """Add the one line; the command is imported anew, as it would be by the next `daskfs select`."""
     monkeypatch.setitem(ALGORITHMS, "Covariance", "toy_fourth")
     monkeypatch.delitem(sys.modules, "daskfs.cli.select")
+    monkeypatch.setattr(daskfs.cli, "select", daskfs.cli.select)  # put back afterwards
     monkeypatch.chdir(tmp_path)
     daskfs.write_dataset("d.zarr", X, Y, NAMES)
     yield
