@@ -366,22 +366,17 @@ def copy_state(state: State) -> State:
         return type(state)(*map(copy_state, state))
     if isinstance(state, list):
         return [copy_state(item) for item in state]
-    return {name: copy_state(value) for name, value in state.items()} if isinstance(state, dict) else state
+    return state
 
 
 def take_fields(state: State, names: frozenset[str]) -> tuple[State, dict[str, Any]]:
     """Return the state with None in place of some fields, and what they held."""
-    if isinstance(state, dict):
-        rest = {name: value for name, value in state.items() if name not in names}
-        return rest, {name: state[name] for name in names}
     held = {name: getattr(state, name) for name in names}
     return (replace(state, **dict.fromkeys(names)) if names else state), held
 
 
 def put_fields(state: State, held: Mapping[str, Any]) -> State:
     """Return the state with some fields put back."""
-    if isinstance(state, dict):
-        return {**state, **held}
     return replace(state, **held) if held else state
 
 
@@ -413,9 +408,6 @@ def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield path, len(value)
         for number, item in enumerate(value):
             yield from _leaves(f"{path}/{number}", item)
-    elif isinstance(value, dict):
-        for name, item in value.items():
-            yield from _leaves(f"{path}/{name}", item)
     elif value is not None:
         yield path, value
 
@@ -426,8 +418,6 @@ def restore(kind: Any, values: Mapping[str, Any], path: str = "") -> Any:
         kind = next(option for option in get_args(kind) if option is not type(None))
         if path not in values and not any(name.startswith(f"{path}/") for name in values):
             return None
-    if kind is dict:
-        return dict(values)
     if get_origin(kind) is list:
         (item,) = get_args(kind)
         return [restore(item, values, f"{path}/{number}") for number in range(values[path])]

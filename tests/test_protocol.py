@@ -20,7 +20,7 @@ def test_an_algorithm_runs_on_the_blocks_of_a_dataset(tmp_path):
     state = algorithm.start(ds.meta, seed=0)
     for block in ds.blocks():
         state = algorithm.update(state, block)
-    assert state["norms"].nbytes <= algorithm.nbytes(ds.meta)
+    assert state.norms.nbytes <= algorithm.nbytes(ds.meta)
     expected = np.argsort(-np.linalg.norm(X, axis=0))[:3]
     assert algorithm.result(state).features.tolist() == expected.tolist()
 

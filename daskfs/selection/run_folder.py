@@ -1,4 +1,4 @@
-"""Files of a run: ``selection.json`` and ``history.zarr``, and of a job: ``published.json``, which names its best run.
+"""Files of a run, ``selection.json`` and ``history.zarr``, and of a job, ``published.json``, which points to a run.
 
 selection.json holds `version`, `algorithm`, `seed`, `source`, `classes`, `intercept` and `features`, a list of
 ``{"id", "name", "rank", "weight"}``, one a line; a product of two features has its ``"parents"`` too. Equal models

@@ -35,7 +35,7 @@ from daskfs.algorithms.random_features.inputs import median_gamma
 RECIPES = Path(__file__).parents[2] / "datasets"
 SCRIPT = Path(__file__).with_name("random_features.py")
 FOLDER = click.Path(path_type=Path, file_okay=False)
-CHUNK_BYTES = 500_000  # lanes share whole blocks, and of few columns one of the usual size is a second of work
+CHUNK_BYTES = 500_000  # shards share whole blocks; with few columns a block of the usual size is a second of work
 
 work_option = click.option("--work", type=FOLDER, default=Path("benchmark-data"), help="For datasets.")
 source_option = click.option("--from", "source", metavar="DIR", type=FOLDER, required=True, help="Public files.")

@@ -49,17 +49,17 @@ def shares_little(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.usefixtures("shares_little")
-def test_two_processes_give_what_their_lanes_give_and_what_one_gives(dataset, two_workers, name):
+def test_two_processes_give_what_their_shards_give_and_what_one_gives(dataset, two_workers, name):
     algorithm = CASES[name]
     assert n_shards_for(dataset, algorithm, two_workers, synchronous=False) == 2
     shared = daskfs.select(dataset, algorithm, client=two_workers)
     begun = Snapshot(algorithm.start(dataset.meta, 0), 2)
     with one_blas_thread():  # as `select` and the workers have it
-        by_lanes = algorithm.result(
+        by_shards = algorithm.result(
             SelectionRun(dataset, algorithm, begun).finish(SerialRunner(dataset, algorithm, 2)).state
         )
-    assert shared.features.tolist() == by_lanes.features.tolist()
-    assert shared.weights.tobytes() == by_lanes.weights.tobytes()
+    assert shared.features.tolist() == by_shards.features.tolist()
+    assert shared.weights.tobytes() == by_shards.weights.tobytes()
     alone = daskfs.select(dataset, algorithm)
     assert shared.history.objective.values[-1] == pytest.approx(alone.history.objective.values[-1], rel=1e-4)
     assert shared.score(dataset) == pytest.approx(alone.score(dataset), abs=0.005)

@@ -204,8 +204,8 @@ class FailingAtTheEnd(Census):
     """Has nothing to offer but the rest, at which the centre fails: no worker waits for the answer."""
 
     def work(self, own, view, block, worker):
-        own, found = super().work(own, view, block, worker)
-        return own | (found or {}), None
+        own, offer = super().work(own, view, block, worker)
+        return offer or own, None
 
     def accept(self, state, offer):
         raise ZeroDivisionError("by itself")

@@ -18,7 +18,7 @@ import daskfs
 from daskfs.algorithms.substitution.asynchronous import Push, WorkerPart
 from daskfs.algorithms.substitution.block import BlockOffer
 from daskfs.algorithms.substitution.selected_set import SelectedSet
-from daskfs.engine.asynchronous.centre import Attempt, Centre, VersionedView, rebuild_state, version_of, with_target
+from daskfs.engine.asynchronous.centre import Attempt, Centre, VersionedView, rebuild_state, with_target
 from daskfs.engine.asynchronous.driver import Ledger
 from daskfs.protocol import ColumnBlock, Meta, State, copy_state, flatten
 
@@ -69,7 +69,7 @@ def nominated(algorithm: Any, centre: Centre, number: int, lane: int = 0) -> Sta
 
 
 def centre_version(centre: Centre) -> int:
-    return version_of(centre.state()[0])
+    return int(centre.state()[0].version)
 
 
 def seen_by(centre: Centre, lane: int = 0) -> VersionedView:
@@ -341,7 +341,7 @@ class Unreliable(RuleBasedStateMachine):
         for number in range(BLOCKS):
             clean = self.algorithm.update(clean, DATA.read(number, "columns"))
         for name in ("counted", "counted_in", "applied"):
-            np.testing.assert_array_equal(state[name], clean[name], err_msg=name)
+            np.testing.assert_array_equal(getattr(state, name), getattr(clean, name), err_msg=name)
 
     def _offer(self, lane: int, number: int) -> State | None:
         block = DATA.read(number, "columns")

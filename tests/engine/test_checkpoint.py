@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from toy_algorithms import LargestColumns, Tangled
+from toy_algorithms import LargestColumns, Tangled, TangledState
 from toy_runs import KINDS, Stop, always_due, check_same, small_dataset, stopping_after, tangled
 
 import daskfs
@@ -67,7 +68,7 @@ def test_time_makes_a_checkpoint_due(tmp_path, monkeypatch):
     assert not checkpoint.is_due()
     now[0] = 30.0
     assert checkpoint.is_due()
-    checkpoint.write(Snapshot({}, 1))
+    checkpoint.write(Snapshot(None))
     assert not checkpoint.is_due()
 
 
@@ -178,12 +179,13 @@ def test_a_checkpoint_in_object_storage(s3, tmp_path):
     assert len(resumed) == dataset.n_blocks()
 
 
-def test_a_state_that_cannot_be_kept_is_said_at_once(tmp_path):
+@pytest.mark.parametrize("value", [{1, 2}, {"a": 1}, (1, 2), 1j])
+def test_a_state_that_cannot_be_stored_is_refused_at_once(tmp_path, value):
     class Untidy(Tangled):
         def start(self, meta, seed):
-            return super().start(meta, seed) | {"rest": {1, 2}}
+            return replace(super().start(meta, seed), motto=value)
 
-    with pytest.raises(TypeError, match=r"'state\.rest' is a set"):
+    with pytest.raises(TypeError, match=r"'state\.motto' is a " + type(value).__name__):
         daskfs.select(small_dataset(tmp_path / "d"), Untidy(), checkpoint=tmp_path / "c")
 
 
@@ -199,7 +201,7 @@ def test_seconds_of_a_pass_are_summed_over_interruptions(tmp_path, monkeypatch):
         daskfs.select(dataset, Tangled(passes=1, seconds=0.02), checkpoint=tmp_path / "c", progress=stopping_after(10))
     at_stop = Checkpoint(Location(tmp_path / "c"), {})
     monkeypatch.setattr("daskfs.engine.checkpoint._differences", lambda *_: [])
-    assert (kept := at_stop.read(dict)) is not None
+    assert (kept := at_stop.read(TangledState)) is not None
     assert kept.costs[-1].seconds >= 9 * 0.02
     assert kept.costs[-1].bytes == int(dataset.block_sizes()[:9].sum())
     assert kept.costs == [PassCost(kept.costs[-1].seconds, kept.costs[-1].bytes)]

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from faults.samples import sparse as weighted_rows
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_info
-from toy_algorithms import Tangled
+from toy_algorithms import Tangled, TangledState
 from toy_runs import KINDS, always_due, check_same, small_dataset, tangled
 
 import daskfs
@@ -18,7 +19,7 @@ from daskfs.engine.passes import SelectionRun, SerialRunner
 from daskfs.engine.run import memory_plan
 from daskfs.engine.shards import FAN_IN, merge_states, merge_tree, one_blas_thread, rounds_of
 from daskfs.errors import CheckpointError
-from daskfs.protocol import copy_state
+from daskfs.protocol import copy_state, flatten
 
 __all__ = ["always_due"]
 
@@ -123,10 +124,11 @@ def test_merging_leaves_the_states_as_they_were(tmp_path):
     states = [algorithm.update(algorithm.start(dataset.meta, seed), dataset.read(seed)) for seed in range(4)]
     before = [copy_state(state) for state in states]
     first = merge_states(algorithm, *states)
-    first["memory"] += 1
+    first.memory += 1
     for state, expected in zip(states, before, strict=True):
-        assert state.keys() == expected.keys()
-        assert all(np.array_equal(state[name], expected[name]) for name in state)
+        given, wanted = flatten(state), flatten(expected)
+        assert given.keys() == wanted.keys()
+        assert all(np.array_equal(given[name], wanted[name]) for name in given)
 
 
 @pytest.mark.parametrize("count", [1, 2, FAN_IN, FAN_IN + 1, 16, 17, 70])
@@ -152,8 +154,8 @@ def test_lanes_can_be_run_by_one_process(tmp_path, lanes):
         )
 
     state = run(lanes).state
-    assert state["blocks"] + state["fresh"] == 2 * dataset.n_blocks()
-    assert not np.array_equal(state["memory"], run(1).state["memory"])
+    assert state.blocks + state.fresh == 2 * dataset.n_blocks()
+    assert not np.array_equal(state.memory, run(1).state.memory)
 
 
 def test_blas_has_one_thread_during_a_run(tmp_path):
@@ -182,8 +184,8 @@ def test_the_state_at_the_start_is_not_held_while_it_is_replaced(tmp_path):
     class Replacing(Tangled):
         def start(self, meta, seed):
             state = super().start(meta, seed)
-            state["memory"] = state["memory"].view(Array)
-            first.append(weakref.ref(state["memory"]))
+            state.memory = state.memory.view(Array)
+            first.append(weakref.ref(state.memory))
             return state
 
         def update(self, state, block):
@@ -196,15 +198,20 @@ def test_the_state_at_the_start_is_not_held_while_it_is_replaced(tmp_path):
     assert not any(seen[1:])
 
 
+@dataclass(kw_only=True)
+class HeavyState(TangledState):
+    ballast: NDArray[np.float64]
+
+
 @dataclass(frozen=True)
 class Heavy(Tangled):
     """A state far larger than a block, worked on in place."""
 
     def start(self, meta, seed):
-        return super().start(meta, seed) | {"ballast": np.zeros(2 << 20)}
+        return HeavyState(**vars(super().start(meta, seed)), ballast=np.zeros(2 << 20))
 
     def update(self, state, block):
-        state["ballast"] += 1
+        state.ballast += 1
         return super().update(state, block)
 
     def nbytes(self, meta):

@@ -25,7 +25,6 @@ import daskfs
 from daskfs.algorithms.substitution.asynchronous import AsynchronousMethod
 from daskfs.algorithms.substitution.block import BlockMethod
 from daskfs.engine.asynchronous import worker
-from daskfs.engine.asynchronous.centre import version_of
 from daskfs.engine.asynchronous.worker import ActorCalls, CentreActor, CentreLost, Failure, forget, work_on
 from daskfs.engine.events.meter import Meter
 from daskfs.errors import ColumnError, DaskfsError
@@ -241,7 +240,7 @@ def test_the_next_group_begins_with_the_view_of_the_last(tmp_path, run, method, 
     algorithm = daskfs.OnlineSubstitution(3, method=method).resolve(dataset.meta)
     centre = Here(algorithm, dataset)
     work_on(run, algorithm, dataset, centre, 0, 0, range(3))
-    newest = version_of(centre.actor.do("state")[0])
+    newest = centre.actor.do("state")[0].version
     with seen_versions(monkeypatch) as versions:
         work_on(run, algorithm, dataset, centre, 0, 1, range(3, 5))
     assert versions[0] == newest > 0  # the reply to its last words
@@ -298,7 +297,7 @@ def seen_versions(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
     def noting(work):
         def wrapper(self, own, view, block, worker):
-            versions.append(version_of(view))
+            versions.append(view.version)
             return work(self, own, view, block, worker)
 
         return wrapper

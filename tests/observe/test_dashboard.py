@@ -197,7 +197,7 @@ MISSING = {
     "the page": ("distributed.dashboard.core.BokehApplication", "the page"),
     "tabs": ("distributed.dashboard.scheduler.template_variables", "the page"),
     "metrics": ("distributed.http.scheduler.prometheus.core.COLLECTORS", "metrics"),
-    "events": ("distributed.scheduler.Scheduler.get_events", "what was said before"),
+    "events": ("distributed.scheduler.Scheduler.get_events", "earlier events"),
 }
 
 
@@ -264,7 +264,7 @@ def test_a_selection_that_is_refused_is_told(two_workers, tmp_path, monkeypatch)
     assert enable_for(two_workers.cluster)
     watched = two_workers.cluster.scheduler.plugins[NAME].live_runs
     dataset, algorithm = wide(tmp_path / "wide.zarr"), daskfs.OnlineSubstitution(3, passes=1)
-    monkeypatch.setattr(daskfs.OnlineSubstitution, "nbytes", lambda *_: 1 << 60)
+    monkeypatch.setattr("daskfs.algorithms.substitution.block.BlockMethod.nbytes", lambda *_: 1 << 60)
     with pytest.raises(OptionError, match="of memory"):
         daskfs.select(dataset, algorithm, client=two_workers)
     monkeypatch.undo()

@@ -84,7 +84,7 @@ def distances(q, w, lam):
 def descend(H, q, lam, w, most):
     """Run coordinate descent until an epoch changes no sign, but at most `most` epochs; return their number."""
     for epoch in range(most):
-        settled = True
+        signs_stay = True
         for j in range(len(w)):
             h, old = H[j, j], w[j]
             if h <= 0.0 or (old == 0.0 and abs(q[j]) <= lam):
@@ -97,11 +97,11 @@ def descend(H, q, lam, w, most):
                 new = (pull + lam) / h
             move = new - old
             if move != 0.0:
-                settled = settled and new * old > 0.0
+                signs_stay = signs_stay and new * old > 0.0
                 w[j] = new
                 for i in range(len(q)):
                     q[i] += move * H[j, i]
-        if settled:
+        if signs_stay:
             return epoch + 1
     return most
 

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from daskfs.algorithms.losses import Floats, encode_target
 from daskfs.algorithms.substitution.columns import AnyColumns, ColumnMethod, UnitColumns, columns_of, standardise_block
-from daskfs.algorithms.substitution.paper import Slots, Steps, Target, add_spare, fit_columns, slots_nbytes
+from daskfs.algorithms.substitution.paper import ColumnSlots, Steps, Target, add_spare, fit_columns, slots_nbytes
 from daskfs.algorithms.substitution.selected_set import set_nbytes, transposed_product
 from daskfs.errors import OptionError
 from daskfs.protocol import AsynchronousAlgorithm, Block, Meta, Preview, Result, Schedule, Sharing
@@ -59,7 +59,7 @@ class AsynchronousState:
     parts: list[WorkerPart]
     history: Floats
     staleness: NDArray[np.int64]  # how many pushes of this pass were based on a view 0, 1, 2, … versions old
-    own: list[Slots] = field(default_factory=list)  # without a cluster: the workers' own states
+    own: list[ColumnSlots] = field(default_factory=list)  # without a cluster: the workers' own states
     turn: int = 0  # without a cluster: how many blocks of this pass were processed; workers take turns
     passes: int = 0
     version: int = 0
@@ -164,18 +164,20 @@ class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
         )
 
     def work(
-        self, own: Slots | None, view: AsynchronousView | None, any_block: Block, worker: int
-    ) -> tuple[Slots | None, Push | UnitColumns]:
+        self, own: ColumnSlots | None, view: AsynchronousView | None, any_block: Block, worker: int
+    ) -> tuple[ColumnSlots | None, Push | UnitColumns]:
         block = columns_of(any_block)
         if view is None:
             return None, standardise_block(block, self.params.intercept)
         return self._push(own, view, block, worker)
 
-    def _push(self, own: Slots | None, view: AsynchronousView, block: AnyColumns, worker: int) -> tuple[Slots, Push]:
+    def _push(
+        self, own: ColumnSlots | None, view: AsynchronousView, block: AnyColumns, worker: int
+    ) -> tuple[ColumnSlots, Push]:
         """Algorithm 3 for a block of columns."""
         slots, target = own, encode_target(block.y, view.positive)
         if slots is None:
-            slots = Slots.empty(len(block.y), self.n_select, view.itemsize)
+            slots = ColumnSlots.empty(len(block.y), self.n_select, view.itemsize)
             slots.number = view.number
         slots.trim(view.budget)
         offset, least_L = view.constant + view.others, max(1.0, view.L)

@@ -260,7 +260,7 @@ class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
             state.refit_ridge = evaluations[best].ridge
 
 
-class Evaluation(NamedTuple):
+class RidgeEvaluation(NamedTuple):
     """How well a set does on held-back rows, with weights fitted under the ridge that suits it best."""
 
     loss: float  # divided by that of a constant
@@ -275,7 +275,7 @@ def _rows_to_hold_back(n_samples: int, are_labels: bool, seed: int) -> NDArray[n
     return np.sort(np.random.default_rng(seed).choice(n_samples, count, replace=False))
 
 
-def _evaluate(selected: SelectedSet, rows: NDArray[np.int64], weight: Floats, loss: losses.Loss) -> Evaluation:
+def _evaluate(selected: SelectedSet, rows: NDArray[np.int64], weight: Floats, loss: losses.Loss) -> RidgeEvaluation:
     """Fit the weights of a set under several ridges and return the best evaluation on held-back rows."""
     k, X, code, y, m = selected.k, selected.X, selected.code, selected.target[rows], weight[rows]
     H, slope = selected.quadratic()
@@ -286,11 +286,11 @@ def _evaluate(selected: SelectedSet, rows: NDArray[np.int64], weight: Floats, lo
         w = np.linalg.solve(H + np.diag(np.where(is_penalised, ridge, 1e-9)), slope)
         u = (X[rows, :k] @ w.astype(X.dtype)).astype(np.float64)
         share = residuals(code, u, y, m, unused) / max(of_constant, 1e-300)
-        evaluations.append(Evaluation(float(share), float(ridge), _score(u, y)))
+        evaluations.append(RidgeEvaluation(float(share), float(ridge), _score(u, y)))
     return min(evaluations)
 
 
-def _best_set(evaluations: Sequence[Evaluation]) -> int:
+def _best_set(evaluations: Sequence[RidgeEvaluation]) -> int:
     """Return the number of the first set that is hardly worse than the best, or nearly perfect; it has least ridge."""
     limit = max(_HARDLY_WORSE * min(evaluation.loss for evaluation in evaluations), _NEARLY_PERFECT)
     return next(number for number, evaluation in enumerate(evaluations) if evaluation.loss <= limit)

@@ -302,21 +302,21 @@ def power_step(G, v, k, slot, L):
 
 @warms
 def _warm_up() -> None:
-    one, eye = np.ones(2), np.eye(2)
+    ones, eye = np.ones(2), np.eye(2)
     for dtype in (np.float32, np.float64):
         X = np.asfortranarray(np.eye(2, dtype=dtype))
         X.flags.writeable = False
-        sweep(X, one.astype(dtype), one.astype(dtype), np.empty((2, N_SUMS)))
-        sweep_uniform(X, one.astype(dtype), np.empty((2, N_SUMS)))
-        standardise(X, np.arange(2), one, one, np.empty((2, 2), dtype, order="F"))
-        products(X, np.arange(2), one, one, one.astype(dtype), np.empty(2))
+        sweep(X, ones.astype(dtype), ones.astype(dtype), np.empty((2, N_SUMS)))
+        sweep_uniform(X, ones.astype(dtype), np.empty((2, N_SUMS)))
+        standardise(X, np.arange(2), ones, ones, np.empty((2, 2), dtype, order="F"))
+        products(X, np.arange(2), ones, ones, ones.astype(dtype), np.empty(2))
     entries = np.arange(2, dtype=np.uint32), np.ones(2, np.float32)
     row = np.ones(2, np.float32)
     sweep_sparse(np.arange(3), *entries, row, row, np.empty((2, N_SUMS)))
-    products_sparse(np.arange(3), *entries, np.arange(2), one, one, row, np.empty(2))
-    standardise_sparse(np.arange(3), *entries, np.arange(2), one, one, np.empty((2, 2), np.float32, order="F"))
-    prune(eye.copy(), one.copy(), 0, 1)
+    products_sparse(np.arange(3), *entries, np.arange(2), ones, ones, row, np.empty(2))
+    standardise_sparse(np.arange(3), *entries, np.arange(2), ones, ones, np.empty((2, 2), np.float32, order="F"))
+    prune(eye.copy(), ones.copy(), 0, 1)
     slots = np.full(2, FREE)
-    substitute(0, eye, one, 0.9, 1.0, slots, one, eye, one, 1.0, 1, 1, np.inf)
-    slot_for(1.0, one, 2, 2, np.inf)
-    power_step(eye, one.copy(), 2, 0, 1.0)
+    substitute(0, eye, ones, 0.9, 1.0, slots, ones, eye, ones, 1.0, 1, 1, np.inf)
+    slot_for(1.0, ones, 2, 2, np.inf)
+    power_step(eye, ones.copy(), 2, 0, 1.0)

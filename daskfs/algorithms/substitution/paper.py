@@ -45,7 +45,7 @@ _FAR = 1e3  # if a mean is more standard deviations from 0, products of the raw 
 
 @dataclass(slots=True)
 class Target:
-    """The target, taken over from the first block."""
+    """The target of the selection, which the first block brings."""
 
     y: Floats
     positive: float  # see `positive_target`
@@ -74,7 +74,7 @@ class Target:
 
 
 @dataclass(slots=True)
-class Slots:
+class ColumnSlots:
     """The set S of algorithm 1. Arrays have a fixed number of slots, of which `k` are in use."""
 
     ids: NDArray[np.int64]
@@ -91,8 +91,8 @@ class Slots:
     entry_rate: float = 1.0  # the share of recent columns that entered
 
     @classmethod
-    def empty(cls, n: int, slots: int, itemsize: int) -> Slots:
-        """Return empty slots; the system provides their memory when columns enter."""
+    def empty(cls, n: int, slots: int, itemsize: int) -> ColumnSlots:
+        """Return empty slots; the operating system provides their memory only when columns enter."""
         ids, X = np.full(slots, -1, np.int64), np.zeros((n, slots), f"f{itemsize}", order="F")
         G, zeros, ones = np.zeros((slots, slots)), np.zeros(slots), np.ones(slots)
         return cls(ids, X, zeros, ones, w=zeros.copy(), G=G, c=zeros.copy(), v=ones.copy())
@@ -124,7 +124,7 @@ class Slots:
         self.X[:, slot] = batch.standardised(q)
 
     def update_gram(self, slot: int, products: Floats) -> None:
-        """Take over the products of all columns with a new one, and improve the estimate of L."""
+        """Write the products of the new column in a slot with all columns into G, and improve the estimate of L."""
         k = self.k
         self.G[:k, slot] = self.G[slot, :k] = products[:k]
         self.L = power_step(self.G, self.v, k, slot, self.L)
@@ -145,15 +145,11 @@ class Steps:
     def __init__(
         self, params: OnlineSubstitution, target: Floats, offset: Floats, budget: int, cutoff: float, least_L: float
     ) -> None:
-        self._code, self._gamma, self._centred = (
-            CODE[params.loss],
-            params.step / CURVATURE[params.loss],
-            params.intercept,
-        )
-        self._target, self._offset, self._budget, self._cutoff = target, offset, budget, cutoff
-        self._least_L = least_L
+        self._code, self._gamma = CODE[params.loss], params.step / CURVATURE[params.loss]
+        self._centred, self._target, self._offset = params.intercept, target, offset
+        self._budget, self._cutoff, self._least_L = budget, cutoff, least_L
 
-    def process(self, slots: Slots, block: AnyColumns, others: NDArray[np.int64]) -> int:
+    def process(self, slots: ColumnSlots, block: AnyColumns, others: NDArray[np.int64]) -> int:
         """Process all columns of a block but those that others hold; return how many have entered."""
         dtype = slots.X.dtype
         sweep = sweep_block(block, (self._target - self._offset).astype(dtype), np.empty(0, dtype), self._centred)
@@ -171,12 +167,12 @@ class Steps:
             start += len(columns)
         return total
 
-    def update_products(self, slots: Slots) -> None:
+    def update_products(self, slots: ColumnSlots) -> None:
         """Compute X_Sᵀ(y − offset) anew, after the offset has changed."""
         X = slots.X[:, : slots.k]
         slots.c[: slots.k] = transposed_product(X, (self._target - self._offset).astype(X.dtype))
 
-    def _process_batch(self, slots: Slots, batch: ColumnBatch, slot_of: NDArray[np.int64]) -> int:
+    def _process_batch(self, slots: ColumnSlots, batch: ColumnBatch, slot_of: NDArray[np.int64]) -> int:
         """Process a batch under the squared loss, with all its products computed at once."""
         n_entered = q = 0
         C = np.zeros((len(slots.w), len(batch.g)))
@@ -198,7 +194,7 @@ class Steps:
             q += 1
             C[slot, q:] = batch.products(slots.X[:, slot : slot + 1], q)[0]
 
-    def _process_one_by_one(self, slots: Slots, batch: ColumnBatch, slot_of: NDArray[np.int64]) -> int:
+    def _process_one_by_one(self, slots: ColumnSlots, batch: ColumnBatch, slot_of: NDArray[np.int64]) -> int:
         """Process a batch under any loss, column by column."""
         X, w, r = slots.X, slots.w, np.empty(len(self._target), slots.X.dtype)
         n_entered, ones = 0, np.ones(len(self._target))
@@ -252,14 +248,14 @@ def _batch_size(entry_rate: float) -> int:
     return next((size for size in _BATCHES if entry_rate * size < 4), _BATCHES[-1])
 
 
-def _slots_of(slots: Slots, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+def _slots_of(slots: ColumnSlots, ids: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the slot of every column, FREE if it is not in the set."""
     slot_of = {int(feature): slot for slot, feature in enumerate(slots.ids[: slots.k])}
     return np.array([slot_of.get(int(feature), FREE) for feature in ids], np.int64)
 
 
 def _assign(slot_of: NDArray[np.int64], q: int, slot: int) -> None:
-    """Note that column q holds a slot; if the column that held it is still to come, it may enter again."""
+    """Note that column q holds a slot now; the column that held it may enter again, if it is yet to be processed."""
     slot_of[slot_of == slot] = FREE
     slot_of[q] = slot
 
@@ -268,7 +264,7 @@ def _assign(slot_of: NDArray[np.int64], q: int, slot: int) -> None:
 class PaperState:
     """The state of `PaperMethod`."""
 
-    slots: Slots
+    slots: ColumnSlots
     target: Target
     history: Floats
     passes: int = 0
@@ -284,7 +280,7 @@ class PaperMethod(ColumnMethod):
     history_fields = ("objective", "changes")
 
     def start(self, meta: Meta, seed: int) -> PaperState:
-        slots = Slots.empty(meta.n_samples, self.n_select, meta.itemsize)
+        slots = ColumnSlots.empty(meta.n_samples, self.n_select, meta.itemsize)
         return PaperState(slots, Target.unknown(meta), self.new_history())
 
     def update(self, state: PaperState, any_block: Block) -> PaperState:

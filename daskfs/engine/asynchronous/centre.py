@@ -134,16 +134,10 @@ class Centre:
         self._merging += monotonic() - began
 
     def _newer_view(self, worker: int, known: int) -> VersionedView | None:
-        return None if known == version_of(self._state) else self._view(worker)
+        return None if known == self._state.version else self._view(worker)
 
     def _view(self, worker: int) -> VersionedView:
-        return VersionedView(version_of(self._state), copy_state(self._algorithm.view(self._state, worker)))
-
-
-def version_of(state: State) -> int:
-    """Return the version of a state or view."""
-    version: int = state["version"] if isinstance(state, dict) else state.version
-    return version
+        return VersionedView(self._state.version, copy_state(self._algorithm.view(self._state, worker)))
 
 
 def rebuild_state(algorithm: AsynchronousAlgorithm, dataset: Dataset, state: State, held: NDArray[np.uint64]) -> State:

@@ -115,16 +115,16 @@ def check_replaceable(out: str | os.PathLike[str], storage_options: Mapping[str,
 def load_run(
     location: Location, words_of: Callable[[str], Words | None], storage_options: Mapping[str, Any] | None = None
 ) -> RunRecords:
-    """Return the selection of a run and the records beside it; SelectionError if something is damaged."""
+    """Return the selection of a run and the records beside it; raise SelectionError if something is damaged."""
     selection = load_selection(location.url, storage_options)
-    records = {name: read_record(location, name) for name in (RUN_RECORD, METRICS, SIZES, STABILITY)}
-    words = words_of(str(selection.algorithm.get("name", ""))) or report_words.default_words(selection)
-    run = RunRecords(selection, {name: record for name, record in records.items() if record is not None}, words)
-    if run.sizes is not None:
-        lengths = {len(run.sizes[key]) for key in ("sizes", "scores", "intervals")}
-        if len(lengths) > 1 or 0 in lengths or not all(1 <= size < 1 << 53 for size in run.sizes["sizes"]):
+    names = (RUN_RECORD, METRICS, SIZES, STABILITY)
+    run_record, metrics, sizes, stability = (read_record(location, name) for name in names)
+    if sizes is not None:
+        lengths = {len(sizes[key]) for key in ("sizes", "scores", "intervals")}
+        if len(lengths) > 1 or 0 in lengths or not all(1 <= size < 1 << 53 for size in sizes["sizes"]):
             raise SelectionError(f"{location.url}/{SIZES}: sizes, scores and intervals do not fit; make it again")
-    return run
+    words = words_of(str(selection.algorithm.get("name", ""))) or report_words.default_words(selection)
+    return RunRecords(selection, words, run_record or {}, metrics, sizes, stability)
 
 
 def render(run: RunRecords) -> str:

@@ -10,7 +10,7 @@ from daskfs.errors import public_url
 from daskfs.observe.report.text import count, interval, label, number, seconds, size, visible
 from daskfs.observe.tables import TITLES
 from daskfs.protocol import Words
-from daskfs.selection.records import METRICS, RUN_RECORD, SIZES, STABILITY, Record
+from daskfs.selection.records import Record
 from daskfs.selection.selection import Selection
 
 ENGINE_COLUMNS = {"objective": "objective", "seconds": "time", "bytes": "read"}
@@ -47,29 +47,16 @@ class TextTable:
 
 @dataclass(frozen=True, eq=False)
 class RunRecords:
-    """A selection and the records beside it, by the names of their files."""
+    """A selection and the records beside it."""
 
     selection: Selection
-    records: dict[str, Record]
     words: Words
     """How to speak of the algorithm and of its history."""
-
-    @property
-    def metrics(self) -> Record | None:
-        return self.records.get(METRICS)
-
-    @property
-    def sizes(self) -> Record | None:
-        return self.records.get(SIZES)
-
-    @property
-    def stability(self) -> Record | None:
-        return self.records.get(STABILITY)
-
-    @property
-    def run_record(self) -> Record:
-        """The record of how the run went; empty if there is none."""
-        return self.records.get(RUN_RECORD, {})
+    run_record: Record
+    """The record of how the run went; empty if there is none."""
+    metrics: Record | None
+    sizes: Record | None
+    stability: Record | None
 
     @property
     def times(self) -> dict[int, int] | None:
