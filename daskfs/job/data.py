@@ -115,25 +115,25 @@ class Preparation:
         except _MissingError:
             return None
 
-    def _before_writing(self) -> None:
+    def _existing(self, step: str, *places: Location) -> list[Dataset]:
+        """Return the output of a step if it is written, else nothing; in a dry run, _MissingError instead."""
+        if all(place.exists(ROOT) for place in places):
+            self.skip(step, places[-1].url)
+            return [open_dataset(place.url, place.options) for place in places]
         if self.dry_run:
             raise _MissingError
+        return []
 
     def halves(self, dataset: Dataset, place: Location, seed: int) -> tuple[Dataset, Dataset]:
         """Write the rows of a dataset as two halves that the seed draws."""
-        first, second = place.below("one.zarr"), place.below("other.zarr")
-        storage = self.job.storage or None
-        with self.count_progress("halves") as progress:
-            return split(
-                dataset,
-                first.url,
-                second.url,
-                0.5,
-                seed=seed,
-                client=self.client,
-                storage_options=storage,
-                progress=progress,
-            )
+        return self._write_split(dataset, place.below("one.zarr"), place.below("other.zarr"), 0.5, seed, "halves")
+
+    def _write_split(
+        self, dataset: Dataset, train: Location, test: Location, share: float, seed: int, title: str
+    ) -> tuple[Dataset, Dataset]:
+        options: dict[str, Any] = {"seed": seed, "client": self.client, "storage_options": self.job.storage or None}
+        with self.count_progress(title) as progress:
+            return split(dataset, train.url, test.url, share, progress=progress, **options)
 
     def drop_others(self, keys: set[str | None]) -> None:
         """Delete datasets of this job whose key is none of these, such as those of former sources."""
@@ -143,10 +143,8 @@ class Preparation:
 
     def _ingest(self, sources: list[str], place: Location) -> Dataset:
         assert self.job.ingest is not None
-        if place.exists(ROOT):
-            self.skip("ingest", place.url)
-            return open_dataset(place.url, place.options)
-        self._before_writing()
+        if existing := self._existing("ingest", place):
+            return existing[0]
         if is_cold(self.job.ingest.source_format.__module__):
             self.notify(f"ingest: {COMPILING}")
         storage = self.job.storage or None
@@ -166,29 +164,15 @@ class Preparation:
     def _split(self, dataset: Dataset, key: str) -> tuple[Dataset, Dataset]:
         assert self.job.split is not None
         train, test = self._place(key, "train.zarr"), self._place(key, "test.zarr")
-        if train.exists(ROOT) and test.exists(ROOT):
-            self.skip("split", test.url)
-            return open_dataset(train.url, train.options), open_dataset(test.url, test.options)
-        self._before_writing()
-        with self.count_progress("split") as progress:
-            parts = split(
-                dataset,
-                train.url,
-                test.url,
-                self.job.split.test,
-                seed=self.job.split.seed,
-                client=self.client,
-                storage_options=self.job.storage or None,
-                progress=progress,
-            )
+        if existing := self._existing("split", train, test):
+            return existing[0], existing[1]
+        parts = self._write_split(dataset, train, test, self.job.split.test, self.job.split.seed, "split")
         self.notify(f"split: {parts[0].n_samples:,} rows to select from, {parts[1].n_samples:,} held back")
         return parts
 
     def _transpose(self, dataset: Dataset, place: Location) -> Dataset:
-        if place.exists(ROOT):
-            self.skip("transpose", place.url)
-            return open_dataset(place.url, place.options)
-        self._before_writing()
+        if existing := self._existing("transpose", place):
+            return existing[0]
         with self.count_progress("transpose") as progress:
             storage = self.job.storage or None
             columns = transpose(dataset, place.url, client=self.client, storage_options=storage, progress=progress)

@@ -17,7 +17,7 @@ import numpy as np
 from _real import Scores, Task
 
 import daskfs
-from daskfs.algorithms.mission.features import count_cells
+from daskfs.algorithms.mission.rows import count_cells
 
 NUMBER, ID = 4, 8  # bytes
 DEPTH = 3

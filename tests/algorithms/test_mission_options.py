@@ -9,9 +9,8 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.preprocessing import PolynomialFeatures
 
 import daskfs
-from daskfs.algorithms.mission.features import WINDOW, factors_of, name_spaces_of, windows
 from daskfs.algorithms.mission.memory_kernels import fade, read_weights
-from daskfs.algorithms.mission.rows import rows_of
+from daskfs.algorithms.mission.rows import WINDOW, factors_of, name_spaces_of, rows_of, windows
 from daskfs.algorithms.mission.state import rule_of
 from daskfs.errors import OptionError
 from daskfs.protocol import copy_state

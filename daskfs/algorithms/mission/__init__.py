@@ -37,53 +37,40 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.algorithms.losses import RowLoss, check_target, encode_classes, encode_target, positive_target
-from daskfs.algorithms.mission.calibration import buffer_nbytes, count_first_rows, rate_of, remark_on
-from daskfs.algorithms.mission.features import (
-    RowCounts,
-    check_interactions,
-    count_cells,
-    count_rows,
-    counts_nbytes,
-    idf_of,
-    interactions_nbytes,
-    multiply_values,
-    name_spaces_of,
-    windows,
-)
+from daskfs.algorithms.mission.calibration import count_first_rows, rate_of, remark_on
 from daskfs.algorithms.mission.learn import calibrate, keep_selected, learn, merge_learned
 from daskfs.algorithms.mission.memory_kernels import ROWS, Rule, SparseRows
-from daskfs.algorithms.mission.refit import (
-    choose_weights,
-    held_back_share,
-    hold_back,
-    is_held_back,
-    merge_refits,
-    refit_block,
-    refit_nbytes,
-    start_refit,
-    start_refit_pass,
-)
-from daskfs.algorithms.mission.result import HISTORY, preview_of, result_of
+from daskfs.algorithms.mission.refit import RefitState, held_back_share, is_held_back
 from daskfs.algorithms.mission.rows import (
     NO_ROWS,
+    RowCounts,
     are_usable,
+    check_interactions,
+    count_rows,
+    idf_of,
     ignore_rows,
     join_rows,
+    multiply_values,
+    name_spaces_of,
     read_only,
     rows_of,
     slice_rows,
     unusable_value,
+    windows,
 )
 from daskfs.algorithms.mission.sketch_kernels import MAX_DEPTH
 from daskfs.algorithms.mission.state import (
+    HISTORY,
     MissionState,
+    count_bytes,
+    count_scores,
     count_slots,
     empty_memory,
-    filter_nbytes,
     has_sketch,
     make_room,
-    memory_nbytes,
+    preview_of,
     resize_tables,
+    result_of,
     room_of,
     rule_of,
 )
@@ -208,8 +195,8 @@ class Mission(Algorithm):
 
     def start(self, meta: Meta, seed: int) -> MissionState:
         check_target(self.loss, meta)
-        n_scores, room = self._n_scores(meta), room_of(self)
-        several, cells = n_scores > 1, count_cells(self.width)
+        n_scores, room = count_scores(self, meta), room_of(self)
+        several = n_scores > 1
         return MissionState(
             memory=empty_memory(self, n_scores, room),
             room=room,
@@ -221,7 +208,7 @@ class Mission(Algorithm):
             seed=seed,
             held_back=held_back_share(meta) if self.refit else 0.0,
             history=np.full((len(self._stages), len(HISTORY)), np.nan),
-            counts=RowCounts(np.zeros((2, cells), np.uint32), np.zeros((2, cells), np.uint32)) if self.idf else None,
+            counts=RowCounts.empty(self.width) if self.idf else None,
             name_spaces=name_spaces_of(self.interactions, meta),
         )
 
@@ -256,11 +243,10 @@ class Mission(Algorithm):
         merged.memory.totals[:] = np.sum([state.memory.totals for state in states], axis=0)
         merged.merged_shards = sum(shards)
         if merged.counts is not None:
-            merged.counts.since = np.sum(
-                [state.counts.since for state in states if state.counts], axis=0, dtype=np.uint32
-            )
+            counts = [state.counts.since for state in states if state.counts is not None]
+            merged.counts.since = np.sum(counts, axis=0, dtype=np.uint32)
         if merged.refit is not None:
-            merged.refit = merge_refits([state.refit for state in states if state.refit], shards)
+            merged.refit = RefitState.merge([state.refit for state in states if state.refit], shards)
         return merged
 
     def end_pass(self, state: MissionState) -> tuple[MissionState, bool]:
@@ -282,9 +268,9 @@ class Mission(Algorithm):
         if stage == "learn" and is_last and self.refit:
             self._start_refit(state)
         elif state.refit is not None and not is_last:
-            start_refit_pass(state.refit)
+            state.refit.start_pass()
         elif state.refit is not None:
-            state.memory, *verdict = choose_weights(state.refit, state.memory, self._rule(state))
+            state.memory, *verdict = state.refit.choose_weights(state.memory, self._rule(state))
             record[3:] = verdict
         state.passes += 1
         return state, state.passes < len(self._stages)
@@ -296,24 +282,10 @@ class Mission(Algorithm):
         return result_of(state, self._rule(state).bias_value)
 
     def nbytes(self, meta: Meta) -> int:
-        n_scores, room = self._n_scores(meta), room_of(self, self._longest_row(meta))
-        memory = memory_nbytes(self, n_scores, room)
-        n_memories = 2 if self.learning_rate == "auto" and self.method == "active" else 1
-        learning = memory * n_memories + filter_nbytes(self, n_scores, room) + buffer_nbytes(meta)
-        refitting = memory + refit_nbytes(count_slots(room) * n_scores, meta) if self.refit else 0
-        counting = counts_nbytes(self.width) if self.idf else 0
-        return max(learning, refitting) + counting + interactions_nbytes(self.interactions, meta)
+        return count_bytes(self, meta)
 
     def preview(self, state: MissionState, limit: int) -> Preview:
         return preview_of(state, limit)
-
-    def _n_scores(self, meta: Meta) -> int:
-        """Return the scores of a row: one, or with softmax one for each class."""
-        return len(meta.classes or ()) if self.loss == "softmax" else 1
-
-    def _longest_row(self, meta: Meta) -> int:
-        """Return the most entries of a row for which tables may need room."""
-        return 0 if has_sketch(self) else 2 * min(meta.block_nbytes // 4, meta.n_entries)
 
     def _rule(self, state: MissionState, n_shards: int = 1) -> Rule:
         return rule_of(self, state.room, state.calibration, n_shards)
@@ -360,7 +332,7 @@ class Mission(Algorithm):
         keep_selected(self, state.memory, self._rule(state))
         nothing = np.empty(0, np.float32)
         state.memory = resize_tables(state.memory._replace(sketch=nothing, tail=nothing), count_slots(self.n_select))
-        state.refit = start_refit(state.memory)
+        state.refit = RefitState.start(state.memory)
 
     def _refit(self, state: MissionState, rows: SparseRows, held: NDArray[np.bool_], first: int) -> MissionState:
         assert state.refit is not None
@@ -369,8 +341,8 @@ class Mission(Algorithm):
         for part in windows(rows, state.name_spaces, first):
             which = held[done : done + len(part.y)]
             if is_first:
-                hold_back(state.refit, state.memory.keys, part, which, first + done)
-            if refit_block(state.refit, state.memory, rule, ignore_rows(part, which)) < len(part.y):
+                state.refit.hold_back(state.memory.keys, part, which, first + done)
+            if state.refit.learn(state.memory, rule, ignore_rows(part, which)) < len(part.y):
                 raise unusable_value(rows, first)
             done += len(part.y)
         return state

@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.algorithms.mission.memory_kernels import SparseRows
-from daskfs.protocol import Meta
 
 if TYPE_CHECKING:
     from daskfs.algorithms.mission import Mission
@@ -60,11 +59,6 @@ def count_first_rows(rows: SparseRows) -> int | None:
     by_entries = int(np.searchsorted(rows.indptr, FIRST_ENTRIES))
     count = min(FIRST_ROWS, by_entries)
     return count if count <= len(rows.y) else None
-
-
-def buffer_nbytes(meta: Meta) -> int:
-    """Return the memory of the buffered first rows, including the block that completes them."""
-    return 2 * (12 * min(FIRST_ENTRIES, meta.n_entries) + 24 * min(FIRST_ROWS, meta.n_samples)) + meta.block_nbytes
 
 
 def remark_on(y: NDArray[np.float64], has_classes: bool) -> str:

@@ -36,7 +36,7 @@ from daskfs.algorithms.mission.sketch_kernels import (
     tail_cell,
 )
 from daskfs.algorithms.mission.table_kernels import find, mix, new_filter, new_split, split_row
-from daskfs.jit import helper, inlined, kernel, summing, summing_helper
+from daskfs.jit import helper, inlined, summing, summing_helper
 
 _ZERO = np.float32(0)
 
@@ -324,21 +324,3 @@ def refit_rows(rows, memory, drift, rule):
         drift.clock[0] += 1
     memory.totals[ROWS] += n
     return n
-
-
-@kernel
-def entries_in_tables(rows, keys):
-    """Return indptr, ids and values of the entries of rows whose feature is in one of the tables `keys`."""
-    n = len(rows.indptr) - 1
-    indptr, ids, values = np.zeros(n + 1, np.int64), np.empty_like(rows.ids), np.empty_like(rows.values)
-    count = 0
-    for r in range(n):
-        for e in range(rows.indptr[r], rows.indptr[r + 1]):
-            h = mix(rows.ids[e])
-            for t in range(len(keys)):
-                if find(keys[t], rows.ids[e] + np.uint64(1), h) >= 0:
-                    ids[count], values[count] = rows.ids[e], rows.values[e]
-                    count += 1
-                    break
-        indptr[r + 1] = count
-    return indptr, ids[:count].copy(), values[:count].copy()

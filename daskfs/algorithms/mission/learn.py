@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from daskfs.algorithms.mission.calibration import NEUTRAL, Calibration, compare_rates, mean_squares
-from daskfs.algorithms.mission.features import windows
 from daskfs.algorithms.mission.general_kernels import learn_active, learn_sketch, learn_thresholded
 from daskfs.algorithms.mission.learn_kernels import learn_active_fast, learn_sketch_fast
 from daskfs.algorithms.mission.memory_kernels import (
@@ -25,7 +24,7 @@ from daskfs.algorithms.mission.memory_kernels import (
     prune,
     read_weights,
 )
-from daskfs.algorithms.mission.rows import slice_rows
+from daskfs.algorithms.mission.rows import slice_rows, windows
 from daskfs.algorithms.mission.state import MissionState, empty_memory, has_sketch, rule_of
 from daskfs.protocol import copy_state, put_fields, take_fields
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.algorithms.mission.general_kernels import Drift, entries_in_tables, refit_rows
+from daskfs.algorithms.mission.general_kernels import Drift, refit_rows
 from daskfs.algorithms.mission.memory_kernels import LOSS, WEIGHT, Memory, Rule, SparseRows
 from daskfs.algorithms.mission.rows import NO_ROWS, join_rows, read_only, take_rows
 from daskfs.protocol import Meta
@@ -68,6 +68,69 @@ class RefitState:
     """The row numbers of `held_rows`, ascending."""
     held_rows: SparseRows
 
+    @classmethod
+    def start(cls, memory: Memory) -> RefitState:
+        """Return the state of a refit of the features in the tables."""
+        learned: Any = (memory.weights, memory.sums, memory.bias, memory.bias_sum)
+        path: Any = (memory.weights, memory.bias, np.zeros(1))
+        trials = [Trial(*map(np.copy, learned), *map(np.zeros_like, path * 2)) for _ in _FACTORS]
+        return cls(trials, np.zeros(0, np.int64), NO_ROWS)
+
+    def start_pass(self) -> None:
+        """Forget the paths of all trials: weights are averaged over the last pass only."""
+        for trial in self.trials:
+            for array in (trial.drift, trial.bias_drift, trial.clock, trial.path, trial.bias_path, trial.path_rows):
+                array[:] = 0
+
+    def hold_back(self, keys: NDArray[np.uint64], rows: SparseRows, which: NDArray[np.bool_], first: int) -> None:
+        """Keep the held-back rows of a block, with the features in the tables `keys` only."""
+        numbers = np.flatnonzero(which)
+        if len(numbers) == 0:
+            return
+        own = take_rows(rows, numbers)
+        inside = np.isin(own.ids, keys[keys > 0] - np.uint64(1))
+        indptr = np.concatenate([[0], np.cumsum(inside)])[own.indptr]
+        weight = own.weight if len(own.weight) else np.ones(len(numbers), np.float32)
+        own = read_only(indptr, own.ids[inside], own.values[inside], own.pairs, own.y, weight)
+        self._join([(self.held_numbers, self.held_rows), (numbers + first, own)])
+
+    def learn(self, memory: Memory, rule: Rule, rows: SparseRows) -> int:
+        """Learn rows in every trial up to one with a value that is not finite; return the number of rows learned."""
+        for trial, factor in zip(self.trials, _FACTORS, strict=True):
+            own = trial.learned_in(memory if trial is self.trials[0] else memory._replace(totals=np.zeros(3)))
+            drift = Drift(trial.drift, trial.bias_drift, trial.clock)
+            learned = int(refit_rows(rows, own, drift, rule._replace(rate=factor * rule.rate)))
+            if learned < len(rows.y):
+                break
+        return learned
+
+    @classmethod
+    def merge(cls, refits: Sequence[RefitState], shards: Sequence[int]) -> RefitState:
+        """Return the mean of what several shards have learned, and all rows they have held back."""
+        shares, trials = np.array(shards) / sum(shards), []
+        for own in zip(*(refit.trials for refit in refits), strict=True):
+            arrays = zip(*(trial.with_path() for trial in own), strict=True)
+            trials.append(Trial(*(_mean(parts, shares) for parts in arrays)))
+        merged = cls(trials, refits[0].held_numbers, refits[0].held_rows)
+        merged._join([(refit.held_numbers, refit.held_rows) for refit in refits])
+        return merged
+
+    def choose_weights(self, memory: Memory, rule: Rule) -> tuple[Memory, float, bool]:
+        """Return the memory with the best weights, their loss on the held-back rows, and whether they are new."""
+        choices = [(memory.weights, memory.bias)]
+        for trial in map(Trial.with_path, self.trials):
+            rows = np.float32(max(1.0, float(trial.path_rows[0])))
+            choices += [(trial.weights, trial.bias), (trial.path / rows, trial.bias_path / rows)]
+        candidates = [memory._replace(weights=weights, bias=bias) for weights, bias in choices]
+        losses = np.array([_held_back_loss(self.held_rows, candidate, rule) for candidate in candidates])
+        best = int(np.nan_to_num(losses, nan=np.inf).argmin())
+        return candidates[best], float(losses[best]), best > 0
+
+    def _join(self, parts: Sequence[tuple[NDArray[np.int64], SparseRows]]) -> None:
+        """Set the held-back rows to those of all parts, each once: shards have in common what came before."""
+        self.held_numbers, order = np.unique(np.concatenate([part for part, _ in parts]), return_index=True)
+        self.held_rows = take_rows(join_rows([rows for _, rows in parts]), order)
+
 
 def held_back_share(meta: Meta) -> float:
     """Return the share of rows that are held back."""
@@ -81,70 +144,6 @@ def is_held_back(first: int, count: int, seed: int, share: float) -> NDArray[np.
     mixed = (numbers ^ (numbers >> np.uint64(31))) * np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
     return (mixed >> np.uint64(32)) < np.uint64(share * 2**32)
-
-
-def start_refit(memory: Memory) -> RefitState:
-    """Return the state of a refit of the features in the tables."""
-    trials = []
-    for _ in _FACTORS:
-        weights, bias = np.zeros_like(memory.weights), np.zeros_like(memory.bias)
-        learned = (memory.weights.copy(), memory.sums.copy(), memory.bias.copy(), memory.bias_sum.copy())
-        trials.append(Trial(*learned, weights, bias, np.zeros(1), weights.copy(), bias.copy(), np.zeros(1)))
-    return RefitState(trials, np.zeros(0, np.int64), NO_ROWS)
-
-
-def start_refit_pass(refit: RefitState) -> None:
-    """Forget the paths of all trials: weights are averaged over the last pass only."""
-    for trial in refit.trials:
-        for array in (trial.drift, trial.bias_drift, trial.clock, trial.path, trial.bias_path, trial.path_rows):
-            array[:] = 0
-
-
-def hold_back(
-    refit: RefitState, keys: NDArray[np.uint64], rows: SparseRows, which: NDArray[np.bool_], first: int
-) -> None:
-    """Keep the held-back rows of a block, with the features in the tables `keys` only."""
-    numbers = np.flatnonzero(which)
-    if len(numbers):
-        own = take_rows(rows, numbers)
-        weight = own.weight if len(own.weight) else np.ones(len(numbers), np.float32)
-        own = read_only(*entries_in_tables(own, keys), own.pairs, own.y, weight)
-        _join_held(refit, [(refit.held_numbers, refit.held_rows), (numbers + first, own)])
-
-
-def refit_block(refit: RefitState, memory: Memory, rule: Rule, rows: SparseRows) -> int:
-    """Learn rows in every trial up to one with a value that is not finite; return the number of rows learned."""
-    for trial, factor in zip(refit.trials, _FACTORS, strict=True):
-        own = trial.learned_in(memory if factor == _FACTORS[0] else memory._replace(totals=np.zeros(3)))
-        drift = Drift(trial.drift, trial.bias_drift, trial.clock)
-        learned = int(refit_rows(rows, own, drift, rule._replace(rate=factor * rule.rate)))
-        if learned < len(rows.y):
-            break
-    return learned
-
-
-def merge_refits(refits: Sequence[RefitState], shards: Sequence[int]) -> RefitState:
-    """Return the mean of what several shards have learned, and all rows they have held back."""
-    shares = np.array(shards) / sum(shards)
-    trials = []
-    for own in zip(*(refit.trials for refit in refits), strict=True):
-        arrays = zip(*(trial.with_path() for trial in own), strict=True)
-        trials.append(Trial(*(_mean(parts, shares) for parts in arrays)))
-    merged = RefitState(trials, refits[0].held_numbers, refits[0].held_rows)
-    _join_held(merged, [(refit.held_numbers, refit.held_rows) for refit in refits])
-    return merged
-
-
-def choose_weights(refit: RefitState, memory: Memory, rule: Rule) -> tuple[Memory, float, bool]:
-    """Return the memory with the best of all weights, their loss on the held-back rows, and whether they are new."""
-    choices = [(memory.weights, memory.bias)]
-    for trial in map(Trial.with_path, refit.trials):
-        rows = np.float32(max(1.0, float(trial.path_rows[0])))
-        choices += [(trial.weights, trial.bias), (trial.path / rows, trial.bias_path / rows)]
-    candidates = [memory._replace(weights=weights, bias=bias) for weights, bias in choices]
-    losses = np.array([_held_back_loss(refit.held_rows, candidate, rule) for candidate in candidates])
-    best = int(np.nan_to_num(losses, nan=np.inf).argmin())
-    return candidates[best], float(losses[best]), best > 0
 
 
 def refit_nbytes(n_weights: int, meta: Meta) -> int:
@@ -164,9 +163,3 @@ def _held_back_loss(held: SparseRows, memory: Memory, rule: Rule) -> float:
 def _mean(parts: Sequence[NDArray[Any]], shares: NDArray[np.float64]) -> NDArray[Any]:
     mean: Any = sum(share * part for share, part in zip(shares, parts, strict=True))
     return np.asarray(mean, parts[0].dtype)
-
-
-def _join_held(refit: RefitState, parts: Sequence[tuple[NDArray[np.int64], SparseRows]]) -> None:
-    """Set the held-back rows to those of all parts, each once: shards have in common what came before."""
-    numbers, order = np.unique(np.concatenate([part for part, _ in parts]), return_index=True)
-    refit.held_numbers, refit.held_rows = numbers, take_rows(join_rows([rows for _, rows in parts]), order)

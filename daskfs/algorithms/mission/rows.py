@@ -1,17 +1,33 @@
-"""Rows as the kernels of MISSION take them: from blocks, in slices, and joined."""
+"""Rows as the kernels of MISSION take them, and features that are derived while rows are read.
+
+*Interactions*: a feature for two features of a row, or of two name spaces, whose value is the product of theirs. It is
+derived for a window of rows at a time and never stored. Its id is a hash; the tables keep its two parents beside it, so
+that it has a name.
+
+*idf*: a first pass counts in how many rows every feature is. Values are then multiplied by 1 + log(n / count). The
+weights of a result apply to values as they are in the data: the factor is part of the weight.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.algorithms.mission.memory_kernels import SparseRows
-from daskfs.errors import RowError
-from daskfs.protocol import RowBlock, SparseBlock
+from daskfs.algorithms.mission.feature_kernels import append_pairs, count_features, count_pairs, larger_of_two
+from daskfs.algorithms.mission.memory_kernels import Memory, SparseRows
+from daskfs.algorithms.mission.table_kernels import insert_ids
+from daskfs.errors import OptionError, RowError
+from daskfs.protocol import NO_PARENT, Meta, RowBlock, SparseBlock
 
+WINDOW = 1 << 20  # entries, pairs included
+MAX_PAIRS = 1 << 21  # of one row
+_ENTRY_BYTES = 8 + 4 + 16
+_ALL = "all"
+_MIN_COUNTERS = 1 << 17  # enough for a million features, most of them rare
 _NO_PAIRS = np.empty((0, 2), np.uint64)
 _NO_WEIGHT = np.empty(0, np.float32)
 
@@ -85,3 +101,140 @@ def unusable_value(rows: SparseRows, first: int) -> RowError:
     row = int(np.searchsorted(rows.indptr, entry, side="right")) - 1
     reason = f"the value {rows.values[entry]} is not finite, or too large; write the data again without it"
     return RowError(first + row, int(rows.ids[entry]), reason)
+
+
+# ---------------------------------------------------------------------------------------------------- derived features
+
+
+@dataclass(slots=True)
+class NameSpaces:
+    """Tables of the features on either side of an interaction; empty tables stand for all features."""
+
+    left: NDArray[np.uint64]
+    right: NDArray[np.uint64]
+
+
+def check_interactions(interactions: str | None) -> None:
+    """Raise OptionError if the option names neither all features nor two name spaces."""
+    if interactions is None or interactions == _ALL:
+        return
+    if len([space for space in interactions.split(",") if space.strip()]) != 2:
+        raise OptionError(f"interactions={interactions!r:.80}: must be 'all', or two name spaces such as 'user,ad'")
+
+
+def name_spaces_of(interactions: str | None, meta: Meta) -> NameSpaces | None:
+    """Return the name spaces that the option `interactions` names; None without interactions."""
+    if interactions is None:
+        return None
+    if interactions == _ALL:
+        return NameSpaces(np.empty(0, np.uint64), np.empty(0, np.uint64))
+    return NameSpaces(*(_table_of(space.strip(), meta) for space in interactions.split(",")))
+
+
+def interactions_nbytes(interactions: str | None, meta: Meta) -> int:
+    """Return the most memory that a window and the tables of name spaces take."""
+    if interactions is None:
+        return 0
+    tables = 0 if interactions == _ALL else 2 * 8 * (1 << (2 * meta.n_features).bit_length())
+    return (WINDOW + MAX_PAIRS) * _ENTRY_BYTES + tables
+
+
+def windows(rows: SparseRows, spaces: NameSpaces | None, first: int) -> Iterator[SparseRows]:
+    """Yield the rows with their pairs, some at a time; `first` is the number of the first row."""
+    if spaces is None:
+        yield rows
+        return
+    counts = count_pairs(rows.indptr, rows.ids, spaces.left, spaces.right)
+    if counts.max(initial=0) > MAX_PAIRS:
+        row = int(counts.argmax())
+        feature, size = int(rows.ids[rows.indptr[row]]), np.diff(rows.indptr)[row]
+        reason = f"one of {size:,} that make {counts[row]:,} pairs, of at most {MAX_PAIRS:,}"
+        raise RowError(first + row, feature, reason)
+    ends = np.cumsum(counts) + rows.indptr[1:]
+    start = 0
+    while start < len(counts):
+        before = ends[start - 1] if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, before + WINDOW, side="right")))
+        part = slice_rows(rows, start, stop)
+        arrays = append_pairs(part.indptr, part.ids, part.values, spaces.left, spaces.right, counts[start:stop])
+        yield read_only(*arrays, part.y, part.weight)
+        start = stop
+
+
+def parents_of(memory: Memory, features: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return the two parents of each of these features, which are in a table; twice `NO_PARENT` if it is no pair."""
+    keys = memory.keys.ravel()
+    slots = np.flatnonzero(keys)
+    order = slots[np.argsort(keys[slots], kind="stable")]
+    at = order[np.searchsorted(keys[order], features + np.uint64(1))]
+    parents: NDArray[np.uint64] = memory.parents.reshape(-1, 2)[at]
+    return parents
+
+
+def _table_of(space: str, meta: Meta) -> NDArray[np.uint64]:
+    members = meta.members(space)
+    if len(members) == 0:
+        raise OptionError(f"interactions: no feature is of the name space {space!r:.80}, like {space}^… or {space}=…")
+    keys = np.zeros(1 << (2 * len(members)).bit_length(), np.uint64)
+    insert_ids(members, keys)
+    return keys
+
+
+@dataclass(slots=True)
+class RowCounts:
+    """In how many rows features are: two rows of counters, (2, cells), in each of which a feature has a cell."""
+
+    before: NDArray[np.uint32]
+    """Counts up to the last merge, the same for all shards."""
+    since: NDArray[np.uint32]
+    """Counts of this shard since the last merge."""
+
+    @classmethod
+    def empty(cls, width: int) -> RowCounts:
+        """Return counters that go with a sketch of some width, all zero."""
+        shape = (2, count_cells(width))
+        return cls(np.zeros(shape, np.uint32), np.zeros(shape, np.uint32))
+
+
+def count_cells(width: int) -> int:
+    """Return the cells in a row of counters that go with a sketch of some width."""
+    return max(_MIN_COUNTERS, 2 * width)
+
+
+def count_rows(counts: RowCounts, ids: NDArray[np.uint64]) -> None:
+    """Count the entries of some rows."""
+    count_features(ids, counts.since, _bits(counts.since.shape[1]))
+
+
+def idf_of(counts: RowCounts, n_rows: float) -> NDArray[np.float32]:
+    """Return (2, cells) factors 1 + log((1 + n_rows) / (1 + count))."""
+    factors = (counts.since + counts.before).astype(np.float32)
+    np.minimum(factors, n_rows, out=factors)  # features that share a cell may count more than there are rows
+    factors += 1
+    np.log(factors, out=factors)
+    np.subtract(np.float32(1 + np.log(1 + n_rows)), factors, out=factors)
+    return factors
+
+
+def factors_of(
+    idf: NDArray[np.float32] | None, ids: NDArray[np.uint64], parents: NDArray[np.uint64] | None = None
+) -> NDArray[np.float32]:
+    """Return what the values of features are multiplied by; the factor of a pair is the product of its parents'."""
+    factors = np.ones(len(ids), np.float32)
+    if idf is not None:
+        larger_of_two(ids, idf, _bits(idf.shape[1]), factors)  # of the smaller count, which is nearer to the truth
+        if parents is not None:
+            left, right = (factors_of(idf, parents[:, side].copy()) for side in (0, 1))
+            factors = np.where(parents[:, 0] != np.uint64(NO_PARENT), left * right, factors)
+    return factors
+
+
+def multiply_values(rows: SparseRows, idf: NDArray[np.float32] | None) -> SparseRows:
+    """Return the rows with their values multiplied by the factors of their features."""
+    if idf is None:
+        return rows
+    return read_only(rows.indptr, rows.ids, rows.values * factors_of(idf, rows.ids), *rows[3:])
+
+
+def _bits(cells: int) -> int:
+    return cells.bit_length() - 1

@@ -1,4 +1,4 @@
-"""The state of MISSION, how large its arrays are, and the rule by which its kernels learn."""
+"""The state of MISSION: how large its arrays are, the rule by which kernels learn them, and the result they hold."""
 
 from __future__ import annotations
 
@@ -8,16 +8,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.algorithms.losses import CODE
-from daskfs.algorithms.mission.calibration import NEUTRAL, Calibration, rate_of
-from daskfs.algorithms.mission.features import NameSpaces, RowCounts
+from daskfs.algorithms.losses import CODE, decode_classes
+from daskfs.algorithms.mission.calibration import FIRST_ENTRIES, FIRST_ROWS, NEUTRAL, Calibration, rate_of
 from daskfs.algorithms.mission.memory_kernels import Memory, Rule, SparseRows
-from daskfs.algorithms.mission.refit import RefitState
+from daskfs.algorithms.mission.refit import RefitState, refit_nbytes
+from daskfs.algorithms.mission.rows import (
+    NameSpaces,
+    RowCounts,
+    count_cells,
+    factors_of,
+    interactions_nbytes,
+    parents_of,
+)
 from daskfs.algorithms.mission.table_kernels import FILTER_BYTES, insert_ids
+from daskfs.protocol import Meta, Preview, Result
 
 if TYPE_CHECKING:
     from daskfs.algorithms.mission import Mission
 
+HISTORY = ("objective", "rows", "rate", "held_back_loss", "refitted")
+"""Columns of the history. Every pass has the mean loss of rows before they were learned, the number of rows, and the
+learning rate for rows of unit norm. The last refit has the loss of the final weights on the held-back rows, and whether
+these weights are new."""
 _SLACK = 1.5  # a table holds up to this many times the features it keeps, so that it is pruned only now and then
 _MIN_SLACK = 4
 _MIN_ROW = 256  # entries of a row that "iht" has room for at first
@@ -42,7 +54,7 @@ class MissionState:
     held_back: float
     """The share of rows that are held back for the refit."""
     history: NDArray[np.float64]
-    """(passes, columns): as in `result.HISTORY`."""
+    """(passes, columns): as in `HISTORY`."""
     passes: int = 0
     """Finished passes."""
     totals_before: NDArray[np.float64] = field(default_factory=lambda: np.zeros(3))
@@ -65,6 +77,11 @@ class MissionState:
     """Only with interactions."""
     refit: RefitState | None = None
     """Only in passes that refit."""
+
+
+def count_scores(params: Mission, meta: Meta) -> int:
+    """Return the number of scores of a row: one, or with softmax one for each class."""
+    return len(meta.classes or ()) if params.loss == "softmax" else 1
 
 
 def has_sketch(params: Mission) -> bool:
@@ -109,16 +126,22 @@ def empty_memory(params: Mission, n_scores: int, room: int) -> Memory:
     return Memory(**{name: np.zeros(shape, dtype) for name, (shape, dtype) in arrays.items()})
 
 
-def memory_nbytes(params: Mission, n_scores: int, room: int) -> int:
-    """Return the bytes of a memory."""
+def count_bytes(params: Mission, meta: Meta) -> int:
+    """Return the most memory that the state and work on it take."""
+    n_scores, longest_row = count_scores(params, meta), 2 * min(meta.block_nbytes // 4, meta.n_entries)
+    room = room_of(params, longest_row)
     arrays = _arrays(params, n_scores, room).values()
-    return sum(int(np.prod(shape)) * np.dtype(dtype).itemsize for shape, dtype in arrays)
-
-
-def filter_nbytes(params: Mission, n_scores: int, room: int) -> int:
-    """Return the bytes of the filters that kernels use beside a memory."""
-    tables = n_scores if params.per_class else 1
-    return FILTER_BYTES * tables * count_slots(room) if params.method == "active" else 0
+    learning: int = sum(int(np.prod(shape)) * np.dtype(dtype).itemsize for shape, dtype in arrays)
+    refitting = learning
+    if params.method == "active":
+        learning *= 2 if params.learning_rate == "auto" else 1  # another memory, to try rates
+        learning += FILTER_BYTES * count_slots(room) * (n_scores if params.per_class else 1)
+    buffer = 12 * min(FIRST_ENTRIES, meta.n_entries) + 24 * min(FIRST_ROWS, meta.n_samples)
+    learning += 2 * buffer + meta.block_nbytes
+    if params.refit:
+        refitting += refit_nbytes(count_slots(room) * n_scores, meta)
+    counters = 3 * 2 * 4 * count_cells(params.width) if params.idf else 0
+    return max(learning, refitting) + counters + interactions_nbytes(params.interactions, meta)
 
 
 def rule_of(params: Mission, room: int, calibration: Calibration | None = None, n_shards: int = 1) -> Rule:
@@ -168,3 +191,43 @@ def resize_tables(memory: Memory, slots: int) -> Memory:
     if "sketch" in resized:
         resized["sketch"] = resized["sketch"].reshape(-1)
     return memory._replace(keys=keys, **resized)
+
+
+def result_of(state: MissionState, bias_value: float) -> Result:
+    """Return the result of a state whose tables hold the selected features only."""
+    keys, weights = state.memory.keys, state.memory.weights
+    features = np.unique(keys[keys > 0]) - np.uint64(1)
+    by_class = np.zeros((len(features), len(state.memory.bias)))
+    vector = weights.shape[2]
+    for t in range(len(keys)):
+        slots = np.flatnonzero(keys[t])
+        at = np.searchsorted(features, keys[t, slots] - np.uint64(1))
+        by_class[at, t * vector : (t + 1) * vector] = weights[t, slots]
+    order = np.argsort(-np.linalg.norm(by_class, axis=1), kind="stable")
+    parents = parents_of(state.memory, features) if state.memory.parents.size else None
+    by_class *= factors_of(state.idf, features, parents)[:, None]
+    return Result(
+        features=features[order],
+        weights=by_class[order, 0] if by_class.shape[1] == 1 else by_class[order],
+        intercept=state.memory.bias.astype(np.float64) * bias_value,
+        classes=decode_classes(state.classes),
+        history=[dict(zip(HISTORY, record, strict=True)) for record in state.history[: state.passes].tolist()],
+        parents=None if parents is None else parents[order],
+        remarks=(state.remark,) if state.remark else (),
+    )
+
+
+def preview_of(state: MissionState, limit: int) -> Preview:
+    """Return what the tables hold now: perhaps some features too many, and weights that are a little old."""
+    loss, weight, _ = state.memory.totals + state.totals_before
+    objective = loss / weight if weight else np.nan
+    if state.passes and not weight:
+        objective = state.history[state.passes - 1, 0]
+    result = result_of(state, 0.0)
+    return Preview(
+        objective=float(objective),
+        changes=np.nan,
+        features=result.features[:limit],
+        weights=result.weights[:limit],
+        parents=None if result.parents is None else result.parents[:limit],
+    )
