@@ -12,7 +12,7 @@ from scipy import stats
 from daskfs.errors import ChunkError
 from daskfs.store.ingest.staging import BlockShape
 from daskfs.store.places.location import Location
-from daskfs.store.reorder.rows import ROW_HEAD, Slots
+from daskfs.store.reorder.rows import ROW_HEAD, RowSlots
 from daskfs.store.reorder.runs import RecordBatch, Runs, Section, edges_of, row_keys
 
 pytestmark = pytest.mark.kernels
@@ -65,7 +65,7 @@ ARRAYS = {"ids": np.dtype(np.uint64), "values": np.dtype(np.float32), "tag": np.
 
 
 @pytest.fixture
-def runs(tmp_path) -> tuple[Runs, Slots]:
+def runs(tmp_path) -> tuple[Runs, RowSlots]:
     """300 rows in three runs of uneven length."""
     rng, edges = np.random.default_rng(0), [0, 10, 250, 300]
     runs = Runs(Location(tmp_path), "_unfinished/x", 3, ROW_HEAD, ARRAYS)
@@ -77,7 +77,7 @@ def runs(tmp_path) -> tuple[Runs, Slots]:
         slots = np.searchsorted(heads["key"] >> np.uint64(59), np.arange(33, dtype=np.uint64))
         runs.write(number, heads, slots, lambda name, records=records, order=order: records.take(name, order))
         counts += [np.diff(slots), np.diff(edges_of(heads["entries"])[slots])]
-    return runs, Slots(counts)
+    return runs, RowSlots(counts)
 
 
 def test_any_section_is_read_with_what_belongs_to_it(runs):
@@ -108,16 +108,16 @@ def test_a_damaged_run_is_an_error(runs, tmp_path, file, how):
 
 class TestBlocks:
     def test_slots_are_gathered_while_they_fit(self):
-        slots = Slots(np.array([[2, 2, 2, 2, 2], [10, 10, 10, 10, 10]]))
+        slots = RowSlots(np.array([[2, 2, 2, 2, 2], [10, 10, 10, 10, 10]]))
         assert slots.blocks(BlockShape(100, 25)) == [(4, 20, 1), (4, 20, 1), (2, 10, 1)]
         assert slots.blocks(BlockShape(6, 100)) == [(6, 30, 1), (4, 20, 1)]
 
     def test_a_slot_too_large_is_a_block_of_several_chunks_and_no_block_is_empty(self):
-        slots = Slots(np.array([[0, 0, 3, 0, 9, 0, 0, 1, 0], [0, 0, 99, 0, 0, 0, 0, 5, 0]]))
+        slots = RowSlots(np.array([[0, 0, 3, 0, 9, 0, 0, 1, 0], [0, 0, 99, 0, 0, 0, 0, 5, 0]]))
         assert slots.blocks(BlockShape(4, 10)) == [(3, 99, 10), (9, 0, 1), (1, 5, 1)]
 
     def test_sections(self):
-        slots = Slots(np.array([[2, 0, 3, 5], [0, 0, 0, 0]]))
+        slots = RowSlots(np.array([[2, 0, 3, 5], [0, 0, 0, 0]]))
         assert slots.section(0, 2) == Section(0, 1, 0, 2)
         assert slots.section(2, 5) == Section(2, 3, 0, 3)
         assert slots.section(1, 6) == Section(0, 4, 1, 5)

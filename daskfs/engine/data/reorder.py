@@ -43,7 +43,7 @@ from daskfs.store.reorder.columns import (
     sort_columns,
 )
 from daskfs.store.reorder.plan import ReorderPlan, WriteTask
-from daskfs.store.reorder.rows import ROW_HEAD, Slots, block_bytes, plan_rows, row_arrays, slot_bits, sort_rows
+from daskfs.store.reorder.rows import ROW_HEAD, RowSlots, block_bytes, plan_rows, row_arrays, slot_bits, sort_rows
 from daskfs.store.reorder.runs import KeyRange, Runs
 
 MEMORY = "512MB"
@@ -51,7 +51,7 @@ MOST_ROWS = 1 << 32  # of a transpose: a row's number is stored in 32 bits
 
 # Calculated, and checked on small data by the tests of shuffle, split and transpose.
 BLOCK_FACTOR = 8  # a block of rows is read ahead, decoded and copied; or put together, encoded and written
-_SLOT_BYTES = 400  # the index of a run while it is made, and the sums over all runs
+_SLOT_BYTES = 400  # the index of a run while it is sorted, and the sums over all runs
 _ENTRY_BYTES = 16  # of a transpose: id, row number and value
 _ENCODING_BYTES = 64  # per entry of a block of columns that is being encoded
 TARGET_BYTES = 24  # per row of a dataset in columns: label, weight, whether the row is wanted, its new number
@@ -92,7 +92,7 @@ class Reorder(ABC):
         finally:
             if isinstance(plan.tasks, Generator):
                 plan.tasks.close()  # end its threads here; the garbage collector may wait for them in any thread
-        return lambda made: plan.close(writer, written, made)
+        return lambda origin: plan.close(writer, written, origin)
 
     def runs(self, location: Location, count: int, head: np.dtype[Any], arrays: dict[str, np.dtype[Any]]) -> Runs:
         """Return where runs go: a folder of this attempt, lest a worker that outlives another attempt write there."""
@@ -109,7 +109,7 @@ class Output:
 
     location: Location
     wanted: KeyRange
-    made: dict[str, Any]
+    origin: dict[str, Any]
 
 
 def write_outputs(
@@ -126,7 +126,7 @@ def write_outputs(
             close = reorder.write(output.wanted, output.location, moved)
             for later in outputs[number + 1 :]:
                 retire(later.location)  # parts of two different splits must never lie side by side: they may share rows
-            close(output.made)
+            close(output.origin)
 
 
 def shuffle(
@@ -187,11 +187,11 @@ def shuffle(
     if location.is_within(source.location):
         raise OptionError(f"{location.url}: is the dataset to be shuffled, or lies in it; choose another place")
     check_free(location, overwrite)
-    made = {**source.attributes.get("made", {}), "by": "shuffle", "seed": seed, "source": source.digest}
-    if "request" in made:
-        made["request"] = shuffled_request(made["request"], seed)
+    origin = {**source.attributes.get("made", {}), "by": "shuffle", "seed": seed, "source": source.digest}
+    if "request" in origin:
+        origin["request"] = shuffled_request(origin["request"], seed)
     shuffler = Shuffler.of(source, memory, pool(client, workers, [source.location.options, location.options]))
-    write_outputs(shuffler, [Output(location, KeyRange.every(seed, source.n_samples), made)], overwrite, progress)
+    write_outputs(shuffler, [Output(location, KeyRange.every(seed, source.n_samples), origin)], overwrite, progress)
     return open_dataset(url, storage_options)
 
 
@@ -233,7 +233,7 @@ class Shuffler(Reorder):
         for counts in self.pool.unordered("sort", sort_rows, tasks):
             total += counts
             moved.add(int(counts[0].sum()))
-        return plan_rows(source, runs, wanted, Slots(total), self.budget.task_bytes)
+        return plan_rows(source, runs, wanted, RowSlots(total), self.budget.task_bytes)
 
 
 def transpose(
@@ -297,8 +297,8 @@ def transpose(
     _check_transposable(source, location)
     where = pool(client, workers, [source.location.options, location.options])
     transposer = Transposer.of(source, memory, where, block_entries, Codec(compression))
-    made = {"by": "transpose", "source": source.digest}
-    write_outputs(transposer, [Output(location, KeyRange.every(0, source.n_samples), made)], overwrite, progress)
+    origin = {"by": "transpose", "source": source.digest}
+    write_outputs(transposer, [Output(location, KeyRange.every(0, source.n_samples), origin)], overwrite, progress)
     return open_dataset(url, storage_options)
 
 

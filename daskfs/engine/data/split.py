@@ -42,7 +42,7 @@ from daskfs.store.reorder.columns import (
     share_shape,
 )
 from daskfs.store.reorder.plan import ReorderPlan
-from daskfs.store.reorder.rows import SLOTS_PER_BLOCK, RowShare, Slots, block_bytes, count_rows, plan_rows
+from daskfs.store.reorder.rows import SLOTS_PER_BLOCK, RowShare, RowSlots, block_bytes, count_rows, plan_rows
 from daskfs.store.reorder.runs import KeyRange, draw_rows
 
 BLOCKS_COUNTED = 64  # by a task: where sparse rows begin is little to read
@@ -118,9 +118,9 @@ def split(
     outputs = []
     for name, location, wanted in (("train", train_place, train_rows), ("test", test_place, test_rows)):
         request = _request(name, source, count, seed, shuffle)
-        made = {"by": "split", "seed": seed, "source": source.digest, "content": source.digest}
+        origin = {"by": "split", "seed": seed, "source": source.digest, "content": source.digest}
         if overwrite or not _is_written(location, request, source):
-            outputs.append(Output(location, wanted, {**made, "part": name, "request": request}))
+            outputs.append(Output(location, wanted, {**origin, "part": name, "request": request}))
     for output in outputs:
         check_free(output.location, overwrite)
     if outputs:
@@ -131,7 +131,7 @@ def split(
 
 
 def _is_written(location: Location, request: str, source: Dataset) -> bool:
-    """Return whether a part is there already, made from what the source holds now."""
+    """Return whether a part is there already, written from what the source holds now."""
     if not location.exists(ROOT):
         return False
     with location.one_writer():
@@ -197,11 +197,11 @@ class Splitter(Reorder):
         assert slots is not None
         return plan_rows(source, share, wanted, slots, self.budget.task_bytes)
 
-    def _slots(self, share: RowShare) -> Slots:
+    def _slots(self, share: RowShare) -> RowSlots:
         """Count the wanted rows in each eighth of a block."""
         numbers = range(self.source.n_blocks("rows"))
         tasks = [(share, numbers[first : first + BLOCKS_COUNTED]) for first in numbers[::BLOCKS_COUNTED]]
-        return Slots(np.concatenate(in_order(self.pool, "count")(count_rows, tasks), axis=1), SLOTS_PER_BLOCK)
+        return RowSlots(np.concatenate(in_order(self.pool, "count")(count_rows, tasks), axis=1), SLOTS_PER_BLOCK)
 
 
 def _counted(blocks: Iterable[ColumnArrays], moved: ProgressCounter) -> Iterator[ColumnArrays]:

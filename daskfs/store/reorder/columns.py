@@ -29,7 +29,7 @@ from daskfs.store.places.location import Location
 from daskfs.store.places.read_ahead import Prefetcher
 from daskfs.store.reorder.kernels import sort_by_key
 from daskfs.store.reorder.plan import ReorderPlan, WriteTask, block_ends
-from daskfs.store.reorder.rows import RowShare, Slots, dense_row_tasks, row_array
+from daskfs.store.reorder.rows import RowShare, RowSlots, dense_row_tasks, row_array
 from daskfs.store.reorder.runs import LARGEST_KEY, KeyRange, RecordBatch, Runs, Section, edges_of
 
 COLUMN_HEAD = np.dtype([("key", np.uint64), ("entries", np.uint32)])
@@ -350,7 +350,7 @@ def share_columns(share: RowShare) -> Iterable[ColumnArrays]:
     return Prefetcher[ColumnArrays, None](read, range(share.source.n_blocks()), lambda: None, ahead=1)
 
 
-def plan_dense_share(share: RowShare, slots: Slots | None, task_bytes: int) -> ReorderPlan:
+def plan_dense_share(share: RowShare, slots: RowSlots | None, task_bytes: int) -> ReorderPlan:
     """Plan tasks that write the wanted rows of a dense dataset, in its own layout.
 
     `slots` are those of the rows; None where the dataset has no chunks of rows.

@@ -47,7 +47,9 @@ class ReorderPlan:
     first_ids: list[int] = field(default_factory=list)
     """The first feature id of each block of sparse columns."""
 
-    def close(self, writer: DatasetWriter, written: dict[str, list[NDArray[np.uint64]]], made: dict[str, Any]) -> None:
+    def close(
+        self, writer: DatasetWriter, written: dict[str, list[NDArray[np.uint64]]], origin: dict[str, Any]
+    ) -> None:
         """Write everything else that the source has (labels, weights, names, attributes); then the dataset opens."""
         for name, spec in self.specs().items():
             writer.add(spec, np.concatenate(written[name]))
@@ -65,7 +67,7 @@ class ReorderPlan:
         rows = self.wanted.n_rows
         entries = sum(block.entries for block in self.blocks) if self.blocks else rows * self.source.n_features
         sizes = {"layout": self.layout, "n_samples": rows, "n_entries": entries}
-        writer.close({**self.source.attributes, **sizes, "made": made})
+        writer.close({**self.source.attributes, **sizes, "made": origin})
 
     def _copy_targets(self, writer: DatasetWriter) -> None:
         """Write the labels and weights of the wanted rows, for a dataset that keeps them apart from its features."""

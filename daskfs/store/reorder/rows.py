@@ -195,7 +195,7 @@ def count_rows(share: RowShare, blocks: range) -> NDArray[np.int64]:
     return np.concatenate(counts, axis=1)
 
 
-class Slots:
+class RowSlots:
     """How many rows and entries come before each slot, and in total.
 
     Parameters
@@ -224,7 +224,7 @@ class Slots:
         return [StagedBlock(rows, entries, max(1, -(-entries // shape.entries))) for rows, entries in sizes]
 
 
-def plan_rows(source: Dataset, rows: OrderedRows, wanted: KeyRange, slots: Slots, task_bytes: int) -> ReorderPlan:
+def plan_rows(source: Dataset, rows: OrderedRows, wanted: KeyRange, slots: RowSlots, task_bytes: int) -> ReorderPlan:
     """Cut rows in a new order as the source is cut, for tasks that take at most `task_bytes` or one block."""
     n_rows, n_entries = int(slots.rows[-1]), int(slots.entries[-1])
     if n_rows != wanted.n_rows or (wanted.is_all and n_entries != source.n_entries):
@@ -240,7 +240,7 @@ def plan_rows(source: Dataset, rows: OrderedRows, wanted: KeyRange, slots: Slots
 
 
 def _plan_sparse_rows(
-    source: Dataset, rows: OrderedRows, wanted: KeyRange, slots: Slots, task_bytes: int
+    source: Dataset, rows: OrderedRows, wanted: KeyRange, slots: RowSlots, task_bytes: int
 ) -> ReorderPlan:
     shape, each = _block_shape(source), RowBytes.of_source(source)
     blocks = slots.blocks(shape)
@@ -263,7 +263,7 @@ def _plan_sparse_rows(
 
 
 def dense_row_tasks(
-    X: ArraySpec, rows: OrderedRows, slots: Slots, source: Dataset, task_bytes: int
+    X: ArraySpec, rows: OrderedRows, slots: RowSlots, source: Dataset, task_bytes: int
 ) -> list[DenseRowsTask]:
     """Return tasks that write an array of dense rows, each with at most `task_bytes` or one chunk."""
     (n, p), height = X.shape, X.chunks[0]
@@ -274,7 +274,9 @@ def dense_row_tasks(
     ]
 
 
-def _target_tasks(y: ArraySpec, rows: OrderedRows, slots: Slots, source: Dataset, task_bytes: int) -> list[TargetTask]:
+def _target_tasks(
+    y: ArraySpec, rows: OrderedRows, slots: RowSlots, source: Dataset, task_bytes: int
+) -> list[TargetTask]:
     """Return a task for each chunk of labels, which is read in sections of at most `task_bytes`."""
     n, tasks = y.shape[0], []
     for number, start in enumerate(range(0, n, y.chunks[0])):
