@@ -1,4 +1,4 @@
-"""READ FIRST: the terms in which the engine and the algorithms speak to each other.
+"""READ FIRST: the interface between the engine and the algorithms.
 
 The store cuts a dataset into *blocks*. The engine decides which worker reads which block, and when. An *algorithm*
 folds blocks into a *state* and turns the final state into a *result*:
@@ -12,16 +12,16 @@ folds blocks into a *state* and turns the final state into a *result*:
     result = algorithm.result(state)
 
 An `AsynchronousAlgorithm` splits `update` in two, so that workers need not wait for each other. Workers turn blocks
-into *offers*; a *centre* folds offers into the one state and publishes *views* of it (pull and push, in the words of
-parameter servers):
+into *offers*. A *centre*, the dask actor that owns the state, folds the offers into the state and sends *views* (parts
+of the state) to workers, like the push and pull of a parameter server:
 
     view = algorithm.view(state, worker)                     # at the centre, for one worker
     own, offer = algorithm.work(own, view, block)            # on the worker; the view may be out of date
     offer = algorithm.combine_offers(offer, later, view)     # on the worker, while the centre is busy
     state = algorithm.accept(state, offer)                   # at the centre
 
-This file needs numpy and nothing else. The papers under ``algorithms/`` import it, the engine imports it, and neither
-imports the other.
+This file imports only numpy. The algorithms under ``algorithms/`` and the engine import this file, but do not import
+each other.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ Axis = Literal["columns", "rows"]
 Label = float | str
 State = Any
 """The state of an algorithm: a dataclass whose fields are arrays, numbers, strings, None, other such dataclasses, named
-tuples of arrays, or lists of these. `copy_state`, `flatten` and `restore` work on any of them."""
+tuples of arrays, or lists of these types. `copy_state`, `flatten` and `restore` work on any such dataclass."""
 NO_PARENT = 2**64 - 1
-"""Stands in place of the parents of a feature that is no product of two others; ids have 63 bits."""
+"""Stands in place of both parent ids of a feature that is not a product of two features; feature ids have 63 bits."""
 
 
 def _no_features(space: str) -> NDArray[np.uint64]:
@@ -51,31 +51,31 @@ def _no_features(space: str) -> NDArray[np.uint64]:
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """What an algorithm may know of a dataset before it has read a byte of it."""
+    """Facts about a dataset that are known before its blocks are read: its shape, its labels, and sizes in bytes."""
 
     kind: Kind
     n_samples: int
     n_features: int
-    """Features that can be chosen: columns; largest id + 1; distinct names where ids are hashes."""
+    """How many features can be chosen: columns, the largest id + 1, or distinct names where ids are hashes."""
     n_entries: int
-    """Stored numbers: non-zeros of a sparse dataset, all cells of a dense one."""
+    """How many numbers are stored: the non-zeros of a sparse dataset, or all cells of a dense dataset."""
     max_id: int
-    """The largest feature id; ids are hashes or packed k-mers, so this may exceed `n_features`."""
+    """The largest feature id, which may exceed `n_features` because ids may be hashes or packed k-mers."""
     classes: tuple[Label, ...] | None
-    """The distinct labels, sorted, where the target is a class; None where it is a real number."""
+    """The distinct labels, sorted, where the target is a class; None where the target is a real number."""
     block_nbytes: int
-    """Bytes of the largest block, as the reader hands it out."""
+    """Bytes of the largest block in memory."""
     itemsize: int = 4
     """Bytes of one number: 4 for float32, 8 for float64."""
     weighted: bool = False
     """Whether rows have weights."""
     n_shards: int = 1
-    """How many workers share a pass and merge their states now and then."""
+    """How many workers share a pass and merge their states at fixed places of the pass."""
     members: Callable[[str], NDArray[np.uint64]] = _no_features
-    """The features of a name space, as in ``space^name``, ``space=token`` or ``space:name``, ascending."""
+    """Returns the ascending ids of all features in a name space, the part of feature names before "^", "=" or ":"."""
 
     def class_codes(self, y: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Class numbers 0 … C-1 of targets as blocks carry them (see `ColumnBlock.y`)."""
+        """Return the class numbers 0 … C-1 of target values in the encoding of `ColumnBlock.y`."""
         if self.classes is None:
             raise ValueError("the target is a real number, it has no classes")
         if isinstance(self.classes[0], str):
@@ -85,14 +85,14 @@ class Meta:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnBlock:
-    """Whole columns of a dense matrix, each contiguous in memory."""
+    """Whole columns of a dense matrix, with every column contiguous in memory."""
 
     ids: NDArray[np.uint64]  # (b,), ascending
     X: NDArray[np.floating[Any]]  # (n, b), Fortran order
     y: NDArray[np.float64]
     """Target of every row: the number itself, or the class number where labels are strings."""
     weight: NDArray[np.float32] | None = None
-    """Importance of every row, where the source gave one."""
+    """Importance weight of every row; None if the rows have no weights."""
 
     @property
     def nbytes(self) -> int:
@@ -101,7 +101,7 @@ class ColumnBlock:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparseColumnBlock:
-    """Whole columns of a sparse matrix in CSC form, rows ascending in a column."""
+    """Whole columns of a sparse matrix in CSC form, with ascending row numbers within a column."""
 
     ids: NDArray[np.uint64]  # (b,), ascending
     indptr: NDArray[np.int64]  # (b + 1,)
@@ -117,7 +117,7 @@ class SparseColumnBlock:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowBlock:
-    """Whole rows ``first, first + 1, …`` of a dense matrix."""
+    """Consecutive whole rows of a dense matrix, starting at row number `first`."""
 
     first: int
     X: NDArray[np.floating[Any]]  # (r, p), C order
@@ -131,7 +131,7 @@ class RowBlock:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparseBlock:
-    """Whole rows ``first, first + 1, …`` of a sparse matrix in CSR form, ids ascending in a row."""
+    """Consecutive whole rows of a sparse matrix in CSR form from row `first` on, with ascending ids in a row."""
 
     first: int
     indptr: NDArray[np.int64]  # (r + 1,)
@@ -151,81 +151,83 @@ Block = ColumnBlock | SparseColumnBlock | RowBlock | SparseBlock
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expansion:
-    """How random features come out of the columns of a dataset: features are then integers, and no columns."""
+    """Parameters of the random feature map (kernel, seed, scaling) that turns columns of a dataset into features."""
 
     kernel: Literal["gaussian", "laplacian", "perceptron"]
     gamma: float
     seed: int
     offset: NDArray[np.float64]
     scale: NDArray[np.float64]
-    """(d,): a column x is seen as (x - offset) · scale."""
+    """(d,): a column x is replaced by (x - offset) · scale before the feature map."""
     low: NDArray[np.float64]
     high: NDArray[np.float64]
-    """(d,): the range of every column while it was learned."""
+    """(d,): the smallest (`low`) and largest (`high`) value of every column in the training data."""
     importance: NDArray[np.float64]
-    """(d,): how much every column matters to the scores, as shares of one."""
+    """(d,): the importance of every column for the model's scores, normalised to a sum of 1."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Result:
-    """What an algorithm hands back: features in order of importance, and a linear model over them."""
+    """The outcome of an algorithm: features in order of importance, and a linear model over these features."""
 
     features: NDArray[np.uint64]
     weights: NDArray[np.float64]  # (k,) or (k, classes), aligned with `features`
     intercept: NDArray[np.float64]  # (1,) or (classes,)
     classes: tuple[Label, ...] | None
-    """The labels the scores tell apart (with two, a score above 0 means the second); None for real values."""
+    """The labels that the scores tell apart, of which a positive score means the second; None for a real target."""
     history: Sequence[dict[str, float]]  # one record per pass or round, "objective" in each
     parents: NDArray[np.uint64] | None = None
-    """(k, 2): the two features a feature is the product of, or twice `NO_PARENT`. None if none is a product."""
+    """(k, 2): ids of the two factors of a product of features, or `NO_PARENT` twice; None if no feature is a
+    product."""
     expansion: Expansion | None = None
-    """Where features are random ones: of what. Else they are columns."""
+    """The map that computes the features if they are random features; None if the features are columns."""
     remarks: tuple[str, ...] = ()
-    """What whoever ran it should know and might not notice, in a line each."""
+    """Remarks on the result for the user, such as a warning that too few features were found, one line per remark."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Preview:
-    """What a running selection looks like right now, for progress bars and the dashboard; not the final answer."""
+    """A summary of a selection that is still running, for progress bars and the dashboard."""
 
     objective: float
-    """NaN while there is none."""
+    """The objective; NaN while no objective has been computed."""
     changes: float
     """How many features entered the selected set since the pass began; NaN where the algorithm does not count them."""
     features: NDArray[np.uint64]
-    """A few features, the most important first."""
+    """The ids of a few features, the most important first."""
     weights: NDArray[np.float64]  # (t,) or (t, classes), aligned with `features`
     parents: NDArray[np.uint64] | None = None
-    """As in `Result`."""
+    """(k, 2): ids of the two factors of features that are products; see `Result.parents`."""
     staleness: NDArray[np.int64] | None = None
-    """``staleness[v]`` offers of this pass were based on a view v versions old; None without a centre."""
+    """``staleness[v]`` is the number of offers in this pass that were based on a view v versions old, or None."""
     kind: str = ""
-    """The kind of features that are not columns, such as "gaussian"."""
+    """The kind of random features, such as "gaussian"; empty if the features are columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """How a report speaks of an algorithm and of the columns of its history."""
+    """Texts for reports: the title of an algorithm, and titles for the columns of its history."""
 
     title: str
     """The name of the algorithm as its paper writes it."""
     columns: Mapping[str, str]
     """Titles of the columns of `Result.history` that a report shows between the objective and the time, in order."""
     curves: tuple[str, ...] = ()
-    """Those of the columns that a report also draws, as it draws the objective."""
+    """Names of the history columns that a report also plots as curves, beside the objective."""
     explain_history: Callable[[Mapping[str, Sequence[float]]], str] = lambda history: ""
-    """Return a sentence on how to read this history, or ""; the argument holds the finite values of every column."""
+    """Return a sentence on how to read a history, or "", from the finite values of every column of the history."""
 
 
 class Schedule(StrEnum):
-    """How several workers share a pass. With one worker all three are the serial loop, bit for bit."""
+    """How several workers share a pass. With one worker every schedule gives exactly the result of the serial loop."""
 
     SERIAL = "serial"
-    """One after the other: a block needs the state that the block before it left."""
+    """Workers take turns, because a block needs the state that the previous block left."""
     SYNCHRONOUS = "synchronous"
-    """Side by side, each with a shard of the blocks; their states are merged at fixed places."""
+    """Every worker folds a shard of the blocks at the same time, and the states of the shards are merged at fixed
+    places."""
     ASYNCHRONOUS = "asynchronous"
-    """Side by side around a centre, without waiting for each other."""
+    """Workers send offers to a *centre*, the dask actor that owns the state, without waiting for each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,24 +236,27 @@ class Sharing:
 
     schedule: Schedule = Schedule.SERIAL
     min_merges_per_pass: int = 1
-    """1 where merging only adds up; more where shards learn from each other."""
+    """How often shards must merge in a pass: 1 where merging only adds up, more where shards learn from each other."""
     min_bytes_per_merge: int = 0
-    """Bytes of blocks a shard must read between two merges to be worth its merge; smaller data get fewer shards."""
+    """Bytes of blocks that a shard must read between two merges to be worth a merge; smaller datasets get fewer
+    shards."""
     driver_only: frozenset[str] = frozenset()
-    """Fields of the state that only `end_pass` and `result` use: workers and `merge` see None in their place."""
+    """Names of state fields that only `end_pass` and `result` use; on workers and in `merge` these fields are None."""
     needs_fresh_views: bool = False
-    """Asynchronous only: an outdated view misleads workers, instead of merely producing an offer that is rejected.
-    They then get a new view for every group of blocks and wait for the centre rather than go on with an old one."""
+    """Whether an outdated view misleads the workers of an asynchronous pass, instead of only causing rejected offers.
+    If True, workers get a new view for every group of blocks and wait for the centre (the dask actor with the
+    state)."""
 
 
 class Algorithm:
     """Base class of all algorithms: a frozen dataclass of parameters, without data and without state.
 
-    An algorithm defines at least `start`, `update`, `end_pass`, `result` and `nbytes`, or a `resolve` that returns one
-    that does.
+    An algorithm defines at least `start`, `update`, `end_pass`, `result` and `nbytes`, or only a `resolve` that returns
+    an algorithm with these methods.
 
-    `update` and `end_pass` may change the state they are given and return it; `merge` changes none of its states.
-    Blocks are read-only. How rows or columns were cut into blocks changes no result, unless a docstring says so.
+    `update` and `end_pass` may change the state in place and return the changed state. `merge` must not change the
+    states in its argument. Blocks are read-only. The sizes of blocks do not affect any result, unless a docstring says
+    so.
     """
 
     if TYPE_CHECKING:  # fields of every algorithm; a property here would become their default value
@@ -262,12 +267,12 @@ class Algorithm:
 
         @property
         def passes(self) -> int | None:
-            """How many passes at most; None where that is not known beforehand."""
+            """The maximum number of passes; None where the number is not known beforehand."""
 
     axis: ClassVar[Axis]
     """Whether the algorithm streams blocks of columns or blocks of rows."""
     verb: ClassVar[str] = "read"
-    """What the algorithm does with blocks, in one word: Dask tasks are named after it."""
+    """A verb for the work on blocks, such as "read", after which Dask tasks are named."""
 
     @property
     def name(self) -> str:
@@ -276,15 +281,15 @@ class Algorithm:
 
     @property
     def sharing(self) -> Sharing:
-        """How several workers share the work; by default they take turns."""
+        """How several workers share the work; by default the workers take turns."""
         return Sharing()
 
     def resolve(self, meta: Meta) -> Algorithm:
-        """Return the algorithm that runs on this dataset, usually this one; OptionError if it cannot."""
+        """Return the algorithm to run on a dataset, usually `self`. Raise OptionError if the dataset does not fit."""
         return self
 
     def start(self, meta: Meta, seed: int) -> State:
-        """Return the state before the first block."""
+        """Return the initial state, before the first block."""
         raise NotImplementedError
 
     def update(self, state: State, block: Block) -> State:
@@ -292,67 +297,68 @@ class Algorithm:
         raise NotImplementedError
 
     def merge(self, states: Sequence[State]) -> State:
-        """Return one state from those that several shards reached from a common one."""
+        """Return one state merged from the states of several shards, which all started from the same state."""
         raise NotImplementedError(f"{type(self).__name__} cannot share a pass")
 
     def end_pass(self, state: State) -> tuple[State, bool]:
-        """Close a pass. Return the state, and whether another pass is needed."""
+        """Finish a pass. Return the state, and whether another pass is needed."""
         raise NotImplementedError
 
     def revisit(self, state: State) -> NDArray[np.uint64]:
-        """Return ids of columns to `update` with once more after the last pass; by default none."""
+        """Return ids of columns to fold into the state once more after the last pass; by default none."""
         return np.empty(0, np.uint64)
 
     def result(self, state: State) -> Result:
-        """Return the selection that the state stands for."""
+        """Return the selected features and their linear model, computed from the final state."""
         raise NotImplementedError
 
     def nbytes(self, meta: Meta) -> int:
-        """Return the most memory that the state and work on it take, without blocks; a promise made before reading."""
+        """Return an upper bound of the memory for the state and the work on the state, without the memory of blocks."""
         raise NotImplementedError
 
     def driver_nbytes(self, meta: Meta) -> int:
-        """Return how much of `nbytes` only the driver needs: fields in `Sharing.driver_only`, and work on them."""
+        """Return the part of `nbytes` that only the driver needs, for the state fields in `Sharing.driver_only`."""
         return 0
 
     def preview(self, state: State, limit: int) -> Preview | None:
-        """Return a quick look at the state with at most `limit` features, without changing it."""
+        """Return a summary of the state with at most `limit` features, without changing the state."""
         return None
 
 
 class AsynchronousAlgorithm(Algorithm):
-    """Base class for `Schedule.ASYNCHRONOUS`. Its state has a field ``version`` that rises when views change.
+    """Base class of algorithms for `Schedule.ASYNCHRONOUS`.
 
-    An offer may reach the centre late, twice or never, and none of these may do harm. An `update` with a block of no
-    columns only takes over the target. Columns to `revisit` come as offers, too.
+    The state of an asynchronous algorithm has a field ``version`` that rises when views change. An offer may reach the
+    centre late, twice or never without harm to the state. An `update` with a block of no columns only copies the target
+    into the state. The columns to `revisit` also come to the centre as offers.
     """
 
     def view(self, state: State, worker: int) -> State:
-        """Return what a worker needs to know of the state: small."""
+        """Return the small part of the state that a worker needs for its work on blocks."""
         raise NotImplementedError
 
     def work(self, own: State | None, view: State, block: Block, worker: int) -> tuple[State, State | None]:
-        """Process one block on a worker. Return the worker's own state (None at first) and perhaps an offer."""
+        """Process a block on a worker. Return the worker's own state (`own`, None at first) and an offer or None."""
         raise NotImplementedError
 
     def combine_offers(self, offer: State, later: State, view: State) -> State:
-        """Return one offer, no larger than offers are, from two that could not be sent yet."""
+        """Return one offer of the usual size, combined from two offers that could not be sent yet."""
         raise NotImplementedError
 
     def remaining_offer(self, own: State) -> State | None:
-        """Return an offer of what a worker has gathered and not offered yet; the engine asks for it now and then."""
+        """Return an offer of results that a worker has gathered and not offered yet, or None."""
         return None
 
     def accept(self, state: State, offer: State) -> State:
-        """Fold an offer into the state, whatever version of the view it was based on."""
+        """Fold an offer into the state, whatever version of the view the offer was based on."""
         raise NotImplementedError
 
     def n_workers(self, state: State) -> int:
-        """Return how many workers have a part of their own in the state; 0 where the state does not tell them apart."""
+        """Return how many workers have a part of their own in the state; 0 where the state has no parts by worker."""
         return 0
 
     def held_features(self, state: State) -> NDArray[np.uint64]:
-        """Return the ids that turn an older state into one as good as this one when it is `update`d with them."""
+        """Return ids of the columns with which `update` turns an older state into a state equivalent to this one."""
         raise NotImplementedError
 
 
@@ -370,18 +376,18 @@ def copy_state(state: State) -> State:
 
 
 def take_fields(state: State, names: frozenset[str]) -> tuple[State, dict[str, Any]]:
-    """Return the state with None in place of some fields, and what they held."""
+    """Return the state with None in place of the named fields, and a dict of the values of these fields."""
     held = {name: getattr(state, name) for name in names}
     return (replace(state, **dict.fromkeys(names)) if names else state), held
 
 
 def put_fields(state: State, held: Mapping[str, Any]) -> State:
-    """Return the state with some fields put back."""
+    """Return the state with the values of `held` put back into its fields; the inverse of `take_fields`."""
     return replace(state, **held) if held else state
 
 
 def flatten(state: State) -> dict[str, Any]:
-    """Return the arrays and scalars of a state by name, such as ``"sets/0/weights"``; None is left out.
+    """Return the arrays and scalars of a state by name, such as ``"sets/0/weights"``; fields with None are left out.
 
     >>> from dataclasses import dataclass
     >>> from daskfs.protocol import flatten, restore
@@ -413,7 +419,7 @@ def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def restore(kind: Any, values: Mapping[str, Any], path: str = "") -> Any:
-    """Return a state of the type `kind` from flattened values; KeyError, TypeError or ValueError if they do not fit."""
+    """Return a state of type `kind` from `flatten`ed values. Raise KeyError, TypeError or ValueError for any others."""
     if get_origin(kind) in (Union, types.UnionType):
         kind = next(option for option in get_args(kind) if option is not type(None))
         if path not in values and not any(name.startswith(f"{path}/") for name in values):

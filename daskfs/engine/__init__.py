@@ -1,1 +1,1 @@
-"""Who reads which block, when and where: runs, their three schedules, clusters and events. The only user of Dask."""
+"""The engine, which decides where and when blocks are read: runs, schedules, clusters and events, built on Dask."""

@@ -1,7 +1,7 @@
-"""Checkpoints: the state of a run and its position in the data, in one file.
+"""Checkpoints: the state of a selection run and its position in the data, in one file.
 
-A checkpoint records what it belongs to (digest of the dataset, algorithm with all its parameters, seed), so that it is
-never taken for that of another run. It is written in one step, so that state and position always belong together.
+A checkpoint records the digest of the dataset, the algorithm with all parameters, and the seed, so that a checkpoint of
+another selection run is recognised. The file is replaced atomically, so that state and position always belong together.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from daskfs.store.dataset.dataset import Dataset
 from daskfs.store.places.location import Location
 
 EVERY_SECONDS = 30.0
-"""Seconds between two checkpoints within a pass; another one is written at the end of every pass."""
+"""Seconds between two checkpoints within a pass; another checkpoint is written at the end of every pass."""
 KEY = "checkpoint"
 _STATE = "state."  # prefix of the names of a state's values
 RunStage = Literal["passes", "revisit", "finished"]
@@ -32,24 +32,24 @@ RunStage = Literal["passes", "revisit", "finished"]
 
 @dataclass(slots=True)
 class PassCost:
-    """What a pass took."""
+    """The seconds and bytes that one pass took."""
 
     seconds: float = 0.0
     bytes: int = 0
     closing: float = 0.0
-    """The part of `seconds` after the last block: `end_pass`, on the driver."""
+    """The part of `seconds` after the last block, in which the driver runs `end_pass`."""
     workers: int = 0
     """How many workers shared the pass; 0 without a cluster."""
     has_centre: bool = False
-    """Whether merging was done by a centre, beside the workers, instead of by them."""
+    """Whether a centre (the dask actor that owns the state) did the merging, instead of the workers."""
     spent: Spent = field(default_factory=Spent)
-    """Time of the workers, summed over them, and of the centre."""
+    """Time of all workers added up, and time of the centre (the dask actor that owns the state)."""
 
     def times(self) -> dict[str, float]:
-        """Return the seconds of the pass by purpose; on a cluster with those of all workers together.
+        """Return the seconds of the pass by purpose, added up over all workers of a cluster.
 
-        The idle seconds are what is left of the workers' time until the last block: they waited for each other, for
-        the centre, or for the first task of the pass.
+        The idle seconds are the rest of the workers' time until the last block, in which workers waited for each other,
+        for the centre (the dask actor that owns the state), or for the first task of the pass.
         """
         times = {"seconds": self.seconds, "closing": self.closing}
         if not self.workers:
@@ -62,17 +62,17 @@ class PassCost:
 
 @dataclass(slots=True)
 class Snapshot:
-    """A run at one moment."""
+    """The state, position and costs of a selection run at one moment."""
 
     state: State
     n_shards: int = 1
-    """How many shards a pass has, which decides the result; 1 where workers do not wait for each other."""
+    """How many shards a pass has, which affects the result; 1 where workers do not wait for each other."""
     schedule: Schedule = Schedule.SYNCHRONOUS
     stage: RunStage = "passes"
     position: int = 0
-    """How many blocks of the open pass are in the state."""
+    """How many blocks of the current pass have been folded into the state."""
     costs: list[PassCost] = field(default_factory=lambda: [PassCost()])
-    """One for every pass, the open one last; then one for the columns to revisit."""
+    """One cost for every pass, the current pass last; after the last pass, the cost of the columns to revisit."""
 
     @property
     def passes(self) -> int:
@@ -81,14 +81,14 @@ class Snapshot:
 
 
 class Checkpoint:
-    """The one checkpoint of a run: a file that is written again and again.
+    """The file with the checkpoint of a selection run, which is overwritten again and again.
 
     Parameters
     ----------
     location
-        Its folder.
+        The folder of the file.
     identity
-        What the run is: digest of the dataset, seed, and algorithm. A checkpoint of another run is refused.
+        Digest of the dataset, seed, and algorithm. A checkpoint with another identity is refused.
     """
 
     def __init__(self, location: Location, identity: Mapping[str, Any]) -> None:
@@ -96,11 +96,11 @@ class Checkpoint:
         self._written = monotonic()
 
     def is_due(self) -> bool:
-        """Return whether the last one was written long enough ago."""
+        """Return whether the last checkpoint is at least `EVERY_SECONDS` old."""
         return monotonic() - self._written >= EVERY_SECONDS
 
     def write(self, snapshot: Snapshot) -> None:
-        """Replace the checkpoint. TypeError if the state has values that cannot be stored."""
+        """Replace the checkpoint. Raise TypeError if the state has values that cannot be stored."""
         lanes = 0 if snapshot.schedule == Schedule.ASYNCHRONOUS else snapshot.n_shards  # the name of shards in the file
         at = {"lanes": lanes, "stage": snapshot.stage, "position": snapshot.position}
         values = {f"{_STATE}{name}": value for name, value in flatten(snapshot.state).items()}
@@ -114,9 +114,9 @@ class Checkpoint:
         self._written = monotonic()
 
     def read(self, kind: type) -> Snapshot | None:
-        """Return the last snapshot, with a state of type `kind`; None if there is none.
+        """Return the last snapshot, with a state of type `kind`; None if there is no checkpoint.
 
-        CheckpointError if the checkpoint is damaged, or belongs to another run.
+        Raise CheckpointError if the checkpoint is damaged, or belongs to another selection run.
         """
         try:
             about, values = read_container(self._location, KEY)
@@ -143,7 +143,7 @@ class Checkpoint:
 def checkpoint_at(
     url: str | os.PathLike[str] | None, options: Mapping[str, Any], dataset: Dataset, algorithm: Algorithm, seed: int
 ) -> Iterator[Checkpoint | None]:
-    """Yield the checkpoint of a run, with its folder locked against other runs; None without a URL."""
+    """Yield the checkpoint of a selection run and lock its folder against other runs; yield None without a URL."""
     if url is None:
         yield None
         return
@@ -170,7 +170,7 @@ def _plain(value: Any) -> Any:
 
 
 def _snapshot(at: dict[str, Any], values: dict[str, Any], kind: type) -> Snapshot:
-    """Return the content of a checkpoint; KeyError, TypeError or ValueError if daskfs would not have written it so."""
+    """Return the content of a checkpoint. Raise KeyError, TypeError or ValueError if the content is malformed."""
     if not all(type(at[name]) is int and at[name] >= 0 for name in ("lanes", "position")):
         raise TypeError("lanes, position")
     if at["stage"] not in get_args(RunStage):
@@ -197,7 +197,7 @@ def _cost(seconds: float, nbytes: int, row: list[float]) -> PassCost:
 
 
 def _differences(before: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
-    """Yield in words how a run differs from that of a checkpoint; texts from the file are cut short."""
+    """Yield a text for every difference between this selection run and that of a checkpoint, with long values cut."""
     if before["dataset"] != now["dataset"]:
         yield "the dataset has changed since"
     if before["seed"] != now["seed"]:

@@ -1,4 +1,4 @@
-"""How much memory an ingest, a reorder or a selection needs, known before it starts, and how much a run really took."""
+"""How much memory an ingest, a reorder or a selection needs, computed beforehand, and how much a selection used."""
 
 from __future__ import annotations
 
@@ -37,30 +37,30 @@ def parse_memory(memory: int | str) -> int:
 
 
 def memory_per_thread(limit: int | None, used: int, threads: int) -> int | None:
-    """Return the bytes that each thread of a worker may take; None for a worker without a limit."""
+    """Return the bytes that each thread of a Dask worker may use; None for a worker without a memory limit."""
     return int((_USABLE * limit - used) / threads) if limit else None
 
 
 def memory_fraction(limit: int, needed: int) -> float:
-    """Return the fraction of a worker's memory that some bytes take, at most what Dask lets a worker use."""
+    """Return the fraction of a worker's memory that `needed` bytes are, capped where Dask would pause the worker."""
     return min(_USABLE, needed / limit)
 
 
 @dataclass(frozen=True, slots=True)
 class IngestMemory:
-    """Sizes that keep the parsers of an ingest together within a budget."""
+    """Buffer sizes that keep all parsers of an ingest together within a memory budget."""
 
     workers: int
-    """How many parsers work at a time."""
+    """How many parsers work at the same time."""
     window_bytes: int
     names_bytes: int
     rows_bytes: int
-    """Bytes of dense rows that are collected before they are staged, and of chunks that are put together at once."""
+    """Bytes of dense rows that are collected before they are staged, and of chunks that are assembled at once."""
     chunk_bytes: int = 8_000_000
 
     @classmethod
     def of(cls, memory: int | str | None, workers: int) -> IngestMemory:
-        """Split a budget. Fewer workers if it is too small for all; OptionError if it is too small for one.
+        """Split a memory budget, among fewer workers if it is small. Raise OptionError if one worker needs more.
 
         >>> IngestMemory.of("512MB", workers=2).window_bytes >> 20
         8
@@ -80,7 +80,7 @@ class IngestMemory:
 
 @dataclass(frozen=True, slots=True)
 class ReorderMemory:
-    """Sizes that keep `workers` within a budget, first while they sort runs, then while they write blocks."""
+    """Buffer sizes that keep `workers` within a memory budget, for an external sort and for writing blocks."""
 
     workers: int
     run_bytes: int
@@ -100,20 +100,20 @@ class ReorderMemory:
         run_factor: int = 2,
         task_factor: int = 2,
     ) -> ReorderMemory:
-        """Divide a budget; fewer workers where it is too small for all, OptionError where it is too small for one.
+        """Split a memory budget, among fewer workers if it is small. Raise OptionError if one worker needs more.
 
         Parameters
         ----------
         action
-            What the error message calls the work: "shuffle", "split" or "transpose".
+            The name of the work in error messages: "shuffle", "split" or "transpose".
         memory, workers
             The budget, and how many tasks would share it.
         largest_block, total
-            Bytes of the largest block of the source and of all blocks, in memory; a run has at least one block.
+            Bytes of the largest block and of all blocks, in memory; a sorted run has at least one block.
         fixed, each
-            Bytes that this process and each worker need besides.
+            Further bytes that this process and each worker need.
         run_factor, task_factor
-            How many copies of its bytes a run takes while it is sorted, and a task while it writes.
+            How many copies of its bytes a run needs while it is sorted, and a task while the task writes blocks.
 
         Examples
         --------
@@ -133,18 +133,18 @@ class ReorderMemory:
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """The memory that a selection needs in each process that takes part, beyond the process itself."""
+    """The memory that a selection needs in every process that takes part, beyond the Python process itself."""
 
     state: int
     blocks: int
     states: int = 1
-    """How many states a process holds at a time."""
+    """How many copies of the state a process holds at a time."""
 
     @classmethod
     def of(cls, algorithm: Algorithm, meta: Meta, n_shards: int | None = None, ahead: int = AHEAD) -> MemoryPlan:
-        """Return the plan of a run in this process, or on a cluster with a number of shards.
+        """Return the memory plan of a selection in this process, or on a cluster with a number of shards.
 
-        While one block is worked on, `ahead` blocks are held ready; more of those that come from far away.
+        While one block is processed, `ahead` further blocks are held in memory; remote storage needs a larger `ahead`.
         """
         algorithm, blocks = algorithm.resolve(meta), (ahead + 1) * meta.block_nbytes
         if n_shards is None:
@@ -172,7 +172,7 @@ class MemoryPlan:
             self.check(max(available, 0), f"each thread of worker {address}", remedy)
 
     def __str__(self) -> str:
-        """Return the plan in words.
+        """Return the memory plan in words.
 
         >>> from daskfs.engine.memory import MemoryPlan
         >>> print(MemoryPlan(state=40 << 20, blocks=30 << 20))
@@ -184,18 +184,18 @@ class MemoryPlan:
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """The memory of the driver and of every worker at the start of a run, to compare with their peak."""
+    """The memory of the driver and of every worker when a selection starts, to be compared with their peak memory."""
 
     driver: int | None
     workers: dict[str, int | None]
 
     @classmethod
     def begin(cls, client: Client | None) -> Footprint:
-        """Measure this process and the workers of a cluster, and reset their peaks."""
+        """Measure the memory of this process and of the workers, and reset the peaks that the system records."""
         return cls(_reset_peak(), {} if client is None else _run_everywhere(client, _reset_peak))
 
     def used(self, client: Client | None) -> int | None:
-        """Return the largest rise of any process since `begin`; None if the system does not say."""
+        """Return the largest rise of memory of any process since `begin`; None if the system does not record peaks."""
         if client is None:
             return _rise(self.driver, _peak())
         now = _run_everywhere(client, _peak)

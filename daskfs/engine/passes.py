@@ -1,7 +1,7 @@
 """The loop over passes and blocks.
 
-A `SelectionRun` knows the position of a run, what it has cost, its checkpoint and its listener. A `PassRunner` carries
-out one pass for it: `SerialRunner` in this process, others on a Dask cluster.
+A `SelectionRun` holds the position of a selection run, its costs, its checkpoint and its listener. A `PassRunner`
+carries out passes: `SerialRunner` in this process, other classes on a Dask cluster.
 """
 
 from __future__ import annotations
@@ -33,35 +33,35 @@ class PassProgress:
     """The progress of a pass, as a progress bar shows it."""
 
     number: int
-    """The number of the pass, from 1."""
+    """The number of the pass, counted from 1."""
     passes: int | None
-    """How many passes there are at most; None if that is not known beforehand."""
+    """The maximum number of passes; None if the number is not known beforehand."""
     blocks_done: int
     blocks: int
     bytes_done: int
     bytes: int
     axis: Axis
     items: int
-    """Rows or columns of a whole pass, whichever is streamed."""
+    """How many rows a pass reads, or how many columns if the algorithm streams columns."""
     seconds: float
     objective: float = nan
-    """The objective after the pass before; NaN in the first pass, or if the algorithm has none."""
+    """The objective after the previous pass; NaN in the first pass, or if the algorithm has no objective."""
     changes: float = nan
-    """Changes of the selected set in the pass before."""
+    """How many features entered the selected set in the previous pass."""
 
 
 class PassRunner(Protocol):
-    """Carries out the passes of a run."""
+    """Interface of classes that carry out the passes of a selection run."""
 
     def run_pass(self, state: State, position: int, run: SelectionRun) -> State:
-        """Return the state with every block from `position` on folded into it.
+        """Return the state after all blocks from number `position` on have been folded into it.
 
-        The runner reports its position after every block or round, and saves the state whenever it is asked to:
-        ``if run.advance(position): run.save(state)``.
+        The runner reports its position after every block or round, and saves the state if `advance` returns True: ``if
+        run.advance(position): run.save(state)``.
         """
 
     def revisit(self, state: State, ids: NDArray[np.uint64], run: SelectionRun) -> tuple[State, int]:
-        """Return the state with some columns folded into it once more, and how many bytes these had."""
+        """Fold the columns `ids` into the state once more. Return the state and the bytes of these columns."""
 
 
 class SelectionRun:
@@ -70,11 +70,11 @@ class SelectionRun:
     Parameters
     ----------
     dataset, algorithm
-        What is read, and the resolved algorithm.
+        The dataset to read, and the resolved algorithm.
     snapshot
         Where the run begins: at the start, or at a checkpoint.
     checkpoint
-        Where snapshots are saved; None if nowhere.
+        The file where snapshots are saved, or None.
     progress
         Called with a `PassProgress` after every block or round.
     listener
@@ -101,11 +101,11 @@ class SelectionRun:
 
     @property
     def cost(self) -> PassCost:
-        """What the open pass has taken so far."""
+        """The seconds and bytes that the current pass has taken so far."""
         return self.snapshot.costs[-1]
 
     def finish(self, runner: PassRunner) -> Snapshot:
-        """Run to the end: all passes, then the columns to revisit."""
+        """Carry out all remaining passes, then fold in the columns to revisit, and return the final snapshot."""
         while self.snapshot.stage == "passes":
             self._run_pass(runner)
         if self.snapshot.stage == "revisit":
@@ -113,7 +113,7 @@ class SelectionRun:
         return self.snapshot
 
     def advance(self, position: int) -> bool:
-        """Note how many blocks of the pass are done. Return whether the state should be saved now."""
+        """Record how many blocks of the pass are done. Return whether the state should be saved now."""
         self.snapshot.position = position
         self._update_cost()
         progress = self._pass_progress()
@@ -124,7 +124,7 @@ class SelectionRun:
         return self._checkpoint is not None and not at_end and self._checkpoint.is_due()
 
     def note_work(self, workers: int, spent: Spent, has_centre: bool = False) -> None:
-        """Note what the workers of a cluster have spent on this pass so far."""
+        """Record the time and bytes that the workers of a cluster have spent on the current pass so far."""
         self.cost.workers, self.cost.spent, self.cost.has_centre = workers, spent, has_centre
 
     def save(self, state: State) -> None:
@@ -160,7 +160,7 @@ class SelectionRun:
         self.save(self.snapshot.state)
 
     def _hand_over_state(self) -> State:
-        """Return the state and keep no reference to it, or there would be two while a runner replaces it."""
+        """Return the state and drop the own reference, so that memory holds one state while a runner replaces it."""
         state, self.snapshot.state = self.snapshot.state, None
         return state
 
@@ -168,14 +168,14 @@ class SelectionRun:
         self.cost.seconds, self.cost.bytes = monotonic() - self._started, int(self._bytes[self.snapshot.position])
 
     def _preview(self, state: State) -> Preview | None:
-        """Return a preview of the whole selected set, if anything listens; a preview that fails ends no run."""
+        """Return a preview of the selected set; None if nobody receives previews, or if the preview fails."""
         with suppress(Exception):
             limit = self._algorithm.n_select or _ALL  # some algorithms hold more candidates than they select
             return self._algorithm.preview(state, limit) if self._progress or self.listener.run else None
         return None
 
     def _count_changes(self, before: Preview | None, after: Preview | None) -> float:
-        """Return the changes of a pass as the algorithm counts them, or else how many features are new after it."""
+        """Return the algorithm's own count of changes in a pass, or else the number of features new after the pass."""
         features = set() if after is None else set(after.features.tolist())
         new, self._last_features = float(len(features - self._last_features)), features
         if before is not None and not isnan(before.changes):
@@ -200,7 +200,7 @@ class SelectionRun:
 
 
 class SerialRunner:
-    """Carries out passes in this process: block by block, or shard by shard as a cluster would have shared them."""
+    """Carries out passes in this process: block by block, or shard by shard to repeat the result of a cluster."""
 
     def __init__(self, dataset: Dataset, algorithm: Algorithm, n_shards: int = 1) -> None:
         self._dataset, self._algorithm, self._n_shards = dataset, algorithm, n_shards

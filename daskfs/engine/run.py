@@ -1,4 +1,4 @@
-"""`select`, the one verb: it decides how workers share the passes, runs them, and names the selected features."""
+"""The function `select`: schedules the passes of an algorithm on workers, and names the selected features."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def select(
     dataset
         A dataset, or the path or URL of one.
     algorithm
-        The algorithm that selects them, such as ``daskfs.OnlineSubstitution(100)``.
+        The algorithm that selects the features, such as ``daskfs.OnlineSubstitution(100)``.
     client
         The Dask cluster to use; by default the current one, if there is one, else this process. One worker gives
         exactly the result of this process; several share every pass.
@@ -123,7 +123,7 @@ def select(
 
 
 def as_selection(result: Result, dataset: Dataset, params: Algorithm, seed: int) -> Selection:
-    """Return a result as a `Selection`, with names of features and its source. Its remarks become warnings."""
+    """Return a `Selection` from a result, with feature names and the source; issue the result's remarks as warnings."""
     source = {
         "url": dataset.url,
         "digest": dataset.digest,
@@ -142,12 +142,12 @@ def as_selection(result: Result, dataset: Dataset, params: Algorithm, seed: int)
 
 
 def memory_plan(dataset: Dataset, algorithm: Algorithm) -> MemoryPlan:
-    """Return the memory that a selection in this process needs, before anything is read."""
+    """Return the memory that a selection in this process needs, computed before any block is read."""
     return MemoryPlan.of(algorithm, dataset.meta, ahead=dataset.ahead)
 
 
 def schedule_for(algorithm: Algorithm, client: Client | None, synchronous: bool) -> Schedule:
-    """Return how the workers of a cluster share a pass; `synchronous` keeps them from running without waiting."""
+    """Return how the workers of a cluster share a pass; `synchronous` rules out the asynchronous schedule."""
     if client is None or expected_workers(client) == 1:
         return Schedule.SERIAL
     schedule = algorithm.sharing.schedule
@@ -157,7 +157,7 @@ def schedule_for(algorithm: Algorithm, client: Client | None, synchronous: bool)
 def n_shards_for(dataset: Dataset, algorithm: Algorithm, client: Client | None, synchronous: bool) -> int:
     """Return the number of shards of a pass: one for every worker under the synchronous schedule, otherwise 1.
 
-    Small data get fewer, since one worker is then faster than several that merge again and again.
+    Small datasets get fewer shards than workers, since the merging would take longer than the work it saves.
     """
     algorithm = algorithm.resolve(dataset.meta)
     if client is None or schedule_for(algorithm, client, synchronous) != Schedule.SYNCHRONOUS:
@@ -170,9 +170,9 @@ def n_shards_for(dataset: Dataset, algorithm: Algorithm, client: Client | None, 
 def check_memory(
     dataset: Dataset, algorithm: Algorithm, client: Client | None, n_shards: int
 ) -> tuple[MemoryPlan, frozenset[str]]:
-    """Return the memory plan of every process, and the addresses of the workers that were checked against it.
+    """Return the memory plan of every process, and the addresses of the workers that were checked against the plan.
 
-    OptionError, with the plan, if a process has less memory.
+    Raise OptionError, with the plan in the message, if a process has less memory than the plan needs.
     """
     available = min(psutil.virtual_memory().available, MEMORY_LIMIT)
     if client is None:
@@ -189,7 +189,7 @@ def check_memory(
 
 
 def _first_snapshot(start: Snapshot, checkpoint: Checkpoint | None, resume: bool) -> Snapshot:
-    """Return the snapshot of the checkpoint to resume; without one the start, which is saved at once."""
+    """Return the snapshot of the checkpoint to resume; if there is none, save and return the `start` snapshot."""
     if checkpoint is None:
         return start
     if resume and (snapshot := checkpoint.read(type(start.state))) is not None:
@@ -200,7 +200,7 @@ def _first_snapshot(start: Snapshot, checkpoint: Checkpoint | None, resume: bool
 
 @contextmanager
 def _runner(dataset: Dataset, algorithm: Algorithm, client: Client | None, snapshot: Snapshot) -> Iterator[PassRunner]:
-    """Yield what carries out the passes; the schedule and shards of a resumed run are those of its checkpoint."""
+    """Yield the runner that carries out the passes, with the schedule and the number of shards of the snapshot."""
     if client is None:
         yield SerialRunner(dataset, algorithm, snapshot.n_shards)
         return
@@ -215,7 +215,7 @@ def _runner(dataset: Dataset, algorithm: Algorithm, client: Client | None, snaps
 
 @contextmanager
 def _refusal_event(send: Callable[[Event], None] | None) -> Iterator[None]:
-    """Send an event if a run is refused before it begins."""
+    """Send an event if a selection run is refused before it begins."""
     try:
         yield
     except OptionError as refusal:
@@ -226,7 +226,7 @@ def _refusal_event(send: Callable[[Event], None] | None) -> Iterator[None]:
 
 @contextmanager
 def _begin_and_failure_events(listener: RunListener, snapshot: Snapshot, client: Client | None) -> Iterator[None]:
-    """Tell the listener that a run begins, and of an error that ends it."""
+    """Tell the listener that a selection run begins, and report an error that ends the run."""
     listener.begun(snapshot, 0 if client is None else len(client.nthreads()))
     try:
         yield
@@ -243,7 +243,7 @@ def _with_costs(result: Result, costs: list[PassCost]) -> Result:
 
 
 def _remark_if_few(params: Algorithm, result: Result, n_samples: int) -> list[str]:
-    """Return a remark if fewer features were selected than asked for."""
+    """Return a list with a remark if fewer features were selected than requested, otherwise an empty list."""
     count, wanted = len(result.features), params.n_select or 0
     why = "the data have no more"
     if result.expansion is not None:  # there is no end of random features, but some rows are held back for the choice
@@ -253,7 +253,7 @@ def _remark_if_few(params: Algorithm, result: Result, n_samples: int) -> list[st
 
 @contextmanager
 def _name_in_errors(dataset: Dataset) -> Iterator[None]:
-    """Turn an algorithm's error about a column or row number into one with its name."""
+    """Convert an algorithm's error about a column or row number into an error with the column or row name."""
     try:
         yield
     except ColumnError as error:

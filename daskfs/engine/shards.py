@@ -1,8 +1,8 @@
-"""How a pass is cut up: into rounds of shards that merge, or into groups of blocks, a task each. No Dask here.
+"""How a pass is divided: into rounds of shards whose states are merged, or into groups of blocks, one task a group.
 
-In a round every shard begins with the same state and folds blocks of its own into it. Then the states are merged, and
-the next round begins. One shard is the plain loop over all blocks. The functions here are pure: they change no state
-that they are given, so that a cluster may run any of them again, anywhere, and get the same bits.
+In a round every shard begins with the same state and folds its own blocks into a copy of that state. Then the states
+are merged, and the next round begins. With one shard a pass is the plain loop over all blocks. The functions in this
+module do not modify their arguments, so that Dask may run them again on any worker and get the same result.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from daskfs.protocol import Algorithm, State, copy_state
 from daskfs.store.dataset.dataset import Dataset
 
 ShardBlocks = list[range]
-"""The blocks of every shard of a round."""
+"""One range of block numbers for every shard of a round."""
 Mergeable = TypeVar("Mergeable")
 
 FAN_IN = 4  # states that one task merges: its memory and its network traffic grow with them
@@ -37,18 +37,18 @@ _PARTS_LEFT = 3  # groups into which the rest of a pass is cut per worker: it ru
 
 
 def rounds_of(sizes: NDArray[np.int64], n_shards: int, merges: int = 1, position: int = 0) -> list[ShardBlocks]:
-    """Return the rounds of a pass from block `position` on. A round is consecutive blocks, and so is each shard of it.
+    """Return the rounds of a pass from block `position` on, with a range of consecutive blocks for every shard.
 
     Parameters
     ----------
     sizes
         Bytes of every block.
     n_shards
-        How many shards share a round. The rounds of one shard are cut by size; those of several end at fixed blocks.
+        How many shards share a round. Rounds of one shard are cut by size; rounds of several end at fixed blocks.
     merges
-        How many rounds at least; large passes have more, so that no task takes too long.
+        The least number of rounds; large passes have more rounds, so that no task takes too long.
     position
-        The blocks before this one are in the state already.
+        The first block that has not been folded into the state.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def _split(start: int, stop: int, n_shards: int) -> ShardBlocks:
 
 
 def groups_of(sizes: NDArray[np.int64], position: int, limit: int) -> Iterator[range]:
-    """Yield consecutive groups of blocks from `position` on, each ended by the block that takes it to `limit` bytes.
+    """Yield consecutive groups of blocks from block `position` on, where a group ends when it has `limit` bytes.
 
     >>> from daskfs.engine.shards import groups_of
     >>> list(groups_of(np.full(6, 100), 1, limit=200))
@@ -88,9 +88,9 @@ def groups_of(sizes: NDArray[np.int64], position: int, limit: int) -> Iterator[r
 
 
 def shrinking_groups(sizes: NDArray[np.int64], position: int, workers: int) -> Iterator[range]:
-    """Yield several groups of blocks for every worker, smaller ones towards the end of the pass.
+    """Yield several groups of blocks for every worker, with smaller groups towards the end of the pass.
 
-    With groups of one size some workers would end a pass half a group before others.
+    With groups of equal size some workers would end a pass half a group before other workers.
 
     >>> from daskfs.engine.shards import shrinking_groups
     >>> list(shrinking_groups(np.full(10, 100), 2, workers=1))
@@ -107,24 +107,24 @@ def shrinking_groups(sizes: NDArray[np.int64], position: int, workers: int) -> I
 
 
 def short_groups(sizes: NDArray[np.int64], position: int, workers: int) -> Iterator[range]:
-    """Yield several groups of blocks of the same size for every worker."""
+    """Yield several groups of blocks for every worker, all groups of about the same size."""
     limit = min(ASYNCHRONOUS_GROUP_BYTES, int(sizes.sum()) // (_SHORT_GROUPS_PER_WORKER * workers))
     return groups_of(sizes, position, limit)
 
 
 def revisit_groups(n_columns: int, workers: int) -> Iterator[range]:
-    """Yield a few groups of columns for every worker; a block is read for each column, and little work done."""
+    """Yield a few groups of columns for every worker; the cost of a group is the reading of one block per column."""
     edges = np.linspace(0, n_columns, min(n_columns, _REVISITS_PER_WORKER * workers) + 1).astype(int).tolist()
     return (range(first, last) for first, last in pairwise(edges))
 
 
 def merge_states(algorithm: Algorithm, *states: State) -> State:
-    """Return one state from several, and change none of them."""
+    """Return one state merged from several states, without changing them."""
     return copy_state(states[0]) if len(states) == 1 else algorithm.merge(states)
 
 
 def merge_tree(items: Sequence[Mergeable], merge: Callable[..., Mergeable]) -> Mergeable:
-    """Return one item from several, merged as a tree; `merge` takes two to `FAN_IN` items."""
+    """Return one item from several items, merged as a tree in which `merge` takes two to `FAN_IN` items."""
     while len(items) > 1:
         groups = [items[start : start + FAN_IN] for start in range(0, len(items), FAN_IN)]
         items = [merge(*group) if len(group) > 1 else group[0] for group in groups]
@@ -132,7 +132,7 @@ def merge_tree(items: Sequence[Mergeable], merge: Callable[..., Mergeable]) -> M
 
 
 def fold_shard(algorithm: Algorithm, dataset: Dataset, blocks: range, *states: State, meter: Meter) -> State:
-    """Return the state of a shard after a round: the states of the round before, merged, and its blocks."""
+    """Merge the states of the previous round, fold one shard's blocks into the merged state, and return the state."""
     with meter.merging():
         state = merge_states(algorithm, *states)
     for block in meter.over(dataset.blocks(blocks, axis=algorithm.axis)):
@@ -143,7 +143,7 @@ def fold_shard(algorithm: Algorithm, dataset: Dataset, blocks: range, *states: S
 def revisit_columns(
     algorithm: Algorithm, dataset: Dataset, ids: NDArray[np.uint64], state: State, meter: Meter
 ) -> State:
-    """Fold some columns into the state once more. Unlike the others here, this changes the state it is given."""
+    """Fold the columns `ids` into the state once more, in place; the other functions of this module copy the state."""
     for block in meter.over(dataset.columns(ids)):
         state = algorithm.update(state, block)
     return state
@@ -151,14 +151,14 @@ def revisit_columns(
 
 @contextmanager
 def one_blas_thread() -> Iterator[Any]:
-    """Limit BLAS to one thread, as on workers: with several, sums differ in their last bits."""
+    """Limit BLAS to one thread, as on Dask workers, because the number of threads changes the last bits of sums."""
     with _blas().limit(limits=1, user_api="blas"):
         yield
 
 
 @cache
 def _blas() -> ThreadpoolController:
-    """Return the BLAS libraries of numpy and scipy, which take a twentieth of a second to find."""
+    """Return a controller of the BLAS libraries of numpy and scipy, cached because finding them takes 50 ms."""
     import scipy.linalg  # noqa: F401  # kernels load its BLAS at their first call, too late for the limit
 
     return ThreadpoolController()

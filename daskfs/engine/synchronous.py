@@ -1,17 +1,17 @@
-"""The synchronous schedule: rounds of pure tasks, whose states the tasks of the next round merge.
+"""The synchronous schedule: rounds of pure Dask tasks, each of which merges the states of the previous round.
 
-A pass is submitted at once. The tasks of a round take the states of the round before, merge them, and fold blocks of
-their own into the result. So states travel between workers and never visit the driver, except for a checkpoint and at
-the end of a pass. Up to `FAN_IN` shards each merge for themselves; the states of more are merged by tasks, as a tree.
-With one shard the same tasks are a chain: one worker goes on where another left off.
+All tasks of a pass are submitted at once. A task merges the states of the previous round and folds its own blocks into
+the merged state. States travel between workers and reach the driver only for a checkpoint and at the end of a pass. Up
+to `FAN_IN` shards repeat the merge in every task; the states of more shards are merged by extra tasks, as a tree. With
+one shard the tasks of a pass are a chain, in which any worker continues from the state of the previous task.
 
     shard 0   fold ─┬─ merge, fold ─┬─ merge, fold ─┬─ merge ─► end of the pass
     shard 1   fold ─┴─ merge, fold ─┴─ merge, fold ─┘
 
-The states on a worker that dies are lost. Dask then runs the tasks that produced them again, from the states that are
-left or from the one the pass began with. Tasks are pure, so the result is the same to the last bit. If even the first
-state is lost, the pass is submitted again from the newest state that the driver has. A task that raises is not retried:
-a pure task would raise again.
+The states on a worker that dies are lost. Dask then repeats the tasks that produced the lost states, from the states
+that are left or from the initial state of the pass. Tasks are pure, so the result is the same to the last bit. If even
+the initial state of the pass is lost, the pass is submitted again from the newest state on the driver. A task that
+raises is not retried, since a pure task would raise again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from daskfs.store.dataset.dataset import Dataset
 
 Value = TypeVar("Value")
 TaskInputs = dict[str, tuple[str, ...]]
-"""Keys of tasks, each with the keys of its inputs."""
+"""Keys of tasks, mapped to the keys of the tasks whose results they take."""
 
 _ATTEMPTS = 10  # at a pass that loses the state it began with
 _POLL = 5.0  # seconds between two checks that there are workers
@@ -53,18 +53,18 @@ _PAUSE = 1.0  # seconds before another attempt, for the scheduler to notice whic
 
 @dataclass(frozen=True, slots=True)
 class _TaskContext:
-    """What every task of a run needs."""
+    """The algorithm, the dataset and the names of the selection run, which every task needs."""
 
     algorithm: Algorithm
     dataset: Dataset
     run: str
-    """The run as its reports name it."""
+    """The name of the selection run in reports of tasks."""
     events: str
-    """The run as its events name it; "" if it has none."""
+    """The name of the selection run in events; "" if events are turned off."""
 
 
 def fold_task(context: _TaskContext, blocks: range, *states: State) -> State:
-    """Fold one shard's blocks of a round, on a worker."""
+    """Fold one shard's blocks of a round into the merged states of the previous round, on a worker."""
     with measure_task(context.run, context.events) as meter:
         return fold_shard(context.algorithm, context.dataset, blocks, *states, meter=meter)
 
@@ -76,7 +76,7 @@ def merge_task(context: _TaskContext, *states: State) -> State:
 
 
 def revisit_task(context: _TaskContext, ids: NDArray[np.uint64], state: State) -> State:
-    """Fold some columns into a copy of a state once more, on a worker."""
+    """Fold the columns `ids` into a copy of a state once more, on a worker."""
     with measure_task(context.run, context.events) as meter:
         return revisit_columns(context.algorithm, context.dataset, ids, copy_state(state), meter)
 
@@ -85,7 +85,7 @@ class _Round(NamedTuple):
     """The submitted tasks of a round."""
 
     stop: int
-    """The states after the round hold all blocks before this one."""
+    """The first block number that is not yet in the states after the round."""
     heads: list[Future[Any]]
     """The states that the next round begins with."""
     tasks: TaskInputs
@@ -93,7 +93,7 @@ class _Round(NamedTuple):
 
 @dataclass(slots=True)
 class _NewestState:
-    """The newest state of a pass that the driver has, and what the pass has spent until then."""
+    """The newest state of a pass that the driver has, and the time and bytes spent up to this state."""
 
     state: State
     position: int
@@ -101,7 +101,7 @@ class _NewestState:
 
 
 class SynchronousRunner:
-    """Carries out passes on the workers of a cluster, in a fixed number of shards. Close it when the run ends."""
+    """Carries out passes on the workers of a cluster, in a fixed number of shards."""
 
     def __init__(self, client: Client, dataset: Dataset, algorithm: Algorithm, n_shards: int) -> None:
         self._client, self._dataset, self._algorithm, self._n_shards = client, dataset, algorithm, n_shards
@@ -110,7 +110,7 @@ class SynchronousRunner:
         self._reports = TaskReports(client)
 
     def close(self) -> None:
-        """Stop listening to the tasks of the run."""
+        """Stop receiving the reports of tasks; to be called when the selection run ends."""
         self._reports.close()
 
     def run_pass(self, state: State, position: int, run: SelectionRun) -> State:
@@ -119,7 +119,7 @@ class SynchronousRunner:
         return self._with_retries(partial(self._attempt_pass, newest, run))
 
     def revisit(self, state: State, ids: NDArray[np.uint64], run: SelectionRun) -> tuple[State, int]:
-        """Fold some columns into the state once more, in one task; see `PassRunner.revisit`."""
+        """Fold the columns `ids` into the state once more, in one task; see `PassRunner.revisit`."""
         return self._with_retries(partial(self._attempt_revisit, state, ids, run))
 
     def _attempt_pass(self, newest: _NewestState, run: SelectionRun) -> State:
@@ -153,7 +153,7 @@ class SynchronousRunner:
         return _TaskContext(self._algorithm, self._dataset, self._reports.run, run.listener.run)
 
     def _submit_pass(self, context: _TaskContext, rounds: Sequence[ShardBlocks], root: Future[Any]) -> deque[_Round]:
-        """Submit all tasks of a pass, each shard preferably to a worker of its own."""
+        """Submit all tasks of a pass, where every shard prefers a worker of its own."""
         pending: deque[_Round] = deque()
         heads, addresses = [root], sorted(self._client.nthreads())
         for shards in rounds:
@@ -174,18 +174,18 @@ class SynchronousRunner:
         self, tasks: TaskInputs, name: str, function: Callable[..., State], *arguments: Any,
         address: str | None = None,
     ) -> Future[Any]:  # fmt: skip
-        """Submit a task that returns a state, and note its key and those of its inputs."""
+        """Submit a task that returns a state, and add its key and the keys of its inputs to `tasks`."""
         future = self._submit(name, function, *arguments, address=address)
         tasks[str(future.key)] = tuple(str(argument.key) for argument in arguments if isinstance(argument, Future))
         return future
 
     def _count(self, tasks: TaskInputs, spent: Spent) -> None:
-        """Add what some tasks have reported."""
+        """Add the time and bytes that the given tasks have reported to `spent`."""
         for key, inputs in tasks.items():
             spent.add(self._reports.of_task(key, inputs))
 
     def _fetch(self, context: _TaskContext, heads: list[Future[Any]], run: SelectionRun, spent: Spent) -> State:
-        """Return the state after a round, merged on a worker; the run is told what workers have spent until then."""
+        """Return the state after a round, merged on a worker, and record the workers' time and bytes in the run."""
         tasks: TaskInputs = {}
         last = merge_tree(heads, partial(self._submit_state, tasks, "merge", merge_task, context))
         try:
@@ -209,7 +209,7 @@ class SynchronousRunner:
         return state, spent.bytes
 
     def _request_preview(self, head: Future[Any], listener: RunListener) -> None:
-        """Send a preview of a shard's state now and then, from a small task on its worker that nothing waits for."""
+        """Send previews of a shard's state at intervals, computed by small tasks on the worker that holds the state."""
         if self._preview is not None and self._preview.status == "finished":
             with suppress(Exception):
                 listener.preview(self._preview.result(timeout=_SOON))
@@ -230,7 +230,7 @@ class SynchronousRunner:
             return await_result(self._client, future)
 
     def _scatter(self, state: State) -> Future[Any]:
-        """Send a state to a worker; in the arguments of tasks it would pass through the scheduler with each of them."""
+        """Send a state to a worker once, since as an argument of tasks it would pass the scheduler with every task."""
         self._require_worker()
         with _unreachable_as_lost():
             # To one worker: Dask's own broadcast waits forever for a worker that is killed meanwhile.
@@ -240,9 +240,9 @@ class SynchronousRunner:
     def _submit(
         self, name: str, function: Callable[..., Any], *arguments: Any, address: str | None = None
     ) -> Future[Any]:
-        """Submit a task, preferably to the worker at an address: all shards would go where the state is, in turn.
+        """Submit a task, preferably to the worker at `address`; any other worker may take the task if that worker dies.
 
-        Other workers are allowed, since that worker may die, and come back at another address.
+        Without an address all shards would run one after the other on the worker that holds the state.
         """
         return self._client.submit(
             function, *arguments, key=task_key(name), pure=False, workers=address,
@@ -250,7 +250,7 @@ class SynchronousRunner:
         )  # fmt: skip
 
     def _wait(self, futures: Sequence[Future[Any]]) -> None:
-        """Wait for tasks without fetching their results; raise what one of them raised."""
+        """Wait for tasks without fetching their results. Raise the exception of a task that failed."""
         for future in futures:
             while future.status in ("pending", "lost"):
                 try:
@@ -265,7 +265,7 @@ class SynchronousRunner:
             require_worker(self._client)
 
     def _with_retries(self, attempt: Callable[[], Value]) -> Value:
-        """Return what an attempt returns; try again if the state that was sent is lost with all its replicas."""
+        """Call `attempt` and return its value; call it again if the state is lost together with all its replicas."""
         for _ in range(_ATTEMPTS):
             try:
                 return attempt()
@@ -287,7 +287,7 @@ class SynchronousRunner:
 
 
 def task_key(name: str) -> str:
-    """Return a unique key that Dask's pages show as ``daskfs-name``.
+    """Return a unique task key that Dask's dashboard shows as ``daskfs-name``.
 
     >>> from distributed.utils import key_split
     >>> from daskfs.engine.synchronous import task_key
@@ -299,7 +299,7 @@ def task_key(name: str) -> str:
 
 @contextmanager
 def _unreachable_as_lost() -> Iterator[None]:
-    """Treat a worker or scheduler that does not answer like one that is known to be gone."""
+    """Raise CancelledError, as for a lost task, in place of the OSError of a worker or scheduler without an answer."""
     try:
         yield
     except OSError as error:
@@ -307,10 +307,10 @@ def _unreachable_as_lost() -> Iterator[None]:
 
 
 def _release(futures: Iterable[Future[Any]]) -> None:
-    """Tell the scheduler that some results are no longer needed.
+    """Tell the scheduler that the results of some futures are no longer needed.
 
-    Explicitly, since the frames of an error would keep the futures alive. `Client.cancel` would also cancel dependent
-    tasks that this client has released, at which the scheduler of Dask 2026.8 closes the connection.
+    The release is explicit, since the traceback of an error would keep the futures alive. `Client.cancel` would also
+    cancel dependent tasks that this client has released, at which the scheduler of Dask 2026.8 closes the connection.
     """
     for future in futures:
         future.release()

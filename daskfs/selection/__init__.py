@@ -1,1 +1,1 @@
-"""What comes out of a run: the selection, its saved form, its evaluation and its export to scikit-learn."""
+"""The selection that an algorithm returns, its saved form, its evaluation and its export to scikit-learn."""

@@ -1,6 +1,6 @@
 """Selected columns of an array in memory, of a lazy array, or of a dataset that is read block by block.
 
-The columns come in slices, so that a caller who needs a sum over columns never holds them all:
+The columns come in slices, so that a caller who needs a sum over columns never holds all columns:
 
     for part in columns.slices:
         scores[part.rows] += part.cells @ weights[part.columns]
@@ -33,7 +33,7 @@ FeatureIds = NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnSlice:
-    """Some rows of some of the selected columns.
+    """Values of a range of rows in some of the selected columns.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class ColumnSlice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnSlices:
-    """Selected columns, to be read once.
+    """Iterable of the selected columns' slices, which can be read once.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class ColumnSlices:
     whole_rows: bool = True
 
     def to_array(self) -> Any:
-        """Return all columns in one array: numpy, or CSR where the source is sparse."""
+        """Return all selected columns in one array: numpy, or CSR where the source is sparse."""
         if self.kind == "dense":
             cells = np.zeros(self.shape, self.dtype)
             for part in self.slices:
@@ -89,7 +89,7 @@ class ColumnSlices:
         return sp.coo_array((values, (rows, columns)), shape=self.shape).tocsr()
 
     def with_all_columns(self) -> Iterator[ColumnSlice]:
-        """Yield slices of rows with all columns in their order; of data laid out in columns, one slice of all rows."""
+        """Yield slices of rows with all columns in order; for data laid out in columns, yield one slice of all rows."""
         columns = np.arange(self.shape[1])
         if not self.whole_rows:
             yield ColumnSlice(slice(0, self.shape[0]), columns, self.to_array())
@@ -99,10 +99,10 @@ class ColumnSlices:
             yield ColumnSlice(part.rows, columns, part.cells if in_order else part.cells[:, np.argsort(part.columns)])
 
     def row_windows(self) -> Iterator[Any]:
-        """Yield windows of rows with all columns in their order: float64 arrays, or CSR where the source is sparse.
+        """Yield windows of rows with all columns in order: float64 arrays, or CSR where the source is sparse.
 
-        Dense columns that come one after the other go through a temporary file, so that no more than a window is in
-        memory. Of sparse ones the entries are held.
+        Dense columns of a dataset laid out in columns go through a temporary file, so that only one window is in
+        memory. The entries of sparse columns are held in memory.
 
         >>> [window] = slice_columns(np.eye(3), np.array([2, 0], np.uint64), ["x2", "x0"]).row_windows()
         >>> window
@@ -146,14 +146,14 @@ def _steps(n_rows: int, width: int) -> Iterator[slice]:
 
 
 def as_dataset(X: Any) -> Dataset | None:
-    """Return X as a dataset if it is one, or opened if it is a path or a URL; None if it is anything else."""
+    """Return X if it is a dataset, the opened dataset if X is a path or URL, and None for any other type."""
     if isinstance(X, str | os.PathLike):
         return open_dataset(X)
     return X if isinstance(X, Dataset) else None
 
 
 def slice_columns(X: Any, ids: FeatureIds, names: Sequence[str]) -> ColumnSlices:
-    """Return the columns of X with these ids, after a check that X calls them by these names.
+    """Return the columns of X with these ids, and raise an error if X has other names for the columns.
 
     Examples
     --------
@@ -231,7 +231,7 @@ def _from_array(X: Any, ids: FeatureIds, names: Sequence[str]) -> ColumnSlices:
 
 
 def _unwrap(X: Any) -> tuple[Any, Any]:
-    """Return the array inside an xarray.DataArray, and the column names of a DataArray or DataFrame (else None)."""
+    """Return the array inside an xarray.DataArray, and the column names of a DataArray or DataFrame (or None)."""
     if hasattr(X, "iloc"):
         return X, X.columns if X.columns.dtype.kind in "OUT" else None
     labels = None
@@ -260,7 +260,7 @@ def _array_slices(X: Any, order: NDArray[np.intp], columns: NDArray[np.intp]) ->
 
 
 def _edges(X: Any, width: int) -> list[int]:
-    """Return the rows at which the slices of an array begin and end; a lazy array is cut at its chunks."""
+    """Return the row numbers at which the slices of an array begin and end; a lazy array is cut at its chunks."""
     n_rows = int(X.shape[0])
     if sp.issparse(X):
         return [0, n_rows]

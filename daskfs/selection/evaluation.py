@@ -43,27 +43,27 @@ CountProgress = Callable[[int, int], None]
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """Metrics of predictions with 95 % intervals; NaN if undefined, such as the recall of a class without rows.
+    """Metrics of predictions with 95 % intervals, where an undefined metric is NaN.
 
     For classes, `metrics` has "accuracy", "balanced_accuracy", "log_loss", "roc_auc" and "average_precision"; for a
     real target "r2", "mse" and "mae". The areas "roc_auc" and "average_precision" are exact and count ties as
-    scikit-learn does. For two classes they are those of the second class; for more, the mean over the classes that
-    occur, each against the rest, with rows in the order of the probability of the class.
+    scikit-learn does. For two classes, "roc_auc" and "average_precision" are the areas of the second class. For more
+    than two classes, "roc_auc" and "average_precision" are means over the classes that occur, each class against all
+    other rows.
 
-    The log loss takes scores for log-odds, as the losses "logistic" and "softmax" fit them: one score through the
-    logistic function, several through softmax. Classes fitted one against the rest (loss "logistic") have the
-    probabilities of their logistic functions divided by the sum. The losses "squared" and "squared_hinge" do not fit
-    log-odds; the log loss then shows how bad it is to take scores for log-odds.
+    The log loss takes scores for log-odds: a single score goes through the logistic function, several go through
+    softmax. Models fitted one class against the rest (loss "logistic") have logistic probabilities divided by their sum
+    over the classes. The losses "squared" and "squared_hinge" do not fit log-odds, so that their log loss is usually
+    high.
 
-    An interval covers the metric of the whole population in 95 of 100 cases, if the rows are independent draws from it.
-    Accuracy and recall have Wilson's score interval; balanced accuracy an interval from those of the recalls (Zou and
-    Donner's MOVER). ROC AUC has DeLong's exact variance, average precision that of the infinitesimal jackknife, both on
-    the scale of log-odds; for several classes the mean of the standard errors is taken, which is rather too wide. Log
-    loss and errors have the variance over rows, on a logarithmic scale, and R² the delta method for log(1 - R²). A
-    weighted row is one draw, so uneven weights make intervals wider.
+    An interval covers the metric of the whole population in 95 of 100 cases, if the rows are independent draws.
+    Accuracy and recall have Wilson's score interval, and balanced accuracy has Zou and Donner's interval (MOVER) from
+    the recalls. The interval of ROC AUC uses DeLong's exact variance, that of average precision the infinitesimal
+    jackknife, both on the scale of log-odds. For several classes, the mean of the classes' standard errors is used,
+    which makes intervals of areas rather too wide. Log loss and errors have the variance over rows, on a logarithmic
+    scale, and R² the delta method for log(1 - R²). A weighted row is one draw, so uneven weights make intervals wider.
 
-    A row whose label is not among the selection's classes counts as wrong, and among "the rest" of every class. It has
-    no probability, so the log loss is NaN then.
+    A row whose label is not among the selection's classes counts as predicted wrongly, and makes the log loss NaN.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class Evaluation:
     per_class: xarray.Dataset | None
 
     def record(self) -> dict[str, Any]:
-        """Return everything for JSON: None for NaN, `per_class` as a list."""
+        """Return all fields as values for JSON, with None for NaN and `per_class` as a list."""
         record: dict[str, Any] = {"rows": self.rows, "unknown_rows": self.unknown_rows, "weighted": self.weighted}
         record |= {"metrics": self.metrics, "intervals": self.intervals}
         if self.per_class is not None:
@@ -103,7 +103,7 @@ class Evaluation:
 
 
 class Truth:
-    """The true class numbers or values of rows, and their weights, read in step with the scores.
+    """Reader of the true class numbers or values of rows, and of the rows' weights, in step with the scores.
 
     Parameters
     ----------
@@ -142,12 +142,12 @@ class Truth:
                 yield window, *self.take(len(window))
 
     def take(self, count: int) -> tuple[NDArray[Any], NDArray[np.float32] | None]:
-        """Return targets and weights of the next rows, at least one."""
+        """Return targets and weights of the next `count` rows, at least one row."""
         return self._targets.take(count), self._weights.take(count) if self.weighted else None
 
 
 def linear_scores(columns: ColumnSlices, weights: NDArray[np.float64], intercept: NDArray[np.float64]) -> Scores:
-    """Yield the scores of a linear model, for every group of rows as soon as all its columns are read."""
+    """Yield the scores of a linear model for every group of rows, once all columns of the group are read."""
     done, (n_rows, _) = 0, columns.shape
     for rows, pieces in groupby(columns.slices, attrgetter("rows")):
         assert rows.start == done  # rows come in order
@@ -162,7 +162,7 @@ def linear_scores(columns: ColumnSlices, weights: NDArray[np.float64], intercept
 
 
 def score(scores: Scores, truth: Truth, classes: Sequence[Label] | None) -> float:
-    """Return the balanced accuracy of scores, or R² for a real target; weights of rows are ignored."""
+    """Return the balanced accuracy of scores, or R² for a real target, without regard to weights of rows."""
     tally = ScoreTally(None if classes is None else len(classes), truth.n_labels)
     for window, targets, _ in truth.beside(scores):
         tally.add(targets, window)
@@ -170,7 +170,7 @@ def score(scores: Scores, truth: Truth, classes: Sequence[Label] | None) -> floa
 
 
 def evaluate(scores: Scores, truth: Truth, classes: Sequence[Label] | None, progress: CountProgress) -> Evaluation:
-    """Return all metrics for the kind of target."""
+    """Return the metrics of classes, or those of a real target if `classes` is None."""
     return (
         _evaluate_values(scores, truth, progress)
         if classes is None
@@ -179,7 +179,7 @@ def evaluate(scores: Scores, truth: Truth, classes: Sequence[Label] | None, prog
 
 
 def ignore_progress(done: int, total: int) -> None:
-    """Do nothing: the default of functions that report progress."""
+    """Do nothing, as the default of functions that report progress."""
 
 
 def _evaluate_values(scores: Scores, truth: Truth, progress: CountProgress) -> Evaluation:
@@ -193,7 +193,7 @@ def _evaluate_values(scores: Scores, truth: Truth, progress: CountProgress) -> E
 
 
 def _evaluate_classes(scores: Scores, truth: Truth, classes: Sequence[Label], progress: CountProgress) -> Evaluation:
-    """Evaluate classes; progress counts every row once, and once more for each class."""
+    """Return the metrics of classes; progress counts every row once, and once more for each class."""
     tally, loss, count = ClassTally(len(classes), truth.n_labels), MeanTally(), len(classes)
     with tempfile.TemporaryFile() as file:  # it has no name: a killed process leaves nothing behind
         ranks = SortedScores(file, count)
@@ -228,7 +228,7 @@ def _evaluate_classes(scores: Scores, truth: Truth, classes: Sequence[Label], pr
 
 
 def _known_losses(odds: NDArray[np.float64], numbers: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the log losses of rows; NaN if a label is not among the classes and so has no probability."""
+    """Return the log losses of rows, or only NaN if a label is not among the classes and so has no probability."""
     return log_losses(odds, numbers) if numbers.max() < odds.shape[1] else np.full(len(odds), math.nan)
 
 
@@ -246,7 +246,7 @@ def _per_class(tally: ClassTally, qualities: Sequence[RankQuality], classes: Seq
 
 
 def _values(source: Dataset | NDArray[Any]) -> Iterable[NDArray[np.float64]]:
-    """Return a real target in pieces."""
+    """Return the values of a real target as an iterable of arrays of consecutive rows."""
     if isinstance(source, Dataset):
         numbers = source.classes is None or not isinstance(source.classes[0], str)
     else:
@@ -257,7 +257,7 @@ def _values(source: Dataset | NDArray[Any]) -> Iterable[NDArray[np.float64]]:
 
 
 def _labels(source: Dataset | NDArray[Any]) -> tuple[Sequence[Label], Iterable[NDArray[np.int64]]]:
-    """Return the distinct labels of a target, and the number of each row's label in pieces."""
+    """Return the distinct labels of a target, and arrays of the label numbers of consecutive rows."""
     if not isinstance(source, Dataset):
         labels, codes = np.unique(source, return_inverse=True)
         return labels.tolist(), [codes]
@@ -267,7 +267,7 @@ def _labels(source: Dataset | NDArray[Any]) -> tuple[Sequence[Label], Iterable[N
 
 
 def _positions(labels: Sequence[Label], classes: Sequence[Label]) -> NDArray[np.int64]:
-    """Return the positions of labels among the classes; other labels get numbers beyond those of the classes."""
+    """Return the positions of labels among the classes; labels of no class get numbers beyond the last class."""
     known = {label: number for number, label in enumerate(classes)}
     if not any(label in known for label in labels):
         raise OptionError(

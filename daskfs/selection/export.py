@@ -34,7 +34,7 @@ def to_sklearn(selection: Selection) -> BaseEstimator:
 
 
 def _linear(selection: Selection) -> BaseEstimator:
-    """Return the linear model for the loss, not fitted."""
+    """Return an unfitted scikit-learn model that matches the loss of the selection's algorithm."""
     loss = selection.algorithm.get("loss", "squared")
     if selection.classes is None:
         return LinearRegression()
@@ -52,7 +52,7 @@ def _with_weights(
     classes: Sequence[Any] | None,
     names: Sequence[str] | None,
 ) -> BaseEstimator:
-    """Return the model with these weights, ``(k,)`` or ``(k, classes)``, as if fitted."""
+    """Return the scikit-learn model with these weights, ``(k,)`` or ``(k, classes)``, as its fitted attributes."""
     if classes is None:
         model.coef_, model.intercept_ = weights.copy(), float(intercept[0])
     else:
@@ -67,7 +67,7 @@ def _with_weights(
 
 
 def _pipeline(selection: Selection, inputs: Inputs) -> Pipeline:
-    """Return a pipeline that scales the inputs, computes √2 cos(ω·x + b), and sums these up with weights."""
+    """Return a pipeline of scaled inputs x, waves √2 cos(ω·x + b) of the inputs, and a linear model of the waves."""
     expansion, count = inputs.expansion, len(selection.features)
     if expansion.kernel == "perceptron":
         raise OptionError("kernel='perceptron': scikit-learn has no steps to make features of; use waves, or daskfs")

@@ -30,11 +30,11 @@ class Inputs:
 
     @property
     def basis(self) -> Basis:
-        """The family of random features."""
+        """The family of random features, for this kernel, gamma, seed and number of columns."""
         return Basis(self.expansion.kernel, self.expansion.gamma, self.expansion.seed, len(self.names))
 
     def record(self) -> dict[str, Any]:
-        """Return all of it for JSON, with one object for every column."""
+        """Return the expansion's parameters as values for JSON, with one object for every input column."""
         expansion = self.expansion
         columns = zip(self.names, *(getattr(expansion, name).tolist() for name in COLUMNS), strict=True)
         inputs = [dict(zip(("name", *COLUMNS), values, strict=True)) for values in columns]
@@ -42,7 +42,7 @@ class Inputs:
 
 
 def inputs_from_record(record: Any) -> Inputs:
-    """Return the `Inputs` of a record that `Inputs.record` returned; raise ValueError for anything else."""
+    """Return the `Inputs` of a record that `Inputs.record` returned; raise ValueError for any other value."""
     if not isinstance(record, dict):
         raise ValueError("the random features are no object")
     kernel, gamma, seed, inputs = (record.get(name) for name in ("kernel", "gamma", "seed", "inputs"))

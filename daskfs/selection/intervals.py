@@ -22,7 +22,7 @@ UNKNOWN = (math.nan, math.nan)
 def effective_rows(weight: FloatArray, squares: FloatArray, squares_right: FloatArray) -> FloatArray:
     """Return the effective number of rows for a share of correct rows.
 
-    It is Kish's (Σw)²/Σw², or fewer if heavy rows are wrong more often, so that the share varies more.
+    The effective number is Kish's (Σw)²/Σw² for row weights w, or fewer if heavy rows are wrong more often.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def effective_rows(weight: FloatArray, squares: FloatArray, squares_right: Float
 
 
 def wilson(share: FloatArray, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return Wilson's score intervals of shares of rows: low ends and high ends.
+    """Return the low and the high ends of Wilson's score intervals of shares of rows.
 
     >>> low, high = wilson(np.array([0.5, 1.0]), np.array([100, 10]))
     >>> low.round(3), high.round(3)
@@ -54,10 +54,10 @@ def wilson(share: FloatArray, rows: FloatArray) -> tuple[FloatArray, FloatArray]
 
 
 def mean_of_shares(shares: FloatArray, low: FloatArray, high: FloatArray) -> Interval:
-    """Return the interval of the mean of independent shares from their own intervals (Zou and Donner, 2008: MOVER).
+    """Return the interval of the mean of independent shares by MOVER (Zou and Donner, 2008).
 
-    The distance of a share from the end of its interval stands for its standard error on that side, so that shares of
-    0 and 1, whose variance is estimated as 0, still vary.
+    The distance of a share from an end of its interval stands for the share's standard error on that side, so that
+    shares of 0 and 1, whose variance is estimated as 0, still vary.
     """
     if len(shares) == 0:
         return UNKNOWN
@@ -67,7 +67,7 @@ def mean_of_shares(shares: FloatArray, low: FloatArray, high: FloatArray) -> Int
 
 
 def on_log_scale(value: float, error: float) -> Interval:
-    """Return the interval of a value above 0 with this standard error, normal in its logarithm.
+    """Return the interval of a value above 0 with this standard error, if the value's logarithm is normal.
 
     >>> tuple(round(end, 2) for end in on_log_scale(10.0, 1.0))
     (8.22, 12.17)
@@ -79,7 +79,7 @@ def on_log_scale(value: float, error: float) -> Interval:
 
 
 def on_odds_scale(value: float, error: float) -> Interval:
-    """Return the interval of a value between 0 and 1 with this standard error, normal in its log-odds.
+    """Return the interval of a value between 0 and 1 with this standard error, if the value's log-odds are normal.
 
     >>> tuple(round(end, 3) for end in on_odds_scale(0.9, 0.05))
     (0.752, 0.964)
@@ -92,7 +92,7 @@ def on_odds_scale(value: float, error: float) -> Interval:
 
 
 def mean_error(weight: float, squares: float, deviations: float) -> float:
-    """Return the standard error of a weighted mean; NaN for fewer than two rows or after an overflow.
+    """Return the standard error of a weighted mean, or NaN for fewer than two rows or after an overflow.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Metrics of predictions, added up block by block, with 95 % intervals (see `intervals`); equal to scikit-learn's.
+"""Metrics of predictions, added up block by block, equal to scikit-learn's, with 95 % intervals (see `intervals`).
 
 Rows may have weights: a row of weight 2 counts as two rows. Undefined metrics, such as the recall of a class that does
 not occur, are NaN.
@@ -26,7 +26,7 @@ Weights = NDArray[np.floating] | None
 
 
 class ClassTally:
-    """Counts of rows by class: all, those predicted to be of the class, and those predicted correctly.
+    """Counts of the rows of each class, of rows predicted to be of the class, and of rows predicted correctly.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class ClassTally:
         self._predicted = np.zeros(n_classes)
 
     def add(self, truth: NDArray[np.integer], predicted: NDArray[np.integer], weight: Weights = None) -> None:
-        """Add rows."""
+        """Add rows to the counts."""
         right = truth == predicted
         self.rows += np.bincount(truth, minlength=len(self.rows))
         self._weight += np.bincount(truth, weight, len(self._weight))
@@ -62,7 +62,7 @@ class ClassTally:
 
     @property
     def weight(self) -> float:
-        """The sum of the weights; without weights, the number of rows."""
+        """The sum of the rows' weights, or the number of rows if they have no weights."""
         return float(self._weight.sum())
 
     @property
@@ -72,7 +72,7 @@ class ClassTally:
 
     @property
     def accuracy_interval(self) -> Interval:
-        """Wilson's interval, for the effective number of rows."""
+        """Wilson's 95 % interval of the accuracy, for the effective number of rows."""
         sums = (sums.sum() for sums in (self._weight, self._right, self._squares, self._squares_right))
         weight, right, squares, squares_right = (np.array([total]) for total in sums)
         rows = effective_rows(np.stack([weight, right]), squares, squares_right)
@@ -86,7 +86,7 @@ class ClassTally:
 
     @property
     def balanced_accuracy_interval(self) -> Interval:
-        """From the intervals of the recalls, which are independent; a label that is never predicted has recall 0."""
+        """The 95 % interval of the balanced accuracy, from the independent intervals of the labels' recalls."""
         recalls, ends = _ratio(self._right, self._weight), self.recall_intervals
         low, high = np.zeros((2, len(recalls)))
         low[: len(ends)], high[: len(ends)] = ends.T
@@ -95,23 +95,23 @@ class ClassTally:
 
     @property
     def precision(self) -> NDArray[np.float64]:
-        """The share of correct rows among those predicted to be of a class, for every class."""
+        """For every class, the share of correct rows among the rows predicted to be of the class."""
         return _ratio(self._right[: len(self._predicted)], self._predicted)
 
     @property
     def recall(self) -> NDArray[np.float64]:
-        """The share of correct rows among those of a class, for every class."""
+        """For every class, the share of correctly predicted rows among the rows of the class."""
         return _ratio(self._right, self._weight)[: len(self._predicted)]
 
     @property
     def recall_intervals(self) -> NDArray[np.float64]:
-        """Wilson's intervals of the recalls, low and high: ``(classes, 2)``."""
+        """Wilson's intervals of the classes' recalls, low and high ends: ``(classes, 2)``."""
         rows = effective_rows(np.stack([self._weight, self._right]), self._squares, self._squares_right)
         return np.stack(wilson(_ratio(self._right, self._weight), rows), axis=1)[: len(self._predicted)]
 
 
 class MeanTally:
-    """The mean of values that are never negative, such as losses, with its standard error.
+    """Weighted mean, with its standard error, of values that are never negative, such as losses.
 
     >>> tally = MeanTally()
     >>> tally.add(np.array([1.0, 2.0, 6.0]))
@@ -122,10 +122,10 @@ class MeanTally:
     def __init__(self) -> None:
         self._weight, self._sum = 0.0, 0.0
         self.squares, self.moments = 0.0, np.zeros(2)
-        """The sums of squared weights, of their products with the values, and with the squared values."""
+        """Sums of squared weights, and of squared weights times the values and times the squared values."""
 
     def add(self, values: NDArray[np.float64], weight: Weights = None) -> None:
-        """Add the values of rows."""
+        """Add the values of rows to the mean."""
         each = np.ones(len(values)) if weight is None else weight.astype(np.float64)
         square = each * each
         self._weight += float(each.sum())
@@ -136,12 +136,12 @@ class MeanTally:
 
     @property
     def mean(self) -> float:
-        """The weighted mean."""
+        """The weighted mean of the values."""
         return float(_ratio(self._sum, self._weight))
 
     @property
     def error(self) -> float:
-        """The standard error of the mean."""
+        """The standard error of the weighted mean."""
         (first, second), mean = self.moments, np.float64(self.mean)
         with np.errstate(over="ignore", invalid="ignore"):
             deviations = second - 2 * mean * first + mean**2 * self.squares
@@ -149,12 +149,12 @@ class MeanTally:
 
     @property
     def interval(self) -> Interval:
-        """The 95 % interval of the mean."""
+        """The 95 % interval of the weighted mean."""
         return on_log_scale(self.mean, self.error)
 
 
 class ValueTally:
-    """Errors of predictions of a real target, and the spread of the target.
+    """Errors of predictions of a real target, and the variance of the target.
 
     `squared` and `absolute` are the tallies of squared and of absolute errors.
 
@@ -171,11 +171,11 @@ class ValueTally:
         self.rows, self._weight, self._mean, self._spread = 0, 0.0, 0.0, 0.0
         self.squared, self.absolute = MeanTally(), MeanTally()
         self._moments, self._shared = np.zeros(5), np.zeros(3)
-        """Sums over rows of w² dⁿ for n = 0 … 4, and of w² e² dⁿ for n = 0 … 2: w is the weight, e the error, and d the
-        distance of the target from its mean."""
+        """Sums over rows of w² dⁿ for n = 0 … 4, and of w² e² dⁿ for n = 0 … 2, with weight w,
+        error e, and distance d of the target from its mean."""
 
     def add(self, truth: NDArray[np.float64], predicted: NDArray[np.float64], weight: Weights = None) -> None:
-        """Add one or more rows."""
+        """Add one or more rows to the errors and to the variance of the target."""
         each = np.ones(len(truth)) if weight is None else weight.astype(np.float64)
         squared = (truth - predicted) ** 2
         self.rows += len(truth)
@@ -192,7 +192,7 @@ class ValueTally:
             self._shared += (each * each * squared) @ powers[:, :3]
 
     def _add_target(self, truth: NDArray[np.float64], weight: NDArray[np.float64], total: float) -> None:
-        """Update the mean of the target and its squared distances from it (Chan, Golub and LeVeque)."""
+        """Update the target's mean and sum of squared distances from the mean (Chan, Golub and LeVeque)."""
         if total == 0:
             return
         mean = float(truth[0] + weight @ (truth - truth[0]) / total)  # exact where the target is constant
@@ -203,22 +203,21 @@ class ValueTally:
 
     @property
     def r_squared(self) -> float:
-        """R²; for a constant target 1 if all rows are correct, else 0."""
+        """R² of the predictions; for a constant target, 1 if all rows are predicted exactly and 0 if not."""
         if self._weight and self._spread == 0:
             return float(self.squared.mean == 0)
         return 1 - self._unexplained
 
     @property
     def _unexplained(self) -> float:
-        """1 - R²: the mean squared error over the variance of the target."""
+        """The mean squared error divided by the variance of the target, which is 1 - R²."""
         return float(_ratio(self.squared.mean, self._spread / self._weight)) if self._weight else math.nan
 
     @property
     def r_squared_interval(self) -> Interval:
-        """By the delta method, with 1 - R² normal in its logarithm.
+        """The 95 % interval of R² by the delta method, if the logarithm of 1 - R² is normal.
 
-        Mean squared error and variance are both means over rows; that the mean of the target is estimated, too, has no
-        effect of first order.
+        Estimating the mean of the target has no first-order effect on R².
         """
         if not self._spread > 0:
             return UNKNOWN
@@ -231,7 +230,7 @@ class ValueTally:
 
 
 class ScoreTally:
-    """The one metric by which selections are compared: balanced accuracy of classes, R² of a real target.
+    """Tally of the metric by which selections are compared: balanced accuracy of classes, or R² of a real target.
 
     Parameters
     ----------
@@ -246,7 +245,7 @@ class ScoreTally:
         self._classes = None if n_classes is None else ClassTally(n_classes, n_labels)
 
     def add(self, truth: NDArray[Any], scores: NDArray[np.float64], weight: Weights = None) -> None:
-        """Add one or more rows."""
+        """Add one or more rows to the metric."""
         if self._classes is None:
             self._values.add(truth, scores, weight)
         else:
@@ -254,26 +253,27 @@ class ScoreTally:
 
     @property
     def score(self) -> float:
-        """The metric."""
+        """The balanced accuracy of classes, or R² of a real target."""
         return self._values.r_squared if self._classes is None else self._classes.balanced_accuracy
 
     @property
     def interval(self) -> Interval:
-        """The 95 % interval of the metric."""
+        """The 95 % interval of the balanced accuracy or of R²."""
         if self._classes is None:
             return self._values.r_squared_interval
         return self._classes.balanced_accuracy_interval
 
 
 def predicted_classes(scores: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the class with the highest score of each row; of two classes that share a score, the second above 0."""
+    """Return the class with the highest score of each row; with one score a row, class 1 if the score is above 0."""
     return (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
 
 
 def against_the_rest(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return scores whose softmax gives the probabilities of models fitted one against the rest.
 
-    The probability of a class is its logistic function over the sum of those of all classes, as in scikit-learn.
+    The probability of a class is its logistic function over the sum of all classes' logistic functions, as in
+    scikit-learn.
 
     >>> scores = against_the_rest(np.array([[0.0, 0.0, 50.0]]))
     >>> np.exp(scores) / np.exp(scores).sum()
@@ -286,9 +286,9 @@ def against_the_rest(scores: NDArray[np.float64]) -> NDArray[np.float64]:
 def log_odds(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return log p - log(1 - p) of the probability p of each class: ``(rows, classes)``.
 
-    p is the logistic function of one score, or the softmax of several. Log-odds are ordered as probabilities are, but
-    do not round to 1. (Scores do not compare from row to row: softmax is the same if a number is added to all scores of
-    a row.)
+    The probability p is the logistic function of a single score, or the softmax of several scores. Log-odds order rows
+    as probabilities do, without rounding to 1. (Scores do not compare from row to row, since softmax is the same if a
+    number is added to all scores of a row.)
 
     Examples
     --------
@@ -326,7 +326,7 @@ def log_losses(odds: NDArray[np.float64], truth: NDArray[np.integer]) -> NDArray
 
 
 def mean_known(values: NDArray[np.float64]) -> float:
-    """Return the mean of the values that are not NaN; NaN if there are none."""
+    """Return the mean of the values that are not NaN, or NaN if all values are NaN."""
     known = values[~np.isnan(values)]
     return float(known.mean()) if len(known) else float("nan")
 
@@ -339,7 +339,7 @@ def _ratio(part: float | NDArray[np.float64], whole: float | NDArray[np.float64]
 
 
 def _shift_moments(sums: NDArray[np.float64], step: float) -> NDArray[np.float64]:
-    """Return the sums of (d - step)ⁿ for n = 0, 1, 2, … from those of dⁿ."""
+    """Return the sums of (d - step)ⁿ for n = 0, 1, 2, … from the sums of dⁿ."""
     powers = (-step) ** np.arange(len(sums))
     return np.array(
         [sum(math.comb(n, k) * powers[n - k] * sums[k] for k in range(n + 1)) for n in range(len(sums))], np.float64

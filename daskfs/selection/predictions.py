@@ -3,11 +3,11 @@
 ::
 
     prediction  (sample)          the label of a class (text or number), or the value
-    score       (sample)          what it was decided by; (sample, class) where every class has a score
+    score       (sample)          the score behind the prediction; (sample, class) where every class has a score
     class       (class)           the labels, beside such scores
 
-As a dataset, it is complete once its root metadata exist, and a manifest has size and crc32c of every chunk. Earlier
-predictions are replaced only when all chunks are written.
+The group of predictions is complete once its root metadata exist, and a manifest has size and crc32c of every chunk.
+Earlier predictions are replaced only when all chunks are written.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CHUNK_CELLS = 1 << 18  # scores in a chunk, about
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """Predictions that are to be written.
+    """Predictions for rows, computed from blocks of scores while they are written.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class Predictions:
     origin: dict[str, Any]
 
     def write(self, location: Location, overwrite: bool, progress: Callable[[int, int], None]) -> None:
-        """Write all predictions, or leave nothing behind; call `check_place` first."""
+        """Write all predictions, or leave nothing behind after an error; call `check_place` first."""
         with location.one_writer():
             prepare(location, overwrite)
             with _all_or_nothing(location):
@@ -92,7 +92,7 @@ class Predictions:
 
 
 def check_place(location: Location, overwrite: bool, source: Location | None) -> None:
-    """Raise OptionError if predictions of a source must not be written there."""
+    """Raise OptionError if `location` is within the source, or holds anything that must not be replaced."""
     url = location.url
     if location.path is not None and location.path.is_file():
         raise OptionError(f"{url}: is a file; predictions are a folder, choose another name")
@@ -109,7 +109,7 @@ def check_place(location: Location, overwrite: bool, source: Location | None) ->
 
 @contextmanager
 def _all_or_nothing(location: Location) -> Iterator[None]:
-    """After an error or Ctrl-C, restore what was there before `prepare`."""
+    """Restore the earlier content of `location` after an error or Ctrl-C in the body of the context."""
     try:
         yield
     except BaseException:

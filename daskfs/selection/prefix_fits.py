@@ -1,25 +1,25 @@
 """Linear models on the first s columns, for many s at once: ridge least squares, and discriminants of classes.
 
-Real targets. For every size s, with columns centred and scaled to variance 1, and rows of weight w,
+Real targets yᵢ are fitted for every size s by ridge least squares, with weights wᵢ of rows and with columns xᵢ centred
+and scaled to variance 1:
 
     minimise  Σᵢ wᵢ |yᵢ − b − βᵀxᵢ|² / Σᵢ wᵢ + λ |β|²    over β with s entries.
 
-One pass over the rows gives the correlations R of the columns, and r with the targets. One Cholesky factor L of R + λI
-serves all sizes, since the factor of a leading block is the leading block of the factor: with u = L⁻¹r, the weights of
-size s are L[:s, :s]⁻ᵀ u[:s]. λ is one of a few, chosen for every size by generalised cross-validation (Golub, Heath and
-Wahba, 1979), for which the trace of (R + λI)⁻¹ is a sum over the first s rows of L⁻¹. Memory is a few times k².
+One pass over the rows gives the correlations R of the columns with each other, and r of the columns with the targets.
+One Cholesky factor L of R + λI serves all sizes, since the Cholesky factor of a leading block is the leading block of
+L. With u = L⁻¹r, the weights of size s are L[:s, :s]⁻ᵀ u[:s]. Generalised cross-validation (Golub, Heath and Wahba,
+1979) chooses the ridge penalty λ for every size from a few values. Memory is a few times k² numbers for k columns.
 
-Classes. Linear discriminant analysis with equal priors, the rule for balanced accuracy: a row belongs to the class c
-with the largest
+Classes are told apart by linear discriminant analysis with equal priors, which suits balanced accuracy: a row x belongs
+to the class c with the largest
 
     (x − μ)ᵀ w_c − ½ (μ_c − μ)ᵀ w_c    where    w_c = (W + λI)⁻¹ (μ_c − μ)    over the first s columns,
 
-W = R − Σ_c π_c (μ_c − μ)(μ_c − μ)ᵀ is the covariance within classes, pooled by their shares π_c of the weight, and
-columns are scaled to variance 1 within classes. Targets of 0 or 1 for every class give all of it in the same pass:
-then r is π_c (μ_c − μ). One factor of W + λI serves all sizes, as above, and λ is the one that generalised
-cross-validation prefers for least squares on these columns of the classes' indicators over √π_c, since its penalised
-fit spans the discriminants with the same λ (Hastie, Buja and Tibshirani, 1995). Memory is a few times k², and k numbers
-a class. numpy and scipy only.
+for means μ of all rows and μ_c of the class, and W = R − Σ_c π_c (μ_c − μ)(μ_c − μ)ᵀ. This W is the covariance within
+classes, pooled by the classes' shares π_c of the weight, with columns scaled to variance 1 within classes. Targets of 0
+or 1 for every class c give π_c (μ_c − μ) as their correlations r in the same pass. One Cholesky factor of W + λI serves
+all sizes. The ridge penalty λ is the choice of generalised cross-validation for least squares on the classes'
+indicators over √π_c, whose penalised fit spans the discriminants with the same λ (Hastie, Buja and Tibshirani, 1995).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ NEVER = -1e300  # the score of a class without rows: finite, and lower than any 
 class CrossSums:
     """Sums over rows of products of columns with each other and with targets.
 
-    The origin is the mean of the first rows (for sparse columns 0), so that columns far from 0 lose few digits.
+    Dense columns are taken relative to the mean of the first rows, so that columns far from 0 lose few digits.
     """
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class CrossSums:
         self._xx, self._xy = np.zeros((width, width)), np.zeros((width, targets))
 
     def correlations(self) -> Correlations:
-        """Return correlations for `prefix_fits`; a constant column has correlation 0 with everything."""
+        """Return correlations for `prefix_fits`, where a constant column has correlation 0 with every other column."""
         total = self._weight or 1.0
         mean_x, mean_y = self._sum_x / total, self._sum_y / total
         R = self._xx / total
@@ -97,7 +97,7 @@ class CrossSums:
         return Correlations(R, r, float(spread.sum()), rows, scale, self._origin_x + mean_x, self._origin_y + mean_y)
 
     def _scale(self, variance: FloatArray, mean: FloatArray, about_origin: FloatArray) -> FloatArray:
-        """Return one over the standard deviation; 0 if the deviation is only rounding."""
+        """Return one over the standard deviation of each column, or 0 if the deviation is only rounding."""
         deviation = np.sqrt(np.maximum(variance, 0.0))
         varies = (deviation > CANCELLED * np.sqrt(np.maximum(about_origin, 0.0))) & (
             deviation > CONSTANT * np.abs(mean)
@@ -106,7 +106,7 @@ class CrossSums:
 
 
 class Correlations(NamedTuple):
-    """Correlations of scaled columns, and the scales and means that lead back to the columns themselves."""
+    """Correlations of scaled columns, and the scales and means that turn weights into those of unscaled columns."""
 
     R: FloatArray
     r: FloatArray
@@ -114,14 +114,14 @@ class Correlations(NamedTuple):
     spread: float
     """The sum of the variances of the targets."""
     rows: float
-    """The number of rows; with weights, the effective number (Kish)."""
+    """The number of rows, or with weights Kish's effective number of rows."""
     scale: FloatArray
     mean_x: FloatArray
     mean_y: FloatArray
 
 
 class PrefixFit(NamedTuple):
-    """A linear model of the first columns; weights are ``(s, t)`` for s columns and t targets."""
+    """A linear model of the first s columns, with weights ``(s, t)`` for t targets."""
 
     weights: FloatArray
     intercept: FloatArray
@@ -129,7 +129,7 @@ class PrefixFit(NamedTuple):
 
 
 def prefix_fits(of: Correlations, sizes: Sequence[int], ridges: Sequence[float] = RIDGES) -> list[PrefixFit]:
-    """Return the fit of every size, each with the ridge that generalised cross-validation prefers.
+    """Return the fit of every size, each with the ridge penalty that generalised cross-validation prefers.
 
     >>> rng = np.random.default_rng(0)
     >>> X, sums = rng.normal(size=(500, 3)), CrossSums()
@@ -158,7 +158,7 @@ def prefix_fits(of: Correlations, sizes: Sequence[int], ridges: Sequence[float] 
 
 
 def prefix_discriminants(of: Correlations, sizes: Sequence[int]) -> list[PrefixFit]:
-    """Return the linear discriminants of every size; the targets of the sums are 0 or 1 for every class.
+    """Return the linear discriminants of every size, from correlations with targets of 0 or 1 for every class.
 
     A class without rows is never predicted.
 
@@ -186,9 +186,9 @@ def prefix_discriminants(of: Correlations, sizes: Sequence[int]) -> list[PrefixF
 
 
 def _within(of: Correlations, present: NDArray[np.bool_]) -> tuple[FloatArray, Correlations]:
-    """Return W, and the least squares problem that chooses λ, for columns scaled to variance 1 within classes.
+    """Return the covariance W within classes, and the least squares problem that chooses the ridge penalty λ.
 
-    The variance of a column within classes has a lower bound, so that its weight stays finite.
+    Columns are scaled to variance 1 within classes, where the variance has a lower bound so that weights stay finite.
     """
     root = np.sqrt(of.mean_y[present])
     r = of.r[:, present] / root
@@ -203,7 +203,7 @@ def _within(of: Correlations, present: NDArray[np.bool_]) -> tuple[FloatArray, C
 
 
 def _inverse_factor(R: FloatArray, ridge: float) -> FloatArray:
-    """Return L⁻¹, where LLᵀ = R + λI."""
+    """Return the inverse of the Cholesky factor L, where LLᵀ = R + λI."""
     A = R.copy()
     A.flat[:: len(A) + 1] += ridge
     inverse, _ = lapack.dtrtri(cholesky(A, lower=True, overwrite_a=True), lower=1, overwrite_c=1)
@@ -212,7 +212,7 @@ def _inverse_factor(R: FloatArray, ridge: float) -> FloatArray:
 
 
 def _inverse_factor_from(W: FloatArray, least: float) -> tuple[float, FloatArray]:
-    """Return the first λ from `least` on for which W + λI = LLᵀ has a solution, and L⁻¹; else those of the diagonal."""
+    """Return the first ridge penalty λ from `least` on for which W + λI has a Cholesky factor L, and L⁻¹."""
     for ridge in (ridge for ridge in RIDGES if ridge >= least):
         try:
             return ridge, _inverse_factor(W, ridge)
@@ -222,7 +222,7 @@ def _inverse_factor_from(W: FloatArray, least: float) -> tuple[float, FloatArray
 
 
 def _unscale(of: Correlations, weights: FloatArray, at_mean: FloatArray, ridge: float) -> PrefixFit:
-    """Return the model of unscaled columns; `at_mean` is its value at the means of the columns."""
+    """Return the linear model of unscaled columns, where `at_mean` is the model's value at the means of the columns."""
     size = len(weights)
     own = weights * of.scale[:size, None]
     return PrefixFit(own, at_mean - of.mean_x[:size] @ own, ridge)

@@ -24,7 +24,7 @@ LookUp = Callable[[FeatureIds], list[str]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Products:
-    """The parents of features, for those features that are products of two columns.
+    """The two parent columns of every selected feature that is a product of two columns.
 
     Parameters
     ----------
@@ -39,12 +39,12 @@ class Products:
 
     @property
     def is_product(self) -> NDArray[np.bool_]:
-        """Which features are products, one flag a feature."""
+        """Flags, one a feature, that say whether the feature is a product of two columns."""
         flags: NDArray[np.bool_] = self.parents[:, 0] != np.uint64(NO_PARENT)
         return flags
 
     def first(self, count: int) -> Products:
-        """Return the same for the first `count` features."""
+        """Return the `Products` of the first `count` features."""
         return Products(self.parents[:count], self.names[:count])
 
 
@@ -58,7 +58,7 @@ def product_name(names: tuple[str, str]) -> str:
 
 
 def named_products(look_up: LookUp, parents: NDArray[np.uint64]) -> Products:
-    """Return `Products` for the ids of parents, ``(k, 2)``, with the names of the parents looked up."""
+    """Return `Products` for the ids of parents, ``(k, 2)``, with the names that `look_up` gives the parents."""
     names = [("", "")] * len(parents)
     pairs = np.flatnonzero(Products(parents, names).is_product).tolist()
     left, right = (look_up(parents[pairs, side]) for side in (0, 1))
@@ -70,7 +70,7 @@ def named_products(look_up: LookUp, parents: NDArray[np.uint64]) -> Products:
 def feature_names(
     look_up: LookUp, features: FeatureIds, products: Products | None = None, prefix: str = ""
 ) -> list[str]:
-    """Return the names of features: columns by their own names, products by those of both parents.
+    """Return the names of features: a column's own name, or for a product the names of both parents.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def feature_names(
 
 
 def slice_features(X: Any, ids: FeatureIds, names: Sequence[str], products: Products | None) -> ColumnSlices:
-    """Return features of X as `slice_columns` does; some of them may be products of columns of X."""
+    """Return features of X as `slice_columns` does, where some features may be products of columns of X."""
     if products is None:
         return slice_columns(X, ids, names)
     dataset = as_dataset(X)
@@ -126,13 +126,13 @@ def slice_features(X: Any, ids: FeatureIds, names: Sequence[str], products: Prod
 
 
 def parent_records(products: Products) -> list[dict[str, Any]]:
-    """Return what the JSON record of every feature says of its parents; nothing for a feature that is a column."""
+    """Return the member "parents" of every feature's JSON record, or an empty dict for a feature that is a column."""
     rows = zip(products.parents.tolist(), products.names, products.is_product.tolist(), strict=True)
     return [{"parents": {"ids": ids, "names": list(names)}} if pair else {} for ids, names, pair in rows]
 
 
 def products_from_records(features: Sequence[Mapping[str, Any]]) -> Products | None:
-    """Return the products in the JSON records of features, as `parent_records` wrote them; None if there are none."""
+    """Return the products in the JSON records of features, as `parent_records` wrote them, or None without products."""
     if not any("parents" in feature for feature in features):
         return None
     none = {"ids": [NO_PARENT, NO_PARENT], "names": ["", ""]}

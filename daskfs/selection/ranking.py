@@ -1,8 +1,8 @@
 """ROC AUC and average precision of a class, with standard errors: exact, for any number of rows, in bounded memory.
 
-Rows are sorted by score in *runs* of some megabytes in a temporary file (`SortedScores`); runs are merged window
-by window (`SortedScores.merge`). Scores are float64 and compared as such: those that tie are those that tie for
-scikit-learn, also across runs. A histogram of scores would not do: with 2^20 bins at the quantiles of all rows the
+Rows are sorted by score into *sorted runs* of some megabytes in a temporary file (`SortedScores`), which are merged
+window by window (`SortedScores.merge`). Scores are compared as float64, so that ties are the same as in scikit-learn,
+also across sorted runs. A histogram of scores is not exact enough: with 2^20 bins at the quantiles of all rows, the
 average precision of 101 rows among five million is still wrong by 6e-3, since the first ranks decide it.
 """
 
@@ -33,10 +33,10 @@ _SIGN, _REST = np.uint64(63), np.uint64(2**63 - 1)
 
 
 class RankQuality(NamedTuple):
-    """Areas under two curves; NaN if there is no row of the class, or (`roc_auc`) no other row.
+    """Areas under the ROC and the precision-recall curve of a class, with standard errors; undefined areas are NaN.
 
-    Standard errors are those of the infinitesimal jackknife: the squared influence of every row on the area, summed.
-    For the AUC this is exactly the one of DeLong, DeLong and Clarke-Pearson (1988), generalised to weights.
+    Standard errors are computed by the infinitesimal jackknife: the squared influence of every row on the area, summed.
+    The standard error of the AUC is exactly that of DeLong, DeLong and Clarke-Pearson (1988), generalised to weights.
 
     Parameters
     ----------
@@ -59,22 +59,22 @@ class RankQuality(NamedTuple):
 
     @property
     def roc_auc_interval(self) -> Interval:
-        """Normal in the log-odds; if all rows are in order, which leaves no variance, near Newcombe's (2006)."""
+        """The 95 % interval of ROC AUC, normal in the log-odds, or near Newcombe's (2006) if all rows are in order."""
         spare = Z**2 / 4 * (1 / self.members + 1 / self.others) if self.members and self.others else math.nan
         return _interval(self.roc_auc, self.roc_auc_error, spare)
 
     @property
     def average_precision_interval(self) -> Interval:
-        """Normal in the log-odds; if all rows are in order, Wilson's for the rows of the class."""
+        """The 95 % interval of average precision, normal in the log-odds, or Wilson's if all rows are in order."""
         spare = Z**2 / (Z**2 + self.members) if self.members else math.nan
         return _interval(self.average_precision, self.average_precision_error, spare)
 
 
 def mean_area_interval(name: Literal["roc_auc", "average_precision"], qualities: Sequence[RankQuality]) -> Interval:
-    """Return the interval of the mean of one area over the classes for which it is known.
+    """Return the interval of the mean of "roc_auc" or "average_precision" over the classes for which it is known.
 
-    The covariance of areas of the same rows is unknown. The standard error of their mean is at most the mean of their
-    standard errors; this is taken, so that the interval is rather too wide.
+    The covariance of areas of the same rows is unknown. The mean of the areas' standard errors, an upper bound of the
+    standard error of their mean, is used, so that the interval is rather too wide.
     """
     known = [quality for quality in qualities if not math.isnan(getattr(quality, name))]
     if not known:
@@ -87,7 +87,7 @@ def mean_area_interval(name: Literal["roc_auc", "average_precision"], qualities:
 
 
 def _interval(area: float, error: float, spare: float) -> Interval:
-    """Return the interval of an area; `spare` is its width if all rows are in order, or all in reverse order."""
+    """Return the interval of an area, of width `spare` if all rows are in order or all in reverse order."""
     if area > 1 - IN_ORDER:
         return max(1 - spare, 0.0), 1.0
     if area < IN_ORDER:
@@ -96,7 +96,7 @@ def _interval(area: float, error: float, spare: float) -> Interval:
 
 
 def rank_quality(batches: Iterable[Ranked]) -> RankQuality:
-    """Return how well scores rank the rows of a class before all others.
+    """Return ROC AUC and average precision of scores that should rank the rows of a class before all others.
 
     Parameters
     ----------
@@ -122,31 +122,31 @@ def rank_quality(batches: Iterable[Ranked]) -> RankQuality:
 
 
 def _weight_sums(signed: NDArray[np.float32]) -> FloatArray:
-    """Return the weights of rows as members and as others, and the squares of both: ``(4, rows)``."""
+    """Return rows' weights as members of the class and as others, and the squares of these weights: ``(4, rows)``."""
     weight = signed.astype(np.float64)
     members, others = np.maximum(weight, 0), np.maximum(-weight, 0)
     return np.stack([members, others, members**2, others**2])
 
 
 class RankCounts:
-    """Sums over rows in descending order of their scores that give both areas and their standard errors.
+    """Sums over rows in descending order of their scores, which give ROC AUC, average precision and standard errors.
 
-    The influence of a row on an area follows from the weights above it and from totals that are known at the end. So
-    the sums of influences and of their squares are kept in a form into which the totals can be put afterwards.
+    The influence of a row on an area depends on the weights of the rows above and on totals that are known only at the
+    end. So the sums of influences and of their squares are kept as polynomials of the totals.
     """
 
     def __init__(self) -> None:
         self._true = self._false = self._area = self._precision = 0.0
         self._squares = np.zeros(2)  # of the weights of members, of others
         self._above_true, self._above_false = np.zeros(2), np.zeros(2)
-        """Sums over members and others of squared weight × weight of the opposite kind above; and × its square."""
+        """Sums over members and over others of squared weight × A and × A², for the weight A of opposite rows above."""
         self._gained = self._lost = 0.0
-        """How much the precisions so far would rise with one more member on top, and fall with one more other row."""
+        """Rise of the sum of precisions by one more member on top, and fall by one more other row on top."""
         self._pull_true, self._pull_false = np.zeros(2), np.zeros(2)
-        """Sums over members and others of squared weight × influence on the average precision; and × its square."""
+        """Sums over members and over others of squared weight × I and × I², for influence I on average precision."""
 
     def add(self, ties: FloatArray) -> None:
-        """Count groups of rows that share a score, in descending order of scores: `_weight_sums` of every group."""
+        """Add the `_weight_sums` of groups of rows that share a score, in descending order of scores."""
         t, f, tt, ff = ties
         true, false = self._true + np.cumsum(t), self._false + np.cumsum(f)
         above_true, above_false = false - 0.5 * f, true - 0.5 * t
@@ -167,7 +167,7 @@ class RankCounts:
             self._gained, self._lost = float(gained[-1]), float(lost[-1])
 
     def quality(self) -> RankQuality:
-        """Return the areas and their standard errors."""
+        """Return ROC AUC and average precision with their standard errors."""
         true, false = self._true, self._false
         auc = self._area / true / false if true and false else math.nan
         precision = self._precision / true if true else math.nan
@@ -181,7 +181,7 @@ class RankCounts:
         )
 
     def _auc_error(self, auc: float) -> float:
-        """Return the standard error from how each kind's share of the opposite kind above it varies."""
+        """Return the standard error of the AUC from the variance of the share of opposite rows above a row."""
         errors = []
         for total, opposite, middle, above, squares in (
             (self._true, self._false, 1 - auc, self._above_true, self._squares[0]),
@@ -192,7 +192,7 @@ class RankCounts:
         return math.hypot(*errors)
 
     def _precision_error(self, precision: float) -> float:
-        """Return the standard error: members have a precision and raise those below them, other rows lower these."""
+        """Return the standard error of the average precision from the influences of members and of other rows."""
         missing, lost, squares = self._gained - precision, self._lost, self._squares
         members = self._pull_true[1] + 2 * missing * self._pull_true[0] + missing**2 * squares[0]
         others = self._pull_false[1] - 2 * lost * self._pull_false[0] + lost**2 * squares[1]
@@ -201,12 +201,12 @@ class RankCounts:
 
 
 def _dot(left: FloatArray, right: FloatArray) -> float:
-    """Return the inner product without BLAS, whose threads cost more than they bring here."""
+    """Return the inner product without BLAS, whose threads cost more than they save on short arrays."""
     return float(np.einsum("i,i", left, right))
 
 
 def descending_keys(scores: FloatArray) -> NDArray[np.uint64]:
-    """Return whole numbers that ascend as scores descend, and are equal where scores are.
+    """Return unsigned integers that ascend as scores descend, and are equal where scores are equal.
 
     >>> descending_keys(np.array([np.inf, 1.0, 0.0, -0.0, -1.0, -np.inf])).argsort(kind="stable")
     array([0, 1, 2, 3, 4, 5])
@@ -216,9 +216,9 @@ def descending_keys(scores: FloatArray) -> NDArray[np.uint64]:
 
 
 class SortedScores:
-    """Scores of all rows in a file, sorted class by class in runs of equal length.
+    """Temporary file of the scores of all rows, in sorted runs of equal length for each class.
 
-    The file holds, for every run of rows and every class, keys and then weights in ascending order of keys: 12 bytes a
+    The file holds, for every sorted run and every class, keys and then weights in ascending order of keys: 12 bytes a
     row and class.
 
     Parameters
@@ -228,7 +228,7 @@ class SortedScores:
     n_classes
         The number of scores of a row.
     run_bytes
-        The approximate size of the runs of all classes that are sorted together.
+        The approximate size of the sorted runs of all classes that are sorted together.
     merge_bytes
         The approximate size of the windows of all runs that are merged.
     """
@@ -267,7 +267,7 @@ class SortedScores:
         self._filled = 0
 
     def merge(self, number: int) -> Iterator[Ranked]:
-        """Yield all rows for the class of this number in batches that `rank_quality` takes."""
+        """Yield all rows in ascending order of keys for the class of this number, in batches for `rank_quality`."""
         if self._filled:
             self._write_runs()
         width = max(self._merge_bytes // (ROW_BYTES * max(len(self._lengths), 1)), LEAST_WINDOW)
@@ -292,7 +292,7 @@ class SortedScores:
                 yield keys[some], signed[some]
 
     def _read(self, run: int, number: int, first: int, count: int) -> Ranked:
-        """Return at most `count` rows of a run from row `first` on."""
+        """Return the keys and weights of at most `count` rows of a sorted run from row `first` on."""
         length = self._lengths[run]
         start = (run * len(self._scores) * self._run_rows + number * length) * ROW_BYTES
         count = min(count, length - first)

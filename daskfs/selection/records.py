@@ -1,8 +1,8 @@
-"""Small JSON records beside a selection: how the run went, metrics, scores by size, and stability.
+"""Small JSON records beside a selection: run times and versions, metrics, scores by size, and stability.
 
 Each record is one file, written in one step, with sorted keys and null for unknown numbers. Reading checks the size of
 the file, that required members are present, and the types of all known members; unknown members are left as they are.
-Text is not checked: names may contain HTML.
+The text in a record is not checked, so that names may contain HTML.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Check = Callable[[Any], bool]
 
 
 def write_record(location: Location, name: str, record: Mapping[str, Any]) -> None:
-    """Write a record into the folder of a run; replace one that is there.
+    """Write a record into the folder of a selection run, and replace an earlier record of the same name.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def write_record(location: Location, name: str, record: Mapping[str, Any]) -> No
     name
         `RUN_RECORD`, `METRICS`, `SIZES` or `STABILITY`.
     record
-        What JSON can hold, without NaN (see `without_nan`).
+        Values that JSON can hold, without NaN (see `without_nan`).
 
     Examples
     --------
@@ -53,7 +53,7 @@ def write_record(location: Location, name: str, record: Mapping[str, Any]) -> No
 
 
 def read_record(location: Location, name: str) -> Record | None:
-    """Return a record that `write_record` wrote, or None if there is none; raise SelectionError if it is damaged."""
+    """Return a record that `write_record` wrote, None without a file; raise SelectionError if the file is damaged."""
     where = f"{location.url}/{name}"
     try:
         raw = location.read(name, 0, MOST_BYTES + 1) if location.exists(name) else None
@@ -72,7 +72,7 @@ def read_record(location: Location, name: str) -> Record | None:
 
 
 def without_nan(value: Any) -> Any:
-    """Return a value for JSON: None for numbers that are not finite, lists for tuples, Python's numbers for numpy's.
+    """Return a value for JSON, with None for numbers that are not finite, lists for tuples, and no numpy types.
 
     >>> without_nan({"a": (1.5, float("nan")), "b": np.float64(2)})
     {'a': [1.5, None], 'b': 2.0}
@@ -87,12 +87,12 @@ def without_nan(value: Any) -> Any:
 
 
 def as_json(record: Any, indent: int | None = None) -> str:
-    """Return JSON with sorted keys; raise ValueError for NaN."""
+    """Return a record as JSON text with sorted keys; raise ValueError if the record contains NaN."""
     return json.dumps(record, indent=indent, sort_keys=True, allow_nan=False, ensure_ascii=False)
 
 
 def _check(name: str, record: Any) -> Record:
-    """Return the record if it has the shape of that name; raise ValueError, which says what is wrong, if not."""
+    """Return the record if it has the members that `SHAPES` gives for `name`; raise ValueError if not."""
     if not isinstance(record, dict):
         raise ValueError("is no JSON object")
     must, may = SHAPES[name]
@@ -106,7 +106,7 @@ def _check(name: str, record: Any) -> Record:
 
 
 def is_number(value: Any) -> TypeGuard[float]:
-    """Return whether a value from JSON is a number that fits into a float64; whole numbers in JSON have no limit."""
+    """Return whether a value from JSON is a number that fits into a float64, which large integers do not."""
     return type(value) in (int, float) and abs(value) <= sys.float_info.max
 
 
@@ -136,7 +136,7 @@ def _object_of(check: Check) -> Check:
 
 
 def _with(**members: Check) -> Check:
-    """Return a check for objects that have at least these members."""
+    """Return a function that checks whether a value is an object with at least these members."""
     return lambda value: isinstance(value, dict) and all(key in value and members[key](value[key]) for key in members)
 
 
@@ -213,4 +213,4 @@ SHAPES: dict[str, tuple[dict[str, Check], dict[str, Check]]] = {
         },
     ),
 }
-"""The required and the optional members of each record, and how each is checked."""
+"""The required and the optional members of each record, and the function that checks each member."""

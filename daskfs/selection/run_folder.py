@@ -1,14 +1,17 @@
-"""Files of a run, ``selection.json`` and ``history.zarr``, and of a job, ``published.json``, which points to a run.
+"""Files of a selection run, ``selection.json`` and ``history.zarr``, and of a job, ``published.json``.
 
-selection.json holds `version`, `algorithm`, `seed`, `source`, `classes`, `intercept` and `features`, a list of
-``{"id", "name", "rank", "weight"}``, one a line; a product of two features has its ``"parents"`` too. Equal models
-give equal bytes: keys are sorted, numbers have the fewest digits that read back the same, and what differs from run
-to run (seconds) is in the history. It is written last: without it nothing loads. Reading checks the types and sizes of
-everything and executes nothing.
+The file selection.json holds `version`, `algorithm`, `seed`, `source`, `classes`, `intercept` and `features`.
+`features` is a list of ``{"id", "name", "rank", "weight"}``, one a line; a product of two features also has
+``"parents"``. Equal models give equal bytes: keys are sorted, numbers have the fewest digits that read back the same,
+and measured seconds are in the history. The file selection.json is written last, and without it the folder does not
+load. Reading checks the types and sizes of all values and executes nothing.
 
-published.json is a small file, replaced in one step: ``{"files": {"selection.json": SHA-256, …}, "job": NAME, "run":
-"runs/KEY", "version": 1}``. A reader who follows it finds either the old run or the new one, complete. The digests show
-whether a file was changed since.
+The file published.json points to the folder of a selection run and is replaced in one step::
+
+    {"files": {"selection.json": SHA-256, …}, "job": NAME, "run": "runs/KEY", "version": 1}
+
+A reader who follows published.json finds either the old selection run or the new one, complete. The SHA-256 digests in
+published.json show whether a file of the selection run was changed since.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ _MOST_POINTER_BYTES = 1 << 16
 
 
 def write_selection(location: Location, record: Mapping[str, Any], history: TableColumns) -> None:
-    """Write a selection into a folder; replace one that is there."""
+    """Write a selection into a folder, and replace an earlier selection in the folder."""
     if location.path is not None and location.path.is_file():
         raise SelectionError(f"{location.url}: is a file; a selection is a folder, choose another name")
     raw = _as_bytes({**record, "version": VERSION})
@@ -47,7 +50,7 @@ def write_selection(location: Location, record: Mapping[str, Any], history: Tabl
 
 
 def read_selection(location: Location) -> tuple[Record, TableColumns]:
-    """Return what `write_selection` wrote; raise SelectionError, which says what is wrong, for anything else."""
+    """Return the record and history that `write_selection` wrote; raise SelectionError if these are damaged."""
     try:
         if location.size(RECORD) > MOST_BYTES:  # before a byte is read
             raise SelectionError(f"{location.url}/{RECORD}: larger than {MOST_BYTES >> 20} MB, which none of ours is")
@@ -78,7 +81,7 @@ def _as_bytes(record: Mapping[str, Any]) -> bytes:
 
 
 def _parse(raw: bytes) -> Record:
-    """Return the record in the bytes of a selection.json; raise ValueError if it is not one of ours."""
+    """Return the record in the bytes of a selection.json; raise ValueError if a member is missing or wrong."""
     record = json.loads(raw)
     if not isinstance(record, dict) or record.get("version") != VERSION:
         version = record.get("version") if isinstance(record, dict) else None
@@ -133,7 +136,7 @@ def _check_type(record: Mapping[str, Any], key: str, kind: type) -> None:
 
 
 def _check_numbers(record: Mapping[str, Any], key: str) -> None:
-    """Raise ValueError unless there is one finite number, or a list of them."""
+    """Raise ValueError unless ``record[key]`` is a finite number or a list of finite numbers."""
     value = record.get(key)
     numbers = value if isinstance(value, list) else [value]
     if not all(isinstance(x, int | float) and not isinstance(x, bool) and math.isfinite(x) for x in numbers):
@@ -141,7 +144,7 @@ def _check_numbers(record: Mapping[str, Any], key: str) -> None:
 
 
 def publish(pointer: Location, run: Location, files: Iterable[str], job: str) -> bool:
-    """Write a file that points to a run; return False if it points there already.
+    """Write a file that points to a selection run; return False if the file points to that run already.
 
     Parameters
     ----------
@@ -165,7 +168,7 @@ def publish(pointer: Location, run: Location, files: Iterable[str], job: str) ->
 
 
 def check_replaceable(pointer: Location) -> None:
-    """Raise OptionError if a file is there that does not point to a run: daskfs did not write it."""
+    """Raise OptionError if the file exists but does not point to a selection run, so that daskfs did not write it."""
     folder, key = _split(pointer)
     try:
         if folder.exists(key):
@@ -175,7 +178,7 @@ def check_replaceable(pointer: Location) -> None:
 
 
 def resolve_run(location: Location) -> Location:
-    """Return the run that a job's folder, or a file such as published.json, points to; any other location unchanged."""
+    """Return the selection run that a job's folder or published.json points to, or any other location unchanged."""
     try:
         if location.url.endswith(".json"):
             folder, key = _split(location)
@@ -192,7 +195,7 @@ def resolve_run(location: Location) -> Location:
 
 
 def _address_from(folder: Location, run: Location) -> str:
-    """Return where a run is, relative to the pointer's folder if it lies inside: then both can be moved together."""
+    """Return the path of a run relative to the pointer's folder, or the URL of a run outside the pointer's folder."""
     if not run.is_within(folder):
         return public_url(run.url)
     if run.path is None or folder.path is None:
@@ -201,7 +204,7 @@ def _address_from(folder: Location, run: Location) -> str:
 
 
 def _address(raw: bytes) -> str:
-    """Return the run that a pointer names; raise ValueError, TypeError or KeyError if it is none of ours."""
+    """Return the path or URL of a pointer's selection run; raise ValueError, TypeError or KeyError for other bytes."""
     record = json.loads(raw)
     if record["version"] != VERSION:
         raise ValueError(f"version {record['version']!r:.20}")

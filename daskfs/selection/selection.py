@@ -35,21 +35,21 @@ from daskfs.store.places.location import Location
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Selection:
-    """Features in order of importance, and the linear model over them.
+    """Selected features in order of importance, and the linear model over these features.
 
     An argument X is an array (numpy, scipy.sparse, dask, xarray, a DataFrame) with the columns of the dataset that the
-    features were selected from; or a dataset, or its path or URL. Datasets are read block by block, and only the
-    selected columns of those laid out in columns. Features are identified by their ids; data with other names for them
-    are refused.
+    features were selected from, or a dataset, or the path or URL of a dataset. Datasets are read block by block, and of
+    datasets laid out in columns only the selected columns are read. Features are identified by their ids; data with
+    other names for these ids are refused.
 
     Parameters
     ----------
     features
         Feature ids, most important first.
     names
-        Their names.
+        The names of the features.
     weights
-        Their weights: ``(k,)``, or ``(k, classes)`` where there are more than two classes.
+        The weights of the features: ``(k,)``, or ``(k, classes)`` where there are more than two classes.
     intercept
         The intercept of the scores: ``(1,)`` or ``(classes,)``.
     classes
@@ -118,7 +118,7 @@ class Selection:
         products: Products | None = None,
         inputs: Inputs | None = None,
     ) -> Selection:
-        """Return the selection for an algorithm's result; secrets in the URL of the source are removed."""
+        """Return the selection for an algorithm's result, without any secrets in the URL of the source."""
         keys = dict.fromkeys(["objective", *(key for record in result.history for key in record)])
         history = {key: np.array([record.get(key, np.nan) for record in result.history], np.float64) for key in keys}
         origin = {key: source[key] for key in SOURCE} | {"url": public_url(str(source["url"]))}
@@ -148,10 +148,10 @@ class Selection:
         return f"<daskfs.Selection {self.source['url']}: {size}, {names}>"
 
     def scores(self, X: Any) -> Scores:
-        """Yield slices of rows with their scores, one a row or one for every class.
+        """Yield slices of rows with their scores, one score a row or one for every class.
 
-        Datasets laid out in rows, and arrays, are scored block by block. In datasets laid out in columns a score is
-        known when all selected columns are read: all rows come at once.
+        Arrays, and datasets laid out in rows, are scored block by block. For datasets laid out in columns, the scores
+        of all rows are yielded at once and held in memory.
 
         Examples
         --------
@@ -164,13 +164,13 @@ class Selection:
         return linear_scores(self.column_slices(X), self.weights, self.intercept)
 
     def column_slices(self, X: Any) -> ColumnSlices:
-        """Return the features of X, slice by slice: columns, products of columns, or random features."""
+        """Return the selected features of X, slice by slice: columns, products of columns, or random features."""
         if self.inputs is not None:
             return expand_columns(X, self.features, self.inputs)
         return slice_features(X, self.features, self.names, self.products)
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return scores: one a row, or one for every class."""
+        """Return the scores of the rows of X: one score a row, or one for every class."""
         columns = self.column_slices(X)
         scores = np.empty((columns.shape[0], *self.weights.shape[1:]))
         for rows, block in linear_scores(columns, self.weights, self.intercept):
@@ -180,7 +180,7 @@ class Selection:
         return scores
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the scores of a real target, or the labels of classes."""
+        """Return the predicted values of a real target, or the predicted labels of classes."""
         return self._predictions(self.decision_function(X))
 
     def write_predictions(
@@ -194,8 +194,8 @@ class Selection:
     ) -> None:
         """Write predictions and scores, block by block, as a Zarr group that xarray opens.
 
-        Its variables are "prediction" and "score"; `scores` says what is held in memory. The group opens only when it
-        is complete, and after an error nothing is left behind.
+        The variables of the group are "prediction" and "score". Memory is that of `scores`. The group can be opened
+        only when it is complete, and after an error nothing is left behind.
 
         Parameters
         ----------
@@ -243,14 +243,14 @@ class Selection:
         return scores if self.classes is None else np.array(self.classes)[predicted_classes(scores)]
 
     def transform(self, X: Any) -> Any:
-        """Return the features of X, in the order of `features`: a float array, or CSR if X is sparse."""
+        """Return the selected features of X, in the order of `features`: a float array, or CSR if X is sparse."""
         return self.column_slices(X).to_array()
 
     @property
     def importance(self) -> xarray.DataArray:
         """The importance of every input of random features, largest first, with sum 1, by the name of the input.
 
-        It is measured on rows of the training data: how much worse scores are if an input has the value of another row.
+        An input's importance is the mean squared change of training scores if the input has another row's value.
 
         Examples
         --------
@@ -269,7 +269,7 @@ class Selection:
         return xarray.DataArray(effects[order], {"input": names}, ("input",), "importance")
 
     def score(self, X: Any, y: ArrayLike | None = None) -> float:
-        """Return the balanced accuracy of classes, or R² of a real target; weights of rows are ignored.
+        """Return the balanced accuracy of classes, or R² of a real target, without regard to weights of rows.
 
         Parameters
         ----------
@@ -282,10 +282,10 @@ class Selection:
         return score(scores, truth, self.classes)
 
     def evaluate(self, X: Any, y: ArrayLike | None = None, *, progress: CountProgress | None = None) -> Evaluation:
-        """Return all metrics, overall and for each class; see `Evaluation`. Weights of rows count.
+        """Return all metrics, overall and for each class, with weighted rows (see `Evaluation`).
 
-        Only a temporary file (``TMPDIR``) grows with the number of rows, by 12 bytes a row and class; and for a dataset
-        laid out in columns, what `scores` holds.
+        A temporary file (``TMPDIR``) grows by 12 bytes a row and class. Memory does not grow with the number of rows,
+        except for the scores of a dataset laid out in columns.
 
         Parameters
         ----------
@@ -332,10 +332,10 @@ class Selection:
     def to_sklearn(self) -> Any:
         """Return the same model as a fitted scikit-learn estimator, which can be pickled and used without daskfs.
 
-        If features are columns, it is a linear model of the selected columns in the order of `features`: give it
-        ``X[sel.names]`` of a DataFrame or ``X[:, sel.features]`` of an array. For random features it is a pipeline that
-        takes all input columns and gives the scores of `decision_function` to 1e-5 of their size, since it computes
-        features in float64 and daskfs in float32.
+        If features are columns, the estimator is a linear model of the selected columns in the order of `features`:
+        give it ``X[sel.names]`` of a DataFrame or ``X[:, sel.features]`` of an array. For random features, the
+        estimator is a pipeline that takes all input columns. The pipeline's scores equal those of `decision_function`
+        to 1e-5 of their size, since scikit-learn computes features in float64 and daskfs in float32.
 
         Returns
         -------
@@ -357,7 +357,7 @@ class Selection:
         return to_sklearn(self)
 
     def save(self, url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> None:
-        """Write the selection into a folder, as JSON and Zarr; replace one that is there.
+        """Write the selection into a folder, as JSON and Zarr, and replace an earlier selection in the folder.
 
         Parameters
         ----------
@@ -370,7 +370,7 @@ class Selection:
         write_selection(Location(url, storage_options), self.record(), columns)
 
     def record(self) -> dict[str, Any]:
-        """Return all but the history for JSON; `features` is a list of rank, id, name, weight and any parents."""
+        """Return all fields but the history for JSON, with a list of rank, id, name, weight and parents of features."""
         parents_of = [{}] * len(self.features) if self.products is None else parent_records(self.products)
         ranked = zip(self.features.tolist(), self.names, self.weights.tolist(), parents_of, strict=True)
         random = {} if self.inputs is None else {"random_features": self.inputs.record()}
@@ -389,7 +389,7 @@ class Selection:
 
 
 def load_selection(url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> Selection:
-    """Return a selection that `Selection.save`, ``daskfs select`` or ``daskfs run`` wrote; nothing in it is executed.
+    """Return a selection that `Selection.save`, ``daskfs select`` or ``daskfs run`` wrote, without executing any of it.
 
     Parameters
     ----------
@@ -427,6 +427,6 @@ def _history(columns: Mapping[str, NDArray[np.float64]]) -> xarray.Dataset:
 
 
 def _through_json(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record as it reads back from JSON: keys sorted, lists for tuples, Python's numbers for numpy's."""
+    """Return a record as read back from JSON, with sorted keys, lists for tuples, and Python's numbers for numpy's."""
     plain: dict[str, Any] = json.loads(json.dumps(dict(record), sort_keys=True, default=lambda number: number.item()))
     return plain

@@ -1,6 +1,6 @@
-"""Scores of the first feature of a selection, the first two, three, five, …, all from one run.
+"""Scores of the first feature of a selection, the first two, three, five, …, without another selection run.
 
-One pass over the training data fits all sizes (see `prefix_fits`), one over the test data scores them.
+One pass over the training data fits the models of all sizes (see `prefix_fits`), one over the test data scores them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LINEAR_DISCRIMINANTS = "linear discriminant analysis with equal weight for every
 
 @dataclass(frozen=True, eq=False)
 class SizePath:
-    """Scores of the first features of a selection, by their number.
+    """Scores of models on the first n features of a selection, for several n.
 
     Parameters
     ----------
@@ -40,11 +40,11 @@ class SizePath:
     sizes
         Numbers of features, ascending.
     scores
-        The metric on the test data, for each of them.
+        The metric on the test data, for each of the sizes.
     intervals
         The 95 % intervals, as in `Evaluation`: they cover the choice of test rows, not the order of the features.
     ridges
-        The ridge λ of each fit.
+        The ridge penalty λ of each fit.
     as_selected
         The score of all features with the selection's own weights, and its interval.
     n_features
@@ -64,7 +64,7 @@ class SizePath:
     test: dict[str, str]
 
     def record(self) -> dict[str, Any]:
-        """Return everything for JSON: None for NaN, and a sentence on the method in "how"."""
+        """Return all fields as values for JSON, with None for NaN and a sentence on the method in "how"."""
         score, interval = self.as_selected
         plain: dict[str, Any] = without_nan(
             {
@@ -82,7 +82,7 @@ class SizePath:
         return plain
 
     def to_xarray(self) -> xarray.Dataset:
-        """Return score, interval and ridge along the dimension "size"."""
+        """Return score, interval and ridge penalty along the dimension "size"."""
         columns = {"score": ("size", self.scores), "ridge": ("size", self.ridges)}
         ends = np.array(self.intervals, np.float64).reshape(-1, 2)
         return xarray.Dataset(
@@ -109,15 +109,15 @@ def size_path(
     *,
     progress: CountProgress | None = None,
 ) -> SizePath:
-    """Return the scores of the first features of a selection, by their number, in one pass over each dataset.
+    """Return the scores of models on the first n features of a selection, for several n, in one pass over each dataset.
 
-    Every size is refitted: real targets by least squares, classes by linear discriminant analysis with equal weight for
-    every class, as in balanced accuracy; both with a ridge chosen by generalised cross-validation. The order of
-    features is that of the selection; a run with a smaller k may select others.
+    Every size gets its own fit, with a ridge penalty chosen by generalised cross-validation. Real targets are fitted by
+    least squares, classes by linear discriminant analysis with equal weight for every class, as in balanced accuracy.
+    The order of features is the selection's; a selection run with a smaller k may select other features.
 
-    Memory is a few times k² numbers and a block. Test data laid out in columns need the scores of all rows for every
-    size (see `Selection.scores`). Of training data laid out in columns, dense ones go through a temporary file
-    (``TMPDIR``), and of sparse ones the selected entries are held.
+    Memory for k features is a few times k² numbers and a block. Test data laid out in columns need the scores of all
+    rows for every size (see `Selection.scores`). Of training data laid out in columns, dense columns go through a
+    temporary file (``TMPDIR``), and the selected entries of sparse columns are held in memory.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ def _dataset(role: str, source: Any) -> Dataset:
 
 
 def _sizes(wanted: Sequence[int] | None, n_features: int) -> list[int]:
-    """Return the wanted sizes in ascending order; by default about 20 on a logarithmic scale."""
+    """Return the wanted numbers of features in ascending order, by default about 20 on a logarithmic scale."""
     most = min(n_features, MOST_FEATURES)
     if most == 0:
         raise OptionError("the selection has no features")
@@ -183,7 +183,7 @@ def _sizes(wanted: Sequence[int] | None, n_features: int) -> list[int]:
 
 
 def _first(selection: Selection, count: int) -> Selection:
-    """Return the first features of a selection with their weights, without a refit."""
+    """Return a selection of the first `count` features with their weights, without a refit."""
     products = selection.products
     return replace(
         selection,
@@ -199,7 +199,7 @@ def _origin(dataset: Dataset) -> dict[str, str]:
 
 
 def _cross_sums(selection: Selection, train: Dataset, report: Callable[[int], None]) -> CrossSums:
-    """Return the sums for all fits, from one pass over the training data."""
+    """Return the sums over rows for the fits of all sizes, from one pass over the training data."""
     columns, sums = selection.column_slices(train), CrossSums()
     truth = Truth(train, selection.classes, columns.shape[0])
     if selection.classes is not None and truth.n_labels > len(selection.classes):
@@ -212,7 +212,7 @@ def _cross_sums(selection: Selection, train: Dataset, report: Callable[[int], No
 
 
 def _as_columns(targets: NDArray[Any], selection: Selection) -> NDArray[np.float64]:
-    """Return the targets as columns: values, or 0 and 1 for every class."""
+    """Return the targets as columns: one column of values, or a column of 0 and 1 for every class."""
     if selection.classes is None:
         return targets.astype(np.float64)[:, None]
     n_classes = 2 if selection.weights.ndim == 1 else len(selection.classes)
@@ -221,7 +221,7 @@ def _as_columns(targets: NDArray[Any], selection: Selection) -> NDArray[np.float
 
 
 def _fit(selection: Selection, sums: CrossSums, sizes: Sequence[int]) -> list[PrefixFit]:
-    """Return the fit of every size; two classes that share a score get the difference of their discriminants."""
+    """Return the fit of every size; two classes that share one score get the difference of their discriminants."""
     if selection.classes is None:
         return prefix_fits(sums.correlations(), sizes)
     fits = prefix_discriminants(sums.correlations(), sizes)

@@ -1,17 +1,18 @@
 """Stability of a selection: how much selections under other seeds, or from other rows, have in common.
 
-The index is that of Nogueira, Sechidis and Brown (2018, "On the Stability of Feature Selection Algorithms"): 1 minus
-the variance of being selected, averaged over features and divided by the variance for random sets of the same size. It
-is 1 if all sets are equal and about 0 if they share no more than random sets do, and can be compared across numbers of
-features. Its interval follows from the variance in the same paper.
+The stability index is 1 minus the variance of a feature's being selected, averaged over features and divided by the
+variance for random sets of features of the same size (Nogueira, Sechidis and Brown, 2018, "On the Stability of Feature
+Selection Algorithms"). The index is 1 if all selected sets of features are equal, and about 0 if they share no more
+than random sets do. The index can be compared across numbers of features, and its interval follows from the variance in
+the same paper.
 
-Some algorithms use no randomness. Then runs under all seeds are equal to the last bit, and an index of 1 says nothing;
-the record has a remark on that. The effect of other rows shows in selections from halves of the rows, in disjoint pairs
-(Shah and Samworth 2013, "Variable selection with error control"). A selection from half the rows is worse than one from
-all, so that index is a lower bound.
+An algorithm without randomness selects the same under all seeds, so that its index of 1 over seeds says nothing; the
+record then has a remark. The effect of other rows shows in selections from halves of the rows, in disjoint pairs (Shah
+and Samworth 2013, "Variable selection with error control"). A selection from half the rows is worse than one from all
+rows, so that the index over halves is a lower bound.
 
-Random features of two seeds are different functions, and their ids cannot be compared. For them the sets are those of
-the inputs that, largest first, make up nine tenths of the importance.
+Random features of two seeds are different functions whose ids cannot be compared. Selections of random features are
+compared by the input columns that, largest first, make up nine tenths of the importance.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ Over = Literal["seeds", "halves"]
 
 @dataclass(frozen=True, eq=False)
 class Stability:
-    """How much selections by one algorithm that differ in seed or rows have in common.
+    """Similarity of selections by one algorithm that differ in seed or rows.
 
     Parameters
     ----------
@@ -86,7 +87,7 @@ class Stability:
     rank_correlation: float | None = None
 
     def record(self) -> dict[str, Any]:
-        """Return everything for JSON: None for NaN, the first 10,000 features, long names cut."""
+        """Return all fields as values for JSON, with None for NaN, the first 10,000 features, and long names cut."""
         listed = zip(self.features.tolist(), self.names, self.times.tolist(), strict=True)
         some: dict[str, Any] = {} if self.rank_correlation is None else {"rank_correlation": self.rank_correlation}
         some |= {"remark": SAME} if self.identical else {}
@@ -112,7 +113,7 @@ class Stability:
 
 
 def stability(selections: Sequence[Selection], over: Over = "seeds") -> Stability:
-    """Return how much selections that differ in seed or rows have in common.
+    """Return the similarity of selections that differ in seed or rows.
 
     Parameters
     ----------
@@ -165,7 +166,7 @@ def stability(selections: Sequence[Selection], over: Over = "seeds") -> Stabilit
 
 
 def nogueira(sets: Sequence[FeatureIds], n_candidates: int) -> tuple[float, Interval]:
-    """Return Nogueira's index of sets of ids, each without duplicates, and its 95 % interval.
+    """Return Nogueira's stability index of sets of feature ids, and the 95 % interval of the index.
 
     >>> sets = [np.array(ids, np.uint64) for ids in ([1, 2, 3], [1, 2, 4], [1, 2, 3], [1, 5, 3]) * 3]
     >>> index, (low, high) = nogueira(sets, n_candidates=100)
@@ -215,14 +216,14 @@ def _are_identical(left: Selection, right: Selection) -> bool:
 
 
 def _candidates(selections: Sequence[Selection]) -> int:
-    """Return how many features could be selected; with products, single features and pairs."""
+    """Return the number of features that could be selected, including pairs of features if products were allowed."""
     features = int(selections[0].source["n_features"])
     pairs = any(selection.products is not None for selection in selections)
     return features * (features + 1) // 2 if pairs else features
 
 
 def _important_inputs(importance: NDArray[np.float64]) -> FeatureIds:
-    """Return the inputs, largest first, that make up nine tenths of the importance; none if all importances are 0."""
+    """Return the inputs, most important first, that make up nine tenths of the importance; none if all are 0."""
     order = np.argsort(-importance, kind="stable")
     sums = np.cumsum(importance[order])
     if not sums[-1] > 0:
@@ -232,7 +233,7 @@ def _important_inputs(importance: NDArray[np.float64]) -> FeatureIds:
 
 
 def _by_frequency(sets: Sequence[FeatureIds]) -> tuple[FeatureIds, NDArray[np.int64]]:
-    """Return all ids, most frequent first, then by their mean rank; and how often each occurs."""
+    """Return all feature ids, most often selected first and then by mean rank, and how often each id was selected."""
     ids, where, times = np.unique(np.concatenate(sets), return_inverse=True, return_counts=True)
     places = np.bincount(where, np.concatenate([np.arange(len(members)) for members in sets]), len(ids)) / times
     order = np.lexsort((ids, places, -times))
@@ -249,7 +250,7 @@ def _mean_jaccard(sets: Sequence[FeatureIds]) -> float:
 
 
 def _mean_rank_correlation(importances: NDArray[np.float64]) -> float:
-    """Return Spearman's correlation, averaged over pairs; NaN if all inputs of a selection are equally important."""
+    """Return Spearman's correlation, averaged over pairs, or NaN if all inputs of a selection are equally important."""
     from scipy.stats import rankdata  # takes half a second to import
 
     if (importances == importances[:, :1]).all(axis=1).any():

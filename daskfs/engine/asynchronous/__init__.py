@@ -1,1 +1,1 @@
-"""The asynchronous schedule: a centre owns the state, workers send it offers and never wait for each other."""
+"""The asynchronous schedule: workers send offers to the dask actor that owns the state, and do not wait for it."""

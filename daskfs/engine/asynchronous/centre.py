@@ -1,11 +1,10 @@
-"""The centre of an asynchronous pass: it owns the state, folds offers into it, and gives workers views of it.
+"""The centre of an asynchronous pass: a dask actor that owns the state, accepts offers and gives workers views.
 
-A plain class without Dask; `worker` puts it into a process of the cluster. The centre is a cache, never the truth. If
-it is lost, `rebuild_state` makes another one from the state the pass began with and the ids of the features that the
-lost one was last known to hold.
+The class `Centre` does not use Dask; the module `worker` wraps a `Centre` into a dask actor. If the centre is lost,
+`rebuild_state` computes its state again, from the state at the start of the pass and the last reported feature ids.
 
-Workers do not wait for the centre: a worker sends the last offers of a group and begins the next group. A group is
-finished when everything that was sent for it has arrived, in whatever order; the centre says so in its reports.
+Workers do not wait for the centre: a worker sends the last offers of a group of blocks and begins the next group. A
+group is finished when all offers of the group have arrived. The centre lists finished groups in its reports.
 """
 
 from __future__ import annotations
@@ -28,43 +27,43 @@ from daskfs.store.dataset.dataset import Dataset
 
 @dataclass(frozen=True, slots=True)
 class CentreReport:
-    """What the driver must know to replace a lost centre, and what happened since the last report."""
+    """A report of the centre actor to the driver, from which the driver can replace the centre if it is lost."""
 
     held: NDArray[np.uint64]
     """Ids of the features that the state holds."""
     finished: Sequence[int] = ()
-    """Groups that were finished since the last report."""
+    """Numbers of the groups of blocks that were finished since the last report."""
     merging: float = 0.0
-    """Seconds the centre was busy since the last report."""
+    """Seconds that the centre was busy since the last report."""
     preview: Preview | None = None
-    """A preview of the state, now and then."""
+    """A preview of the state, or None if the last preview is recent."""
 
 
 class Attempt(NamedTuple):
-    """One attempt at a group of blocks: Dask may run a task again."""
+    """One attempt at a group of blocks, with a random token, since Dask may run the task of a group again."""
 
     group: int
     token: str
 
 
 class VersionedView(NamedTuple):
-    """A view of the state, and the version of the state that it shows."""
+    """A view (the part of the state that workers need) and the version of the state that the view shows."""
 
     version: int
     view: State
 
 
 class Centre:
-    """Owns the state of a pass. It hands out copies, since the next offer changes the state while they travel.
+    """Owner of the state of an asynchronous pass, which folds offers of workers in and hands out copies.
 
     Parameters
     ----------
     algorithm
-        The algorithm of the state.
+        The algorithm that the state belongs to.
     state
-        The state as the pass begins; it belongs to the centre from now on.
+        The state at the start of the pass; the centre changes it in place.
     workers
-        Names of the workers of earlier passes, by their numbers.
+        Names of the workers of earlier passes, in the order of their numbers.
     """
 
     def __init__(self, algorithm: AsynchronousAlgorithm, state: State, workers: Sequence[str] = ()) -> None:
@@ -75,7 +74,7 @@ class Centre:
         self._finished: list[int] = []
 
     def join(self, name: str) -> tuple[int, VersionedView]:
-        """Return the number of a worker, the same as before if its name is known, and its first view."""
+        """Return the number of a worker and its first view; a known name keeps its number."""
         with self._busy():
             if name not in self._workers:
                 self._workers.append(name)
@@ -83,7 +82,7 @@ class Centre:
             return worker, self._view(worker)
 
     def offer(self, worker: int, attempt: Attempt, offer: State, known: int) -> VersionedView | None:
-        """Accept an offer. Return a new view, or None if the worker knows the newest version."""
+        """Accept an offer. Return a new view, or None if the version `known` to the worker is the newest."""
         with self._busy():
             self._state = self._algorithm.accept(self._state, offer)
             self._arrived[attempt] += 1
@@ -93,7 +92,7 @@ class Centre:
     def end_group(
         self, worker: int, attempt: Attempt, sent: int, offers: Sequence[State], known: int
     ) -> VersionedView | None:
-        """Accept the last offers of a group, for which a worker has sent `sent` others. Return as `offer` does."""
+        """Accept the last offers of a group after `sent` earlier offers. Return a view unless `known` is the newest."""
         with self._busy():
             for offer in offers:
                 self._state = self._algorithm.accept(self._state, offer)
@@ -102,13 +101,13 @@ class Centre:
             return self._newer_view(worker, known)
 
     def report(self) -> CentreReport:
-        """Return what the state holds now, and what happened since the last report."""
+        """Return the ids of the features in the state, and the groups finished since the last report."""
         finished, merging = self._finished, self._merging
         self._finished, self._merging = [], 0.0
         return CentreReport(self._algorithm.held_features(self._state), finished, merging, self._preview())
 
     def end_pass(self) -> None:
-        """Close the pass, as the driver does with its copy of the state, so that the next one needs no new centre."""
+        """Close the pass, as the driver does with its copy of the state, so that the next pass needs no new centre."""
         with self._busy():
             self._state, _ = self._algorithm.end_pass(self._state)
 
@@ -141,7 +140,7 @@ class Centre:
 
 
 def rebuild_state(algorithm: AsynchronousAlgorithm, dataset: Dataset, state: State, held: NDArray[np.uint64]) -> State:
-    """Return a state like a lost one, from an older state and the columns that the lost one held."""
+    """Return a state equivalent to that of a lost centre, from an older state and the ids `held` by the lost centre."""
     missing = np.setdiff1d(held, algorithm.held_features(state))
     if len(missing):
         for block in dataset.columns(missing):
@@ -150,7 +149,7 @@ def rebuild_state(algorithm: AsynchronousAlgorithm, dataset: Dataset, state: Sta
 
 
 def with_target(algorithm: AsynchronousAlgorithm, dataset: Dataset, state: State) -> State:
-    """Return the state with the target taken over, which otherwise comes with the first block of columns."""
+    """Return the state with the target of the dataset, which otherwise comes with the first block of columns."""
     y, weights = np.concatenate(list(dataset.targets())), list(dataset.weights())
     no_ids, no_columns = np.empty(0, np.uint64), np.empty((len(y), 0), np.float32)
     return algorithm.update(state, ColumnBlock(no_ids, no_columns, y, np.concatenate(weights) if weights else None))

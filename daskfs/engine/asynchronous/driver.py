@@ -1,17 +1,16 @@
-"""The asynchronous schedule as the driver sees it: a centre, and tasks that call it.
+"""The driver of the asynchronous schedule: it starts the centre (the dask actor that owns the state) and the tasks.
 
-What can be lost, and what happens then:
+If a worker is lost, Dask runs its groups of blocks again on other workers. By the protocol an offer that arrives twice
+does no harm.
 
-* A worker: Dask runs its groups again, elsewhere. By the protocol an offer that comes twice does no harm.
-* The centre: Dask reports at once if its process has died, and its callers notice within seconds if it does not answer.
-  The driver knows the state the pass began with, the groups that are finished, and which features the centre last held
-  (`Ledger`); a new centre starts from these. If workers have sets of their own, as in Asy-OS, the pass is begun again,
-  since a worker without another group would not offer its set again.
+If the centre is lost, the driver starts a new centre from its `Ledger`: the state at the start of the pass, the groups
+that are finished, and the features that the centre last reported. If workers have selected sets of their own, as in
+Asy-OS, the whole pass is repeated, since a worker without another group would not offer its selected set again.
 
-At the end of a pass the driver fetches the state and closes the pass. The centre does the same with its own copy and
-stays, so that the next pass begins without sending the state again.
+At the end of a pass the driver fetches the state and calls `end_pass`. The centre also calls `end_pass` on its own
+copy, so that the next pass begins without sending the state to the centre again.
 
-Columns to revisit are shared in the same way: a `WorkUnit` is a pass, or such a revisit.
+A `WorkUnit` is a pass, or a revisit of some columns, which is shared among workers in the same way.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ from daskfs.protocol import AsynchronousAlgorithm, State
 from daskfs.store.dataset.dataset import Dataset
 
 CENTRE = "centre"
-"""A worker with this resource (``dask worker --resources centre=1``) gets the centre, and no groups."""
+"""A worker with this resource (``dask worker --resources centre=1``) gets the actor with the state, and no groups."""
 _ATTEMPTS = 10  # at a unit of work
 _POLL = 2.0  # seconds between two checks that there are workers
 TOGETHER = 0.25  # seconds: tasks that end within them cost one call of the centre
@@ -57,38 +56,38 @@ _GONE_WORKER = "gone"  # in place of the name of a worker that is known to the s
 
 @dataclass(frozen=True, slots=True)
 class WorkerAddresses:
-    """Addresses of the workers of a cluster."""
+    """Addresses of the workers of a cluster, separated by the resource `CENTRE`."""
 
     centres: list[str]
-    """Workers with the resource `CENTRE`."""
+    """Addresses of workers with the resource `CENTRE`."""
     others: list[str]
     threads: int
-    """Threads of the workers that process groups."""
+    """Total number of threads of the workers that process groups of blocks."""
 
 
 @dataclass(slots=True)
 class CentreHandle:
-    """The driver's end of a centre."""
+    """The driver's reference to the centre, the dask actor that owns the state."""
 
     future: Future[Any]
-    """The task of the actor, which lives as long as this is held."""
+    """The future of the dask actor, which keeps the actor alive."""
     actor: Any
     units: int = 0
-    """How many units of work this centre has completed."""
+    """How many units of work (passes or revisits) this centre actor has completed."""
     closing: Any = None
-    """The reply to `end_pass`, until it is awaited."""
+    """The outstanding reply of the centre actor to the call of `end_pass`, or None."""
 
     @property
     def call(self) -> ActorCalls:
-        """Return what calls the centre."""
+        """Return an object that calls methods of the centre actor."""
         return ActorCalls(self.actor)
 
     def close_pass(self) -> None:
-        """Let the centre close the pass, without waiting."""
+        """Let the centre actor close the pass, without waiting for its reply."""
         self.closing = self.call.later("end_pass")
 
     def await_closing(self) -> None:
-        """Wait until the pass is closed: a worker that joined before would be given a view of the old pass."""
+        """Wait until the centre actor has closed the pass, so that no worker gets a view of the previous pass."""
         if self.closing is not None:
             self.call.answer(self.closing)
             self.closing = None
@@ -96,48 +95,48 @@ class CentreHandle:
 
 @dataclass(slots=True)
 class Ledger:
-    """What the driver knows of a unit of work; enough to go on after the centre is lost. No Dask here."""
+    """The driver's record of a unit of work, from which the work continues after the centre actor is lost."""
 
     start: State
-    """The state at the start of the unit."""
+    """The state at the start of the unit of work."""
     groups: dict[int, range]
-    """Groups that are not finished, by number."""
+    """Groups of blocks that are not finished, by number."""
     held: NDArray[np.uint64]
-    """Ids of the features that the centre held at its last report."""
+    """Ids of the features in the last report of the centre actor."""
     merging: float = 0.0
-    """Seconds that centres were busy."""
+    """Seconds that centre actors were busy during this unit of work."""
 
     def note(self, report: CentreReport) -> None:
-        """Note a report of the centre."""
+        """Record a report of the centre actor: finished groups, features in the state, and busy seconds."""
         for number in report.finished:
             self.groups.pop(number, None)
         self.held = report.held
         self.merging += report.merging
 
     def position(self, end: int) -> int:
-        """Return the first block that is not finished, or `end`; some blocks behind it may be finished."""
+        """Return the first block that is not finished, or `end`; some later blocks may be finished."""
         return min((group.start for group in self.groups.values()), default=end)
 
 
 @dataclass(frozen=True)
 class WorkUnit:
-    """A pass, or a revisit of some columns."""
+    """A unit of work for an asynchronous schedule: a pass, or a revisit of some columns."""
 
     run: SelectionRun
     verb: str
-    """The name of its tasks."""
+    """The verb after which the Dask tasks of the unit of work are named."""
     groups: Callable[[int], Iterator[range]]
-    """Returns the groups for a number of threads."""
+    """Function that returns the groups of blocks or columns for a number of threads."""
     columns: NDArray[np.uint64] | None = None
-    """The columns to revisit, of which a group is a range; None for a pass, whose groups are ranges of blocks."""
+    """Ids of the columns to revisit, of which a group is a range; None for a pass, which has ranges of blocks."""
 
     def items(self, group: range) -> GroupItems:
-        """Return what the task of a group works on."""
+        """Return the block numbers or the column ids of a group."""
         return group if self.columns is None else self.columns[group.start : group.stop]
 
 
 class AsynchronousRunner:
-    """Carries out passes on a cluster, around a centre. Close it when the run ends."""
+    """Carries out passes on a cluster, around a centre (the dask actor that owns the state)."""
 
     def __init__(self, client: Client, dataset: Dataset, algorithm: AsynchronousAlgorithm) -> None:
         self._client, self._dataset, self._algorithm = client, dataset, algorithm
@@ -160,11 +159,11 @@ class AsynchronousRunner:
         return state
 
     def revisit(self, state: State, ids: NDArray[np.uint64], run: SelectionRun) -> tuple[State, int]:
-        """Share a revisit of columns among the workers; see `PassRunner.revisit`."""
+        """Fold the columns `ids` into the state once more, shared among the workers; see `PassRunner.revisit`."""
         return self._complete(state, WorkUnit(run, "revisit", partial(revisit_groups, len(ids)), np.sort(ids)))
 
     def close(self) -> None:
-        """Free what workers keep for this run; a worker that cannot be reached drops it in later runs."""
+        """Free the sessions on the workers; a worker that cannot be reached drops its sessions in later runs."""
         self._reports.close()
         self._drop_centre()
         if self._client.status == "running":
@@ -196,7 +195,7 @@ class AsynchronousRunner:
         return dict(zip(self._numbers, unit.groups(addresses.threads), strict=False))
 
     def _addresses(self) -> WorkerAddresses:
-        """Return the addresses of the workers; wait until there is one."""
+        """Return the addresses of the workers, after waiting until there is at least one worker."""
         try:
             require_worker(self._client)
             workers = self._client.scheduler_info(n_workers=-1)["workers"]
@@ -212,7 +211,7 @@ class AsynchronousRunner:
         return WorkerAddresses(sorted(centres), sorted(others), threads)
 
     def _attempt(self, ledger: Ledger, addresses: WorkerAddresses, unit: WorkUnit, before: Spent) -> State:
-        """Return the state after a unit of work, begun from the ledger; CentreLost if the centre is lost."""
+        """Return the state after a unit of work that starts from the ledger. Raise CentreLost if the centre is lost."""
         if self._centre is None:
             self._centre = self._open_centre(ledger, addresses)
         centre = self._centre
@@ -240,7 +239,7 @@ class AsynchronousRunner:
     def _ask_centre(
         self, centre: CentreHandle, ledger: Ledger, addresses: WorkerAddresses, unit: WorkUnit, before: Spent
     ) -> None:
-        """Ask for a report after tasks have ended, and pass it on to the run; in a pass a checkpoint may be due."""
+        """Record a report of the centre actor in the ledger and the run, and save a checkpoint if one is due."""
         report: CentreReport = centre.call.now("report")
         ledger.note(report)
         spent = self._reports.total()
@@ -254,7 +253,7 @@ class AsynchronousRunner:
             unit.run.save(centre.call.now("state")[0])
 
     def _open_centre(self, ledger: Ledger, addresses: WorkerAddresses) -> CentreHandle:
-        """Start a new centre from the ledger."""
+        """Start a new centre actor with the state and the features of the ledger."""
         future = self._client.submit(
             CentreActor, actor=True, key=task_key("centre"), priority=100,
             resources={CENTRE: 1} if addresses.centres else None,
@@ -268,7 +267,7 @@ class AsynchronousRunner:
         return centre
 
     def _close_pass(self) -> None:
-        """Let the centre go on to the next pass; drop one that cannot."""
+        """Let the centre actor close the pass; drop the actor if the actor is lost or cannot be used again."""
         try:
             if self._fresh:
                 self._drop_centre()
@@ -278,13 +277,13 @@ class AsynchronousRunner:
             self._drop_centre()
 
     def _drop_centre(self) -> None:
-        """Cancel the centre, which is lost or no longer needed."""
+        """Cancel the centre actor, which is lost or no longer needed."""
         if self._centre is not None:
             self._cancel([self._centre.future])
         self._centre = None
 
     def _await_last_offers(self, ledger: Ledger, centre: CentreHandle) -> None:
-        """Wait until the offers of all tasks that have ended have arrived, or none arrives any more."""
+        """Wait for the offers of all tasks that have ended, until no more offers arrive for a few seconds."""
         deadline = monotonic() + _LAST_OFFERS
         while ledger.groups and monotonic() < deadline:
             left = len(ledger.groups)
@@ -295,7 +294,7 @@ class AsynchronousRunner:
                 sleep(_PAUSE)
 
     def _await_actor(self, future: Future[Any], addresses: WorkerAddresses) -> Any:
-        """Return the actor as soon as it has started, which takes a while on a busy cluster."""
+        """Return the centre actor as soon as Dask has started it, which takes a while on a busy cluster."""
         while True:
             try:
                 with self._client.as_current():  # a copy belongs to this client, the original to the default one
@@ -312,10 +311,10 @@ class AsynchronousRunner:
     def _submit_groups(
         self, centre: CentreHandle, addresses: WorkerAddresses, unit: WorkUnit, groups: dict[int, range]
     ) -> list[Future[Any]]:
-        """Submit a task for every group, all in one message; for Asy-OS one by one.
+        """Submit a task for every group, all in one message to the scheduler; for Asy-OS in one message per group.
 
-        Only if it has many tasks does Dask give them to idle workers; tasks that come alone all go to the worker that
-        holds the centre. Dask runs the tasks of a message in the order of their keys.
+        Dask spreads tasks over idle workers only if many tasks come at once; single tasks would all go to the worker
+        that holds the centre actor. Dask runs the tasks of one message in the order of their keys.
         """
         name, events = task_key(unit.verb), unit.run.listener.run
         arguments = [
@@ -335,7 +334,7 @@ class AsynchronousRunner:
         return self._client.map(work_on, *zip(*arguments, strict=True), key=keys, pure=False, workers=workers)
 
     def _as_they_end(self, futures: list[Future[Any]], addresses: WorkerAddresses) -> Iterator[list[Future[Any]]]:
-        """Yield futures as they end, together with those that end at about the same time."""
+        """Yield lists of futures that have ended at about the same time."""
         ended: SimpleQueue[Future[Any]] = SimpleQueue()
         for future in futures:
             future.add_done_callback(ended.put)
@@ -355,7 +354,7 @@ class AsynchronousRunner:
             yield batch
 
     def _check_workers(self, addresses: WorkerAddresses) -> None:
-        """Raise CentreLost if no worker is left that could process groups."""
+        """Raise CentreLost if no worker is left that could process groups of blocks."""
         try:
             alive = self._client.nthreads().keys()
         except Exception as error:
@@ -366,7 +365,7 @@ class AsynchronousRunner:
             raise CentreLost("all workers but that of the centre have left")
 
     def _check(self, ended: list[Future[Any]], centre: Future[Any]) -> None:
-        """Raise what one of some tasks has raised."""
+        """Raise the exception of a failed task, or CentreLost if the task failed because of the centre actor."""
         for future in ended:
             try:
                 if future.status in ("error", "cancelled"):

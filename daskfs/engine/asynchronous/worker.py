@@ -1,16 +1,16 @@
-"""The workers of an asynchronous pass, and their calls of the centre, which is a Dask actor.
+"""The workers of an asynchronous pass, and their calls of the centre, the dask actor that owns the state.
 
-A task is a group of blocks. A worker sends an offer without waiting, goes on with the next blocks as far as the
-algorithm lets it, and takes the reply, a newer view, when it has come. What it has to offer until then is combined into
-one offer. A worker with nothing to offer sends nothing; at the end of a group it sends the rest and begins the next
-group. So a pass that changes little is as fast as reading, and one that changes much is as fast as the centre.
+A task is a group of blocks. A worker sends an offer without waiting, and goes on with the next blocks while the reply
+of the centre, a newer view of the state, is on its way. Until the reply arrives, all new offers of the worker are
+combined into one offer. At the end of a group the worker sends the remaining offers and begins the next group. A pass
+with few offers is as fast as reading, and a pass with many offers is as fast as the centre accepts the offers.
 
     worker 0   read, work ──offer──►┐            ┌◄── view
     worker 1   read, work ──offer──►│  centre    │
                                     └─ accept ───┘
 
-The centre may die at any time. A caller notices within seconds and raises `CentreLost`; the driver then makes another
-one.
+The centre may die at any time. A caller of a dead centre raises `CentreLost` within seconds, and the driver starts a
+new centre.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from daskfs.protocol import AsynchronousAlgorithm, Block, State, copy_state
 from daskfs.store.dataset.dataset import Dataset
 
 GroupItems = range | NDArray[np.uint64]
-"""What a task works on: numbers of blocks, or ids of columns."""
+"""The work of one task: a range of block numbers, or ids of columns."""
 
 _PATIENCE = 1.0  # seconds until a caller that waits for the centre checks whether it is alive
 _PING_SECONDS = 3.0  # for the answer to that check
@@ -45,21 +45,21 @@ _SESSIONS = 2  # that a thread keeps; those of a driver that was killed are push
 
 
 class CentreLost(Exception):
-    """The process of the centre has died, or does not answer."""
+    """Raised if the process of the centre (the dask actor that owns the state) has died, or does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An error that the algorithm or the dataset raised at the centre; it does not mean that the centre is lost."""
+    """An error that the algorithm or the dataset raised inside the centre actor, while the actor itself is alive."""
 
     error: Exception
 
 
 class CentreActor:
-    """The Dask actor around a `Centre`, which is created in the process where it will live.
+    """The dask actor around a `Centre` object, which `open` creates in the process of the actor.
 
-    Errors are returned as answers, so that everything that Dask raises for a call is about the process, not about the
-    work. Workers do not wait for the reply to the end of a group, so an error is also the answer to the next report.
+    Errors of the algorithm are returned as `Failure` objects, since an exception of a call means a lost process.
+    Workers do not wait for the reply to the end of a group, so the next report returns the `Failure` again.
     """
 
     _centre: Centre
@@ -73,12 +73,12 @@ class CentreActor:
         held: NDArray[np.uint64],
         workers: list[str],
     ) -> None:
-        """Create the centre from a state and the ids of features that it must hold."""
+        """Create the `Centre` from a state and the ids of features that the state of the centre must hold."""
         state = with_target(algorithm, dataset, copy_state(state))
         self._centre = Centre(algorithm, rebuild_state(algorithm, dataset, state, held), workers)
 
     def do(self, method: str, *arguments: Any) -> Any:
-        """Call a method of the centre, or `open` it."""
+        """Call a method of the `Centre` object, or `open`, by name."""
         if method == "report" and self._failure is not None:
             return self._failure
         try:
@@ -89,29 +89,29 @@ class CentreActor:
             return self._failure
 
     async def ping(self) -> bool:
-        """Answer; Dask does that even while the centre is busy."""
+        """Return True; Dask answers this call even while another call keeps the actor busy."""
         return True
 
 
 class ActorCalls:
-    """Calls of a `CentreActor` that never wait for a dead one."""
+    """Calls of a `CentreActor` that raise `CentreLost` instead of waiting for a dead actor."""
 
     def __init__(self, centre: Any) -> None:
         self._centre = centre
 
     def now(self, method: str, *arguments: Any) -> Any:
-        """Return what a method of the centre returns; raise what it raises."""
+        """Call a method of the centre actor and wait. Return the value, or raise the exception, of the method."""
         return self.answer(self.later(method, *arguments))
 
     def later(self, method: str, *arguments: Any) -> Any:
-        """Call a method without waiting. Return the reply that `answer` takes."""
+        """Call a method of the centre actor without waiting. Return a reply object, to be passed to `answer`."""
         try:
             return self._centre.do(method, *arguments)
         except Exception as error:
             raise CentreLost(repr(error)) from error
 
     def answer(self, reply: Any) -> Any:
-        """Return what a call returns, however long that takes, as long as the process of the centre is alive."""
+        """Return the value of a call, and wait for the value as long as the process of the centre actor is alive."""
         while True:
             try:
                 answer = _take(reply) if reply.done() else reply.result(_PATIENCE)
@@ -132,7 +132,7 @@ class ActorCalls:
 
 
 def _take(reply: Any) -> Any:
-    """Return the value of a reply that has come; `result` would wait for a turn of Dask's loop, which is busy."""
+    """Return the value of a reply that has arrived, without the detour of `result` over Dask's busy event loop."""
     try:
         reply.__await__().send(None)
     except StopIteration as stop:
@@ -142,21 +142,21 @@ def _take(reply: Any) -> Any:
 
 @dataclass(slots=True)
 class WorkerSession:
-    """What a worker's thread keeps from one group of a run to the next."""
+    """The data that a worker's thread keeps from one group of blocks to the next group of the same selection run."""
 
     name: str = field(default_factory=lambda: os.urandom(8).hex())
-    """The name under which the centre knows the owner of `own`; a session without `own` is a new worker to it."""
+    """The random name of the owner of `own` at the centre actor; a session without `own` counts as a new worker."""
     own: State | None = None
     worker: int = -1
-    """The number of this worker at the centre."""
+    """The number that the centre actor has given to this worker."""
     joined: tuple[str, int] | None = None
-    """The centre that was joined, and for which unit of work."""
+    """The key of the centre actor that was joined, and the number of the unit of work; None before joining."""
     newest: VersionedView = field(default_factory=lambda: VersionedView(-1, None))
-    """The newest view; a group begins with the last view of the group before."""
+    """The newest view of the state; a group of blocks begins with the last view of the previous group."""
     replies: deque[Any] = field(default_factory=deque)
-    """Outstanding replies of the centre, also to the end of the group before."""
+    """Outstanding replies of the centre actor, including the reply to the end of the previous group."""
     ended: float = 0.0
-    """When the last group ended."""
+    """The time when the last group of blocks ended."""
 
 
 _sessions: dict[int, dict[str, WorkerSession]] = {}  # by thread and run
@@ -164,7 +164,7 @@ _ended_runs: deque[str] = deque(maxlen=100)  # a group that was cancelled may be
 
 
 def _session(run: str) -> WorkerSession:
-    """Return this thread's session for a run."""
+    """Return this thread's session for a selection run."""
     if run in _ended_runs:
         return WorkerSession()
     sessions = _sessions.setdefault(threading.get_ident(), {})
@@ -175,7 +175,7 @@ def _session(run: str) -> WorkerSession:
 
 
 def forget(run: str) -> None:
-    """Drop the sessions of a run that has ended."""
+    """Drop the sessions of a selection run that has ended."""
     _ended_runs.append(run)
     for sessions in list(_sessions.values()):
         sessions.pop(run, None)
@@ -191,20 +191,20 @@ def work_on(
     items: GroupItems,
     events: str = "",
 ) -> None:
-    """Process one group on a worker, and send the centre what comes of it.
+    """Process one group of blocks or columns on a worker, and send the resulting offers to the centre actor.
 
     Parameters
     ----------
     run
-        The run as its sessions and reports name it.
+        The name of the selection run in sessions and reports.
     algorithm, dataset, centre
-        The algorithm, its data, and the actor.
+        The algorithm, its dataset, and the centre actor.
     unit
-        The number of a unit of work, such as a pass, which begins with a new view.
+        The number of the unit of work, such as a pass; every unit begins with a new view.
     group, items
         The number of the group, and its blocks or columns.
     events
-        The run as its events name it; "" if it has none.
+        The name of the selection run in events; "" if events are turned off.
     """
     session, call, joins = _session(run), ActorCalls(centre), (centre.key, unit)
     fresh = algorithm.sharing.needs_fresh_views
@@ -240,7 +240,7 @@ def work_on(
 
 
 def _take_replies(session: WorkerSession, call: ActorCalls, meter: Meter, most: int) -> None:
-    """Take the replies that have come, and wait for others while more than `most` are outstanding."""
+    """Take replies of the centre actor that have arrived, and wait while more than `most` replies are outstanding."""
     while session.replies and (len(session.replies) > most or session.replies[0].done()):
         with meter.waiting():
             session.newest = call.answer(session.replies.popleft()) or session.newest

@@ -1,1 +1,1 @@
-"""Dask clusters: starting one, connecting to one, preparing its workers and watching that they stay."""
+"""Dask clusters: starting or connecting to a cluster, preparing its workers, and noticing workers that leave."""

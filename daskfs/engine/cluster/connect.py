@@ -1,4 +1,4 @@
-"""Connections to an existing Dask scheduler, and one line that says why one cannot be made."""
+"""Connections to an existing Dask scheduler, with a one-line explanation if the scheduler cannot be reached."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ANSWER_SECONDS = 10  # until a scheduler must have answered
 
 @contextmanager
 def cluster_at(address: str | None) -> Iterator[Client | None]:
-    """Yield a client of the scheduler at `address`; None without an address."""
+    """Yield a client of the scheduler at `address`; yield None if the address is None."""
     if address is None:
         yield None
         return
@@ -34,7 +34,7 @@ def cluster_at(address: str | None) -> Iterator[Client | None]:
 
 
 def _connect(address: str) -> Client:
-    """Return a client of the scheduler at an address; OptionError with a line that says why there is none."""
+    """Return a client of the scheduler at an address. Raise OptionError with the reason if there is no scheduler."""
     try:
         identity = asyncio.run(_identity(address))
         if "workers" in identity:  # only a scheduler has them; workers and nannies have an identity, too
@@ -45,7 +45,7 @@ def _connect(address: str) -> Client:
 
 
 def _with_scheme(address: str) -> str:
-    """Return the address of a scheduler, with tcp:// by default; OptionError if it is no address."""
+    """Return a scheduler's address, with tcp:// by default. Raise OptionError if the text is not an address."""
     try:
         parts = urlsplit(address if "://" in address else f"tcp://{address}")
         if parts.scheme in _SCHEMES and parts.hostname and parts.port:
@@ -56,7 +56,7 @@ def _with_scheme(address: str) -> str:
 
 
 async def _identity(address: str) -> dict[str, Any]:
-    """Return the identity of a Dask server; OSError if it is none, for which a client would wait for ever."""
+    """Return the identity of a Dask server. Raise OSError if no server answers, where a client would wait forever."""
     try:
         async with (
             asyncio.timeout(ANSWER_SECONDS),
@@ -69,7 +69,7 @@ async def _identity(address: str) -> dict[str, Any]:
 
 
 def _check_security(address: str) -> None:
-    """Raise OptionError for certificates that are missing or wrong; Dask would say so later, and less clearly."""
+    """Raise OptionError for missing or wrong TLS certificates, earlier and more clearly than Dask would."""
     try:
         arguments = Security().get_connection_args("client")
     except (OSError, ValueError) as error:
@@ -84,7 +84,7 @@ def _check_security(address: str) -> None:
 
 
 def _refusal(address: str, error: Exception) -> OptionError:
-    """Return the error that says in a line why a scheduler cannot be reached; Unreachable only if waiting may help."""
+    """Return the error with the reason why a scheduler cannot be reached, an `Unreachable` only if waiting may help."""
     message = " ".join(str(error).split())
     kind, why = (OptionError if isinstance(error, ValueError) else Unreachable), f"nothing answers there ({message})"
     closed, is_tls = isinstance(error, CommClosedError), address.startswith("tls://")
@@ -99,7 +99,7 @@ def _refusal(address: str, error: Exception) -> OptionError:
 
 
 def _answers_without_tls(address: str) -> bool:
-    """Return whether a server at an address answers without TLS; certificates are not checked."""
+    """Return whether a Dask server at an address answers without TLS; certificates are not checked."""
     parts, context = urlsplit(address), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:

@@ -1,7 +1,7 @@
-"""Dask plugins that prepare every worker process of a cluster, also after a restart or when it joins late.
+"""Dask plugins that prepare every worker process of a cluster, including workers that restart or join late.
 
-They set malloc and BLAS, load kernels, bring storage options, and check versions and memory. A worker that does not
-pass a check leaves again; its log says why.
+The plugins configure malloc and BLAS, load kernels, register storage options, and check versions and memory. A worker
+that does not pass a check is closed, and its log contains the reason.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _frames_lock = threading.Lock()
 
 
 class DaskfsWorker(WorkerPlugin):
-    """Prepares a worker for daskfs, which registers this plugin on every cluster it uses."""
+    """Worker plugin, registered on every cluster, that checks versions and configures malloc, BLAS and profiling."""
 
     name = "daskfs"
     idempotent = True
@@ -54,9 +54,9 @@ class DaskfsWorker(WorkerPlugin):
 
 
 class WarmKernels(WorkerPlugin):
-    """Compiles or loads the kernels that some modules use, before the first task needs them.
+    """Compiles or loads the numba kernels of the given modules, before the first task needs the kernels.
 
-    Not the kernels of all of daskfs: on a new machine the parsers of all formats alone took 52 s of CPU time.
+    Only the kernels of these modules are compiled, since the parsers of all formats alone took 52 s of CPU time.
     """
 
     idempotent = True
@@ -70,10 +70,10 @@ class WarmKernels(WorkerPlugin):
 
 
 class StorageAccess(WorkerPlugin):
-    """Brings storage options to every worker, so that tasks need not carry them; see `StorageOptions`.
+    """Registers storage options on every worker, so that tasks need not carry the options; see `StorageOptions`.
 
-    Dask keeps the plugin on the scheduler for later workers, and writes its pickle to its log at level debug. The
-    options are masked in the pickle, so that no log shows them; that is no encryption.
+    Dask keeps the plugin on the scheduler for later workers, and logs the pickle of the plugin at level debug. The
+    options are masked in the pickle, so that no log shows them; the mask is not encryption.
     """
 
     idempotent = True
@@ -93,18 +93,18 @@ def _exclusive_or(text: bytes, mask: bytes) -> bytes:
 
 
 class EnoughMemory(WorkerPlugin):
-    """Refuses workers with too little memory for a run, and lets the others use all the memory that it needs.
+    """Refuses workers with too little memory for a selection run, and keeps the other workers from spilling states.
 
-    From 60 % of a worker's memory on, Dask writes results to disk; here these are states that are needed again at once.
-    Several runs may use a cluster at the same time. The settings of a worker from before the first of them are passed
-    on from guard to guard, and are restored with the last.
+    From 60 % of a worker's memory on, Dask spills results to disk, which here are states that are needed again at once.
+    Several selection runs may use a cluster at the same time, with one instance (a guard) for every run. The worker's
+    original spill settings are copied from guard to guard, and the last guard restores the settings.
 
     Parameters
     ----------
     plan
-        The memory that the run needs.
+        The memory that the selection run needs.
     checked
-        Addresses of workers that are known to have it.
+        Addresses of workers that are known to have enough memory.
     client
         The id of the run's Dask client.
     """
@@ -117,7 +117,7 @@ class EnoughMemory(WorkerPlugin):
 
     @staticmethod
     def names_for(client: str) -> str:
-        """Return the prefix of the names of all guards of a client."""
+        """Return the prefix of the plugin names of all memory guards of a Dask client."""
         return f"daskfs-memory-{client}-"
 
     def setup(self, worker: Worker) -> None:
@@ -136,12 +136,12 @@ class EnoughMemory(WorkerPlugin):
             self._keep_in_memory(worker, self._others_on(worker))
 
     def _others_on(self, worker: Worker) -> list[EnoughMemory]:
-        """Return the active guards of other runs on a worker."""
+        """Return the active memory guards of other selection runs on a worker."""
         guards = [plugin for plugin in worker.plugins.values() if isinstance(plugin, EnoughMemory)]
         return [guard for guard in guards if guard is not self and guard._is_active]
 
     def _keep_in_memory(self, worker: Worker, guards: list[EnoughMemory]) -> None:
-        """Raise the limits from which Dask spills to what the runs of these guards need together."""
+        """Raise the limits from which Dask spills to the memory that the runs of the given guards need together."""
         if self._before is None:
             return
         manager: Any = worker.memory_manager
@@ -156,7 +156,7 @@ class EnoughMemory(WorkerPlugin):
 
 
 def _spill_settings(manager: Any) -> tuple[float, float] | None:
-    """Return the fraction of memory and the bytes of results from which a worker spills; None if it never does."""
+    """Return the memory fraction and the bytes of results from which a worker spills; None if it never spills."""
     try:
         spill, limit = manager.memory_spill_fraction, manager.data.fast.n
     except AttributeError:  # results are kept elsewhere, or Dask has changed
@@ -165,7 +165,7 @@ def _spill_settings(manager: Any) -> tuple[float, float] | None:
 
 
 class RemoveGuards(SchedulerPlugin):
-    """Removes the memory guards of a client that is gone: one that was killed cannot do it itself."""
+    """Removes the memory guards of a client that has disconnected, since a killed client cannot remove its guards."""
 
     name = "daskfs-without-guards"
     idempotent = True
@@ -176,14 +176,14 @@ class RemoveGuards(SchedulerPlugin):
 
 
 async def _unregister(scheduler: Scheduler, name: str) -> None:
-    """Remove a plugin from the scheduler and from all workers, where its `teardown` runs."""
+    """Remove a plugin from the scheduler and from all workers, where the plugin's `teardown` runs."""
     with suppress(Exception):  # a worker leaves meanwhile, or the plugin is already removed
         await scheduler.unregister_worker_plugin(None, name)
 
 
 @contextmanager
 def _close_if_refused(worker: Worker) -> Iterator[None]:
-    """Close a worker whose check raises OptionError; Dask itself would only log the error of a new worker's plugin."""
+    """Close a worker whose check raises OptionError, since Dask would only log the error of a new worker's plugin."""
     try:
         yield
     except OptionError as refusal:
@@ -195,10 +195,10 @@ def _close_if_refused(worker: Worker) -> Iterator[None]:
 
 
 def keep_freed_memory() -> bool:
-    """Tell glibc to keep freed memory instead of returning it to the system. Return whether that was possible.
+    """Tell glibc to keep freed memory instead of returning it to the system. Return whether glibc accepted the setting.
 
-    Dask's nanny asks for the opposite (MALLOC_TRIM_THRESHOLD_), and every chunk read would then fault in all
-    its pages anew, which halves the speed of reading.
+    Dask's nanny sets the opposite (MALLOC_TRIM_THRESHOLD_), with which every chunk read causes new page faults and
+    reading takes twice as long.
     """
     if not sys.platform.startswith("linux"):
         return False
@@ -209,12 +209,12 @@ def keep_freed_memory() -> bool:
 
 
 def avoid_frame_deadlock() -> None:
-    """Pause garbage collection while a profiler of Dask looks at the frames of all threads, on Python 3.11.
+    """Pause garbage collection while Dask's profiler reads the frames of all threads, on Python 3.11.
 
-    `sys._current_frames` holds a lock of the interpreter while it creates objects, which may start a collection. A
-    finalizer may then let another thread run, and if that thread is about to end, it waits for the lock while it holds
-    the GIL: the process hangs (CPython issue 106883; later versions do not collect there). Dask's profilers call it a
-    hundred times a second, and threads that read ahead come and go with every task, so this does happen.
+    `sys._current_frames` holds an interpreter lock while it creates objects, which may start a garbage collection. If a
+    finalizer then switches to a thread that is about to end, this thread waits for the lock while it holds the GIL, and
+    the process hangs (CPython issue 106883, solved in Python 3.12). The deadlock does occur, since Dask's profilers
+    call the function a hundred times a second, and read-ahead threads end with every task.
     """
     if sys.version_info >= (3, 12) or hasattr(sys._current_frames, "__wrapped__"):
         return

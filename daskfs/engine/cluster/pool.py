@@ -1,6 +1,6 @@
 """Pools that run tasks: the threads of this process, or the workers of a Dask cluster.
 
-Kernels release the interpreter's lock, so threads use every core of one machine; a cluster is for several.
+Kernels release the GIL, so threads use all cores of one machine; a cluster is for several machines.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WAIT_FOR_WORKERS = 30  # seconds; an adaptive cluster needs a moment to start th
 
 
 ProgressCallback = Callable[[int, int], None]
-"""Called with the amount of work that is done, and the amount of all work."""
+"""Called with the amount of finished work, and the total amount of work."""
 
 
 class ProgressCounter:
@@ -37,7 +37,7 @@ class ProgressCounter:
         self._done, self._total, self._progress = 0, total, progress
 
     def add(self, count: int) -> None:
-        """Count some more work as done."""
+        """Add `count` to the amount of finished work."""
         self._done += count
         if self._progress is not None:
             self._progress(self._done, self._total)
@@ -62,7 +62,7 @@ class Threads:
                     yield result
 
     def everywhere(self, function: Callable[[], object]) -> None:
-        """Call a function in every process that runs tasks."""
+        """Call a function once, since all tasks of this pool run in this process."""
         function()
 
 
@@ -77,7 +77,7 @@ class DaskWorkers:
         prepare_workers(client, options, kernels_of)
 
     def unordered(self, name: str, function: Callable[..., Any], tasks: Iterable[Task]) -> Iterator[Any]:
-        """Yield results as tasks end. An error, also one of the iterator of tasks, cancels those that have not run."""
+        """Yield results as tasks end. An error in a task, or in the iterator of tasks, cancels the remaining tasks."""
         token, futures = os.urandom(4).hex(), []
         try:
             for i, task in enumerate(tasks):
@@ -98,7 +98,7 @@ class DaskWorkers:
                 self._client.cancel(futures)
 
     def _finished(self, futures: Sequence[Any]) -> Iterator[Any]:
-        """Yield futures as they end; Interrupted if the workers are gone for good."""
+        """Yield futures as they end. Raise Interrupted if all workers are gone for good."""
         waiting = set(futures)
         while waiting:
             try:
@@ -109,7 +109,7 @@ class DaskWorkers:
                 require_worker(self._client)
 
     def everywhere(self, function: Callable[[], object]) -> None:
-        """Call a function in every process that runs tasks and can be reached."""
+        """Call a function on every worker of the cluster that can be reached."""
         self._client.run(function, on_error="ignore")
 
 
@@ -122,9 +122,9 @@ def pool(
     options: Iterable[StorageOptions] = (),
     kernels_of: Iterable[object] = (),
 ) -> Pool:
-    """Return a pool of the given or current Dask client; of threads of this process if there is no client.
+    """Return a pool of the given or current Dask client; without a client, a pool of threads of this process.
 
-    For `options` and `kernels_of` see `prepare_workers`.
+    The arguments `options` and `kernels_of` are those of `prepare_workers`.
     """
     if client is None and workers is None:
         client = current_client()
@@ -132,9 +132,9 @@ def pool(
 
 
 def current_client() -> Client | None:
-    """Return the current Dask client, or None.
+    """Return the current Dask client, or None if there is no client.
 
-    None also inside a task: waiting there for other tasks of the same cluster could last for ever.
+    Return None inside a task, too, where waiting for other tasks of the same cluster could last forever.
     """
     with suppress(ValueError):
         get_worker()
@@ -145,7 +145,7 @@ def current_client() -> Client | None:
 
 
 def prepare_workers(client: Client, options: Iterable[StorageOptions] = (), kernels_of: Iterable[object] = ()) -> None:
-    """Wait for the first worker, check versions, and register the plugins that every worker needs, now or later.
+    """Wait for the first worker, check versions, and register the plugins for all present and future workers.
 
     Parameters
     ----------
@@ -171,9 +171,9 @@ def prepare_workers(client: Client, options: Iterable[StorageOptions] = (), kern
 
 
 def in_order(where: Pool, name: str) -> Callable[[Callable[..., Any], Iterable[Task]], list[Any]]:
-    """Return a function that calls another one with each of some argument tuples, in a pool, and returns the results.
+    """Return a function that maps another function over argument tuples in a pool and returns the list of results.
 
-    The store takes such a function, since it knows nothing of Dask.
+    The modules of the store take such a function as an argument, so that they need not import Dask.
     """
 
     def run(function: Callable[..., Any], tasks: Iterable[Task]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""The cluster that a command runs on: an existing one, one that is started for it, or none."""
+"""The cluster that a command runs on: an existing cluster, a cluster started for the command, or none."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ WAIT_FOR_OTHERS = (
 
 @contextmanager
 def cluster_for(scheduler: str | None, serial: bool, processes: int | None) -> Iterator[Client | None]:
-    """Yield a client for the flags ``--scheduler``, ``--serial`` and ``--processes``; None for a serial run.
+    """Yield a client for the flags ``--scheduler``, ``--serial`` and ``--processes``; yield None for ``--serial``.
 
     Without flags a cluster is started on this machine.
     """
@@ -49,7 +49,7 @@ def cluster_for(scheduler: str | None, serial: bool, processes: int | None) -> I
 
 @contextmanager
 def local_cluster(processes: int | None = None) -> Iterator[Client]:
-    """Yield a client of new worker processes, one for every core, that only this machine can reach."""
+    """Yield a client of a new local cluster, with one process per core, that other machines cannot reach."""
     count = processes or available_cores()
     with (
         _silent("asyncio", "distributed"),
@@ -109,7 +109,7 @@ def cluster_of_class(
 def _start(
     path: str, arguments: Mapping[str, Any], workers: int | None, adapt: Mapping[str, int] | None
 ) -> Iterator[Any]:
-    """Yield a new cluster that has been asked for its workers."""
+    """Yield a new cluster whose workers have been requested, but may not have joined yet."""
     kind = _class_at(path)
     if kind is LocalCluster:
         arguments = {"dashboard_address": f"{LOOPBACK}:0", **arguments}  # its own default is open to the network
@@ -124,7 +124,7 @@ def _start(
 
 
 def _scale(cluster: Any, workers: int | None, adapt: Mapping[str, int] | None) -> None:
-    """Ask a cluster for workers; raise the error that keeps it from starting one."""
+    """Request workers from a cluster. Raise the error of a worker that cannot be started."""
     if workers is None and adapt is None:
         return
     if not getattr(cluster, "_supports_scaling", True):
@@ -137,9 +137,9 @@ def _scale(cluster: Any, workers: int | None, adapt: Mapping[str, int] | None) -
 
 
 async def _start_all(cluster: SpecCluster) -> None:
-    """Return when every worker was started or queued; raise the error of one that was not.
+    """Return when every worker was started or queued. Raise the error of a worker that could not be started.
 
-    Dask itself would only log the error, and the run would wait for workers that never come.
+    Dask itself would only log the error, and the selection run would wait for workers that never come.
     """
     with suppress(Exception):  # raised again below
         await cluster._correct_state()  # which `scale` has only scheduled
@@ -153,14 +153,14 @@ async def _start_all(cluster: SpecCluster) -> None:
 
 
 def _count_started(cluster: Any) -> int:
-    """Return how many workers a cluster has started because of its arguments; 0 if that is not known."""
+    """Return how many workers a cluster has started because of its arguments; 0 if the number is not known."""
     if not isinstance(cluster, SpecCluster):
         return 0
     return sum(getattr(process, "n_workers", 1) for process in cluster.workers.values())  # a process may have several
 
 
 def _first_cause(error: BaseException) -> str:
-    """Return the message of the first error in a chain of causes, in one line."""
+    """Return the message of the root error in a chain of causes (``__cause__``), as one line."""
     while error.__cause__ is not None:
         error = error.__cause__
     return " ".join(str(error).split()) or type(error).__name__
@@ -178,7 +178,7 @@ def _class_at(path: str) -> Any:
 
 @contextmanager
 def _ignore_interrupts() -> Iterator[None]:
-    """Ignore Ctrl-C while processes start, which inherit that: the command then stops them in order."""
+    """Ignore Ctrl-C while worker processes start; they inherit the setting, and the command stops them in order."""
     if threading.current_thread() is not threading.main_thread():  # only the main thread may set it, and is interrupted
         yield
         return
@@ -190,7 +190,7 @@ def _ignore_interrupts() -> Iterator[None]:
 
 
 def _wait_for_processes(count: int) -> None:
-    """Wait until a number of worker processes exist, ready or not."""
+    """Wait until `count` worker processes exist, whether or not they are ready."""
     deadline = monotonic() + START_SECONDS
     while monotonic() < deadline:
         children = psutil.Process().children()
@@ -207,7 +207,7 @@ def _command(process: psutil.Process) -> list[str]:
 
 @contextmanager
 def _silent(*loggers: str) -> Iterator[None]:
-    """Silence what Dask logs while its parts are started and stopped; errors are raised anyway."""
+    """Silence Dask's log messages while a cluster is started or stopped; errors are still raised."""
     levels = {logger: logging.getLogger(logger).level for logger in loggers}
     try:
         for logger in loggers:
@@ -219,7 +219,7 @@ def _silent(*loggers: str) -> Iterator[None]:
 
 
 def _free_port(wanted: int) -> int:
-    """Return the port if it is free, otherwise 0, which means any."""
+    """Return the wanted port if it is free, otherwise 0, which stands for any free port."""
     with socket.socket() as listener:
         try:
             listener.bind((LOOPBACK, wanted))
@@ -229,9 +229,9 @@ def _free_port(wanted: int) -> int:
 
 
 def exposed_addresses(cluster: Any) -> list[str]:
-    """Return the addresses at which other machines reach the scheduler of a cluster, or its dashboard.
+    """Return the addresses of a cluster's scheduler and dashboard that other machines can reach.
 
-    The list is empty for a scheduler in another process, which others have started.
+    The list is empty for a scheduler that does not run in this process.
     """
     scheduler = getattr(cluster, "scheduler", None)
     if not isinstance(scheduler, Scheduler):

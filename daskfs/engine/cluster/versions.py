@@ -1,4 +1,4 @@
-"""Check that all processes of a cluster run the same versions, since pickled tasks and states travel between them."""
+"""Check that all processes of a cluster have the same package versions, since they exchange pickled objects."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from daskfs.errors import OptionError
 Versions = Mapping[str, str | None]
 
 WHOLE = ("daskfs", "dask", "distributed")
-"""Packages of which the whole version must agree."""
+"""Packages whose whole version must be the same in all processes of a cluster."""
 FIRST_TWO = ("python", "numba", "numpy", "scipy", "zarr")
-"""Packages of which the first two numbers must agree; the third is for bug fixes."""
+"""Packages whose first two version numbers must be the same in all processes of a cluster."""
 _PACKAGES = [name for name in (*WHOLE, *FIRST_TWO) if name != "python"]
 
 
 def versions_here() -> Versions:
-    """Return the versions of this process that must agree; None for a package that is not installed."""
+    """Return the versions in this process of the packages to compare; None for a package that is not installed."""
     return _relevant(get_versions(_PACKAGES)["packages"])
 
 
@@ -34,7 +34,7 @@ def check_versions(client: Client) -> None:
 
 
 def check_same(process: str, there: Versions, here: Versions) -> None:
-    """Raise OptionError if the versions of a process differ from those here.
+    """Raise OptionError if the versions in another process (`there`) differ from the versions in this process (`here`).
 
     >>> from daskfs.engine.cluster.versions import check_same
     >>> check_same("worker a", {"numpy": "2.3", "zarr": None}, {"numpy": "2.4", "zarr": "3.1"})

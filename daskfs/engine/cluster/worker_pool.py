@@ -1,4 +1,4 @@
-"""The workers that take part in a run: how many to expect, that there is one, and that each has enough memory.
+"""The workers of a selection run: how many to expect, waiting for a worker, and checks of their memory.
 
 The workers of an adaptive cluster come when there are tasks and go when there are none, even between two passes.
 """
@@ -27,7 +27,7 @@ ProgressValue = TypeVar("ProgressValue")
 
 
 def expected_workers(client: Client) -> int:
-    """Return how many workers will share the work: those that are there, or the maximum of an adaptive cluster."""
+    """Return how many workers will share the work: the present workers, or the maximum of an adaptive cluster."""
     maximum = getattr(getattr(client.cluster, "_adaptive", None), "maximum", 0)  # of LocalCluster and job queues
     count = len(client.nthreads())
     return max(count, int(maximum)) if maximum != float("inf") else count
@@ -35,7 +35,7 @@ def expected_workers(client: Client) -> int:
 
 @contextmanager
 def keep_a_worker(client: Client) -> Iterator[None]:
-    """Make an adaptive cluster without workers start one, and keep its last one from leaving."""
+    """Make an adaptive cluster without workers start a worker, and keep its last worker from leaving."""
     # Dask starts a worker for a task, and closes none whose results would be lost.
     seat = client.submit(bytes, 1, key=f"daskfs-seat-{os.urandom(8).hex()}", pure=False)
     try:
@@ -46,13 +46,13 @@ def keep_a_worker(client: Client) -> Iterator[None]:
 
 
 def await_worker(client: Client, seconds: float) -> None:
-    """Return as soon as there is a worker; TimeoutError if none comes in time."""
+    """Return as soon as there is a worker. Raise TimeoutError if no worker comes in time."""
     with nullcontext() if client.nthreads() else keep_a_worker(client):
         client.wait_for_workers(1, timeout=seconds)
 
 
 def require_worker(client: Client) -> None:
-    """Return as soon as there is a worker; Interrupted if none comes in time, or the scheduler does not answer."""
+    """Return as soon as there is a worker. Raise Interrupted if none comes in time, or if the scheduler is gone."""
     try:
         await_worker(client, NO_WORKERS)
     except TimeoutError:
@@ -62,7 +62,7 @@ def require_worker(client: Client) -> None:
 
 
 def await_result(client: Client, future: Future[Any]) -> Any:
-    """Return the result of a task; Interrupted if it was lost with the last worker, for which Dask waits for ever."""
+    """Return the result of a task. Raise Interrupted if all workers are gone, where Dask would wait forever."""
     while True:
         try:
             return future.result(timeout=LOOK_EVERY)
@@ -74,9 +74,9 @@ def await_result(client: Client, future: Future[Any]) -> Any:
 
 @contextmanager
 def guard_memory(client: Client | None, plan: MemoryPlan, checked: frozenset[str]) -> Iterator[None]:
-    """For the time of a run, keep at least one worker, and refuse workers with less memory than the plan needs.
+    """Keep at least one worker during a selection run, and refuse workers with less memory than the plan needs.
 
-    Workers at the addresses in `checked` have enough; those that have come since, or come later, are checked.
+    Workers at the addresses in `checked` are known to have enough memory; all other workers are checked when they join.
     """
     if client is None:
         yield
@@ -99,7 +99,7 @@ def guard_memory(client: Client | None, plan: MemoryPlan, checked: frozenset[str
 def warn_of_lost_workers(
     client: Client | None, progress: Callable[[ProgressValue], None] | None
 ) -> Callable[[ProgressValue], None] | None:
-    """Return a progress callback that also writes to the log when a worker has left."""
+    """Return a progress callback that also logs a warning when a worker has left the cluster."""
     if client is None:
         return progress
     known, checked = set(client.nthreads()), monotonic()
@@ -120,7 +120,7 @@ def warn_of_lost_workers(
 
 
 def register(client: Client, plugin: WorkerPlugin | SchedulerPlugin) -> None:
-    """Give a plugin to the scheduler, or to every worker that is there or joins later."""
+    """Register a plugin on the scheduler, or on all present and future workers."""
     try:
         client.register_plugin(plugin)
     except OSError:  # a worker left meanwhile; the others, and those that join, have it

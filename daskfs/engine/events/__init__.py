@@ -1,1 +1,1 @@
-"""How a run reports what it does: events, the clock of a task, the listener of a run."""
+"""Reporting of a selection run: events for the dashboard, the timer of tasks, and the sender of the driver."""

@@ -1,4 +1,4 @@
-"""The events that the driver of a run sends. No Dask here: `send` knows where events go."""
+"""The events that the driver of a selection run sends; the module `send` transports the events with Dask."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from daskfs.engine.passes import PassProgress
 
 PROGRESS_EVERY = 0.25
-"""Seconds, at least, between two events of progress."""
+"""Least number of seconds between two progress events."""
 PREVIEW_EVERY = 2.0
-"""Seconds, at least, between two previews."""
+"""Least number of seconds between two previews of the state."""
 
 
 class RunListener:
-    """Listens to a run and sends events about it. None of its methods raises: a run must not fail because of it.
+    """Sends events about a selection run. No method raises, since a run must not fail because of its events.
 
     Parameters
     ----------
     dataset, algorithm
-        What the run reads, and the algorithm that is run.
+        The dataset and the algorithm of the selection run.
     send
         Takes an event; None if nothing listens.
     """
@@ -41,13 +41,13 @@ class RunListener:
     def __init__(self, dataset: Dataset, algorithm: Algorithm, send: Callable[[Event], None] | None = None) -> None:
         self._dataset, self._algorithm, self._send = dataset, algorithm, send
         self.run = os.urandom(8).hex() if send is not None else ""
-        """The name of the run in events; empty if there are none."""
+        """The name of the selection run in events; empty if events are turned off."""
         self._names: dict[int, str] = {}
         self._last_preview: list[Any] = []
         self._next_progress = self._next_preview = 0.0
 
     def begun(self, snapshot: Snapshot, workers: int) -> None:
-        """Say that a run begins or resumes."""
+        """Send an event that a selection run begins or resumes."""
         self._notify(
             "begun",
             algorithm=self._algorithm.name,
@@ -60,7 +60,7 @@ class RunListener:
         self._next_preview = monotonic() + PREVIEW_EVERY
 
     def progress(self, now: PassProgress) -> None:
-        """Say how many blocks are done, unless that was said a moment ago; always at the end of a pass."""
+        """Send an event with the number of finished blocks, every `PROGRESS_EVERY` seconds and after the last block."""
         if self.run and (monotonic() >= self._next_progress or now.blocks_done == now.blocks):
             self._next_progress = monotonic() + PROGRESS_EVERY
             self._notify("progress", number=now.number, blocks_done=now.blocks_done, blocks=now.blocks)
@@ -70,7 +70,7 @@ class RunListener:
         return bool(self.run) and monotonic() >= self._next_preview
 
     def preview(self, preview: Preview | None) -> None:
-        """Send a preview, unless it looks like the last one."""
+        """Send a preview of the state, unless it equals the previous preview."""
         self._next_preview = monotonic() + PREVIEW_EVERY
         if preview is None or not self.run:
             return
@@ -89,7 +89,7 @@ class RunListener:
     def pass_ended(
         self, cost: PassCost, number_of_pass: int, changes: float, before: Preview | None, after: Preview | None
     ) -> None:
-        """Say that a pass has ended, with the previews before and after `end_pass`."""
+        """Send an event that a pass has ended, with the previews `before` and `after` the call of `end_pass`."""
         self.preview(before)
         self._notify(
             "pass",
@@ -101,20 +101,20 @@ class RunListener:
         self.preview(after)
 
     def checkpoint(self, seconds: float) -> None:
-        """Say that a checkpoint was written, and how long that took."""
+        """Send an event that a checkpoint was written, with the seconds that the writing took."""
         self._notify("checkpoint", seconds=seconds)
 
     def finished(self, names: Sequence[str], weights: NDArray[np.float64]) -> None:
-        """Say that the run has ended, and what it selected."""
+        """Send an event that the selection run has ended, with the selected features."""
         with suppress(Exception):
             self._notify("ended", features=feature_list(names, weights), why=None)
 
     def failed(self, error: BaseException) -> None:
-        """Say that an error has ended the run."""
+        """Send an event that an error has ended the selection run."""
         self._notify("ended", features=None, why=short(redact(f"{type(error).__name__}: {error}")))
 
     def _look_up(self, ids: NDArray[np.uint64]) -> list[str]:
-        """Return names of columns; each is read from the store once."""
+        """Return names of columns, read from the store once per column and then cached."""
         new = [feature for feature in ids.tolist() if feature not in self._names]
         if new:
             self._names.update(zip(new, map(short, self._dataset.names(np.array(new, np.uint64))), strict=True))

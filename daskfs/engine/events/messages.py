@@ -1,8 +1,8 @@
-"""The events of a run, and the record of time and bytes in them. No Dask here.
+"""The events of a selection run, and the record `Spent` of time and bytes in events.
 
-The driver and the workers of a run on a cluster log events under the topic "daskfs" of Dask's scheduler
-(`Worker.log_event`, `Client.log_event`). The dashboard's page and the metrics for Prometheus are built from them. An
-event is a small dict of numbers and short texts; "run" names the run and "what" the type of the event:
+The driver and the workers of a selection run log events under the topic "daskfs" of Dask's scheduler, with
+`Worker.log_event` and `Client.log_event`. The dashboard's page and the metrics for Prometheus are built from events. An
+event is a small dict of numbers and short texts, with the name of the run under "run" and its type under "what":
 
 =========== ==================== =================================================================================
 what        sent by              content
@@ -17,8 +17,8 @@ ended       the driver           the run has ended, or the error that ended it
 refused     worker or driver     without a run: a worker or a run was refused, and the reason
 =========== ==================== =================================================================================
 
-Events of the driver also carry the id of its Dask client, by which a dead driver can be told from a slow one. No result
-depends on an event: workers die, and schedulers forget.
+Events of the driver also carry the id of its Dask client, which tells a dead driver from a slow driver. No result
+depends on an event, since events are lost when workers die or the scheduler discards old events.
 """
 
 from __future__ import annotations
@@ -33,60 +33,60 @@ from numpy.typing import NDArray
 
 TOPIC = "daskfs"
 TOP = 20
-"""How many features an event lists at most."""
+"""The largest number of features that an event lists."""
 LONGEST_TEXT = 120
-"""Characters of a name, or of any other text that comes from data or people."""
+"""The largest number of characters of a text in an event, such as the name of a feature."""
 Event = dict[str, Any]
 
 
 @dataclass(slots=True)
 class Spent:
-    """Time and bytes that work has taken: of a task, a worker, a pass or a run. It adds up."""
+    """Time and bytes that a task, a worker, a pass or a selection run has taken; records can be added up."""
 
     blocks: int = 0
     items: int = 0
-    """Rows, or columns where those are streamed."""
+    """How many rows were processed, or how many columns if the algorithm streams columns."""
     bytes: int = 0
     busy: float = 0.0
-    """Seconds of reading blocks and of work on them."""
+    """Seconds of reading and processing blocks."""
     reading: float = 0.0
-    """The part of `busy` without a block to work on."""
+    """The part of `busy` in which no block was ready to be processed."""
     merging: float = 0.0
-    """Seconds of merging or copying states; of an asynchronous run, seconds the centre was busy."""
+    """Seconds of merging or copying states; in an asynchronous pass, the busy seconds of the actor with the state."""
     waiting: float = 0.0
-    """Seconds of waiting for the centre."""
+    """Seconds of waiting for the dask actor that owns the state."""
     alone_bytes: int = 0
     alone_seconds: float = 0.0
-    """Blocks that were read while no other was worked on, and the seconds that took: the speed of storage."""
+    """Bytes and seconds of reading blocks while no other block was processed, a measure of the speed of storage."""
     scheduler: float = 0.0
-    """Seconds between the moment a task could begin and its begin: Dask's scheduler, and states in transit."""
+    """Seconds between the end of a task's inputs and its start, for Dask's scheduler and the transfer of states."""
 
     @property
     def working(self) -> float:
-        """Seconds of work on blocks; the next block is read meanwhile."""
+        """Seconds of processing blocks, during which the next block is read."""
         return max(0.0, self.busy - self.reading)
 
     def add(self, other: Spent) -> None:
-        """Add another record to this one."""
+        """Add the numbers of another record to this record."""
         for part in fields(self):
             setattr(self, part.name, getattr(self, part.name) + getattr(other, part.name))
 
 
 def share_event(run: str, worker: str, spent: Spent) -> Event:
-    """Return the event of what a worker did since its last one.
+    """Return the event about a worker's time and bytes since its last event.
 
-    The worker's name is under "name": under "worker" Dask's schedulers write its address.
+    The worker's name is stored under "name", since Dask's scheduler writes the worker's address under "worker".
     """
     return {"run": run, "what": "share", "name": short(worker), **asdict(spent)}
 
 
 def refused_event(why: object, worker: object = "") -> Event:
-    """Return the event of a refused worker; without a worker, of a run that was refused before it began."""
+    """Return the event about a refused worker, or about a selection run that was refused before it began."""
     return {"what": "refused", "worker": short(worker), "why": short(why)}
 
 
 def short(text: object) -> str:
-    """Return a text of limited length without control characters.
+    """Return a text cut to `LONGEST_TEXT` characters, with "?" for control characters.
 
     >>> short("gene\\x1b7")
     'gene?7'
@@ -97,16 +97,16 @@ def short(text: object) -> str:
 
 
 def number(value: float) -> float | None:
-    """Return a number as events hold it: None for NaN and infinity."""
+    """Return a finite number unchanged, and None for NaN and infinity."""
     return float(value) if math.isfinite(value) else None
 
 
 def feature_list(names: Sequence[str], weights: NDArray[np.float64]) -> list[list[Any]]:
-    """Return the first `TOP` names with their weights, as events hold them."""
+    """Return the first `TOP` feature names with their weights, as a list for an event."""
     return [[short(name), _largest(weight)] for name, weight in zip(names[:TOP], weights[:TOP], strict=True)]
 
 
 def _largest(weights: NDArray[np.float64]) -> float | None:
-    """Return one weight to show; of one per class, the largest in absolute value."""
+    """Return the weight to show for a feature: with one weight per class, the weight largest in absolute value."""
     several = np.atleast_1d(weights)
     return number(float(several[np.abs(several).argmax()])) if len(several) else None

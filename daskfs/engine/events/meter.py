@@ -1,4 +1,4 @@
-"""The clock of a task: it measures how much the task did and how long that took. No Dask here."""
+"""The timer of a task, which measures its blocks, bytes and seconds."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from daskfs.engine.events.messages import Spent
 from daskfs.protocol import Block, ColumnBlock, SparseColumnBlock
 
 NOTIFY_SECONDS = 0.25
-"""Seconds, at least, between two calls of a meter's `notify`."""
+"""Least number of seconds between two calls of a meter's `notify`."""
 
 
 class Meter:
-    """Measures a task while it runs.
+    """Measures the blocks, bytes and seconds of a task while the task runs.
 
     Parameters
     ----------
     notify
-        Called now and then with what the task did since the last call; None if nothing listens.
+        Called at intervals with the time and bytes of the task since the last call; None for no calls.
     clock
-        Returns seconds.
+        Function that returns the time in seconds.
 
     Examples
     --------
@@ -39,7 +39,7 @@ class Meter:
         self._notify, self._clock, self._notified = notify, clock, clock()
 
     def over(self, blocks: Iterable[Block]) -> Iterator[Block]:
-        """Yield the blocks, and measure how long each took to read and to process."""
+        """Yield the blocks, and measure how long the reading and the processing of every block take."""
         began, alone = self._clock(), True
         for block in blocks:
             read, nbytes, items, waited = self._clock(), block.nbytes, count_items(block), self.total.waiting
@@ -53,20 +53,20 @@ class Meter:
 
     @contextmanager
     def merging(self) -> Iterator[None]:
-        """Count the time inside as merging."""
+        """Count the time inside the context as merging."""
         began = self._clock()
         yield
         self._add(Spent(merging=self._clock() - began))
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Count the time inside as waiting; it is then no part of `busy`, even between two blocks."""
+        """Count the time inside the context as waiting, and not as a part of `busy`."""
         began = self._clock()
         yield
         self._add(Spent(waiting=self._clock() - began))
 
     def finish(self) -> Spent:
-        """Send the last notification. Return everything the task did."""
+        """Call `notify` a last time. Return the total time and bytes of the task."""
         self._send()
         return self.total
 
@@ -83,5 +83,5 @@ class Meter:
 
 
 def count_items(block: Block) -> int:
-    """Return how many rows or columns a block has, whichever the dataset is streamed by."""
+    """Return the number of columns of a block of columns, or the number of rows of a block of rows."""
     return len(block.ids if isinstance(block, ColumnBlock | SparseColumnBlock) else block.y)

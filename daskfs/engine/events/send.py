@@ -1,11 +1,11 @@
-"""How events leave a process, and how the driver receives what tasks report.
+"""How processes send events to Dask's scheduler, and how the driver receives the reports of tasks.
 
-Sending is quick and never raises: no run fails because it cannot be watched.
+Sending does not wait and never raises, so that no selection run fails because of its events.
 
-Two kinds of messages come from workers. *Events* (see `messages`) are for the dashboard: those of a worker add up and
-are sent every half second. *Reports* are for the driver: a task sends one when it ends, under a topic of their own,
-with its seconds and bytes. They travel beside the states, so that a state is only a state. Worker, scheduler and
-client keep messages in order, so a report arrives before the news that its task has ended.
+Workers send two kinds of messages. *Events* (see `messages`) are for the dashboard; a worker sends the sum of its
+tasks' time and bytes every half second. *Reports* are for the driver: every task sends a report with its seconds and
+bytes when the task ends, under a Dask topic of its own. Reports are separate from states, so that states hold no
+timings. Dask keeps messages in order, so the report of a task arrives before the news that the task has ended.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from daskfs.engine.events.messages import TOPIC, Event, Spent, share_event
 from daskfs.engine.events.meter import Meter
 
 SWITCH = "daskfs.events"
-"""In Dask's configuration of the driver; False turns the events of its runs off."""
+"""The key in Dask's configuration that turns off the events of this process's selection runs if its value is False."""
 EVERY = 0.5
-"""Seconds, at least, between two events of a worker about a run."""
+"""Least number of seconds between two events of a worker about the same selection run."""
 REPORTS = "daskfs-reports"
-"""The topic of reports."""
+"""The Dask topic of the reports of tasks."""
 _unsent: dict[tuple[str, str], Spent] = {}  # of the workers in this process, by address and run
 _receivers: dict[tuple[str, str], TaskReports] = {}  # in this process, by client and run
 _lock = threading.Lock()
 
 
 def events_enabled() -> bool:
-    """Return whether runs that start in this process send events."""
+    """Return whether selection runs that start in this process send events."""
     return bool(dask.config.get(SWITCH, True))
 
 
@@ -56,9 +56,9 @@ def client_sender(client: Client) -> Callable[[Event], None]:
 
 
 def worker_sender(run: str) -> Callable[[Spent], None] | None:
-    """Return a function that sends what a task did as an event; None for a run without events, or outside of a task.
+    """Return a function that sends a task's time and bytes as an event; None without events or outside of a task.
 
-    The records of a worker's tasks add up until its loop sends them, since tasks may be many and short.
+    The records of a worker's tasks are added up until the worker's event loop sends the sum, since tasks may be short.
     """
     worker = _worker() if run else None
     if worker is None:
@@ -77,7 +77,7 @@ def worker_sender(run: str) -> Callable[[Spent], None] | None:
 
 
 def _send(worker: Any, run: str) -> None:
-    """Send what a worker did for a run since its last event; runs on the worker's loop."""
+    """Send an event with a worker's time and bytes for a selection run since its last event, on the worker's loop."""
     with _lock:
         spent = _unsent.pop((worker.address, run), None)
     if spent is not None:
@@ -94,14 +94,14 @@ def _worker() -> Any | None:
 
 @contextmanager
 def measure_task(run: str, events: str) -> Iterator[Meter]:
-    """Measure the task that this thread runs, and report to the driver what it took.
+    """Measure the task that this thread runs, and report its time and bytes to the driver.
 
     Parameters
     ----------
     run
-        The run as `TaskReports` names it.
+        The name of the selection run in `TaskReports`.
     events
-        The run as events name it; "" for a run without events.
+        The name of the selection run in events; "" if events are turned off.
     """
     began, meter = time(), Meter(worker_sender(events))
     yield meter
@@ -113,7 +113,7 @@ def measure_task(run: str, events: str) -> Iterator[Meter]:
 
 
 class TaskReport(NamedTuple):
-    """What a task took, and when it began and ended by its worker's clock."""
+    """The time and bytes of a task, and when the task began and ended by its worker's clock."""
 
     began: float
     ended: float
@@ -121,9 +121,9 @@ class TaskReport(NamedTuple):
 
 
 class TaskReports:
-    """Receives the reports of one run's tasks, on the driver. Close it when the run ends.
+    """Receiver, on the driver, of the reports of one selection run's tasks.
 
-    Reports are kept by the key of their task: a task that Dask runs again is counted once.
+    Reports are stored by the key of their task, so that a task that Dask runs again is counted once.
     """
 
     def __init__(self, client: Client) -> None:
@@ -141,9 +141,9 @@ class TaskReports:
         return total
 
     def of_task(self, key: str, inputs: tuple[str, ...]) -> Spent:
-        """Return what a task took, with the seconds between the end of its last input and its own begin.
+        """Return the time and bytes of a task, with the seconds between the end of its last input and its own start.
 
-        Nothing is known of the time of an input that the driver sent, nor of a task that has not reported.
+        The seconds are 0 if all inputs came from the driver, and the whole record is 0 if the task has not reported.
         """
         if (report := self._reports.get(key)) is None:
             return Spent()
@@ -152,15 +152,15 @@ class TaskReports:
         return replace(report.spent, scheduler=delay)
 
     def clear(self) -> None:
-        """Forget the reports so far."""
+        """Delete all reports received so far."""
         self._reports.clear()
 
     def add(self, message: Event) -> None:
-        """Keep the report in a message; one of the same task is replaced."""
+        """Store the report in a message, in place of an earlier report of the same task."""
         self._reports[message["task"]] = TaskReport(message["began"], message["ended"], Spent(**message["spent"]))
 
     def close(self) -> None:
-        """Stop receiving."""
+        """Stop receiving the reports of tasks; to be called when the selection run ends."""
         with _lock:
             del _receivers[self._client.id, self.run]
             if not any(client == self._client.id for client, _ in _receivers):
@@ -169,7 +169,7 @@ class TaskReports:
 
 
 def _receive(event: tuple[float, Event]) -> None:
-    """Hand a report to its run's receiver; runs on the client's loop, which no message may break."""
+    """Pass a report to the receiver of its selection run, without raising, on the event loop of the client."""
     with suppress(Exception):
         for (_, run), receiver in list(_receivers.items()):
             if run == event[1]["run"]:
