@@ -1,1 +1,1 @@
-"""Bytes: the only folder that touches zarr, obstore and fsspec. Sources in, checked datasets out, blocks on demand."""
+"""Reading, writing and reordering of datasets, the only package of daskfs that uses zarr, obstore and fsspec."""

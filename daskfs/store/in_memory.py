@@ -1,8 +1,8 @@
-"""A matrix in memory as a dataset: it has the blocks that the written dataset would have, without a byte on disk.
+"""A matrix in memory as a dataset, with the same blocks as the dataset would have on disk.
 
-A block is a view of the matrix if its numbers have the type and order of a block (float32 or float64; columns or rows
-contiguous, as the algorithm reads them). Otherwise blocks are converted one at a time. Only a sparse matrix that is to
-be read in columns is transposed as a whole.
+A block is a view of the matrix if the matrix has the dtype (float32 or float64) and the memory order of a block. A
+matrix of another dtype or memory order is converted one block at a time. A sparse matrix that is read in columns is
+transposed as a whole.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ _TILE = (64, 1024)  # rows and columns
 
 
 class InMemory(Dataset):
-    """Rows and labels in memory, with the members of `Dataset` that a selection uses. It stays in its process.
+    """A matrix and labels in memory, with the members of `Dataset` that a selection uses; it cannot be pickled.
 
     Parameters
     ----------
     X
         A matrix of finite numbers: numpy, or scipy.sparse.
     target, labels
-        The two results of `arrays.encode_target` for y.
+        The two values that `arrays.encode_target` returns for y.
     axis
         The axis along which blocks will be read.
     names
-        The names of the columns, if they have any.
+        The names of the columns, or None if the columns have no names.
     weight
-        The weights of the rows, if they have any.
+        The weights of the rows, or None if the rows have no weights.
 
     Examples
     --------
@@ -122,7 +122,7 @@ class InMemory(Dataset):
 
     @cached_property
     def digest(self) -> str:
-        """A hash of the whole content, names and labels included; it differs from that of the same data on disk."""
+        """A hash of all values, names and labels, which differs from the digest of the same data on disk."""
         total = hashlib.sha256(json.dumps(self.attributes, sort_keys=True).encode())
         parts = (self._X.indptr, self._X.indices, self._X.data) if sp.issparse(self._X) else ()
         for part in (*parts, *(held.array for held in self._held.values())):
@@ -146,7 +146,7 @@ class _HeldArray:
         self.spec, self.array = spec, array
 
     def read(self, number: int, buffer: ChunkBuffer | None = None) -> NDArray[Any]:
-        """Return the cells of chunk `number`: a view if type and order are those of a chunk, else a converted copy."""
+        """Return the cells of chunk `number`, as a view if dtype and memory order fit, else as a converted copy."""
         where = np.unravel_index(number, self.spec.grid)
         cells = self.array[tuple(slice(i * c, (i + 1) * c) for i, c in zip(where, self.spec.chunks, strict=True))]
         if self.spec.is_text:
@@ -164,7 +164,7 @@ class _HeldArray:
 
 
 class _HeldRows(SparseBlocks):
-    """The rows of a CSR matrix, cut into the blocks that `arrays.write_sparse` would write."""
+    """The rows of a CSR matrix, cut into the same blocks that `arrays.write_sparse` would write."""
 
     def __init__(self, matrix: Any, y: NDArray[np.float64], weight: NDArray[np.float32] | None) -> None:
         self._matrix, self._targets, self._weights = matrix, y, weight
@@ -196,7 +196,7 @@ class _HeldRows(SparseBlocks):
 
 
 class _HeldColumns(SparseColumnBlocks):
-    """The columns of a matrix that have entries, cut into the blocks that `transpose` would write."""
+    """The non-empty columns of a sparse matrix, cut into the same blocks that `transpose` would write."""
 
     def __init__(self, matrix: Any, y: NDArray[np.float64], weight: NDArray[np.float32] | None) -> None:
         if matrix.nnz == 0:
@@ -236,7 +236,7 @@ class _HeldColumns(SparseColumnBlocks):
 
 
 def _canonical(X: Any) -> Any:
-    """Return a CSR matrix with ascending ids and no duplicates: X itself if it is one."""
+    """Return X as a CSR matrix with ascending column ids and no duplicates, without a copy if X is such a matrix."""
     matrix = X.tocsr()
     if not matrix.has_canonical_format:
         matrix = matrix.astype(np.float32)  # a copy, with sums in the precision of the store
@@ -252,7 +252,7 @@ def _float32(values: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def _checksum(array: NDArray[Any]) -> int:
-    """Return the crc32c of the numbers of an array, whatever their order in memory."""
+    """Return the crc32c of the values of an array, independent of the memory order of the array."""
     if array.dtype.kind == "O":
         return int(google_crc32c.value("\0".join(array).encode()))
     checksum = 0
@@ -262,7 +262,7 @@ def _checksum(array: NDArray[Any]) -> int:
 
 
 def _tiles(shape: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
-    """Yield slices of an array that fit the processor's cache, in which a change of order is fast."""
+    """Yield slices of an array that fit the processor's cache, so that changing the memory order is fast."""
     if len(shape) == 1:
         yield from ((slice(start, start + _TILE[0] * _TILE[1]),) for start in range(0, shape[0], _TILE[0] * _TILE[1]))
         return

@@ -1,6 +1,7 @@
 """The report's plots: small Bokeh figures whose colours are placeholders that the page replaces.
 
-They contain no text from datasets or records, since Bokeh may take text for a formula and load a program to render it.
+The plots contain no text from datasets or records, since Bokeh may take text for a formula and load a program to render
+it.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def steps(steps: NDArray[Any], values: NDArray[np.float64], title: str) -> PlotJ
 
 
 def bars(at: Sequence[int], heights: Sequence[float], across: str, up: str, *, titled: bool = True) -> PlotJson:
-    """Return a bar plot over whole numbers."""
+    """Return a bar plot of numbers `heights` at the whole numbers `at`."""
     plot = _plot(across, up if titled else None, LOW_HEIGHT)
     data = ColumnDataSource({"x": np.array(at), "y": np.array(heights, float)})
     renderer = plot.vbar(x="x", top="y", source=data, width=0.7, fill_color=ACCENT, line_color=None)

@@ -1,1 +1,1 @@
-"""The dataset on disk: its layout, how chunks are encoded, checked, written and read, and the names of features."""
+"""The dataset on disk: array layout, chunk encoding and checksums, readers and writers, and feature names."""

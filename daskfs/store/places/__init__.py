@@ -1,1 +1,1 @@
-"""Local disks, object stores and any URL that fsspec knows, behind one interface: `Location`."""
+"""Local disks, object stores and fsspec URLs behind one interface, the class `Location`."""

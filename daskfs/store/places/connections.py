@@ -1,8 +1,8 @@
-"""Connections to object stores through obstore: one for each bucket and set of options, shared by all threads.
+"""Connections to object stores through obstore: one per bucket and set of options, shared by all threads.
 
-Options have the names of fsspec or of obstore. Without options, the usual environment variables
-(``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL`` and so on) or the files of Amazon's tools apply. obstore does not read
-those files, so botocore does, which comes with s3fs. Where obstore cannot open a store, fsspec is used instead.
+Storage options have the names that fsspec or obstore uses. Without options, credentials come from environment variables
+(such as ``AWS_ACCESS_KEY_ID``) or from Amazon's files in ``~/.aws``. As obstore does not read Amazon's files, botocore
+(a dependency of s3fs) reads them. Stores that obstore cannot open are opened with fsspec.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _lock = threading.Lock()
 
 
 def split_url(url: str) -> tuple[str, str, str]:
-    """Return scheme, bucket and path of a URL; OptionError, without the secret, for a URL that contains one.
+    """Return scheme, bucket and path of a URL. Raise OptionError if the URL contains credentials.
 
     >>> split_url("s3://bucket/some/where")
     ('s3', 'bucket', 'some/where')
@@ -66,9 +66,9 @@ def split_url(url: str) -> tuple[str, str, str]:
 
 
 def object_store(url: str, options: StorageOptions, retries: int = 0) -> Any | None:
-    """Return the obstore store of a URL's bucket, or None if fsspec has to open it.
+    """Return the obstore store of a URL's bucket, or None if only fsspec can open the URL.
 
-    `retries` is for calls that make several requests, which the store itself should repeat one by one.
+    `retries` is how often the store itself repeats each failed HTTP request, for calls that make several requests.
     """
     scheme = url.partition("://")[0]
     if stores is None or scheme not in SCHEMES:
@@ -109,7 +109,7 @@ def _new_store(scheme: str, bucket: str, options: Mapping[str, Any], retries: in
 
 
 def _translate_options(scheme: str, options: Mapping[str, Any], client: dict[str, Any]) -> dict[str, Any] | None:
-    """Return options under obstore's names, or None if only fsspec knows them; `client` receives HTTP settings."""
+    """Return options under obstore's names, or None if only fsspec knows an option; put HTTP settings into `client`."""
     named = {name: value for name, value in options.items() if name not in _FSSPEC_ALONE and value is not None}
     config: dict[str, Any] = {}
     for nested in (named.pop("client_kwargs", {}), named.pop("config", {}), named):
@@ -140,7 +140,7 @@ def _endpoint(scheme: str, config: Mapping[str, Any]) -> str:
 
 
 def _with_profile(config: dict[str, Any]) -> dict[str, Any]:
-    """Add the keys of an Amazon profile, if one is named or if there are no other keys."""
+    """Add the access keys of an Amazon profile if a profile is named or if no other keys are configured."""
     profile = config.pop("profile", None)
     has_keys = {"access_key_id", "skip_signature"} & config.keys() or os.environ.get("AWS_ACCESS_KEY_ID")
     if profile is None and (has_keys or not _has_aws_files()):
@@ -152,13 +152,13 @@ def _with_profile(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _has_aws_files() -> bool:
-    """Return True if there is a profile or a file of keys, and botocore to read it."""
+    """Return True if an Amazon profile or credentials file is configured and botocore is installed to read the keys."""
     file = os.environ.get("AWS_SHARED_CREDENTIALS_FILE", os.path.expanduser("~/.aws/credentials"))
     return find_spec("botocore") is not None and ("AWS_PROFILE" in os.environ or os.path.exists(file))
 
 
 def _profile_settings(profile: str | None) -> dict[str, Any] | None:
-    """Return the settings of an Amazon profile under obstore's names, or None if it has no keys.
+    """Return the settings of an Amazon profile under obstore's names, or None if the profile has no keys.
 
     botocore handles roles, single sign-on, programs that print keys, and the renewal of keys that expire.
     """
@@ -183,7 +183,7 @@ def _profile_settings(profile: str | None) -> dict[str, Any] | None:
 
 
 def _without_session_token(identity: Mapping[str, str]) -> Callable[[], Any]:
-    """Return a provider of these keys alone: obstore would add the environment's session token of other keys."""
+    """Return a provider of the given keys that keeps obstore from adding the session token of the environment."""
     credential = {
         "access_key_id": identity["access_key_id"],
         "secret_access_key": identity.get("secret_access_key", ""),

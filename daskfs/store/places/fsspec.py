@@ -1,4 +1,4 @@
-"""A folder behind any URL that fsspec knows, for stores that obstore does not reach or where it is not installed."""
+"""A folder behind any URL that fsspec supports, for stores that obstore cannot open."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Exclusive writing in an object store, which has no locks: a lease, an object that its holder keeps renewing.
+"""A lease: an object in an object store, which has no locks, that makes one process the only writer of a folder.
 
-The lease states its holder, an epoch and the time of its last renewal. It changes only by conditional writes, so that
-of two processes that reach for it one gets it. A process that finds a lease watches it. If the lease is renewed, its
-holder is alive and the newcomer is refused; if it is not renewed for its lifetime, the newcomer takes it over with the
-next epoch. So no process relies on the clock of another.
+The lease states its holder, an epoch number and the time of its last renewal. The lease changes only by conditional
+writes, so that only one of two processes that try to take a lease succeeds. A process that finds the lease of another
+process watches the lease for a while. If the lease is renewed meanwhile, the watching process is refused. If the lease
+is not renewed meanwhile, the watching process takes the lease over with the next epoch number.
 
-A holder that could not renew its lease for that long (it was stopped, or cut off from the network) first checks that
-the lease is still its own. If it is not, the next write raises `Interrupted`.
+A holder that could not renew its lease for almost `LIFETIME` seconds checks before its next write that the lease is
+still its own. The write raises `Interrupted` if another process has taken the lease over.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 LIFETIME = 30.0
 """Seconds for which a lease is valid after a renewal."""
 RENEWAL = 5.0
-"""Seconds between two renewals."""
+"""Seconds between two renewals of a lease."""
 KEY = "_writer"
 _MAX_BYTES = 4096  # of a lease that is parsed
 _log = logging.getLogger("daskfs")
@@ -39,11 +39,11 @@ _held: list[Lease] = []
 
 
 class NotConditional(Exception):
-    """A store that has no conditional writes."""
+    """Raised for an object store that does not support conditional writes."""
 
 
 class Lease:
-    """A lease that this process holds; a thread renews it until it is released."""
+    """A lease that this process holds and that a background thread renews until `release` is called."""
 
     def __init__(self, folder: ObjectFolder, tag: Tag, epoch: int, owner: str) -> None:
         self.url = folder.url
@@ -61,7 +61,7 @@ class Lease:
             raise Interrupted(f"{self.url}: another process has taken over here; this one writes nothing more")
 
     def release(self) -> None:
-        """Stop renewing the lease, and delete it if it is still our own."""
+        """Stop renewing the lease, and delete the lease object if this process still holds the lease."""
         self._stop.set()
         self._thread.join()
         with suppress(DaskfsError), limit_retries(RENEWAL):  # if the store is down, the lease runs out by itself
@@ -90,7 +90,7 @@ class Lease:
 
 @contextmanager
 def hold_lease(folder: ObjectFolder) -> Iterator[None]:
-    """Hold the lease of a folder; raise Busy if another process holds it."""
+    """Hold the lease of a folder, or raise Busy if another process holds the lease."""
     try:
         lease = _take(folder)
     except NotConditional:
@@ -106,7 +106,7 @@ def hold_lease(folder: ObjectFolder) -> Iterator[None]:
 
 
 def check_writer(url: str) -> None:
-    """Raise Interrupted if this process held the lease of a folder around `url` and has lost it."""
+    """Raise Interrupted if this process held the lease of a folder that contains `url` and has lost the lease."""
     for lease in tuple(_held):  # a copy, since other threads may take and release leases meanwhile
         if f"{url}/".startswith(f"{lease.url}/"):
             lease.check()
@@ -132,7 +132,7 @@ def _take(folder: ObjectFolder) -> Lease:
 
 
 def _is_abandoned(folder: ObjectFolder, tag: Tag, other: dict[str, Any]) -> bool:
-    """Watch a lease: return True if it is not renewed, False if it is released; raise Busy if it is renewed."""
+    """Watch a lease: return True if the lease is not renewed, False if it is released; raise Busy if it is renewed."""
     is_old = time.time() - other["time"] > LIFETIME
     patience = 2 * RENEWAL if is_old else LIFETIME
     _log.warning("%s: %s was writing here; looking whether it still does", folder.url, other["owner"])
@@ -153,7 +153,7 @@ def _content(epoch: int, owner: str) -> bytes:
 
 
 def _parse(raw: bytes) -> dict[str, Any]:
-    """Return what a lease states; one that cannot be parsed counts as an old one."""
+    """Return epoch, owner and time of a lease; a lease that cannot be parsed gets the epoch 0 and the time 0."""
     try:
         content = json.loads(raw[:_MAX_BYTES])
         owner = "".join(c for c in str(content["owner"]).rsplit(",", 1)[0][:80] if c.isprintable())

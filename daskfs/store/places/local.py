@@ -1,4 +1,4 @@
-"""A folder on a local disk. A write goes to a temporary file beside its target, which it then replaces."""
+"""A folder on a local disk, in which a write goes to a temporary file that then replaces the target file."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class LocalFolder:
     """The operations of `Location` on a local folder."""
 
     ahead = AHEAD
-    """Blocks held ready while the caller works on one: few, since the disk is fast."""
+    """Number of blocks read ahead while the caller works on a block: few, since a local disk is fast."""
     threads = 1
-    """Reads that are worth running at a time."""
+    """Number of threads that read blocks at the same time."""
 
     def __init__(self, path: Path, url: str) -> None:
         self.path, self._url = path, url
@@ -90,7 +90,7 @@ class LocalFolder:
 
     @contextmanager
     def one_writer(self) -> Iterator[None]:
-        """Hold an exclusive lock on the folder itself, which the system releases when the process ends."""
+        """Hold an exclusive lock on the folder itself, which the operating system releases when the process ends."""
         self.path.mkdir(parents=True, exist_ok=True)
         if fcntl is None:
             yield
@@ -111,7 +111,7 @@ class LocalFolder:
 
     @contextmanager
     def _brief_lock(self) -> Iterator[None]:
-        """Wait for the folder's lock and hold it, unless this process holds it already as its one writer."""
+        """Wait for the folder's lock and hold the lock, unless this process already holds the lock in `one_writer`."""
         if fcntl is None or self.path in _locked or not self.path.is_dir():
             yield
             return

@@ -1,6 +1,6 @@
-"""A folder of bytes on a local disk, in an object store or behind any fsspec URL, and the operations a dataset needs.
+"""A folder on a local disk, in an object store or behind any fsspec URL, with the operations that a dataset needs.
 
-Keys are relative paths with slashes. A write is atomic: readers see the old bytes or the new.
+The key of a file is its path in the folder, with slashes. Readers see either the old or the new bytes of a key.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Location:
-    """The folder of one dataset: small and picklable. A worker opens its own connection, and no secret travels."""
+    """The folder of a dataset, with a small pickle that holds no secret; every worker opens its own connection."""
 
     def __init__(self, url: str | os.PathLike[str], options: Mapping[str, Any] | None = None) -> None:
         if not os.fspath(url):
@@ -54,7 +54,7 @@ class Location:
 
     @cached_property
     def folder(self) -> LocalFolder | FsspecFolder | ObjectFolder:
-        """The implementation for this kind of place."""
+        """The implementation of this location's operations for a local disk, an object store or fsspec."""
         if self.path is not None:
             return LocalFolder(self.path, self.url)
         if object_store(self.url, self.options) is None:
@@ -68,87 +68,88 @@ class Location:
         return LocationStore(self) if self.path is None else LocalStore(self.path, read_only=True)
 
     def read(self, key: str, start: int | None = None, stop: int | None = None) -> bytes:
-        """Return the bytes of a key, or a range of them. Raise FileNotFoundError if there is no such key."""
+        """Return the bytes of a key, or a range of the bytes. Raise FileNotFoundError if the key does not exist."""
         return bytes(self.folder.fetch(key, start, stop))
 
     def fetch(self, key: str) -> NDArray[np.uint8]:
-        """Return the bytes of a key without copying them; they must not be written to."""
+        """Return the bytes of a key as an array that is not a copy and must not be written to."""
         return np.frombuffer(self.folder.fetch(key, None, None), np.uint8)
 
     def size(self, key: str) -> int:
-        """Return the number of bytes stored under a key. Raise FileNotFoundError if there is no such key."""
+        """Return the number of bytes stored under a key. Raise FileNotFoundError if the key does not exist."""
         return self.folder.size(key)
 
     def write(self, key: str, *parts: bytes | memoryview) -> None:
-        """Store bytes under a key in one step; several parts are concatenated on the way."""
+        """Store bytes under a key in one atomic step; several parts are concatenated."""
         self.folder.write(key, parts)
 
     def create(self, key: str, data: bytes) -> bool:
-        """Store bytes under a new key. Return False if the key exists. Of several processes that try, one succeeds."""
+        """Store bytes under a new key, or return False if the key exists; of several concurrent calls one succeeds."""
         return self.folder.create(key, data)
 
     def replace_if(self, key: str, data: bytes, expected: bytes) -> bool:
-        """Replace the expected bytes. Return False if others are there. Of several processes that try, one succeeds.
+        """Replace the bytes of a key if the present bytes equal `expected`, otherwise return False.
 
-        Behind fsspec, which has no conditional writes, two processes may both succeed.
+        Of several concurrent calls of `replace_if` one succeeds, except behind fsspec, which has no conditional writes.
         """
         return self.folder.replace_if(key, data, expected)
 
     def move(self, key: str, target: str) -> None:
-        """Rename a key; a store that cannot rename copies it."""
+        """Rename a key, by copying and deleting where the store cannot rename."""
         self.folder.move(key, target)
 
     def exists(self, key: str) -> bool:
-        """Return True if there is such a key, or one below it."""
+        """Return True if the key, or any key below the key, exists."""
         return self.folder.exists(key)
 
     def is_empty(self) -> bool:
-        """Return True if nothing is stored here, or the folder does not exist."""
+        """Return True if the folder is empty or does not exist."""
         return self.folder.is_empty()
 
     def members(self, key: str = "") -> list[str]:
-        """Return the names of the files and folders directly in this folder, or in one below it."""
+        """Return the names of the files and folders directly in this folder, or in its subfolder `key`."""
         return self.folder.members(key)
 
     def below(self, key: str) -> Location:
-        """Return a folder inside this one as a location of its own."""
+        """Return the subfolder `key` as a `Location`."""
         return Location(f"{self.url}/{key}", self.options)
 
     def is_same_place(self, other: Location) -> bool:
-        """Return True if both are the same folder, even under different names."""
+        """Return True if two locations are the same folder, even under different names."""
         if self.path is None or other.path is None:
             return self.url == other.url
         return self.path.resolve() == other.path.resolve()
 
     def is_within(self, other: Location) -> bool:
-        """Return True if this is the other folder, or lies inside it."""
+        """Return True if this folder is the folder `other` or lies inside `other`."""
         if self.path is None or other.path is None:
             return f"{self.url}/".startswith(f"{other.url}/")
         return self.path.resolve().is_relative_to(other.path.resolve())
 
     def sweep(self, key: str | None = None) -> None:
-        """Delete temporary files that a killed writer has left: all of them, or those of one key."""
+        """Delete temporary files that a killed writer has left: those of the whole folder, or only those of one key."""
         if self.path is not None:
             for part in self.path.rglob("*.part") if key is None else self.path.glob(f"{key}.*.part"):
                 part.unlink(missing_ok=True)
 
     def stored_bytes(self, key: str) -> int:
-        """Return the number of bytes of everything below a key."""
+        """Return the total size in bytes of everything stored below a key."""
         return self.folder.stored_bytes(key)
 
     def delete(self, key: str) -> None:
-        """Delete a key and everything below it, if there is anything."""
+        """Delete a key and everything below the key; a key that does not exist is no error."""
         self.folder.delete(key)
 
     def remove_if_empty(self) -> None:
-        """Delete a local folder if nothing is in it; object stores have no empty folders."""
+        """Delete an empty local folder; object stores have no empty folders."""
         if self.path is not None and self.path.is_dir() and self.is_empty():
             self.path.rmdir()
 
     def one_writer(self) -> AbstractContextManager[None]:
-        """Make this process the only writer; raise Busy if another one is. A killed process blocks nobody for long.
+        """Make this process the only writer of the folder, or raise Busy if another process is writing.
 
-        This is a lock on a local disk, a lease in an object store (see `lease`), and nothing behind fsspec.
+        A lock excludes other writers on a local disk, a lease in an object store (see `lease`), and nothing behind
+        fsspec.
         """
         return self.folder.one_writer()
 
@@ -156,7 +157,7 @@ class Location:
 class LocationStore(Store):
     """A location as a read-only Zarr store, which reads with the retries and errors of `Location`.
 
-    It pickles as a location does, so that no secret gets into the graphs that Dask makes of lazy arrays.
+    A pickle of the store contains no secret, and so the Dask graphs of lazy arrays contain no secret.
     """
 
     supports_writes = False

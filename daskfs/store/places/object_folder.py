@@ -1,4 +1,4 @@
-"""A folder in an object store, through obstore. The bytes of a key are one object; a folder is a prefix of keys."""
+"""A folder in an object store, accessed through obstore: a file is one object, and a subfolder is a prefix of keys."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _DELETIONS = 1000  # objects that one request may name
 
 T = TypeVar("T")
 Tag = str
-"""The name of one version of an object."""
+"""The e-tag of an object, which identifies one version of the object."""
 
 
 class ObjectFolder:
-    """The operations of `Location` in an object store. Writes first check that this process is still the writer."""
+    """The operations of `Location` in an object store; a write raises Interrupted if this process lost the lease."""
 
     threads = 6  # requests at a time, since each waits for the network
     ahead = threads + 1  # a block uses the memory its response came in, so one more is alive while it is replaced
@@ -66,7 +66,7 @@ class ObjectFolder:
         return now == expected and self.replace_tagged(key, data, tag) is not None
 
     def tagged(self, key: str) -> tuple[bytes, Tag]:
-        """Return the bytes of a key and the tag of this version of them."""
+        """Return the bytes of a key and the e-tag of the version that was read."""
 
         def read(path: str) -> tuple[bytes, Tag]:
             response = obstore.get(self._store, path)
@@ -75,11 +75,11 @@ class ObjectFolder:
         return self._call(key, read)
 
     def create_tagged(self, key: str, data: bytes) -> Tag | None:
-        """Write a new key and return its tag. Return None if the key exists."""
+        """Write a new key and return the e-tag of the new object, or None if the key exists already."""
         return self._put_if(key, data, "create")
 
     def replace_tagged(self, key: str, data: bytes, tag: Tag) -> Tag | None:
-        """Write a key whose version still has the given tag, and return the new tag. Return None if it has another."""
+        """Replace the version of a key with the e-tag `tag` and return the new e-tag, or None if the e-tag differs."""
         return self._put_if(key, data, {"e_tag": tag})
 
     def move(self, key: str, target: str) -> None:
@@ -116,7 +116,7 @@ class ObjectFolder:
                 self._change(key, lambda path: obstore.delete(self._store, path))
 
     def objects(self, key: str = "") -> list[dict[str, Any]]:
-        """Return "path" in the bucket, "size" and "e_tag" of every object below a key."""
+        """Return a dict with the "path" in the bucket, "size" and "e_tag" for every object below a key."""
 
         def entries(path: str) -> list[Any]:
             return [entry for batch in obstore.list(self._store, path or None) for entry in batch]
@@ -124,7 +124,7 @@ class ObjectFolder:
         return self._call(key, entries)
 
     def head(self) -> dict[str, Any]:
-        """Return "path", "size" and "e_tag" of the object that has this very URL; FileNotFoundError if none has."""
+        """Return "path", "size" and "e_tag" of the object at the URL. Raise FileNotFoundError if no object is there."""
         return dict(self._call("", lambda path: obstore.head(self._store, path)))
 
     @contextmanager
@@ -158,7 +158,7 @@ class ObjectFolder:
         return self._call_numbered(key, put)
 
     def _change(self, key: str, operation: Callable[[str], object]) -> None:
-        """Call an operation that writes; every attempt first checks the lease, since the last may be long ago."""
+        """Call an operation that writes, with retries; every attempt first checks that the lease is not lost."""
 
         def attempt(path: str) -> None:
             lease.check_writer(self.url)
@@ -182,7 +182,7 @@ class ObjectFolder:
 
 
 def _body(response: Any) -> Any:
-    """Return all bytes of a response. Raise TransientError if there are fewer than it announced."""
+    """Return all bytes of a response. Raise TransientError if the response is shorter than the announced range."""
     first, last = response.range
     data = response.bytes()
     if len(data) != last - first:
@@ -202,11 +202,11 @@ _TRANSIENT_CODES = {"RequestTimeout", "SlowDown", "IncompleteBody"}  # which com
 
 
 class _NotAsExpected(Exception):
-    """A conditional write whose condition does not hold."""
+    """Raised if the condition of a conditional write does not hold."""
 
 
 def _translate(error: Exception, where: str, bucket: str) -> Exception:
-    """Return the error to raise instead of one of obstore's: transient, not found, or one that says what to do."""
+    """Return the exception to raise for an obstore error: TransientError, FileNotFoundError or a clear StorageError."""
     text = str(error).split("Debug source", 1)[0]
     status, code = _STATUS.search(text), _CODE.search(text)
     number, word = int(status[1]) if status else 0, code[1] if code else ""

@@ -1,7 +1,8 @@
 """Storage options (addresses, keys) that can be printed and pickled without revealing a secret.
 
-The values stay in a table of this process. A pickle, and so a task graph, carries only a random token. Another process
-finds the values in its own table after `register_options`; on Dask workers a plugin calls it.
+The option values stay in a table of the process. A pickle of storage options, and so a task graph, carries only a
+random token. Another process can look up the option values of a token after `register_options`, which a Dask plugin
+calls on workers.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _lock = threading.Lock()
 
 
 class StorageOptions(Mapping[str, Any]):
-    """Options as the user gave them, readable in every process that has registered them.
+    """Storage options given by the user, readable in every process that has registered the options.
 
     >>> from daskfs.store.places.options import StorageOptions
     >>> options = StorageOptions({"key": "me", "secret": "mine"})
@@ -56,7 +57,7 @@ class StorageOptions(Mapping[str, Any]):
         return len(self.plain_values())
 
     def plain_values(self) -> dict[str, Any]:
-        """Return the options themselves. Raise StorageError in a process that has not registered them."""
+        """Return the option values as a dict. Raise StorageError in a process that has not registered the options."""
         if not self.token:
             return {}
         try:
@@ -69,13 +70,13 @@ class StorageOptions(Mapping[str, Any]):
 
 
 def register_options(token: str, options: Mapping[str, Any]) -> None:
-    """Make the options behind a token of another process readable in this one."""
+    """Make the storage options behind a token from another process readable in this process."""
     with _lock:
         _values[token] = dict(options)
 
 
 def _token(options: dict[str, Any]) -> str:
-    """Return the token of options, the same for equal ones; it is random and says nothing about them."""
+    """Return the random token of some storage options; equal options have the same token."""
     if not options:
         return ""
     with _lock:

@@ -1,4 +1,4 @@
-"""Reading ahead: while the caller works on one block, threads read the next ones."""
+"""Reading ahead: while the caller works on one block, background threads read the next blocks."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ B = TypeVar("B")
 
 
 class Prefetcher(Generic[T, B]):
-    """An iterable of ``read(number, buffers)`` for each of `numbers`, in order, read by threads in advance.
+    """An iterable of ``read(number, buffers)`` for each of `numbers`, in order, called in advance by threads.
 
-    Up to `ahead` results are ready or being read while the caller works on one, by up to `threads` reads at a time.
-    There are ``ahead + 1`` sets of buffers, used in turn. So memory is bounded, and a result is valid only until the
-    next one is requested: a list of all results would show the last few over and over. An error of a read is raised
-    where its result would come. Leaving the loop early stops the threads.
+    Up to `ahead` results are ready or being read while the caller works on a result, with up to `threads` reads at the
+    same time. Memory is bounded, because ``ahead + 1`` sets of buffers are used in turn. A result is valid only until
+    the next result is requested, because its buffers are reused. An error of `read` is raised when the caller requests
+    the result. Leaving a loop over a `Prefetcher` early stops its threads.
     """
 
     def __init__(

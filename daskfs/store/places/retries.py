@@ -1,4 +1,4 @@
-"""Retries of requests to a remote store: transient errors are tried again for a while, with growing pauses."""
+"""Retries of requests to a remote store after transient errors, with growing pauses and a time limit."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import TypeVar
 from daskfs.errors import Interrupted, StorageError, redact
 
 BUDGET = 90.0
-"""Seconds for which one request is tried again; servers restart within a minute."""
+"""Seconds for which a failed request is tried again, more than the minute that a server takes to restart."""
 READ_TIMEOUT = 20.0
-"""Seconds without a single byte after which a request counts as failed."""
+"""Seconds without a received byte after which a request counts as failed."""
 SAYS_SO_AFTER = 4.0
 """Seconds of retries after which a warning is logged."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
@@ -33,10 +33,10 @@ class TransientError(Exception):
 
 
 def with_retries(where: str, attempt: Callable[[int], T]) -> T:
-    """Return ``attempt(number)``, called with 0, 1, 2, … until it does not raise `TransientError`.
+    """Call ``attempt(number)`` with 0, 1, 2, … until no `TransientError` is raised, and return the result.
 
-    `where` names the file or object in messages. StorageError when the budget of seconds is spent; Interrupted when
-    the event of `stop_retries_on` is set.
+    `where` names the file or object in messages. Raise StorageError after `BUDGET` seconds of failures. Raise
+    Interrupted when the event given to `stop_retries_on` is set.
     """
     began, pause, number = monotonic(), _FIRST_PAUSE, 0
     stop: threading.Event = getattr(_this_thread, "stop", None) or threading.Event()
@@ -60,7 +60,7 @@ def with_retries(where: str, attempt: Callable[[int], T]) -> T:
 
 
 def _warn(where: str, reason: str) -> None:
-    """Log that a request is being tried again, once for all threads that wait."""
+    """Log that a request is being tried again, at most once in `_QUIET` seconds for all threads together."""
     global _last_warning
     with _warning_lock:
         if monotonic() - _last_warning < _QUIET:
@@ -71,7 +71,7 @@ def _warn(where: str, reason: str) -> None:
 
 @contextmanager
 def stop_retries_on(stop: threading.Event) -> Iterator[None]:
-    """Let retries of this thread end with Interrupted as soon as the event is set."""
+    """Let retries in this thread end with the exception Interrupted as soon as the event `stop` is set."""
     _this_thread.stop = stop
     try:
         yield
@@ -81,7 +81,7 @@ def stop_retries_on(stop: threading.Event) -> Iterator[None]:
 
 @contextmanager
 def limit_retries(seconds: float) -> Iterator[None]:
-    """Let this thread retry for at most `seconds`, where little depends on the request."""
+    """Let requests in this thread be tried again for at most `seconds`."""
     _this_thread.budget = seconds
     try:
         yield

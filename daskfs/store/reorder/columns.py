@@ -1,8 +1,8 @@
-"""Columns in a new order: sparse rows sorted by feature id for a transpose, and the wanted rows of columns for a split.
+"""Reordering of columns: a transpose sorts sparse entries by feature id, a split keeps some rows of every column.
 
-A run of a transpose holds the columns of some consecutive rows. A *mark* is the feature id at every so many entries of
-a run; slots begin at marks. The sizes of all columns are merged first, range of ids by range of ids, and decide how the
-columns are cut into blocks. A column's entries follow each other in the order of the runs, and so of the rows.
+A sorted run of a transpose holds the columns of some consecutive rows. A *mark* is the feature id at every `gap`-th
+entry of a sorted run, and the slots of a sorted run begin at marks. The sizes of all columns are merged first, to
+decide how the columns are cut into blocks. The entries of a column follow each other in the order of the rows.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MOST_MARKS = 1 << 22  # of all runs; this process holds them
 
 
 class ColumnArrays(NamedTuple):
-    """Sparse columns end to end: column i has the cells ``indptr[i] … indptr[i + 1] - 1``."""
+    """Sparse columns stored end to end, where column i has the cells ``indptr[i] … indptr[i + 1] - 1``."""
 
     ids: NDArray[np.uint64]  # ascending
     indptr: NDArray[np.int64]
@@ -56,22 +56,22 @@ class ColumnArrays(NamedTuple):
         return ColumnArrays(self.ids[first:last], self.indptr[first : last + 1] - start, cells)
 
     def followed_by(self, other: ColumnArrays) -> ColumnArrays:
-        """Return these columns and then the others."""
+        """Return these columns followed by the columns of `other`."""
         indptr = np.concatenate([self.indptr, other.indptr[1:] + self.indptr[-1]])
         cells = None if self.cells is None or other.cells is None else np.concatenate([self.cells, other.cells])
         return ColumnArrays(np.concatenate([self.ids, other.ids]), indptr, cells)
 
     def copy(self) -> ColumnArrays:
-        """Return a copy that does not keep the arrays alive that this is a view of."""
+        """Return a copy, which does not keep alive the larger arrays of which these columns are a view."""
         return ColumnArrays(self.ids.copy(), self.indptr.copy(), None if self.cells is None else self.cells.copy())
 
     def read(self) -> ColumnArrays:
-        """Return the columns themselves, for tasks that may have to read them first; see `MergedColumns`."""
+        """Return these columns, so that tasks can call `read` on a `ColumnArrays` as on a `MergedColumns`."""
         return self
 
 
 def column_records(blocks: Iterable[Block], n_entries: int) -> RecordBatch:
-    """Return sparse rows with `n_entries` entries (at least one) in all as columns, sorted by feature id."""
+    """Return sparse rows with `n_entries` entries (at least one) in total as columns, sorted by feature id."""
     ids, cells, at = np.empty(n_entries, np.uint64), np.empty(n_entries, CELL), 0
     for block in blocks:
         assert isinstance(block, SparseBlock)
@@ -90,7 +90,7 @@ def column_records(blocks: Iterable[Block], n_entries: int) -> RecordBatch:
 
 
 class RunSummary(NamedTuple):
-    """What the driver knows of a run of columns without reading it."""
+    """Marks, a sample of feature ids and the number of entries of a sorted run of columns, held by the driver."""
 
     marks: NDArray[np.uint64]
     sample: IdSample
@@ -100,13 +100,13 @@ class RunSummary(NamedTuple):
 def sort_columns(
     runs: Runs, number: int, source: Dataset, blocks: range, n_entries: int, gap: int
 ) -> tuple[int, RunSummary]:
-    """Write the columns of some row blocks as a run with a mark at every `gap` entries: a task."""
+    """Write the columns of some row blocks as a sorted run with a mark at every `gap` entries, as a Dask task."""
     columns = column_records(map(source.read, blocks), n_entries)
     return number, write_column_run(runs, number, columns, gap)
 
 
 def write_column_run(runs: Runs, number: int, columns: RecordBatch, gap: int) -> RunSummary:
-    """Write columns that are sorted by feature id as a run."""
+    """Write columns that are sorted by feature id as a sorted run, and return the summary of the sorted run."""
     heads, cells = columns.heads, columns.arrays["cells"]
     ids = columns.field("key")
     marked = np.searchsorted(edges_of(heads["entries"]), np.arange(0, len(cells), gap), side="right") - 1
@@ -116,7 +116,7 @@ def write_column_run(runs: Runs, number: int, columns: RecordBatch, gap: int) ->
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MergedColumns:
-    """The columns with ids ``low … high``, to be merged from all runs."""
+    """The columns with feature ids ``low … high``, to be merged from all sorted runs."""
 
     runs: Runs
     section: Section
@@ -125,17 +125,17 @@ class MergedColumns:
 
     @classmethod
     def of(cls, runs: Runs, summaries: Sequence[RunSummary], low: int, high: int) -> MergedColumns:
-        """Find the slots of each run that may have such columns."""
+        """Find the slots of each sorted run that may hold columns with feature ids ``low … high``."""
         first = [max(0, int(np.searchsorted(run.marks, np.uint64(low), "right")) - 1) for run in summaries]
         last = [int(np.searchsorted(run.marks, np.uint64(high), "right")) for run in summaries]
         return cls(runs, Section(np.array(first), np.maximum(first, last)), low, high)
 
     def sizes(self) -> ColumnArrays:
-        """Return the columns without their cells."""
+        """Return the ids and sizes of the merged columns, without cells."""
         return self._merge([])
 
     def read(self) -> ColumnArrays:
-        """Return the columns with their cells."""
+        """Return the merged columns with their cells."""
         return self._merge(["cells"])
 
     def _merge(self, names: list[str]) -> ColumnArrays:
@@ -151,14 +151,14 @@ class MergedColumns:
 
 
 def mark_gap(n_entries: int, n_runs: int, task_entries: int) -> int:
-    """Return the number of entries between marks: a task reads up to one gap too much of each run at either end."""
+    """Return the number of entries between two marks, small enough that a task reads few entries in vain."""
     return max(1, task_entries // (8 * n_runs), n_entries // MOST_MARKS)
 
 
 def merged_sizes(runs: Runs, summaries: Sequence[RunSummary], gap: int, most: int) -> Iterable[ColumnArrays]:
-    """Return the sizes of all columns in ranges of ids, each of at most `most` entries, or one column.
+    """Return the sizes of all columns in ranges of feature ids, each range with at most `most` entries or one column.
 
-    The next range is read while the caller works on one.
+    A thread reads the next range of feature ids while the caller works on a range.
     """
     marks = np.sort(np.concatenate([run.marks for run in summaries]))
     step = max(most // gap - len(summaries), 1)  # a range may begin and end between marks in every run
@@ -173,7 +173,7 @@ def merged_sizes(runs: Runs, summaries: Sequence[RunSummary], gap: int, most: in
 
 
 def cut_blocks(ranges: Iterable[ColumnArrays], shape: BlockShape) -> Iterator[ColumnArrays]:
-    """Cut columns into blocks, always the same blocks whatever the ranges that the columns come in."""
+    """Cut columns into blocks, which do not depend on how the columns are divided into `ranges`."""
     rest: ColumnArrays | None = None
     for columns in ranges:
         if not len(columns.ids):
@@ -200,15 +200,15 @@ def plan_columns(
     Parameters
     ----------
     source, wanted
-        The dataset, and its rows that go into the new one.
+        The source dataset, and the rows of the source that go into the new dataset.
     blocks
-        What `cut_blocks` returns.
+        The blocks that `cut_blocks` yields.
     shape
-        How large blocks are.
+        The largest numbers of columns and entries in a block.
     task_entries
         The most entries that a task writes, unless a single block has more.
     reader
-        Returns where a task reads the columns of some consecutive blocks.
+        Function that returns the object from which a task reads the columns of some consecutive blocks.
     """
     names = ["ids", "indptr", "rows", *(["values"] if "values" in source.arrays else [])]
     n_chunks = 0
@@ -241,7 +241,7 @@ def _block_size(block: ColumnArrays, shape: BlockShape) -> StagedBlock:
 
 
 def _groups_of_blocks(blocks: Iterable[ColumnArrays], most: int) -> Iterator[list[ColumnArrays]]:
-    """Gather consecutive blocks while they have at most `most` entries together."""
+    """Yield groups of consecutive blocks with at most `most` entries together, or of a single larger block."""
     group: list[ColumnArrays] = []
     for block in blocks:
         if group and sum(other.n_entries for other in group) + block.n_entries > most:
@@ -254,7 +254,7 @@ def _groups_of_blocks(blocks: Iterable[ColumnArrays], most: int) -> Iterator[lis
 
 @dataclass(frozen=True, slots=True)
 class SparseColumnsTask:
-    """Consecutive blocks of sparse columns."""
+    """A task that writes consecutive blocks of sparse columns."""
 
     columns: ColumnArrays | MergedColumns
     specs: dict[str, ArraySpec]
@@ -284,14 +284,14 @@ class SparseColumnsTask:
 
 
 class IdSample(NamedTuple):
-    """One in ``2**level`` ids, chosen by a hash: all runs choose the same ids, so that samples can be united."""
+    """A sample of one in ``2**level`` feature ids, chosen by a hash so that the samples of sorted runs can be united."""
 
     level: int
     ids: NDArray[np.uint64]
 
     @classmethod
     def of(cls, ids: NDArray[np.uint64], level: int = 0) -> IdSample:
-        """Return the largest sample of distinct ids that has at most `SAMPLE_SIZE`."""
+        """Return the largest sample of distinct feature ids that has at most `SAMPLE_SIZE` ids."""
         level = max(level, (len(ids) // (4 * SAMPLE_SIZE)).bit_length() - 1)  # a lower level is never enough
         hashes = ids * np.uint64(0x9E3779B97F4A7C15)
         while np.count_nonzero(mask := hashes <= np.uint64(LARGEST_KEY) >> np.uint64(level)) > SAMPLE_SIZE:
@@ -300,14 +300,14 @@ class IdSample(NamedTuple):
 
 
 def count_columns(samples: Iterable[IdSample]) -> int:
-    """Estimate how many distinct columns several runs have together, to a few per cent."""
+    """Estimate the number of distinct columns in several sorted runs together, to a few per cent."""
     levels, ids = zip(*samples, strict=True)
     united = IdSample.of(_distinct(np.sort(np.concatenate(ids))), max(levels))
     return len(united.ids) << united.level
 
 
 def column_shape(samples: Iterable[IdSample], n_entries: int, block_entries: int, compression: Codec) -> BlockShape:
-    """Return the shape of blocks of `block_entries` entries, for columns of average length."""
+    """Return the shape of blocks that hold `block_entries` entries if columns have average length."""
     columns = count_columns(samples)
     shape = block_shape(n_entries / columns, compression, min(block_entries, n_entries))
     return BlockShape(min(shape.rows, columns), shape.entries, compression)
@@ -318,12 +318,12 @@ def _distinct(ascending: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def _first_of_each(ascending: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return where each distinct number begins; `numpy.unique` takes many times as long."""
+    """Return where each distinct number begins in an ascending array, much faster than `numpy.unique`."""
     return np.flatnonzero(np.concatenate([[True], ascending[1:] != ascending[:-1]])[: len(ascending)])
 
 
 def share_shape(share: RowShare) -> BlockShape:
-    """Return the shape of blocks with as many entries as the source's, and more columns, since these are shorter."""
+    """Return the block shape for a split: as many entries as in a source block, and more columns, which are shorter."""
     source, width = share.source, share.source.arrays["rows"].chunks[1]
     columns = source.meta.n_features
     mean = source.n_entries / columns * share.wanted.n_rows / source.n_samples
@@ -332,7 +332,7 @@ def share_shape(share: RowShare) -> BlockShape:
 
 
 def share_columns(share: RowShare) -> Iterable[ColumnArrays]:
-    """Return the wanted rows of each block of sparse columns, without empty columns; read ahead of the caller."""
+    """Return an iterable of the wanted rows of each block of sparse columns, without columns that become empty."""
     mask = share.wanted.mask(0, share.source.n_samples)
     new_rows = np.cumsum(mask, dtype=np.uint32)
     new_rows -= 1
@@ -351,9 +351,9 @@ def share_columns(share: RowShare) -> Iterable[ColumnArrays]:
 
 
 def plan_dense_share(share: RowShare, slots: RowSlots | None, task_bytes: int) -> ReorderPlan:
-    """Plan tasks that write the wanted rows of a dense dataset, in its own layout.
+    """Plan tasks that write the wanted rows of a dense dataset in the layout of the source dataset.
 
-    `slots` are those of the rows; None where the dataset has no chunks of rows.
+    `slots` are the slots of the wanted rows, or None if the dataset has no chunks of whole rows.
     """
     source, specs = share.source, dict[str, ArraySpec]()
     tasks: list[WriteTask] = []
@@ -370,14 +370,14 @@ def plan_dense_share(share: RowShare, slots: RowSlots | None, task_bytes: int) -
 
 
 def _column_array(array: ArraySpec, rows: int) -> ArraySpec:
-    """Return an array of whole columns as it is for fewer rows: chunks of the same size have more columns."""
+    """Return the spec of an array of whole columns for fewer rows; chunks keep their size and have more columns."""
     (n, width), p = array.chunks, array.shape[1]
     return replace(array, shape=(rows, p), chunks=(rows, min(p, max(1, n * width // rows))))
 
 
 @dataclass(frozen=True, slots=True)
 class DenseColumnsTask:
-    """Consecutive chunks of dense columns, with the wanted rows of each column."""
+    """A task that writes consecutive chunks of dense columns, with the wanted rows of every column."""
 
     share: RowShare
     spec: ArraySpec
@@ -406,5 +406,5 @@ class DenseColumnsTask:
 
 @lru_cache(maxsize=1)
 def _row_numbers(wanted: KeyRange, n_rows: int) -> NDArray[np.int64]:
-    """Return the numbers of the wanted rows; cached, since every task of a split needs them."""
+    """Return the numbers of the wanted rows, cached because every task of a split needs the row numbers."""
     return np.flatnonzero(wanted.mask(0, n_rows))

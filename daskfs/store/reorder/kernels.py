@@ -1,4 +1,4 @@
-"""Kernels of the external sort: sorting entries by feature id, and hashing the slots of a run."""
+"""Numba kernels of the external sort: sorting entries by feature id, and hashing the slots of a sorted run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TOP_BITS, DIGIT_BITS = 11, 8  # bits of the digit that the first pass sorts by, 
 
 @helper
 def _sort_by_digit(keys, cargo, out_keys, out_cargo, first, last, lowest, shift, ends):
-    """Sort ``keys[first:last]`` by one digit of ``key - lowest``, stable; `ends` receives the end of each digit."""
+    """Sort ``keys[first:last]`` stably by one digit of ``key - lowest``, and write the end of each digit to `ends`."""
     mask = np.uint64(len(ends) - 1)
     ends[:] = 0
     for i in range(first, last):
@@ -33,10 +33,10 @@ def _sort_by_digit(keys, cargo, out_keys, out_cargo, first, last, lowest, shift,
 
 @kernel
 def sort_by_key(keys, cargo, spare_keys, spare_cargo):
-    """Sort keys (at least one) together with their cargo, stable; True if the spare arrays hold the result.
+    """Sort keys (at least one) stably together with `cargo`, and return True if the spare arrays hold the result.
 
-    This is a radix sort that begins with the top digit: its piles fit into the cache, and each pile is then sorted by
-    the remaining digits from the lowest up. The number of passes depends on the spread of the keys.
+    This radix sort first sorts all keys by the top digit into piles that fit into the cache, and then sorts each pile
+    by the remaining digits from the lowest up. The number of passes over the keys depends on the spread of the keys.
     """
     lowest, spread = keys.min(), keys.max() - keys.min()
     bits = 0
@@ -62,7 +62,7 @@ def sort_by_key(keys, cargo, spare_keys, spare_cargo):
 
 @kernel
 def hash_slots(file, edges, out):
-    """Write the hash of every slot ``file[edges[i] : edges[i + 1]]`` to ``out[i]``."""
+    """Write the hash of every slot ``file[edges[i] : edges[i + 1]]`` of a sorted run to ``out[i]``."""
     for i in range(len(out)):
         out[i] = feature_id(file, edges[i], edges[i + 1])
 

@@ -1,4 +1,4 @@
-"""The second half of a reorder: tasks that write parts of the new dataset, and what completes it."""
+"""The second half of a reorder: tasks that write chunks of the new dataset, and the step that completes the dataset."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ from daskfs.store.reorder.runs import KeyRange
 
 
 class WriteTask(Protocol):
-    """Some chunks of the new dataset, which one task writes."""
+    """A task that writes some chunks of the new dataset."""
 
     @property
     def moved(self) -> int:
-        """How many rows, columns or entries are where they belong once the task is done."""
+        """The number of rows, columns or entries that the task writes."""
 
     def write(self, location: Location) -> dict[str, ChunkRecords]:
-        """Write the chunks, and return their lines of the manifest by array."""
+        """Write the chunks, and return the manifest records of the chunks by array name."""
 
 
 @dataclass
 class ReorderPlan:
-    """All tasks that write a new dataset, and what the dataset is besides the chunks they write."""
+    """All tasks that write a new dataset, and the facts needed to complete the dataset after the last task."""
 
     source: Dataset
     wanted: KeyRange
     layout: Layout
     tasks: Iterable[WriteTask]
-    """May be generated while the first of them run already."""
+    """The tasks, which may be generated while the first tasks run already."""
     specs: Callable[[], dict[str, ArraySpec]]
-    """Returns the arrays that the tasks write; to be called after the last task."""
+    """Function that returns the specs of the arrays that the tasks write, to be called after the last task."""
     blocks: list[StagedBlock] = field(default_factory=list)
-    """The blocks of a sparse dataset; complete after the last task."""
+    """The blocks of a sparse dataset, a list that is complete after the last task."""
     first_ids: list[int] = field(default_factory=list)
     """The first feature id of each block of sparse columns."""
 
     def close(
         self, writer: DatasetWriter, written: dict[str, list[NDArray[np.uint64]]], origin: dict[str, Any]
     ) -> None:
-        """Write everything else that the source has (labels, weights, names, attributes); then the dataset opens."""
+        """Write block index, labels, weights, names and attributes of the new dataset, so that the dataset opens."""
         for name, spec in self.specs().items():
             writer.add(spec, np.concatenate(written[name]))
         if self.blocks:
@@ -70,7 +70,7 @@ class ReorderPlan:
         writer.close({**self.source.attributes, **sizes, "made": origin})
 
     def _copy_targets(self, writer: DatasetWriter) -> None:
-        """Write the labels and weights of the wanted rows, for a dataset that keeps them apart from its features."""
+        """Write the labels and weights of the wanted rows, for a dataset whose tasks write only features."""
         rows = self.wanted.n_rows
         targets: list[tuple[ArraySpec, Iterator[NDArray[Any]]]] = [(target_spec(rows), self.source.targets())]
         if "weight" in self.source.arrays:
@@ -89,14 +89,14 @@ class ReorderPlan:
 
 
 def block_ends(lines: NDArray[np.int64], entries: NDArray[np.int64], shape: BlockShape) -> list[int]:
-    """Return where blocks end that hold as many whole slots as fit; a slot that is too large is a block of its own.
+    """Return the slot number at which each block ends; a block holds as many whole slots as fit, at least one slot.
 
     Parameters
     ----------
     lines, entries
-        How many rows (or columns) and entries come before each slot, and in total.
+        The numbers of rows (or columns) and of entries before each slot, with the totals at the end.
     shape
-        How many of each fit into a block.
+        The largest numbers of rows (or columns) and of entries in a block.
 
     Examples
     --------

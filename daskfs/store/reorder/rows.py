@@ -1,8 +1,8 @@
-"""Rows in a new order: sorted by random keys for a shuffle, or picked from the source in its order for a split.
+"""Reordering of rows: a shuffle sorts rows by random keys, a split picks rows in the order of the source dataset.
 
-The new order is known in *slots* before any row of it is written. For a shuffle, a slot is a range of random keys of
-equal width; for a split, it is an eighth of a source block. Once the rows of all slots are counted, the new order is
-cut into blocks of whole slots, and every task writes some of the blocks.
+The new order of rows is divided into *slots* before any row is written. In a shuffle, a slot is a range of random keys,
+and all slots have the same width. In a split, a slot is an eighth of a source block. Once the rows of all slots are
+counted, the new order is cut into blocks of whole slots, and every task writes some of the blocks.
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ SLOTS_PER_BLOCK = 8  # more slots give fuller blocks and a longer index
 
 
 class RowBytes(NamedTuple):
-    """The memory that rows take while they are moved."""
+    """The memory in bytes that a row and an entry take while rows are moved."""
 
     row: int
     entry: int
 
     @classmethod
     def of_source(cls, source: Dataset) -> RowBytes:
-        """Return the sizes for a dataset; a row needs its head, and 200 bytes more for a tag as string and as bytes."""
+        """Return the memory per row and per entry of a dataset; the tag of a row is assumed to take 200 bytes."""
         row = 128 + (200 if "tag" in source.arrays else 0)
         if source.kind == "dense":
             return cls(row, int(source.arrays["X"].dtype.itemsize))
         return cls(row, 12 if "values" in source.arrays else 8)
 
     def of(self, rows: Any, entries: Any) -> Any:
-        """Return the bytes of this many rows and entries; numbers or arrays."""
+        """Return the memory in bytes of the given numbers of rows and entries, which may be arrays."""
         return self.row * rows + self.entry * entries
 
 
 def block_rows(source: Dataset) -> NDArray[np.int64]:
-    """Return the number of rows in each row block."""
+    """Return the number of rows in each row block of a dataset."""
     if source.kind == "dense":
         height = _row_array(source).chunks[0]
         return np.minimum(height, source.n_samples - height * np.arange(source.n_blocks("rows")))
@@ -65,7 +65,7 @@ def block_rows(source: Dataset) -> NDArray[np.int64]:
 
 
 def block_bytes(source: Dataset) -> NDArray[np.int64]:
-    """Return the memory that the rows of each row block take while they are moved."""
+    """Return the memory in bytes that the rows of each row block take while the rows are moved."""
     rows = block_rows(source)
     entries = rows * source.n_features if source.kind == "dense" else source.block_entries()
     return RowBytes.of_source(source).of(rows, entries)  # type: ignore[no-any-return]
@@ -86,7 +86,7 @@ def _row_array(source: Dataset) -> ArraySpec:
 
 
 def row_array(source: Dataset, rows: int) -> ArraySpec:
-    """Return the array of a dense dataset's row chunks as it is for another number of rows."""
+    """Return the spec of a dense dataset's array of row chunks, changed to another number of rows."""
     array = _row_array(source)
     height, p = array.chunks
     return replace(array, shape=(rows, p), chunks=(min(rows, height), p))
@@ -98,7 +98,7 @@ def _block_shape(source: Dataset) -> BlockShape:
 
 
 def row_arrays(source: Dataset) -> dict[str, np.dtype[Any]]:
-    """Return the arrays that the rows of a dataset have besides their heads, and the types of these arrays."""
+    """Return the names and types of the arrays that hold the features and tags of a dataset's rows."""
     if source.kind == "dense":
         return {"X": source.arrays["X"].dtype}
     types: dict[str, np.dtype[Any]] = {
@@ -110,7 +110,7 @@ def row_arrays(source: Dataset) -> dict[str, np.dtype[Any]]:
 
 
 def read_rows(source: Dataset, blocks: range, wanted: KeyRange) -> RecordBatch:
-    """Return the wanted rows of some blocks as records."""
+    """Return the wanted rows of some blocks as a batch of records."""
     heads: list[NDArray[Any]] = []
     pieces: dict[str, list[NDArray[Any]]] = {name: [] for name in row_arrays(source)}
     for number, block in zip(blocks, source.blocks(blocks, "rows", ahead=1), strict=True):
@@ -138,7 +138,7 @@ def read_rows(source: Dataset, blocks: range, wanted: KeyRange) -> RecordBatch:
 
 
 def sort_rows(runs: Runs, number: int, source: Dataset, blocks: range, wanted: KeyRange, bits: int) -> NDArray[Any]:
-    """Write the wanted rows of some blocks as a run; return its rows and entries in each slot: a task."""
+    """Write the wanted rows of some blocks as a sorted run, and return the numbers of rows and entries in each slot."""
     records = read_rows(source, blocks, wanted)
     order = records.order()
     heads = records.heads[order]
@@ -149,19 +149,19 @@ def sort_rows(runs: Runs, number: int, source: Dataset, blocks: range, wanted: K
 
 
 class OrderedRows(Protocol):
-    """Rows in the order of a new dataset, of which any section can be read; small and picklable."""
+    """Rows in the order of a new dataset, of which any section can be read; the object is small and picklable."""
 
     @property
     def arrays(self) -> Mapping[str, np.dtype[Any]]:
-        """The arrays that the rows have, and their types."""
+        """The names and types of the arrays that hold the features and tags of the rows."""
 
     def read(self, section: Section, names: Iterable[str]) -> tuple[RecordBatch, NDArray[np.int64]]:
-        """Return records with these arrays, and the numbers of those that are the section's, in order."""
+        """Return records with the arrays `names`, and the positions of the section's rows among the records."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowShare:
-    """The wanted rows of a dataset in the order of the dataset; an `OrderedRows`."""
+    """The wanted rows of a dataset in the order of the dataset, an implementation of `OrderedRows`."""
 
     source: Dataset
     wanted: KeyRange
@@ -177,9 +177,9 @@ class RowShare:
 
 
 def count_rows(share: RowShare, blocks: range) -> NDArray[np.int64]:
-    """Return how many wanted rows and entries the slots of some blocks have, as an array (2, slots): a task.
+    """Return the numbers of wanted rows and entries in the slots of some blocks, as an array of shape (2, slots).
 
-    Of sparse rows it reads where each row begins, of dense rows nothing.
+    Counting reads only the row starts (indptr) of a sparse dataset, and nothing of a dense dataset.
     """
     source = share.source
     rows = block_rows(source)
@@ -196,14 +196,14 @@ def count_rows(share: RowShare, blocks: range) -> NDArray[np.int64]:
 
 
 class RowSlots:
-    """How many rows and entries come before each slot, and in total.
+    """The numbers of rows and entries before each slot of the new order, and in total.
 
     Parameters
     ----------
     counts
-        Rows and entries of each slot, as an array (2, slots).
+        The numbers of rows and entries in each slot, as an array of shape (2, slots).
     read_together
-        Sections begin at a multiple of this number of slots: those of a source block are read together.
+        Sections begin at a multiple of this number of slots, since all slots of a source block are read together.
     """
 
     def __init__(self, counts: NDArray[np.int64], read_together: int = 1) -> None:
@@ -211,21 +211,21 @@ class RowSlots:
         self._read_together = read_together
 
     def section(self, first: int, last: int) -> Section:
-        """Return where the rows `first` … `last` - 1 of the new order are."""
+        """Return the section (slots to read, records to skip) of the rows `first` … `last` - 1 of the new order."""
         slot = int(np.searchsorted(self.rows, first, side="right")) - 1
         slot -= slot % self._read_together
         end = int(np.searchsorted(self.rows, last, side="left"))
         return Section(slot, end, first - int(self.rows[slot]), last - first)
 
     def blocks(self, shape: BlockShape) -> list[StagedBlock]:
-        """Return the blocks that the slots are gathered into."""
+        """Return the sizes of the blocks into which consecutive slots are gathered."""
         edges = [0, *block_ends(self.rows, self.entries, shape)]
         sizes = zip(np.diff(self.rows[edges]).tolist(), np.diff(self.entries[edges]).tolist(), strict=True)
         return [StagedBlock(rows, entries, max(1, -(-entries // shape.entries))) for rows, entries in sizes]
 
 
 def plan_rows(source: Dataset, rows: OrderedRows, wanted: KeyRange, slots: RowSlots, task_bytes: int) -> ReorderPlan:
-    """Cut rows in a new order as the source is cut, for tasks that take at most `task_bytes` or one block."""
+    """Plan tasks that write reordered rows in blocks of the source's shape, each task within `task_bytes` or one block."""
     n_rows, n_entries = int(slots.rows[-1]), int(slots.entries[-1])
     if n_rows != wanted.n_rows or (wanted.is_all and n_entries != source.n_entries):
         raise DatasetError(f"{source.url}: has not as many rows and entries as it says; verify it")
@@ -265,7 +265,7 @@ def _plan_sparse_rows(
 def dense_row_tasks(
     X: ArraySpec, rows: OrderedRows, slots: RowSlots, source: Dataset, task_bytes: int
 ) -> list[DenseRowsTask]:
-    """Return tasks that write an array of dense rows, each with at most `task_bytes` or one chunk."""
+    """Return tasks that write an array of dense rows, each task within `task_bytes` of memory or one chunk."""
     (n, p), height = X.shape, X.chunks[0]
     step = height * max(1, task_bytes // RowBytes.of_source(source).of(height, height * p))
     return [
@@ -277,7 +277,7 @@ def dense_row_tasks(
 def _target_tasks(
     y: ArraySpec, rows: OrderedRows, slots: RowSlots, source: Dataset, task_bytes: int
 ) -> list[TargetTask]:
-    """Return a task for each chunk of labels, which is read in sections of at most `task_bytes`."""
+    """Return one task for each chunk of labels, which reads the rows in sections of at most `task_bytes`."""
     n, tasks = y.shape[0], []
     for number, start in enumerate(range(0, n, y.chunks[0])):
         stop = min(start + y.chunks[0], n)
@@ -288,7 +288,7 @@ def _target_tasks(
 
 @dataclass(frozen=True, slots=True)
 class RowsTask:
-    """Chunks that hold a section of the rows."""
+    """A task that writes the chunks of one section of the reordered rows."""
 
     rows: OrderedRows
     section: Section
@@ -300,7 +300,7 @@ class RowsTask:
 
 @dataclass(frozen=True, slots=True)
 class SparseRowsTask(RowsTask):
-    """Consecutive blocks of sparse rows."""
+    """A task that writes consecutive blocks of sparse rows."""
 
     specs: dict[str, ArraySpec]
     blocks: list[StagedBlock]
@@ -320,7 +320,7 @@ class SparseRowsTask(RowsTask):
 
 
 def _block_cells(records: RecordBatch, rows: NDArray[np.int64], specs: dict[str, ArraySpec]) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a block of sparse rows."""
+    """Return the arrays (ids, values, indptr, y, weight, tag) of a block of sparse rows, by name."""
     heads = records.heads[rows]
     cells: dict[str, NDArray[Any]] = {name: records.take(name, rows) for name in ("ids", "values") if name in specs}
     cells["indptr"] = edges_of(heads["entries"])
@@ -333,7 +333,7 @@ def _block_cells(records: RecordBatch, rows: NDArray[np.int64], specs: dict[str,
 
 @dataclass(frozen=True, slots=True)
 class DenseRowsTask(RowsTask):
-    """Consecutive chunks of dense rows."""
+    """A task that writes consecutive chunks of dense rows."""
 
     spec: ArraySpec
     first_chunk: int
@@ -350,7 +350,7 @@ class DenseRowsTask(RowsTask):
 
 @dataclass(frozen=True, slots=True)
 class TargetTask:
-    """One chunk of the labels of dense rows: it has many more rows than a chunk of features."""
+    """A task that writes one chunk of the labels of dense rows, which spans many chunks of features."""
 
     rows: OrderedRows
     sections: list[Section]

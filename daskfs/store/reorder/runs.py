@@ -1,8 +1,8 @@
-"""The external sort: random keys of rows, batches of records in memory, and sorted runs of them on disk.
+"""The external sort: random keys of rows, batches of records in memory, and sorted runs of records on disk.
 
-A *run* holds the records of some consecutive blocks, sorted by key: a file of heads and a file for each array. It is
-cut into *slots*, and its index says where each slot begins in every file and what its bytes hash to. So any slots of a
-run can be read and checked without the others.
+A *sorted run* holds the records of some consecutive source blocks, sorted by key, in a file of record heads and a file
+for each array. A sorted run is cut into *slots*, and an index holds the start of each slot in every file and a hash of
+the slot's bytes. So any slots of a sorted run can be read and checked without the other slots.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from daskfs.store.reorder.kernels import hash_slots
 
 LARGEST_KEY = 2**64 - 1
 LENGTHS = {"ids": "entries", "values": "entries", "X": "entries", "cells": "entries", "tag": "tag_bytes"}
-"""The arrays that records may have, and the field of the head that says how many items of the array are theirs."""
+"""The arrays that records may have, with the field of a record's head that holds its number of items in the array."""
 
 _STEP = 0x9E3779B97F4A7C15  # odd, so that no two rows of a seed get the same number
 _BATCH = 1 << 16  # keys computed at a time
@@ -29,9 +29,9 @@ _TOP_BITS = 16  # keys are first counted by these bits; few keys share them
 
 
 def row_keys(seed: int, first: int, count: int) -> NDArray[np.uint64]:
-    """Return the random keys of rows `first`, `first` + 1, …: splitmix64 of a counter that starts at the seed.
+    """Return the random 64-bit sort keys of `count` rows from row `first` on, computed by splitmix64.
 
-    A key depends on the seed and the number of the row alone, and all rows of a seed have different keys.
+    A sort key depends only on the seed and the row number, and all rows have different keys.
 
     >>> row_keys(seed=0, first=3, count=2) == row_keys(seed=0, first=0, count=5)[3:]
     array([ True,  True])
@@ -43,14 +43,14 @@ def row_keys(seed: int, first: int, count: int) -> NDArray[np.uint64]:
 
 
 def _mix(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Map each number to another one that looks random; different numbers stay different."""
+    """Map each 64-bit number to a number that looks random, such that different numbers stay different."""
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         numbers = (numbers ^ (numbers >> np.uint64(shift))) * np.uint64(factor)
     return numbers ^ (numbers >> np.uint64(31))
 
 
 class KeyRange(NamedTuple):
-    """The rows of a dataset whose random keys lie in ``low … high``: all rows, or a random share of them."""
+    """The rows of a dataset whose random sort keys lie in ``low … high``: all rows, or a random sample of rows."""
 
     seed: int
     low: int
@@ -59,7 +59,7 @@ class KeyRange(NamedTuple):
 
     @classmethod
     def every(cls, seed: int, n_rows: int) -> KeyRange:
-        """Return the range that holds all `n_rows` rows of a dataset."""
+        """Return the key range that holds all `n_rows` rows of a dataset."""
         return cls(seed, 0, LARGEST_KEY, n_rows)
 
     @property
@@ -67,11 +67,11 @@ class KeyRange(NamedTuple):
         return (self.low, self.high) == (0, LARGEST_KEY)
 
     def contains(self, keys: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """Return for each key whether it lies in the range."""
+        """Return for each sort key whether the sort key lies in the range."""
         return (keys >= np.uint64(self.low)) & (keys <= np.uint64(self.high))
 
     def mask(self, first: int, count: int) -> NDArray[np.bool_]:
-        """Return for each of the rows `first` … `first` + `count` - 1 whether its key lies in the range."""
+        """Return for each of the rows `first` … `first` + `count` - 1 whether the row's sort key lies in the range."""
         mask = np.empty(count, bool)
         for start, keys in _key_batches(self.seed, first, count):
             mask[start : start + len(keys)] = self.contains(keys)
@@ -79,9 +79,9 @@ class KeyRange(NamedTuple):
 
 
 def draw_rows(seed: int, n_rows: int, count: int) -> tuple[KeyRange, KeyRange]:
-    """Draw `count` of `n_rows` rows at random without replacement; return those rows and the remaining ones.
+    """Draw `count` of `n_rows` rows at random without replacement, and return the drawn and the remaining rows.
 
-    The drawn rows are those with the smallest keys.
+    The drawn rows are the rows with the smallest random sort keys.
 
     >>> drawn, remaining = draw_rows(seed=0, n_rows=10, count=3)
     >>> drawn.mask(0, 10).sum(), (drawn.mask(0, 10) ^ remaining.mask(0, 10)).all()
@@ -92,7 +92,7 @@ def draw_rows(seed: int, n_rows: int, count: int) -> tuple[KeyRange, KeyRange]:
 
 
 def _nth_smallest_key(seed: int, n_rows: int, count: int) -> int:
-    """Return the largest of the `count` smallest keys; all keys are computed twice and never held at once."""
+    """Return the `count`-th smallest random sort key, without holding all sort keys in memory."""
     shift = np.uint64(64 - _TOP_BITS)
     tops = np.zeros(1 << _TOP_BITS, np.int64)
     for _, keys in _key_batches(seed, 0, n_rows):
@@ -110,22 +110,22 @@ def _key_batches(seed: int, first: int, count: int) -> Iterator[tuple[int, NDArr
 
 
 class RecordBatch:
-    """Records in memory: a head for each, and arrays that hold the items of all records end to end."""
+    """Records in memory: a head for each record, and arrays that hold the items of all records end to end."""
 
     def __init__(self, heads: NDArray[Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         self.heads, self.arrays = heads, arrays
         self._starts = {field: edges_of(heads[field])[:-1] for field in {LENGTHS[name] for name in arrays}}
 
     def order(self) -> NDArray[np.int64]:
-        """Return the numbers of the records in the order of their keys."""
+        """Return the numbers of the records in ascending order of their sort keys."""
         return np.argsort(self.field("key"), kind="stable")  # fast on the ascending runs of a merge
 
     def field(self, name: str) -> NDArray[Any]:
-        """Return a field of all heads as an array of its own, which is many times faster to pick from."""
+        """Return a field of all record heads as a contiguous array, which is many times faster to index."""
         return np.ascontiguousarray(self.heads[name])
 
     def take(self, name: str, numbers: NDArray[np.int64]) -> NDArray[Any]:
-        """Return the items that these records have in an array, in the order of `numbers`."""
+        """Return the items of the records `numbers` in the array `name`, in the order of `numbers`."""
         items, field = self.arrays[name], LENGTHS[name]
         starts, lengths = self._starts[field][numbers], self.heads[field][numbers]
         out = np.empty(int(lengths.sum(dtype=np.int64)), items.dtype)
@@ -138,7 +138,7 @@ class RecordBatch:
 
 
 class Section(NamedTuple):
-    """The slots to read for some consecutive records, and which of the records in them are meant."""
+    """Some consecutive records in key order: the slots to read, and which records of the slots are in the section."""
 
     first_slot: int | NDArray[np.int64]  # the same in every run, or one for each run
     last_slot: int | NDArray[np.int64]
@@ -148,7 +148,7 @@ class Section(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """The files of all runs of a sort; small and picklable, since every task carries it."""
+    """The files of all sorted runs of an external sort; small and picklable, since every task carries this object."""
 
     location: Location
     folder: str
@@ -159,18 +159,18 @@ class Runs:
     def write(
         self, number: int, heads: NDArray[Any], slots: NDArray[np.int64], items: Callable[[str], NDArray[Any]]
     ) -> None:
-        """Write a run.
+        """Write a sorted run to disk.
 
         Parameters
         ----------
         number
-            The number of the run.
+            The number of the sorted run.
         heads
-            Heads sorted by key.
+            Record heads sorted by key.
         slots
-            The record that each slot begins with, and the number of records at the end.
+            The number of the first record in each slot, followed by the total number of records.
         items
-            Returns the array of a name, in the order of the heads.
+            Function that returns the array of a given name, in the order of the heads.
         """
         index = np.zeros((len(slots), 1 + len(self.arrays), 2), np.uint64)
         for column, name in enumerate(["heads", *self.arrays]):
@@ -183,7 +183,7 @@ class Runs:
         self.location.write(self._key(number, "index"), index.data)
 
     def read(self, section: Section, names: Iterable[str]) -> tuple[RecordBatch, NDArray[np.int64]]:
-        """Return the records in the slots of a section, and the numbers of the section's own in key order."""
+        """Return the records in the slots of a section, and the positions of the section's own records in key order."""
         first, last = (np.broadcast_to(slot, self.count).tolist() for slot in section[:2])
         indexes = [self._read_index(number, first[number], last[number]) for number in range(self.count)]
         heads = self._read_file(indexes, "heads").view(self.head)
@@ -205,7 +205,7 @@ class Runs:
         return index
 
     def _read_file(self, indexes: list[NDArray[np.uint64]], name: str) -> NDArray[np.uint8]:
-        """Return the bytes of the slots of all runs, end to end; ChunkError if a hash does not match."""
+        """Return the bytes of the slots of all sorted runs, end to end. Raise ChunkError if a hash does not match."""
         column = ["heads", *self.arrays].index(name)
         edges = [index[:, column, 0].astype(np.int64) for index in indexes]
         whole, at = np.empty(sum(int(edge[-1] - edge[0]) for edge in edges), np.uint8), 0
@@ -237,5 +237,5 @@ def _hashes(file: NDArray[np.uint8], edges: NDArray[np.int64]) -> NDArray[np.uin
 
 
 def edges_of(lengths: NDArray[Any]) -> NDArray[np.int64]:
-    """Return where things of these lengths begin when they lie end to end, and where the last one ends."""
+    """Return the start of each of several items of these lengths that lie end to end, and the end of the last item."""
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
