@@ -1,8 +1,7 @@
 """Random features: functions of a row, each of which is given by an integer id.
 
 A *random feature* φ is a function of a row x that is drawn at random instead of learned (Rahimi and Recht 2007, Lin and
-Li 2008, and Yen et al., Sparse Random Features, NIPS 2014). The mean of φ(x) φ(y) over all draws of φ is a kernel of
-the rows x and y:
+Li 2008, Yen et al. 2014). The mean of φ(x) φ(y) over all draws of φ is a kernel of the rows x and y:
 
     gaussian     √2 cos(ω·x + b)     ω ~ N(0, 2γ I)                exp(−γ ‖x − y‖²)
     laplacian    √2 cos(ω·x + b)     ω ~ Cauchy(γ), coordinates    exp(−γ ‖x − y‖₁)

@@ -3,8 +3,7 @@
 The stability index is 1 minus the variance of a feature's being selected, averaged over features and divided by the
 variance for random sets of features of the same size (Nogueira, Sechidis and Brown, 2018, "On the Stability of Feature
 Selection Algorithms"). The index is 1 if all selected sets of features are equal, and about 0 if they share no more
-than random sets do. The index can be compared across numbers of features, and its interval follows from the variance in
-the same paper.
+than random sets do. The index can be compared across numbers of features, and its interval is from the same paper.
 
 An algorithm without randomness selects the same under all seeds, so that its index of 1 over seeds says nothing; the
 record then has a remark. The effect of other rows shows in selections from halves of the rows, in disjoint pairs (Shah

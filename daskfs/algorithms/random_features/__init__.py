@@ -19,16 +19,13 @@ seed and feature, and is the same on every worker and in every later version.
 
 By default candidates are *screened*: four features are drawn for every feature that may enter the working set, and one
 pass computes the derivative of the objective by each candidate's weight. Only candidates whose derivative exceeds the
-penalty enter, the steepest first; the weights of others would stay at zero. ``screen=False`` is the paper's algorithm
-1.
+penalty enter; the weights of others would stay at zero. ``screen=False`` is the paper's algorithm 1.
 
-Passes read blocks of rows in any order; shards add up sums, and merging adds the sums of shards. Memory is O(|A|²) for
-the Gram matrix of a working set A, which stays on the driver, and a tile of rows. Workers hold the part of the Gram
-matrix that a pass adds up.
+Passes read blocks of rows in any order, and merging adds the sums of shards. Memory is O(|A|²) for the Gram matrix of a
+working set A, which stays on the driver, and on workers for the part of it that a pass adds up.
 
-The file `rounds.py` has the algorithm, pass by pass; `sums.py` adds up the sums of a pass; `models.py` solves for
-weights and chooses models, with the solver in `lasso.py`; `inputs.py` reads rows and scales them; `state.py` holds the
-records of the state.
+The file `rounds.py` has the algorithm, pass by pass; `sums.py` adds up the sums of a pass; `models.py` chooses models,
+with the solver in `lasso.py`; `inputs.py` reads and scales rows; `state.py` has the records of the state.
 """
 
 from __future__ import annotations

@@ -110,9 +110,8 @@ def descend(H, q, lam, w, most):
 def newton(H, U, S, q, lam, w, tolerance):
     """Take Newton steps on the support S and return their number; a weight that reaches zero leaves the support.
 
-    The number of Newton steps is bounded: a step drops a weight, or lowers the objective across a change of sign, or
-    changes no sign. A step without a change of sign must halve the KKT violation of the last such step, which fails
-    once only rounding is left.
+    The number of Newton steps is bounded: each step drops a weight, or lowers the objective across a change of sign, or
+    halves the KKT violation, which fails once only rounding is left.
     """
     k, steps, most, plain = len(S), 0, 3 * len(S) + 10, np.inf
     z = np.empty(len(q))

@@ -7,14 +7,12 @@ The problem has one or several targets c that share a Gram matrix G = ΦᵀDΦ (
 Random features are nearly collinear: condition numbers of 1e12 are normal, and coordinate descent alone stops some
 percent above the minimum. The solver uses coordinate descent only to find the signs of the weights, and Newton's method
 for the rest. With fixed signs the objective F is a quadratic on the support (features with a weight), whose minimum
-takes one solve. Along a Newton step a weight may change its sign, where F has a bend. A Newton step ends where F is
-least along the step. A weight that is zero at the end of a step leaves the support S, and plane rotations update the
-Cholesky factor in |S|² instead of |S|³ operations. A Newton step along a direction in which G is flat is long, and ends
-where a weight becomes zero.
+takes one solve. A Newton step, along which weights may change sign, ends where F is least along the step. A weight that
+is zero at the end of a step leaves the support S, and plane rotations update the Cholesky factor in |S|² operations.
 
 The solver keeps a working set of features, the support and the features that violate the KKT conditions most, which
-grows until no feature violates the conditions. Memory is A² numbers for G, n² for a copy of a working set of n
-features, and |S|² for the Cholesky factor.
+grows until no feature violates them. Memory is A² numbers for G, n² for a working set of n features, and |S|² for the
+Cholesky factor.
 
 An unpenalised intercept is not part of the problem, since `models.remove_intercept` removes it beforehand.
 """
@@ -113,9 +111,8 @@ def solve(
     Parameters
     ----------
     problems
-        The Gram matrix G and b of each problem. G is symmetric and, up to rounding, positive semi-definite. b is a
-        vector, or has a column for every target, as many in each problem. G is not copied if it is a float64 array in C
-        or F order.
+        G and b of each problem. G is symmetric and, up to rounding, positive semi-definite. b is a vector, or has a
+        column for every target, as many in each problem. A float64 array G in C or F order is not copied.
     lam
         The penalty, above zero.
     start
