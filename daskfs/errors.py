@@ -1,6 +1,6 @@
-"""Every error daskfs raises on purpose. Each says what is wrong, where, and what to do about it.
+"""The exception classes of daskfs, whose messages state the problem, its location and a remedy.
 
-The command line turns a :class:`DaskfsError` into one line and exit code 2; anything else is a bug.
+The command line reports a :class:`DaskfsError` in one line with exit code 2. Any other exception is a bug.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _QUERY = re.compile(r"(://[^\s?]+)\?\S+?(?=(?::\d+)?:?(?:\s|$))")  # a line's nu
 
 
 def public_url(url: str) -> str:
-    """Return a URL without user, password and query, which may hold a signature: records must not contain them.
+    """Return a URL without user, password and query, so that the URL can be stored in a record.
 
     >>> from daskfs.errors import public_url
     >>> public_url("s3://key:secret@bucket/x.zarr?token=1")
@@ -26,7 +26,7 @@ def public_url(url: str) -> str:
 
 
 def redact(text: str) -> str:
-    """Return a text with users, passwords and signatures removed from its URLs.
+    """Return a text with users, passwords and signatures removed from all URLs in the text.
 
     >>> from daskfs.errors import redact
     >>> redact("https://me:secret@host/x.vw?sig=secret: no such file")
@@ -36,9 +36,9 @@ def redact(text: str) -> str:
 
 
 class DaskfsError(Exception):
-    """The common parent: catch this to catch everything daskfs raises on purpose.
+    """The base class of all exceptions that daskfs raises on purpose.
 
-    Its text never shows a password or a signature in a URL.
+    The message of a DaskfsError never contains a password or a signature of a URL.
     """
 
     def __init__(self, *arguments: object) -> None:
@@ -46,11 +46,11 @@ class DaskfsError(Exception):
 
 
 class SourceError(DaskfsError):
-    """A source file cannot be read: missing, cut short, of the wrong kind."""
+    """Raised if a source file cannot be read because it is missing, truncated or of the wrong kind."""
 
 
 class BadLineError(SourceError):
-    """One line (or row, or record) of a source is not what its format promises."""
+    """Raised if one line (or row, or record) of a source file cannot be parsed in the file's format."""
 
     def __init__(self, file: str, line: int, reason: str, unit: str = "") -> None:
         self.file, self.line, self.reason, self.unit = public_url(file), line, redact(reason), unit
@@ -62,23 +62,23 @@ class BadLineError(SourceError):
 
 
 class OptionError(DaskfsError, ValueError):
-    """An argument that cannot work, noticed before anything is read or written."""
+    """Raised for an invalid argument, before anything is read or written."""
 
 
 class Unreachable(OptionError):
-    """No scheduler answers at the address of a cluster; it may do so later."""
+    """Raised if no Dask scheduler answers at the address of a cluster, perhaps only temporarily."""
 
 
 class DatasetError(DaskfsError):
-    """A dataset is missing, incomplete, or not laid out as daskfs lays datasets out."""
+    """Raised if a dataset is missing, incomplete, or not in the format of daskfs."""
 
 
 class Busy(DatasetError):
-    """Another process writes to the same place; try again when it has ended."""
+    """Raised if another process is writing to the same location."""
 
 
 class ChunkError(DatasetError):
-    """One chunk of a dataset is missing, cut short or altered."""
+    """Raised if one chunk of a dataset is missing, truncated or altered."""
 
     def __init__(self, dataset: str, chunk: str, reason: str) -> None:
         self.dataset, self.chunk, self.reason = public_url(dataset), chunk, redact(reason)
@@ -89,11 +89,11 @@ class ChunkError(DatasetError):
 
 
 class StorageError(DaskfsError):
-    """An object store fails: it is unreachable, has no such bucket, or refuses the credentials."""
+    """Raised if an object store is unreachable, lacks the bucket, or refuses the credentials."""
 
 
 class ColumnError(DaskfsError):
-    """One column of a dataset cannot be used; the engine adds the dataset and the column's name."""
+    """Raised if a column of a dataset cannot be used, with the dataset and the column's name added by the engine."""
 
     def __init__(self, feature: int, reason: str) -> None:
         self.feature, self.reason = feature, reason
@@ -104,7 +104,7 @@ class ColumnError(DaskfsError):
 
 
 class RowError(DaskfsError):
-    """One row of a dataset cannot be used; the engine adds the dataset and the feature's name."""
+    """Raised if a row of a dataset cannot be used, with the dataset and the feature's name added by the engine."""
 
     def __init__(self, row: int, feature: int, reason: str) -> None:
         self.row, self.feature, self.reason = row, feature, reason
@@ -115,27 +115,27 @@ class RowError(DaskfsError):
 
 
 class SelectionError(DaskfsError):
-    """A saved selection is missing, incomplete, or not what daskfs writes."""
+    """Raised if a saved selection is missing, incomplete, or not in the format of daskfs."""
 
 
 class CheckpointError(DaskfsError):
-    """A checkpoint is damaged, or belongs to another run than the one that should resume from it."""
+    """Raised if a checkpoint is damaged, or belongs to another selection run than the run to be resumed."""
 
 
 class JobError(DaskfsError):
-    """A job file asks for something impossible; it is noticed before the first step."""
+    """Raised for an invalid job file, before the first step of the job."""
 
 
 class WorkerError(DaskfsError):
-    """Tasks kill the workers of a cluster again and again."""
+    """Raised if tasks repeatedly kill the workers of a Dask cluster."""
 
 
 class Interrupted(DaskfsError):
-    """A run was interrupted from outside; the same command resumes it."""
+    """Raised if a command was interrupted from outside and can be resumed by the same command."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Return a question to append to an error, with the known word nearest to an unknown one; "" if none is near.
+    """Return " (did you mean …?)" with the known word most similar to `word`, or "" if no known word is similar.
 
     >>> from daskfs.errors import nearest
     >>> nearest("widht", ["width", "depth"])
@@ -146,19 +146,19 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def check_choice(option: str, value: object, choices: object) -> None:
-    """Raise OptionError if a value is none of the words of a Literal."""
+    """Raise OptionError if the value of an option is not one of the strings of a `Literal` type."""
     words = get_args(choices)
     if value not in words:
         raise OptionError(f"{option}: {value!r} is none of {', '.join(words)}")
 
 
 def check_whole(option: str, value: object, least: int) -> None:
-    """Raise OptionError if a value is no whole number, or too small."""
+    """Raise OptionError if the value of an option is not a whole number, or is less than `least`."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise OptionError(f"{option}={value!r:.40}: must be a whole number, at least {least}")
 
 
 def check_positive(option: str, value: object, otherwise: str = "") -> None:
-    """Raise OptionError if a value is no number above 0."""
+    """Raise OptionError if the value of an option is not a number above 0."""
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < float("inf"):
         raise OptionError(f"{option}={value!r:.40}: must be a number above 0{otherwise}")

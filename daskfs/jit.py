@@ -1,17 +1,17 @@
-"""The one way daskfs compiles a kernel: `@kernel` on a function, `@warms` on a tiny call of it.
+"""Decorators that compile numba kernels, and the cache of compiled kernels on disk.
 
-A kernel is a plain function over arrays: ``njit(nogil=True)``, one thread, no objects. Its machine
-code is cached on disk, so that the second process on a machine starts at once, under rules that
-hold on a cluster where many processes share one home directory:
+A kernel is a function of arrays, compiled with ``njit(nogil=True)`` and decorated with `@kernel`. A function decorated
+with `@warms` calls kernels on tiny arrays to compile them. The machine code of kernels is cached on disk, also where
+many processes share one home directory:
 
-* the folder's name carries the processor, the versions and a digest of *every* kernel source, since
-  numba alone would not notice a changed callee in another file, or code built for another machine;
-* it carries ``NUMBA_BOUNDSCHECK`` too, or a checked run would load unchecked code;
-* a save takes a lock: numba numbers its files from an index it read earlier, so two processes
-  compiling different signatures at once could hand each other the wrong code;
-* where nothing can be written, kernels are compiled in memory and the program goes on.
+* The name of the cache folder contains a digest of the processor, the versions and *every* kernel source, because
+  numba does not notice a changed callee in another file, or code compiled for another machine.
+* The digest includes ``NUMBA_BOUNDSCHECK``, so that a process with bounds checks does not load code without checks.
+* A process locks the cache while it writes, because numba chooses file names from an index read earlier, and two
+  processes that compile different signatures at once could overwrite each other's files.
+* If no cache folder can be written, kernels are compiled in memory.
 
-``DASKFS_CACHE_DIR`` moves the cache.
+The environment variable ``DASKFS_CACHE_DIR`` sets the folder of the cache.
 """
 
 from __future__ import annotations
@@ -43,48 +43,47 @@ _NO_COUNTING: dict[str, Any] = {"_nrt": False} if hasattr(DefaultOptions, "_nrt"
 _warmers: list[Callable[[], object]] = []
 _one_at_a_time = threading.Lock()
 COMPILING = "compiling, once on this machine: some 15 seconds"
-"""A message for users before kernels that are not compiled yet (`is_cold`) are used."""
+"""A message for users before the compilation of kernels that are not in the cache (see `is_cold`)."""
 
 
 def kernel(function: F) -> F:
-    """Compile `function` with numba on its first call, or load it from the cache."""
+    """Compile `function` with numba on its first call, or load its machine code from the cache."""
     compiled: F = _cached(_njit(function, {}))
     return compiled
 
 
 def summing(function: F) -> F:
-    """Compile a kernel whose sums may be taken in any order, so that they fill vector registers.
+    """Compile a kernel with floating-point sums that may be reordered, so that the compiler can vectorise the sums.
 
-    NaN and infinity keep their meaning; the same machine gives the same bits every time.
+    NaN and infinity are handled correctly. Results on the same machine are reproducible bit for bit.
     """
     compiled: F = _cached(_njit(function, {"fastmath": _ANY_ORDER}))
     return compiled
 
 
 def summing_helper(function: F) -> F:
-    """Compile a `helper` of `summing` kernels, whose sums may be taken in any order, too.
+    """Compile a `helper` of `summing` kernels, with floating-point sums that may be reordered.
 
-    It is always inlined. A call would be bound to one of two copies, which may sum in different orders: its own in
-    the process that compiled it, that in its caller's cache in all others.
+    A summing helper is always inlined, because separately compiled copies of the helper could sum in different orders.
     """
     compiled: F = _njit(function, {"fastmath": _ANY_ORDER, "forceinline": True} | _NO_COUNTING)
     return compiled
 
 
 def helper(function: F) -> F:
-    """Compile a small function that only kernels call: it becomes part of them, and of their cache.
+    """Compile a small function that only kernels call, as part of the machine code of these kernels.
 
-    It must not allocate, nor call what does. In return numba does not count references to the arrays it is
-    given, which would cost more than the work: 80 ns against 3 for a look into a table, when this was measured.
+    A helper must not allocate memory or call functions that allocate, because numba's reference counting is switched
+    off. Reference counting would take longer than a small helper: 80 ns instead of 3 ns for a measured table lookup.
     """
     compiled: F = _njit(function, _NO_COUNTING)
     return compiled
 
 
 def inlined(function: F) -> F:
-    """Compile a `helper` that is inlined into its callers, for functions called for every entry or row.
+    """Compile a `helper` that is always inlined into the calling kernel, for functions called for every entry or row.
 
-    A call hands over a record of arrays field by field, some 60 numbers for one of eight.
+    Inlining avoids passing a named tuple of arrays as arguments, about 60 numbers for a tuple of eight arrays.
     """
     compiled: F = _njit(function, {"forceinline": True} | _NO_COUNTING)
     return compiled
@@ -95,16 +94,16 @@ def _njit(function: Any, options: dict[str, Any]) -> Any:
 
 
 def warms(function: F) -> F:
-    """Register a function that calls kernels on tiny arrays, of the types that real data have."""
+    """Register a function for `warm_up` that calls kernels on tiny arrays with the dtypes of real data."""
     _warmers.append(function)
     return function
 
 
 def warm_up(*modules: str) -> int:
-    """Compile or load the kernels that these modules use, by default all; return how many `warms` functions ran.
+    """Compile or load all kernels that `modules` use (by default all kernels), and return the number of `warms` calls.
 
-    A module uses the modules that it imports functions and classes from, and those that they use. Of several
-    processes that start on a new machine, one compiles, and the others wait and load.
+    The kernels of a module include the kernels of directly and indirectly imported modules. If several processes start
+    on a new machine, one process compiles, and the other processes wait and load the kernels from the cache.
 
     >>> from daskfs.jit import warm_up
     >>> warm_up("daskfs.protocol")  # it uses no kernels
@@ -120,7 +119,7 @@ def warm_up(*modules: str) -> int:
 
 
 def _reached(modules: Iterable[str]) -> set[str]:
-    """Return the modules of daskfs that these use, themselves included."""
+    """Return the modules of daskfs that `modules` use directly or indirectly, including `modules`."""
     reached, ahead = set[str](), {import_module(name).__name__ for name in modules}
     while ahead:
         reached |= ahead
@@ -130,13 +129,13 @@ def _reached(modules: Iterable[str]) -> set[str]:
 
 
 def _home(value: object) -> str:
-    """Return the name of the module that defines a value, or of the module that the value is."""
+    """Return the name of the module that defines a value, or the name of the value if the value is a module."""
     home = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
     return home if isinstance(home, str) else ""
 
 
 def is_cold(module: str) -> bool:
-    """Return whether kernels that a module uses must still be compiled here, which takes some seconds each."""
+    """Return True if kernels that a module uses are not in the cache and must be compiled, which takes seconds."""
     folder, reached = cache_folder(), _reached([module])
     homes = [warmer.__module__.split(".")[-2:] for warmer in _warmers if warmer.__module__ in reached]
     with_kernels = [home for home in homes if home[1].endswith("kernels")]  # others warm those of their neighbours
@@ -158,7 +157,7 @@ def _cached(dispatcher: Any) -> Any:
 
 
 class _LockedCache(FunctionCache):
-    """numba's cache with one writer at a time; a damaged file in it is compiled anew."""
+    """A numba function cache with one writer at a time that treats a damaged file as missing."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
@@ -209,7 +208,7 @@ def _candidates() -> Iterator[Path]:
 
 
 def _stamp() -> str:
-    """Return a digest of all that determines the machine code: processor, versions, settings, sources."""
+    """Return a digest of processor, versions, settings and kernel sources, which determine the machine code."""
     digest = hashlib.sha256()
     for fact in (
         platform.machine(),

@@ -1,7 +1,8 @@
-"""Random features: which function of a row an integer stands for.
+"""Random features: functions of a row, each of which is given by an integer id.
 
-A *random feature* φ is a function of a row x that is drawn instead of learned (Rahimi and Recht 2007; Lin and Li 2008;
-Yen et al., Sparse Random Features, NIPS 2014). The mean of φ(x) φ(y) over all draws is a kernel:
+A *random feature* φ is a function of a row x that is drawn at random instead of learned (Rahimi and Recht 2007, Lin and
+Li 2008, and Yen et al., Sparse Random Features, NIPS 2014). The mean of φ(x) φ(y) over all draws of φ is a kernel of
+the rows x and y:
 
     gaussian     √2 cos(ω·x + b)     ω ~ N(0, 2γ I)                exp(−γ ‖x − y‖²)
     laplacian    √2 cos(ω·x + b)     ω ~ Cauchy(γ), coordinates    exp(−γ ‖x − y‖₁)
@@ -10,19 +11,19 @@ Yen et al., Sparse Random Features, NIPS 2014). The mean of φ(x) φ(y) over all
 The phase b of a cosine is uniform over one turn. The threshold b of a perceptron is uniform within ± 1/γ; its kernel is
 1 − γ c_d ‖x − y‖ for rows with |ω·x| ≤ 1/γ, where c_d is the mean of |ω₁|.
 
-**The same feature everywhere.** ω and b are functions of a seed and the feature's 64-bit id: words of Philox4x32-10 at
-a counter made of the id, converted in float64 and stored in float32. No direction is ever sent to a worker, and a model
-consists of ids and weights. The words are exact. log, cos, sin and tan come from the machine's C library, whose last
-bits differ between machines, so a float32 may rarely be rounded to its neighbour (a relative difference of 1e-7). The
-first coordinates of a cosine's ω do not depend on the number of columns; a perceptron's do, as its ω has length 1.
+The direction ω and phase b of a feature are functions of a seed and the feature's 64-bit id: random words of
+Philox4x32-10, converted in float64 and stored in float32. No direction is ever sent to a worker, and a model consists
+of feature ids and weights. The last bits of log, cos, sin and tan differ between machines' C libraries, so a float32 of
+ω or b may rarely differ by 1e-7 of itself. The first coordinates of a cosine's direction ω do not depend on the number
+of columns; those of a perceptron do, as its ω has length 1.
 
-**Turns.** Directions and phases of cosines are measured in turns, W = ω / 2π and |b| ≤ ½. Subtracting whole turns from
-a float32 is exact, and cosines are right to 4e-7 for the float32 number u = W·x. That number is a sum of float32
-products with an error of about 1e-7 Σ|W_j x_j|: 1e-7 of a turn where directions suit the data, 1e-3 of a turn at 10,000
-turns, which a Cauchy direction may reach. A perceptron's sign for a row next to its hyperplane depends on rounding.
+Directions and phases of cosines are measured in turns of 2π, as W = ω / 2π and |b| ≤ ½. Subtracting whole turns from a
+float32 is exact, so that cosines are right to 4e-7 for the float32 product W·x. The product W·x has an error of about
+1e-7 Σ|W_j x_j|: 1e-7 of a turn where directions suit the data, 1e-3 of a turn at 10,000 turns, which a Cauchy direction
+may reach. A perceptron's sign for a row next to its hyperplane depends on rounding.
 
-Access: tiles of `TILE_ROWS` rows, one BLAS product and one sweep each, on one thread (the caller sets BLAS threads).
-This folder lies below both `algorithms` and `selection`: a saved selection predicts without the algorithm.
+Rows are expanded in tiles of `TILE_ROWS`, each by a BLAS product and a cosine or sign, on one thread. The folder
+`basis` lies below both `algorithms` and `selection`, so that a saved selection predicts without the algorithm.
 """
 
 from __future__ import annotations
@@ -40,19 +41,19 @@ Kernel = Literal["gaussian", "laplacian", "perceptron"]
 KERNELS: tuple[str, ...] = get_args(Kernel)
 
 TILE_ROWS = 512
-"""Rows expanded at a time: a thousand features of them are still in the cache when the sweep follows the product."""
+"""Rows expanded at a time, so few that a thousand features of a tile stay in the cache."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RandomFeatures:
-    """Some random features with their directions, ready to be evaluated on rows."""
+    """Random features with their directions W and phases b, ready to be evaluated on rows."""
 
     kernel: Kernel
     W: NDArray[np.float32]  # directions (A, d), for cosines in turns: ω / 2π
     b: NDArray[np.float32]  # phases (A,), for cosines in turns: within ± ½
 
     def expand(self, X: NDArray[np.float32], out: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
-        """Return the features (r, A) of scaled rows X (r, d) in C order, in `out` if that is given."""
+        """Return the features (r, A) of scaled rows X (r, d) in C order, written into `out` if `out` is given."""
         out = np.empty((len(X), len(self.W)), np.float32) if out is None else out
         for start in range(0, len(X), TILE_ROWS):
             tile = out[start : start + TILE_ROWS]
@@ -63,13 +64,13 @@ class RandomFeatures:
     def expand_changed(
         self, products: NDArray[np.float32], column: int, change: NDArray[np.float32]
     ) -> NDArray[np.float32]:
-        """Return the features (r, A) of rows whose products X Wᵀ are given, after `change` is added to one column."""
+        """Return the features (r, A) of rows with given products X Wᵀ, after `change` is added to one column of X."""
         out = products + np.multiply.outer(change, self.W[:, column])
         self._activate(out)
         return out
 
     def _activate(self, Z: NDArray[np.float32]) -> None:
-        """Replace products W·x by features, in place."""
+        """Replace products W·x by the values of the features, in place."""
         if self.kernel == "perceptron":
             signs(Z, _read_only(self.b))
         else:
@@ -78,9 +79,9 @@ class RandomFeatures:
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """All random features of rows with d columns; `features` draws some of them by their ids.
+    """Family of all random features of rows with d columns, from which `features` draws those with given ids.
 
-    A feature depends on the seed (any integer, of which the lowest 64 bits count) and on its id alone.
+    A feature depends only on its id and on the seed (any integer, of which the lowest 64 bits count).
 
     Examples
     --------
@@ -98,7 +99,7 @@ class Basis:
     d: int
 
     def features(self, ids: NDArray[np.uint64]) -> RandomFeatures:
-        """Return the features with these ids."""
+        """Return the random features with these ids."""
         W, b = np.empty((len(ids), self.d), np.float32), np.empty(len(ids), np.float32)
         if self.kernel == "gaussian":
             law, scale, spread = NORMAL, math.sqrt(2 * self.gamma) / (2 * math.pi), 1.0
@@ -115,17 +116,17 @@ def multiply(
 ) -> NDArray[np.float32]:
     """Return A @ B of finite float32 matrices, without numpy's check for invalid operations.
 
-    That check can fail for no reason. OpenBLAS multiplies five columns with a vector (sgemv, AVX-512) by adding up
-    eight lanes of a buffer of which it has written five. The result is right. But if the stack happens to hold a
-    signalling NaN in the other three lanes, the processor's flag for an invalid operation is set, and numpy reports it.
-    Products that overflow still raise numpy's warning.
+    Numpy's check for invalid operations can fail although the product is right. OpenBLAS multiplies five columns with a
+    vector (sgemv, AVX-512) by adding up eight lanes of a buffer, of which it has written only five. If the three
+    unwritten lanes of the buffer hold a signalling NaN, the processor's flag for an invalid operation is set, and numpy
+    reports it. Products that overflow still raise numpy's warning.
     """
     with np.errstate(invalid="ignore"):
         return np.matmul(A, B, out=out)
 
 
 def _read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """Return a read-only view: kernels are compiled once, for blocks in protected memory and for all other arrays."""
+    """Return a read-only view, so that numba compiles each kernel only once, for read-only arrays."""
     view = array.view()
     view.flags.writeable = False
     return view

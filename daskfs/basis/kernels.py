@@ -1,9 +1,9 @@
-"""Kernels of random features: Philox words, directions drawn from them, and the cosine or sign of a product.
+"""Kernels that draw Philox random words and random directions, and compute the cosine or sign of a product.
 
-Philox4x32-10 is a counter-based generator (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3,
-SC 2011). Ten rounds of two 32-bit products turn a counter of four words and a key of two into four random words. The
-generator has no state, so any worker can ask for any word in any order. It computes with integers only: the words are
-the same on every machine and in every version.
+Philox4x32-10 is a counter-based generator of random numbers (Salmon, Moraes, Dror and Shaw, "Parallel random numbers:
+as easy as 1, 2, 3", SC 2011). Ten rounds of two 32-bit products turn a counter of four 32-bit words and a key of two
+into four random 32-bit words. The generator has no state, so any worker can ask for any random word in any order.
+Philox computes with integers only, so that the random words are the same on every machine and in every version.
 
 Symbols are the paper's: ω (a row of W) is the direction of a feature, b its phase, Φ the features of a tile of rows.
 """
@@ -30,7 +30,7 @@ _S3, _S4 = np.float32(-108.30213297), np.float32(56.22888669)
 
 @inlined
 def philox(c0, c1, c2, c3, k0, k1):
-    """Return four random words for a counter of four words and a key of two, all of them uint32."""
+    """Return four random uint32 words for a counter of four uint32 words and a key of two."""
     for _ in range(10):
         p0, p1 = _M0 * np.uint64(c0), _M1 * np.uint64(c2)
         c0, c1, c2, c3 = (
@@ -45,7 +45,7 @@ def philox(c0, c1, c2, c3, k0, k1):
 
 @inlined
 def feature_words(seed, feature, block, stream):
-    """Return four random words of a feature. Key: the 64-bit seed. Counter: the 64-bit id, a block number, a stream."""
+    """Return four random words of a feature, with the seed as key and a counter of feature id, block and stream."""
     return philox(
         np.uint32(feature), np.uint32(feature >> _WORD_BITS), np.uint32(block), np.uint32(stream),
         np.uint32(seed), np.uint32(seed >> _WORD_BITS),
@@ -54,13 +54,13 @@ def feature_words(seed, feature, block, stream):
 
 @inlined
 def uniform(word):
-    """Return a number strictly between 0 and 1, exact in float64: the middle of one of 2³² equal parts."""
+    """Return the middle of one of 2³² equal parts of (0, 1), which is exact in float64, for a 32-bit random word."""
     return (np.float64(word) + 0.5) * _TO_ONE
 
 
 @inlined
 def two_normals(first, second):
-    """Return two independent standard normal numbers from two words, after Box and Muller; none is beyond 6.77."""
+    """Return two independent standard normal numbers from two random 32-bit words by the method of Box and Muller."""
     radius = math.sqrt(-2.0 * math.log(uniform(first)))
     angle = 2.0 * math.pi * uniform(second)
     return radius * math.cos(angle), radius * math.sin(angle)
@@ -68,7 +68,7 @@ def two_normals(first, second):
 
 @inlined
 def cauchy(word):
-    """Return tan π(u − ½); near its poles the reciprocal of a small tangent, which keeps all digits."""
+    """Return the Cauchy number tan π(u − ½) for u = `uniform(word)`, without loss of digits near the poles."""
     from_middle = uniform(word) - 0.5
     if abs(from_middle) <= 0.25:
         return math.tan(math.pi * from_middle)
@@ -105,10 +105,10 @@ def draw(ids, seed, law, scale, spread, W, b):
 def cosines(Z, b):
     """Replace every z by √2 cos 2π(z + b), for phases |b| ≤ ½.
 
-    In turns the period is removed without rounding: z minus the nearest integer is exact in float32. The remainder and
-    b add up to at most one turn, where the cosine is the sine of t, the distance to half a turn minus a quarter. This
-    is no `summing` kernel: sums in another order undo the exact steps (errors of 1e-4 were measured). Products and sums
-    are not fused, which would be a tenth faster, so that a number gives the same bits on every processor.
+    Subtracting from z the nearest integer, a number of whole periods, is exact in float32. With the remainder r of z,
+    the cosine is the sine of t = ||r + b| − ½| − ¼ turns. The function is no `summing` kernel, whose reordered sums
+    would undo the exact steps (errors of 1e-4 were measured). Products and sums are not fused, which would be a tenth
+    faster, so that results have the same bits on every processor.
     """
     for i in range(Z.shape[0]):
         row = Z[i]
@@ -121,7 +121,7 @@ def cosines(Z, b):
 
 @kernel
 def signs(Z, b):
-    """Replace every z by +1 where z ≥ b and by −1 where z < b; NaN stays NaN, lest it pass for an answer."""
+    """Replace every z by +1 where z ≥ b and by −1 where z < b, and leave NaN as NaN."""
     for i in range(Z.shape[0]):
         row = Z[i]
         for j in range(len(row)):

@@ -1,1 +1,1 @@
-"""What a person sees of the work: progress, descriptions, the report, the tab in the dashboard and metrics."""
+"""Output for people: progress bars, descriptions, the report, the tab in Dask's dashboard and Prometheus metrics."""

@@ -23,7 +23,7 @@ NAMES = {
 
 
 def describe(dataset: Dataset) -> dict[str, Any]:
-    """Return facts on a dataset; features are not read."""
+    """Return facts on a dataset, such as size, labels and storage, without reading features."""
     main = dataset.arrays["X" if dataset.kind == "dense" else "ids" if dataset.layout == "rows" else "rows"]
     cells = dataset.n_samples * dataset.n_features
     return {

@@ -18,7 +18,7 @@ from daskfs.observe.terminal import messages
 
 @contextmanager
 def ingest_progress() -> Iterator[Callable[[IngestProgress], None]]:
-    """Show the progress of an ingest: bytes, rows, entries and time left; yield the function to call."""
+    """Show a progress bar of an ingest, and yield the function that updates bytes, rows and entries on the bar."""
     with _bar() as bar:
         task = bar.add_task("parsing", total=None, detail="")
 
@@ -37,7 +37,7 @@ def ingest_progress() -> Iterator[Callable[[IngestProgress], None]]:
 
 @contextmanager
 def pass_progress() -> Iterator[Callable[[PassProgress], None]]:
-    """Show the progress of a selection: pass, share of the pass and rates; yield the function to call."""
+    """Show a progress bar of a selection, and yield the function that updates pass, share of the pass and rates."""
     with _bar() as bar:
         task, shown = bar.add_task("reading", total=None, detail=""), 0
 
@@ -52,7 +52,7 @@ def pass_progress() -> Iterator[Callable[[PassProgress], None]]:
 
 
 def pass_detail(now: PassProgress) -> str:
-    """Return a line on the progress and rates of a pass, and on objective and changes of the pass before.
+    """Return a line on the progress and rates of a pass, and on the objective and changes of the pass before.
 
     >>> from daskfs.observe.progress import pass_detail
     >>> from daskfs.engine.passes import PassProgress
@@ -73,14 +73,14 @@ def pass_detail(now: PassProgress) -> str:
 
 @contextmanager
 def count_progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a count of a total; yield the function to call with both."""
+    """Show a progress bar of a count, and yield the function that takes the amount done and the total amount."""
     with _bar(TextColumn("{task.completed:,} of {task.total:,}")) as bar:
         task = bar.add_task(what, total=0)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 class _WithDetails(Progress):
-    """A progress bar with a line of details below it, for narrow terminals."""
+    """A progress bar with a line of details below the bar, for narrow terminals."""
 
     def get_renderables(self) -> Iterator[RenderableType]:
         yield self.make_tasks_table(self.tasks)

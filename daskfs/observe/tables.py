@@ -36,20 +36,20 @@ STEP = {
     "held_back": "score on held-back rows {:.3f}",
     "seconds": "{:.1f} s",
 }
-"""Columns of the history that a terminal shows, and their formats; `selection_record` has all columns."""
+"""Columns of the history that the terminal shows, with their formats."""
 MOST_INPUTS = 8  # inputs of random features that a line names
 LONGEST_NAME = 100  # characters of a name or a label that a table shows
 
 
 def selection_record(selection: Selection, top: int | None = None) -> dict[str, Any]:
-    """Return everything about a selection for JSON, with all features or the first `top`."""
+    """Return a selection and its history as a dict for JSON, with all features or the first `top`."""
     record = selection.record()
     history = {str(name): [_finite(x) for x in column.values.tolist()] for name, column in selection.history.items()}
     return {"features": record.pop("features")[:top], "score": _score(selection), **record, "history": history}
 
 
 def selection_lines(selection: Selection) -> list[str]:
-    """Return lines on the features, the dataset, the algorithm and every pass."""
+    """Return lines of text on the features, the dataset, the algorithm and every pass."""
     fields = [f"{name}={value}" for name, value in selection.algorithm.items() if name != "name"]
     pairs = "" if selection.products is None else "and pairs "
     size = f"{len(selection.features):,} {pairs}of {selection.source['n_features']:,} features"
@@ -92,7 +92,7 @@ def metric_table(evaluation: Evaluation) -> Table:
 
 
 def class_table(evaluation: Evaluation) -> Table | None:
-    """Return a table with a row for every class; None for two classes, for which the metrics say the same."""
+    """Return a table of metrics with a row for every class, or None for two classes or a real target."""
     columns = evaluation.per_class
     if columns is None or columns.sizes["class"] <= 2:
         return None
@@ -112,7 +112,7 @@ def class_table(evaluation: Evaluation) -> Table | None:
 
 
 def size_table(path: SizePath) -> Table:
-    """Return a table of scores by number of first features, and of all features as selected."""
+    """Return a table of scores of the first n features for several n, and of all features as selected."""
     table = Table(box=None, padding=(0, 2), header_style="bold")
     for title in ("first features", TITLES[path.metric], "95 % interval"):
         table.add_column(title, justify="right")
@@ -126,13 +126,13 @@ def size_table(path: SizePath) -> Table:
 
 
 def evaluation_line(evaluation: Evaluation, dataset: str, run: str) -> str:
-    """Return a line on the run, the dataset and the number of rows of an evaluation."""
+    """Return a line on the selection run, the dataset and the number of rows of an evaluation."""
     unknown = f", {evaluation.unknown_rows:,} with labels it does not know" if evaluation.unknown_rows else ""
     return f"{run} on {dataset}: {evaluation.rows:,} rows{', weighted' if evaluation.weighted else ''}{unknown}"
 
 
 def _of_what(name: str, evaluation: Evaluation) -> str:
-    """Return which class an area is about: the second of two, or the mean of several; empty for other metrics."""
+    """Return the class that an area under a curve is about, as text; empty for other metrics."""
     if name not in ("roc_auc", "average_precision") or evaluation.per_class is None:
         return ""
     labels = evaluation.per_class["class"].values.tolist()
@@ -163,7 +163,7 @@ def _weight(weight: NDArray[np.float64], selection: Selection) -> str:
 
 
 def shown_label(label: float | str) -> str:
-    """Return a class label for a terminal."""
+    """Return a class label as text for a terminal."""
     return _short(label) if isinstance(label, str) else f"{label:g}"
 
 
@@ -182,7 +182,7 @@ def _step_lines(selection: Selection) -> list[str]:
 
 
 def _input_lines(selection: Selection) -> list[str]:
-    """Return a line on the inputs that random features depend on most; none for other features."""
+    """Return a line on the most important inputs of random features, or no line for other features."""
     if selection.inputs is None:
         return []
     shares = selection.importance[:MOST_INPUTS]
@@ -191,11 +191,11 @@ def _input_lines(selection: Selection) -> list[str]:
 
 
 def _score(selection: Selection) -> float | None:
-    """Return the score on held-back rows; None if the algorithm held none back."""
+    """Return the last score on held-back rows in the history, or None if the algorithm held no rows back."""
     held_back = selection.history.get("held_back")
     return None if held_back is None or not held_back.size else _finite(float(held_back.values[-1]))
 
 
 def _finite(value: float) -> float | None:
-    """Return None for NaN and infinity, which JSON lacks."""
+    """Return a number, or None for NaN and infinity, which JSON lacks."""
     return value if math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""The terminal: results go to standard output, messages and progress to standard error."""
+"""Output on the terminal: results go to standard output, messages and progress to standard error."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _VERSIONS = "VersionMismatchWarning"  # Dask's table of versions; `check_version
 
 @contextmanager
 def warnings_as_notes() -> Iterator[None]:
-    """Print every distinct warning of the block once, as a line without file and line number."""
+    """Print every distinct warning of the ``with`` block once, as a line without file and line number."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         yield

@@ -194,8 +194,8 @@ class Selection:
     ) -> None:
         """Write predictions and scores, block by block, as a Zarr group that xarray opens.
 
-        The variables of the group are "prediction" and "score". Memory is that of `scores`. The group can be opened
-        only when it is complete, and after an error nothing is left behind.
+        The variables of the group are "prediction" and "score". Writing needs as much memory as `scores`. The group can
+        be opened only when it is complete, and after an error nothing is left behind.
 
         Parameters
         ----------
@@ -250,8 +250,7 @@ class Selection:
     def importance(self) -> xarray.DataArray:
         """The importance of every input of random features, largest first, with sum 1, by the name of the input.
 
-        The importance of an input is how much worse scores on training rows are if the input has the value of another
-        row.
+        An input's importance is the mean squared change of training scores if the input has another row's value.
 
         Examples
         --------

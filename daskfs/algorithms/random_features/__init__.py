@@ -1,6 +1,6 @@
 """Sparse Random Features: non-linear selection from few columns and any number of rows.
 
-Yen, Lin, Lin, Ravikumar, Dhillon: Sparse Random Features Algorithm as Coordinate Descent in Hilbert Space, NIPS 2014.
+Yen, Lin, Lin, Ravikumar, Dhillon, "Sparse Random Features Algorithm as Coordinate Descent in Hilbert Space", NIPS 2014:
 
     minimise   λ ‖w‖₁ + Σ_i L(Σ_h w(h) φ_h(x_i) + β, y_i)      over random features h
 
@@ -14,18 +14,21 @@ laplacian   √2 cos(ω·x + b)       Cauchy with scale γ: exp(−γ ‖x − y
 perceptron  sign(ω·x − b)         uniform on the sphere
 ==========  ====================  =============================================
 
-A feature is an integer (see `daskfs.basis`). Its direction comes from a counter-based generator keyed by seed and
-feature, and is the same on every worker and in every later version.
+A feature is an integer (see `daskfs.basis`). The direction ω of a feature comes from a counter-based generator keyed by
+seed and feature, and is the same on every worker and in every later version.
 
-By default candidates are *screened*: four are drawn for every one that may enter, one pass computes the derivative of
-the objective by each of their weights, and only those enter whose derivative exceeds the penalty, the steepest first.
-Other features would stay at zero. ``screen=False`` is the paper's algorithm 1.
+By default candidates are *screened*: four features are drawn for every feature that may enter the working set, and one
+pass computes the derivative of the objective by each candidate's weight. Only candidates whose derivative exceeds the
+penalty enter, the steepest first; the weights of others would stay at zero. ``screen=False`` is the paper's algorithm
+1.
 
-Access: passes over blocks of rows, in any order; shards add up sums and merge by adding. Memory: O(|A|²) for the Gram
-matrix, which stays on the driver, and a tile of rows; workers hold the part of the Gram matrix that a pass adds up.
+Passes read blocks of rows in any order; shards add up sums, and merging adds the sums of shards. Memory is O(|A|²) for
+the Gram matrix of a working set A, which stays on the driver, and a tile of rows. Workers hold the part of the Gram
+matrix that a pass adds up.
 
-Files: `rounds.py` is the algorithm, pass by pass; `sums.py` adds up a pass; `models.py` solves and chooses, with the
-solver in `lasso.py`; `inputs.py` reads rows and scales them; `state.py` holds the records of the state.
+The file `rounds.py` has the algorithm, pass by pass; `sums.py` adds up the sums of a pass; `models.py` solves for
+weights and chooses models, with the solver in `lasso.py`; `inputs.py` reads rows and scales them; `state.py` holds the
+records of the state.
 """
 
 from __future__ import annotations
@@ -51,7 +54,7 @@ from daskfs.protocol import Algorithm, Axis, Block, Meta, Preview, Result, Sched
 
 @dataclass(frozen=True)
 class SparseRandomFeatures(Algorithm):
-    """Select random features of few columns, for a target that is no linear function of them.
+    """Select random features of few columns, for a target that is no linear function of the columns.
 
     Parameters
     ----------
@@ -72,7 +75,7 @@ class SparseRandomFeatures(Algorithm):
     screen
         Admit only features that will have a weight; False is the paper's algorithm to the letter.
     n_select
-        The exact number of features: the first ones on the path of penalties, refitted with a small ridge.
+        The exact number of features: the first ones on the path of penalties, refitted with a small ridge penalty.
     scaling
         The scaling of inputs: ``"unit"`` to [0, 1] as in the paper, ``"standard"`` to mean 0 and variance 1, or
         ``"none"``. Unless it is none, a real target is scaled to [0, 1] during the selection.
@@ -135,7 +138,7 @@ class SparseRandomFeatures(Algorithm):
 
     @property
     def holds_back(self) -> bool:
-        """Whether a tenth of the rows is held back for a choice."""
+        """Whether a tenth of the rows is held back to choose a penalty, or a model of `n_select` features."""
         return self.penalty == "auto" or self.n_select is not None
 
     def start(self, meta: Meta, seed: int) -> RandomFeaturesState:
@@ -199,5 +202,5 @@ class SparseRandomFeatures(Algorithm):
 
 
 def _sums_of_pass(state: RandomFeaturesState) -> Sums:
-    """Return the sums since the pass began."""
+    """Return the sums over all rows since the pass began."""
     return state.sums if state.sums_before is None else state.sums_before + state.sums

@@ -1,7 +1,7 @@
-"""Rows of blocks as Sparse Random Features use them, and the first pass over them.
+"""Reading and scaling of rows for Sparse Random Features, and the first pass over the rows.
 
-The first pass learns ranges and moments of inputs and target, and draws a sample of rows. Each of these is a sum, a
-minimum, a maximum, or the rows with the smallest hashes, so the result does not depend on which shard saw which row.
+The first pass learns ranges and moments of inputs and target, and draws a sample of rows. Ranges, moments and sample
+are sums, minima, maxima, and the rows with the smallest hashes, which do not depend on which shard saw which row.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from daskfs.algorithms.random_features import SparseRandomFeatures
 
 MAX_INPUTS = 1 << 14
-"""Every feature reads all inputs: more columns than this are not "few"."""
+"""The most columns that random features accept, as every feature reads all columns."""
 WINDOW_CELLS = 1 << 19  # cells that are made dense and scaled at a time
 _HELD_BACK = 10  # one row of ten is held back for choices
 _SAMPLE_ROWS = 512  # at most,
@@ -33,7 +33,7 @@ _MIX = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(
 
 
 def count_inputs(meta: Meta) -> int:
-    """Return the number of columns; OptionError if there are too many."""
+    """Return the number of columns; raise OptionError if there are too many."""
     d = meta.n_features if meta.kind == "dense" else meta.max_id + 1
     if d > MAX_INPUTS:
         raise OptionError(
@@ -44,9 +44,9 @@ def count_inputs(meta: Meta) -> int:
 
 
 def one_vs_rest_labels(loss: Loss, meta: Meta) -> Float64Array:
-    """Return the classes as blocks carry them if each has a score of its own, else nothing; OptionError for no target.
+    """Return the values that stand for classes in blocks if each class has its own score, or else an empty array.
 
-    With the squared loss, numbers are a real target even if they are few, unless there are just two of them.
+    With the squared loss, numbers are a real target even if few values occur, unless there are just two values.
     """
     classes = meta.classes
     if classes is None or loss == "squared" or len(classes) <= 2:
@@ -58,7 +58,7 @@ def one_vs_rest_labels(loss: Loss, meta: Meta) -> Float64Array:
 
 
 def row_windows(block: RowBlock | SparseBlock, state: RandomFeaturesState) -> Iterator[tuple[NDArray[np.int64], Rows]]:
-    """Yield rows of a block and their numbers, some at a time; RowError names the first value that is not finite."""
+    """Yield windows of rows with their row numbers; raise RowError for the first value that is not finite."""
     d = len(state.inputs.offset)
     step = max(1, WINDOW_CELLS // (d + len(state.model.intercept)))  # there may be more scores than inputs
     for start in range(0, len(block.y), step):
@@ -90,7 +90,7 @@ def _dense(block: SparseBlock, at: slice, d: int) -> Float64Array:
 
 
 def hash_rows(numbers: NDArray[np.int64], seed: int) -> IdArray:
-    """Return a random number for every row, which depends on nothing but the row's number and the seed.
+    """Return a random number for every row, which depends only on the row's number and the seed.
 
     >>> hash_rows(np.arange(3), seed=0) == hash_rows(np.arange(2, 5), seed=0)[0]
     array([False, False,  True])
@@ -103,12 +103,12 @@ def hash_rows(numbers: NDArray[np.int64], seed: int) -> IdArray:
 
 
 def held_back_mask(numbers: NDArray[np.int64], seed: int) -> NDArray[np.bool_]:
-    """Return which rows are held back."""
+    """Return a mask of the rows that are held back for the choice of a model."""
     return np.asarray(hash_rows(numbers, seed) % np.uint64(_HELD_BACK) == 0)
 
 
 def add_inputs(state: RandomFeaturesState, numbers: NDArray[np.int64], rows: Rows, learned: NDArray[np.bool_]) -> None:
-    """Add rows to the sums and the summary of the first pass; of held-back rows only the inputs count."""
+    """Add rows to the sums and the summary of the first pass, without the targets of held-back rows."""
     if not len(rows.X):
         return
     inputs, sums = state.inputs, state.sums
@@ -128,7 +128,7 @@ def add_inputs(state: RandomFeaturesState, numbers: NDArray[np.int64], rows: Row
 
 
 def _extend_sample(inputs: InputSummary, keys: IdArray, X: NDArray[np.floating[Any]]) -> None:
-    """Keep the rows with the smallest keys, each of them once."""
+    """Update the sample of rows, which has the rows with the smallest hash keys, each row once."""
     room = _sample_rows(X.shape[1])
     if len(inputs.sample_keys) == room:
         better = keys < inputs.sample_keys[-1]
@@ -143,12 +143,12 @@ def _sample_rows(d: int) -> int:
 
 
 def rows_nbytes(d: int, n_scores: int) -> int:
-    """Return the bytes that rows of a block take while they are scaled, and the sample with its copies."""
+    """Return the bytes that a window of rows takes while it is scaled, plus those of the sample of rows."""
     return 5 * 8 * max(WINDOW_CELLS, d + n_scores) + 4 * 8 * d * _sample_rows(d)
 
 
 def merge_inputs(summaries: Sequence[InputSummary]) -> InputSummary:
-    """Return the summary of all rows from those of several shards, which are not changed."""
+    """Return the summary of all rows from the summaries of several shards, which are not changed."""
     merged: InputSummary = copy_state(summaries[0])
     for other in summaries[1:]:
         merged.low, merged.high = np.minimum(merged.low, other.low), np.maximum(merged.high, other.high)
@@ -159,7 +159,7 @@ def merge_inputs(summaries: Sequence[InputSummary]) -> InputSummary:
 
 
 def fix_scaling(params: SparseRandomFeatures, state: RandomFeaturesState, sums: Sums) -> None:
-    """Decide how inputs and target are scaled, and on the bandwidth of the features."""
+    """Set the scaling of inputs and target, and the bandwidth gamma of the features."""
     inputs = state.inputs
     low, span = inputs.low, inputs.high - inputs.low
     if params.scaling == "unit":
@@ -182,7 +182,7 @@ def fix_scaling(params: SparseRandomFeatures, state: RandomFeaturesState, sums: 
 def median_gamma(kernel: str, sample: Float64Array) -> float:
     """Return a bandwidth by the median heuristic: the kernel of two rows at the median distance is exp(−½).
 
-    For the Laplacian kernel exp(−1), also found in books, does worse on held-back rows and takes more features.
+    For the Laplacian kernel, exp(−1) at the median distance does worse on held-back rows and takes more features.
     """
     if len(sample) < 2:
         return 1.0
@@ -196,5 +196,5 @@ def median_gamma(kernel: str, sample: Float64Array) -> float:
 
 
 def _inverse(span: Float64Array) -> Float64Array:
-    """Return 1 / span, and 0 for a constant input, which becomes 0 in every row."""
+    """Return 1 / span of every input, or 0 for a constant input, which so becomes 0 in every row."""
     return np.divide(1.0, span, out=np.zeros_like(span), where=span > 0)

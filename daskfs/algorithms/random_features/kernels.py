@@ -1,8 +1,8 @@
 """Kernels of Sparse Random Features: float64 totals of float32 sums, and the solver of the l1 problem.
 
-In the solver G is a symmetric Gram matrix, so that column j is row j, and rows are read. H is its part that belongs to
-a working set; q = Hw − b is the gradient of the quadratic, updated together with w. S lists the support, and
-UᵀU = H_SS + δI.
+The Gram matrix G in the solver is symmetric, so that the solver reads row j for column j. The matrix H is the part of G
+that belongs to a working set, and q = Hw − b is the gradient of the quadratic at the weights w. The array S lists the
+support (features with a weight), and U is a Cholesky factor with UᵀU = H_SS + δI for a tiny δ.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def add_square(product, first, column, G):
 
 @summing
 def add_rows(G, rows, factors, q):
-    """Add Σ factors_a G[rows_a] to q; callable from Python."""
+    """Add Σ factors_a G[rows_a] to q, as `combination` does, but callable from Python."""
     combination(G, rows, factors, q)
 
 
@@ -52,7 +52,7 @@ def combination(G, rows, factors, q):
 
 @kernel
 def submatrix(G, columns):
-    """Return some rows and the same columns of G."""
+    """Return the submatrix of G with the rows and the columns whose numbers are in `columns`."""
     k = len(columns)
     H = np.empty((k, k))
     for a in range(k):
@@ -63,7 +63,7 @@ def submatrix(G, columns):
 
 @helper
 def distance(q_j, w_j, lam):
-    """Return the distance of −q_j from lam ∂|w_j|; it is zero in every coordinate of a minimum."""
+    """Return the distance of −q_j from the subdifferential lam ∂|w_j|, which is zero for every j at a minimum."""
     if w_j > 0.0:
         return abs(q_j + lam)
     if w_j < 0.0:
@@ -73,7 +73,7 @@ def distance(q_j, w_j, lam):
 
 @kernel
 def distances(q, w, lam):
-    """Return `distance` for every coordinate."""
+    """Return `distance` for every coordinate of the gradient q and the weights w."""
     out = np.empty(len(q))
     for j in range(len(q)):
         out[j] = distance(q[j], w[j], lam)
@@ -82,7 +82,7 @@ def distances(q, w, lam):
 
 @summing
 def descend(H, q, lam, w, most):
-    """Run coordinate descent until an epoch changes no sign, but at most `most` epochs; return their number."""
+    """Run coordinate descent until an epoch changes no sign, for at most `most` epochs; return the number of epochs."""
     for epoch in range(most):
         signs_stay = True
         for j in range(len(w)):
@@ -110,8 +110,9 @@ def descend(H, q, lam, w, most):
 def newton(H, U, S, q, lam, w, tolerance):
     """Take Newton steps on the support S and return their number; a weight that reaches zero leaves the support.
 
-    The number of steps is bounded: a step drops a weight, or lowers the objective across a change of sign, or is plain.
-    A plain step must halve the violation that the last plain step left, which fails once only rounding is left.
+    The number of Newton steps is bounded: a step drops a weight, or lowers the objective across a change of sign, or
+    changes no sign. A step without a change of sign must halve the KKT violation of the last such step, which fails
+    once only rounding is left.
     """
     k, steps, most, plain = len(S), 0, 3 * len(S) + 10, np.inf
     z = np.empty(len(q))
@@ -149,8 +150,8 @@ def newton(H, U, S, q, lam, w, tolerance):
 def best_step(w, d, slope, curvature, lam):
     """Return the t in [0, 1] that minimises ½ curvature t² + slope t + lam Σ|w + t d|.
 
-    The sum has a bend where a weight changes its sign. Bends are visited in order until the slope is not negative.
-    Return t, the number of bends visited, and the index of the weight that is zero at t, or −1.
+    The sum Σ|w + t d| has a bend where a weight changes its sign. Bends are visited in order of t until the slope is
+    not negative. Return t, the number of bends visited, and the index of the weight that is zero at t, or −1.
     """
     bends = np.empty(len(w))
     for j in range(len(w)):
@@ -194,7 +195,7 @@ def dot(x, y):
 
 @kernel
 def drop(U, k, j):
-    """Update the factor U to that of the matrix without row and column j, by plane rotations."""
+    """Update the Cholesky factor U to that of the matrix without row and column j, by plane rotations."""
     left = U[j, j + 1 : k].copy()
     for r in range(j):
         for i in range(j, k - 1):

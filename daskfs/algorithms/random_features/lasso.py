@@ -1,20 +1,22 @@
 """The l1 problem of Sparse Random Features, solved on its Gram matrix to a given KKT residual, and its path.
 
-The problem has one target or several that share G = ΦᵀDΦ (A × A), with b = ΦᵀDy and a penalty lam > 0:
+The problem has one or several targets c that share a Gram matrix G = ΦᵀDΦ (A × A), with b = ΦᵀDy and a penalty lam > 0:
 
     F(W) = Σ_c [½ w_cᵀ G w_c − b_cᵀ w_c] + lam Σ|W|
 
 Random features are nearly collinear: condition numbers of 1e12 are normal, and coordinate descent alone stops some
-percent above the minimum. Here coordinate descent only finds the signs, and Newton's method does the rest. With fixed
-signs F is a quadratic on the support, and its minimum is one solve away. Along that step a weight may change its sign,
-where F has a bend. The step ends at the least F on its way, and a weight that is zero there leaves the support. The
-Cholesky factor is then updated by plane rotations, in |S|² instead of |S|³ operations. Directions in which G is flat
-need no special care: the step along them is long, and ends where a weight becomes zero.
+percent above the minimum. The solver uses coordinate descent only to find the signs of the weights, and Newton's method
+for the rest. With fixed signs the objective F is a quadratic on the support (features with a weight), whose minimum
+takes one solve. Along a Newton step a weight may change its sign, where F has a bend. A Newton step ends where F is
+least along the step. A weight that is zero at the end of a step leaves the support S, and plane rotations update the
+Cholesky factor in |S|² instead of |S|³ operations. A Newton step along a direction in which G is flat is long, and ends
+where a weight becomes zero.
 
-The solver keeps a working set: the support and the features that violate the KKT conditions most. It grows until no
-feature violates them. G is read in rows. Memory: A² for G, n² for a copy of the working set, |S|² for the factor.
+The solver keeps a working set of features, the support and the features that violate the KKT conditions most, which
+grows until no feature violates the conditions. Memory is A² numbers for G, n² for a copy of a working set of n
+features, and |S|² for the Cholesky factor.
 
-An unpenalised intercept is not part of the problem: `models.remove_intercept` removes it beforehand.
+An unpenalised intercept is not part of the problem, since `models.remove_intercept` removes it beforehand.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from daskfs.errors import OptionError
 Float64Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 LassoProblem = tuple[Float64Array, Float64Array]
-"""G and b."""
+"""The Gram matrix G and the vector or matrix b of the objective F."""
 
 EPS = float(np.finfo(np.float64).eps)
 _EPOCHS = 20  # of coordinate descent between Newton steps; most descents end earlier, when the signs no longer change
@@ -50,13 +52,13 @@ _NO_GRAM = "G has entries that are no finite numbers, or is far from positive se
 
 
 class Solution(NamedTuple):
-    """A minimum of F, and how exact it is."""
+    """Weights that minimise the objective F, with their penalty and their KKT residual."""
 
     weights: Float64Array
-    """Shaped like b."""
+    """The weights that minimise F, shaped like b."""
     penalty: float
     residual: float
-    """`kkt_residual` of the weights, of the worst target."""
+    """The largest `kkt_residual` of the weights over all targets."""
 
     @property
     def support(self) -> Indices:
@@ -74,7 +76,7 @@ def largest_penalty(b: ArrayLike) -> float:
 
 
 def objective(G: ArrayLike, b: ArrayLike, w: ArrayLike, lam: float) -> float:
-    """Return F(w), summed over targets.
+    """Return the objective F(w), summed over targets.
 
     >>> objective(np.eye(2), [1.0, -3.0], [0.0, -2.0], lam=1.0)
     -2.0
@@ -106,17 +108,18 @@ def solve(
     tolerance: float = 1e-6,
     max_norm: float = np.inf,
 ) -> Solution:
-    """Minimise F of a problem, or of several with the same features; return the weights of several side by side.
+    """Minimise the objective F of one or several problems with the same features; return their weights side by side.
 
     Parameters
     ----------
     problems
-        G and b of each. G is symmetric and, up to rounding, positive semi-definite. b has a column for every target, as
-        many in each problem, or is a vector. G is not copied if it is a float64 array in C or F order.
+        The Gram matrix G and b of each problem. G is symmetric and, up to rounding, positive semi-definite. b is a
+        vector, or has a column for every target, as many in each problem. G is not copied if it is a float64 array in C
+        or F order.
     lam
         The penalty, above zero.
     start
-        Weights to begin with, such as those of a larger penalty. They change the time it takes, not where F ends.
+        Weights to begin with, such as those of a larger penalty; they change the time to solve, not the minimum.
     tolerance
         The `kkt_residual` to reach, if the noise of G allows it.
     max_norm
@@ -146,7 +149,7 @@ def solve_path(
 ) -> Iterator[Solution]:
     """Yield the solutions for descending penalties, each solved when it is asked for.
 
-    Each solution starts from the one before it, whose support is nearly right: a path costs little more than its end.
+    Each solution starts from the solution for the penalty before, so that a path costs little more than its end.
 
     Examples
     --------
@@ -171,7 +174,7 @@ def solve_for_count(problems: Sequence[LassoProblem], n_features: int, tolerance
     """Return the solution with the largest penalty that has at least `n_features`, and as few more as possible.
 
     A feature counts if any target uses it. Penalties descend by a factor of 0.7 until there are enough features. Then
-    the gap is bisected until the number is right, or until two features enter so close together that they cannot be
+    the last interval of penalties is bisected until the number of features is right, or until two features cannot be
     separated. If even the smallest penalty has too few features (some are copies of each other, or there are fewer rows
     than features), the solution with the most features is returned.
 
@@ -200,7 +203,7 @@ def solve_for_count(problems: Sequence[LassoProblem], n_features: int, tolerance
 def _bisect(
     problems: Sequence[LassoProblem], few: Solution, enough: Solution, n_features: int, tolerance: float
 ) -> Solution:
-    """Bisect between a solution with too few features and one with enough; return that with the fewest enough."""
+    """Bisect between penalties with too few and enough features; return the solution with the fewest, but enough."""
     best = enough
     for _ in range(_BISECTIONS):
         if len(best.support) == n_features or few.penalty <= enough.penalty * (1.0 + _NARROWEST):
@@ -221,7 +224,7 @@ def _size(solution: Solution) -> int:
 def _solve_target(
     G: Float64Array, b: Float64Array, lam: float, start: Float64Array, tolerance: float, max_norm: float
 ) -> Solution:
-    """Solve for one target: extend the working set until no feature violates the KKT conditions."""
+    """Return the solution for one target; the working set grows until no feature violates the KKT conditions."""
     if lam >= largest_penalty(b):
         return Solution(np.zeros_like(b), lam, 0.0)
     usable = G.diagonal() > 0.0
@@ -251,7 +254,7 @@ def _solve_target(
 
 
 def _working_set(w: Float64Array, violations: Float64Array, tolerance: float) -> Indices:
-    """Return the support and, up to the growth limit, the other features with the largest violations."""
+    """Return the features with a weight and, up to the growth limit, those with the largest KKT violations."""
     outside = np.flatnonzero((w == 0.0) & (violations > tolerance))
     size = np.count_nonzero(w)
     room = int(max(_LEAST_GROWTH, _GROWTH * size))
@@ -263,7 +266,7 @@ def _working_set(w: Float64Array, violations: Float64Array, tolerance: float) ->
 def _minimise_on(
     H: Float64Array, q: Float64Array, lam: float, w: Float64Array, tolerance: float, max_norm: float
 ) -> None:
-    """Minimise F on a working set, changing w and q in place."""
+    """Minimise the objective F on a working set, changing the weights w and the gradient q in place."""
 
     def is_done() -> bool:
         return _violation(q, w, lam) <= tolerance or bool(lam * np.abs(w).sum() > max_norm)
@@ -280,7 +283,7 @@ def _minimise_on(
 
 
 def _factor(H: Float64Array, S: Indices) -> Float64Array:
-    """Return U with UᵀU = H_SS + δI, for the least δ above rounding for which it exists."""
+    """Return a Cholesky factor U with UᵀU = H_SS + δI, for the least δ above rounding for which U exists."""
     delta = len(S) * EPS * float(H.diagonal().max())
     for _ in range(10):  # the last δ outweighs all other entries
         part = kernels.submatrix(H, S)
@@ -295,7 +298,7 @@ def _factor(H: Float64Array, S: Indices) -> Float64Array:
 
 
 def _gradient(G: Float64Array, b: Float64Array, w: Float64Array) -> Float64Array:
-    """Return Gw − b."""
+    """Return the gradient Gw − b of the quadratic."""
     q = -b
     used = np.flatnonzero(w)
     kernels.add_rows(G, used, w[used], q)
@@ -303,19 +306,19 @@ def _gradient(G: Float64Array, b: Float64Array, w: Float64Array) -> Float64Array
 
 
 def _violation(q: Float64Array, w: Float64Array, lam: float) -> float:
-    """Return the largest violation of the KKT conditions, for the gradient q at w."""
+    """Return the largest violation of the KKT conditions by weights w, for the gradient q at w."""
     return float(kernels.distances(q, w, lam).max(initial=0.0))
 
 
 def _rows_by_target(b: Float64Array) -> Float64Array:
-    """Return a contiguous row for every target."""
+    """Return a contiguous array with a row for every target (column of b)."""
     return np.ascontiguousarray(b.reshape(len(b), -1).T)
 
 
 def _check_problem(
     G: ArrayLike, b: ArrayLike, lam: float, w: ArrayLike | None
 ) -> tuple[Float64Array, Float64Array, Float64Array]:
-    """Return the arrays as kernels read them, with zeros for missing weights; OptionError if they do not fit."""
+    """Return float64 arrays G, b and w (zeros for None); raise OptionError if their shapes or values are wrong."""
     G, b = np.asarray(G, dtype=np.float64), np.asarray(b, dtype=np.float64)
     w = np.zeros_like(b) if w is None else np.asarray(w, dtype=np.float64)
     if b.ndim not in (1, 2) or not b.size or G.shape != (len(b), len(b)) or w.shape != b.shape:

@@ -1,9 +1,9 @@
-"""Quadratic models of the objective on the working set: the squared loss itself, steps of Newton's method, choices.
+"""Quadratic models of the objective on the working set, their minimisation, and the choice among several models.
 
-With the squared loss all scores share one Gram matrix. With other losses every score has its own, weighted by the
-curvature of its loss at the current scores. A penalty, or exactly `n_select` features, are chosen from the path of
-solutions on the last Gram matrix. That takes one more pass, in which the held-back rows are scored by all models on the
-path.
+With the squared loss all scores share one Gram matrix. With other losses every score has its own Gram matrix, weighted
+by the curvature of the loss at the current scores. A penalty, or exactly `n_select` features, are chosen from the path
+of solutions on the last Gram matrix. The choice takes one more pass, in which all models on the path score the
+held-back rows.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _MIN_BOOST, _MAX_BOOST = 1e-8, 1e-3
 
 
 class NewtonStep(NamedTuple):
-    """The minimum of the quadratic models, seen from the current model."""
+    """A step of Newton's method from the current model to the minimum of the quadratic models."""
 
     model: ScoreModel
     promised: float
-    """By how much the quadratic models say that the objective falls."""
+    """The decrease of the objective that the quadratic models predict."""
     residual: float
-    """How far the current weights are from optimal: as a share of the penalty, or the largest gradient without one."""
+    """The KKT residual of the current weights as a share of the penalty, or without a penalty the largest gradient."""
 
 
 def newton_step(state: RandomFeaturesState, tolerance: float) -> NewtonStep:
@@ -63,10 +63,11 @@ def newton_step(state: RandomFeaturesState, tolerance: float) -> NewtonStep:
 
 
 def minimise(state: RandomFeaturesState, tolerance: float) -> tuple[list[LassoProblem], Float64Array, float]:
-    """Return the lasso problems of a state, the weights that minimise them, and the KKT residual of these.
+    """Return the lasso problems of a state, the weights that minimise the problems, and the weights' KKT residual.
 
     Sums in float32 give a Gram matrix with eigenvalues slightly below zero. If the penalty is too small to make up for
-    them, weights grow without end. Then every diagonal is raised by a tiny share of itself, also in later rounds.
+    negative eigenvalues, so that weights grow without end, every diagonal is raised by a tiny share of itself, also in
+    later rounds.
     """
     while True:
         problems = lasso_problems(state)
@@ -79,9 +80,9 @@ def minimise(state: RandomFeaturesState, tolerance: float) -> tuple[list[LassoPr
 
 
 def _is_possible(state: RandomFeaturesState, problems: list[LassoProblem], weights: Float64Array) -> bool:
-    """Return whether a true model could have its minimum at these weights, given that no loss is negative.
+    """Return whether weights could minimise the objective, given that no loss is negative.
 
-    The penalty alone cannot exceed the objective, and no step can lower the objective below zero.
+    At a minimum, the penalty term cannot exceed the current objective, and the objective cannot be below zero.
     """
     penalty, objective = state.penalty, state.objective
     if not penalty * np.abs(weights).sum() <= objective:
@@ -119,7 +120,7 @@ def lasso_problems(state: RandomFeaturesState) -> list[LassoProblem]:
 def remove_intercept(G: ArrayLike, b: ArrayLike, s: ArrayLike, n: float, t: ArrayLike) -> LassoProblem:
     """Return G − ssᵀ/n and b − stᵀ/n: the problem without its unpenalised intercept, with s = ΦᵀD1, n = ΣD, t = 1ᵀDy.
 
-    The row and column of a constant feature are set to zero, as rounding would leave something of them.
+    The row and column of a constant feature are set to zero, where rounding would leave small values.
 
     Examples
     --------
@@ -142,7 +143,7 @@ def remove_intercept(G: ArrayLike, b: ArrayLike, s: ArrayLike, n: float, t: Arra
 
 
 def best_intercepts(state: RandomFeaturesState, weights: Float64Array) -> Float64Array:
-    """Return the best intercept of every score for some weights; the current one where no row has a curvature."""
+    """Return the best intercept of every score for the weights, or the current one where no row has a curvature."""
     quadratic = state.known_quadratic()
     s, n = np.broadcast_to(quadratic.s, weights.shape), quadratic.n
     best = state.model.intercept.copy()
@@ -151,7 +152,7 @@ def best_intercepts(state: RandomFeaturesState, weights: Float64Array) -> Float6
 
 
 def shift_to_origin(state: RandomFeaturesState) -> None:
-    """Turn b and t, which hold gradients at the current model, into those of quadratic models in w and β themselves."""
+    """Turn the gradients b and t at the current model into the linear terms of quadratic models in w and β."""
     quadratic, model = state.known_quadratic(), state.model
     quadratic.t = quadratic.t + np.einsum("ac,ac->c", quadratic.s, model.weights) + quadratic.n * model.intercept
     quadratic.b = quadratic.b + quadratic.s * model.intercept
@@ -160,7 +161,7 @@ def shift_to_origin(state: RandomFeaturesState) -> None:
 
 
 def keep_features(state: RandomFeaturesState, at: NDArray[np.intp]) -> None:
-    """Reduce the working set, its model and its quadratic to the features at some positions."""
+    """Reduce the working set, the model and the quadratic to the features at the positions `at`."""
     if len(at) == len(state.active):
         return
     quadratic = state.known_quadratic()
@@ -173,8 +174,7 @@ def keep_features(state: RandomFeaturesState, at: NDArray[np.intp]) -> None:
 def ridge(G: ArrayLike, b: ArrayLike, alpha: float) -> Float64Array:
     """Return the weights, shaped like b, that minimise ½ wᵀ(G + αμI)w − bᵀw, with the mean μ of G's diagonal.
 
-    Features may be collinear. If alpha is too small to matter, the shortest of all best weights are returned, as
-    `lstsq` does.
+    Features may be collinear, in which case the shortest of all best weights are returned, as `lstsq` does.
 
     >>> ridge(np.diag([2.0, 4]), [2.0, 8], alpha=0.0)
     array([1., 2.])
@@ -221,7 +221,7 @@ def begin_choice(params: SparseRandomFeatures, state: RandomFeaturesState) -> bo
 
 
 def end_choice(state: RandomFeaturesState, sums: Sums) -> None:
-    """Keep the model with the least loss on the held-back rows; the middle one if there are no such rows."""
+    """Keep the model with the least loss on the held-back rows, or the middle model if no rows are held back."""
     state.held_back = sums.weight
     best = int(np.argmin(sums.losses)) if state.held_back else len(state.models) // 2
     state.model, state.models = state.models[best], []
@@ -233,7 +233,7 @@ def end_choice(state: RandomFeaturesState, sums: Sums) -> None:
 
 
 def _refits(count: int, state: RandomFeaturesState, tolerance: float) -> list[Float64Array]:
-    """Reduce the working set to the first features on the path; return their weights for several ridges."""
+    """Reduce the working set to the first features on the path, and return weights for several ridge penalties."""
     weights = lasso.solve_for_count(lasso_problems(state), min(count, len(state.active)), tolerance).weights
     strength = np.linalg.norm(weights, axis=1)
     first = np.argsort(-strength, kind="stable")[:count]

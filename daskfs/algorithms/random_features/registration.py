@@ -1,4 +1,4 @@
-"""What the rest of the package needs to know of Sparse Random Features."""
+"""The registration of Sparse Random Features: its name, its texts for the report, and its estimators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The result of Sparse Random Features: integers with weights, and the inputs that they depend on."""
+"""The result of Sparse Random Features: feature ids with weights, and the importance of the input columns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HISTORY = ("objective", "round", "features", "drawn", "residual")
 """The columns of the history, which has a row for every pass: the objective per row (of a scaled target), the round,
 features in the working set, features drawn so far, and the KKT residual of the weights as a share of the penalty."""
 _LARGE_RESIDUAL = 0.1
-"""A KKT residual above this share of the penalty is worth a remark."""
+"""The KKT residual, as a share of the penalty, above which the result has a remark."""
 
 
 def add_record(state: RandomFeaturesState) -> None:
@@ -31,7 +31,7 @@ def add_record(state: RandomFeaturesState) -> None:
 
 
 def make_result(params: SparseRandomFeatures, state: RandomFeaturesState) -> Result:
-    """Return the features of the final state by descending weight, for the target's own scale."""
+    """Return the features of the final state by descending weight, with weights for the target's own scale."""
     assert state.history is not None, "workers do not have it"
     inputs, model = state.inputs, state.model
     order = np.argsort(-np.linalg.norm(model.weights, axis=1), kind="stable")
@@ -51,7 +51,7 @@ def make_result(params: SparseRandomFeatures, state: RandomFeaturesState) -> Res
 
 
 def make_preview(params: SparseRandomFeatures, state: RandomFeaturesState, limit: int) -> Preview:
-    """Return the working set as it was last solved; features that have just entered come last, with weight zero."""
+    """Return the working set as it was last solved, with features that have just entered last, at weight zero."""
     weights = state.model.weights[: len(state.active)]
     order = np.argsort(-np.linalg.norm(weights, axis=1), kind="stable")[:limit]
     shown = weights[order] / state.inputs.target_scale
@@ -66,10 +66,10 @@ def make_preview(params: SparseRandomFeatures, state: RandomFeaturesState, limit
 
 
 def _importance(kernel: Kernel, state: RandomFeaturesState) -> Float64Array:
-    """Return the total effect of every input on the scores (Sobol; Jansen), as shares that add up to one.
+    """Return the total effect of every input on the scores (Sobol, Jansen), as shares that add up to one.
 
-    Every row of the sample gets another row's value of one input, and the mean squared change of the scores is taken.
-    An effect of inputs that act together counts for each of them.
+    The effect of an input is the mean squared change of the scores when every sampled row gets another row's value of
+    the input. A joint effect of several inputs counts for each of these inputs.
     """
     inputs = state.inputs
     basis = Basis(kernel, inputs.gamma, state.seed, len(inputs.offset))
@@ -87,7 +87,7 @@ def _importance(kernel: Kernel, state: RandomFeaturesState) -> Float64Array:
 
 
 def _remarks(params: SparseRandomFeatures, state: RandomFeaturesState) -> tuple[str, ...]:
-    """Return what the user should know about the result, one line each."""
+    """Return remarks for the user about the result, one line each."""
     remarks = []
     if not len(state.active):
         remarks.append(

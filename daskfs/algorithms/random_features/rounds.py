@@ -1,8 +1,8 @@
-"""The rounds of Sparse Random Features: draw, screen, solve, drop zeros; in the end perhaps choose.
+"""The rounds of Sparse Random Features, which draw, screen and fit features, and drop those with weight zero.
 
-With the squared loss a round has one pass that screens candidates, and one that adds the admitted features to the Gram
-matrix. Other losses take some steps of Newton's method instead, each a pass with a weighted Gram matrix. A large Gram
-matrix is added up in several passes.
+With the squared loss, a round has one pass that screens candidates, and one that adds the admitted features to the Gram
+matrix. With other losses, a round takes some steps of Newton's method instead, each a pass with a weighted Gram matrix.
+A large Gram matrix is added up in several passes.
 
     inputs ─► screen ─► gram ─► solve, drop zeros ─► screen …  ─► choose ─► done
     inputs ─► screen ─► newton ─► solve ─► newton … ─► drop zeros ─► screen …  ─► newton … ─► choose ─► newton … ─► done
@@ -55,7 +55,7 @@ _ALL_HELD_BACK = "no row with a weight is left to learn from, as some are held b
 
 
 def begin_pass(state: RandomFeaturesState, kind: PassKind) -> None:
-    """Set the kind of the next pass, and its sums to zero."""
+    """Set the kind of the next pass, and the sums of the pass to zero."""
     state.pass_kind, state.slices_done = kind, 0
     _clear_sums(state)
 
@@ -65,7 +65,7 @@ def _clear_sums(state: RandomFeaturesState) -> None:
 
 
 def finish_pass(params: SparseRandomFeatures, state: RandomFeaturesState, sums: Sums) -> None:
-    """Use the sums of a pass over all rows, and begin the next pass; its kind is "done" if none is needed."""
+    """Use the sums of a pass over all rows, and begin the next pass, of kind "done" if no further pass is needed."""
     steps = {
         "inputs": _finish_inputs,
         "screen": _finish_screen,
@@ -137,7 +137,7 @@ def _finish_screen(params: SparseRandomFeatures, state: RandomFeaturesState, sum
 
 
 def _admit(params: SparseRandomFeatures, state: RandomFeaturesState, ids: IdArray) -> None:
-    """Add features to the working set."""
+    """Add the features with these ids to the working set."""
     weights = state.model.weights
     state.n_known = len(state.active) if params.loss == "squared" else 0
     state.active = np.concatenate([state.active, ids])
@@ -147,7 +147,7 @@ def _admit(params: SparseRandomFeatures, state: RandomFeaturesState, ids: IdArra
 
 
 def _begin_gram(params: SparseRandomFeatures, state: RandomFeaturesState) -> None:
-    """Begin the passes that add up the unknown part of the Gram matrices of the working set."""
+    """Begin the passes that add up the part of the working set's Gram matrices that is not known yet."""
     quadratic, known, size = state.known_quadratic(), state.n_known, len(state.active)
     gram = np.zeros((1 if params.loss == "squared" else len(state.model.intercept), size, size))
     if known:
@@ -157,7 +157,7 @@ def _begin_gram(params: SparseRandomFeatures, state: RandomFeaturesState) -> Non
 
 
 def _fill_gram(state: RandomFeaturesState, sums: Sums) -> bool:
-    """Copy slices into the Gram matrices; return whether these are complete, else begin another pass."""
+    """Copy the sums of a pass into the Gram matrices; begin another pass and return False if the matrices lack rows."""
     gram = state.known_quadratic().gram
     for (matrix, low, high), part in zip(current_slices(state), sums.gram_slices, strict=True):
         gram[matrix, low:high, :high] = part
@@ -226,7 +226,7 @@ def _finish_newton(params: SparseRandomFeatures, state: RandomFeaturesState, sum
 
 
 def _finish_line(params: SparseRandomFeatures, state: RandomFeaturesState, sums: Sums) -> None:
-    """Go to the point of a Newton step where the objective is least; to its start if nothing else is better."""
+    """Set the model to the point between start and end of a Newton step where the objective is least."""
     state.newton_passes += 1
     points = line_models(state)
     objectives = [loss + _penalty_terms(state, model) for loss, model in zip(sums.losses.tolist(), points, strict=True)]
@@ -271,14 +271,14 @@ def _end_growth(params: SparseRandomFeatures, state: RandomFeaturesState) -> Non
 
 
 def _begin_newton(params: SparseRandomFeatures, state: RandomFeaturesState, phase: str) -> None:
-    """Begin Newton's method on a working set that no longer changes, until it converges."""
+    """Begin Newton's method, until it converges, on a working set that no longer changes."""
     state.phase, state.n_known = phase, 0
     state.steps = state.newton_passes = 0
     _begin_gram(params, state)
 
 
 def _end_newton(params: SparseRandomFeatures, state: RandomFeaturesState) -> None:
-    """Go on to a choice if there is one to make; else the selection is done."""
+    """Begin a pass that chooses a model on held-back rows, or end the selection if there is nothing to choose."""
     if state.phase == "refit" or not models.begin_choice(params, state):
         _drop_zeros(state)
         begin_pass(state, "done")

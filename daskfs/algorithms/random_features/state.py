@@ -1,7 +1,7 @@
 """The state of Sparse Random Features: typed records of arrays and numbers.
 
-Shapes: d is the number of inputs (columns of the dataset), A that of features in the working set, C that of scores: one
-for a number or two classes, else one for every class.
+In the shapes of arrays, d is the number of inputs (columns of the dataset), A is the number of features in the working
+set, and C is the number of scores: one for a number or two classes, and otherwise one for every class.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from daskfs.algorithms.random_features.lasso import Float64Array
 
 IdArray = NDArray[np.uint64]
 PassKind = Literal["inputs", "screen", "gram", "newton", "line", "choose", "done"]
-"""What a pass adds up; `sums.py` has a table."""
+"""The kinds of passes, whose sums a table in `sums.py` lists."""
 
 
 class Rows(NamedTuple):
-    """Some rows, with a target for every score."""
+    """Inputs X of rows, with a target in Y for every score, and the rows' weights."""
 
     X: NDArray[np.floating[Any]]  # (r, d); float32 once they are scaled
     Y: Float64Array  # (r, C)
@@ -33,7 +33,7 @@ class Rows(NamedTuple):
 
 @dataclass(slots=True)
 class InputSummary:
-    """What the first pass learns of inputs and target, and the scaling that follows from it."""
+    """Ranges of inputs and target and a sample of rows from the first pass, and the scaling that follows from them."""
 
     low: Float64Array  # (d,)
     high: Float64Array  # (d,)
@@ -50,7 +50,7 @@ class InputSummary:
 
 @dataclass(frozen=True, slots=True)
 class ScoreModel:
-    """Weights of the working set, and an intercept for every score."""
+    """Weights of the features in the working set, and an intercept for every score."""
 
     weights: Float64Array  # (A, C)
     intercept: Float64Array  # (C,)
@@ -60,7 +60,7 @@ class ScoreModel:
 class Quadratic:
     """The sums that define the quadratic model of the loss on the working set, with row weights or curvatures D.
 
-    All scores share one Gram matrix with the squared loss (K = 1). With other losses each has its own (K = C).
+    With the squared loss, all scores share one Gram matrix (K = 1); with other losses, each score has one (K = C).
     """
 
     gram: Float64Array  # ΦᵀDΦ (K, A, A)
@@ -80,7 +80,7 @@ def _no_ids() -> IdArray:
 
 @dataclass(slots=True)
 class Sums:
-    """Sums over the rows of a pass. Each kind of pass fills some of them; the others stay zero or empty."""
+    """Sums over the rows of a pass, where the fields that the kind of pass does not need stay zero or empty."""
 
     rows: float = 0.0
     weight: float = 0.0
@@ -106,7 +106,7 @@ def _add(left: Any, right: Any) -> Any:
 
 @dataclass(slots=True)
 class RandomFeaturesState:
-    """Everything that a run of Sparse Random Features knows. Workers have no `quadratic` and no `history`."""
+    """State of a run of Sparse Random Features, where `quadratic` and `history` are only on the driver."""
 
     seed: int
     classes: str  # that scores separate, as JSON; "" for a real target
@@ -152,7 +152,7 @@ class RandomFeaturesState:
     held_back: float = 1.0  # the weight of the held-back rows
 
     def known_quadratic(self) -> Quadratic:
-        """Return `quadratic`, which only the driver has."""
+        """Return `quadratic`, which only the driver's state has."""
         assert self.quadratic is not None
         return self.quadratic
 

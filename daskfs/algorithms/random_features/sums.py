@@ -1,6 +1,6 @@
-"""What a pass of Sparse Random Features adds up over rows, a tile of rows at a time. No array is as long as the data.
+"""Sums over rows in the passes of Sparse Random Features, a tile of rows at a time, without arrays as long as the data.
 
-Every pass has a kind. With residuals r = −L′(z) and curvatures D = L″(z) at the scores z = Φw + β:
+The kinds of passes use residuals r = −L′(z) and curvatures D = L″(z) of the loss L at the scores z = Φw + β:
 
 ======== ================================================== ====================================================
 kind     sums                                               purpose
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 TILE_ROWS = 1024
 GRAM_BYTES_PER_PASS = 24 << 20  # of Gram matrices; a state holds them twice, and states travel between tasks
 FRACTIONS = np.array([1.0, 0.5, 0.25, 0.125, 0.0625, 0.03, 0.0])
-"""Parts of a step that goes too far, which the line search compares."""
+"""Fractions of a Newton step that the line search compares if the whole step raises the objective."""
 _SLAB = 512  # columns of Φ that are multiplied with all columns before them in one product
 Features = NDArray[np.float32]
 
 
 class GramSlice(NamedTuple):
-    """Rows of the lower triangle of a Gram matrix."""
+    """A range of rows of the lower triangle of a Gram matrix."""
 
     matrix: int
     low: int
@@ -55,12 +55,12 @@ class GramSlice(NamedTuple):
 
 
 def gram_slices(start: int, size: int, n_grams: int, limit: int | None = None) -> list[list[GramSlice]]:
-    """Return for every pass which parts of the lower triangles of Gram matrices it adds up.
+    """Return, for every pass, the row ranges of the lower triangles of Gram matrices that the pass adds up.
 
     Parameters
     ----------
     start
-        The first row that is not known yet.
+        The first row of a Gram matrix that is not known yet.
     size, n_grams
         The rows of a matrix, and the number of matrices.
     limit
@@ -92,13 +92,13 @@ def gram_slices(start: int, size: int, n_grams: int, limit: int | None = None) -
 
 
 def current_slices(state: RandomFeaturesState) -> list[GramSlice]:
-    """Return the parts of Gram matrices that this pass adds up."""
+    """Return the row ranges of Gram matrices that the current pass adds up."""
     n_grams = 1 if state.pass_kind == "gram" else len(state.model.intercept)
     return gram_slices(state.n_known, len(state.active), n_grams)[state.slices_done]
 
 
 def zero_sums(state: RandomFeaturesState) -> Sums:
-    """Return sums of no rows, with the arrays that the kind of pass needs."""
+    """Return sums that are zero, with the arrays that the kind of pass needs."""
     d, n_scores, n_active = len(state.inputs.offset), len(state.model.intercept), len(state.active)
     match state.pass_kind:
         case "inputs":
@@ -120,7 +120,7 @@ def zero_sums(state: RandomFeaturesState) -> Sums:
 
 
 def add_block(params: SparseRandomFeatures, state: RandomFeaturesState, block: Block) -> None:
-    """Add the rows of a block to the sums of the pass, except those that do not fill a tile: they are pending."""
+    """Add the rows of a block to the sums of the pass; keep the last rows, which fill no tile, in `state.pending`."""
     assert isinstance(block, RowBlock | SparseBlock)
     for numbers, rows in row_windows(block, state):
         held = held_back_mask(numbers, state.seed) if params.holds_back else np.zeros(len(numbers), np.bool_)
@@ -139,7 +139,7 @@ def add_block(params: SparseRandomFeatures, state: RandomFeaturesState, block: B
 
 
 def add_pending(params: SparseRandomFeatures, state: RandomFeaturesState) -> None:
-    """Add the rows that do not fill a tile to the sums, too."""
+    """Add the pending rows, which do not fill a tile, to the sums of the pass."""
     if len(state.pending.X):
         _add_tiles(params, state, state.pending)
         state.pending = state.pending.part(slice(0))
@@ -232,9 +232,9 @@ def _add_slices(sums: Sums, features: Features, parts: list[GramSlice], matrix: 
 def add_gram(Phi: Features, lo: int, G: Float64Array) -> None:
     """Add rows `lo` and below of the lower triangle of ΦᵀΦ to G (A − lo, A).
 
-    Φ (r, A) must have so few rows that float32 can hold their sums. Cells right of the diagonal, at column > lo + row,
-    are not changed: see `symmetrise`. Features before `lo` are not multiplied with each other. This takes r A²
-    operations, half of a plain product, as BLAS computes one triangle of a square MᵀM (numpy calls ssyrk for it).
+    The features Φ (r, A) must have so few rows that float32 can hold sums over them. Cells of G right of the diagonal,
+    at column > lo + row, are not changed (see `symmetrise`). Products of two features before `lo` are not computed.
+    BLAS computes only one triangle of a square MᵀM (numpy calls ssyrk), which halves the operations to r A².
     """
     A = Phi.shape[1]
     if G.shape != (A - lo, A) or G.dtype != np.float64:  # kernels would write beyond its end
@@ -253,7 +253,7 @@ def add_gram(Phi: Features, lo: int, G: Float64Array) -> None:
 
 
 def symmetrise(G: Float64Array) -> Float64Array:
-    """Make a matrix symmetric by copying its lower triangle, in place, and return it."""
+    """Copy the lower triangle of a matrix to its upper triangle, in place, and return the matrix."""
     for i in range(len(G)):  # indices of all cells would take more memory than G
         G[i, i + 1 :] = G[i + 1 :, i]
     return G

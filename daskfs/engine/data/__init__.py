@@ -1,1 +1,1 @@
-"""Writing datasets with Dask: ingest, write, verify, shuffle, split, transpose."""
+"""Operations on datasets with Dask: ingest, write, verify, shuffle, split, transpose."""

@@ -1,4 +1,4 @@
-"""The destination of an ingest: its target, or a dataset beside it that is then shuffled into the target."""
+"""The destination of an ingest: the target dataset, or a temporary dataset that is then shuffled into the target."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from daskfs.store.places.location import Location
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """The target of an ingest, and the order of its rows."""
+    """The location of the dataset that an ingest writes, and the order of the rows."""
 
     target: Location
     seed: int | None
-    """The seed of the random order; None for the order of the sources."""
+    """The seed of the random order of rows, or None to keep the order of the sources."""
 
     @classmethod
     def of(cls, target: Location, shuffled: bool | int) -> Destination:
-        """Read the option of an ingest: False for no shuffle, True for seed 0, or a seed."""
+        """Return the destination for an option `shuffled`: False for no shuffle, True for seed 0, or a seed."""
         if isinstance(shuffled, bool):
             return cls(target, 0 if shuffled else None)
         check_whole("shuffle", shuffled, 0)
@@ -34,11 +34,11 @@ class Destination:
 
     @property
     def rows(self) -> Location:
-        """The place where rows are written in the order of the sources."""
+        """The location where rows are written in the order of the sources, before any shuffle."""
         return self.target if self.seed is None else Location(f"{self.target.url}.unshuffled", self.target.options)
 
     def is_shuffled(self, request: str, content: str, overwrite: bool) -> bool:
-        """Return whether the shuffled rows are there already; raise an error if something else is."""
+        """Return True if the requested shuffled dataset is complete, or raise an error if the target is not free."""
         if self.seed is None:
             return False
         if self.target.exists(ROOT) and not overwrite:
@@ -50,7 +50,7 @@ class Destination:
         return False
 
     def check(self, shape: BlockShape | DenseShape) -> None:
-        """Raise OptionError if rows of this shape cannot be shuffled."""
+        """Raise OptionError if the rows must be shuffled, but the layout does not allow a shuffle."""
         if self.seed is not None and isinstance(shape, DenseShape) and shape.layout != "rows":
             self.rows.remove_if_empty()
             raise OptionError(
@@ -58,7 +58,7 @@ class Destination:
             )
 
     def publish(self, memory: int | str | None, overwrite: bool, client: Client | None, workers: int | None) -> Dataset:
-        """Shuffle the rows, once all are written, if they are to be shuffled; return the dataset."""
+        """Shuffle the complete temporary dataset into the target if a shuffle is requested, and open the target."""
         options = self.target.options
         if self.seed is not None:
             shuffle(

@@ -1,7 +1,7 @@
-"""ingest: source files become a dataset. This file decides which worker parses which piece, and what a restart reuses.
+"""The function `ingest`, which writes a dataset from source files and resumes an interrupted ingest.
 
-A *piece* is the unit of work and of resumption: a range of one big file, one compressed file, or a handful of small
-ones. Pieces are staged in parallel (`store.ingest.staging`), then published in order.
+A *piece* is the unit of work and of resumption: a range of one large file, one compressed file, or several small files.
+Pieces are staged in parallel (`store.ingest.staging`), then published in order.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ OnBadLine = Literal["error", "skip"]
 
 @dataclass(frozen=True, slots=True)
 class IngestProgress:
-    """The progress of an ingest, as a progress bar shows it."""
+    """The progress of an ingest: pieces, bytes, rows, entries and bad lines so far."""
 
     pieces_done: int
     pieces: int
@@ -58,7 +58,7 @@ class IngestProgress:
     bad_lines: int
 
     def after(self, work: WorkPiece, piece: AnyPiece) -> IngestProgress:
-        """Return the progress after one more piece."""
+        """Return the progress after one more piece is staged."""
         return IngestProgress(
             self.pieces_done + 1,
             self.pieces,
@@ -72,7 +72,7 @@ class IngestProgress:
 
 @dataclass(frozen=True)
 class IngestJob:
-    """Everything a worker needs to stage a piece; it is small, because it travels with every task."""
+    """The arguments that all tasks of an ingest share: location, format, block size, memory, policy for bad lines."""
 
     location: Location
     format: Format
@@ -102,43 +102,43 @@ def ingest(
     progress: Callable[[IngestProgress], None] | None = None,
     **options: Any,
 ) -> Dataset:
-    """Turn source files into a dataset, in parallel and in bounded memory; a second call resumes a killed one.
+    """Write source files as a dataset, in parallel and in bounded memory, or resume an interrupted ingest.
 
     Parameters
     ----------
     sources
-        Paths, folders, globs or URLs (``s3://…``, or any that fsspec knows); plain or ``.gz``, ``.bz2``, ``.xz``,
-        ``.zst``.
+        Paths, folders, globs or URLs (``s3://…``, or any URL that fsspec can open) of files, perhaps compressed as
+        ``.gz``, ``.bz2``, ``.xz`` or ``.zst``.
     url
         The place of the dataset: a local path or a URL.
     format
         ``"svmlight"``, ``"vw"``, ``"csv"``, ``"tsv"``, ``"parquet"``, ``"fasta"`` or ``"text"``.
     layout
-        How a dense table is cut (see `write_dataset`); sparse data is always in rows (see `transpose`).
+        The layout of a dense table (see `write_dataset`). Sparse data is always written in rows (see `transpose`).
     memory
-        Memory that this process (on a cluster: each thread of a worker) may use in addition to what it has at the
-        start, as ``512 << 20`` or ``"512MB"``.
+        The additional memory that this process (on a cluster: each thread of a worker) may use, such as ``512 << 20``
+        or ``"512MB"``.
     on_bad_line
-        ``"error"`` stops at the first line that cannot be read, naming it; ``"skip"`` leaves such lines out.
+        ``"error"`` to raise an error at the first line that cannot be parsed, or ``"skip"`` to leave out such lines.
     max_bad_lines
-        With ``"skip"``: the number of bad lines beyond which the ingest fails.
+        The largest number of bad lines that ``on_bad_line="skip"`` leaves out before the ingest fails.
     compression
-        As for `write_dataset`.
+        The compression of chunks, as for `write_dataset`.
     shuffle
-        True, or a seed: store the rows in a random order, as `shuffle` does (True means seed 0). Meanwhile they are
-        kept in the order of the sources in a dataset beside `url`, ``….unshuffled``.
+        True (seed 0) or a seed to store the rows in random order, as the function `shuffle` does. Until the shuffle is
+        complete, the rows are kept in the order of the sources in a temporary dataset at `url` + ``.unshuffled``.
     overwrite
-        Replace a dataset, or start over instead of resuming.
+        Replace an existing dataset, and do not resume an unfinished ingest.
     client
-        The Dask cluster to use; by default the current one, if there is one, else threads of this process.
+        The Dask client to use, by default the current client, or threads of this process if there is no client.
     workers
         The number of threads of this process to use instead of a cluster.
     storage_options, source_options
-        Address and keys of the stores of the dataset and of the sources; see `open_dataset`.
+        Address and keys of the stores of the dataset and of the sources, as for `open_dataset`.
     progress
-        Called with an `IngestProgress` after every piece.
+        A function that is called with an `IngestProgress` after every piece.
     **options
-        Options of the format: ``daskfs ingest --help`` lists them.
+        Options of the format, as listed by ``daskfs ingest --help``.
 
     Returns
     -------
@@ -193,7 +193,7 @@ def ingest(
 def _stage_pieces(
     job: IngestJob, work: list[WorkPiece], where: Pool, progress: Callable[[IngestProgress], None] | None
 ) -> list[AnyPiece]:
-    """Return every piece staged: those of an earlier run as they are, the others parsed now."""
+    """Return the records of all staged pieces, after staging every piece that an earlier ingest has not staged."""
     kind: type[AnyPiece] = DensePiece if job.format.kind == "dense" else SparsePiece
     known = (load_piece(kind, job.location, task.number, task.key) for task in work)
     pieces = _pieces_with_all_names(piece for piece in known if piece is not None)
@@ -218,7 +218,7 @@ def _stage_pieces(
 
 
 def _progress(work: list[WorkPiece], pieces: dict[int, AnyPiece]) -> IngestProgress:
-    """Return the progress of an ingest that has these pieces."""
+    """Return the progress of an ingest that has staged `pieces`."""
     now = IngestProgress(0, len(work), 0, sum(task.nbytes for task in work), 0, 0, 0)
     for piece in pieces.values():
         now = now.after(work[piece.number], piece)
@@ -226,7 +226,7 @@ def _progress(work: list[WorkPiece], pieces: dict[int, AnyPiece]) -> IngestProgr
 
 
 def _pieces_with_all_names(pieces: Iterable[AnyPiece]) -> dict[int, AnyPiece]:
-    """Return pieces by number, without those that rely for names on a piece that is not among them."""
+    """Return pieces by number, without pieces whose feature names were staged with a piece not in `pieces`."""
     result = {piece.number: piece for piece in pieces}
     while True:
         folders = {piece.folder for piece in result.values()}
@@ -243,7 +243,7 @@ def _check_bad_lines(job: IngestJob, now: IngestProgress, pieces: dict[int, AnyP
 
 
 def stage_piece(job: IngestJob, work: WorkPiece) -> AnyPiece:
-    """Parse one piece and stage its rows. Workers run this as a task."""
+    """Parse one piece of the sources, stage its rows, and return the record of the staged piece."""
     piece = _parse_piece(job, work)
     for source in {part.source.url: part.source for part in work.parts}.values():
         source.check_unchanged()

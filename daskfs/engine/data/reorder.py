@@ -1,8 +1,8 @@
-"""shuffle and transpose, and the engine they share with `split`: an external sort on threads or a Dask cluster.
+"""The functions `shuffle` and `transpose`, and their external sort on threads or a Dask cluster.
 
-Workers sort groups of source blocks into runs on the target's disk, and then each worker merges ranges of keys and
-writes their blocks; `store.reorder` describes the sort. The new dataset opens when its last file is written. Until
-then its parts lie where no reader looks for them, and a job that was killed starts over when it is run again.
+Tasks sort groups of source blocks into sorted runs at the target location. Then other tasks merge ranges of keys from
+all sorted runs and write the blocks of the new dataset. The external sort is described in `store.reorder`. A reader can
+open the new dataset only when all files are written. A killed shuffle or transpose starts over when called again.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ TARGET_BYTES = 24  # per row of a dataset in columns: label, weight, whether the
 
 @dataclass(frozen=True, slots=True)
 class Reorder(ABC):
-    """Writes rows of a dataset in another order, within a budget and on some workers."""
+    """Base class of shuffle, split and transpose, which write rows of a dataset in another order or layout."""
 
     action: ClassVar[str]
     source: Dataset
@@ -68,19 +68,19 @@ class Reorder(ABC):
 
     @property
     def pool(self) -> Pool:
-        """The workers, as many as the budget allows in this process."""
+        """The pool of workers, with as many threads as the memory budget allows if the workers are threads."""
         return Threads(self.budget.workers) if isinstance(self.where, Threads) else self.where
 
     @abstractmethod
     def to_move(self, n_rows: int) -> int:
-        """Return how much progress `write` will report for this many rows."""
+        """Return the total progress that `write` will report for `n_rows` rows."""
 
     @abstractmethod
     def plan(self, wanted: KeyRange, location: Location, moved: ProgressCounter) -> ReorderPlan:
-        """Sort runs if there are any, and plan how the wanted rows are written."""
+        """Write the sorted runs of an external sort, if one is needed, and return the tasks that write the wanted rows."""
 
     def write(self, wanted: KeyRange, location: Location, moved: ProgressCounter) -> Callable[[dict[str, Any]], None]:
-        """Write the wanted rows to a place that was prepared; return the function that completes the new dataset."""
+        """Write the wanted rows to a prepared location, and return a function that marks the new dataset complete."""
         plan, writer = self.plan(wanted, location, moved), new_writer(location)
         written = defaultdict[str, list[NDArray[np.uint64]]](list)
         tasks = ((task, writer.location) for task in plan.tasks)
@@ -95,7 +95,7 @@ class Reorder(ABC):
         return lambda origin: plan.close(writer, written, origin)
 
     def runs(self, location: Location, count: int, head: np.dtype[Any], arrays: dict[str, np.dtype[Any]]) -> Runs:
-        """Return where runs go: a folder of this attempt, lest a worker that outlives another attempt write there."""
+        """Return the `count` sorted runs of this operation, to be stored in a new and unique folder."""
         return Runs(location, f"{UNFINISHED}/{uuid.uuid4().hex[:8]}", count, head, arrays)
 
 
@@ -105,7 +105,7 @@ def _write(task: WriteTask, location: Location) -> tuple[int, dict[str, ChunkRec
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A dataset to be written: where, which rows of the source, and how it came about for the record."""
+    """A dataset to be written: its location, the wanted rows of the source, and the origin stored in its metadata."""
 
     location: Location
     wanted: KeyRange
@@ -115,7 +115,7 @@ class Output:
 def write_outputs(
     reorder: Reorder, outputs: Sequence[Output], overwrite: bool, progress: ProgressCallback | None
 ) -> None:
-    """Write datasets one after the other; all their places are locked from the beginning to the end."""
+    """Write the output datasets one after the other, while the locations of all outputs are locked."""
     moved = ProgressCounter(sum(reorder.to_move(output.wanted.n_rows) for output in outputs), progress)
     with ExitStack() as locks:
         for output in outputs:
@@ -141,31 +141,30 @@ def shuffle(
     storage_options: Mapping[str, Any] | None = None,
     progress: ProgressCallback | None = None,
 ) -> Dataset:
-    """Write a dataset once more with its rows in a random order, for algorithms that learn row by row.
+    """Write a copy of a dataset with the rows in random order, for algorithms that learn row by row.
 
-    Everything else stays as it is: labels, row weights, tags, names and the size of blocks. An interrupted shuffle
-    starts over when it is run again.
+    Labels, row weights, tags, names and the block size are kept. An interrupted shuffle starts over when called again.
 
     Parameters
     ----------
     dataset
-        The source, laid out in rows, or its path or URL. A dataset laid out in rows and columns becomes one in rows.
+        The source dataset, or its path or URL. The source must be laid out in rows or both, the result is in rows.
     url
-        Where the shuffled rows go. Until they are complete, the place also holds an uncompressed copy of the rows.
+        The location of the shuffled dataset. During the shuffle, the location also holds an uncompressed copy of the
+        rows.
     seed
-        The seed of the random order. The order depends on the seed and the number of rows alone, not on the size of
-        blocks, the memory or the workers.
+        The seed of the random order. The order depends only on the seed and the number of rows.
     memory
-        What this process (on a cluster: each thread of a worker) may use beyond what it has at the start; and a few
+        The additional memory that this process (on a cluster: each thread of a worker) may use, not counting a few
         times the largest row.
     overwrite
-        Replace a dataset that is there already.
+        Replace an existing dataset at `url`.
     client, workers
-        Where to run, as for `ingest`.
+        The Dask client or the number of threads to use, as for `ingest`.
     storage_options
-        How the stores of both places are reached; see `open_dataset`. Open the source yourself if it needs others.
+        Options for the stores of source and target, as for `open_dataset`. Pass an opened source if it needs others.
     progress
-        Called with (rows moved, rows to move); every row moves twice.
+        A function that is called with (rows moved, rows to move), where every row is counted twice.
 
     Returns
     -------
@@ -196,25 +195,25 @@ def shuffle(
 
 
 def check_laid_out_in_rows(source: Dataset) -> None:
-    """Raise OptionError if a dataset cannot be shuffled."""
+    """Raise OptionError if a dataset is not laid out in rows and so cannot be shuffled."""
     if source.layout == "columns":
         remedy = "write it with layout='rows'" if source.kind == "dense" else "shuffle what it was transposed from"
         raise OptionError(f"{source.url}: laid out in columns, which cannot be shuffled row by row; {remedy}")
 
 
 def shuffled_request(request: str, seed: int) -> str:
-    """Return what the request of an ingest becomes when its dataset is shuffled, since that is another dataset."""
+    """Return the request that identifies the dataset of an ingest request after a shuffle with `seed`."""
     return f"{request} shuffled {seed}"
 
 
 class Shuffler(Reorder):
-    """Writes rows in the order of their random keys."""
+    """Writes the rows of a dataset in the order of a random key for each row."""
 
     action = "shuffle"
 
     @classmethod
     def of(cls, source: Dataset, memory: int | str, where: Pool) -> Shuffler:
-        """Divide the memory; OptionError if it does not suffice."""
+        """Return a shuffler with a memory budget, or raise OptionError if the memory does not suffice."""
         sizes = block_bytes(source)
         largest = int(sizes.max())
         each = BLOCK_FACTOR * largest + (_SLOT_BYTES << slot_bits(source))
@@ -249,37 +248,38 @@ def transpose(
     storage_options: Mapping[str, Any] | None = None,
     progress: ProgressCallback | None = None,
 ) -> Dataset:
-    """Write a sparse dataset, which is laid out in rows, once more in columns.
+    """Write a copy of a sparse dataset, which is laid out in rows, in columns.
 
-    Labels, row weights and names are kept, tags of rows are not. An interrupted transpose starts over when it
-    is run again.
+    Labels, row weights and names are kept, tags of rows are not. An interrupted transpose starts over when called
+    again.
 
     Parameters
     ----------
     dataset
-        The source: a sparse dataset in rows, or its path or URL.
+        The source, a sparse dataset laid out in rows, or its path or URL.
     url
-        Where the columns go. Until they are complete, the place also holds an uncompressed copy of the entries.
+        The location of the dataset in columns. During the transpose, the location also holds an uncompressed copy of
+        the entries.
     memory
-        What this process and, on a cluster, each thread of a worker may use beyond what it has at the start; and a few
+        The additional memory that this process and, on a cluster, each thread of a worker may use, not counting a few
         times the largest column.
     block_entries
-        How many entries a block has; more only if a single column does.
+        The largest number of entries of a block, except for a block of a single larger column.
     compression
-        As for `write_dataset`.
+        The compression of chunks, as for `write_dataset`.
     overwrite
-        Replace a dataset that is there already.
+        Replace an existing dataset at `url`.
     client, workers
-        Where to run, as for `ingest`. The result is the same wherever it runs.
+        The Dask client or the number of threads to use, as for `ingest`.
     storage_options
-        How the stores of both places are reached; see `open_dataset`. Open the source yourself if it needs others.
+        Options for the stores of source and target, as for `open_dataset`. Pass an opened source if it needs others.
     progress
-        Called with (entries moved, entries to move); every entry moves twice.
+        A function that is called with (entries moved, entries to move), where every entry is counted twice.
 
     Returns
     -------
     Dataset
-        The new dataset, opened: ``blocks()`` gives `SparseColumnBlock`, all columns but the empty ones by ascending id.
+        The new dataset, whose blocks are of type `SparseColumnBlock` and hold the nonempty columns by ascending id.
 
     Examples
     --------
@@ -317,7 +317,7 @@ def _check_transposable(source: Dataset, location: Location) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Transposer(Reorder):
-    """Writes sparse rows as columns, in the order of feature ids."""
+    """Writes a sparse dataset in rows as a dataset in columns, in the order of feature ids."""
 
     action = "transpose"
     block_entries: int
@@ -325,7 +325,7 @@ class Transposer(Reorder):
 
     @classmethod
     def of(cls, source: Dataset, memory: int | str, where: Pool, block_entries: int, compression: Codec) -> Transposer:
-        """Divide the memory; OptionError if it does not suffice."""
+        """Return a transposer with a memory budget, or raise OptionError if the memory does not suffice."""
         needs = transpose_needs(source.n_samples, source.n_entries, int(source.block_entries().max()), block_entries)
         budget = ReorderMemory.of(cls.action, memory, where.sharing, **needs)
         return cls(source, budget, where, block_entries, compression)
@@ -354,7 +354,7 @@ class Transposer(Reorder):
         )
 
     def _sort(self, tasks: list[tuple[Any, ...]], moved: ProgressCounter) -> list[RunSummary]:
-        """Sort all runs, and return their summaries by number."""
+        """Write all sorted runs in parallel, and return a summary of each sorted run, ordered by number."""
         summaries: dict[int, RunSummary] = {}
         for number, summary in self.pool.unordered("sort", sort_columns, tasks):
             summaries[number] = summary
@@ -363,7 +363,7 @@ class Transposer(Reorder):
 
 
 def transpose_needs(n_samples: int, n_entries: int, largest_block: int, block_entries: int) -> dict[str, int]:
-    """Return what a transpose needs, as `ReorderMemory.of` takes it; a task takes most if every entry is a column."""
+    """Return the memory needs of a transpose in bytes, as keyword arguments of `ReorderMemory.of`."""
     return {
         "largest_block": _ENTRY_BYTES * largest_block,
         "total": _ENTRY_BYTES * n_entries,

@@ -1,7 +1,7 @@
-"""split: the rows of a dataset, drawn at random into a training and a test dataset, in bounded memory.
+"""The function `split`, which divides the rows of a dataset at random into a training and a test dataset.
 
-The seed and the number of rows decide which rows those are. Each of the two datasets is written in one pass over the
-source, or in two passes where it is shuffled.
+The choice of rows depends only on the seed, the number of rows and the number of test rows. Training and test dataset
+are each written in one pass over the source, or in two passes if the rows are shuffled.
 """
 
 from __future__ import annotations
@@ -63,41 +63,41 @@ def split(
     storage_options: Mapping[str, Any] | None = None,
     progress: ProgressCallback | None = None,
 ) -> tuple[Dataset, Dataset]:
-    """Write the rows of a dataset as two datasets: one to learn from, and one to measure the result on.
+    """Write the rows of a dataset as two datasets, one for training and one for testing.
 
-    Everything else stays as it is: kind and layout, all classes, row weights, tags, names, ids and the size of blocks.
-    A second call leaves a complete part as it is, and starts over with a part that was interrupted.
+    Kind and layout, all classes, row weights, tags, names, ids and the block size are kept. A second call skips an
+    output dataset that is complete, and starts over with an output dataset that was interrupted.
 
     Parameters
     ----------
     dataset
-        The source, of any kind and layout, or its path or URL.
+        The source dataset, of any kind and layout, or its path or URL.
     train, test
-        Where the two parts go.
+        The locations of the training dataset and the test dataset.
     fraction
-        The share of the rows that are for the test: ``round(fraction * n)`` of them, one at least, and one left.
+        The share of the n rows that go to the test dataset, which gets ``round(fraction * n)`` rows (1 to n - 1).
     seed
-        Rows are drawn without replacement. Which rows depends on the seed and the number of rows alone, not on the
-        kind, the layout, the size of blocks, the memory or the workers.
+        The seed of the random choice of rows, without replacement. The choice depends on the seed, the fraction and the
+        number of rows, not on the kind, the layout, the block size, the memory or the workers.
     shuffle
-        Write both parts in random order; the dataset must be laid out in rows. Together the parts are what `shuffle`
-        gives with this seed, the rows for the test first. Otherwise rows keep their order.
+        Write both datasets in random order instead of the order of the source, which must be laid out in rows. The test
+        rows followed by the training rows are in the same order as after `shuffle` with this seed.
     memory
-        What this process (on a cluster: each thread of a worker) may use beyond what it has at the start; and a few
-        times the largest row or column. Columns take some bytes for each row besides.
+        The additional memory that this process (on a cluster: each thread of a worker) may use, not counting a few
+        times the largest row or column. A source in columns takes some more bytes for each row.
     overwrite
-        Replace datasets that are there already.
+        Replace existing datasets at `train` and `test`.
     client, workers
-        Where to run, as for `ingest`. Sparse columns are written by threads of this process alone.
+        The Dask client or the number of threads to use, as for `ingest`. Sparse columns are always written by threads.
     storage_options
-        Passed on to fsspec, for all three places. Open the source yourself if it needs others.
+        Options for the stores of source and targets, as for `open_dataset`. Pass an opened source if it needs others.
     progress
-        Called with (done, to do), in rows and columns, or blocks of sparse columns.
+        A function that is called with (done, to do), counted in rows and columns, or in blocks of sparse columns.
 
     Returns
     -------
     tuple of Dataset
-        The two new datasets, opened.
+        The training dataset and the test dataset.
 
     Examples
     --------
@@ -131,7 +131,7 @@ def split(
 
 
 def _is_written(location: Location, request: str, source: Dataset) -> bool:
-    """Return whether a part is there already, written from what the source holds now."""
+    """Return True if a complete output of the same request, from the same source content, is at `location`."""
     if not location.exists(ROOT):
         return False
     with location.one_writer():
@@ -139,7 +139,7 @@ def _is_written(location: Location, request: str, source: Dataset) -> bool:
 
 
 def _request(name: str, source: Dataset, count: int, seed: int, shuffle: bool) -> str:
-    """Return what identifies a part; it names the number of rows and not the fraction, since that alone decides."""
+    """Return a text that identifies the output `name` (train or test) of a split by seed and numbers of rows."""
     order = ", in random order" if shuffle else ""
     return f"split: {name}, {count} of {source.n_samples} rows for the test, seed {seed}{order}"
 
@@ -161,13 +161,13 @@ def _check_places(*places: Location) -> None:
 
 
 class Splitter(Reorder):
-    """Writes some rows of a dataset in the order of the dataset."""
+    """Writes a subset of the rows of a dataset, in the order of the source."""
 
     action = "split"
 
     @classmethod
     def of(cls, source: Dataset, memory: int | str, where: Pool) -> Splitter:
-        """Divide the memory; OptionError if it does not suffice."""
+        """Return a splitter with a memory budget, or raise OptionError if the memory does not suffice."""
         largest, fixed = 0, 0
         if source.layout != "columns":
             largest = int(block_bytes(source).max())
@@ -198,21 +198,21 @@ class Splitter(Reorder):
         return plan_rows(source, share, wanted, slots, self.budget.task_bytes)
 
     def _slots(self, share: RowShare) -> RowSlots:
-        """Count the wanted rows in each eighth of a block."""
+        """Count the wanted rows in each slot, which is one eighth of a block."""
         numbers = range(self.source.n_blocks("rows"))
         tasks = [(share, numbers[first : first + BLOCKS_COUNTED]) for first in numbers[::BLOCKS_COUNTED]]
         return RowSlots(np.concatenate(in_order(self.pool, "count")(count_rows, tasks), axis=1), SLOTS_PER_BLOCK)
 
 
 def _counted(blocks: Iterable[ColumnArrays], moved: ProgressCounter) -> Iterator[ColumnArrays]:
-    """Pass blocks of the source on, and report each as progress."""
+    """Yield the blocks, and report every block as progress."""
     for block in blocks:
         yield block
         moved.add(1)
 
 
 def _check_not_empty(blocks: Iterator[ColumnArrays], location: Location) -> Iterator[ColumnArrays]:
-    """Pass blocks on; DatasetError if there are none."""
+    """Yield the blocks, or raise DatasetError if there is no block."""
     block = next(blocks, None)
     if block is None:
         raise DatasetError(f"{location.url}: none of its rows has an entry; use another seed or fraction")

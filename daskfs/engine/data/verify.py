@@ -1,4 +1,4 @@
-"""verify: compare every chunk of a dataset with its checksum, in parallel."""
+"""The function `verify_dataset`, which compares every chunk of a dataset with its checksum, in parallel."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ def verify_dataset(
     workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Damage]:
-    """Read every chunk of a dataset and compare it with its checksum and the manifest.
+    """Read every chunk of a dataset, and compare the chunk with its checksum and the manifest.
 
     Parameters
     ----------
     url, storage_options
-        The dataset and how to reach it; see `open_dataset`.
+        The location of the dataset and the options of its store, as for `open_dataset`.
     client, workers
-        The cluster, or the number of threads, to run on; see `ingest`.
+        The Dask client or the number of threads to use, as for `ingest`.
     progress
-        Called with (chunks checked, chunks in all).
+        A function that is called with (chunks checked, chunks in all).
 
     Returns
     -------
     list of Damage
-        One for each chunk that is missing or altered; empty if the dataset is intact.
+        One `Damage` for each chunk that is missing or altered, so an empty list if the dataset is intact.
 
     Examples
     --------

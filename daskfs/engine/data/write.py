@@ -1,4 +1,4 @@
-"""write_dataset: an array of any kind becomes a dataset."""
+"""The function `write_dataset`, which writes a matrix (numpy, scipy.sparse, Dask, …) and its labels as a dataset."""
 
 from __future__ import annotations
 
@@ -47,27 +47,27 @@ def write_dataset(
     Parameters
     ----------
     url
-        The place of the dataset: a local path or a URL, as for `open_dataset`.
+        The location of the dataset, a local path or a URL, as for `open_dataset`.
     X
-        ``(samples, features)``: numpy, scipy.sparse (becomes a sparse dataset), dask.array, xarray.DataArray or a
-        DataFrame. Numbers of any kind; float64 and wide integers are kept as float64, the rest as float32.
+        The matrix ``(samples, features)`` of numbers, as numpy, scipy.sparse (written as a sparse dataset), dask.array,
+        xarray.DataArray or DataFrame. Numbers are stored as float32, or as float64 if the dtype does not fit float32.
     y
-        One label for each row: numbers or strings.
+        The labels of the rows, numbers or strings.
     feature_names
-        One name for each column. An xarray.DataArray or a DataFrame has its own.
+        The names of the columns, by default the names that an xarray.DataArray or a DataFrame has.
     layout
-        Dense data in chunks of whole ``"columns"`` (Online Substitution), whole ``"rows"`` (Sparse Random
-        Features), or ``"both"`` at twice the space. Sparse data is always in rows: see `transpose`.
+        The chunks of dense data: whole ``"columns"`` (for Online Substitution), whole ``"rows"`` (for Sparse Random
+        Features), or ``"both"`` at twice the space. Sparse data is always written in rows (see `transpose`).
     overwrite
         Replace an existing dataset.
     compression
-        ``"none"`` (dense default: read at memory speed), ``"lz4"`` (sparse default), ``"zstd"``: for slow storage.
+        ``"none"`` (default for dense data), ``"lz4"`` (default for sparse data) or ``"zstd"`` (for slow storage).
     chunk_bytes
-        Size of a chunk of dense data; a chunk holds at least one whole column or row.
+        The size of a chunk of dense data, which holds at least one whole column or row.
     on_bad_row
-        ``"error"`` names the first NaN or infinity; ``"drop"`` drops the rows that hold them.
+        ``"error"`` to raise an error at the first NaN or infinity, or ``"drop"`` to leave out rows with such values.
     storage_options
-        Address and keys of the store, under the names of fsspec or obstore; by default environment variables.
+        Address and keys of the store, with the option names of fsspec or obstore, by default environment variables.
 
     Examples
     --------
@@ -107,7 +107,7 @@ def write_dataset(
 
 
 def _unwrap(X: Any, names: Sequence[Any] | None) -> tuple[Any, Sequence[Any] | None]:
-    """Return the array inside an xarray.DataArray or a DataFrame, and the names it brings."""
+    """Return the array inside an xarray.DataArray or a DataFrame, and its column names unless `names` are given."""
     if hasattr(X, "data_vars"):
         raise TypeError("X is an xarray.Dataset: pass one of its arrays, such as ds['X']")
     if hasattr(X, "dims") and hasattr(X, "coords"):
@@ -126,7 +126,7 @@ def _unwrap(X: Any, names: Sequence[Any] | None) -> tuple[Any, Sequence[Any] | N
 
 
 def _cells_of_frame(frame: Any) -> Any:
-    """Return the cells of a DataFrame as one array; columns of several numeric types become float64."""
+    """Return the cells of a DataFrame as one array, of float64 if the columns have different numeric types."""
     texts = [str(name) for name, dtype in frame.dtypes.items() if getattr(dtype, "kind", "O") not in "biuf"]
     if texts:
         raise TypeError(f"columns {', '.join(texts[:5])} are not numeric: drop or encode them, or ingest the table")
@@ -144,7 +144,7 @@ def _drop_bad_rows(X: Any, y: Any) -> tuple[Any, Any]:
 
 
 def _write_dask(location: Location, X: DaskArray, y: NDArray[np.float64], labels: Labels, plan: DensePlan) -> None:
-    """Write a Dask array: every block is computed once, by a task that also writes it, where the data is."""
+    """Write a Dask array as a dense dataset, where the task that computes a block also writes the block."""
     if X.numblocks[0] > 1 and plan.shape.layout != "rows":
         _write_dask_rows(location, X, y, labels, plan)
         return
@@ -158,14 +158,14 @@ def _write_dask(location: Location, X: DaskArray, y: NDArray[np.float64], labels
 
 
 def _compute(tasks: list[Any]) -> list[Any]:
-    """Return the results of delayed tasks, computed on the current cluster or on threads."""
+    """Return the results of delayed tasks, computed on the current Dask cluster or on threads."""
     # Threads of our own: after an error, those of Dask would go on writing chunks.
     with ThreadPoolExecutor(available_cores()) as threads, config.set(pool=threads):
         return list(compute(*tasks))
 
 
 def _write_dask_rows(location: Location, X: DaskArray, y: NDArray[np.float64], labels: Labels, plan: DensePlan) -> None:
-    """Stage blocks of rows as they are computed: Dask's own rechunking would hold all of X in memory."""
+    """Write a Dask array in chunks of rows by staging its blocks, because `rechunk` would hold all of X in memory."""
     dtype = arrays.stored_dtype(X.dtype)
     stage = delayed(arrays.stage_rows, pure=False)
     rows = X.rechunk({1: -1})

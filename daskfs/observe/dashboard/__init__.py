@@ -2,7 +2,7 @@
 
     dask scheduler --host 127.0.0.1 --dashboard-address 127.0.0.1:8787 --preload daskfs.observe.dashboard
 
-adds the tab "daskfs" to the pages of the scheduler. `enable_for` does the same for a cluster of this process:
+adds the tab "daskfs" to the pages of the scheduler. `enable_for` adds the tab for a cluster of this process:
 
 >>> from daskfs.observe.dashboard import enable_for
 >>> from distributed import LocalCluster
@@ -34,7 +34,7 @@ logger = logging.getLogger("distributed.daskfs")  # a child of Dask's logger, an
 
 
 class LiveRunsPlugin(SchedulerPlugin):
-    """Scheduler plugin that passes the events of runs on to `LiveRuns`."""
+    """Scheduler plugin that passes the events of selection runs on to `LiveRuns`."""
 
     name = NAME
 
@@ -57,7 +57,7 @@ class LiveRunsPlugin(SchedulerPlugin):
         self.live_runs.client_left(client)
 
     def _at_work(self) -> list[str]:
-        """Return the names of workers that have a task of daskfs; none if this version of Dask does not say."""
+        """Return the names of workers that have a task of daskfs, or no names if this version of Dask does not tell."""
         with suppress(Exception):
             return [str(state.name) for state in self._states.values() if any(map(_is_ours, state.processing))]
         return []
@@ -68,7 +68,7 @@ def _is_ours(task: Any) -> bool:
 
 
 def dask_setup(server: Any) -> None:
-    """Attach the page to a scheduler: Dask calls this for ``--preload``. Other servers only get a warning."""
+    """Attach the page to a scheduler, when Dask calls this function for ``--preload``; warn on other servers."""
     if isinstance(server, Scheduler):
         attach(server)
     else:
@@ -76,7 +76,7 @@ def dask_setup(server: Any) -> None:
 
 
 def attach(scheduler: Scheduler) -> bool:
-    """Add page and metrics to a scheduler, once, in its event loop; return whether it has the page."""
+    """Add page and metrics to a scheduler, once, in its event loop; return whether the scheduler has the page."""
     if NAME in scheduler.plugins:
         known: Any = scheduler.plugins[NAME]
         return bool(known.has_page)
@@ -89,7 +89,7 @@ def attach(scheduler: Scheduler) -> bool:
 
 
 def enable_for(cluster: Any) -> bool:
-    """Add the page to the scheduler of a cluster such as `LocalCluster`; return whether it has the page."""
+    """Add the page to the scheduler of a cluster such as `LocalCluster`; return whether the scheduler has the page."""
 
     async def attached() -> bool:
         return attach(cluster.scheduler)
@@ -101,12 +101,12 @@ def enable_for(cluster: Any) -> bool:
 
 
 def is_here(cluster: Any) -> bool:
-    """Return whether the scheduler of a cluster is in this process, as it is for job queues."""
+    """Return whether the scheduler of a cluster is in this process, as the scheduler is for job queues."""
     return isinstance(getattr(cluster, "scheduler", None), Scheduler)
 
 
 def is_enabled(client: Client) -> bool:
-    """Return whether the scheduler of a client has the page."""
+    """Return whether the scheduler of a client has the page "daskfs" in its dashboard."""
     try:
         return bool(client.run_on_scheduler(_has_page))
     except Exception:  # a scheduler without daskfs; the check of versions reports that
@@ -127,7 +127,7 @@ def _attempt(what: str, do: Callable[[], object]) -> bool:
 
 
 def _catch_up(scheduler: Scheduler, live_runs: LiveRuns) -> None:
-    """Replay the events of runs that began before the plugin was added."""
+    """Replay the events of selection runs that began before the plugin was added."""
     for when, event in scheduler.get_events(TOPIC):
         live_runs.take(event, when)
 

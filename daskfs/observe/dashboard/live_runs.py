@@ -1,7 +1,7 @@
-"""The state of the runs on a scheduler, learned from their events, for the dashboard page and for Prometheus.
+"""The state of the selection runs on a scheduler, from their events, for the dashboard page and for Prometheus.
 
-This module needs neither Dask nor Bokeh. Events come over the network from anything that can reach the scheduler:
-malformed ones are ignored, and memory stays bounded however many arrive.
+The module needs neither Dask nor Bokeh. Events come over the network from any process that can reach the scheduler:
+malformed events are ignored, and memory stays bounded however many arrive.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from daskfs.engine.events.messages import TOP, Spent, short
 MOST_RUNS = 5
 MOST_WORKERS = 512
 MOST_POINTS = 600
-"""Points of a series; when there are more, every second point is dropped."""
+"""The most points of a series; when there are more, every second point is dropped."""
 BIN_SECONDS = 2.0
 OTHERS = "others"
 MOST_STALENESS = 64
 GONE = "whoever started it is gone"
 HALF_LIFE = 30.0
-"""Seconds after which the work of a worker counts half: a worker that becomes slow shows within a minute or two."""
+"""Seconds after which the work of a worker counts half, so that a slow worker shows within a minute or two."""
 SLOW = 0.5
 """A worker is slow when it does less than this share of the median work per busy second."""
 SILENT, PATIENCE = 30.0, 4
@@ -39,7 +39,7 @@ class Line:
     y: list[float] = field(default_factory=list)
 
     def add(self, x: float, y: float | None) -> None:
-        """Append a point; ignore it if y is None."""
+        """Append a point, unless y is None."""
         if y is None:
             return
         if len(self.x) >= MOST_POINTS:
@@ -50,7 +50,7 @@ class Line:
 
 @dataclass(slots=True)
 class Flow:
-    """Bytes and items per time bin; bins become twice as long whenever there would be more than `MOST_POINTS`."""
+    """Bytes and items per time bin, where bins become twice as long whenever there would be more than `MOST_POINTS`."""
 
     begun: float | None = None
     span: float = BIN_SECONDS
@@ -58,7 +58,7 @@ class Flow:
     items: list[float] = field(default_factory=list)
 
     def add(self, when: float, nbytes: float, items: float) -> None:
-        """Add an amount to the bin of a time."""
+        """Add bytes and items to the time bin that contains `when`."""
         if self.begun is None:
             self.begun = when
         at = int(max(0.0, when - self.begun) / self.span)
@@ -71,10 +71,9 @@ class Flow:
             amounts[at] += amount
 
     def rates(self, now: float | None = None) -> tuple[list[float], list[float], list[float]]:
-        """Return the middle of every bin in seconds since the first, bytes per second and items per second.
+        """Return the middle of every time bin in seconds since the first, bytes per second and items per second.
 
-        With `now` the series reaches until then: silence is a rate of 0, and the last bin, which is not over, is left
-        out.
+        If `now` is given, bins without events up to `now` have rate 0, and the last, unfinished bin is left out.
         """
         count = len(self.bytes)
         if now is not None and self.begun is not None:
@@ -86,17 +85,17 @@ class Flow:
 
 @dataclass(slots=True)
 class WorkerPace:
-    """The recent work of a worker, in sums that decay: they are as small after a year as after a minute."""
+    """The recent work of a worker, in sums that decay with time."""
 
     heard: float
-    """Time of the last report."""
+    """Time of the worker's last report."""
     bytes: float = 0.0
     busy: float = 0.0
     span: float = 0.0
-    """Seconds that the last report covered."""
+    """Seconds that the worker's last report covered."""
 
     def add(self, share: Spent, when: float) -> None:
-        """Add a report of a worker."""
+        """Add a report of the worker to the decaying sums."""
         decay = 0.5 ** (max(0.0, when - self.heard) / HALF_LIFE)
         self.bytes = decay * self.bytes + share.bytes
         self.busy = decay * self.busy + share.busy
@@ -104,7 +103,7 @@ class WorkerPace:
 
 
 def slow_workers(paces: Mapping[str, WorkerPace]) -> set[str]:
-    """Return the workers that recently did far less per busy second than the median worker.
+    """Return the workers that recently did far less work per busy second than the median worker.
 
     >>> from daskfs.observe.dashboard.live_runs import WorkerPace, slow_workers
     >>> slow_workers({"a": WorkerPace(0.0, 100, 1.0), "b": WorkerPace(0.0, 90, 1.0), "c": WorkerPace(0.0, 30, 1.0)})
@@ -118,7 +117,7 @@ def slow_workers(paces: Mapping[str, WorkerPace]) -> set[str]:
 def stuck_workers(paces: Mapping[str, WorkerPace], silent_since: Mapping[str, float], now: float) -> set[str]:
     """Return the workers that have been silent for too long while they had a task.
 
-    If all workers are silent, none is returned: then the run is silent. Workers without a task are not in
+    If all workers are silent, no worker is returned, since the whole run is silent. Workers without a task are not in
     `silent_since`.
     """
     usual = median([pace.span for pace in paces.values()] or [0.0])
@@ -129,7 +128,7 @@ def stuck_workers(paces: Mapping[str, WorkerPace], silent_since: Mapping[str, fl
 
 @dataclass(slots=True)
 class ClosedPass:
-    """A finished pass; `times` are the seconds of each kind (see `Cost.times`)."""
+    """A finished pass, with the seconds spent busy, merging, idle and so on in `times` (see `Cost.times`)."""
 
     number: int
     objective: float | None
@@ -139,7 +138,7 @@ class ClosedPass:
 
 @dataclass(slots=True)
 class LiveRun:
-    """Everything known of a run."""
+    """State of a selection run on the scheduler, as far as events tell."""
 
     run: str
     began: float
@@ -151,13 +150,13 @@ class LiveRun:
     number: int = 1
     """The number of the current pass, from 1."""
     passes_done: int = 0
-    """Finished passes, including those before the run was resumed."""
+    """Finished passes, including those before the selection run was resumed."""
     blocks_done: int = 0
     fraction: float = 0.0
     """The finished share of the current pass."""
     objective: float | None = None
     changes: float | None = None
-    """Changes of the selected set in the current pass."""
+    """Changes of the selected set of features in the current pass."""
     changes_before: float = 0.0
     features: list[tuple[str, float | None]] = field(default_factory=list)
     staleness: list[int] = field(default_factory=list)
@@ -174,16 +173,16 @@ class LiveRun:
     stuck: set[str] = field(default_factory=set)
     """Workers that were stuck at the last call of `LiveRuns.look`."""
     alone: dict[str, float] = field(default_factory=dict)
-    """The highest rate, in bytes per second, at which each worker has read a first block, with no other work to do."""
+    """For each worker, the highest rate of reading a first block, in bytes per second, with no other work to do."""
     total: Spent = field(default_factory=Spent)
     ended: bool = False
     why: str | None = None
     client: str = ""
-    """The id of the Dask client that started the run."""
+    """The id of the Dask client that started the selection run."""
     heard: float = 0.0
-    """Time of the last event."""
+    """Time of the last event of the selection run."""
     left: list[str] = field(default_factory=list)
-    """Workers that left the cluster during the run; a worker may leave several times."""
+    """Workers that left the cluster during the selection run; a worker may leave several times."""
 
     @property
     def storage_rate(self) -> float:
@@ -192,16 +191,16 @@ class LiveRun:
 
     @property
     def merging(self) -> float:
-        """Seconds of merging in finished passes, and by workers in the current one."""
+        """Seconds spent on merging states, in finished passes and in the current pass."""
         return max(self.total.merging, self.merging_before)
 
     def stragglers(self) -> set[str]:
-        """Return the workers that are slow or, while the run lasts, stuck."""
+        """Return the workers that are slow or, while the selection run lasts, stuck."""
         return slow_workers(self.paces) | (set() if self.ended else self.stuck)
 
 
 class LiveRuns:
-    """The runs of a scheduler, the newest last.
+    """The selection runs of a scheduler, the newest last.
 
     Parameters
     ----------
@@ -212,19 +211,19 @@ class LiveRuns:
     def __init__(self, at_work: Callable[[], Iterable[str]] = tuple) -> None:
         self.runs: dict[str, LiveRun] = {}
         self.version = 0
-        """A number that rises with every change."""
+        """A number that rises with every change of the state."""
         self.refused: str | None = None
-        """The last worker or selection that was refused since a run began, and the reason."""
+        """Text on the last worker or selection that was refused since a selection run began, with the reason."""
         self._at_work = at_work
         self._silent: dict[str, float] = {}  # workers with a task, and since when they are silent
 
     @property
     def latest(self) -> LiveRun | None:
-        """The newest run."""
+        """The newest selection run, or None before the first."""
         return next(reversed(self.runs.values()), None)
 
     def take(self, event: object, when: float) -> bool:
-        """Update the state with an event; return False if it is malformed."""
+        """Update the state with an event; return False if the event is malformed."""
         try:
             if not isinstance(event, Mapping):
                 return False
@@ -248,14 +247,14 @@ class LiveRuns:
         return True
 
     def client_left(self, client: str) -> None:
-        """End the runs of a client that left the scheduler, perhaps without a last event."""
+        """End the selection runs of a client that left the scheduler, perhaps without a last event."""
         for run in self._open():
             if run.client == client:
                 run.ended, run.why = True, GONE
                 self.version += 1
 
     def worker_left(self, worker: str) -> None:
-        """Note for every open run that a worker left the cluster; it may or may not have taken part."""
+        """Record for every open selection run that a worker left the cluster, even if the worker did not take part."""
         for run in self._open():
             run.left = [*run.left[-MOST_WORKERS:], worker]
             run.alone.pop(worker, None)  # its work counts, but it reads no more
@@ -263,13 +262,13 @@ class LiveRuns:
             self.version += 1
 
     def look(self, now: float) -> None:
-        """Find out which workers have a task, and how long each has been silent: a stuck worker sends no event."""
+        """Update for every open selection run which workers are stuck: silent for too long while they have a task."""
         self._silent = {name: max(self._silent.get(name, now), self._heard(name)) for name in self._at_work()}
         for run in self._open():
             run.stuck = stuck_workers(run.paces, self._silent, now)
 
     def _heard(self, worker: str) -> float:
-        """Return the time of the last report of a worker on any run; workers beyond `MOST_WORKERS` share one time."""
+        """Return the time of a worker's last report in any open run; workers beyond `MOST_WORKERS` share one time."""
         paces = (run.paces.get(worker) or run.paces.get(OTHERS) for run in self._open())
         return max((pace.heard for pace in paces if pace is not None), default=0.0)
 
@@ -371,7 +370,7 @@ def _count(value: object) -> int:
 
 
 def _maybe(value: object) -> float | None:
-    """Return a finite number or None; raise TypeError for anything else."""
+    """Return a finite number or None; raise TypeError for any other value."""
     if value is None:
         return None
     if type(value) not in (int, float) or not math.isfinite(value):  # type: ignore[arg-type]

@@ -1,11 +1,11 @@
-"""The page "daskfs" of Dask's dashboard: live plots of the newest run, in Bokeh.
+"""The page "daskfs" of Dask's dashboard: live plots of the newest selection run, in Bokeh.
 
-Names come from datasets and may contain anything: they are drawn on canvases or escaped.
+Names of features come from datasets and may contain any text, so names are drawn on canvases or escaped.
 
 All changes reach the browser in one message (`BrowserUpdates`, page.js). Bokeh by itself sends a message for every
-property that is set, may draw a plot for each, and lays out the whole page whenever the text of a `Div` changes; that
-takes a browser nearly twice as long, perhaps on a core that a worker could use. So the models on the scheduler stay
-empty: the browser receives their properties as JSON and sets those that changed.
+property that is set, may draw a plot for each, and lays out the whole page whenever the text of a `Div` changes.
+Bokeh's own messages would take a browser nearly twice as long, perhaps on a core that a worker could use. The Bokeh
+models on the scheduler stay empty, and the browser receives the models' properties as JSON and sets those that changed.
 """
 
 from __future__ import annotations
@@ -65,24 +65,24 @@ _GRID = """
 :host { display: grid !important; grid-auto-flow: dense; gap: 6px 14px;
         grid-template-columns: repeat(auto-fit, minmax(min(100%, 310px), 1fr)); }
 """
-"""As many plots side by side as fit; one on a phone."""
+"""Style of the grid, with as many plots side by side as fit."""
 _LINES = """
 @media (max-width: 700px) { :host { min-height: 64px !important; } }
 @media (min-width: 700px) and (max-width: 1050px) { :host { margin-top: 44px !important; } }
 """
-"""Room for a headline of several lines, and for Dask's own bar where it takes two lines."""
+"""Style that leaves room for a headline of several lines, and for Dask's own bar of two lines."""
 _CELL = f"""
 :host {{ min-width: 0; }}
 :host(.{_TALL}) {{ grid-row: span 3; }}
 @media (min-width: 1100px) {{ :host(.{_WIDE}) {{ grid-column: span 2; }} }}
 """
-"""All plots have one width; wide plots and the table span several cells."""
+"""Style of a grid cell, where wide plots and the table span several cells."""
 
 Properties = Mapping[str, Any]
 
 
 def page(live_runs: LiveRuns, extra: dict[str, Any], doc: Document) -> None:
-    """Fill a document; Dask calls this for every browser that opens the page."""
+    """Fill the Bokeh document of a browser that opens the page, when Dask calls this function."""
     content = DashboardPage(live_runs)
     content.update()
     doc.add_root(content.root)
@@ -105,9 +105,9 @@ def _like_the_others(doc: Document, extra: dict[str, Any]) -> None:
 
 
 def pause_after(age: float) -> float:
-    """Return the seconds between two drawings of the plots of a run of this age; the older, the less a second shows.
+    """Return the seconds between two drawings of the plots of a selection run of this age, longer for older runs.
 
-    Drawing takes a browser two tenths of a second, perhaps on a core that a worker could use.
+    Drawing the plots takes a browser two tenths of a second, perhaps on a core that a worker could use.
 
     >>> from daskfs.observe.dashboard.page import pause_after
     >>> pause_after(10), pause_after(300), pause_after(3600)
@@ -118,7 +118,7 @@ def pause_after(age: float) -> float:
 
 @dataclass(slots=True)
 class Fit:
-    """An axis that spans the values of some columns, or of their sums if bars are stacked."""
+    """A plot's axis that spans the values of some columns, or the sums of the columns if bars are stacked."""
 
     source: str
     columns: tuple[str, ...]
@@ -127,7 +127,7 @@ class Fit:
     axis: Range1d = field(default_factory=lambda: Range1d(start=0, end=1, syncable=False))
 
     def to(self, data: Series) -> Properties:
-        """Return start and end of the axis for these data."""
+        """Return the properties "start" and "end" of the axis for these data."""
         columns = [data[self.source][name] for name in self.columns]
         values = [sum(row) for row in zip(*columns, strict=True)] if self.is_stacked else list(chain(*columns))
         start, end = span_of(values, self.room)
@@ -135,7 +135,7 @@ class Fit:
 
 
 class DashboardPage:
-    """The plots for one browser."""
+    """The plots, headline and table of features for one browser."""
 
     def __init__(self, live_runs: LiveRuns) -> None:
         self._live_runs, self._shown, self._quiet, self._fits = live_runs, (-1, -1), 0, list[Fit]()
@@ -155,7 +155,7 @@ class DashboardPage:
         self.updates = BrowserUpdates([self._head, self._table, self._workers, *axes, *self._sources.values()])
 
     def update(self) -> None:
-        """Send what changed; while nothing changes, send everything again once in a while."""
+        """Send changed properties to the browser; while nothing changes, send all properties again once in a while."""
         now, run = time.time(), self._live_runs.latest
         self._live_runs.look(now)
         time_bin = 0 if run is None or run.ended else int(now / BIN_SECONDS)  # rates of a run change as time passes
@@ -176,7 +176,7 @@ class DashboardPage:
         self.updates.send(changed)
 
     def _is_due(self, run: LiveRun, now: float) -> bool:
-        """Return whether to draw the plots: at once for a new or finished run, else after `pause_after` seconds."""
+        """Return whether to draw the plots: at once for a new or finished run, and after a pause for other runs."""
         before, when = self._drawn
         tolerance = EVERY_MS / 2000  # updates do not come exactly on time
         return run is not before or run.ended or now - when > pause_after(now - run.began) - tolerance
@@ -264,7 +264,7 @@ def _figure(title: str, x: str, **ranges: Any) -> figure:
 
 
 def _in_bytes(axis: Any) -> None:
-    """Set ticks at round numbers of KiB, MiB and so on."""
+    """Set the ticks of an axis at round numbers of KiB, MiB and so on."""
     axis.formatter = NumeralTickFormatter(format="0.[0] ib")
     axis.ticker = AdaptiveTicker(base=1024, mantissas=[2**power for power in range(10)], desired_num_ticks=4)
 
@@ -282,17 +282,17 @@ def text_area(name: str, **options: Any) -> Div:
 
 
 def text_properties(area: Div, html: str) -> Properties:
-    """Return what the browser writes into an area; the property `text` of the area itself does not change."""
+    """Return the HTML that page.js writes into an area, and the CSS class of the element to write it into."""
     return {"place": _css_class(str(area.name)), "html": html}
 
 
 def source_properties(columns: Mapping[str, Sequence[Any]]) -> Properties:
-    """Return the data of a source for JSON; None stands for NaN, which is not drawn."""
+    """Return the columns of a Bokeh data source for JSON, with None for NaN, which is not drawn."""
     return {"data": {name: [_finite(value) for value in values] for name, values in columns.items()}}
 
 
 class BrowserUpdates:
-    """Sends the properties of models to one browser; nothing comes back from there (``syncable=False``)."""
+    """Sender of the properties of Bokeh models to one browser, which sends nothing back (``syncable=False``)."""
 
     def __init__(self, models: Sequence[Model]) -> None:
         self._models, self._last, self._count = models, [""] * len(models), 0
@@ -302,18 +302,18 @@ class BrowserUpdates:
         self._source.js_on_change("data", self._callback)
 
     def listen(self, root: Model, doc: Document) -> None:
-        """Make the page apply updates: earlier ones as soon as it is ready, and later ones as they come."""
+        """Make the page apply earlier updates as soon as the document is ready, and later updates as they come."""
         root.tags = [self._source]  # Bokeh keeps models up to date that are part of something shown
         doc.js_on_event(DocumentReady, self._callback)
 
     def send(self, changed: Mapping[Model, Properties]) -> None:
-        """Send the new properties of some models, and the last ones of all others."""
+        """Send the new properties of the models in `changed`, and the last properties of all other models."""
         last = zip(self._models, self._last, strict=True)
         self._last = [json.dumps(changed[model]) if model in changed else text for model, text in last]
         self.repeat()
 
     def repeat(self) -> None:
-        """Send everything again: a browser that reconnected starts with empty models."""
+        """Send the last properties of all models again, since a browser that reconnected starts with empty models."""
         self._count += 1  # Bokeh sends nothing if the data are equal
         self._source.data = {"json": [*self._last, str(self._count)]}
 

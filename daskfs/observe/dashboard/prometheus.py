@@ -1,7 +1,7 @@
 """Metrics for Prometheus, at ``/metrics`` of a scheduler that has the daskfs page; needs prometheus-client.
 
-`GAUGES` and `COUNTERS` list them; the names of counters end in ``_total``. Labels are the id of the run and the
-algorithm. Only the last few runs of a scheduler are kept.
+`GAUGES` and `COUNTERS` list the metrics, where the names of counters end in ``_total``. Labels of the metrics are the
+id of the selection run and the algorithm. Only the last few selection runs of a scheduler are kept.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LABELS = ("run", "algorithm")
 
 
 class DaskfsCollector(PrometheusCollector):
-    """Collector that Dask creates with its scheduler, as it does for its own metrics."""
+    """Prometheus collector that Dask creates with its scheduler, like the collectors of Dask's own metrics."""
 
     plugin = ""
 
@@ -45,7 +45,7 @@ class DaskfsCollector(PrometheusCollector):
 
 
 def families(live_runs: LiveRuns) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
-    """Yield the metrics of all runs."""
+    """Yield the metrics of all selection runs."""
     values = [(run, values_of(run)) for run in live_runs.runs.values()]
     for kind, metrics in ((GaugeMetricFamily, GAUGES), (CounterMetricFamily, COUNTERS)):
         for name, about in metrics.items():
@@ -57,7 +57,7 @@ def families(live_runs: LiveRuns) -> Iterator[GaugeMetricFamily | CounterMetricF
 
 
 def values_of(run: LiveRun) -> dict[str, float | None]:
-    """Return every metric of a run by name; None for those that are unknown."""
+    """Return every metric of a selection run by name, with None for unknown values."""
     return {
         "daskfs_pass": max(run.passes_done, 1) if run.ended and run.why is None else run.number,
         "daskfs_blocks_done": run.blocks_done,
@@ -74,7 +74,7 @@ def values_of(run: LiveRun) -> dict[str, float | None]:
 
 
 def register(plugin: str) -> None:
-    """Add the collector to the metrics of this process' schedulers; it reads the plugin of this name."""
+    """Add the collector to the metrics of this process' schedulers, to read the scheduler plugin of this name."""
     if any(collector.__name__ == DaskfsCollector.__name__ for collector in core.COLLECTORS):
         return
     DaskfsCollector.plugin = plugin

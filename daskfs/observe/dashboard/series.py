@@ -1,4 +1,4 @@
-"""The content of the dashboard page: columns of equal length for every plot, and texts in HTML; without Bokeh."""
+"""The content of the dashboard page, without Bokeh: columns of equal length for every plot, and texts in HTML."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from dask.utils import format_bytes
 from daskfs.observe.dashboard.live_runs import LiveRun
 
 TIMES = ("busy", "merging", "scheduler", "idle", "closing")
-"""What the time of a pass was spent on."""
+"""The kinds of time in a pass."""
 SPENT = ("reading", "working", "merging", "waiting")
-"""What the time of a worker was spent on."""
+"""The kinds of time of a worker."""
 SERIES = {
     "objective": ("x", "y"),
     "changes": ("number", "changes"),
@@ -33,9 +33,9 @@ MOST_BARS = 30
 NO_WORKER = " "
 """The only label of the axis of workers while no worker is known."""
 QUIET = 30.0
-"""Seconds without an event after which the page says so."""
+"""Seconds without an event after which the headline says that there is no news."""
 USUAL, LATE = "#ffffff", "#e02020"
-"""Colours of the frame of a worker's bar."""
+"""Colours of the frame of a worker's bar, for usual and for late workers."""
 _STYLE = """<style>
 table { border-collapse: collapse; width: 100%; table-layout: fixed; font-size: 12px; }
 th { text-align: left; border-bottom: 1px solid #aaa; }
@@ -52,7 +52,7 @@ Series = dict[str, dict[str, list[Any]]]
 
 
 def series_of(run: LiveRun, now: float) -> Series:
-    """Return the columns of all plots, by the names in `SERIES`."""
+    """Return the columns of all plots of a selection run, by the names in `SERIES`."""
     x, nbytes, items = run.flow.rates(None if run.ended else now)
     fastest, storage = [max(nbytes, default=0.0)] * len(x), [run.storage_rate or math.nan] * len(x)
     last = run.closed[-MOST_BARS:]
@@ -71,7 +71,7 @@ def series_of(run: LiveRun, now: float) -> Series:
 def span_of(values: list[float], room: Room) -> tuple[float, float]:
     """Return where an axis for these values begins and ends.
 
-    Room is left "above" (from zero on), "around" the values, or on both sides for "bars".
+    The axis has room "above" (from zero on), "around" the values, or on both sides for "bars".
 
     >>> from daskfs.observe.dashboard.series import span_of
     >>> span_of([2, 4], "above"), span_of([2, 4], "around"), span_of([2, 4], "bars"), span_of([], "bars")
@@ -88,7 +88,7 @@ def span_of(values: list[float], room: Room) -> tuple[float, float]:
 
 
 def headline(run: LiveRun | None, now: float, refused: str | None = None) -> str:
-    """Return a line of HTML: the run, its progress and its problems, and the last worker that was refused, if any."""
+    """Return a line of HTML on a selection run's progress and problems, and on the last worker that was refused."""
     if run is None:
         return f"{WELCOME} · {escape(refused)}" if refused else WELCOME
     of = f" of {run.passes}" if run.passes and run.number <= run.passes else ""
@@ -123,7 +123,7 @@ def _changes(run: LiveRun) -> dict[str, list[Any]]:
 
 
 def _workers(run: LiveRun) -> dict[str, list[Any]]:
-    """Return a bar for every worker, most bytes first; of very many workers, the first and the last."""
+    """Return a bar for every worker, most bytes first, or for the first and last of very many workers."""
     late, order = run.stragglers(), sorted(run.workers, key=lambda name: -run.workers[name].bytes)
     shown = order if len(order) <= MOST_BARS else [*order[: MOST_BARS // 2], *order[-MOST_BARS // 2 :]]
     return {
@@ -135,7 +135,7 @@ def _workers(run: LiveRun) -> dict[str, list[Any]]:
 
 
 def feature_table(run: LiveRun) -> str:
-    """Return a table in HTML of the currently most important features; Bokeh's own tables do not update cells."""
+    """Return an HTML table of the currently most important features, since Bokeh's own tables do not update cells."""
     if not run.features:
         return ""
     rows = [

@@ -1,8 +1,8 @@
-"""The report of a run: one HTML file that contains everything it needs and loads nothing.
+"""The report of a selection run: one HTML file with all its scripts and data, which loads nothing.
 
-It shows the selection and the records beside it. Names, labels and records may be hostile: text is escaped, data are
-embedded as JSON that cannot end the script element, and the page's Content-Security-Policy runs only the scripts whose
-hashes it lists and loads nothing.
+The report shows the selection and the records in the same folder. Names, labels and records may be hostile: text is
+escaped, data are embedded as JSON that cannot end the script element, and the page's Content-Security-Policy runs only
+the scripts whose hashes it lists and loads nothing.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ POLICY = (
 )
 MOST_INPUTS = 30
 MOST_NAME_CHARACTERS = 500
-"""Characters of a name that the table keeps; features are told apart by their ids."""
+"""The most characters of a feature's name that the table keeps."""
 MOST_WEIGHTS = 2_000_000
-"""Numbers that the table keeps where every class has weights; of more, only the largest weight of every feature."""
+"""The most weights that the table keeps; with more, it keeps only the largest weight of every feature."""
 _GENERATOR, _HEAD_BYTES = b'content="daskfs"', 1 << 16  # the mark of our reports, and how far to look for it
 
 
@@ -56,14 +56,14 @@ def write_report(
     storage_options: Mapping[str, Any] | None = None,
     words_of: Callable[[str], Words | None] = lambda class_name: None,
 ) -> str:
-    """Write the report of a run as one HTML file, and return where it is.
+    """Write the report of a selection run as one HTML file, and return the path or URL of the file.
 
     Parameters
     ----------
     run
         The folder or URL of the run: a selection and any records beside it.
     out
-        The file or URL to write; by default ``report.html`` in the run, in place of one that is there.
+        The file or URL to write; by default ``report.html`` in the run, in place of an earlier report.
     overwrite
         Replace a file that is there already, if it is not the run's own report.
     storage_options
@@ -92,7 +92,7 @@ def write_report(
 
 
 def _place(out: str | os.PathLike[str], options: Mapping[str, Any] | None) -> tuple[Location, str]:
-    """Return the folder of a file and its name there."""
+    """Return the location of a file's folder, and the file's name in the folder."""
     url = os.fspath(out)
     folder, _, name = url.rpartition("/")
     if "://" not in url:
@@ -106,7 +106,7 @@ def _place(out: str | os.PathLike[str], options: Mapping[str, Any] | None) -> tu
 
 
 def check_replaceable(out: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> None:
-    """Raise OptionError if a report cannot be written there, or would replace something other than a report."""
+    """Raise OptionError if a report cannot be written to `out`, or would replace something other than a report."""
     folder, name = _place(out, storage_options)
     if folder.exists(name) and _GENERATOR not in folder.read(name, 0, _HEAD_BYTES):
         raise OptionError(f"{folder.url}/{name}: is there already, and no report; choose another name")
@@ -115,7 +115,7 @@ def check_replaceable(out: str | os.PathLike[str], storage_options: Mapping[str,
 def load_run(
     location: Location, words_of: Callable[[str], Words | None], storage_options: Mapping[str, Any] | None = None
 ) -> RunRecords:
-    """Return the selection of a run and the records beside it; raise SelectionError if something is damaged."""
+    """Return a selection and the records in the same folder; raise SelectionError if a file is damaged."""
     selection = load_selection(location.url, storage_options)
     names = (RUN_RECORD, METRICS, SIZES, STABILITY)
     run_record, metrics, sizes, stability = (read_record(location, name) for name in names)
@@ -128,7 +128,7 @@ def load_run(
 
 
 def render(run: RunRecords) -> str:
-    """Return the HTML of the page."""
+    """Return the HTML of the report's page."""
     page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     plots: dict[str, report_plots.PlotJson] = {}
     parts = {
@@ -190,7 +190,7 @@ def _sizes(record: Record | None, plots: dict[str, report_plots.PlotJson]) -> di
 
 
 def _curves(run: RunRecords, plots: dict[str, report_plots.PlotJson]) -> list[tuple[str, str]]:
-    """Return ids and titles of the plots of the history: columns with two values at least that are not all equal."""
+    """Return ids and titles of the plots of history columns that have at least two different values."""
     drawn, history, titles = [], run.selection.history, report_origin.history_titles(run.words)
     steps = history["step"].values
     for name in ("objective", *run.words.curves):
@@ -219,7 +219,7 @@ def _stability(run: RunRecords, plots: dict[str, report_plots.PlotJson]) -> dict
 
 
 def _inputs(selection: Selection) -> dict[str, Any] | None:
-    """Return the importance of the inputs of random features, the most important first."""
+    """Return the names and importances of the inputs of random features, most important first."""
     if selection.inputs is None:
         return None
     shares = selection.importance
@@ -237,7 +237,7 @@ def feature_columns(selection: Selection, times: Mapping[int, int] | None) -> di
     selection
         The selection.
     times
-        How often each feature was selected under other seeds, by its id; None if that is unknown.
+        How often each feature was selected under other seeds, by its id; None if unknown.
     """
     by_class = selection.weights.ndim == 2
     largest = np.abs(selection.weights).argmax(axis=1) if by_class else None

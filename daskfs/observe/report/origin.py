@@ -1,4 +1,4 @@
-"""The parts of the report on passes, costs, and how to repeat the run."""
+"""The parts of the report on passes, costs, and how to repeat the selection run."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Facts = list[tuple[str, str]]
 
 
 def history_titles(words: Words) -> dict[str, str]:
-    """Return the columns of the history that the page shows, with their titles; history.zarr holds all columns."""
+    """Return the titles of the columns of the history that the page shows, by the names of the columns."""
     return {"objective": ENGINE_COLUMNS["objective"], **words.columns, **ENGINE_COLUMNS}
 
 
 def pass_table(run: RunRecords) -> TextTable | None:
-    """Return a table with a row for every pass; None if there is no history."""
+    """Return a table with a row for every pass, or None if the selection has no history."""
     history, titles = run.selection.history, history_titles(run.words)
     names = [name for name in titles if name in history and np.isfinite(history[name].values).any()]
     steps = history.sizes["step"]
@@ -42,7 +42,7 @@ def pass_table(run: RunRecords) -> TextTable | None:
 
 
 def pass_words(run: RunRecords) -> str:
-    """Return what the algorithm has to say on how to read its history, such as why the objective may rise."""
+    """Return the algorithm's sentences on how to read its history, such as why the objective may rise."""
     columns = {str(name): column.values for name, column in run.selection.history.items()}
     return run.words.explain_history({name: values[np.isfinite(values)].tolist() for name, values in columns.items()})
 
@@ -57,7 +57,7 @@ def _cell(name: str, value: float) -> str:
 
 
 def cost_facts(run: RunRecords) -> Facts:
-    """Return facts on time, bytes, workers and memory, promised and used."""
+    """Return name and text of the facts on time, bytes read, workers, and memory."""
     record, memory = run.run_record, run.run_record.get("memory") or {}
     took = record.get("seconds") if record.get("seconds") is not None else total(run.selection, "seconds")
     read = record.get("bytes_read") if record.get("bytes_read") is not None else total(run.selection, "bytes")
@@ -91,7 +91,7 @@ def _used(memory: dict[str, Any]) -> str:
 
 
 def _behind(offers: dict[str, Any]) -> str:
-    """Return how stale the views of workers were in an asynchronous run; empty for other runs."""
+    """Return a text on how many versions the states of asynchronous workers lagged behind, or an empty text."""
     if not offers.get("count"):
         return ""
     mean, most = number(offers.get("staleness"), "{:.1f}"), number(offers.get("staleness_max"), "{:.0f}")
@@ -105,7 +105,7 @@ def _machine(machine: dict[str, Any]) -> str:
 
 
 def command(run: RunRecords) -> str:
-    """Return how to repeat the run: the recorded command or job file, else a line of Python."""
+    """Return text that repeats the selection run: the recorded command or job file, or else a line of Python."""
     recorded = _without_secrets(_recorded_command(run))
     if isinstance(recorded, list):
         recorded = shlex.join(map(str, recorded))
@@ -129,14 +129,14 @@ def _recorded_command(run: RunRecords) -> Any:
 
 
 def python_line(selection: Selection) -> str:
-    """Return the call of `daskfs.select` that gave a selection."""
+    """Return the call of `daskfs.select` that repeats a selection, as a line of Python."""
     fields = ", ".join(f"{name}={value!r}" for name, value in selection.algorithm.items() if name != "name")
     algorithm = f"daskfs.{selection.algorithm.get('name', '')}({fields})"
     return f"daskfs.select({selection.source['url']!r}, {algorithm}, seed={selection.seed})"
 
 
 def origin_facts(run: RunRecords) -> Facts:
-    """Return seed, versions and digests, on which the result of a repeated run depends."""
+    """Return name and text of the facts on which a repeated selection run depends: seed, versions and digests."""
     source, record = run.selection.source, run.run_record
     packages = record.get("packages") or {}
     versions = [("daskfs", record.get("daskfs")), ("Python", record.get("python")), *sorted(packages.items())]

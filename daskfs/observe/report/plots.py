@@ -1,6 +1,6 @@
 """The report's plots: small Bokeh figures whose colours are placeholders that the page replaces.
 
-They contain no text from datasets or records, since Bokeh may take text for a formula and load a program to render it.
+The plots contain no text from datasets or records, since Bokeh may take text for a formula and load a renderer.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def steps(steps: NDArray[Any], values: NDArray[np.float64], title: str) -> PlotJ
 
 
 def bars(at: Sequence[int], heights: Sequence[float], across: str, up: str, *, titled: bool = True) -> PlotJson:
-    """Return a bar plot over whole numbers."""
+    """Return a bar plot of numbers `heights` at the whole numbers `at`."""
     plot = _plot(across, up if titled else None, LOW_HEIGHT)
     data = ColumnDataSource({"x": np.array(at), "y": np.array(heights, float)})
     renderer = plot.vbar(x="x", top="y", source=data, width=0.7, fill_color=ACCENT, line_color=None)
@@ -110,7 +110,7 @@ def _whole(values: NDArray[Any]) -> FixedTicker:
 
 
 def _few(values: NDArray[Any], most: int = MOST_TICKS) -> NDArray[Any]:
-    """Return at most `most` of the values, evenly spaced, including both ends."""
+    """Return at most `most` of the values, evenly spaced, including the first and the last."""
     return values[np.unique(np.linspace(0, len(values) - 1, most).round().astype(int))] if len(values) else values
 
 

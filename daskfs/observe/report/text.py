@@ -9,7 +9,7 @@ from typing import Any
 from dask.utils import format_bytes
 
 LONGEST = 100
-"""Characters of a name, a label or an address that the report shows."""
+"""The most characters of a name, a label or an address that the report shows."""
 _DIRECTION_MARKS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff")
 
 
@@ -44,7 +44,7 @@ def label(value: object) -> str:
 
 
 def number(value: object, form: str | None = None) -> str:
-    """Return a number as text, or – if there is none.
+    """Return a number as text, or an en dash for None and NaN.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def number(value: object, form: str | None = None) -> str:
 
 
 def interval(pair: object) -> str:
-    """Return both ends of an interval as text, or an empty string if one is unknown.
+    """Return both ends of an interval as text, or an empty string if an end is unknown.
 
     >>> interval([0.25, 0.5]), interval([None, 0.5])
     ('0.250 – 0.500', '')
@@ -72,7 +72,7 @@ def interval(pair: object) -> str:
 
 
 def count(how_many: int, what: str) -> str:
-    """Return a number with its noun.
+    """Return a number with its noun in singular or plural.
 
     >>> count(1, "row"), count(2000, "row")
     ('1 row', '2,000 rows')

@@ -14,7 +14,7 @@ from daskfs.selection.records import Record
 from daskfs.selection.selection import Selection
 
 ENGINE_COLUMNS = {"objective": "objective", "seconds": "time", "bytes": "read"}
-"""Titles of columns that the history of every algorithm has."""
+"""Titles of the columns that the history of every algorithm has."""
 MOST_NAMED = 3  # classes that a sentence names
 MOST_CLASSES = 200  # lines of a table
 MOST_PARENTS = 10
@@ -25,7 +25,7 @@ SAME = "They are the same to the last bit: the seed makes no difference here, an
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One of the key figures at the top of the page."""
+    """A key figure, such as score or time, at the top of the report's page."""
 
     label: str
     value: str
@@ -33,12 +33,12 @@ class Figure:
     band: tuple[float, float, float] | None = None
     """The low end, value and high end of a score between 0 and 1, which the page draws."""
     main: bool = False
-    """Whether the page shows it larger than the others."""
+    """Whether the page shows this key figure larger than the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextTable:
-    """A table of text with titles; the first cell of a row is its header."""
+    """A table of text with column titles, where the first cell of a row is the row's header."""
 
     titles: list[str]
     rows: list[list[str]]
@@ -47,20 +47,20 @@ class TextTable:
 
 @dataclass(frozen=True, eq=False)
 class RunRecords:
-    """A selection and the records beside it."""
+    """A selection and the records of metrics, sizes, stability and costs in the same folder."""
 
     selection: Selection
     words: Words
-    """How to speak of the algorithm and of its history."""
+    """The algorithm's title, titles of history columns, and explanation of the history."""
     run_record: Record
-    """The record of how the run went; empty if there is none."""
+    """The record of time, memory and versions of the selection run; empty if there is no record."""
     metrics: Record | None
     sizes: Record | None
     stability: Record | None
 
     @property
     def times(self) -> dict[int, int] | None:
-        """How often each feature was selected under several seeds, by its id; None if that is unknown."""
+        """The number of selections under several seeds that have each feature, by feature id; None if unknown."""
         record = self.stability
         if record is None or record.get("of") == "inputs" or record.get("identical"):
             return None
@@ -68,7 +68,7 @@ class RunRecords:
 
 
 def headline(selection: Selection) -> str:
-    """Return the result in a line: how many of how many features were selected, and what they predict."""
+    """Return a line on the number of selected features, the number of all features, and the target they predict."""
     selected, source, purpose = len(selection.features), selection.source, _purpose(selection)
     if selection.inputs is not None:
         return f"{count(selected, 'random feature')} of {count(len(selection.inputs.names), 'column')} {purpose}"
@@ -88,19 +88,19 @@ def _purpose(selection: Selection) -> str:
 
 
 def origin(run: RunRecords) -> tuple[str, str, str]:
-    """Return the dataset that features were selected from, its number of samples, and the title of the algorithm."""
+    """Return the URL of the selection's dataset, the dataset's number of samples, and the title of the algorithm."""
     source = run.selection.source
     return address(source["url"]), count(source["n_samples"], "sample"), visible(run.words.title) or "hand"
 
 
 def default_words(selection: Selection) -> Words:
-    """Return words for an algorithm that is not registered: the names of its class and of its columns as they are."""
+    """Return the `Words` of an algorithm that is not registered, with its class name and column names as titles."""
     columns = {str(name): str(name).replace("_", " ") for name in selection.history if name not in ENGINE_COLUMNS}
     return Words(str(selection.algorithm.get("name", "")), columns)
 
 
 def figures(run: RunRecords) -> list[Figure]:
-    """Return the key figures at the top of the page, as far as they are known."""
+    """Return the known key figures for the top of the page: score, stability, time and memory."""
     return [figure for figure in (_score(run), _stability(run), _time(run), _memory(run)) if figure is not None]
 
 
@@ -118,7 +118,7 @@ def _score(run: RunRecords) -> Figure | None:
 
 
 def _held_back(selection: Selection) -> Figure | None:
-    """Return the algorithm's own score on held-back rows, for a selection that was not evaluated."""
+    """Return the algorithm's own score on held-back rows as a key figure, for a selection that was not evaluated."""
     history = selection.history
     values = [] if "held_back" not in history else [x for x in history["held_back"].values.tolist() if x == x]
     if not values:
@@ -128,7 +128,7 @@ def _held_back(selection: Selection) -> Figure | None:
 
 
 def _seen(run: RunRecords) -> str:
-    """Return what the selection was evaluated on: its own data, rows held back from the same source, or other data."""
+    """Return a phrase for the data of the evaluation: the selection's own data, unseen data, or test data."""
     assert run.metrics is not None
     if run.metrics.get("digest") == run.selection.source["digest"]:
         return "the data it was selected from"
@@ -136,7 +136,7 @@ def _seen(run: RunRecords) -> str:
 
 
 def main_metric(selection: Selection) -> str:
-    """Return the name of the metric that the page shows first."""
+    """Return the name of the metric that the page shows first: "r2" or "balanced_accuracy"."""
     return "r2" if selection.classes is None else "balanced_accuracy"
 
 
@@ -167,12 +167,12 @@ def _memory(run: RunRecords) -> Figure | None:
 
 
 def total(selection: Selection, column: str) -> float | None:
-    """Return the sum of a column of the history over all passes; None if there is no such column."""
+    """Return the sum of a column of the history over all passes, or None if the history lacks the column."""
     return None if column not in selection.history else float(selection.history[column].sum(skipna=True))
 
 
 def metric_table(run: RunRecords) -> TextTable | None:
-    """Return a table of all metrics with their intervals; None if the selection was not evaluated."""
+    """Return a table of all metrics with their intervals, or None if the selection was not evaluated."""
     if run.metrics is None:
         return None
     record = run.metrics
@@ -189,7 +189,7 @@ def metric_table(run: RunRecords) -> TextTable | None:
 
 
 def _metric(name: str, run: RunRecords) -> str:
-    """Return the title of a metric; for an area under a curve, also its class."""
+    """Return the title of a metric, with the name of the class for an area under a curve."""
     title, classes = TITLES.get(name, visible(name)), run.selection.classes
     if name not in ("roc_auc", "average_precision") or classes is None:
         return title
@@ -197,7 +197,7 @@ def _metric(name: str, run: RunRecords) -> str:
 
 
 def class_table(run: RunRecords) -> TextTable | None:
-    """Return a table with a row for every class; None for two classes, for which the metrics say the same."""
+    """Return a table of metrics with a row for every class, or None for two classes or fewer."""
     lines = (run.metrics or {}).get("per_class") or []
     if len(lines) <= 2:
         return None
@@ -215,7 +215,7 @@ def class_table(run: RunRecords) -> TextTable | None:
 
 
 def size_words(record: Record, metric: str) -> list[str]:
-    """Return sentences on how fewer features were scored, and on the score of the selection itself."""
+    """Return sentences on how models of fewer features were scored, and on the score of the selection itself."""
     lines = [visible(record["how"], LONGEST_METHOD)] if record.get("how") else []
     own = record.get("as_selected")
     if own and own["score"] is not None:
@@ -272,7 +272,7 @@ def stability_words(record: Record) -> list[str]:
 
 
 def _repeated(record: Record, every: str = "") -> str:
-    """Return what differed between the repeated selections: seeds, or halves of the rows."""
+    """Return a phrase on the repeated selections, such as "under 5 seeds" or "from 10 halves of the rows"."""
     times = len(record["seeds"])
     if record.get("over") == "halves":
         return f"from {every}{times:,} halves of the rows"
@@ -280,12 +280,12 @@ def _repeated(record: Record, every: str = "") -> str:
 
 
 def address(url: str) -> str:
-    """Return a URL for the page, without secrets."""
+    """Return a URL as text for the page, without secrets."""
     return visible(public_url(url), LONGEST_URL)
 
 
 def pair_table(selection: Selection) -> TextTable | None:
-    """Return a table of the features that take part in most products; None if there are no products."""
+    """Return a table of the features that take part in most products, or None if there are no products."""
     if selection.products is None:
         return None
     pairs = list(compress(selection.products.names, selection.products.is_product))

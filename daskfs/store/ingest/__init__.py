@@ -1,1 +1,1 @@
-"""From source files to a dataset: finding sources, parsing formats, staging pieces, publishing the result."""
+"""Ingest of source files into a dataset: find sources, parse formats, stage pieces, publish the dataset."""

@@ -1,4 +1,4 @@
-"""Datasets from arrays in memory, numpy or scipy.sparse, with checks of kind, shape and content."""
+"""Write numpy arrays and scipy.sparse matrices as datasets, and check their types, shapes and values."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BLOCK_ENTRIES = 1 << 19
 
 
 def stored_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the float type that holds every value of a numeric type exactly (64-bit integers up to 2^53)."""
+    """Return the float dtype that holds every value of a numeric dtype exactly (64-bit integers up to 2^53)."""
     if dtype.kind not in "biuf":
         raise TypeError(f"X of dtype {dtype} is not numeric: convert it to numbers first")
     fits_float32 = dtype.kind == "b" or dtype.itemsize < 4 or (dtype.kind == "f" and dtype.itemsize == 4)
@@ -40,7 +40,7 @@ def stored_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def encode_target(target: NDArray[Any]) -> tuple[NDArray[np.float64], Labels]:
-    """Return y as blocks carry it, and the meaning of its values."""
+    """Return the labels y as float64 numbers (class numbers if y holds strings), and the `Labels` that decode them."""
     if target.dtype.kind == "S":
         target = np.char.decode(target, "utf-8")
     if target.dtype.kind in "UT" or (target.dtype.kind == "O" and all(isinstance(label, str) for label in target)):
@@ -57,7 +57,7 @@ def encode_target(target: NDArray[Any]) -> tuple[NDArray[np.float64], Labels]:
 
 
 def check_cells(part: NDArray[Any], spec: ArraySpec, number: int, first_row: int = 0) -> NDArray[Any]:
-    """Return the cells of a chunk in the stored type; DatasetError names the first that is not finite."""
+    """Return the cells of chunk `number` of X in the stored dtype, or raise DatasetError if a cell is not finite."""
     with np.errstate(over="ignore"):
         cells = np.asarray(part, dtype=spec.dtype)
     order: Literal["C", "F"] = "F" if spec.codec.columns_contiguous else "C"
@@ -72,7 +72,7 @@ def check_cells(part: NDArray[Any], spec: ArraySpec, number: int, first_row: int
 
 
 def write_checked_chunk(location: Location, spec: ArraySpec, number: int, part: NDArray[Any]) -> tuple[int, int, int]:
-    """Check and write one chunk of X. Tasks of a Dask cluster run this, too."""
+    """Check that all cells of one chunk of X are finite, and write the chunk."""
     return write_chunk(location, spec, number, check_cells(np.asarray(part), spec, number))
 
 
@@ -83,7 +83,7 @@ def write_dense(
     labels: Labels,
     plan: DensePlan,
 ) -> None:
-    """Write a numpy matrix as a dataset."""
+    """Write a numpy matrix X and its labels as a dense dataset."""
     for spec in dense_specs(X.shape, stored_dtype(X.dtype), plan.shape):
         rows, columns = spec.chunks
         for number in range(spec.n_chunks):
@@ -103,7 +103,7 @@ def stage_rows(
     dtype: np.dtype[Any],
     layout: Layout,
 ) -> DensePiece:
-    """Check rows `first`, first + 1, … and stage them as one piece. Tasks of a Dask cluster run this."""
+    """Check that rows `first`, first + 1, … of a dense matrix are finite, and stage these rows as one piece."""
     whole = ArraySpec("X", X.shape, X.shape, dtype, ("sample", "feature"))
     stage = DensePieceWriter(location, number, "", layout, segment_bytes=0)
     stage.take_rows(check_cells(np.asarray(X), whole, 0, first_row=first), y)
@@ -119,7 +119,7 @@ def write_sparse(
     compression: Codec,
     run: RunTasks,
 ) -> None:
-    """Write a scipy.sparse matrix as a dataset; rows are sorted and duplicates summed on the way."""
+    """Write a scipy.sparse matrix as a dataset, with sorted indices in every row and duplicate entries summed."""
     matrix = X.tocsr()
     with np.errstate(over="ignore"):
         values = matrix.data.astype(np.float32)
@@ -150,21 +150,21 @@ def write_sparse(
 
 
 def rows_shape(n_rows: int, n_entries: int, compression: Codec) -> BlockShape:
-    """Return the size of blocks for a whole matrix in memory: no larger than the matrix."""
+    """Return a block size for a sparse matrix in memory, no larger than the matrix."""
     shape = block_shape(max(n_entries / n_rows, 1), compression, BLOCK_ENTRIES)
     return BlockShape(min(shape.rows, n_rows), min(shape.entries, max(n_entries, 1)), compression)
 
 
 def block_shape(mean_entries: float, compression: Codec, entries: int) -> BlockShape:
-    """Return the size of blocks of `entries` entries in rows of `mean_entries`, with room for a tenth more rows.
+    """Return a block size for `entries` entries in rows of `mean_entries` on average, with room for 10 % more rows.
 
-    There is room for at least one row per 64 entries, so that blocks stay large if short rows follow long ones.
+    A block has room for at least one row per 64 entries, so that blocks stay large if short rows follow long rows.
     """
     return BlockShape(max(int(1.1 * entries / mean_entries) + 16, entries // 64), entries, compression)
 
 
 def finite_rows(X: Any, target: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return for each row of a matrix (numpy or scipy.sparse) whether it and its label are free of NaN and infinity."""
+    """Return a mask of the rows of a numpy or scipy.sparse matrix that have a finite label and only finite values."""
     keep = np.isfinite(target) if target.dtype.kind == "f" else np.ones(len(target), bool)
     if hasattr(X, "tocsr"):
         matrix = X.tocsr()

@@ -1,8 +1,8 @@
-"""Staging and publishing of dense rows: segments of rows are staged in parallel, then cut into chunks.
+"""Staging and publishing of dense rows: workers stage segments of rows in parallel, then cut segments into chunks.
 
-A table comes row by row, but a dataset stores whole columns. So each batch of rows is staged transposed. A range of
-columns is then one contiguous range of bytes in every segment, and a chunk of columns is put together by reading
-exactly its own bytes, once. For chunks of whole rows, segments are staged as they come.
+A table is read row by row, but a dataset in the layout "columns" stores whole columns. So each segment of rows is
+staged transposed. A range of columns is then one contiguous range of bytes in every segment, and a task that writes a
+chunk of columns reads only the bytes of this chunk. For the layout "rows", segments are not transposed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from daskfs.store.places.location import Location
 
 @dataclass
 class DensePiece(StagedPiece):
-    """The record of one staged piece of dense rows."""
+    """The record of one staged piece of dense rows, stored as JSON."""
 
     segments: list[int] = field(default_factory=list)  # rows of each
     dtype: str = "float32"
@@ -57,7 +57,7 @@ class DensePiece(StagedPiece):
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Staged rows ``first … first + rows`` of the dataset."""
+    """Rows ``first`` to ``first + rows`` of the dataset, staged in one file per array."""
 
     folder: str
     number: int
@@ -70,7 +70,7 @@ class Segment:
 
 
 class DensePieceWriter(PieceWriter[DensePiece]):
-    """Collects rows into segments of about `segment_bytes` and stages them."""
+    """Collects dense rows into segments of about `segment_bytes` bytes, and writes the segments as staged files."""
 
     def __init__(self, location: Location, number: int, key: str, layout: Layout, segment_bytes: int) -> None:
         super().__init__(location, DensePiece(number, key, new_folder(number)))
@@ -79,7 +79,7 @@ class DensePieceWriter(PieceWriter[DensePiece]):
         self._y: list[NDArray[np.float64]] = []
 
     def take_rows(self, X: NDArray[np.floating[Any]], y: NDArray[np.float64]) -> None:
-        """Take one batch of rows."""
+        """Add one batch of rows X with labels y, and write the current segment if it is full."""
         if len(y) == 0:
             return
         self._X.append(X)
@@ -109,7 +109,7 @@ class DensePieceWriter(PieceWriter[DensePiece]):
 
 @dataclass(frozen=True)
 class DensePlan:
-    """The properties of a dense dataset that do not follow from its rows and labels."""
+    """The chunk shape, the column names and the origin of a dense dataset."""
 
     shape: DenseShape
     names: Sequence[str] | None
@@ -119,9 +119,9 @@ class DensePlan:
 def publish_dense(
     location: Location, pieces: Sequence[DensePiece], plan: DensePlan, run: RunTasks, group_bytes: int
 ) -> None:
-    """Cut the staged rows into chunks, write names and metadata, and mark the dataset complete.
+    """Cut the staged dense rows into chunks, write names and metadata, and mark the dataset complete.
 
-    A task makes as many neighbouring chunks as fit `group_bytes`, so that it reads long ranges of the segments.
+    A task writes as many neighbouring chunks as fit in `group_bytes`, so that a task reads long ranges of the segments.
     """
     segments = _segments(pieces)
     if not segments:
@@ -143,7 +143,7 @@ def publish_dense(
 
 
 def close_dense(writer: DatasetWriter, shape: tuple[int, int], labels: Labels, plan: DensePlan) -> None:
-    """Write the names of columns, if there are any, and mark a dense dataset complete."""
+    """Write the column names, if the plan has column names, and mark a dense dataset complete."""
     n, p = shape
     if plan.names is not None:
         writer.write(feature_spec(p), check_column_names(plan.names, p))
@@ -171,7 +171,7 @@ def _segments(pieces: Sequence[DensePiece]) -> list[Segment]:
 
 
 def _write_index(location: Location, segments: list[Segment]) -> str:
-    """Store the list of segments, so that tasks need not carry it, and return its key, which depends on its content."""
+    """Store the list of segments in a file that tasks read, and return the key of this file, a hash of the list."""
     content = json.dumps([asdict(segment) for segment in segments]).encode()
     key = f"{UNFINISHED}/segments-{hashlib.sha256(content).hexdigest()[:16]}"
     location.write(key, content)
@@ -184,7 +184,7 @@ def _read_index(location: Location, key: str) -> list[Segment]:
 
 
 def _write_columns(location: Location, spec: ArraySpec, number: int, group: int, index: str) -> ChunkRecords:
-    """Write up to `group` chunks of columns from `number` on."""
+    """Write up to `group` chunks of columns, starting with chunk `number`."""
     n, width = spec.chunks
     first = number * width
     count = min(group * width, spec.shape[1] - first)
@@ -200,7 +200,7 @@ def _write_columns(location: Location, spec: ArraySpec, number: int, group: int,
 
 
 def _write_rows(location: Location, spec: ArraySpec, number: int, group: int, index: str) -> ChunkRecords:
-    """Write up to `group` chunks of rows from `number` on."""
+    """Write up to `group` chunks of rows, starting with chunk `number`."""
     records = []
     for chunk in range(number, min(number + group, spec.n_chunks)):
         parts = _rows_between(location, "rows", spec, chunk, index, spec.shape[1] * spec.dtype.itemsize)
@@ -220,7 +220,7 @@ def _write_target(location: Location, spec: ArraySpec, number: int, index: str, 
 def _rows_between(
     location: Location, what: str, spec: ArraySpec, number: int, index: str, row_bytes: int
 ) -> list[tuple[bytes, Segment]]:
-    """Return the bytes of the rows that chunk `number` covers, segment by segment."""
+    """Return the bytes of the rows in chunk `number`, with the segment that holds these bytes, for each segment."""
     start, stop = number * spec.chunks[0], min((number + 1) * spec.chunks[0], spec.shape[0])
     parts = []
     for segment in _read_index(location, index):

@@ -1,4 +1,4 @@
-"""Source files in an object store: finding them, and reading them in pieces that are requested ahead of their use."""
+"""Source files in an object store: list objects, and read an object in pieces that are requested in advance."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ AHEAD = 3  # pieces requested while one is parsed
 
 
 def in_object_store(url: str, options: StorageOptions) -> bool:
-    """Return True if a URL is read through obstore."""
+    """Return True if the URL names an object store that the library obstore can read."""
     return url.startswith(tuple(f"{scheme}://" for scheme in SCHEMES)) and object_store(url, options) is not None
 
 
 def find_objects(pattern: str, options: StorageOptions) -> Iterator[dict[str, Any]]:
-    """Yield "name" (a URL), "size" and "ETag" of every object that a URL names, lies below it, or matches a glob.
+    """Yield "name" (a URL), "size" and "ETag" of every object that the pattern (object, folder or glob) matches.
 
-    Raise FileNotFoundError if there is no such object or folder. Hidden objects in a folder are ignored.
+    Raise FileNotFoundError if the object or folder does not exist. Ignore hidden objects in a folder.
     """
     scheme, bucket, path = split_url(pattern)
     if not has_magic(path):
@@ -72,9 +72,9 @@ def _describe(root: str, entry: dict[str, Any]) -> dict[str, Any]:
 
 
 class ObjectFile(io.RawIOBase):
-    """An object as a file, read in pieces; while it is read from front to back, some pieces are requested in advance.
+    """A seekable file that reads an object in pieces, and requests pieces in advance while reads are sequential.
 
-    Nothing beyond `stop` is requested before it is needed.
+    No byte beyond `stop` is requested in advance.
     """
 
     def __init__(self, location: Location, size: int, stop: int | None = None) -> None:
@@ -113,9 +113,9 @@ class ObjectFile(io.RawIOBase):
         super().close()
 
     def _piece(self) -> tuple[int, memoryview]:
-        """Return the piece that holds the position.
+        """Return the start and the bytes of the piece that holds the current position.
 
-        If the piece before it was read to its end, the following pieces are requested in advance.
+        If the previous piece was read to the end, request the following pieces in advance.
         """
         end_of_last = None
         while self._pieces and not self._pieces[0][0] <= self._position < self._pieces[0][0] + PIECE_BYTES:

@@ -1,8 +1,8 @@
-"""The plan of an ingest: decided by a look at the sources, and written down before anything else.
+"""The plan of an ingest, chosen from the first rows of the sources and stored before any row is written.
 
-The plan is the same for every worker and after a restart: the format with every option decided, the sizes of blocks,
-and the pieces of work. A second run with the same request continues where the first one stopped, and starts over if the
-sources have changed. A run with another request is refused.
+The plan holds the format with every option decided, and the block size. The plan is the same for every worker and after
+a restart. A second ingest with the same request continues an unfinished ingest, and starts over if the sources have
+changed. An ingest with another request into the same location raises DatasetError.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PUBLISHING = f"{UNFINISHED}/publishing"
 
 @dataclass(frozen=True)
 class WorkPiece:
-    """One unit of work: parts of sources, and a key that changes with their content."""
+    """One unit of work of an ingest: parts of sources, and a key that changes with the content of these parts."""
 
     number: int
     parts: tuple[SourcePart, ...]
@@ -47,13 +47,13 @@ class WorkPiece:
 
 @dataclass(frozen=True)
 class Plan:
-    """The format with every option decided, and the size of blocks or chunks."""
+    """The format of an ingest with every option decided, and the size of blocks (sparse) or chunks (dense)."""
 
     format: Format
     shape: BlockShape | DenseShape
 
     def to_json(self, request: str) -> bytes:
-        """Return the plan of a request as it is stored."""
+        """Return the plan as JSON, together with the digest of the request."""
         shape = {"dense": isinstance(self.shape, DenseShape), **asdict(self.shape)}
         return json.dumps(
             {"request": request, "format": self.format.name, "options": asdict(self.format), "shape": shape}
@@ -63,17 +63,17 @@ class Plan:
 def request_digest(
     kind: Format, sources: Sequence[Source], layout: Layout, compression: Compression | None, on_bad_line: str
 ) -> str:
-    """Return a digest of the options and the names of the sources; the key of each piece covers their content."""
+    """Return a digest of the options of an ingest and the URLs of the sources, but not of the sources' content."""
     return _digest([kind.name, asdict(kind), [source.url for source in sources], layout, compression, on_bad_line])
 
 
 def content_digest(sources: Sequence[Source]) -> str:
-    """Return a digest that changes when a source does."""
+    """Return a digest of the URLs and fingerprints of all sources, which changes when a source file changes."""
     return _digest([(source.url, source.fingerprint) for source in sources])
 
 
 def is_done(location: Location, request: str, content: str) -> bool:
-    """Return True if the requested dataset is complete and was made from what the sources hold now."""
+    """Return True if the requested dataset is complete and was made from the current content of the sources."""
     if not location.exists(ROOT):
         return False
     origin = open_dataset(location.url, location.options).attributes.get("made", {})
@@ -84,7 +84,7 @@ def is_done(location: Location, request: str, content: str) -> bool:
 
 
 def begin(location: Location, plan: Plan, work: Sequence[WorkPiece], request: str, overwrite: bool) -> None:
-    """Keep what an earlier run of the same request has staged if the plan is still the same; otherwise start over."""
+    """Keep files that an earlier ingest with the same plan has staged, or clear the location and store the plan."""
     if location.exists(PLAN) and (overwrite or not location.exists(ROOT)):
         record = json.loads(location.read(PLAN))
         if record == json.loads(plan.to_json(request)) and not _published_otherwise(location, work):
@@ -102,7 +102,7 @@ def begin(location: Location, plan: Plan, work: Sequence[WorkPiece], request: st
 
 
 def abandon(location: Location) -> None:
-    """Delete the plan after an error, unless some piece is finished, so that it does not block the next attempt."""
+    """Delete the plan of a failed ingest, unless a piece is staged, so that the plan does not block another ingest."""
     finished = [
         name for name in location.members(UNFINISHED) if name.endswith(".json") and f"{UNFINISHED}/{name}" != PLAN
     ]
@@ -112,13 +112,13 @@ def abandon(location: Location) -> None:
 
 
 def begin_publishing(location: Location, work: Sequence[WorkPiece]) -> None:
-    """Record which pieces are about to be published, and delete the dataset that they replace."""
+    """Store a digest of the pieces that will be published, and delete the dataset that these pieces replace."""
     location.write(PUBLISHING, _digest([piece.key for piece in work]).encode())
     retire(location)
 
 
 def _published_otherwise(location: Location, work: Sequence[WorkPiece]) -> bool:
-    """Return True if chunks were published already, of other pieces than these or of a complete dataset."""
+    """Return True if chunks of other pieces than `work`, or of a complete dataset, were already published."""
     try:
         return location.read(PUBLISHING).decode() != _digest([piece.key for piece in work]) or location.exists(ROOT)
     except FileNotFoundError:
@@ -128,7 +128,7 @@ def _published_otherwise(location: Location, work: Sequence[WorkPiece]) -> bool:
 def new_plan(
     kind: Format, sources: Sequence[Source], layout: Layout, compression: Compression | None, chunk_bytes: int
 ) -> Plan:
-    """Look at the sources and decide everything that can be decided before they are read."""
+    """Choose the format options and the block or chunk size from the first rows of the sources."""
     resolved = kind.resolve(sources)
     if resolved.kind == "dense":
         shape: BlockShape | DenseShape = DenseShape(layout, chunk_bytes, Codec(compression or "none"))
@@ -138,10 +138,10 @@ def new_plan(
 
 
 def _block_shape(kind: Format, sources: Sequence[Source], compression: Codec) -> BlockShape:
-    """Return block sizes that suit the first part of the sources; if it is all there is, no larger than needed.
+    """Return a block size that suits the first part of the sources, or exactly the data if there is only one part.
 
-    A part of a source ends with a block that is not full. So the size of blocks is chosen such that parts like the
-    first fill a whole number of blocks.
+    The last block of a part is usually not full. So the block size is chosen such that parts similar to the first part
+    fill a whole number of blocks.
     """
     parts = list(kind.parts(sources[0], SAMPLE_BYTES))
     rows, entries, whole = _look(kind, parts[0])
@@ -154,7 +154,7 @@ def _block_shape(kind: Format, sources: Sequence[Source], compression: Codec) ->
 
 
 def _look(kind: Format, part: SourcePart) -> tuple[int, int, bool]:
-    """Return rows and entries of a part, and whether these are all: a compressed file or a row group may be huge."""
+    """Return the numbers of rows and entries read from a part, and whether these are all rows of the part."""
     rows, entries = 0, 0
 
     def count(block: RowArrays) -> None:
@@ -180,16 +180,16 @@ def _look(kind: Format, part: SourcePart) -> tuple[int, int, bool]:
 
 
 class _SeenEnough(Exception):
-    """Ends the look at the first rows."""
+    """Raised to stop the parser when enough rows were read to choose the block size."""
 
 
 def _part_bytes(sources: Sequence[Source]) -> int:
-    """Return a part size that gives about 64 parts, whatever the number of workers, which a restart may change."""
+    """Return a part size in bytes that cuts the sources into about 64 parts, independent of the number of workers."""
     return min(PART_BYTES, max(LEAST_PART_BYTES, sum(source.size for source in sources) // 64))
 
 
 def plan_pieces(kind: Format, sources: Sequence[Source], request: str) -> Iterator[WorkPiece]:
-    """Yield the pieces of work: parts of sources, with small parts put together until they are worth a task."""
+    """Yield pieces of work, each of one or more parts of sources: small parts share a piece."""
     part_bytes = _part_bytes(sources)
     number, parts, size = 0, [], 0
     for source in sources:

@@ -1,4 +1,4 @@
-"""Publishing sparse rows: staged pieces become a complete dataset."""
+"""Publishing of sparse rows: move staged pieces to their final places as a complete dataset."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from daskfs.store.ingest.staging import ENTRY_ARRAYS, BlockShape, SparsePiece, S
 from daskfs.store.places.location import Location
 
 OPTIONAL = {"values": np.float32(1), "weight": np.float32(1), "tag": ""}
-"""Arrays that exist only if some block needs them, and the value that fills them for the other blocks."""
+"""Names of optional arrays, with the value that fills an optional array in blocks that did not stage the array."""
 RunTasks = Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], Iterable[Any]]
-"""A function that calls another with each tuple of arguments, perhaps in parallel, and yields the results in order."""
+"""A function that calls a task with each tuple of arguments, perhaps in parallel, and yields the results in order."""
 
 
 @dataclass(frozen=True)
 class SparsePlan:
-    """The properties of a sparse dataset that do not follow from its rows."""
+    """The block size, the feature names and the origin of a sparse dataset."""
 
     shape: BlockShape
     names_from: NamesFrom
@@ -38,7 +38,7 @@ class SparsePlan:
 
 
 def publish_sparse(location: Location, pieces: Sequence[SparsePiece], plan: SparsePlan, run: RunTasks) -> None:
-    """Move every staged chunk to its place, write names and metadata, and mark the dataset complete."""
+    """Move every staged chunk to its final key, write names and metadata, and mark the sparse dataset complete."""
     if not any(piece.rows for piece in pieces):
         raise SourceError(f"{location.url}: the sources hold no rows")
     labels = merge_labels(pieces)
@@ -77,7 +77,7 @@ def publish_sparse(location: Location, pieces: Sequence[SparsePiece], plan: Spar
 
 
 def _needed_specs(pieces: Sequence[SparsePiece], shape: BlockShape) -> dict[str, ArraySpec]:
-    """Return the arrays of a dataset; an optional one that no block has staged is left out."""
+    """Return the specs of the arrays of a sparse dataset, without optional arrays that no block has staged."""
     used = {file.split(".")[0] for piece in pieces for file in piece.files}
     specs = shape.specs(sum(len(piece.blocks) for piece in pieces), sum(piece.chunks for piece in pieces))
     return {name: spec for name, spec in specs.items() if name not in OPTIONAL or name in used}
@@ -91,7 +91,7 @@ def _publish_piece(
     first_chunk: int,
     labels: Labels,
 ) -> dict[str, ChunkRecords]:
-    """Move the chunks of a piece to their places; an interrupted call can be repeated."""
+    """Move the staged chunks of a piece to their final keys, skipping chunks that an interrupted call has moved."""
     published: dict[str, ChunkRecords] = {name: [] for name in specs}
     chunk = first_chunk
     for number, block in enumerate(piece.blocks):
@@ -132,7 +132,7 @@ def write_block(
     number: int,
     first_chunk: int,
 ) -> dict[str, ChunkRecords]:
-    """Write the arrays of a block to their final place, for a dataset whose blocks come in order."""
+    """Write the arrays of block `number` to their final keys without staging, and return the chunk records."""
     written = {}
     for name, line in cells.items():
         width = specs[name].chunks[1]
@@ -145,7 +145,7 @@ def write_block(
 
 
 def write_block_index(writer: DatasetWriter, along: Axis, blocks: Sequence[StagedBlock]) -> None:
-    """Write the size of each block, and the number of its first chunk."""
+    """Write arrays with the number of rows or columns, the number of entries and the first chunk of each block."""
     lines, entries, chunks = (np.array(sizes, np.int64) for sizes in zip(*blocks, strict=True))
     writer.write(index_spec(f"block_{along}", lines, "block"), lines)
     writer.write(index_spec("block_entries", entries, "block"), entries)
@@ -154,12 +154,12 @@ def write_block_index(writer: DatasetWriter, along: Axis, blocks: Sequence[Stage
 
 
 def index_spec(name: str, numbers: NDArray[np.integer[Any]], dim: str) -> ArraySpec:
-    """Return how a short array of numbers is stored: in one chunk."""
+    """Return the spec of a short one-dimensional array that is stored in one chunk."""
     return ArraySpec(name, numbers.shape, numbers.shape, numbers.dtype, (dim,))
 
 
 def _write_names(writer: DatasetWriter, pieces: Sequence[SparsePiece]) -> dict[str, Any]:
-    """Merge all runs into the names table, and return the number of features, which only the merge can tell."""
+    """Merge all sorted runs of names into the names table, and return the numbers of features and hash collisions."""
     names = MergedNames(writer.location, list({run.key: run for piece in pieces for run in piece.runs}.values()))
     first, id_records, name_records, count, chunk = [], [], [], 0, 1
     for number, batch in enumerate(cut_into_chunks(names)):

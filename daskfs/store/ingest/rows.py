@@ -1,11 +1,11 @@
-"""Builders that take rows from parsers: sparse rows leave in blocks, dense rows in batches, bad lines are counted.
+"""Builders that collect parsed sparse rows into blocks and parsed dense rows into batches, and count bad lines.
 
-Names of features are collected in a set of bounded size and staged in sorted runs. A name that a worker has staged with
-one piece need not be staged with the next: a piece lists all runs that hold its names, its own and those of pieces that
-the same worker parsed before. The ingest makes sure that all of them become part of the dataset.
+Names of features are collected in a set of bounded size and staged as sorted runs of names. A name that a worker has
+staged with one piece need not be staged with the next piece: a piece lists all sorted runs that hold names of the
+piece, including sorted runs that the same worker staged with earlier pieces.
 
-Names are told apart by their ids. If two names share an id (63 bits: at a million names, one case in twenty million),
-which of them is kept may depend on which worker parsed what; rows are the same in any case.
+Names are identified by their 63-bit ids. If two names have the same id (with a million names, the probability is one
+in twenty million), the name that is kept may depend on the order of parsing, but the rows do not.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MOST_RUNS = 32  # whose names a piece may share: each is listed in its record
 
 
 class BadLines:
-    """The policy for lines that cannot be parsed: stop at the first, or skip and count them."""
+    """The policy for lines that cannot be parsed: raise an error at the first bad line, or skip and count bad lines."""
 
     def __init__(self, skip: bool = False, most: int = 1000) -> None:
         self.skip, self.most = skip, most
@@ -48,9 +48,9 @@ class BadLines:
         self.examples: list[str] = []
 
     def report_at(self, source: Source, offset: int, reason: str) -> None:
-        """Report the line at a byte offset; its number is counted only if the error ends the ingest.
+        """Report the bad line at a byte offset: count a skipped line, or raise an error with the line number.
 
-        Counting reads the file from its beginning, which would take too long for every line that is skipped.
+        A skipped line is reported by its byte, because the line number requires reading the file from the beginning.
         """
         if self.skip and self.count < self.most:
             self.report(source, offset, reason, unit="byte")
@@ -58,7 +58,7 @@ class BadLines:
             self.report(source, line_number(source, offset), reason)
 
     def report(self, source: Source, line: int, reason: str, unit: str = "") -> None:
-        """Raise BadLineError, or count the line as skipped; too many skipped lines raise SourceError."""
+        """Raise BadLineError, or count the bad line as skipped and raise SourceError if too many lines are skipped."""
         error = BadLineError(source.url, line, reason, unit)
         if not self.skip:
             raise error
@@ -70,17 +70,17 @@ class BadLines:
 
 
 class LabelCodes:
-    """String labels, numbered in the order in which they are first seen; y holds the numbers."""
+    """A table of string labels, numbered in the order of their first appearance, whose numbers are stored in y."""
 
     def __init__(self) -> None:
         self.labels = new_name_set(MOST_LABELS, 64 * MOST_LABELS)
 
     def label_strings(self) -> list[str]:
-        """Return the string labels met so far, by number."""
+        """Return the string labels parsed so far, ordered by their numbers."""
         return [label.decode("utf-8", "backslashreplace") for label in name_list(self.labels)]
 
     def label_code(self, label: bytes) -> float:
-        """Return the number of one label."""
+        """Return the number of a string label, as a float, and add the label if it is new."""
         code = int(number_of_label(self.labels, np.frombuffer(label, np.uint8)))
         if code < 0:
             raise SourceError(f"more than {MOST_LABELS} different string labels; is this the label column?")
@@ -88,7 +88,7 @@ class LabelCodes:
 
 
 class DenseBuilder(LabelCodes):
-    """Takes rows from parsers of dense tables; `emit` gets each batch of them."""
+    """Receives batches of rows from parsers of dense tables, and calls `emit` with each batch."""
 
     def __init__(
         self, emit: Callable[[NDArray[np.floating[Any]], NDArray[np.float64]], None], *, bad_lines: BadLines
@@ -99,9 +99,9 @@ class DenseBuilder(LabelCodes):
 
 
 class RowBuilder(LabelCodes):
-    """Collects CSR rows into blocks of bounded size; `emit` gets each full block, `emit_names` each full set of names.
+    """Collects CSR rows into blocks, and calls `emit` with each full block and `emit_names` with each full name set.
 
-    The arrays handed out are reused: a receiver writes or copies them before it returns.
+    The arrays passed to `emit` are reused, so `emit` has to write or copy the arrays before returning.
     """
 
     def __init__(
@@ -122,20 +122,20 @@ class RowBuilder(LabelCodes):
 
     @property
     def names(self) -> NameSet:
-        """The set to which parsers add names."""
+        """The set to which parsers add the names of features."""
         return self._collected.names
 
     def parse_part(
         self, part: SourcePart, window_bytes: int, step: Callable[[NDArray[np.uint8]], int], reasons: dict[int, str]
     ) -> None:
-        """Parse all lines of a part; the parser kernel `step` gets the text of one window after the other."""
+        """Parse all lines of a part by calling the parser kernel `step` with the text of each window of lines."""
         for window in line_windows(part, window_bytes):
             self.parse(window, part.source, partial(step, window.text), reasons)
 
     def parse(self, window: Window, source: Source, step: Callable[[], int], reasons: dict[int, str]) -> None:
-        """Call the parser kernel `step` until a window of lines is done, making room whenever it asks for it.
+        """Call the parser kernel `step` until a window of lines is parsed, and make room whenever `step` returns FULL.
 
-        `reasons` gives the text for each error code. A bad line is reported and, if the policy allows, skipped.
+        `reasons` maps each error code to an error text. A bad line is reported to `bad_lines`, and skipped if allowed.
         """
         progress = self.arrays.progress
         progress[NEXT] = 0
@@ -150,7 +150,7 @@ class RowBuilder(LabelCodes):
             progress[NEXT] = _next_line(window.text, line)
 
     def make_room(self, status: int) -> None:
-        """Empty what a kernel reports as FULL or NAMES_FULL, or enlarge it for one huge row."""
+        """Flush the block (FULL) or the name set (NAMES_FULL), or enlarge the full arrays for one huge row."""
         if status == NAMES_FULL:
             self._collected.make_room(self._emit_names)
         elif self.arrays.progress[ROWS] > 0:
@@ -165,7 +165,7 @@ class RowBuilder(LabelCodes):
         values: NDArray[np.float32],
         y: NDArray[np.float64],
     ) -> None:
-        """Add rows that are already in CSR form."""
+        """Add rows that are already in CSR form (indptr, ids, values), with labels y."""
         done = 0
         while done < len(y):
             done, status = kernels.copy_rows(indptr, ids, values, y, done, self.arrays)
@@ -175,7 +175,7 @@ class RowBuilder(LabelCodes):
                 self.make_room(status)
 
     def flush(self) -> None:
-        """Hand out the rows collected so far as one block."""
+        """Emit the rows collected so far as one block."""
         if self.arrays.progress[ROWS] == 0:
             return
         self._emit(self.arrays)
@@ -184,7 +184,7 @@ class RowBuilder(LabelCodes):
             self._resize(self._block_entries)
 
     def finish(self) -> None:
-        """Hand out all rows and names that are left."""
+        """Emit all remaining rows and names."""
         self.flush()
         self._collected.flush(self._emit_names)
 
@@ -195,20 +195,20 @@ class RowBuilder(LabelCodes):
 
 
 def _next_line(text: NDArray[np.uint8], at: int) -> int:
-    """Return where the line after the one at byte `at` begins."""
+    """Return the byte position where the next line after byte `at` begins."""
     while not (ends := np.flatnonzero(text[at : at + 4096] == 10)).size:
         at += 4096
     return at + int(ends[0]) + 1
 
 
 def _token(text: NDArray[np.uint8], at: int) -> str:
-    """Return the word at byte `at`, as an error message shows it."""
+    """Return the space-delimited token at byte `at`, quoted for an error message."""
     word = bytes(text[at : at + 60]).split(b"\n")[0].split(b" ")[0]
     return repr(word.decode("utf-8", "replace")) if word.strip() else "nothing there"
 
 
 class NameCollector:
-    """A set of names of bounded size, and the runs that hold the names it has handed over."""
+    """A set of feature names of bounded size, and the list of sorted runs to which names of the set were written."""
 
     def __init__(self, names_bytes: int) -> None:
         self._room = max(names_bytes // 128, 16), max(names_bytes // 4, 1024), names_bytes // 32
@@ -216,7 +216,7 @@ class NameCollector:
         self.runs: list[NameRun] = []
 
     def flush(self, emit: Callable[[NameSet], None]) -> None:
-        """Hand out the names that are new since the last flush."""
+        """Call `emit` with the names that are new since the last flush."""
         if self.names.used[COUNT]:
             emit(self.names)
             hand_over(self.names)
@@ -224,7 +224,7 @@ class NameCollector:
             self.names = new_name_set(*self._room)
 
     def make_room(self, emit: Callable[[NameSet], None]) -> None:
-        """Hand out names, or forget known ones, or enlarge the set if a single row has filled it."""
+        """Emit new names, or forget names already emitted, or enlarge the set if a single row has filled the set."""
         if self.names.used[COUNT]:
             self.flush(emit)
         elif self.names.used[KEYS]:
@@ -233,7 +233,7 @@ class NameCollector:
             self.names = new_name_set(2 * len(self.names.ids), 2 * len(self.names.text))
 
     def begin_piece(self) -> list[NameRun]:
-        """Return the runs whose names the next piece need not stage again."""
+        """Return the sorted runs whose names the next piece need not stage again."""
         if len(self.runs) > MOST_RUNS:
             clear(self.names)
             self.runs = []
@@ -248,9 +248,9 @@ _idle: dict[
 
 @contextmanager
 def borrow_names(attempt: str, names_bytes: int) -> Iterator[NameCollector]:
-    """Lend a collector of this process to one piece of an ingest.
+    """Lend an idle `NameCollector` of this process, or a new NameCollector, to one piece of an ingest.
 
-    If the piece fails, all idle collectors are dropped, because their runs may not become part of a dataset.
+    If the piece fails, all idle collectors are dropped, because the names in the collectors may never be published.
     """
     with _lock:
         if attempt not in _idle:
@@ -269,6 +269,6 @@ def borrow_names(attempt: str, names_bytes: int) -> Iterator[NameCollector]:
 
 
 def drop_collected_names() -> None:
-    """Free the memory of all collectors that wait for the next piece of an ingest."""
+    """Free the memory of all idle `NameCollector` objects of this process."""
     with _lock:
         _idle.clear()

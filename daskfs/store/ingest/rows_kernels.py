@@ -1,4 +1,4 @@
-"""Sparse rows under construction: the arrays that a parser fills, and how a row is closed."""
+"""Arrays that a parser fills with sparse rows, and kernels that sort the entries of a row and sum duplicates."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONG_ROW = 1 << 12  # entries up to which a row and its positions fit the first-
 
 
 class Spare(NamedTuple):
-    """The working memory for sorting a row; the operating system provides only as much as the longest row touches."""
+    """The working memory for sorting one row."""
 
     ids: NDArray[np.uint64]
     values: NDArray[np.float32]
@@ -30,7 +30,7 @@ class Spare(NamedTuple):
 
 
 class RowArrays(NamedTuple):
-    """One block of CSR rows being filled; `progress` says how far."""
+    """The arrays of one block of CSR rows, with counters in `progress` of the rows and entries filled so far."""
 
     indptr: NDArray[np.int64]  # (rows + 1,)
     ids: NDArray[np.uint64]
@@ -44,7 +44,7 @@ class RowArrays(NamedTuple):
 
 
 def new_row_arrays(rows: int, entries: int) -> RowArrays:
-    """Return empty arrays for up to `rows` rows and `entries` entries."""
+    """Return empty arrays of a block with room for `rows` rows and `entries` entries."""
     return RowArrays(
         indptr=np.zeros(rows + 1, np.int64),
         ids=np.zeros(entries, np.uint64),
@@ -59,15 +59,15 @@ def new_row_arrays(rows: int, entries: int) -> RowArrays:
 
 
 def new_spare(entries: int) -> Spare:
-    """Return working memory for rows of up to `entries` entries."""
+    """Return working memory for sorting rows of up to `entries` entries."""
     return Spare(np.empty(entries, np.uint64), np.empty(entries, np.float32), np.empty(LONG_ROW, np.int64))
 
 
 @helper
 def close_row(out, stop, y, weight):
-    """Close the row whose entries are ``ids[indptr[rows]:stop]``: sort them, sum duplicates, count the row.
+    """Sort the entries ``ids[indptr[rows]:stop]`` of the current row, sum duplicates, and add the row to the block.
 
-    Return False, without adding the row, if duplicates sum up to more than a float32 holds.
+    Return False, without adding the row, if a sum of duplicates exceeds the range of float32.
     """
     rows = out.progress[ROWS]
     start = out.indptr[rows]
@@ -91,7 +91,7 @@ def close_row(out, stop, y, weight):
 
 @helper
 def _insert_all(from_ids, from_values, ids, values):
-    """Sort entries that are close to their final positions, by insertion; source and target may be the same arrays."""
+    """Sort entries by id with insertion sort, from source arrays to target arrays, which may be the same arrays."""
     for i in range(len(ids)):
         key, value = from_ids[i], from_values[i]
         j = i - 1
@@ -103,9 +103,9 @@ def _insert_all(from_ids, from_values, ids, values):
 
 @helper
 def _spreading_sort(ids, values, spare):
-    """Sort evenly distributed ids, such as hashes: each goes to the position that its size predicts, or near it.
+    """Sort evenly distributed ids, such as hashes, by placing each id near the position predicted from its value.
 
-    The sort is stable. Return False, without a change, if too many ids would go to one position.
+    The sort is stable. Return False, without sorting, if too many ids have the same predicted position.
     """
     n, place = len(ids), spare.place
     low = high = ids[0]
@@ -134,13 +134,13 @@ def _spreading_sort(ids, values, spare):
 
 @helper
 def _place(key, low, scale):
-    """Return the predicted position of an id."""
+    """Return the position of the id `key` in sorted order, predicted by linear interpolation."""
     return np.uint64(np.float64(key - low) * scale)
 
 
 @helper
 def _radix_sort(ids, values, spare):
-    """Sort byte by byte from the lowest, without the bytes in which all ids agree.
+    """Sort entries by id with a radix sort from the lowest byte, and skip bytes that are equal in all ids.
 
     The sort is stable, so that the values of equal ids are added in the order of the source.
     """
@@ -165,7 +165,7 @@ def _radix_sort(ids, values, spare):
 
 @helper
 def _scatter(ids, values, to_ids, to_values, shift, place):
-    """Do one pass of the radix sort, by the byte above `shift`; `place` has room for 256 positions."""
+    """Do one pass of the radix sort by the byte at bit `shift`, with working memory `place` for 256 positions."""
     place[:] = 0
     for i in range(len(ids)):
         place[ids[i] >> shift & np.uint64(255)] += 1
@@ -183,7 +183,7 @@ def _scatter(ids, values, to_ids, to_values, shift, place):
 
 @helper
 def sort_and_sum(ids, values, spare):
-    """Sort one row by id in place, sum the values of equal ids, and return the new length."""
+    """Sort one row by id in place, sum the values of equal ids, and return the new length of the row."""
     n = len(ids)
     if n <= SHORT_ROW:
         _insert_all(ids, values, ids, values)
@@ -207,9 +207,9 @@ def sort_and_sum(ids, values, spare):
 
 @kernel
 def copy_rows(indptr, ids, values, y, first, out):
-    """Append CSR rows `first`, first + 1, … while they fit; return the rows done, and DONE, FULL or FIRST_ERROR.
+    """Append CSR rows from row `first` on while the rows fit, and return the next row and DONE, FULL or FIRST_ERROR.
 
-    FIRST_ERROR means that the next row has duplicates that sum up to infinity.
+    FIRST_ERROR means that the next row has duplicate entries whose sum is infinite.
     """
     for row in range(first, len(y)):
         start, stop = indptr[row], indptr[row + 1]
@@ -229,7 +229,7 @@ COUNTS, BINARY, UNIT = 0, 1, 2  # how the values of counted features (k-mers, n-
 
 @helper
 def weigh_last_row(out, weighting):
-    """Turn the counts of the row closed last into ones (BINARY) or a vector of length 1 (UNIT)."""
+    """Replace the counts in the last added row by ones (BINARY), or scale the row to Euclidean length 1 (UNIT)."""
     rows = out.progress[ROWS]
     start, stop = out.indptr[rows - 1], out.indptr[rows]
     if weighting == BINARY:
@@ -254,7 +254,7 @@ def all_ones(values):
 
 @kernel
 def first_not_finite(values):
-    """Return the position of the first NaN or infinity in a flat array, or -1."""
+    """Return the position of the first NaN or infinity in a flat array, or -1 if all values are finite."""
     for i in range(len(values)):
         if not np.isfinite(values[i]):
             return i

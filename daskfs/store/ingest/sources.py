@@ -1,4 +1,4 @@
-"""Source files: finding them, opening them (decompressed), and reading whole lines in bounded memory."""
+"""Find source files, open source files with decompression, and read whole lines in bounded memory."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BOM = b"\xef\xbb\xbf"
 
 
 class _GzipFile(gzip.GzipFile):
-    """Python's own class, but an empty file is an error, as it is for gunzip."""
+    """A `gzip.GzipFile` that raises EOFError for an empty file, as gunzip does."""
 
     def __init__(self, raw: IO[bytes]) -> None:
         super().__init__(fileobj=raw)
@@ -54,7 +54,7 @@ _DAMAGED = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error, zstd.ZstdErr
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One file to be ingested, as it was when the ingest was planned."""
+    """One source file of an ingest, with the size and the fingerprint of the file when the ingest was planned."""
 
     url: str
     size: int
@@ -66,12 +66,12 @@ class Source:
 
     @property
     def compression(self) -> str | None:
-        """``".gz"``, ``".bz2"``, ``".xz"``, ``".zst"`` or None, by the file's name."""
+        """The compression suffix of the file name: ``".gz"``, ``".bz2"``, ``".xz"``, ``".zst"`` or None."""
         return next((suffix for suffix in _OPENERS if self.url.endswith(suffix)), None)
 
     @property
     def name(self) -> str:
-        """The name of the file without folders and endings; it can label a file of sequences."""
+        """The name of the file without folders and suffixes."""
         name = self.url.rstrip("/").rsplit("/", 1)[-1]
         if self.compression:
             name = name[: -len(self.compression)]
@@ -79,7 +79,7 @@ class Source:
 
     @property
     def folder(self) -> str:
-        """The name of the folder the file lies in; it can label a file of text."""
+        """The name of the folder that contains the file."""
         return self.url.rsplit("/", 2)[-2] if "/" in self.url else ""
 
     def check_unchanged(self) -> None:
@@ -88,7 +88,7 @@ class Source:
             raise SourceError(f"{self.url}: changed while it was read; run the ingest again")
 
     def _info(self) -> Mapping[str, Any]:
-        """Return what the store says about the file now."""
+        """Return the current metadata of the file from the file system or object store."""
         if in_object_store(self.url, self.options):
             return next(find_objects(self.url, self.options))
         fs, path = fsspec.core.url_to_fs(self.url, **self.options)
@@ -106,9 +106,9 @@ class Source:
 
     @contextmanager
     def open(self, stop: int | None = None) -> Iterator[IO[bytes]]:
-        """Open the decompressed bytes of the file; damage raises a SourceError with the name of the file.
+        """Open the file for reading decompressed bytes, and raise SourceError if the compressed data is damaged.
 
-        `stop` is the byte beyond which hardly anything will be read, so that a remote store is not asked for more.
+        Bytes beyond `stop` are not requested in advance from an object store.
         """
         try:
             with self._raw(stop) as raw:
@@ -127,7 +127,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class SourcePart:
-    """The part of one source that one task reads: the rows that start in bytes ``start … stop`` (all, if None)."""
+    """A part of one source file: the rows that start in bytes ``start`` to ``stop`` (end of file if None)."""
 
     source: Source
     start: int = 0
@@ -136,7 +136,7 @@ class SourcePart:
 
     @property
     def nbytes(self) -> int:
-        """The approximate number of bytes to read."""
+        """The approximate number of bytes of this part."""
         if self.size is not None:
             return self.size
         return (self.source.size if self.stop is None else self.stop) - self.start
@@ -145,9 +145,9 @@ class SourcePart:
 def find_sources(
     patterns: Sequence[str], options: Mapping[str, Any] | None = None, leave_out: Sequence[str] = ()
 ) -> list[Source]:
-    """Return every file that the paths, folders, globs and URLs name, each once, in a stable order.
+    """Return the source files that match the paths, folders, globs and URLs, without duplicates and in a stable order.
 
-    Hidden files in a folder are ignored. So are files below the folders `leave_out`, where the output goes.
+    Hidden files in a folder and files below the folders `leave_out` are ignored.
     """
     result: dict[str, Source] = {}
     storage_options = StorageOptions(options)
@@ -188,7 +188,7 @@ def _expand(pattern: str, options: StorageOptions) -> Iterator[Source]:
 
 
 def _fingerprint(info: Mapping[str, Any]) -> str:
-    """What a file system says of a file that changes with its content; each has its own word for it."""
+    """Return the size and a stamp (ETag or modification time) of a file, which change with the file's content."""
     facts = {key.lower().replace("-", "").replace("_", ""): value for key, value in info.items()}
     stamp = next((facts[key] for key in _STAMPS if facts.get(key)), "")
     return f"{info['size']}:{stamp}"
@@ -206,18 +206,18 @@ def _files_below(fs: fsspec.AbstractFileSystem, path: str) -> Iterator[dict[str,
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Whole lines of a source, the last one ended by a newline; the memory is reused by the next window."""
+    """Whole lines of a source, ending with a newline, in a buffer that the next window overwrites."""
 
     text: NDArray[np.uint8]
     offset: int  # of text[0] in the decompressed file
 
 
 def line_windows(part: SourcePart, window_bytes: int, separator: bytes = b"\n") -> Iterator[Window]:
-    """Yield the lines that start in the range of a part, in windows of about `window_bytes`.
+    """Yield the lines that start in the byte range of a part, in windows of about `window_bytes` bytes.
 
-    A line belongs to the range that holds its first byte, so that neighbouring ranges share no line and lose none.
-    `separator` may be longer than a newline, as in ``b"\\n>"``: it begins with the newline that ends a record, and the
-    rest opens the next.
+    A line belongs to the byte range that holds the line's first byte, so that every line belongs to exactly one range.
+    `separator` may be longer than a newline, as in ``b"\\n>"``, where the newline ends a record and the rest begins the
+    next record.
     """
     with part.source.open(part.stop) as file:
         offset = _first_start(file, part.start, separator) if part.start else 0
@@ -225,7 +225,7 @@ def line_windows(part: SourcePart, window_bytes: int, separator: bytes = b"\n") 
 
 
 def _first_start(file: IO[bytes], start: int, separator: bytes) -> int:
-    """Return where the first line at or after byte `start` begins; the file is left there."""
+    """Move the file to the first line that begins at or after byte `start`, and return that position."""
     at = start - 1  # one byte earlier: the line that starts exactly at `start` counts
     tail = b""
     file.seek(at)
@@ -243,7 +243,7 @@ def _first_start(file: IO[bytes], start: int, separator: bytes) -> int:
 
 
 class _LineWindows:
-    """Reads a file through one reused buffer; an incomplete last line moves to the front of the buffer."""
+    """Reads windows of whole lines into one reused buffer, and moves an incomplete last line to the buffer's front."""
 
     def __init__(self, file: IO[bytes], part: SourcePart, offset: int, window_bytes: int, separator: bytes) -> None:
         self._file, self._part, self._offset, self._separator = file, part, offset, separator
@@ -275,9 +275,9 @@ class _LineWindows:
             self._offset += end
 
     def _fill(self) -> bool:
-        """Fill the buffer and return True at the end of the file.
+        """Fill the buffer from the file, and return True at the end of the file.
 
-        The last byte of the buffer stays free for a missing last newline.
+        The last byte of the buffer stays free, for a newline that is appended if the file does not end with a newline.
         """
         room = len(self._buffer) - 1
         if self._part.stop is not None:  # read little more than the range
@@ -315,7 +315,7 @@ class _LineWindows:
 
 
 def line_number(source: Source, offset: int) -> int:
-    """Return the number (from 1) of the line that holds byte `offset`; called only for an error message."""
+    """Return the number (from 1) of the line that holds byte `offset`, for an error message."""
     lines, left = 1, offset
     with source.open() as file:
         while left > 0 and (piece := file.read(min(left, 1 << 20))):
@@ -325,7 +325,7 @@ def line_number(source: Source, offset: int) -> int:
 
 
 def first_lines(source: Source, count: int = 100) -> list[bytes]:
-    """Return the first lines of a source without their line ends, to guess options of a format from."""
+    """Return the first `count` lines of a source without line ends."""
     with source.open() as file:
         lines = io.BytesIO(file.read(1 << 20)).readlines()[:count]
     return [line.removeprefix(BOM).rstrip(b"\r\n") for line in lines]

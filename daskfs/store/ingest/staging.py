@@ -1,12 +1,12 @@
-"""Staging: pieces of a source, parsed in parallel, as finished files under ``_unfinished/`` and a record of them.
+"""Staging: tasks parse pieces of the sources in parallel and write the rows to temporary files in ``_unfinished/``.
 
-How many rows a piece gives is known only after it is parsed. So each piece writes its files, complete and checksummed,
-into a folder of its own, and its record last. Once all records are there, the dataset is put together from them. A
-killed ingest loses at most the pieces it was working on. A task that Dask runs twice, or that outlives its run, writes
-into another folder and does no harm.
+The number of rows of a piece is known only after parsing. So a task writes the complete files of a piece, with
+checksums, into a new folder, and then a record that lists the files. When all pieces have a record, the dataset is
+published from the staged files. A killed ingest loses only the pieces without a record. A task that Dask runs twice
+writes into two different folders.
 
-The blocks of sparse rows are staged as the chunk files of the dataset, which publishing then renames (dense rows: see
-`dense_staging`). The published bytes do not depend on which worker parsed what, or when.
+The blocks of sparse rows are staged as chunk files, and publishing renames these files (see `dense_staging` for dense
+rows). The bytes of the published dataset do not depend on the assignment of pieces to workers.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ ENTRY_ARRAYS = ("ids", "values")
 
 @dataclass
 class StagedPiece:
-    """The record of a staged piece, of dense or sparse rows."""
+    """The record of a staged piece of dense or sparse rows, stored as JSON."""
 
     number: int
     key: str  # a digest of the source and the options
@@ -57,17 +57,17 @@ class StagedPiece:
 
     @property
     def relies_on(self) -> set[str]:
-        """The folders of all pieces whose files this one needs."""
+        """The folders of all pieces whose staged files are needed to publish this piece."""
         return {self.folder}
 
     def add_labels(self, y: NDArray[np.float64]) -> None:
-        """Add the distinct labels of some rows."""
+        """Add the distinct labels of y to the labels of the piece."""
         distinct = distinct_numbers(y)
         if self.numbers is not None:
             self.numbers = None if distinct is None else sorted({*self.numbers, *distinct})
 
     def strings_used(self) -> list[str]:
-        """Return the string labels that some row has: a source record that makes no row may have brought others."""
+        """Return the string labels of the staged rows, without labels of source records that gave no row."""
         return self.strings if self.numbers is None else [self.strings[int(code)] for code in self.numbers]
 
 
@@ -75,18 +75,18 @@ P = TypeVar("P", bound=StagedPiece)
 
 
 class PieceWriter(Generic[P]):
-    """Writes the files of one piece; `close` writes its record."""
+    """Writes the staged files of one piece, and on `close` the record of the piece."""
 
     def __init__(self, location: Location, piece: P) -> None:
         self.location, self.piece = location, piece
 
     def write(self, name: str, file: bytes) -> None:
-        """Stage a file that ends with its crc32c."""
+        """Write a staged file, whose last bytes are its crc32c checksum, and add the file to the record."""
         self.location.write(f"{self.piece.folder}/{name}", file)
         self.piece.files[name] = manifest_line(file)
 
     def close(self, labels: LabelCodes, bad_lines: BadLines) -> P:
-        """Write the record: from now on the piece need not be parsed again."""
+        """Write the record of the piece, after which the piece need not be parsed again, and return the record."""
         self.piece.strings = labels.label_strings()
         self.piece.bad_lines, self.piece.bad_examples = bad_lines.count, bad_lines.examples
         self.location.write(_record_key(self.piece.number), json.dumps(asdict(self.piece)).encode())
@@ -94,19 +94,19 @@ class PieceWriter(Generic[P]):
 
 
 def merge_labels(pieces: Sequence[StagedPiece]) -> Labels:
-    """Return the labels of a whole dataset from those of its pieces."""
+    """Return the labels of a whole dataset, merged from the labels of its staged pieces."""
     if any(piece.strings for piece in pieces):
         return merge_string_labels(piece.strings_used() for piece in pieces)
     return merge_number_labels(piece.numbers for piece in pieces)
 
 
 def new_folder(number: int) -> str:
-    """Return a folder for the files of a piece, another one for every attempt."""
+    """Return a new, unique folder name for the staged files of piece `number`."""
     return f"{UNFINISHED}/{number:06d}-{uuid.uuid4().hex[:8]}"
 
 
 def load_piece(kind: type[P], location: Location, number: int, key: str) -> P | None:
-    """Return a piece that an earlier run has staged from the same source and options, or None if it is not intact."""
+    """Return the record of an earlier staged piece with the same key, or None if no intact piece exists."""
     try:
         record = json.loads(location.read(_record_key(number)))
     except (FileNotFoundError, ValueError):
@@ -134,14 +134,14 @@ def _is_intact(location: Location, piece: StagedPiece, name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class BlockShape:
-    """The size of chunks: the entries and rows (in a dataset in columns: columns) that fit into one block."""
+    """The largest numbers of entries and of rows (columns, in a dataset stored by columns) in one block."""
 
     rows: int
     entries: int
     compression: Codec = LZ4
 
     def specs(self, blocks: int, chunks: int) -> dict[str, ArraySpec]:
-        """Return every array that a sparse dataset of that many blocks and chunks may have."""
+        """Return the specs of all arrays that a sparse dataset with `blocks` blocks and `chunks` chunks may have."""
         row = ("block", "row")
         arrays = [
             *self._lines("ids", np.uint64, blocks, chunks),
@@ -152,13 +152,13 @@ class BlockShape:
         return {array.name: array for array in arrays}
 
     def column_specs(self, blocks: int, chunks: int) -> dict[str, ArraySpec]:
-        """Return the arrays of a sparse dataset in columns that are cut into blocks."""
+        """Return the specs of the block arrays of a sparse dataset stored by columns."""
         ids = self._spec("ids", blocks, self.rows, np.dtype(np.uint64), ("block", "column"))
         arrays = [*self._lines("rows", np.uint32, blocks, chunks), ids]
         return {array.name: array for array in arrays}
 
     def _lines(self, index: str, dtype: type[np.unsignedinteger[Any]], blocks: int, chunks: int) -> list[ArraySpec]:
-        """Return the arrays of rows or columns: where each starts, and position and value of each entry."""
+        """Return the specs of the CSR or CSC arrays: the indices named `index`, the values, and indptr."""
         entry = ("chunk", "entry")
         return [
             self._spec(index, chunks, self.entries, np.dtype(dtype), entry),
@@ -171,7 +171,7 @@ class BlockShape:
 
 
 class StagedBlock(NamedTuple):
-    """The size of one block of a piece."""
+    """The numbers of rows, entries and chunks of one block of a staged piece."""
 
     rows: int
     entries: int
@@ -180,7 +180,7 @@ class StagedBlock(NamedTuple):
 
 @dataclass
 class SparsePiece(StagedPiece):
-    """The record of one staged piece of sparse rows."""
+    """The record of one staged piece of sparse rows, stored as JSON."""
 
     blocks: list[StagedBlock] = field(default_factory=list)
     runs: list[NameRun] = field(default_factory=list)  # that hold its names, some of them staged with other pieces
@@ -208,7 +208,7 @@ class SparsePiece(StagedPiece):
 
 
 class SparsePieceWriter(PieceWriter[SparsePiece]):
-    """Stages the blocks and names of one piece; `runs` hold names that it need not stage again."""
+    """Stages the blocks and names of one piece, except names that the earlier sorted runs `runs` hold."""
 
     def __init__(
         self, location: Location, number: int, key: str, shape: BlockShape, runs: Sequence[NameRun] = ()
@@ -217,7 +217,7 @@ class SparsePieceWriter(PieceWriter[SparsePiece]):
         self._shape, self._specs = shape, shape.specs(1, 1)
 
     def take_rows(self, rows: RowArrays) -> None:
-        """Stage one block."""
+        """Write the arrays of one block of sparse rows as staged files."""
         count, entries = int(rows.progress[ROWS]), int(rows.progress[ENTRIES])
         chunks = max(1, -(-entries // self._shape.entries))
         number = len(self.piece.blocks)
@@ -231,7 +231,7 @@ class SparsePieceWriter(PieceWriter[SparsePiece]):
         self.piece.add_labels(rows.y[:count])
 
     def take_names(self, names: NameSet) -> None:
-        """Stage a set of names as a sorted run."""
+        """Write a set of feature names as a staged file, a run of names sorted by id."""
         name = f"names.{len(self.piece.runs)}"
         count, file = sort_names(names)
         self.write(name, file)
@@ -239,7 +239,7 @@ class SparsePieceWriter(PieceWriter[SparsePiece]):
 
 
 def _needed_arrays(rows: RowArrays) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a block, without padding and without those whose every value is the default."""
+    """Return the arrays of a block without padding, and without arrays that hold only the default value."""
     count, entries = int(rows.progress[ROWS]), int(rows.progress[ENTRIES])
     cells: dict[str, NDArray[Any]] = {
         "ids": rows.ids[:entries],
@@ -258,5 +258,5 @@ def _needed_arrays(rows: RowArrays) -> dict[str, NDArray[Any]]:
 
 
 def staged_name(array: str, block: int, i: int) -> str:
-    """Return the name of the file that holds chunk `i` of an array's part in a block."""
+    """Return the file name of chunk `i` of an array in a staged block."""
     return f"{array}.{block}.{i}"

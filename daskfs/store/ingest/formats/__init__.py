@@ -1,4 +1,4 @@
-"""One parser per source format: from bytes to rows, without Dask."""
+"""Parsers of the source formats, one module per format, from bytes to rows and without Dask."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def options_of(name: str) -> list[str]:
 
 
 def make_format(name: str, options: Mapping[str, Any]) -> Format:
-    """Return the format called `name` with these options; OptionError suggests the nearest name for an unknown one."""
+    """Return the format called `name` with the given options, or raise OptionError for an unknown name or option."""
     known = options_of(name)
     for option in options:
         if option not in known:

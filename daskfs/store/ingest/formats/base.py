@@ -1,7 +1,7 @@
-"""The interface of a source format: a frozen record of options that knows how to read a part of a file.
+"""The interface of a source format: a frozen dataclass of options with methods that read a part of a file.
 
-To add a format, write a file here with a dataclass that extends `Format`, and name it in ``FORMATS``
-(``formats/__init__.py``); CONTRIBUTING.md has the checklist.
+To add a format, write a module in this folder with a dataclass that extends `Format`, and add the dataclass to
+``FORMATS`` in ``formats/__init__.py``. CONTRIBUTING.md has a checklist for new formats.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ NamesFrom = dict[str, Any]
 
 
 class Format(ABC):
-    """One source format: a frozen dataclass whose fields, the options, can be written as JSON."""
+    """A source format: a frozen dataclass whose fields are the options of the format and can be written as JSON."""
 
     name: ClassVar[str]
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
     def kind(self) -> Kind:
-        """Whether the format gives dense or sparse rows; known after `resolve`."""
+        """The kind of rows that the format gives, "dense" or "sparse", which is known after `resolve`."""
         return "sparse"
 
     @property
     @abstractmethod
     def names_from(self) -> NamesFrom:
-        """The way from a feature id to its name."""
+        """The origin of the names of features (see `NamesFrom`)."""
 
     @abstractmethod
     def resolve(self, sources: Sequence[Source]) -> Self:
-        """Return the same format with every "auto" decided by the first lines of the sources."""
+        """Return the format with every option "auto" replaced by a choice that fits the first lines of the sources."""
 
     def parts(self, source: Source, part_bytes: int) -> Iterator[SourcePart]:
-        """Yield parts of a source that can be read independently of each other: by default, ranges of lines.
+        """Yield parts of a source that can be parsed independently of each other, by default ranges of lines.
 
-        A compressed file cannot be entered in the middle and is one part.
+        A compressed file is a single part, because decompression must start at the beginning.
         """
         if source.compression or source.size <= part_bytes:
             yield SourcePart(source)
@@ -59,21 +59,21 @@ class Format(ABC):
 
     @abstractmethod
     def read(self, part: SourcePart, rows: RowBuilder, window_bytes: int) -> None:
-        """Parse one part into `rows`, holding about `window_bytes` of it at a time."""
+        """Parse one part of a source into sparse `rows`, with about `window_bytes` bytes of the source in memory."""
 
     def column_names(self) -> list[str]:
-        """Return the names of the feature columns, in order, of a format whose kind is "dense"."""
+        """Return the names of the feature columns in order, if the kind of the format is "dense"."""
         raise NotImplementedError
 
     def read_dense(self, part: SourcePart, rows: DenseBuilder, window_bytes: int) -> None:
-        """Parse one part into batches of dense rows, if the kind is "dense"."""
+        """Parse one part of a source into batches of dense rows, if the kind of the format is "dense"."""
         raise NotImplementedError
 
 
 def guess_label_kind(tokens: Sequence[bytes]) -> Literal["numbers", "strings"]:
-    """Return what the labels of the first rows are: strings if none of them is a number.
+    """Return "strings" if no label of the first rows is a number, and otherwise "numbers".
 
-    A word among numbers is more often a mistake than a class: with numeric labels it is reported.
+    With "numbers", a label that is no number is reported as a bad line.
     """
     return "strings" if tokens and not any(map(_is_number, tokens)) else "numbers"
 
@@ -87,7 +87,7 @@ def _is_number(token: bytes) -> bool:
 
 
 def lengths(option: str, values: int | Iterable[int], longest: int) -> tuple[int, ...]:
-    """Return one length or several as a sorted tuple without duplicates, each in 1 … `longest`.
+    """Return lengths of n-grams as a sorted tuple without duplicates, or raise OptionError if not in 1 … `longest`.
 
     >>> lengths("k", 12, longest=31)
     (12,)

@@ -1,8 +1,8 @@
-"""CSV and TSV: one row per line, fields between delimiters, column names in the first line or none.
+"""The formats CSV and TSV: one row per line, fields between delimiters, column names in the first line or none.
 
 Files are cut at line ends, so that many workers can read one file. A quoted field may hold delimiters and doubled
-quotes, but no line break, which makes a bad line and never a silent mistake. Empty fields and the usual spellings of a
-missing value (NA, NaN, null, … as in pyarrow) are gaps. Empty lines are ignored.
+quotes, but a line break in a quoted field makes a bad line. Empty fields and the usual spellings of a missing value
+(NA, NaN, null, … as in pyarrow) are missing values. Empty lines are ignored.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ FAULTS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Delimited(TableFormat):
-    """Options of CSV, besides those of every table.
+    """Options of the CSV format, in addition to the options of every table format.
 
     Parameters
     ----------
     delimiter
         The character between fields.
     header
-        Whether the first line of every file names the columns. If not, they are c0, c1, … or `columns`.
+        Whether the first line of every file names the columns. If not, the columns are called c0, c1, … or `columns`.
     """
 
     delimiter: str = ","
@@ -83,14 +83,14 @@ class Delimited(TableFormat):
             yield _CsvLines(window.text[start:], window.offset + start, part.source, parser)
 
     def _types(self) -> dict[str, pa.DataType]:
-        """Return the type as which pyarrow reads each column: the final one, so that nothing is converted twice."""
+        """Return the Arrow type with which pyarrow reads each column in use."""
         pa = arrow()
         label = pa.string() if self.labels == "strings" else pa.float64()
         numeric, categorical = dict.fromkeys(self.numeric, pa.float64()), dict.fromkeys(self.categorical, pa.string())
         return {self.label: label, **numeric, **categorical}
 
     def _first_line(self, text: NDArray[np.uint8], source: Source) -> tuple[list[str], int]:
-        """Return the fields of the first line, and where the next line starts."""
+        """Return the fields of the first line, and the position where the second line starts."""
         end = int(np.argmax(text == LF)) + 1
         try:
             line = text[:end].tobytes().decode().rstrip("\r\n")
@@ -104,7 +104,7 @@ class Delimited(TableFormat):
 
 @dataclass(frozen=True, kw_only=True)
 class TabSeparated(Delimited):
-    """Options of TSV: CSV with tabs."""
+    """Options of the TSV format, which is CSV with tabs as delimiters."""
 
     delimiter: str = "\t"
 
@@ -112,7 +112,7 @@ class TabSeparated(Delimited):
 
 
 class _Parser:
-    """pyarrow's CSV reader for the columns of one dataset, with one thread (Dask brings the others)."""
+    """The single-threaded CSV reader of pyarrow, configured for the columns of one dataset."""
 
     def __init__(self, delimiter: str, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> None:
         self.delimiter = ord(delimiter)
@@ -122,11 +122,11 @@ class _Parser:
         self._strings = self._conversion(dict.fromkeys(types, arrow().string()))
 
     def typed(self, text: NDArray[np.uint8]) -> pa.RecordBatch:
-        """Return the rows of a text, every column in its type. Raise ArrowInvalid if some field or line is wrong."""
+        """Return the rows of a text with typed columns. Raise ArrowInvalid if a field or a line cannot be parsed."""
         return self._batch(text, self._parse, self._typed)
 
     def strings(self, line: NDArray[np.uint8]) -> pa.RecordBatch:
-        """Return one line with every column as a string. Raise BadTableRow if even that is impossible."""
+        """Return one line with every column as a string. Raise BadTableRow if the line cannot be parsed."""
         wrong_counts = []
 
         def note(row: Any) -> str:
@@ -155,7 +155,7 @@ class _Parser:
 
 
 class _CsvLines:
-    """Whole lines of a file, as `TableRows`."""
+    """Whole lines of a CSV file that implement the protocol `TableRows`."""
 
     def __init__(self, text: NDArray[np.uint8], offset: int, source: Source, parser: _Parser) -> None:
         self._text, self._offset, self._source, self._parser = text, offset, source, parser
@@ -186,7 +186,7 @@ class _CsvLines:
 
 
 class _Sample:
-    """Takes the first rows of a file. Bad rows are ignored here, and reported when the file is read."""
+    """A receiver of the first rows of a CSV file, from which column types are inferred, that ignores bad rows."""
 
     def __init__(self) -> None:
         self._batches: list[pa.RecordBatch] = []
@@ -201,7 +201,7 @@ class _Sample:
         pass
 
     def table(self, types: Mapping[str, pa.DataType]) -> pa.Table:
-        """Return the rows as a table; columns that hold only numbers and gaps are numeric."""
+        """Return the first rows as a table, in which columns with only numbers and missing values are numeric."""
         pa = arrow()
         table = pa.Table.from_batches(self._batches, schema=pa.schema(list(types.items())))
         return pa.table({name: _as_numbers_if_possible(table[name]) for name in types})

@@ -1,4 +1,4 @@
-"""FASTA: each record, or each read sampled from it, becomes a row that counts its k-mers."""
+"""The FASTA format: each record, or each read sampled from a record, becomes a row of k-mer counts."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ REASONS = {
 class Fasta(Format):
     """Options of the FASTA format.
 
-    A, C, G and T (or U) in either case are bases. Any other letter, ``*`` and ``-`` count as positions of the
-    sequence, but no k-mer contains them.
+    A, C, G and T (or U) in upper or lower case are bases. Any other letter, ``*`` and ``-`` occupy a position of the
+    sequence, but no k-mer contains such a position.
 
     Parameters
     ----------
@@ -55,20 +55,20 @@ class Fasta(Format):
     canonical
         Count a k-mer and its reverse complement as one feature, the smaller of the two.
     position
-        A feature is a k-mer at its position in the row.
+        Make a feature of each pair of a k-mer and its position in the row, instead of each k-mer.
     label
         ``"file"``: the file's name without folders and endings. ``"header:REGEX"``: the first group of
         REGEX where it is found in the record's header, as in ``header:label=([-+0-9]+)``.
     labels
-        ``"numbers"``, ``"strings"`` or ``"auto"``: numbers if the headers of the first records say so.
+        ``"numbers"``, ``"strings"`` or ``"auto"``, which means numbers if the labels of the first records are numbers.
     read_length, coverage
-        None for a row per record. Otherwise rows are reads: ``round(coverage * length / read_length)``
-        of them start at random positions of each record. A shorter record has no read and makes no row.
+        None for a row per record. Otherwise rows are reads, ``round(coverage * length / read_length)`` reads per
+        record, which start at random positions. A record shorter than `read_length` has no read and makes no row.
     seed
-        The seed of the positions of reads. These depend on the seed, the name of the file and the position of the
-        record in it, not on how the work is cut.
+        The seed of the positions of reads. The positions of reads depend on the seed, the name of the file and the
+        position of the record in the file, not on the division of files into parts.
     weighting
-        ``"count"``, ``"binary"`` (1 for a k-mer that occurs) or ``"unit"`` (counts of length 1 a row).
+        ``"count"``, ``"binary"`` (1 for a k-mer that occurs) or ``"unit"`` (rows scaled to Euclidean length 1).
     """
 
     k: tuple[int, ...] = (12,)
@@ -129,7 +129,7 @@ class Fasta(Format):
         return position_shift(max(self.k)) if self.position else 0
 
     def _longest_row(self) -> int:
-        """Return the largest number of bases for which every k-mer's position fits an id (63 bits)."""
+        """Return the largest number of bases of a row for which every k-mer and its position fit in a 63-bit id."""
         positions = 1 << (63 - self._shift()) if self.position else 1 << 62
         return positions + min(self.k) - 1
 
@@ -162,7 +162,7 @@ class Fasta(Format):
     def _labels(
         self, window: Window, records: FastaRecords, source: Source, label_code: Callable[[bytes], float]
     ) -> NDArray[np.float64]:
-        """Return the label of every record; a record without one is marked as a problem."""
+        """Return the label of every record, and mark a record without a label in ``records.problem``."""
         pattern = self._header_pattern()
         if pattern is None:
             return np.full(len(records.start), label_code(source.name.encode()))
@@ -199,17 +199,17 @@ class Slices(NamedTuple):
 
 
 def whole_records(records: FastaRecords, y: NDArray[np.float64]) -> Slices:
-    """Return every record that has no problem as one slice."""
+    """Return one slice for every record without a problem."""
     good = records.problem == 0
     return Slices(records.first[good], records.last[good], y[good])
 
 
 class ReadSampler:
-    """Draws reads of one length from the records of one source, uniformly, to a mean coverage.
+    """Samples reads of a fixed length uniformly from the records of one source, up to a given mean coverage.
 
-    The reads of a record depend on the seed, the name of its file and the byte at which it starts there, and so not on
-    how the work is cut into parts and windows. Philox's raw numbers are the same in every version of numpy; those of a
-    Generator are not.
+    The reads of a record depend on the seed, the name of the file and the byte at which the record starts, and not on
+    the division of the file into parts and windows. The sampler uses raw numbers of Philox, which are the same in every
+    version of numpy, unlike the numbers of a Generator.
     """
 
     def __init__(self, source_name: str, read_length: int, coverage: float, seed: int) -> None:
@@ -218,7 +218,7 @@ class ReadSampler:
         self._fresh = self._draws.state
 
     def slices(self, records: FastaRecords, y: NDArray[np.float64], offset: int) -> Iterator[Slices]:
-        """Yield reads of every record that has no problem, many at a time; `offset` is that of the window."""
+        """Yield slices for the reads of all records without a problem, in a window at byte `offset` of the file."""
         batch: list[Slices] = []
         reads = 0
         for r in np.flatnonzero(records.problem == 0):
@@ -234,7 +234,7 @@ class ReadSampler:
             yield _concatenate(batch)
 
     def _starts(self, offset: int, bases: int) -> Iterator[NDArray[np.int64]]:
-        """Yield the positions where the reads of a record of `bases` bases start."""
+        """Yield batches of start positions of the reads of a record of `bases` bases."""
         places = bases - self._length + 1
         left = round(self._coverage * bases / self._length) if places > 0 else 0
         self._restart(offset)
@@ -245,7 +245,7 @@ class ReadSampler:
             left -= count
 
     def _restart(self, offset: int) -> None:
-        """Begin the random stream of the record at `offset`, ten times as fast as a new Philox with that key."""
+        """Reset the random generator to the stream of the record at byte `offset`."""
         what = f"{self._seed}\0{self._name}\0{offset}".encode()
         digest = hashlib.blake2b(what, digest_size=16).digest()
         self._fresh["state"]["key"] = np.frombuffer(digest, "<u8")
@@ -264,12 +264,12 @@ def _report_problems(window: Window, records: FastaRecords, source: Source, bad_
 
 
 def _shown(window: Window, at: int) -> str:
-    """Return the line from byte `at` on, as an error message shows it."""
+    """Return the rest of the line from byte `at` on, shortened for an error message."""
     return repr(window.text[at : at + 60].tobytes().split(b"\n")[0].decode("utf-8", "replace"))
 
 
 def label_in(header: bytes, pattern: re.Pattern[str]) -> str | None:
-    """Return what the pattern's first group matches in a header line (with its ``>``), or None."""
+    """Return the text of the pattern's first group in a FASTA header line, or None if the pattern does not match."""
     match = pattern.search(header.decode("utf-8", "replace").removeprefix(">").rstrip("\r"))
     return (match[1] or None) if match else None
 

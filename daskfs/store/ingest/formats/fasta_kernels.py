@@ -1,4 +1,4 @@
-"""FASTA text to k-mers: sequences become arrays of base codes, slices of those become CSR rows."""
+"""Kernels that convert FASTA text to arrays of base codes, and slices of base codes to CSR rows of k-mers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MEANING = _meanings()
 
 
 class FastaRecords(NamedTuple):
-    """The records of a window of text; the bases of record r are ``codes[first[r]:last[r]]``."""
+    """The FASTA records of a window of text, where the bases of record r are ``codes[first[r]:last[r]]``."""
 
     start: NDArray[np.int64]  # byte of its ">"
     header_stop: NDArray[np.int64]
@@ -54,7 +54,7 @@ class FastaRecords(NamedTuple):
 
 
 def new_records(text: NDArray[np.uint8]) -> FastaRecords:
-    """Find where the records of a text start; return them with room for what `encode_records` adds."""
+    """Find the start of every FASTA record in a text, and return arrays that `encode_records` fills."""
     marks = np.flatnonzero(text == RECORD_MARK)
     start = marks[(marks == 0) | (text[marks - 1] == LF)]
     header_stop, first, last, problem, problem_at = (np.zeros(len(start), np.int64) for _ in range(5))
@@ -63,7 +63,7 @@ def new_records(text: NDArray[np.uint8]) -> FastaRecords:
 
 @kernel
 def encode_records(text, longest, records):
-    """Fill `records` with the ends of headers, the codes of bases, and problems.
+    """Fill `records` with the ends of headers, the codes of bases, and the error codes of bad records.
 
     `longest` is the largest number of bases a record may have.
     """
@@ -95,10 +95,10 @@ def encode_records(text, longest, records):
 
 @kernel
 def add_kmer_rows(codes, first, last, y, lengths, canonical, shift, weighting, out):
-    """Add a row for each slice ``codes[first[i]:last[i]]``, from i = ``progress[NEXT]`` on; return DONE or FULL.
+    """Add a row for each slice ``codes[first[i]:last[i]]``, from i = ``progress[NEXT]`` on, and return DONE or FULL.
 
-    `lengths` are the k. With a `shift`, a feature is a k-mer at its position in the row. On FULL, ``progress[NEXT]`` is
-    the row that did not fit.
+    `lengths` holds the lengths k of the k-mers. If `shift` is not 0, the id of a feature combines a k-mer and its
+    position in the row. If FULL is returned, ``progress[NEXT]`` is the index of the row that did not fit.
     """
     for row in range(out.progress[NEXT], len(first)):
         out.progress[NEXT] = row
@@ -118,9 +118,9 @@ def add_kmer_rows(codes, first, last, y, lengths, canonical, shift, weighting, o
 
 @helper
 def _write_kmers(codes, first, last, k, canonical, shift, ids, entry):
-    """Write the ids of the k-mers of one slice to ``ids[entry:]``; return where they end.
+    """Write the ids of the k-mers of one slice to ``ids[entry:]``, and return the position after the last id.
 
-    `forward` holds the last k bases, `backward` their complements in reverse order.
+    The variable `forward` holds the last k bases, and `backward` holds their reverse complement.
     """
     length_bit = np.uint64(1) << np.uint64(2 * k)
     mask = length_bit - np.uint64(1)

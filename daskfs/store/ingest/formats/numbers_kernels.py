@@ -1,7 +1,7 @@
-"""Decimal text to numbers, for the parsers of line formats.
+"""Kernels that convert decimal text to numbers, for the parsers of line formats.
 
-Every function may read on until the first byte that is not part of a number. Callers hand in text that ends with a
-newline, so that no function has to check for the end of the text.
+Every function reads until the first byte that is not part of a number. Callers pass text that ends with a newline, so
+that no function has to check for the end of the text.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _LOW_BITS, _HIGH_BITS = np.uint64(0x7F7F7F7F7F7F7F7F), np.uint64(0x8080808080808
 
 @helper
 def digit(byte):
-    """Return 0 … 9 for a digit, a larger number for anything else."""
+    """Return the value 0 … 9 of a digit byte, or a number above 9 for any other byte."""
     return np.uint8(byte - np.uint8(48))
 
 
 @helper
 def read_id(text, at):
-    """Read a whole number 0 … 2^63 - 1; return its value, where it ends, and whether it is valid."""
+    """Read a whole number 0 … 2^63 - 1, and return the value, the position after the number, and False if invalid."""
     value, first = np.uint64(0), at
     d = digit(text[at])
     while d <= 9:
@@ -45,10 +45,10 @@ def read_id(text, at):
 
 @inlined
 def read_number(text, at):
-    """Read a decimal number; return its value, where it ends, and NUMBER or what is wrong.
+    """Read a decimal number at `at`, and return the value, the position after the number, and NUMBER or an error code.
 
-    The value is exact to the last bit of a float64 for up to 15 digits and powers of ten up to ±22, which covers usual
-    data; beyond that, it is off by a few units of the last place at most.
+    The value is the nearest float64 for up to 15 digits and powers of ten up to ±22. For longer numbers, the value is
+    off by at most a few units in the last place.
     """
     if at + WORD <= len(text):
         value, length = _read_short_number(word_at(text, at))
@@ -59,10 +59,9 @@ def read_number(text, at):
 
 @inlined
 def _read_short_number(word):
-    """Read a number of up to seven digits and points at once; return value and length, or length 0 for any other.
+    """Read a number of up to seven characters from a 64-bit word, and return its value and length (0 if longer).
 
-    Most numbers are that short, and the processor mispredicts where they end: a loop over digits is slower than all
-    this arithmetic.
+    Most numbers have up to seven characters, and a loop over digits is slower because of branch mispredictions.
     """
     # Find the bytes from . to 9: adding the difference to 128 sets the high bit. The / among them is rejected
     # below, because it is no digit.

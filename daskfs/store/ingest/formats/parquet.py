@@ -1,8 +1,8 @@
-"""Parquet: a table with types, cut into row groups that can be read independently of each other.
+"""The Parquet format: a table with typed columns and row groups that can be read independently of each other.
 
-A part of a Parquet file is a range of row groups: ``SourcePart.start`` and ``SourcePart.stop`` count those, not bytes.
-Texts and dictionaries are categorical columns; integers, floats, decimals and booleans are numeric ones. A null is a
-gap, but NaN makes a bad row.
+A part of a Parquet file is a range of row groups, with ``SourcePart.start`` and ``SourcePart.stop`` in row groups.
+Columns of strings and dictionaries are categorical, columns of integers, floats, decimals and booleans are numeric. A
+null is a missing value, but NaN makes a bad row.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ DECODED_CELL = 8  # bytes of a number in memory
 
 @dataclass(frozen=True, kw_only=True)
 class Parquet(TableFormat):
-    """Options of Parquet, besides those of every table.
+    """Options of the Parquet format, in addition to the options of every table format.
 
     Parameters
     ----------
     kinds
-        What each of `columns` holds by its type; `resolve` fills it in, and every file must agree.
+        The kind of each of `columns` (numeric or categorical), filled in by `resolve` and the same in every file.
     """
 
     kinds: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class Parquet(TableFormat):
         return replace(self.decide(schema.names, sample), kinds=_kinds(schema))
 
     def parts(self, source: Source, part_bytes: int) -> Iterator[SourcePart]:
-        """Yield ranges of row groups, each as long as fits in `part_bytes`, or a single large row group."""
+        """Yield ranges of row groups of up to `part_bytes` bytes, with at least one row group in each range."""
         with _open(source) as file:
             self._check_schema(source, file.schema_arrow)
             sizes = [file.metadata.row_group(group).total_byte_size for group in range(file.num_row_groups)]
@@ -84,7 +84,7 @@ class Parquet(TableFormat):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _RowGroupSlice:
-    """Rows of a row group, as `TableRows`."""
+    """Rows of a Parquet row group that implement the protocol `TableRows`."""
 
     rows: pa.RecordBatch
     first: int  # number of the first row in its file, from 1
@@ -110,7 +110,7 @@ class _RowGroupSlice:
 
 @contextmanager
 def _open(source: Source) -> Iterator[pq.ParquetFile]:
-    """Open a Parquet file, without reading ahead."""
+    """Open a Parquet file without prefetching."""
     with source.open() as raw:
         try:
             yield arrow("pyarrow.parquet").ParquetFile(raw, pre_buffer=False)
@@ -119,7 +119,7 @@ def _open(source: Source) -> Iterator[pq.ParquetFile]:
 
 
 def _batches(file: pq.ParquetFile, group: int, columns: Sequence[str], window_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a row group, about `window_bytes` of them at a time."""
+    """Yield the rows of a row group in batches of about `window_bytes` bytes."""
     about = file.metadata.row_group(group)
     row_bytes = max(about.total_byte_size // max(about.num_rows, 1), DECODED_CELL * len(columns))
     rows = max(window_bytes // row_bytes, 1)

@@ -1,4 +1,4 @@
-"""svmlight / libsvm text: ``label id:value id:value ... # comment``, ids 0 … 2^63 - 1, kept as they are."""
+"""The svmlight / libsvm text format, ``label id:value id:value ... # comment``, with unchanged ids 0 … 2^63 - 1."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Svmlight(Format):
     Parameters
     ----------
     labels
-        ``"numbers"``, ``"strings"`` (each distinct word is a class) or ``"auto"``: by the first lines.
+        ``"numbers"``, ``"strings"`` (each distinct word is a class) or ``"auto"``, chosen from the first lines.
     """
 
     labels: LabelKind = "auto"

@@ -1,4 +1,4 @@
-"""svmlight / libsvm text to CSR rows: ``label [qid:q] id:value id:value ... [# comment]``."""
+"""The kernel that parses svmlight text, ``label [qid:q] id:value id:value ... [# comment]``, into CSR rows."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ VALUE_NOT_FINITE, NUL_BYTE, SUM_NOT_FINITE = range(FIRST_ERROR + 6, FIRST_ERROR 
 
 @kernel
 def parse_svmlight(text, labels_are_strings, out, labels):
-    """Parse lines from ``progress[NEXT]`` until the text ends, the block is full or a line is wrong; return the status.
+    """Parse svmlight lines from byte ``progress[NEXT]`` on, and return DONE, FULL (block is full) or an error code.
 
-    `text` ends with a newline. On FULL, ``progress[NEXT]`` is the start of the row that did not fit. On an error,
-    ``progress[AT]`` is its byte and ``progress[LINE]`` the start of its line.
+    `text` must end with a newline. After FULL, ``progress[NEXT]`` is the start of the line that did not fit. After an
+    error, ``progress[AT]`` is the byte of the error and ``progress[LINE]`` the start of the bad line.
     """
     at = out.progress[NEXT]
     while at < len(text):

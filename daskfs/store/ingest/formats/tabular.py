@@ -1,8 +1,8 @@
-"""The options that tables (CSV, TSV, Parquet) share, and the choices that depend on the first rows.
+"""The options that table formats (CSV, TSV, Parquet) share, and their choice from the first rows.
 
-A sparse table names its features: a numeric column is the feature of that name, and a categorical column has a feature
-``column=text`` of value 1 for each of its texts. A gap or a zero is no entry. A dense table has a number in every cell
-and is stored as it is.
+In a sparse table, a numeric column is one feature with the column's name, and a categorical column has a feature
+``column=text`` with value 1 for each distinct text. Missing values and zeros are not stored in a sparse table. A dense
+table has a number in every cell and is stored as a matrix.
 """
 
 from __future__ import annotations
@@ -28,25 +28,26 @@ NUMERIC, CATEGORICAL = "numeric", "categorical"
 
 @dataclass(frozen=True, kw_only=True)
 class TableOptions(Format):
-    """Options of every table format.
+    """Options of every table format (CSV, TSV, Parquet).
 
     Parameters
     ----------
     label
-        The column that holds the target. It must be given.
+        The column that holds the target. A label column must be given.
     categorical, numeric
-        Columns to be read as texts or as numbers, whatever they look like; `resolve` fills in the others.
+        Columns to be read as texts or as numbers, whatever the first rows hold. The kinds of all other columns are
+        chosen from the first rows.
     ignore
         Columns that are no features.
     labels
-        ``"numbers"``, ``"strings"`` (each distinct text is a class) or ``"auto"``: by the first rows.
+        ``"numbers"``, ``"strings"`` (each distinct text is a class) or ``"auto"``, chosen from the first rows.
     table
-        ``"dense"``, ``"sparse"`` or ``"auto"``: dense if the first rows have neither texts nor gaps.
+        ``"dense"``, ``"sparse"`` or ``"auto"``, which is dense if the first rows have neither texts nor missing values.
     dtype
-        How a dense table is stored. ``"auto"`` is float32 for text files, and for Parquet where every
-        column fits in it exactly. A sparse table always holds float32.
+        The type of numbers in a dense table. ``"auto"`` is float32 for text files, and for Parquet if float32 holds
+        every column exactly. A sparse table always holds float32.
     columns
-        The names of all columns in order, the label among them; by default what the first file says.
+        The names of all columns in order, the label among them, by default the column names of the first file.
     """
 
     label: str = ""
@@ -70,7 +71,7 @@ class TableOptions(Format):
         return list(self.numeric)
 
     def in_use(self) -> list[str]:
-        """Return the columns that are read: the label and the features."""
+        """Return the names of the columns that are read, which are the label and the features."""
         return [self.label, *self.numeric, *self.categorical]
 
     def check_columns(self, columns: Sequence[str]) -> None:
@@ -90,7 +91,7 @@ class TableOptions(Format):
             raise OptionError(f"no column is left to be a feature of {join_names(columns)}")
 
     def decide(self, columns: Sequence[str], sample: pa.Table | pa.RecordBatch) -> Self:
-        """Return the options with every open choice decided by the types and the gaps of the first rows."""
+        """Return the options with every "auto" replaced by a choice from the types and missing values in `sample`."""
         kinds = {field.name: kind_of(field.type) for field in sample.schema}
         kinds |= dict.fromkeys(self.numeric, NUMERIC) | dict.fromkeys(self.categorical, CATEGORICAL)
         features = [name for name in columns if name != self.label and name not in self.ignore]
@@ -118,7 +119,7 @@ class TableOptions(Format):
 
 
 def arrow(module: str = "pyarrow") -> Any:
-    """Return pyarrow or a module of it, which only tables need. Raise OptionError if it is not installed."""
+    """Import and return pyarrow or a module of pyarrow. Raise OptionError if pyarrow is not installed."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -126,7 +127,7 @@ def arrow(module: str = "pyarrow") -> Any:
 
 
 def kind_of(type: pa.DataType) -> str:
-    """Return NUMERIC, CATEGORICAL, or the name of a type that is neither."""
+    """Return NUMERIC or CATEGORICAL for an Arrow type, or the name of a type that is neither."""
     types = arrow("pyarrow.types")
     if types.is_integer(type) or types.is_floating(type) or types.is_boolean(type) or types.is_decimal(type):
         return NUMERIC
@@ -138,7 +139,7 @@ def kind_of(type: pa.DataType) -> str:
 
 
 def as_numbers(column: pa.Array) -> pa.Array:
-    """Return a column cast to float64. Raise ArrowInvalid if it holds text that is no number."""
+    """Return a column cast to float64. Raise ArrowInvalid if the column holds text that is no number."""
     pa = arrow()
     if kind_of(column.type) == CATEGORICAL:
         column = arrow("pyarrow.compute").utf8_trim_whitespace(column.cast(pa.string()))
@@ -146,12 +147,12 @@ def as_numbers(column: pa.Array) -> pa.Array:
 
 
 def as_texts(column: pa.Array) -> pa.Array:
-    """Return a column cast to strings. Raise ArrowInvalid if it holds bytes that are not UTF-8."""
+    """Return a column cast to strings. Raise ArrowInvalid if the column holds bytes that are not UTF-8."""
     return column.cast(arrow().string())
 
 
 def check_same_columns(source: Source, columns: Sequence[str], expected: Sequence[str]) -> None:
-    """Raise SourceError if the columns of a file are not those of the first file."""
+    """Raise SourceError if the columns of a file differ from the columns of the first file."""
     for number, (name, wanted) in enumerate(zip_longest(columns, expected), start=1):
         if name != wanted:
             here, first = ("missing" if column is None else repr(column) for column in (name, wanted))
@@ -159,7 +160,7 @@ def check_same_columns(source: Source, columns: Sequence[str], expected: Sequenc
 
 
 def join_names(names: Iterable[str], most: int = 50) -> str:
-    """Return names as a message lists them, not too many of them."""
+    """Join up to `most` names into one string for an error message."""
     names = list(names)
     more = f", … ({len(names) - most} more)" if len(names) > most else ""
     return ", ".join(names[:most]) + more
@@ -175,7 +176,7 @@ def _check_castable(column: pa.Array, name: str, kind: str) -> None:
 
 
 def _fits_float32(type: pa.DataType) -> bool:
-    """Return True if every number of a type is exactly a float32."""
+    """Return True if float32 holds every number of an Arrow type exactly."""
     types = arrow("pyarrow.types")
     if types.is_integer(type):
         return bool(type.bit_width <= 16)

@@ -1,7 +1,7 @@
-"""Cells of a table to CSR entries: numbers under the id of their column, texts under the id of ``column=text``.
+"""Kernels that convert table cells to CSR entries, with the id of the column (numbers) or of ``column=text`` (texts).
 
-A gap is 0 among numbers and the empty text among texts, so one test leaves out gaps and zeros. Entries are counted
-first, then written column by column; `cursor` holds the position of the next entry of each row.
+A missing value is stored as 0 among numbers and as the empty text among texts, and both are left out. Entries are first
+counted, then written column by column at the positions in `cursor`, which holds the next free position of each row.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FINE, STRAY_CR, OPEN_QUOTE = 0, 1, 2
 
 
 class Texts(NamedTuple):
-    """A column as Arrow holds it: the text of row i is ``data[offsets[i]:offsets[i + 1]]``."""
+    """A column of strings in Arrow's format, where the text of row i is ``data[offsets[i]:offsets[i + 1]]``."""
 
     offsets: NDArray[np.int32]
     data: NDArray[np.uint8]
@@ -29,9 +29,9 @@ class Texts(NamedTuple):
 
 @kernel
 def count_lines(text, delimiter):
-    """Return the number of lines that are not empty, and FINE or why some line cannot be parsed by itself.
+    """Return the number of nonempty CSV lines, and FINE or the error code of an open quote or a stray CR.
 
-    As for pyarrow, a quote opens a quoted field only at the beginning of the field; `text` ends with a newline.
+    As in pyarrow, a quote opens a quoted field only at the beginning of the field.
     """
     lines, start, at, fault = 0, 0, 0, FINE
     while at < len(text):
@@ -55,7 +55,7 @@ def count_lines(text, delimiter):
 
 @kernel
 def first_beyond(values, largest):
-    """Return the position of the first number that is NaN or whose absolute value exceeds `largest`, or -1."""
+    """Return the position of the first NaN or number with an absolute value above `largest`, or -1 if there is none."""
     for i in range(len(values)):
         if not abs(values[i]) <= largest:
             return i
@@ -64,7 +64,7 @@ def first_beyond(values, largest):
 
 @kernel
 def count_numbers(X, counts, used):
-    """Add the numbers of each row that are not zero to `counts`; mark the columns that have any."""
+    """Add the number of nonzero cells of each row of X to `counts`, and mark columns with a nonzero cell in `used`."""
     for row in range(X.shape[0]):
         for column in range(X.shape[1]):
             if X[row, column] != 0:
@@ -74,14 +74,14 @@ def count_numbers(X, counts, used):
 
 @kernel
 def count_texts(offsets, counts):
-    """Add 1 to the count of each row whose text is not empty."""
+    """Add 1 to ``counts[i]`` for each row i whose text in a column of strings is not empty."""
     for row in range(len(counts)):
         counts[row] += offsets[row + 1] > offsets[row]
 
 
 @kernel
 def put_numbers(X, column_ids, cursor, ids, values):
-    """Write every number that is not zero under its column's id."""
+    """Write every nonzero cell of X as an entry with the id of the column."""
     for row in range(X.shape[0]):
         at = cursor[row]
         for column in range(X.shape[1]):
@@ -94,7 +94,10 @@ def put_numbers(X, column_ids, cursor, ids, values):
 
 @kernel
 def put_texts(prefix, texts, first, cursor, ids, values, names):
-    """Write 1 under the id of ``prefix + text`` for rows from `first` on; return the first row that did not fit."""
+    """Write an entry of 1 with the id of ``prefix + text`` for rows from `first` on, until the set `names` is full.
+
+    Return the first row whose name did not fit in the set `names`.
+    """
     offsets, data = texts.offsets, texts.data
     longest = 0
     for row in range(first, len(cursor)):
@@ -119,7 +122,7 @@ def put_texts(prefix, texts, first, cursor, ids, values, names):
 
 @kernel
 def add_name(name, names):
-    """Add one whole feature name to the set; return False if it did not fit."""
+    """Add one complete feature name to the set `names`, and return False if the name did not fit."""
     return remember(names, feature_id(name, 0, len(name)), name, 0, len(name))
 
 

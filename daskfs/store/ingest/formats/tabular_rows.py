@@ -1,8 +1,7 @@
-"""Arrow batches to rows: conversion, checks, and the search for the one row that is wrong.
+"""Conversion of Arrow batches to rows, with checks of all cells and a search for bad rows.
 
-Rows are converted and checked many at a time, which is fast but tells only *that* something is wrong. Then the rows are
-halved, and the halves again, until the wrong row stands alone and is reported. The good rows around it are added as if
-it were not there, in their order.
+Rows are converted and checked in batches, which is fast but does not identify a bad row. A batch with a bad row is
+halved recursively until the bad row is alone and is reported. The good rows of the batch are added in their order.
 """
 
 from __future__ import annotations
@@ -29,41 +28,41 @@ C = TypeVar("C")
 
 
 class BadTableRow(Exception):
-    """A row cannot be read. The text of the error is used only if it was raised for a single row."""
+    """Raised for a batch of table rows with a bad row, whose error text is reported once the bad row is alone."""
 
 
 class TableRows(Protocol):
-    """Some rows of a source, not converted yet."""
+    """The protocol of a slice of table rows of a source before conversion."""
 
     @property
     def n_rows(self) -> int:
-        """The number of rows."""
+        """The number of rows in the slice."""
 
     def batch(self) -> pa.RecordBatch:
-        """Return the columns in use, each castable to its kind. Raise BadTableRow if a row has other columns."""
+        """Return the columns in use as an Arrow batch. Raise BadTableRow if a row cannot be parsed."""
 
     def halves(self) -> tuple[TableRows, TableRows]:
-        """Return two smaller slices with the same rows; called only for two rows or more."""
+        """Return the two halves of the slice, which has at least two rows."""
 
     def report(self, bad_lines: BadLines, reason: str) -> None:
-        """Report the only row as bad."""
+        """Report the only row of the slice as bad."""
 
 
 class Receiver(Protocol[C]):
-    """A receiver of converted rows."""
+    """The protocol of an object that converts, checks and adds table rows."""
 
     def convert(self, batch: pa.RecordBatch) -> C:
-        """Return the rows converted, ready to be added. Raise BadTableRow if one of them is wrong."""
+        """Return the converted rows of a batch, to be passed to `add`. Raise BadTableRow if a row is bad."""
 
     def add(self, cells: C) -> None:
-        """Add rows that have been checked."""
+        """Add converted rows to the output."""
 
     def report(self, rows: TableRows, reason: str) -> None:
-        """Report a row that cannot be read."""
+        """Report the only row of the slice `rows` as bad."""
 
 
 def deliver(rows: TableRows, receiver: Receiver[C]) -> None:
-    """Hand all rows of a slice to a receiver, the good ones and the bad ones."""
+    """Add the good rows of a slice to a receiver, and report the bad rows to this receiver."""
     if rows.n_rows == 0:
         return
     try:
@@ -80,7 +79,7 @@ def deliver(rows: TableRows, receiver: Receiver[C]) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class TableFormat(TableOptions):
-    """A table format that can be read; a subclass says how a part is cut into slices of rows."""
+    """A table format that reads rows, with a method `slices` that each subclass implements for its file format."""
 
     def read(self, part: SourcePart, rows: RowBuilder, window_bytes: int) -> None:
         receiver = _SparseRows(self, rows)
@@ -94,11 +93,11 @@ class TableFormat(TableOptions):
 
     @abstractmethod
     def slices(self, part: SourcePart, window_bytes: int) -> Iterator[TableRows]:
-        """Yield the rows of a part, about `window_bytes` of them at a time."""
+        """Yield the rows of a part of a source, in slices of about `window_bytes` bytes."""
 
 
 class _Cells(NamedTuple):
-    """Converted and checked rows."""
+    """The numbers, texts and labels of converted and checked table rows."""
 
     X: NDArray[Any]  # (rows, numeric columns); a gap is 0
     texts: list[pa.StringArray]  # one per categorical column; a gap is ""
@@ -106,7 +105,7 @@ class _Cells(NamedTuple):
 
 
 class _DenseRows:
-    """Adds rows to a dense table."""
+    """A receiver that adds table rows to a dense dataset."""
 
     def __init__(self, options: TableOptions, rows: DenseBuilder) -> None:
         self._options, self._rows = options, rows
@@ -125,7 +124,7 @@ class _DenseRows:
 
 
 class _SparseRows:
-    """Adds rows as named entries."""
+    """A receiver that adds table rows to a sparse dataset, with a name for every feature."""
 
     def __init__(self, options: TableOptions, rows: RowBuilder) -> None:
         self._options, self._rows = options, rows
@@ -159,7 +158,7 @@ class _SparseRows:
         rows.report(self._rows.bad_lines, reason)
 
     def _name_columns(self, used: NDArray[np.bool_]) -> None:
-        """Name the numeric columns that have an entry: a column of zeros is no feature."""
+        """Add the names of the numeric columns that have a nonzero cell to the set of feature names."""
         for column in np.flatnonzero(used):
             while not kernels.add_name(self._names[column], self._rows.names):
                 self._rows.make_room(NAMES_FULL)
@@ -186,7 +185,7 @@ def _labels(batch: pa.RecordBatch, options: TableOptions) -> Any:
 
 
 def _targets(cells: _Cells, options: TableOptions, rows: LabelCodes) -> NDArray[np.float64]:
-    """Return the labels as y holds them; a string label is looked up once per batch, not once per row."""
+    """Return the labels of a batch as float64 numbers, where a string label is replaced by its number."""
     if options.labels == "numbers":
         return np.array(cells.labels)  # a copy that can be written to, as every other y
     codes = np.array([rows.label_code(label.encode()) for label in cells.labels.dictionary.to_pylist()])
@@ -195,7 +194,7 @@ def _targets(cells: _Cells, options: TableOptions, rows: LabelCodes) -> NDArray[
 
 
 def _numbers(column: pa.Array, name: str, dtype: np.dtype[Any], remedy: str) -> NDArray[np.float64]:
-    """Return a column as float64 with 0 for gaps. Raise BadTableRow if one is not finite as a `dtype`."""
+    """Return a column as float64 with 0 for missing values. Raise BadTableRow if a number is not finite in `dtype`."""
     try:
         numbers = as_numbers(column)
     except arrow().ArrowInvalid as error:
@@ -207,7 +206,7 @@ def _numbers(column: pa.Array, name: str, dtype: np.dtype[Any], remedy: str) -> 
 
 
 def _texts(column: pa.Array, name: str) -> pa.StringArray:
-    """Return a column as strings with "" for gaps."""
+    """Return a column as strings with "" for missing values."""
     try:
         return as_texts(column).fill_null("")
     except arrow().ArrowInvalid as error:
@@ -223,6 +222,6 @@ def _text_buffers(texts: pa.StringArray) -> kernels.Texts:
 
 
 def _read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """Make an array read-only: Arrow has buffers of both kinds, and kernels are compiled for one of them."""
+    """Make an array read-only, because kernels are compiled for read-only arrays, and return the array."""
     array.flags.writeable = False
     return array

@@ -1,4 +1,4 @@
-"""Text: each line, or each file, is a document and becomes a row that counts its n-grams."""
+"""The text format: each line, or each file, is a document and becomes a row of n-gram counts."""
 
 from __future__ import annotations
 
@@ -41,9 +41,10 @@ LARGEST_FILE = 1 << 28  # 256 MB: held in memory as a whole, several times
 class Text(Format):
     """Options of the text format.
 
-    A word is a run of letters, digits and underscores; every character outside ASCII counts as a
-    letter. Features are strings: ``w:the quick`` for words, joined by one space, and ``c:abc`` for
-    characters. For characters, white space at both ends is removed and any other run of it becomes one space.
+    A word is a sequence of letters, digits and underscores, where every character outside ASCII counts as a
+    letter. A feature is named ``w:the quick`` for an n-gram of words, joined by one space, and ``c:abc`` for an n-gram
+    of characters. Before characters are counted, white space at both ends of a document is removed, and white space
+    elsewhere is reduced to one space.
 
     Parameters
     ----------
@@ -53,13 +54,13 @@ class Text(Format):
         ``"column:N"``, counted from 0, for lines: the other columns are the text. ``"folder"`` for files:
         the name of the folder a file lies in. ``"auto"``: the first column, or the folder.
     labels
-        ``"numbers"``, ``"strings"`` or ``"auto"``: by the first lines.
+        ``"numbers"``, ``"strings"`` or ``"auto"``, chosen from the first lines.
     words, chars
         Lengths of the n-grams of words and of characters, 1 … 64, one or several or none of one kind.
     lowercase
-        Whether upper and lower case are the same (as Unicode has it).
+        Whether to convert the text to lower case (Unicode).
     weighting
-        ``"count"``, ``"binary"`` (1 for an n-gram that occurs) or ``"unit"`` (counts of length 1 a row).
+        ``"count"``, ``"binary"`` (1 for an n-gram that occurs) or ``"unit"`` (rows scaled to Euclidean length 1).
     """
 
     documents: DocumentUnit = "lines"

@@ -1,8 +1,8 @@
-"""Lines of text to rows of hashed n-grams: ``w:the quick`` of words, ``c:abc`` of characters.
+"""Kernels that convert lines of text to sparse rows of n-grams of words (``w:the quick``) and characters (``c:abc``).
 
-Words and characters are handled alike. The relevant bytes of a document are copied to a stream, with one space for each
-gap between them, so that every n-gram is a slice of the stream. The prefix of an n-gram is written over the two bytes
-before it, which no later n-gram needs.
+The words or characters of a document are copied to a byte array `stream`, with one space for each gap between words, so
+that every n-gram is a slice of the stream. The prefix ``w:`` or ``c:`` of an n-gram is written over the two bytes
+before the n-gram, which no later n-gram contains.
 """
 
 from __future__ import annotations
@@ -53,18 +53,18 @@ TEXT_NEXT, NAMED = 0, 1
 
 
 class Ngrams(NamedTuple):
-    """The lengths of n-grams to count, and the working memory."""
+    """The lengths of the n-grams to count, and the working memory of the text kernels."""
 
     words: NDArray[np.int64]  # lengths in words, ascending
     chars: NDArray[np.int64]  # lengths in characters, ascending
     weighting: int
     stream: NDArray[np.uint8]
     cursor: NDArray[np.int64]
-    """[TEXT_NEXT] byte of the text where the next line begins; [NAMED] n-grams of it that have their names."""
+    """[TEXT_NEXT] is the byte where the next line begins, [NAMED] the number of n-grams of the line already named."""
 
 
 def new_ngrams(words: tuple[int, ...], chars: tuple[int, ...], weighting: int, text_bytes: int) -> Ngrams:
-    """Return lengths and working memory for a text of `text_bytes` bytes."""
+    """Return `Ngrams` with working memory for a text of `text_bytes` bytes."""
     return Ngrams(
         words=np.array(words, np.int64),
         chars=np.array(chars, np.int64),
@@ -76,11 +76,11 @@ def new_ngrams(words: tuple[int, ...], chars: tuple[int, ...], weighting: int, t
 
 @kernel
 def parse_lines(source, text, column, labels_are_strings, ngrams, out, labels, names):
-    """Parse tab-separated lines from ``progress[NEXT]`` on; return DONE, what is full, or what is wrong with a line.
+    """Parse tab-separated lines from ``progress[NEXT]`` on, and return DONE, FULL, NAMES_FULL or an error code.
 
-    `text` is `source` in lower case: it has the same lines and tabs, but not always the same lengths between them.
-    Labels and positions of errors come from `source`, n-grams from `text`. A row that did not fit leaves nothing behind
-    except its names.
+    `text` is `source` in lower case, with the same lines and tabs, but perhaps other numbers of bytes between tabs.
+    Labels and positions of errors come from `source`, n-grams from `text`. If a row does not fit, only the names of its
+    n-grams are kept.
     """
     cursor = ngrams.cursor
     line = out.progress[NEXT]
@@ -107,7 +107,7 @@ def parse_lines(source, text, column, labels_are_strings, ngrams, out, labels, n
 
 @kernel
 def add_document(text, label, ngrams, out, names):
-    """Add one row for a whole text; return DONE, or what is full."""
+    """Add one row for a whole text, and return DONE, FULL or NAMES_FULL."""
     if out.progress[ROWS] == len(out.y):
         return FULL
     stop = len(text)
@@ -130,7 +130,7 @@ def _is_blank(text, at, stop):
 
 @helper
 def _column(text, line, stop, column):
-    """Return where a column of a line starts and stops; (-1, -1) if the line has too few columns, or no tab."""
+    """Return the start and stop of a column of a line, or (-1, -1) if the line has too few columns or no tab."""
     start, end = line, _find(text, line, stop, TAB)
     if end == stop:
         return -1, -1
@@ -143,7 +143,7 @@ def _column(text, line, stop, column):
 
 @helper
 def _read_label(source, line, stop, column, labels_are_strings, out, labels):
-    """Return the label of a line, and DONE or what is wrong with it at ``progress[AT]``."""
+    """Return the label of a line, and DONE or an error code for an error at byte ``progress[AT]``."""
     out.progress[AT] = line
     at, end = _column(source, line, stop, column)
     if at < 0:
@@ -166,7 +166,7 @@ def _read_label(source, line, stop, column, labels_are_strings, out, labels):
 
 @helper
 def _add_document(text, start, hole, hole_stop, stop, label, ngrams, out, names):
-    """Add a row for ``text[start:hole]`` and ``text[hole_stop:stop]``; return DONE, or what is full."""
+    """Add one row for ``text[start:hole]`` and ``text[hole_stop:stop]``, and return DONE, FULL or NAMES_FULL."""
     entry = out.progress[ENTRIES]
     for unit in range(2):
         sizes = ngrams.words if unit == WORDS else ngrams.chars
@@ -185,7 +185,7 @@ def _add_document(text, start, hole, hole_stop, stop, label, ngrams, out, names)
 
 @helper
 def _join(text, start, stop, unit, stream, end):
-    """Append the relevant bytes of ``text[start:stop]`` to ``stream[:end]``, a space for each gap; return its end."""
+    """Append the words or characters of ``text[start:stop]`` to ``stream[:end]``, and return the new end."""
     gap = True
     for i in range(start, stop):
         if not KEPT[unit, text[i]]:
@@ -202,10 +202,10 @@ def _join(text, start, stop, unit, stream, end):
 
 @helper
 def _add_ngrams(unit, sizes, stop, entry, ngrams, out, names):
-    """Write and name the n-grams of ``stream[PREFIX:stop]``; return the entries so far, and DONE or what is full.
+    """Add an entry and a name for each n-gram of ``stream[PREFIX:stop]``.
 
-    n-grams that were named before the set of names was full are not named again, so that a row may have more names than
-    fit at once.
+    Return the number of entries so far, and DONE, FULL or NAMES_FULL. N-grams that were named before the name set was
+    full are not named again, so that a row may have more names than fit in the name set.
     """
     stream = ngrams.stream
     unnamed = out.progress[ENTRIES] + ngrams.cursor[NAMED]
@@ -235,7 +235,7 @@ def _add_ngrams(unit, sizes, stop, entry, ngrams, out, names):
 
 @helper
 def _unit_end(unit, stream, at, stop):
-    """Return where the word, or the UTF-8 character, that starts at `at` ends."""
+    """Return the end of the word, or of the UTF-8 character, that starts at byte `at` of the stream."""
     if unit == WORDS:
         return _find(stream, at, stop, SPACE)
     at += 1

@@ -1,7 +1,7 @@
-"""Vowpal Wabbit text: namespaces, string features, importance weights and tags.
+"""The Vowpal Wabbit (VW) text format, with namespaces, string features, importance weights and tags.
 
-A feature is named ``namespace^name`` (``name`` in the nameless namespace) and hashed to 63 bits. Unlike in VW itself,
-digits are hashed, too: ``12`` is a name like any other, so that a number never collides with a hash.
+A feature is named ``namespace^name`` (``name`` in the nameless namespace) and hashed to 63 bits. Unlike in VW, a name
+of digits such as ``12`` is hashed like any other name, so that a number never collides with a hash.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class VowpalWabbit(Format):
     Parameters
     ----------
     labels
-        ``"numbers"``, ``"strings"`` (each distinct word is a class) or ``"auto"``: by the first lines.
+        ``"numbers"``, ``"strings"`` (each distinct word is a class) or ``"auto"``, chosen from the first lines.
     """
 
     labels: LabelKind = "auto"

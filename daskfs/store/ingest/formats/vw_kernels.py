@@ -1,4 +1,4 @@
-"""Vowpal Wabbit text to CSR rows: ``[label [importance [base]]] ['tag]|namespace[:scale] name[:value] ...|...``."""
+"""Kernels for Vowpal Wabbit text, ``[label [importance [base]]] ['tag]|namespace[:scale] name[:value] ...|...``."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _FINE = 0
 
 @helper
 def _is_end(byte):
-    """Return True at the end of a word: white space, a bar, or anything below a space."""
+    """Return True if a byte ends a token of VW text: white space, a control character or a bar."""
     return byte <= SPACE or byte == BAR
 
 
@@ -85,13 +85,13 @@ def _word_end(text, at):
 
 @helper
 def _ends(word):
-    """Mark the bytes that end a name."""
+    """Return a mask of the bytes of a 64-bit word that end a feature name."""
     return bytes_below(word, SPACE + 1) | bytes_equal(word, COLON) | bytes_equal(word, BAR)
 
 
 @kernel
 def parse_vw(text, labels_are_strings, out, labels, names, batch):
-    """Parse lines from ``progress[NEXT]``, as `parse_svmlight` does; names are added to the set `names`."""
+    """Parse VW lines from byte ``progress[NEXT]`` on, add names to the set `names`, and return a status code."""
     at = out.progress[NEXT]
     while at < len(text):
         line = at
@@ -137,7 +137,7 @@ def _keep_tag(out, text, start, stop):
 
 @inlined
 def _read_header(text, at, labels_are_strings, labels, out):
-    """Return label, importance, position of the first bar, start and stop of the tag, and the state."""
+    """Return label, importance, position of the first bar, start and stop of the tag, and the status of a VW line."""
     label, weight, words, tag_start, tag_stop = 0.0, 1.0, 0, 0, 0
     while text[at] != BAR:
         out.progress[AT] = at
@@ -181,7 +181,7 @@ def _read_header(text, at, labels_are_strings, labels, out):
 
 @inlined
 def _read_namespaces(text, at, out, names, batch):
-    """Read from the first bar to the end of the line; return the end of the entries, the position, and the state."""
+    """Read the features of all namespaces of a VW line, and return the new number of entries, the end and a status."""
     entry = out.progress[ENTRIES]
     batch.used[:] = 0
     while text[at] == BAR:
@@ -213,7 +213,7 @@ def _read_namespaces(text, at, out, names, batch):
 
 @inlined
 def _read_features(text, at, entry, scale, prefix, out, names, batch):
-    """Read the features of one namespace, up to the next bar or the end of the line."""
+    """Read the features of one namespace of a VW line, up to the next bar or the end of the line."""
     while True:
         at = _skip_blanks(text, at)
         if text[at] == LF or text[at] == BAR:
@@ -248,9 +248,9 @@ def _read_features(text, at, entry, scale, prefix, out, names, batch):
 
 
 class PendingNames(NamedTuple):
-    """Names of a row that have been read, but not yet hashed and looked up.
+    """Feature names of a row that have been read, but not yet hashed and looked up in the name set.
 
-    Looking up many names at a time is faster, because the processor fetches their slots from memory together.
+    Looking up many names at a time is faster, because the memory accesses of the lookups overlap.
     """
 
     prefix: NDArray[np.uint8]  # the current namespace and a caret
@@ -264,7 +264,7 @@ _BATCH = 256
 
 
 def new_batch() -> PendingNames:
-    """Return an empty batch, with room for the longest name."""
+    """Return an empty batch of pending names, with room for the longest name."""
     return PendingNames(
         prefix=np.zeros(LONGEST_NAME + 1 + SLACK, np.uint8),
         text=np.zeros(2 * LONGEST_NAME + 1 + SLACK, np.uint8),
@@ -291,7 +291,7 @@ def _add_to_batch(batch, prefix, text, start, stop):
 
 @inlined
 def _close_batch(batch, stop, ids, names):
-    """Hash and add the names of the entries before `stop`; return False if there is no room for them."""
+    """Hash the pending names, write their ids before ``ids[stop]``, and return False if the name set has no room."""
     count = batch.used[COUNT]
     begin = 0
     for i in range(count):
