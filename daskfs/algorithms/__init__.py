@@ -1,4 +1,4 @@
-"""The papers: numpy and numba only, one paper per file, its kernels beside it.
+"""The algorithms of the papers, with one paper per file or folder, written with numpy and numba only.
 
-They meet the engine in `daskfs.protocol` alone; import-linter holds them to it.
+Algorithms share only `daskfs.protocol` with the engine, which import-linter enforces.
 """

@@ -1,4 +1,4 @@
-"""The loss functions as kernels; `losses.CODE` gives the integer code of each."""
+"""The loss functions as numba kernels, selected by the integer codes in `losses.CODE`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SQUARED, SQUARED_HINGE, LOGISTIC = 0, 1, 2
 
 @helper
 def value(code, u, y):
-    """Return L(u, y)."""
+    """Return the loss L(u, y) of a score u for a target y."""
     if code == SQUARED:
         return 0.5 * (u - y) * (u - y)
     margin = y * u
@@ -27,7 +27,7 @@ def value(code, u, y):
 
 @helper
 def residual(code, u, y):
-    """Return −dL/du: y − u for the squared loss, a pseudo-residual (as in gradient boosting) for the others."""
+    """Return the residual −dL/du, which is y − u for the squared loss and a pseudo-residual for the other losses."""
     if code == SQUARED:
         return y - u
     if code == SQUARED_HINGE:
@@ -37,9 +37,9 @@ def residual(code, u, y):
 
 @helper
 def implicit_residual(code, u, y, reach):
-    """Return the residual after the step it causes: the t that solves t = residual(u + reach · t).
+    """Return the residual t after an implicit gradient step on the score u, which solves t = residual(u + reach · t).
 
-    An implicit step cannot overshoot, however long it is.
+    An implicit gradient step cannot overshoot, however large the step length `reach` is.
     """
     if code != LOGISTIC:
         return residual(code, u, y) / (1.0 + reach)
@@ -63,7 +63,7 @@ def implicit_residual(code, u, y, reach):
 
 @helper
 def curvature(code, u, y):
-    """Return d²L/du²."""
+    """Return the curvature d²L/du² of the loss at a score u for a target y."""
     if code == SQUARED:
         return 1.0
     if code == SQUARED_HINGE:
@@ -74,7 +74,7 @@ def curvature(code, u, y):
 
 @kernel
 def residuals(code, u, y, weight, r):
-    """Write the weighted residuals of all rows into `r`; return the weighted loss."""
+    """Write the weighted residuals of all rows into `r`, and return the weighted sum of losses."""
     total = 0.0
     for i in range(len(y)):
         if weight[i] > 0:
@@ -87,7 +87,7 @@ def residuals(code, u, y, weight, r):
 
 @kernel
 def curvatures(code, u, y, weight, least, h):
-    """Write the weighted curvatures of all rows into `h`, each raised to `least` before it is weighted."""
+    """Write weight · max(least, curvature of the loss) of all rows into `h`."""
     for i in range(len(y)):
         h[i] = weight[i] * max(least, curvature(code, u[i], y[i]))
 

@@ -1,4 +1,4 @@
-"""The loss functions: how a score u is judged against a target y, and which targets each of them takes.
+"""The loss functions L(u, y) of a score u and a target y, with the kinds of targets that every loss accepts.
 
 ============== ========================== ============ ==============================
 loss           L(u, y)                    curvature ≤  target
@@ -52,12 +52,12 @@ def check_target(loss: Loss | RowLoss, meta: Meta) -> None:
 
 
 def encode_classes(meta: Meta) -> str:
-    """Return the two classes as text that fits into a state; "" unless there are exactly two."""
+    """Return the two class labels as JSON text for a state; return "" unless there are exactly two classes."""
     return json.dumps(meta.classes) if meta.classes is not None and len(meta.classes) == 2 else ""
 
 
 def decode_classes(text: str) -> tuple[Label, ...] | None:
-    """Return the classes that `encode_classes` wrote; None for "".
+    """Return the class labels in a text of `encode_classes`; return None for "".
 
     >>> decode_classes('["ham", "spam"]')
     ('ham', 'spam')
@@ -66,14 +66,14 @@ def decode_classes(text: str) -> tuple[Label, ...] | None:
 
 
 def positive_target(meta: Meta) -> float:
-    """Return the target value that blocks carry for the second of two classes; NaN if the target is a number."""
+    """Return the value of `block.y` for the second of two classes; return NaN if there are not exactly two classes."""
     if meta.classes is None or len(meta.classes) != 2:
         return float("nan")
     return 1.0 if isinstance(meta.classes[1], str) else float(meta.classes[1])
 
 
 def encode_target(y: Floats, positive: float) -> Floats:
-    """Return the target as the losses take it: −1 and +1 for two classes, otherwise the numbers themselves.
+    """Return the target in the encoding of the losses: −1 and +1 for two classes, otherwise the numbers unchanged.
 
     >>> encode_target(np.array([0.0, 1.0, 1.0]), positive=1.0)
     array([-1.,  1.,  1.])
@@ -86,7 +86,7 @@ def encode_target(y: Floats, positive: float) -> Floats:
 
 
 def normalise_weights(weight: NDArray[np.float32]) -> Floats:
-    """Return row weights scaled to a mean of 1, so that a ridge means the same whatever they add up to.
+    """Return row weights scaled to a mean of 1, so that their sum does not change the effect of a ridge penalty.
 
     >>> normalise_weights(np.array([100, 300], np.float32))
     array([0.5, 1.5])
@@ -98,7 +98,7 @@ def normalise_weights(weight: NDArray[np.float32]) -> Floats:
 
 
 def best_constant(loss: Loss, y: Floats) -> float:
-    """Return the constant score that has the least loss on all rows."""
+    """Return the constant score with the least total loss over all rows."""
     mean = float(y.mean())
     if loss == "logistic":
         return float(np.log((1 + mean) / (1 - mean)))
@@ -106,7 +106,7 @@ def best_constant(loss: Loss, y: Floats) -> float:
 
 
 def best_constants(loss: Loss, sums: Floats, squares: Floats, total: float) -> tuple[Floats, float]:
-    """Return the best constant score for each of several targets, and the sum of their losses.
+    """Return the best constant score for each of several targets, and the sum of the losses of these scores.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""The one list of algorithms. A new algorithm is a new line in `ALGORITHMS`.
+"""The list of all algorithms, in which a new algorithm is a new line of `ALGORITHMS`.
 
-Commands, job files, reports, `daskfs.NAME` and the estimators of `daskfs.sklearn` learn all they need from the
-`Registration` that the line leads to. This module imports no algorithm before it is asked for one, and not even numpy.
+Commands, job files, reports, `daskfs.NAME` and the estimators of `daskfs.sklearn` read all facts about an algorithm
+from its `Registration`. This module imports an algorithm, and numpy, only when the algorithm is requested.
 """
 
 from __future__ import annotations
@@ -21,79 +21,80 @@ ALGORITHMS = {
     "Mission": "daskfs.algorithms.mission.registration",
     "SparseRandomFeatures": "daskfs.algorithms.random_features.registration",
 }
-"""The class of every algorithm, and the module that holds its ``REGISTRATION``."""
+"""The class name of every algorithm, and the module with its ``REGISTRATION``."""
 
 Role = Literal["selector", "transformer", "classifier", "regressor"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Estimator:
-    """One scikit-learn estimator of an algorithm, called after both: `MissionClassifier`.
+    """One scikit-learn estimator of an algorithm, named after the algorithm and the role, such as `MissionClassifier`.
 
-    Its parameters are the fields of the algorithm and `random_state`.
+    The parameters of the estimator are the fields of the algorithm and `random_state`.
     """
 
     role: Role
-    """A selector keeps columns, a transformer computes features, a classifier and a regressor predict."""
+    """A selector keeps columns, a transformer computes features, and a classifier or regressor predicts."""
     summary: str
-    """The first sentence of the docstring, without its full stop."""
+    """The first sentence of the estimator's docstring, without its full stop."""
     example: str = ""
-    """Lines of a doctest; the estimator is imported already."""
+    """Lines of a doctest, in which the estimator has been imported already."""
     loss: str | None = None
-    """The default of `loss`. "auto" goes by the target; None means that the loss is squared and no parameter."""
+    """The default of `loss`, where "auto" depends on the target; None if the loss is squared and not a parameter."""
     omits: tuple[str, ...] = ()
-    """Fields of the algorithm that are no parameters of this estimator."""
+    """Names of fields of the algorithm that are not parameters of this estimator."""
     refuses: Mapping[str, str] = field(default_factory=dict)
-    """Fields that must keep their default here, and why."""
+    """Names of fields that must keep their default in this estimator, with the reason for every field."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Registration:
-    """Everything that the rest of the package needs to know of an algorithm."""
+    """The facts about an algorithm that commands, job files, reports and estimators use."""
 
     name: str
-    """The name in commands and job files, such as ``mission``; its page is ``docs/algorithms/NAME.md``."""
+    """The algorithm's name in commands and job files, such as ``mission``, and of its page
+    ``docs/algorithms/NAME.md``."""
     algorithm: Callable[..., Algorithm]
-    """The frozen dataclass: its fields become flags, keys of job files and parameters of estimators."""
+    """The frozen dataclass of the algorithm, whose fields become flags, keys of job files and estimator parameters."""
     words: Words
     estimators: tuple[Estimator, ...] = ()
     max_classes: int | None = None
-    """The most classes that a classifier tells apart; None for any number."""
+    """The largest number of classes of a classifier; None for any number of classes."""
     text_for_losses: tuple[str, ...] = ()
-    """Losses that take three or more numbered classes for numbers, unless the classes are handed over as text."""
+    """Losses that would read three or more numbered classes as real targets, unless the labels are passed as text."""
     batches_refuse: tuple[str, ...] | None = None
-    """Fields that `partial_fit` must find empty, since they need all rows beforehand; None for no `partial_fit`."""
+    """Fields that `partial_fit` requires to be empty, since they need all rows at once; None for no `partial_fit`."""
 
 
 def registration(class_name: str) -> Registration:
-    """Return the registration of an algorithm by the name of its class, as records of runs hold it."""
+    """Return the registration of an algorithm by its class name, which records of selection runs contain."""
     result: Registration = import_module(ALGORITHMS[class_name]).REGISTRATION
     return result
 
 
 def registrations() -> dict[str, Registration]:
-    """Return all registrations by the names that commands and job files use."""
+    """Return all registrations by the algorithm names of commands and job files."""
     return {entry.name: entry for entry in map(registration, ALGORITHMS)}
 
 
 def words_of(class_name: str) -> Words | None:
-    """Return how to speak of an algorithm in a report; None for an algorithm that is not registered."""
+    """Return the texts for reports on an algorithm; return None if the algorithm is not registered."""
     return registration(class_name).words if class_name in ALGORITHMS else None
 
 
 def fields_of(algorithm: Any) -> dict[str, Field[Any]]:
-    """Return the fields of an algorithm by name."""
+    """Return the dataclass fields of an algorithm by name."""
     return {entry.name: entry for entry in fields(algorithm)}
 
 
 def default_of(algorithm: Any, name: str) -> Any:
-    """Return the default of a field, or `dataclasses.MISSING` if it has none."""
+    """Return the default of an algorithm's field, or `dataclasses.MISSING` if the field has no default."""
     factory = fields_of(algorithm)[name].default_factory
     return fields_of(algorithm)[name].default if factory is MISSING else factory()
 
 
 def parameter_docs(documented: Callable[..., Any]) -> dict[str, str]:
-    """Return the text on each parameter in the "Parameters" section of a numpydoc docstring, on one line."""
+    """Return the description of every parameter in the "Parameters" section of a numpydoc docstring, on one line."""
     section = re.search(r"^Parameters\n-+\n(.*?)(\n\S[^\n]*\n---|\Z)", inspect.getdoc(documented) or "", re.M | re.S)
     texts: dict[str, str] = {}
     names: list[str] = []

@@ -1,23 +1,22 @@
-"""Online Substitution (OS, Asy-OS): exactly k columns from a matrix that never fits in memory.
+"""Online Substitution (OS, Asy-OS): selection of exactly k columns of a matrix that does not fit in memory.
 
 H. Yang, R. Fujimaki, Y. Kusumura, J. Liu: *Online Feature Selection: A Limited-Memory Substitution Algorithm and Its
 Asynchronous Parallel Variation*, KDD 2016.
 
-The objective is  min Σ_i L(u_i, y_i),  u = Xw,  with exactly k weights that are not zero. Columns stream by, pass
-after pass. A set of k columns is kept in memory with their weights; a new column enters if it is more useful than the
-least useful of them. Memory is O(n·k), whatever the number of columns.
+The objective is the least loss Σ_i L(u_i, y_i) of the scores u = Xw with exactly k weights w that are not zero. All
+columns are read in every pass. A selected set of k columns is kept in memory with their weights, and a new column
+replaces the least useful column of the set if the new column is more useful. Memory is O(n·k) for n rows.
 
 =========== ================================================================= ==========================
 method      what happens to a block of columns                                several workers
 =========== ================================================================= ==========================
-``block``   One sweep scores all of them. The best are fitted jointly with     Workers nominate columns;
-            the set, and the least useful leave by exact loss. After the       a centre owns the set. Or
-            last pass the best rejected columns are tried once more.           shards merge their sets.
-``paper``   Algorithm 1: one gradient step for every column, after which       They take turns.
-            the least |w| leaves. The set is that of the listing; the
-            products are computed with BLAS-3.
-``async``   Algorithms 2 and 3: every worker has a set of its own, and a       They pull, step and push
-            centre adds up what their sets explain.                           without waiting.
+``block``   All columns are scored at once, the best are fitted jointly with   Workers nominate columns
+            the selected set, and the least useful leave by exact loss; after  to the actor that owns the
+            the last pass the best rejected columns are tried once more        set, or shards merge sets
+``paper``   Algorithm 1: one gradient step for every column, after which the   Workers take turns
+            column with the least weight leaves; matrix products by BLAS-3
+``async``   Algorithms 2 and 3: every worker has a selected set of its own,    Workers pull, step and push
+            and a dask actor adds up the scores of all workers                without waiting
 =========== ================================================================= ==========================
 """
 

@@ -1,20 +1,20 @@
 """`method="async"`: Asy-OS, algorithms 2 and 3 of the paper.
 
-Worker t has slots of its own, S(t) with weights w_S(t), and takes the steps of algorithm 1 for its columns. The centre
-holds u_C = Σ_t u(t), u(t) = X_S(t) w_S(t). The differences from the listing, and their reasons:
+Worker t has its own selected set S(t) with weights w_S(t), and takes the steps of algorithm 1 for its columns. The
+centre, the dask actor that owns the state, holds the sum u_C = Σ_t u(t) of the workers' scores u(t) = X_S(t) w_S(t).
+This implementation differs from the paper in four points:
 
-* A push carries u(t) itself, with a number, instead of the difference Δu(t), and the centre replaces the worker's part.
-  The sum is the same, but a push that is lost, late or repeated does no harm, and a new centre is complete as soon as
-  every worker has pushed.
-* A pull returns u_C without the worker's own part, which the worker adds afresh. One pull and one push serve a block.
-* γ must be below 1/L of *all* columns together. No process sees them all, so the power iteration is distributed:
-  z = Σ_t X_S(t) v(t) is added up like u_C, a worker updates its part by v(t) = X_S(t)ᵀ z / L, and L = ‖z‖² / Σ‖v(t)‖².
-* ``budget="elastic"``: with 1/q of the slots each, a worker whose columns are better than average has to drop features
-  that would win against those of another. So a column that beats the least of *all* workers may take a slot beyond
-  the budget. At its next pull every worker is left with as many as it has among the k largest weights of all.
+* A worker pushes its scores u(t) with a serial number, instead of the difference Δu(t), and the centre replaces the
+  worker's previous scores. The sum u_C is the same, but a push that is lost, late or repeated does no harm.
+* A pull returns u_C without the worker's own scores, and a worker pulls once and pushes once for every block.
+* The step length γ must be below 1/L, where L is the largest eigenvalue for the columns of *all* workers. The power
+  iteration for L is distributed: the centre adds up z = Σ_t X_S(t) v(t), a worker updates its part of the eigenvector
+  by v(t) = X_S(t)ᵀ z / L, and L = ‖z‖² / Σ‖v(t)‖².
+* With ``budget="faithful"`` a worker with better columns than average drops features that beat those of other workers.
+  With ``budget="elastic"`` a column that beats the least weight of *all* workers may take a slot beyond the budget. At
+  its next pull a worker keeps only its features among the k largest weights of all workers.
 
-After the last pass the final set is fixed, and its columns, which are spread over the workers, are collected at the
-centre for a joint fit.
+After the last pass the final set is fixed, and the centre collects its columns from the workers for a joint fit.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MAX_STALENESS = 256  # larger values are counted as the largest below it
 
 @dataclass(slots=True)
 class WorkerPart:
-    """What the centre knows of one worker's slots."""
+    """The scores, features and weights of one worker, as the dask actor that owns the state stores them."""
 
     u: Floats
     z: Floats
@@ -50,7 +50,7 @@ class WorkerPart:
 
 @dataclass(slots=True)
 class AsynchronousState:
-    """The state of `AsynchronousMethod`, at the centre."""
+    """The state of `AsynchronousMethod`, owned by a dask actor (the centre)."""
 
     target: Target
     itemsize: int
@@ -69,14 +69,14 @@ class AsynchronousState:
     final: UnitColumns | None = None  # after the last pass: the features, with norm 0 until a column is collected
 
     def add_parts(self, worker: int) -> None:
-        """Make sure that a worker has a part."""
+        """Append empty parts to `parts` until there is a part for worker number `worker`."""
         while len(self.parts) <= worker:
             self.parts.append(WorkerPart(np.zeros(len(self.u)), np.zeros(len(self.u))))
 
 
 @dataclass(slots=True)
 class AsynchronousView:
-    """What a worker pulls."""
+    """The data that a worker pulls from the dask actor that owns the state, before a block."""
 
     version: int
     number: int  # the number of the worker's last push that was applied
@@ -93,7 +93,7 @@ class AsynchronousView:
 
 @dataclass(slots=True)
 class Push:
-    """What a worker pushes after a block."""
+    """The data that a worker pushes to the dask actor that owns the state, after a block."""
 
     worker: int
     version: int  # the version of the view it is based on
@@ -104,7 +104,7 @@ class Push:
 
 @dataclass(frozen=True)
 class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
-    """Algorithms 2 and 3: every worker has slots of its own, and the centre adds up what they explain."""
+    """Algorithms 2 and 3 (Asy-OS): every worker has its own selected set, and a dask actor adds up the scores."""
 
     history_fields = ("objective", "changes", "staleness", "staleness_max", "offers", "late")
 
@@ -126,7 +126,7 @@ class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
         return Sharing(Schedule.ASYNCHRONOUS, min_merges_per_pass=10, needs_fresh_views=True)
 
     def update(self, state: AsynchronousState, any_block: Block) -> AsynchronousState:
-        """Let the next worker process a block; after the last pass, collect columns of the final set."""
+        """Let the next simulated worker process a block; after the last pass, collect columns of the final set."""
         block = columns_of(any_block)
         if state.final is not None:
             return _collect(state, standardise_block(block, self.params.intercept)) if len(block.ids) else state
@@ -141,7 +141,7 @@ class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
         return self.accept(state, push)
 
     def view(self, state: AsynchronousState, worker: int) -> AsynchronousView | None:
-        """Return what a worker pulls; None after the last pass, when only columns are collected."""
+        """Return the data that a worker pulls; return None after the last pass, when columns are only collected."""
         return self._pull(state, worker) if state.final is None else None
 
     def _pull(self, state: AsynchronousState, worker: int) -> AsynchronousView:
@@ -174,7 +174,7 @@ class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
     def _push(
         self, own: ColumnSlots | None, view: AsynchronousView, block: AnyColumns, worker: int
     ) -> tuple[ColumnSlots, Push]:
-        """Algorithm 3 for a block of columns."""
+        """Run algorithm 3 for a block of columns. Return the worker's slots and the push."""
         slots, target = own, encode_target(block.y, view.positive)
         if slots is None:
             slots = ColumnSlots.empty(len(block.y), self.n_select, view.itemsize)
@@ -204,7 +204,7 @@ class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
     def combine_offers(
         self, offer: Push | UnitColumns, later: Push | UnitColumns, view: AsynchronousView | None
     ) -> Push | UnitColumns:
-        """Return the later push, which replaces the earlier one, with their counts added up."""
+        """Return the later push, which replaces the earlier push, with the counts of both pushes added up."""
         if isinstance(offer, Push) and isinstance(later, Push):
             processed = np.concatenate([offer.processed, later.processed])[-2 * self.n_select :]
             return replace(later, processed=processed, changes=offer.changes + later.changes)
@@ -214,7 +214,7 @@ class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
         return len(state.parts)
 
     def accept(self, state: AsynchronousState, offer: Push | UnitColumns) -> AsynchronousState:
-        """Algorithm 2: replace the worker's part, unless the push is outdated or too stale."""
+        """Run algorithm 2: replace a worker's part of the state, unless the push is outdated or too stale."""
         if isinstance(offer, UnitColumns) or state.final is not None:
             return _collect(state, offer)
         state.add_parts(offer.worker)
@@ -232,7 +232,7 @@ class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
         return state
 
     def held_features(self, state: AsynchronousState) -> NDArray[np.uint64]:
-        """Return the collected columns of the final set; before that none, as the next pushes restore everything."""
+        """Return ids of collected columns of the final set; none before the last pass, as pushes restore the state."""
         if state.final is None:
             return np.empty(0, np.uint64)
         return np.sort(state.final.ids[state.final.norm > 0]).astype(np.uint64)
@@ -255,7 +255,7 @@ class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
         return state, go_on
 
     def revisit(self, state: AsynchronousState) -> NDArray[np.uint64]:
-        """Return the final set, whose columns are spread over the workers."""
+        """Return the ids of the final set, whose columns are spread over the workers."""
         return np.empty(0, np.uint64) if state.final is None else np.sort(state.final.ids).astype(np.uint64)
 
     def result(self, state: AsynchronousState) -> Result:
@@ -278,7 +278,7 @@ class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
         return slots + (workers + 1) * 3 * 8 * n + 2 * set_nbytes(n, k, 0, meta.itemsize)
 
     def _share(self, state: AsynchronousState, worker: int) -> tuple[int, float]:
-        """Return how many slots a worker may use, and the cutoff above which it may use more."""
+        """Return how many slots a worker may use, and the |weight| above which a column may take a further slot."""
         k, q, own = self.n_select, len(state.parts), np.abs(state.parts[worker].w)
         if self.params.budget == "faithful":
             return k // q + (worker < k % q), np.inf
@@ -289,7 +289,7 @@ class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
         return int((own >= cutoff).sum()), cutoff
 
     def _fix_final_set(self, state: AsynchronousState) -> None:
-        """Take the largest weights of all workers as the final set."""
+        """Store the features with the largest weights of all workers as the final set."""
         ids, w = _features(state)
         ids = ids[np.argsort(-np.abs(w), kind="stable")]
         first = np.unique(ids, return_index=True)[1]  # two workers may have met the same column
@@ -300,18 +300,18 @@ class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
 
 
 def _features(state: AsynchronousState) -> tuple[NDArray[np.int64], Floats]:
-    """Return the features of all workers, and their weights."""
+    """Return the ids of the features of all workers, and their weights."""
     return np.concatenate([part.ids for part in state.parts]), np.concatenate([part.w for part in state.parts])
 
 
 def _smoothness(state: AsynchronousState) -> float:
-    """Return the present estimate of λ_max of all columns together."""
+    """Return the current estimate of λ_max(XᵀX) for the selected columns X of all workers together."""
     square = sum(part.v_square for part in state.parts)
     return float(state.z @ state.z) / square if square else 1.0
 
 
 def _collect(state: AsynchronousState, offer: Push | UnitColumns) -> AsynchronousState:
-    """Put columns into the final set. Repeated columns change nothing, nor does a push that arrives after the end."""
+    """Copy columns into the final set; columns that arrive twice, and pushes after the last pass, change nothing."""
     if state.final is None or isinstance(offer, Push):
         return state
     columns, order = state.final, np.argsort(offer.ids)

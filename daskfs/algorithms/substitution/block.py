@@ -1,12 +1,12 @@
-"""`method="block"`: passes over blocks, the choice of the ridge, and a second try for rejected columns.
+"""`method="block"`: passes over blocks, the choice of the ridge penalty, and a second try for rejected columns.
 
-The ridge decides *which* columns look good, not only how large their weights are. With a small ridge columns must
-explain what the others leave; with a large one they are chosen by their own correlation, which is safer if there are
-far more columns than rows. Only sets that were built under different ridges can tell which is better, and only after
-two passes, because sets with a small ridge improve more slowly. So several sets are built side by side, with some rows
-held back, and compared on these rows. The best set continues with all rows.
+The ridge penalty affects *which* columns are selected, not only their weights. With a small penalty columns are
+selected for what the other columns do not explain. With a large penalty columns are selected by their own correlation
+with the target, which is safer if there are far more columns than rows. Penalties can be compared only by the sets they
+select, and only after two passes, because sets with a small penalty improve more slowly. Therefore several sets are
+built side by side without some held-back rows, and compared on these rows. The best set continues with all rows.
 
-With many rows the ridge matters little: a small one is used, and no rows are held back.
+With many rows the penalty matters little, so a small penalty is used and no rows are held back.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _MAX_STALENESS = 64  # larger values are counted as the largest below it
 
 @dataclass(slots=True)
 class BlockState:
-    """The state of `BlockMethod`: one set, or one for each ridge while ridges are compared."""
+    """The state of `BlockMethod`: one selected set, or one set per ridge penalty while penalties are compared."""
 
     sets: list[SelectedSet]
     held_back: NDArray[np.int64]  # the rows on which ridges are compared
@@ -67,7 +67,7 @@ class BlockState:
 
 @dataclass(slots=True)
 class BlockView:
-    """What a worker sees of a `BlockState`."""
+    """The part of a `BlockState` that a worker needs to nominate columns."""
 
     version: int
     sets: list[SetView]
@@ -75,7 +75,7 @@ class BlockView:
 
 @dataclass(slots=True)
 class BlockOffer:
-    """What a worker nominates for each set, and the columns that it rejected."""
+    """The columns that a worker nominates for every selected set, and the columns that the worker rejected."""
 
     version: int | None  # the version of the view it is based on; None if nothing is nominated
     candidates: list[Candidates | None]
@@ -84,14 +84,14 @@ class BlockOffer:
 
 @dataclass(slots=True)
 class BlockWorker:
-    """A worker's own state: columns that it rejected for each set and has not reported yet."""
+    """A worker's own state: columns that the worker rejected for every selected set and has not reported yet."""
 
     rejected: list[RejectedColumns]
 
 
 @dataclass(frozen=True)
 class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
-    """The default method: columns are nominated, fitted jointly with the set, and dropped by exact loss."""
+    """The default method: columns are nominated, fitted jointly with the selected set, and dropped by exact loss."""
 
     history_fields = ("objective", "changes", "ridge", "held_back", "staleness", "staleness_max", "offers")
 
@@ -174,7 +174,7 @@ class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
         return np.unique(np.concatenate([selected.features for selected in state.sets])).astype(np.uint64)
 
     def _take_target(self, state: BlockState, block: AnyColumns) -> None:
-        """Take over the target from the first block."""
+        """Copy the target from the first block into the state."""
         if state.started:
             return
         state.started = True
@@ -242,14 +242,14 @@ class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
         return len(self._ridges(meta.n_samples)) * one_set + 16 * meta.n_samples + _SCORING_BYTES * widest
 
     def _ridges(self, n_samples: int) -> list[float]:
-        """Return the ridges to compare; a single one if there is nothing to compare."""
+        """Return the ridge penalties to compare; a single penalty if no comparison is needed."""
         if self.params.ridge != "auto":
             return [max(float(self.params.ridge), LEAST_RIDGE)]
         ridges = _COMPARED_RIDGES if n_samples in _COMPARED_ROWS else (SMALL_RIDGE,)
         return [ridge * CURVATURE[self.params.loss] for ridge in ridges]
 
     def _compare_ridges(self, state: BlockState) -> None:
-        """Score the sets on held-back rows; after the last of these passes, continue with the best and all rows."""
+        """Score the sets on held-back rows; after the last comparing pass, continue with the best set and all rows."""
         evaluations = [_evaluate(selected, state.held_back, state.weight, self.params.loss) for selected in state.sets]
         best = _best_set(evaluations)
         state.held_back_score = evaluations[best].score
@@ -261,7 +261,7 @@ class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
 
 
 class RidgeEvaluation(NamedTuple):
-    """How well a set does on held-back rows, with weights fitted under the ridge that suits it best."""
+    """The loss and score of a selected set on held-back rows, with weights fitted under the best ridge penalty."""
 
     loss: float  # divided by that of a constant
     ridge: float
@@ -269,14 +269,14 @@ class RidgeEvaluation(NamedTuple):
 
 
 def _rows_to_hold_back(n_samples: int, are_labels: bool, seed: int) -> NDArray[np.int64]:
-    """Return random rows, ascending."""
+    """Return the random row numbers to hold back, in ascending order."""
     most = int(_MOST_HELD_BACK * n_samples)
     count = most if are_labels else max(int(_HELD_BACK * n_samples), min(most, _ENOUGH_HELD_BACK))
     return np.sort(np.random.default_rng(seed).choice(n_samples, count, replace=False))
 
 
 def _evaluate(selected: SelectedSet, rows: NDArray[np.int64], weight: Floats, loss: losses.Loss) -> RidgeEvaluation:
-    """Fit the weights of a set under several ridges and return the best evaluation on held-back rows."""
+    """Fit the weights of a set under several ridge penalties; return the best evaluation on held-back rows."""
     k, X, code, y, m = selected.k, selected.X, selected.code, selected.target[rows], weight[rows]
     H, slope = selected.quadratic()
     is_penalised, unused = np.arange(k) >= selected.fixed, np.empty(len(rows), X.dtype)
@@ -291,13 +291,13 @@ def _evaluate(selected: SelectedSet, rows: NDArray[np.int64], weight: Floats, lo
 
 
 def _best_set(evaluations: Sequence[RidgeEvaluation]) -> int:
-    """Return the number of the first set that is hardly worse than the best, or nearly perfect; it has least ridge."""
+    """Return the number of the set with the least ridge penalty whose loss is nearly perfect or close to the best."""
     limit = max(_HARDLY_WORSE * min(evaluation.loss for evaluation in evaluations), _NEARLY_PERFECT)
     return next(number for number, evaluation in enumerate(evaluations) if evaluation.loss <= limit)
 
 
 def _score(u: Floats, y: Floats) -> float:
-    """Return the balanced accuracy of scores if all targets are −1 or +1, else R²."""
+    """Return the balanced accuracy of the scores u if all targets y are −1 or +1, otherwise R²."""
     if (np.abs(y) == 1).all():
         return float(np.mean([float((u[y == side] * side > 0).mean()) for side in (-1, 1) if (y == side).any()]))
     spread = float(((y - y.mean()) ** 2).sum())

@@ -1,7 +1,7 @@
-"""Blocks of columns as the methods of Online Substitution see them: centred and of unit norm.
+"""Blocks of columns for the methods of Online Substitution, centred and scaled to unit norm.
 
-Dense and sparse blocks differ in this file and nowhere else. One sweep over a block yields the gradient and the
-curvature of each column; only the few columns that may enter a set are ever copied.
+Only this module distinguishes dense blocks from sparse blocks. One sweep over a block computes the gradient and the
+curvature of every column, and only the few columns that may enter a selected set are copied.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CONSTANT = 1e-12  # a column is constant if centring leaves a smaller share of 
 
 @dataclass(frozen=True)
 class ColumnMethod(Algorithm):
-    """Base class of the three methods."""
+    """Base class of the methods "block", "paper" and "async" of Online Substitution."""
 
     axis: ClassVar[Axis] = "columns"
     verb: ClassVar[str] = "score"
@@ -50,21 +50,21 @@ class ColumnMethod(Algorithm):
         return self.params.passes
 
     def new_history(self) -> Floats:
-        """Return an array with an empty row for every pass."""
+        """Return an array with a row of NaN for every pass."""
         return np.full((self.passes, len(self.history_fields)), np.nan)
 
     def history_records(self, rows: Sequence[Sequence[float]]) -> list[dict[str, float]]:
-        """Return the rows of a history as `Result.history` wants them."""
+        """Return the rows of a history as dicts, in the format of `Result.history`."""
         return [dict(zip(self.history_fields, row, strict=True)) for row in rows]
 
     @staticmethod
     def last_objective(history: Floats, passes: int) -> float:
-        """Return the objective of the last finished pass; NaN before that."""
+        """Return the objective of the last finished pass; return NaN before the end of the first pass."""
         return float(history[passes - 1, 0]) if passes else np.nan
 
     @staticmethod
     def summarise_staleness(counts: NDArray[np.int64]) -> tuple[float, float, int]:
-        """Return the mean staleness, the largest, and the number of offers; ``counts[v]`` of them have staleness v."""
+        """Return the mean and largest staleness and the number of offers, of which ``counts[v]`` have staleness v."""
         offers = int(counts.sum())
         if not offers:
             return 0.0, 0.0, 0
@@ -74,7 +74,7 @@ class ColumnMethod(Algorithm):
     def preview_weights(
         columns: UnitColumns, w: Floats, limit: int, objective: float, changes: int, staleness: Any = None
     ) -> Preview:
-        """Return a preview of the columns with the largest weights `w`, in the units of the data."""
+        """Return a preview of the columns with the largest weights `w`, converted to the units of the data."""
         order = np.argsort(-np.abs(w), kind="stable")[:limit]
         features, counts = columns.ids[order].astype(np.uint64), None if staleness is None else staleness.copy()
         return Preview(float(objective), float(changes), features, w[order] / columns.norm[order], staleness=counts)
@@ -82,7 +82,7 @@ class ColumnMethod(Algorithm):
 
 @dataclass(slots=True)
 class UnitColumns:
-    """Copies of columns of the dataset, centred and of unit norm."""
+    """Copies of columns of the dataset, centred and scaled to unit norm."""
 
     ids: NDArray[np.int64]
     X: NDArray[Any]  # (n, b), Fortran order
@@ -96,14 +96,14 @@ class UnitColumns:
 
     @staticmethod
     def join(parts: Sequence[UnitColumns]) -> UnitColumns:
-        """Return the columns of several parts side by side."""
+        """Return the columns of several `UnitColumns` side by side."""
         fields = (("ids", 0), ("X", 1), ("mean", 0), ("norm", 0))
         return UnitColumns(*(np.concatenate([getattr(part, name) for part in parts], axis) for name, axis in fields))
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """The moments of every column of a block; `g` and `d` are those of the standardised column."""
+    """Mean, norm, gradient g and curvature d of every column of a block, where g and d are for unit norm."""
 
     mean: Floats
     norm: Floats  # 0 for a constant column, which cannot explain anything
@@ -112,7 +112,7 @@ class Sweep:
 
 
 def columns_of(block: Block) -> AnyColumns:
-    """Return the block; OptionError if it is not one of columns."""
+    """Return the block unchanged. Raise OptionError if the block is not a block of columns."""
     if not isinstance(block, ColumnBlock | SparseColumnBlock):
         raise OptionError("Online Substitution reads columns: write dense data with layout='columns', transpose sparse")
     return block
@@ -121,7 +121,7 @@ def columns_of(block: Block) -> AnyColumns:
 def sweep_block(block: AnyColumns, r: NDArray[Any], h: NDArray[Any], centred: bool) -> Sweep:
     """Return the moments of all columns, given the residual `r` and the curvature `h` of every row.
 
-    An empty `h` stands for a curvature of 1 in all rows. ColumnError if a column holds NaN or infinity.
+    An empty `h` stands for a curvature of 1 in all rows. Raise ColumnError if a column holds NaN or infinity.
     """
     sums = np.empty((len(block.ids), kernels.N_SUMS))
     row_curvature = h if len(h) else np.ones(len(r), r.dtype)
@@ -145,10 +145,10 @@ def sweep_block(block: AnyColumns, r: NDArray[Any], h: NDArray[Any], centred: bo
 def _repeat_inexact_sums(
     block: ColumnBlock, r: NDArray[Any], h: NDArray[Any], sums: Floats, shift: Floats, centred: bool
 ) -> Floats:
-    """Take sums again in float64 that overflowed, underflowed or lost their digits; return the scale of each column.
+    """Recompute in float64 the sums that overflowed, underflowed or lost digits; return the scale of every column.
 
-    Digits are lost if the first row, by which columns are shifted, is far from the others. The columns concerned are
-    divided by their scale and shifted by their mean instead.
+    Digits are lost if the first row, by which columns are shifted, is far from the other rows. Such columns are divided
+    by their scale and shifted by their mean instead.
     """
     scale = np.ones(len(sums))
     tiny = np.finfo(block.X.dtype).tiny * 1e8
@@ -172,7 +172,7 @@ def _repeat_inexact_sums(
 
 
 def _moments(sums: Floats, shift: Floats, scale: Floats, n: int, r_sum: float, h_sum: float, centred: bool) -> Sweep:
-    """Return the moments of standardised columns from sums over shifted and scaled ones."""
+    """Return the moments of standardised columns from the sums over shifted and scaled columns."""
     z, zz, rz, hz, hzz = sums.T
     if centred:
         offset = z / n  # of the mean from the shift
@@ -195,7 +195,7 @@ def _moments(sums: Floats, shift: Floats, scale: Floats, n: int, r_sum: float, h
 
 
 def gradients(block: AnyColumns, which: NDArray[np.int64], sweep: Sweep, r: NDArray[Any]) -> Floats:
-    """Return xᵀr of some standardised columns of a block that has been swept before."""
+    """Return the gradients xᵀr of some standardised columns x of a block, given the block's `Sweep`."""
     mean, norm, out = sweep.mean[which], sweep.norm[which], np.empty(len(which))
     if isinstance(block, ColumnBlock):
         kernels.products(block.X, which, mean, norm, r, out)
@@ -205,7 +205,7 @@ def gradients(block: AnyColumns, which: NDArray[np.int64], sweep: Sweep, r: NDAr
 
 
 def standardise(block: AnyColumns, which: NDArray[np.int64], mean: Floats, norm: Floats, dtype: Any) -> NDArray[Any]:
-    """Return some columns of a block, centred and of unit norm, in Fortran order."""
+    """Return some columns of a block, centred and scaled to unit norm, in Fortran order."""
     out = np.empty((len(block.y), len(which)), dtype, order="F")
     if isinstance(block, ColumnBlock):
         kernels.standardise(block.X, which, mean, norm, out)
@@ -215,12 +215,12 @@ def standardise(block: AnyColumns, which: NDArray[np.int64], mean: Floats, norm:
 
 
 def take_columns(block: AnyColumns, which: NDArray[np.int64], sweep: Sweep, dtype: Any) -> UnitColumns:
-    """Return copies of some columns of a block that has been swept before."""
+    """Return standardised copies of some columns of a block, given the block's `Sweep`."""
     mean, norm = sweep.mean[which], sweep.norm[which]
     return UnitColumns(block.ids[which].astype(np.int64), standardise(block, which, mean, norm, dtype), mean, norm)
 
 
 def standardise_block(block: AnyColumns, centred: bool) -> UnitColumns:
-    """Return copies of all columns of a block."""
+    """Return standardised copies of all columns of a block."""
     zeros = np.zeros(len(block.y), block.X.dtype if isinstance(block, ColumnBlock) else np.float32)
     return take_columns(block, np.arange(len(block.ids)), sweep_block(block, zeros, zeros[:0], centred), zeros.dtype)

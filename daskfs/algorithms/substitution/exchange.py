@@ -1,11 +1,11 @@
-"""How columns enter and leave one selected set of `method="block"`.
+"""How columns enter and leave a selected set of `method="block"`.
 
-A worker needs a `SetView`: the residual and the curvature of every row, and a threshold. It scores a whole block with
-one sweep and nominates the columns that beat the threshold. The owner of the set fits these `Candidates` jointly with
-the set, and drops the least useful columns by exact loss (`accept`).
+A worker needs a `SetView` with the residual and the curvature of every row, and a threshold. The worker scores a whole
+block with one sweep and nominates the columns whose scores exceed the threshold. The owner of the selected set fits
+these `Candidates` jointly with the set, and drops the least useful columns by exact loss (`accept`).
 
-In a serial run each block is scored a second time if the set has changed. On a cluster a view may be outdated; that
-costs a useless nomination now and then, but no correctness, because `accept` scores candidates again.
+In a serial run every block is scored a second time if the selected set has changed. On a cluster an outdated view
+causes a useless nomination now and then, but no wrong result, because `accept` scores the candidates again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ USELESS = -1.0  # the score of a column that cannot help, such as a constant
 
 @dataclass(slots=True)
 class SetView:
-    """What a worker has to know of a set to nominate columns."""
+    """The residuals, curvatures and threshold of a selected set, which a worker needs to nominate columns."""
 
     version: int
     r: NDArray[Any]
@@ -45,7 +45,7 @@ class SetView:
 
 @dataclass(slots=True)
 class Candidates:
-    """Columns that a worker nominates for a set."""
+    """Columns that a worker nominates for a selected set."""
 
     version: int  # the version of the set that the scores refer to
     columns: UnitColumns
@@ -54,7 +54,7 @@ class Candidates:
 
 
 class ScoredBlock(NamedTuple):
-    """A block, by how much each of its columns would lower the loss (times two), and which are not in the set."""
+    """A block, twice the decrease of the loss by each of its columns, and a mask of the columns outside the set."""
 
     block: AnyColumns
     sweep: Sweep
@@ -68,7 +68,7 @@ def max_candidates(n_select: int) -> int:
 
 
 def view_set(selected: SelectedSet, n_select: int) -> SetView:
-    """Return what a worker has to know of a set; arrays are shared with it."""
+    """Return the view of a selected set that workers need, without copying the arrays of the set."""
     room = n_select - len(selected.features)
     return SetView(
         version=selected.version,
@@ -83,14 +83,14 @@ def view_set(selected: SelectedSet, n_select: int) -> SetView:
 
 
 def score_block(view: SetView, block: AnyColumns) -> ScoredBlock:
-    """Score all columns of a block with one sweep."""
+    """Return the scores of all columns of a block, computed with one sweep."""
     sweep = sweep_block(block, view.r, view.h, view.centred)
     score = np.where(sweep.norm > 0, sweep.g**2 / (sweep.d + view.ridge + _TINY), USELESS)
     return ScoredBlock(block, sweep, score, ~np.isin(block.ids.astype(np.int64), view.ids))
 
 
 def _score_again(before: ScoredBlock, view: SetView) -> ScoredBlock:
-    """Score a block after the set has changed; columns that were far from the threshold keep their score."""
+    """Score a block again after the set has changed, except columns that scored below half the threshold."""
     block, sweep, score, is_new = before
     score = score.copy()
     near = np.flatnonzero(is_new & (score > view.threshold / 2))
@@ -99,7 +99,7 @@ def _score_again(before: ScoredBlock, view: SetView) -> ScoredBlock:
 
 
 def nominate(rejected: RejectedColumns, view: SetView, scored: ScoredBlock, n_select: int) -> Candidates | None:
-    """Return the best columns of a block that beat the threshold, if any; add the others to `rejected`."""
+    """Return the best columns of a block above the threshold, or None, and add the other columns to `rejected`."""
     block, sweep, score, is_new = scored
     most = max(min(len(block.ids) // _SHARE, max_candidates(n_select)), _LEAST_CANDIDATES, view.room)
     best = np.flatnonzero(is_new & (score > view.threshold))
@@ -116,7 +116,7 @@ def nominate(rejected: RejectedColumns, view: SetView, scored: ScoredBlock, n_se
 def combine_candidates(
     parts: Sequence[Candidates], rejected: RejectedColumns, view: SetView, n_select: int
 ) -> Candidates:
-    """Return the best candidates of several nominations, scored again; add the others to `rejected`."""
+    """Return the best candidates of several nominations, scored again, and add the other ones to `rejected`."""
     columns, d = UnitColumns.join([part.columns for part in parts]), np.concatenate([part.d for part in parts])
     score = np.concatenate([transposed_product(part.columns.X, view.r) for part in parts]) ** 2
     score /= d + view.ridge + _TINY
@@ -128,7 +128,7 @@ def combine_candidates(
 
 
 def accept(selected: SelectedSet, candidates: Candidates, n_select: int) -> int:
-    """Let candidates into the set if they still lower the loss; return how many have stayed there."""
+    """Let candidates enter the set if they still lower the loss; return how many candidates stay in the set."""
     columns, score = candidates.columns, candidates.score
     before = selected.features.copy()
     keep = ~np.isin(columns.ids, before)
@@ -152,7 +152,7 @@ def accept(selected: SelectedSet, candidates: Candidates, n_select: int) -> int:
 
 
 def update_set(selected: SelectedSet, block: AnyColumns, n_select: int) -> int:
-    """Nominate and accept columns of a block, twice if the first time changes the set; return how many have stayed."""
+    """Nominate and accept columns of a block, twice if the set changes; return how many columns have entered."""
     view, rejected = view_set(selected, n_select), RejectedColumns()
     scored = score_block(view, block)
     candidates = nominate(rejected, view, scored, n_select)
@@ -166,7 +166,7 @@ def update_set(selected: SelectedSet, block: AnyColumns, n_select: int) -> int:
 
 
 def merge_sets(sets: Sequence[SelectedSet], n_select: int) -> None:
-    """Bring the columns of several sets into the first of them."""
+    """Let the columns of several selected sets enter the first of these sets."""
     selected = sets[0]
     for other in sets[1:]:
         is_new = ~np.isin(other.features, selected.features)

@@ -1,6 +1,6 @@
-"""Kernels of Online Substitution: one sweep over columns, pruning by exact loss, the paper's steps.
+"""Numba kernels of Online Substitution: column sums, pruning by exact loss, and the gradient steps of the paper.
 
-Symbols are the paper's: S the selected set in slots, w its weights, u = X_S w_S, r the residual of every row.
+Symbols are the paper's: selected set S of columns, weights w, scores u = X_S w_S, and residuals r of all rows.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _TILE = 2048  # rows summed in the data's own precision before they are added up
 
 @summing
 def sweep(X, r, h, sums):
-    """Compute Σz, Σz², Σrz, Σhz, Σhz² of every column x, where z = x − x[0]; the shift preserves digits.
+    """Compute Σz, Σz², Σrz, Σhz, Σhz² of every column x, where z = x − x[0] is shifted to lose fewer digits.
 
-    Two columns are read at a time, because one alone does not use all of the memory's bandwidth.
+    Two columns are read at a time, because reading a single column does not use the whole memory bandwidth.
     """
     n, b = X.shape
     for j in range(0, b, 2):
@@ -37,7 +37,7 @@ def sweep(X, r, h, sums):
 
 @summing_helper
 def two_tile_sums(x, y, x_shift, y_shift, r, h):
-    """Return the five sums over a few rows of two columns, in the precision of the data."""
+    """Return the five sums of `sweep` over a tile of rows for two columns x and y, in the precision of the data."""
     x0 = x1 = x2 = x3 = x4 = y0 = y1 = y2 = y3 = y4 = x.dtype.type(0)
     for i in range(len(r)):
         z = x[i] - x_shift
@@ -59,7 +59,7 @@ def two_tile_sums(x, y, x_shift, y_shift, r, h):
 
 @summing
 def sweep_uniform(X, r, sums):
-    """Compute the sums of `sweep` if h is 1 in all rows, four columns at a time."""
+    """Compute the sums of `sweep` for a curvature h of 1 in all rows, four columns at a time."""
     n, b = X.shape
     for first in range(0, b, 4):
         j = first, min(first + 1, b - 1), min(first + 2, b - 1), min(first + 3, b - 1)
@@ -82,7 +82,7 @@ def sweep_uniform(X, r, sums):
 
 @summing_helper
 def four_uniform_tile_sums(columns, shifts, r):
-    """Return Σz, Σz², Σrz over a few rows of four columns, in the precision of the data."""
+    """Return Σz, Σz², Σrz over a tile of rows for four columns shifted to z, in the precision of the data."""
     a, b, c, d = columns
     a0 = a1 = a2 = b0 = b1 = b2 = c0 = c1 = c2 = d0 = d1 = d2 = a.dtype.type(0)
     for i in range(len(r)):
@@ -107,7 +107,7 @@ def four_uniform_tile_sums(columns, shifts, r):
 
 @kernel
 def sweep_sparse(indptr, rows, values, r, h, sums):
-    """Compute the sums of `sweep`, without a shift, over the entries of sparse columns."""
+    """Compute the sums of `sweep`, without a shift, over the stored entries of sparse columns."""
     for j in range(len(indptr) - 1):
         s0 = s1 = s2 = s3 = s4 = 0.0
         for e in range(indptr[j], indptr[j + 1]):
@@ -127,7 +127,7 @@ def sweep_sparse(indptr, rows, values, r, h, sums):
 
 @summing
 def products(X, columns, mean, norm, r, out):
-    """Compute rᵀx of some columns, centred and of unit norm."""
+    """Compute the products rᵀx of the residuals r with some columns x, centred and scaled to unit norm."""
     for k in range(len(columns)):
         x = X[:, columns[k]]
         total = 0.0
@@ -139,7 +139,7 @@ def products(X, columns, mean, norm, r, out):
 
 @summing_helper
 def tile_product(x, shift, r):
-    """Return Σ r (x − shift) over a few rows, in the precision of the data."""
+    """Return Σ r (x − shift) over a tile of rows of a column x, in the precision of the data."""
     total = x.dtype.type(0)
     for i in range(len(x)):
         total += r[i] * (x[i] - shift)
@@ -148,7 +148,7 @@ def tile_product(x, shift, r):
 
 @kernel
 def products_sparse(indptr, rows, values, columns, mean, norm, r, out):
-    """Compute rᵀx of some sparse columns, centred and of unit norm."""
+    """Compute the products rᵀx of the residuals r with some sparse columns x, centred and scaled to unit norm."""
     r_sum = 0.0
     for i in range(len(r)):
         r_sum += r[i]
@@ -161,7 +161,7 @@ def products_sparse(indptr, rows, values, columns, mean, norm, r, out):
 
 @kernel
 def standardise(X, columns, mean, norm, out):
-    """Write some columns, centred and of unit norm, into `out`."""
+    """Write some columns, centred and scaled to unit norm, into `out`."""
     for k in range(len(columns)):
         j = columns[k]
         for i in range(X.shape[0]):
@@ -170,7 +170,7 @@ def standardise(X, columns, mean, norm, out):
 
 @kernel
 def standardise_sparse(indptr, rows, values, columns, mean, norm, out):
-    """Write some sparse columns, centred and of unit norm, as dense columns into `out`."""
+    """Write some sparse columns, centred and scaled to unit norm, as dense columns into `out`."""
     for k in range(len(columns)):
         j = columns[k]
         for i in range(out.shape[0]):
@@ -181,10 +181,10 @@ def standardise_sparse(indptr, rows, values, columns, mean, norm, out):
 
 @kernel
 def prune(inverse, w, fixed, keep):
-    """Drop slots one by one, always the one whose absence raises the loss least, until `keep` remain.
+    """Drop slots until `keep` remain, always the slot whose removal raises the loss least; return which remain.
 
-    `inverse` is H⁻¹ of the quadratic ½ wᵀHw − cᵀw at its minimum w; without slot i the minimum is higher by
-    ½ w_i² / (H⁻¹)_ii. Both are updated in place. The first `fixed` slots stay. Return which slots remain.
+    `inverse` is H⁻¹ of the quadratic ½ wᵀHw − cᵀw with its minimum at `w`; without slot i the minimum is higher by ½
+    w_i² / (H⁻¹)_ii. `inverse` and `w` are updated in place. The first `fixed` slots are never dropped.
     """
     size = len(w)
     alive = np.ones(size, np.bool_)
@@ -216,16 +216,16 @@ def prune(inverse, w, fixed, keep):
 
 @summing
 def substitute(q, C, cb, step, least_L, slot_of, w, G, c, L, k, budget, cutoff):
-    """Run algorithm 1 for the squared loss, in coefficient space, from column q of a batch until a column enters.
+    """Run algorithm 1 for the squared loss, without computing scores, from column q of a batch until a column enters.
 
     Parameters
     ----------
     q
         The first column that has not been processed.
     C, cb
-        X_Sᵀ X_B, a row for every slot, and X_Bᵀ y.
+        X_Sᵀ X_B, with a row for every slot and a column for every column of the batch B, and X_Bᵀ y.
     step, least_L
-        γ = step / max(L, least_L).
+        Factors of the step length γ = step / max(L, least_L).
     slot_of
         The slot that each column of the batch holds; FREE if none, EXCLUDED if the column is to be skipped.
     w, G, c
@@ -233,11 +233,11 @@ def substitute(q, C, cb, step, least_L, slot_of, w, G, c, L, k, budget, cutoff):
     L
         The running estimate of λ_max(X_Sᵀ X_S).
     k, budget, cutoff
-        Slots in use and allowed, see `slot_for`.
+        The number of slots in use, the number allowed, and the cutoff of `slot_for`.
 
     Returns
     -------
-    The column that enters, its slot and its weight; ``len(cb), FREE, 0`` if none does.
+    The column that enters, its slot and its weight; ``len(cb), FREE, 0`` if no column enters.
     """
     g = np.empty(len(w))
     gamma = step / max(L, least_L)
@@ -265,10 +265,10 @@ def substitute(q, C, cb, step, least_L, slot_of, w, G, c, L, k, budget, cutoff):
 
 @kernel
 def slot_for(w_q, w, k, budget, cutoff):
-    """Return the slot for a column with weight w_q: an empty one, that of the least |w|, or FREE if it is not to enter.
+    """Return the slot for a column with weight w_q: an empty slot, the slot with the least |w|, or FREE for no slot.
 
-    `cutoff` is the k-th largest |w| of all workers. A worker with larger weights only may take a slot beyond its
-    budget; another worker will have to give one up. Infinity enforces the budget.
+    `cutoff` is the k-th largest |w| of all workers. A worker whose weights are all above `cutoff` may take a slot
+    beyond its budget, which another worker gives up later. A `cutoff` of infinity enforces the budget.
     """
     if k < budget:
         return k
@@ -283,7 +283,7 @@ def slot_for(w_q, w, k, budget, cutoff):
 
 @summing
 def power_step(G, v, k, slot, L):
-    """Return a new estimate of λ_max(G) after `slot` has changed: one power iteration, smoothed if it falls."""
+    """Return a new estimate of λ_max(G) after a change in `slot`, by one power iteration, smoothed if it is smaller."""
     v[slot] += 0.01
     z = np.empty(k)
     square = 0.0

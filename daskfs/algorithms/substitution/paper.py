@@ -1,13 +1,14 @@
-"""`method="paper"`: algorithm 1 as published, on columns that are centred and of unit norm.
+"""`method="paper"`: algorithm 1 as published, on columns that are centred and scaled to unit norm.
 
-For every column of a block the weights take one gradient step; then the column with the least |w| leaves. The steps
-of a worker in algorithm 3 are the same, see `asynchronous`.
+For every column of a block the weights take one gradient step, after which the column with the least |weight| leaves
+the selected set S. Workers of algorithm 3 take the same steps, see `asynchronous`.
 
-For the squared loss u is never computed. In coefficient space a step needs only X_Sᵀx_j and x_jᵀy, and X_SᵀX_B of a
-whole batch of columns is one product of matrices, while the listing multiplies X_S with a vector twice for each column.
-When a column enters, its products with the rest of the batch follow. The iterates are the same. Columns that do not
-enter are never standardised: those of X_S have mean 0, so X_Sᵀx_j of a raw column only has to be divided by its norm.
-The gradients of the other losses depend on u, so their columns are processed one by one, as in the listing.
+For the squared loss the scores u = X_S w are never computed. A step needs only the products X_Sᵀx and xᵀy of a new
+column x, and the products for a whole batch of columns are one matrix product, while the paper multiplies X_S with a
+vector twice for every column. When a column enters, its products with the rest of the batch are added. The weights
+after every step are those of the paper. Columns that do not enter are never centred, because the columns of X_S have
+mean 0 and X_Sᵀx of a raw column only has to be divided by its norm. The gradients of other losses depend on u, so their
+columns are processed one by one, as in the paper.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _FAR = 1e3  # if a mean is more standard deviations from 0, products of the raw 
 
 @dataclass(slots=True)
 class Target:
-    """The target of the selection, which the first block brings."""
+    """The target of every row, which is copied from the first block."""
 
     y: Floats
     positive: float  # see `positive_target`
@@ -55,11 +56,11 @@ class Target:
 
     @classmethod
     def unknown(cls, meta: Meta) -> Target:
-        """Return the target before the first block."""
+        """Return a target without values, for the time before the first block."""
         return cls(np.zeros(meta.n_samples), losses.positive_target(meta), losses.encode_classes(meta))
 
     def take(self, block: AnyColumns, params: OnlineSubstitution) -> None:
-        """Take over the target from a block, unless it is known."""
+        """Copy the target from a block, unless the target is known already."""
         if self.known:
             return
         self.known = True
@@ -75,7 +76,7 @@ class Target:
 
 @dataclass(slots=True)
 class ColumnSlots:
-    """The set S of algorithm 1. Arrays have a fixed number of slots, of which `k` are in use."""
+    """The selected set S of algorithm 1, as arrays with a fixed number of slots, of which `k` are in use."""
 
     ids: NDArray[np.int64]
     X: NDArray[Any]  # (n, slots), Fortran order
@@ -92,19 +93,19 @@ class ColumnSlots:
 
     @classmethod
     def empty(cls, n: int, slots: int, itemsize: int) -> ColumnSlots:
-        """Return empty slots; the operating system provides their memory only when columns enter."""
+        """Return empty slots, for which the operating system allocates memory only when columns enter."""
         ids, X = np.full(slots, -1, np.int64), np.zeros((n, slots), f"f{itemsize}", order="F")
         G, zeros, ones = np.zeros((slots, slots)), np.zeros(slots), np.ones(slots)
         return cls(ids, X, zeros, ones, w=zeros.copy(), G=G, c=zeros.copy(), v=ones.copy())
 
     @property
     def columns(self) -> UnitColumns:
-        """The columns in the slots, without copying them."""
+        """The columns in the slots that are in use, as views without copies."""
         k = self.k
         return UnitColumns(self.ids[:k], self.X[:, :k], self.mean[:k], self.norm[:k])
 
     def trim(self, budget: int) -> None:
-        """Drop the smallest weights until the number of slots in use fits the budget."""
+        """Drop the columns with the smallest weights until the number of slots in use fits the budget."""
         if self.k <= budget:
             return
         stay = np.sort(np.argsort(-np.abs(self.w[: self.k]), kind="stable")[:budget])
@@ -117,29 +118,29 @@ class ColumnSlots:
         self.k = budget
 
     def put(self, slot: int, batch: ColumnBatch, q: int, w_q: float) -> None:
-        """Put column q of a batch into a slot."""
+        """Copy column q of a batch, with weight w_q, into a slot."""
         self.k = max(self.k, slot + 1)
         self.w[slot], self.ids[slot] = w_q, batch.ids[q]
         self.mean[slot], self.norm[slot] = batch.mean[q], batch.norm[q]
         self.X[:, slot] = batch.standardised(q)
 
     def update_gram(self, slot: int, products: Floats) -> None:
-        """Write the products of the new column in a slot with all columns into G, and improve the estimate of L."""
+        """Write the products of the new column in a slot into the Gram matrix G, and update the estimate of L."""
         k = self.k
         self.G[:k, slot] = self.G[slot, :k] = products[:k]
         self.L = power_step(self.G, self.v, k, slot, self.L)
 
 
 def slots_nbytes(n: int, slots: int, itemsize: int) -> int:
-    """Return the bytes of slots and of the work on a batch."""
+    """Return the bytes of `ColumnSlots` with this number of slots, and of the work on a batch."""
     return n * (slots + 2 * _BATCHES[0]) * itemsize + 8 * (slots + _BATCHES[0]) ** 2 + 6 * 8 * n
 
 
 class Steps:
     """The gradient steps for one block of columns.
 
-    `offset` is the part of u that does not come from the slots, `least_L` a lower bound of L; `slot_for` explains
-    `budget` and `cutoff`.
+    `offset` is the part of the scores that does not come from the slots, and `least_L` is a lower bound of
+    λ_max(X_SᵀX_S). The arguments `budget` and `cutoff` are those of `slot_for`.
     """
 
     def __init__(
@@ -150,7 +151,7 @@ class Steps:
         self._budget, self._cutoff, self._least_L = budget, cutoff, least_L
 
     def process(self, slots: ColumnSlots, block: AnyColumns, others: NDArray[np.int64]) -> int:
-        """Process all columns of a block but those that others hold; return how many have entered."""
+        """Process all columns of a block except those in `others`; return how many columns have entered the slots."""
         dtype = slots.X.dtype
         sweep = sweep_block(block, (self._target - self._offset).astype(dtype), np.empty(0, dtype), self._centred)
         is_excluded = (sweep.norm == 0) | np.isin(block.ids.astype(np.int64), others)
@@ -168,12 +169,12 @@ class Steps:
         return total
 
     def update_products(self, slots: ColumnSlots) -> None:
-        """Compute X_Sᵀ(y − offset) anew, after the offset has changed."""
+        """Recompute the products X_Sᵀ(y − offset) of the columns in the slots, after the offset has changed."""
         X = slots.X[:, : slots.k]
         slots.c[: slots.k] = transposed_product(X, (self._target - self._offset).astype(X.dtype))
 
     def _process_batch(self, slots: ColumnSlots, batch: ColumnBatch, slot_of: NDArray[np.int64]) -> int:
-        """Process a batch under the squared loss, with all its products computed at once."""
+        """Process a batch under the squared loss, with all products of columns computed at once."""
         n_entered = q = 0
         C = np.zeros((len(slots.w), len(batch.g)))
         C[: slots.k] = batch.products(slots.X[:, : slots.k], 0)
@@ -219,7 +220,7 @@ class Steps:
 
 
 class ColumnBatch:
-    """A few columns of a block, for products with raw columns and copies of standardised ones."""
+    """A few columns of a block, which gives products with raw columns and copies of standardised columns."""
 
     def __init__(self, block: AnyColumns, columns: NDArray[np.int64], sweep: Sweep, dtype: Any) -> None:
         self._block, self._columns, self._dtype = block, columns, dtype
@@ -234,35 +235,35 @@ class ColumnBatch:
             self._scale = np.ones(len(columns))
 
     def products(self, A: NDArray[Any], first: int) -> Floats:
-        """Return Aᵀ times the columns from `first` on, for an A whose columns have mean 0."""
+        """Return Aᵀ times the columns of the batch from `first` on, for a matrix A whose columns have mean 0."""
         return cross_product(A, self._X[:, first:]) / self._scale[first:]
 
     def standardised(self, q: int) -> NDArray[Any]:
-        """Return column q, centred and of unit norm."""
+        """Return column q of the batch, centred and scaled to unit norm."""
         at = slice(q, q + 1)
         return standardise(self._block, self._columns[at], self.mean[at], self.norm[at], self._dtype)[:, 0]
 
 
 def _batch_size(entry_rate: float) -> int:
-    """Return how many columns to process at once; if many enter, products of large batches would be wasted."""
+    """Return how many columns to process at once: the more columns enter, the fewer, since products become invalid."""
     return next((size for size in _BATCHES if entry_rate * size < 4), _BATCHES[-1])
 
 
 def _slots_of(slots: ColumnSlots, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the slot of every column, FREE if it is not in the set."""
+    """Return the slot of every column, or FREE for a column that is not in the selected set."""
     slot_of = {int(feature): slot for slot, feature in enumerate(slots.ids[: slots.k])}
     return np.array([slot_of.get(int(feature), FREE) for feature in ids], np.int64)
 
 
 def _assign(slot_of: NDArray[np.int64], q: int, slot: int) -> None:
-    """Note that column q holds a slot now; the column that held it may enter again, if it is yet to be processed."""
+    """Assign a slot to column q, and mark the column that was in the slot as FREE, so that it may enter again."""
     slot_of[slot_of == slot] = FREE
     slot_of[q] = slot
 
 
 @dataclass(slots=True)
 class PaperState:
-    """The state of `PaperMethod`."""
+    """The state of `PaperMethod`: the slots, the target and the history."""
 
     slots: ColumnSlots
     target: Target
@@ -270,12 +271,12 @@ class PaperState:
     passes: int = 0
     changes: int = 0  # columns that entered in this pass
     spare: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    """Some ids to fill up the number of features if too few columns are of use."""
+    """Ids of columns that fill up the number of features, with weight 0, if too few columns are useful."""
 
 
 @dataclass(frozen=True)
 class PaperMethod(ColumnMethod):
-    """Algorithm 1: one set, and one gradient step for every column."""
+    """Algorithm 1 of the paper: a single selected set, and one gradient step for every column."""
 
     history_fields = ("objective", "changes")
 
@@ -314,7 +315,7 @@ class PaperMethod(ColumnMethod):
 
 
 def add_spare(spare: NDArray[np.int64], ids: NDArray[Any], n_select: int) -> NDArray[np.int64]:
-    """Return spare ids with those of a block added, until there are twice as many as features to select."""
+    """Return the spare ids with ids of a block added, up to twice the number of features to select."""
     if len(spare) >= 2 * n_select:
         return spare
     return np.unique(np.concatenate([spare, ids.astype(np.int64)]))[: 2 * n_select]
@@ -327,7 +328,7 @@ def fit_columns(
     spare: NDArray[np.int64],
     history: Sequence[dict[str, float]],
 ) -> Result:
-    """Return the result for a set of columns, with the weights of a joint fit."""
+    """Return the result for the selected columns, with weights of a joint fit."""
     n, k = columns.X.shape
     selected = SelectedSet.empty(n, k, columns.X.dtype.itemsize, CODE[params.loss], params.intercept)
     fixed = selected.fixed

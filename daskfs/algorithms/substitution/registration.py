@@ -1,4 +1,4 @@
-"""What the rest of the package needs to know of Online Substitution."""
+"""The `Registration` of Online Substitution for commands, reports and scikit-learn estimators."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
 """The selected set of `method="block"`: columns in slots, fitted jointly, and exchanged by exact loss.
 
-The set minimises  Σ m_i L(u_i, y_i) + ½ λ ‖w‖²,  u = X_S w_S,  over standardised columns. The intercept, if there is
-one, is a column of its own in slot 0, which is never penalised and never dropped. m_i is the importance of row i; it
-is 0 while the row is held back.
+The weights w of the set S minimise Σ m_i L(u_i, y_i) + ½ λ ‖w‖² with scores u = X_S w over standardised columns. The
+row weight m_i is 0 while row i is held back. The intercept, if there is one, is a constant column in slot 0, which is
+never penalised and never dropped.
 
-H = X_Sᵀ diag(h) X_S + λI is stored as its inverse, where h is the curvature of the rows when it was last computed. A
-Newton step with a slightly outdated h still points downhill, and h is computed anew when it has drifted. For the
-squared loss h is constant and a single step is exact. New columns enter by a block-wise extension of the inverse, old
-ones leave by `prune`.
+The Hessian H = X_Sᵀ diag(h) X_S + λI is stored as its inverse, where h is the curvature of the loss in every row. A
+Newton step with a slightly outdated h still points downhill, and h is recomputed when it has changed much. For the
+squared loss h is constant and a single Newton step is exact. New columns enter by a block-wise extension of the
+inverse, and old columns leave by `prune`.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ POOL_PER_FEATURE = 5  # rejected columns that are remembered for each feature to
 
 @dataclass(slots=True)
 class RejectedColumns:
-    """The best of the columns that did not enter a set; they are tried once more after the last pass."""
+    """The best of the columns that did not enter a selected set, which are tried once more after the last pass."""
 
     ids: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     scores: Floats = field(default_factory=lambda: np.empty(0))
 
     def add(self, ids: NDArray[np.int64], scores: Floats, n_select: int) -> None:
-        """Add columns, each with its newest score; only the best of all stay."""
+        """Add columns with their newest scores, and keep only the columns with the best scores."""
         size = POOL_PER_FEATURE * n_select
         if len(self.ids) >= size:
             better = scores > self.scores.min()
@@ -64,14 +64,14 @@ class RejectedColumns:
             self.ids, self.scores = self.ids[best], self.scores[best]
 
     def remove(self, ids: NDArray[np.int64]) -> None:
-        """Remove columns, which have entered the set."""
+        """Remove columns that have entered the selected set."""
         others = ~np.isin(self.ids, ids)
         self.ids, self.scores = self.ids[others], self.scores[others]
 
 
 @dataclass(slots=True)
 class SelectedSet:
-    """Columns in slots, with their joint fit. Arrays have a fixed number of slots, of which `k` are in use."""
+    """Selected columns with their joint fit, as arrays with a fixed number of slots, of which `k` are in use."""
 
     code: int  # the code of the loss
     fixed: int  # how many slots are never dropped: 1 with an intercept, else 0
@@ -97,7 +97,7 @@ class SelectedSet:
 
     @classmethod
     def empty(cls, n: int, slots: int, itemsize: int, code: int, intercept: bool, ridge: float = 0.0) -> SelectedSet:
-        """Return a set with room for `slots` features, empty but for the intercept."""
+        """Return a set with room for `slots` features, empty except for the intercept."""
         dtype, size, fixed = np.dtype(f"f{itemsize}"), slots + intercept, int(intercept)
         X, inverse = np.zeros((n, size), dtype, order="F"), np.zeros((size, size))
         X[:, :fixed] = 1 / np.sqrt(n)
@@ -109,17 +109,17 @@ class SelectedSet:
 
     @property
     def features(self) -> NDArray[np.int64]:
-        """The ids of the features in the set, by slot."""
+        """The ids of the features in the set, in the order of slots."""
         return self.ids[self.fixed : self.k]
 
     @property
     def columns(self) -> UnitColumns:
-        """The columns of the features, without copying them."""
+        """The columns of the features in the set, as views without copies."""
         at = slice(self.fixed, self.k)
         return UnitColumns(self.ids[at], self.X[:, at], self.mean[at], self.norm[at])
 
     def refresh(self, steps: int = 3, least_curvature: float = _LEAST_CURVATURE) -> None:
-        """Compute curvature and H anew and go towards the minimum with at most `steps` Newton steps."""
+        """Recompute the curvature and the inverse Hessian, and take at most `steps` Newton steps."""
         k = self.k
         for _ in range(steps):
             curvatures(self.code, self.u, self.target, self.importance, least_curvature, self.h)
@@ -132,7 +132,7 @@ class SelectedSet:
         self._update_objective()
 
     def settle(self, steps: int = 3) -> None:
-        """Go towards the minimum after columns were exchanged, with a new H if the curvature has drifted."""
+        """Take Newton steps after columns were exchanged, with a new Hessian if the curvature has changed much."""
         if self.code == SQUARED:
             return
         h = np.empty_like(self.h)
@@ -146,7 +146,7 @@ class SelectedSet:
         self._update_objective()
 
     def _step(self) -> bool:
-        """Take a Newton step with the present H; return whether another one is worthwhile."""
+        """Take a Newton step with the stored inverse Hessian; return whether another step is worthwhile."""
         k, X = self.k, self.X
         residuals(self.code, self.u, self.target, self.importance, self.r)
         slope = transposed_product(X[:, :k], self.r) - self._penalty() * self.w[:k]
@@ -155,7 +155,7 @@ class SelectedSet:
         return float(slope @ step) > _WORTHWHILE * before
 
     def enter(self, new: UnitColumns, n_select: int) -> int:
-        """Fit new columns jointly with the set and keep the best of all; return how many of the new ones stayed."""
+        """Fit new columns jointly with the set and keep the best columns; return how many of the new columns stay."""
         fixed, k, X = self.fixed, self.k, self.X
         weighted = new.X if self.uniform else new.X * self.h[:, None]
         C, B = cross_product(X[:, :k], weighted), cross_product(new.X, weighted)
@@ -179,10 +179,10 @@ class SelectedSet:
         return int(alive[k:].sum())
 
     def _take_fit(self, inverse: Floats, w: Floats, old: Floats) -> None:
-        """Take over the inverse and the weights of the columns that are in the slots now.
+        """Store the inverse Hessian and the weights of the columns that are in the slots now.
 
-        The new weights minimise a quadratic. If the loss is none, the step from the `old` weights to them is shortened
-        until it leads downhill.
+        The new weights `w` minimise a quadratic approximation of the loss. For any but the squared loss, the step from
+        the `old` weights to `w` is shortened until the loss falls.
         """
         size, X = len(w), self.X
         self.k = size
@@ -198,7 +198,7 @@ class SelectedSet:
         self._update_objective()
 
     def _search_line(self, step: Floats, change: Floats) -> float:
-        """Take a step, halved until it leads downhill; `change` is its effect on u. Return the objective before it."""
+        """Take a step, halved until the objective falls; `change` is its effect on scores. Return the old objective."""
         k = self.k
         before = self._objective(self.u, self.w[:k])
         for _ in range(_HALVINGS):
@@ -210,26 +210,26 @@ class SelectedSet:
         return before
 
     def _update_objective(self) -> None:
-        """Compute residuals, objective and threshold anew."""
+        """Recompute the residuals, the objective and the threshold."""
         loss = residuals(self.code, self.u, self.target, self.importance, self.r)
         w = self.w[self.fixed : self.k]
         self.objective = loss + 0.5 * self.ridge * float(w @ w)
         self.threshold = float(self.usefulness().min()) if len(w) else 0.0
 
     def quadratic(self) -> tuple[Floats, Floats]:
-        """Return H without the ridge, and c, of the quadratic ½ wᵀHw − cᵀw that approximates the loss."""
+        """Return H, without the ridge penalty, and c of the quadratic ½ wᵀHw − cᵀw that approximates the loss."""
         X = self.X[:, : self.k]
         H = weighted_gram(X, self.h)
         return H, transposed_product(X, self.r) + H @ self.w[: self.k]
 
     def usefulness(self) -> Floats:
-        """Return by how much the loss would rise without each of the features, times two."""
+        """Return, for every feature, twice the rise of the loss if the feature were removed from the set."""
         at = slice(self.fixed, self.k)
         usefulness: Floats = self.w[at] ** 2 / np.diag(self.inverse)[at]
         return usefulness
 
     def _penalty(self) -> Floats:
-        """Return the ridge of every slot in use."""
+        """Return the ridge penalty of every slot in use, which is 0 for the intercept."""
         ridge = np.full(self.k, self.ridge)
         ridge[: self.fixed] = 0.0
         return ridge
@@ -239,13 +239,13 @@ class SelectedSet:
         return float(loss) + 0.5 * float(self._penalty() @ w**2)
 
     def fit(self, ridge: float) -> None:
-        """Go to the minimum of the loss under this ridge."""
+        """Fit the weights of the set to the minimum of the loss under a given ridge penalty."""
         self.ridge = ridge
         self.refresh(_FINAL_STEPS)
         self.refresh(_FINAL_STEPS, _FINAL_CURVATURE)
 
     def copy_fit(self) -> SelectedSet:
-        """Return a copy that shares X, which needs most of the memory, with this set."""
+        """Return a copy of the set that shares the matrix X, which needs most of the memory."""
         copied: SelectedSet = copy_state(replace(self, X=self.X[:0]))
         return replace(copied, X=self.X)
 
@@ -254,8 +254,8 @@ class SelectedSet:
     ) -> Result:
         """Return the features of a fitted set, the most useful first, with weights in the units of the data.
 
-        If the data have fewer than `n_select` useful columns, because of constants and near-duplicates, `spare` ones
-        with weight 0 fill up the number.
+        If the data have fewer than `n_select` useful columns, because of constants and near-duplicates, columns in
+        `spare` with weight 0 fill up the number.
         """
         order = self.fixed + np.argsort(-self.usefulness(), kind="stable")
         raw = self.w[order] / self.norm[order]
@@ -271,7 +271,7 @@ class SelectedSet:
 
 
 def set_nbytes(n: int, slots: int, entering: int, itemsize: int) -> int:
-    """Return the bytes of a set, and of the work on it if `entering` columns enter at once."""
+    """Return the bytes of a set, and of the work on the set if `entering` columns enter at once."""
     size = slots + 1
     columns = n * (size + 2 * entering) * itemsize + min(n, _TILE) * size * itemsize
     small = 8 * 6 * (size + entering) ** 2
@@ -279,7 +279,7 @@ def set_nbytes(n: int, slots: int, entering: int, itemsize: int) -> int:
 
 
 def _slot_holders(alive: NDArray[np.bool_], k: int) -> NDArray[np.int64]:
-    """Return which column each slot gets, of k old and some new ones: old ones stay put, new ones fill the gaps."""
+    """Return which column every slot gets, of k old and some new columns; new columns fill the gaps of dropped ones."""
     total = int(alive.sum())
     stays = alive.copy()
     stays[min(k, total) :] = False
@@ -289,7 +289,7 @@ def _slot_holders(alive: NDArray[np.bool_], k: int) -> NDArray[np.int64]:
 
 
 def _distinct(C: Floats, B: Floats, diagonal: Floats, tolerance: float) -> NDArray[np.int64]:
-    """Return the new columns that duplicate neither a column of the set nor an earlier new one."""
+    """Return positions of the new columns that duplicate neither a column of the set nor an earlier new column."""
     lengths = np.sqrt(np.diag(B))
     in_set = (np.abs(C) > (1 - tolerance) * np.sqrt(diagonal)[:, None] * lengths).any(axis=0)
     earlier = np.triu(np.abs(B) > (1 - tolerance) * lengths[:, None] * lengths, k=1)
@@ -301,7 +301,7 @@ def _distinct(C: Floats, B: Floats, diagonal: Floats, tolerance: float) -> NDArr
 
 
 def _extend_inverse(inverse: Floats, C: Floats, B: Floats) -> Floats:
-    """Return the inverse of [[H, C], [Cᵀ, B]], given that of H."""
+    """Return the inverse of the matrix [[H, C], [Cᵀ, B]], given the inverse of H."""
     Z = inverse @ C
     schur = _inverse(B - C.T @ Z)
     schur = (schur + schur.T) / 2
@@ -310,7 +310,7 @@ def _extend_inverse(inverse: Floats, C: Floats, B: Floats) -> Floats:
 
 
 def _inverse(H: Floats) -> Floats:
-    """Return the inverse of a matrix; if rounding has made it indefinite, a little ridge is added."""
+    """Return the inverse of a matrix, with a small ridge added if rounding has made the matrix indefinite."""
     extra = 0.0
     for _ in range(_ATTEMPTS):
         try:
@@ -321,7 +321,7 @@ def _inverse(H: Floats) -> Floats:
 
 
 def cross_product(A: NDArray[Any], B: NDArray[Any]) -> Floats:
-    """Return AᵀB, with long sums in float64."""
+    """Return AᵀB, with sums over tiles of rows in the data's precision and the total in float64."""
     out = np.zeros((A.shape[1], B.shape[1]))
     for start in range(0, len(A), _TILE):
         out += A[start : start + _TILE].T @ B[start : start + _TILE]
@@ -329,7 +329,7 @@ def cross_product(A: NDArray[Any], B: NDArray[Any]) -> Floats:
 
 
 def weighted_gram(A: NDArray[Any], h: NDArray[Any]) -> Floats:
-    """Return Aᵀ diag(h) A, with long sums in float64."""
+    """Return Aᵀ diag(h) A, with sums over tiles of rows in the data's precision and the total in float64."""
     out = np.zeros((A.shape[1], A.shape[1]))
     for start in range(0, len(A), _TILE):
         rows = slice(start, start + _TILE)
@@ -338,5 +338,5 @@ def weighted_gram(A: NDArray[Any], h: NDArray[Any]) -> Floats:
 
 
 def transposed_product(A: NDArray[Any], r: NDArray[Any]) -> Floats:
-    """Return Aᵀr, with long sums in float64."""
+    """Return Aᵀr, with sums over tiles of rows in the data's precision and the total in float64."""
     return cross_product(A, r[:, None])[:, 0]
