@@ -1,8 +1,8 @@
 """Random features: functions of a row, each of which is given by an integer id.
 
-A *random feature* φ is a function of a row x that is drawn at random instead of learned (Rahimi and Recht 2007; Lin and
-Li 2008; Yen et al., Sparse Random Features, NIPS 2014). The mean of φ(x) φ(y) over all draws of φ is a kernel of the
-rows x and y:
+A *random feature* φ is a function of a row x that is drawn at random instead of learned (Rahimi and Recht 2007, Lin and
+Li 2008, and Yen et al., Sparse Random Features, NIPS 2014). The mean of φ(x) φ(y) over all draws of φ is a kernel of
+the rows x and y:
 
     gaussian     √2 cos(ω·x + b)     ω ~ N(0, 2γ I)                exp(−γ ‖x − y‖²)
     laplacian    √2 cos(ω·x + b)     ω ~ Cauchy(γ), coordinates    exp(−γ ‖x − y‖₁)
@@ -117,9 +117,9 @@ def multiply(
     """Return A @ B of finite float32 matrices, without numpy's check for invalid operations.
 
     Numpy's check for invalid operations can fail although the product is right. OpenBLAS multiplies five columns with a
-    vector (sgemv, AVX-512) by adding up eight lanes of a buffer, of which it has written only five. If the other three
-    lanes happen to hold a signalling NaN, the processor's flag for an invalid operation is set, and numpy reports it.
-    Products that overflow still raise numpy's warning.
+    vector (sgemv, AVX-512) by adding up eight lanes of a buffer, of which it has written only five. If the three
+    unwritten lanes of the buffer hold a signalling NaN, the processor's flag for an invalid operation is set, and numpy
+    reports it. Products that overflow still raise numpy's warning.
     """
     with np.errstate(invalid="ignore"):
         return np.matmul(A, B, out=out)

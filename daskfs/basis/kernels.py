@@ -1,4 +1,4 @@
-"""Kernels of random features: Philox random words, random directions, and the cosine or sign of a product.
+"""Kernels that draw Philox random words and random directions, and compute the cosine or sign of a product.
 
 Philox4x32-10 is a counter-based generator of random numbers (Salmon, Moraes, Dror and Shaw, "Parallel random numbers:
 as easy as 1, 2, 3", SC 2011). Ten rounds of two 32-bit products turn a counter of four 32-bit words and a key of two
@@ -105,10 +105,10 @@ def draw(ids, seed, law, scale, spread, W, b):
 def cosines(Z, b):
     """Replace every z by √2 cos 2π(z + b), for phases |b| ≤ ½.
 
-    Subtracting the nearest integer, whole periods, from z is exact in float32. The cosine of the remainder plus b is
-    the sine of t = ||remainder + b| − ½| − ¼ turns. The kernel must not be a `summing` kernel: sums in another order
-    undo the exact steps (errors of 1e-4 were measured). Products and sums are not fused, which would be a tenth faster,
-    so that results have the same bits on every processor.
+    Subtracting from z the nearest integer, a number of whole periods, is exact in float32. With the remainder r of z,
+    the cosine is the sine of t = ||r + b| − ½| − ¼ turns. The function is no `summing` kernel, whose reordered sums
+    would undo the exact steps (errors of 1e-4 were measured). Products and sums are not fused, which would be a tenth
+    faster, so that results have the same bits on every processor.
     """
     for i in range(Z.shape[0]):
         row = Z[i]

@@ -60,8 +60,8 @@ class Evaluation:
     Accuracy and recall have Wilson's score interval, and balanced accuracy has Zou and Donner's interval (MOVER) from
     the recalls. The interval of ROC AUC uses DeLong's exact variance, that of average precision the infinitesimal
     jackknife, both on the scale of log-odds. For several classes, the mean of the classes' standard errors is used,
-    which makes intervals of areas rather too wide. Log loss and errors have the variance over rows, on a logarithmic
-    scale, and R² the delta method for log(1 - R²). A weighted row is one draw, so uneven weights make intervals wider.
+    which makes their intervals too wide. The intervals of log loss and errors use the variance over rows on a
+    logarithmic scale, that of R² the delta method for log(1 - R²). Uneven weights of rows make intervals wider.
 
     A row whose label is not among the selection's classes counts as predicted wrongly, and makes the log loss NaN.
 

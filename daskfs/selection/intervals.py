@@ -1,8 +1,8 @@
-"""95 % intervals of metrics; numpy only.
+"""95 % intervals of metrics, computed with numpy only.
 
-The rows of a dataset are taken for independent draws, the model as given. A weighted row is one draw. The *effective*
-number of weighted rows is the number of rows without weights that would give the same variance. Unknown intervals are
-NaN at both ends.
+The intervals treat rows as independent draws, and the model as fixed. A weighted row counts as one draw. The
+*effective* number of weighted rows is the number of rows without weights that would give the same variance. Unknown
+intervals are NaN at both ends.
 """
 
 from __future__ import annotations

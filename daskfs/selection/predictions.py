@@ -4,7 +4,7 @@
 
     prediction  (sample)          the label of a class (text or number), or the value
     score       (sample)          the score behind the prediction; (sample, class) where every class has a score
-    class       (class)           the labels, beside such scores
+    class       (class)           the labels of these columns of scores
 
 The group of predictions is complete once its root metadata exist, and a manifest has size and crc32c of every chunk.
 Earlier predictions are replaced only when all chunks are written.

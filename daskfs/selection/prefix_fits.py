@@ -7,8 +7,8 @@ and scaled to variance 1:
 
 One pass over the rows gives the correlations R of the columns with each other, and r of the columns with the targets.
 One Cholesky factor L of R + λI serves all sizes, since the Cholesky factor of a leading block is the leading block of
-L. With u = L⁻¹r, the weights of size s are L[:s, :s]⁻ᵀ u[:s]. Generalised cross-validation (Golub, Heath and Wahba,
-1979) chooses the ridge penalty λ for every size from a few values. Memory is a few times k² numbers for k columns.
+L. With u = L⁻¹r, the weights of the first s columns are L[:s, :s]⁻ᵀ u[:s]. Generalised cross-validation (Golub, Heath
+and Wahba, 1979) chooses the ridge penalty λ for every size. Memory is a few times k² numbers for k columns.
 
 Classes are told apart by linear discriminant analysis with equal priors, which suits balanced accuracy: a row x belongs
 to the class c with the largest

@@ -132,7 +132,7 @@ class RankCounts:
     """Sums over rows in descending order of their scores, which give ROC AUC, average precision and standard errors.
 
     The influence of a row on an area depends on the weights of the rows above and on totals that are known only at the
-    end. So the sums of influences and of their squares are kept as polynomials of the totals.
+    end. Sums of influences and of squared influences are therefore kept as polynomials of the totals.
     """
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ The file published.json points to the folder of a selection run and is replaced 
     {"files": {"selection.json": SHA-256, …}, "job": NAME, "run": "runs/KEY", "version": 1}
 
 A reader who follows published.json finds either the old selection run or the new one, complete. The SHA-256 digests in
-published.json show whether a file of the selection run was changed since.
+published.json show whether a file of the selection run was changed later.
 """
 
 from __future__ import annotations

@@ -111,9 +111,9 @@ def size_path(
 ) -> SizePath:
     """Return the scores of models on the first n features of a selection, for several n, in one pass over each dataset.
 
-    Every size gets its own fit, with a ridge penalty chosen by generalised cross-validation. Real targets are fitted by
-    least squares, classes by linear discriminant analysis with equal weight for every class, as in balanced accuracy.
-    The order of features is the selection's; a selection run with a smaller k may select other features.
+    Every number of features gets its own fit, with a ridge penalty chosen by generalised cross-validation. Real targets
+    are fitted by least squares, classes by linear discriminant analysis with equal weight for every class. The order of
+    features is the selection's; a selection run with a smaller k may select other features.
 
     Memory for k features is a few times k² numbers and a block. Test data laid out in columns need the scores of all
     rows for every size (see `Selection.scores`). Of training data laid out in columns, dense columns go through a

@@ -1,6 +1,6 @@
 """Sparse Random Features: non-linear selection from few columns and any number of rows.
 
-Yen, Lin, Lin, Ravikumar, Dhillon: Sparse Random Features Algorithm as Coordinate Descent in Hilbert Space, NIPS 2014.
+Yen, Lin, Lin, Ravikumar, Dhillon, "Sparse Random Features Algorithm as Coordinate Descent in Hilbert Space", NIPS 2014:
 
     minimise   λ ‖w‖₁ + Σ_i L(Σ_h w(h) φ_h(x_i) + β, y_i)      over random features h
 
@@ -18,16 +18,17 @@ A feature is an integer (see `daskfs.basis`). The direction ω of a feature come
 seed and feature, and is the same on every worker and in every later version.
 
 By default candidates are *screened*: four features are drawn for every feature that may enter the working set, and one
-pass computes the derivative of the objective by each candidate's weight. Candidates enter, the steepest first, whose
-derivative exceeds the penalty; the weights of all others would stay at zero. ``screen=False`` is the paper's algorithm
+pass computes the derivative of the objective by each candidate's weight. Only candidates whose derivative exceeds the
+penalty enter, the steepest first; the weights of others would stay at zero. ``screen=False`` is the paper's algorithm
 1.
 
 Passes read blocks of rows in any order; shards add up sums, and merging adds the sums of shards. Memory is O(|A|²) for
 the Gram matrix of a working set A, which stays on the driver, and a tile of rows. Workers hold the part of the Gram
 matrix that a pass adds up.
 
-The file `rounds.py` has the algorithm, pass by pass; `sums.py` adds up a pass; `models.py` solves and chooses, with the
-solver in `lasso.py`; `inputs.py` reads rows and scales them; `state.py` holds the records of the state.
+The file `rounds.py` has the algorithm, pass by pass; `sums.py` adds up the sums of a pass; `models.py` solves for
+weights and chooses models, with the solver in `lasso.py`; `inputs.py` reads rows and scales them; `state.py` holds the
+records of the state.
 """
 
 from __future__ import annotations

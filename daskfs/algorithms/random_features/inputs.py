@@ -44,7 +44,7 @@ def count_inputs(meta: Meta) -> int:
 
 
 def one_vs_rest_labels(loss: Loss, meta: Meta) -> Float64Array:
-    """Return the classes' values in blocks if each class has its own score, or else an empty array.
+    """Return the values that stand for classes in blocks if each class has its own score, or else an empty array.
 
     With the squared loss, numbers are a real target even if few values occur, unless there are just two values.
     """
@@ -143,7 +143,7 @@ def _sample_rows(d: int) -> int:
 
 
 def rows_nbytes(d: int, n_scores: int) -> int:
-    """Return the bytes that a window of rows takes while it is scaled, and the sample of rows with its copies."""
+    """Return the bytes that a window of rows takes while it is scaled, plus those of the sample of rows."""
     return 5 * 8 * max(WINDOW_CELLS, d + n_scores) + 4 * 8 * d * _sample_rows(d)
 
 
@@ -196,5 +196,5 @@ def median_gamma(kernel: str, sample: Float64Array) -> float:
 
 
 def _inverse(span: Float64Array) -> Float64Array:
-    """Return 1 / span of every input, or 0 for a constant input, so that it becomes 0 in every row."""
+    """Return 1 / span of every input, or 0 for a constant input, which so becomes 0 in every row."""
     return np.divide(1.0, span, out=np.zeros_like(span), where=span > 0)

@@ -7,10 +7,10 @@ The problem has one or several targets c that share a Gram matrix G = ΦᵀDΦ (
 Random features are nearly collinear: condition numbers of 1e12 are normal, and coordinate descent alone stops some
 percent above the minimum. The solver uses coordinate descent only to find the signs of the weights, and Newton's method
 for the rest. With fixed signs the objective F is a quadratic on the support (features with a weight), whose minimum
-takes one solve. Along a Newton step a weight may change its sign, where F has a bend. A Newton step ends at the least F
-on its way, and a weight that is zero at this point leaves the support S, where plane rotations update the Cholesky
-factor in |S|² instead of |S|³ operations. A Newton step along a direction in which G is flat is long, and ends where a
-weight becomes zero.
+takes one solve. Along a Newton step a weight may change its sign, where F has a bend. A Newton step ends where F is
+least along the step. A weight that is zero at the end of a step leaves the support S, and plane rotations update the
+Cholesky factor in |S|² instead of |S|³ operations. A Newton step along a direction in which G is flat is long, and ends
+where a weight becomes zero.
 
 The solver keeps a working set of features, the support and the features that violate the KKT conditions most, which
 grows until no feature violates the conditions. Memory is A² numbers for G, n² for a copy of a working set of n
@@ -203,7 +203,7 @@ def solve_for_count(problems: Sequence[LassoProblem], n_features: int, tolerance
 def _bisect(
     problems: Sequence[LassoProblem], few: Solution, enough: Solution, n_features: int, tolerance: float
 ) -> Solution:
-    """Bisect between penalties with too few and with enough features; return the smallest solution with enough."""
+    """Bisect between penalties with too few and enough features; return the solution with the fewest, but enough."""
     best = enough
     for _ in range(_BISECTIONS):
         if len(best.support) == n_features or few.penalty <= enough.penalty * (1.0 + _NARROWEST):

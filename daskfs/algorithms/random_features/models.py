@@ -82,7 +82,7 @@ def minimise(state: RandomFeaturesState, tolerance: float) -> tuple[list[LassoPr
 def _is_possible(state: RandomFeaturesState, problems: list[LassoProblem], weights: Float64Array) -> bool:
     """Return whether weights could minimise the objective, given that no loss is negative.
 
-    At a minimum, the penalty alone cannot exceed the current objective, and the objective cannot be below zero.
+    At a minimum, the penalty term cannot exceed the current objective, and the objective cannot be below zero.
     """
     penalty, objective = state.penalty, state.objective
     if not penalty * np.abs(weights).sum() <= objective:

@@ -1,4 +1,4 @@
-"""The registration of Sparse Random Features: its name, its words for the report, and its estimators."""
+"""The registration of Sparse Random Features: its name, its texts for the report, and its estimators."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The rounds of Sparse Random Features, which draw, screen and fit features, and drop those with weight zero.
 
 With the squared loss, a round has one pass that screens candidates, and one that adds the admitted features to the Gram
-matrix. Other losses take some steps of Newton's method instead, each a pass with a weighted Gram matrix. A large Gram
-matrix is added up in several passes.
+matrix. With other losses, a round takes some steps of Newton's method instead, each a pass with a weighted Gram matrix.
+A large Gram matrix is added up in several passes.
 
     inputs ─► screen ─► gram ─► solve, drop zeros ─► screen …  ─► choose ─► done
     inputs ─► screen ─► newton ─► solve ─► newton … ─► drop zeros ─► screen …  ─► newton … ─► choose ─► newton … ─► done
@@ -147,7 +147,7 @@ def _admit(params: SparseRandomFeatures, state: RandomFeaturesState, ids: IdArra
 
 
 def _begin_gram(params: SparseRandomFeatures, state: RandomFeaturesState) -> None:
-    """Begin the passes that add up the unknown part of the Gram matrices of the working set."""
+    """Begin the passes that add up the part of the working set's Gram matrices that is not known yet."""
     quadratic, known, size = state.known_quadratic(), state.n_known, len(state.active)
     gram = np.zeros((1 if params.loss == "squared" else len(state.model.intercept), size, size))
     if known:

@@ -1,6 +1,6 @@
 """Sums over rows in the passes of Sparse Random Features, a tile of rows at a time, without arrays as long as the data.
 
-Every pass has a kind. Residuals are r = −L′(z), curvatures D = L″(z), of the loss L at the scores z = Φw + β:
+The kinds of passes use residuals r = −L′(z) and curvatures D = L″(z) of the loss L at the scores z = Φw + β:
 
 ======== ================================================== ====================================================
 kind     sums                                               purpose
@@ -98,7 +98,7 @@ def current_slices(state: RandomFeaturesState) -> list[GramSlice]:
 
 
 def zero_sums(state: RandomFeaturesState) -> Sums:
-    """Return sums of no rows, with the arrays that the kind of pass needs."""
+    """Return sums that are zero, with the arrays that the kind of pass needs."""
     d, n_scores, n_active = len(state.inputs.offset), len(state.model.intercept), len(state.active)
     match state.pass_kind:
         case "inputs":

@@ -2,7 +2,7 @@
 
     dask scheduler --host 127.0.0.1 --dashboard-address 127.0.0.1:8787 --preload daskfs.observe.dashboard
 
-adds the tab "daskfs" to the pages of the scheduler. `enable_for` does the same for a cluster of this process:
+adds the tab "daskfs" to the pages of the scheduler. `enable_for` adds the tab for a cluster of this process:
 
 >>> from daskfs.observe.dashboard import enable_for
 >>> from distributed import LocalCluster
@@ -57,7 +57,7 @@ class LiveRunsPlugin(SchedulerPlugin):
         self.live_runs.client_left(client)
 
     def _at_work(self) -> list[str]:
-        """Return the names of workers that have a task of daskfs, or no names if this version of Dask lacks them."""
+        """Return the names of workers that have a task of daskfs, or no names if this version of Dask does not tell."""
         with suppress(Exception):
             return [str(state.name) for state in self._states.values() if any(map(_is_ours, state.processing))]
         return []

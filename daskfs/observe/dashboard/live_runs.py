@@ -117,7 +117,7 @@ def slow_workers(paces: Mapping[str, WorkerPace]) -> set[str]:
 def stuck_workers(paces: Mapping[str, WorkerPace], silent_since: Mapping[str, float], now: float) -> set[str]:
     """Return the workers that have been silent for too long while they had a task.
 
-    If all workers are silent, no worker is returned, since the run is silent. Workers without a task are not in
+    If all workers are silent, no worker is returned, since the whole run is silent. Workers without a task are not in
     `silent_since`.
     """
     usual = median([pace.span for pace in paces.values()] or [0.0])
@@ -128,7 +128,7 @@ def stuck_workers(paces: Mapping[str, WorkerPace], silent_since: Mapping[str, fl
 
 @dataclass(slots=True)
 class ClosedPass:
-    """A finished pass, where `times` are the seconds of each kind (see `Cost.times`)."""
+    """A finished pass, with the seconds spent busy, merging, idle and so on in `times` (see `Cost.times`)."""
 
     number: int
     objective: float | None
@@ -191,7 +191,7 @@ class LiveRun:
 
     @property
     def merging(self) -> float:
-        """Seconds of merging in finished passes, and by workers in the current pass."""
+        """Seconds spent on merging states, in finished passes and in the current pass."""
         return max(self.total.merging, self.merging_before)
 
     def stragglers(self) -> set[str]:

@@ -4,8 +4,8 @@ Names of features come from datasets and may contain any text, so names are draw
 
 All changes reach the browser in one message (`BrowserUpdates`, page.js). Bokeh by itself sends a message for every
 property that is set, may draw a plot for each, and lays out the whole page whenever the text of a `Div` changes.
-Bokeh's many messages take a browser nearly twice as long, perhaps on a core that a worker could use. So the models on
-the scheduler stay empty, and the browser receives the models' properties as JSON and sets those that changed.
+Bokeh's own messages would take a browser nearly twice as long, perhaps on a core that a worker could use. The Bokeh
+models on the scheduler stay empty, and the browser receives the models' properties as JSON and sets those that changed.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class DashboardPage:
         self.updates.send(changed)
 
     def _is_due(self, run: LiveRun, now: float) -> bool:
-        """Return whether to draw the plots, which a new or finished run need at once, other runs after a pause."""
+        """Return whether to draw the plots: at once for a new or finished run, and after a pause for other runs."""
         before, when = self._drawn
         tolerance = EVERY_MS / 2000  # updates do not come exactly on time
         return run is not before or run.ended or now - when > pause_after(now - run.began) - tolerance

@@ -91,7 +91,7 @@ def _used(memory: dict[str, Any]) -> str:
 
 
 def _behind(offers: dict[str, Any]) -> str:
-    """Return a text on how many versions behind the views of asynchronous workers were, or an empty text."""
+    """Return a text on how many versions the states of asynchronous workers lagged behind, or an empty text."""
     if not offers.get("count"):
         return ""
     mean, most = number(offers.get("staleness"), "{:.1f}"), number(offers.get("staleness_max"), "{:.0f}")

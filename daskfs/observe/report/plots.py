@@ -1,7 +1,6 @@
 """The report's plots: small Bokeh figures whose colours are placeholders that the page replaces.
 
-The plots contain no text from datasets or records, since Bokeh may take text for a formula and load a program to render
-it.
+The plots contain no text from datasets or records, since Bokeh may take text for a formula and load a renderer.
 """
 
 from __future__ import annotations
@@ -111,7 +110,7 @@ def _whole(values: NDArray[Any]) -> FixedTicker:
 
 
 def _few(values: NDArray[Any], most: int = MOST_TICKS) -> NDArray[Any]:
-    """Return at most `most` of the values, evenly spaced, including both ends."""
+    """Return at most `most` of the values, evenly spaced, including the first and the last."""
     return values[np.unique(np.linspace(0, len(values) - 1, most).round().astype(int))] if len(values) else values
 
 

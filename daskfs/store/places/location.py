@@ -1,6 +1,6 @@
 """A folder on a local disk, in an object store or behind any fsspec URL, with the operations that a dataset needs.
 
-The key of a file is its path in the folder, with slashes. Readers see either the old or the new bytes of a key.
+The key of a file is its path in the folder. Writes are atomic, so that readers see the old or the new bytes of a key.
 """
 
 from __future__ import annotations

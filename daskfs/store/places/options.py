@@ -1,8 +1,7 @@
 """Storage options (addresses, keys) that can be printed and pickled without revealing a secret.
 
 The option values stay in a table of the process. A pickle of storage options, and so a task graph, carries only a
-random token. Another process can look up the option values of a token after `register_options`, which a Dask plugin
-calls on workers.
+random token. Another process looks up the values of a token after `register_options`, which a plugin calls on workers.
 """
 
 from __future__ import annotations

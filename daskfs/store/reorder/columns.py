@@ -284,7 +284,7 @@ class SparseColumnsTask:
 
 
 class IdSample(NamedTuple):
-    """A sample of one in ``2**level`` feature ids, chosen by a hash so that the samples of sorted runs can be united."""
+    """A sample of one in ``2**level`` feature ids, chosen by a hash so that samples of sorted runs can be united."""
 
     level: int
     ids: NDArray[np.uint64]

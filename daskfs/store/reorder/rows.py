@@ -225,7 +225,7 @@ class RowSlots:
 
 
 def plan_rows(source: Dataset, rows: OrderedRows, wanted: KeyRange, slots: RowSlots, task_bytes: int) -> ReorderPlan:
-    """Plan tasks that write reordered rows in blocks of the source's shape, each task within `task_bytes` or one block."""
+    """Plan tasks that write reordered rows in blocks of the source's shape, each within `task_bytes` or one block."""
     n_rows, n_entries = int(slots.rows[-1]), int(slots.entries[-1])
     if n_rows != wanted.n_rows or (wanted.is_all and n_entries != source.n_entries):
         raise DatasetError(f"{source.url}: has not as many rows and entries as it says; verify it")
