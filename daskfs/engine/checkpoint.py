@@ -114,7 +114,7 @@ class Checkpoint:
         self._written = monotonic()
 
     def read(self, kind: type) -> Snapshot | None:
-        """Return the last snapshot, with a state of type `kind`; None if there is no checkpoint.
+        """Return the last snapshot, with a state of type `kind`, or None if there is no checkpoint.
 
         Raise CheckpointError if the checkpoint is damaged, or belongs to another selection run.
         """

@@ -77,7 +77,7 @@ class Reorder(ABC):
 
     @abstractmethod
     def plan(self, wanted: KeyRange, location: Location, moved: ProgressCounter) -> ReorderPlan:
-        """Write the sorted runs of an external sort, if one is needed, and return the tasks that write the wanted rows."""
+        """Write sorted runs, if an external sort is needed, and return the tasks that write the wanted rows."""
 
     def write(self, wanted: KeyRange, location: Location, moved: ProgressCounter) -> Callable[[dict[str, Any]], None]:
         """Write the wanted rows to a prepared location, and return a function that marks the new dataset complete."""
