@@ -177,8 +177,7 @@ class Result:
     """The labels that the scores tell apart, of which a positive score means the second; None for a real target."""
     history: Sequence[dict[str, float]]  # one record per pass or round, "objective" in each
     parents: NDArray[np.uint64] | None = None
-    """(k, 2): ids of the two factors of a product of features, or `NO_PARENT` twice; None if no feature is a
-    product."""
+    """(k, 2): ids of the two factors if a feature is a product, else `NO_PARENT` twice; None without any products."""
     expansion: Expansion | None = None
     """The map that computes the features if they are random features; None if the features are columns."""
     remarks: tuple[str, ...] = ()
@@ -224,8 +223,7 @@ class Schedule(StrEnum):
     SERIAL = "serial"
     """Workers take turns, because a block needs the state that the previous block left."""
     SYNCHRONOUS = "synchronous"
-    """Every worker folds a shard of the blocks at the same time, and the states of the shards are merged at fixed
-    places."""
+    """Every worker folds a shard of the blocks, and the states of all shards are merged at fixed places of a pass."""
     ASYNCHRONOUS = "asynchronous"
     """Workers send offers to a *centre*, the dask actor that owns the state, without waiting for each other."""
 
@@ -238,14 +236,12 @@ class Sharing:
     min_merges_per_pass: int = 1
     """How often shards must merge in a pass: 1 where merging only adds up, more where shards learn from each other."""
     min_bytes_per_merge: int = 0
-    """Bytes of blocks that a shard must read between two merges to be worth a merge; smaller datasets get fewer
-    shards."""
+    """Bytes of blocks that a shard must read between two merges to be worth a merge; small datasets get few shards."""
     driver_only: frozenset[str] = frozenset()
     """Names of state fields that only `end_pass` and `result` use; on workers and in `merge` these fields are None."""
     needs_fresh_views: bool = False
     """Whether an outdated view misleads the workers of an asynchronous pass, instead of only causing rejected offers.
-    If True, workers get a new view for every group of blocks and wait for the centre (the dask actor with the
-    state)."""
+    If True, workers get a new view for every group of blocks and wait for the dask actor that owns the state."""
 
 
 class Algorithm:
@@ -254,9 +250,8 @@ class Algorithm:
     An algorithm defines at least `start`, `update`, `end_pass`, `result` and `nbytes`, or only a `resolve` that returns
     an algorithm with these methods.
 
-    `update` and `end_pass` may change the state in place and return the changed state. `merge` must not change the
-    states in its argument. Blocks are read-only. The result does not depend on how rows or columns are cut into blocks,
-    unless the docstring of the algorithm says otherwise.
+    `update` and `end_pass` may change the state in place; `merge` must not change the states in its argument. Blocks
+    are read-only. Results do not depend on the size of blocks, unless the docstring of the algorithm says otherwise.
     """
 
     if TYPE_CHECKING:  # fields of every algorithm; a property here would become their default value
@@ -358,7 +353,7 @@ class AsynchronousAlgorithm(Algorithm):
         return 0
 
     def held_features(self, state: State) -> NDArray[np.uint64]:
-        """Return ids of the columns with which `update` turns an older state into a state equivalent to this one."""
+        """Return the ids of columns that rebuild this state, if `update` folds these columns into an older state."""
         raise NotImplementedError
 
 
@@ -419,7 +414,7 @@ def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def restore(kind: Any, values: Mapping[str, Any], path: str = "") -> Any:
-    """Return a state of type `kind` from values of `flatten`. Raise KeyError, TypeError or ValueError on misfit."""
+    """Return a state of type `kind` from values of `flatten`. Raise KeyError, TypeError or ValueError for others."""
     if get_origin(kind) in (Union, types.UnionType):
         kind = next(option for option in get_args(kind) if option is not type(None))
         if path not in values and not any(name.startswith(f"{path}/") for name in values):

@@ -2,7 +2,7 @@
 
 In a round every shard begins with the same state and folds its own blocks into a copy of that state. After a round the
 states of all shards are merged, and the next round begins with the merged state. With one shard a pass is the plain
-loop over all blocks. The functions in this module copy the states in their arguments, so that Dask may call them again.
+loop over all blocks. Folding and merging do not change the states in the arguments, so that Dask may repeat a task.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ def combine_candidates(
 
 
 def accept(selected: SelectedSet, candidates: Candidates, n_select: int) -> int:
-    """Let candidates enter the selected set if they still lower the loss, and return how many of them stay."""
+    """Let candidates that still lower the loss enter the selected set, and return how many candidates stay."""
     columns, score = candidates.columns, candidates.score
     before = selected.features.copy()
     keep = ~np.isin(columns.ids, before)

@@ -283,7 +283,7 @@ def slot_for(w_q, w, k, budget, cutoff):
 
 @summing
 def power_step(G, v, k, slot, L):
-    """Return a new estimate of λ_max(G) after a column was replaced, by one power iteration; a fall is smoothed."""
+    """Return a new estimate of λ_max(G) after a column was replaced: one power iteration, smoothed if smaller."""
     v[slot] += 0.01
     z = np.empty(k)
     square = 0.0

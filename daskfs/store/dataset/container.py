@@ -5,7 +5,7 @@ The parts of the file are::
     daskfs record 1 0000012f\n         magic, version, and the length of the header in hexadecimal
     {"about": {...}, "values": {...}}   JSON: a few facts, then the kind of every value in order
     the bytes of the arrays, one after the other
-    crc32c of everything before it
+    crc32c of all bytes before the crc32c.
 
 Reading a record executes no code, since values are numbers, strings and plain arrays, never pickles. A reader compares
 every size with the length of the file before allocating memory, so that a forged header cannot exhaust memory.

@@ -54,8 +54,8 @@ def open_dataset(url: str | os.PathLike[str], storage_options: Mapping[str, Any]
 class Dataset:
     """A complete dataset, opened by `open_dataset` and read block by block; the object is small and picklable.
 
-    A pickle of a dataset holds the address and the digest, and the metadata is read when first used. So unpickling
-    never fails, as it must not: an error while Dask unpickles the arguments of a task costs the worker its connection.
+    A pickle of a dataset holds the address and the digest, and the metadata is read when first used. So unpickling a
+    dataset never raises an error, which would cost the Dask worker its connection.
     """
 
     travels = True

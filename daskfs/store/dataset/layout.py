@@ -5,7 +5,7 @@ A dataset is a Zarr format 3 group that plain zarr and xarray can open. A dense 
     X        (sample, feature)  chunks of whole columns, stored column by column; or of whole rows
     X_rows   (sample, feature)  the same in chunks of whole rows, with layout="both"
     y        (sample)           the number itself, or the class number where labels are strings
-    feature  (feature)          names, where there are any
+    feature  (feature)          names, where there are any.
 
 In a sparse dataset laid out in rows, block b holds `block_rows[b]` rows with `block_entries[b]` entries, which fill the
 chunks `block_chunk[b]` … `block_chunk[b + 1]` - 1 of `ids` and `values`. A block has one chunk, unless a row is larger
@@ -17,14 +17,14 @@ than a chunk, and chunks are padded with zeros. A sparse dataset laid out in row
     y        (block, row)       weight (block, row): only where the source gave row weights
     tag      (block, row)       only where the source names its rows
     block_rows, block_entries (block), block_chunk (block_edge)
-    names/id, names/name (name)   sorted by id, where ids are hashes of names;   names/first (name_chunk)
+    names/id, names/name (name)   sorted by id, where ids are hashes of names;   names/first (name_chunk).
 
 A sparse dataset laid out in columns stores the non-empty columns in blocks in the same way, in the arrays::
 
     rows     (chunk, entry)     row numbers, ascending within a column;   values as above
     indptr   (block, edge)      where each column of the block starts;   ids (block, column): ascending throughout
     y        (sample)           weight (sample): only where the source gave row weights
-    block_columns, block_entries, block_first (block): the first id;   block_chunk (block_edge);   names as above
+    block_columns, block_entries, block_first (block): the first id;   block_chunk (block_edge);   names as above.
 
 The array ``manifest/ARRAY`` holds size and crc32c of every chunk of ARRAY. The root ``zarr.json`` holds all other facts
 in the attribute ``daskfs``. The root ``zarr.json`` is written last, so that an incomplete dataset does not open.
@@ -106,7 +106,7 @@ class ArraySpec:
 
     @classmethod
     def from_metadata(cls, name: str, metadata: Mapping[str, Any]) -> ArraySpec:
-        """Return the array that a zarr.json describes. Raise DatasetError if daskfs writes no such zarr.json."""
+        """Return the array that a zarr.json describes. Raise DatasetError if daskfs would not write the zarr.json."""
         try:
             chain = [codec["name"] for codec in metadata["codecs"]]
             blosc = next((c["configuration"] for c in metadata["codecs"] if c["name"] == "blosc"), None)
@@ -193,7 +193,7 @@ def is_ours(raw: bytes) -> bool:
 
 
 def parse_root(url: str, raw: bytes) -> tuple[Attributes, dict[str, ArraySpec]]:
-    """Return attributes and arrays from a root zarr.json. Raise DatasetError if daskfs cannot read such a dataset."""
+    """Return attributes and arrays from a root zarr.json. Raise DatasetError if daskfs cannot read the zarr.json."""
     try:
         root = json.loads(raw)
         attributes = root["attributes"][ATTRIBUTE]

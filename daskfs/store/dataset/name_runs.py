@@ -78,7 +78,7 @@ def sort_names(names: NameSet) -> tuple[int, bytes]:
 
 
 class MergedNames:
-    """An iterable of batches of names by ascending id, merged from all sorted runs; it counts colliding ids."""
+    """An iterable of batches of names by ascending id, merged from all sorted runs, that counts colliding ids."""
 
     def __init__(self, location: Location, runs: Sequence[NameRun]) -> None:
         self._location, self._runs = location, runs

@@ -1,4 +1,4 @@
-"""Lookup of feature names by id, names of k-mers, and the check that two datasets have the same features.
+"""Lookup of feature names by id, names of k-mers, and the check that a selection fits the features of a dataset.
 
 Feature names stay on disk, and a lookup reads only the chunks that hold the requested names.
 

@@ -23,8 +23,7 @@ class NameSet(NamedTuple):
     """A hash table of names with open addressing; name i is ``text[starts[i]:starts[i + 1]]`` with the id ``ids[i]``.
 
     After `hand_over` only the keys of earlier names stay, so that an earlier name is not collected again. Only the
-    first slots of the table are in use, twice as many as there are keys or more, so that a small table fits the
-    processor's cache.
+    first slots of the table are in use, at least two per key, so that a small table fits the processor's cache.
     """
 
     keys: NDArray[np.uint64]  # id + 1, or 0; at least twice as many as entries, a power of two
@@ -77,7 +76,7 @@ def _place(key, mask):
 
 @helper
 def intern(names, feature, source, start, stop):
-    """Return the entry number of an id, adding ``source[start:stop]`` as its name if the id is new; FULL without room."""
+    """Return the entry number of an id, adding the name ``source[start:stop]`` of a new id, or FULL without room."""
     key, mask = feature + np.uint64(1), np.uint64(names.used[SLOTS] - 1)
     at = _place(feature, mask)
     while names.keys[at] != 0:
@@ -105,8 +104,8 @@ def intern(names, feature, source, start, stop):
 def _double_slots(names):
     """Double the number of slots in use, by moving the keys of names within the table.
 
-    The move starts after an empty slot, so that a key moves before the keys that it had displaced. The slots that a key
-    passes on its way have been moved already, so that a later search finds every key.
+    The move starts after an empty slot, so that a key moves before the keys that it had displaced. The slots that a
+    moving key passes have been moved already, so that a later search finds every key.
     """
     slots = names.used[SLOTS]
     names.used[SLOTS] = 2 * slots

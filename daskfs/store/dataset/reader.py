@@ -76,7 +76,7 @@ class ChunkBuffer:
         self._packed = np.empty(0, np.uint8)
 
     def cells_in(self, file: NDArray[np.uint8]) -> NDArray[Any] | None:
-        """Return the cells of an uncompressed, aligned chunk file as a view of the file; None for any other file."""
+        """Return the cells of an uncompressed, aligned chunk file as a view of the file, or None for other files."""
         if not self._in_place or len(file) != len(self._raw) or file.ctypes.data % self.stored.itemsize:
             return None
         stored = file[:-CRC_BYTES].view(self.stored.dtype).reshape(self.stored.shape)

@@ -20,7 +20,7 @@ SparseBuffers = dict[str, ChunkBuffer]
 
 
 class _SparseLines:
-    """Blocks of lines (rows or columns) of a sparse matrix; the array `index` holds the position of entries on a line."""
+    """Blocks of lines (rows or columns) of a sparse matrix; the array `index` holds positions of entries on a line."""
 
     def __init__(self, arrays: Arrays, along: Axis, index: str) -> None:
         self._indptr, self._index, self._values = arrays["indptr"], arrays[index], arrays.get("values")
