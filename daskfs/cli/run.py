@@ -25,7 +25,7 @@ from daskfs.observe.terminal import messages, printable, warnings_as_notes
 def run(job: str, until: JobStep, changes: tuple[str, ...], scheduler: str | None, serial: bool, as_json: bool) -> None:
     """Run the job file JOB.toml: ingest, select, evaluate, report and publish.
 
-    Steps whose output exists for the same inputs are skipped. Run the same command again after an interruption.
+    Steps whose output exists for the same inputs are skipped. Run the same command again to resume an interrupted job.
     """
     if scheduler and serial:
         raise OptionError("--scheduler, --serial: choose one of them")

@@ -1,7 +1,7 @@
-"""Job files: TOML files that describe a whole job, read and checked before any step runs.
+"""Reading and checking of job files, TOML files that describe all steps of a job.
 
 Paths are relative to the folder of the job file. ``${NAME}`` in a string is replaced by an environment variable.
-Secrets must be given as environment variables. The keys of a job file are defined in `daskfs.job.tables`.
+Secrets are accepted only as ``${NAME}``. The module `daskfs.job.tables` defines the keys of a job file.
 """
 
 from __future__ import annotations

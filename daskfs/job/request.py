@@ -85,7 +85,7 @@ class Request:
         return self.out.exists(f"{CHECKPOINT}/{KEY}")
 
     def load_finished(self) -> Selection | None:
-        """Return the finished selection in the folder, or None. Raise OptionError if it belongs to another request."""
+        """Return the finished selection in the folder, or None, or raise OptionError if it is of another request."""
         if not self.out.exists(RECORD):
             return None
         selection = load_selection(self.out.url, self.out.options)

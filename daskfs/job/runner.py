@@ -51,7 +51,7 @@ PERFORMANCE = "performance.html"
 
 @dataclass(frozen=True)
 class JobListener:
-    """Functions that report the progress of a job.
+    """Callbacks that report the progress of a job.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class JobListener:
 
 @dataclass
 class JobRun:
-    """One execution of a job.
+    """One execution of a job, which runs the steps whose output is missing.
 
     Parameters
     ----------

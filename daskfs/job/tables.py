@@ -161,7 +161,7 @@ class PublishTable(JobTable):
 
 
 class ClusterTable(JobTable):
-    """The table [cluster] with a running Dask cluster, a cluster to start, or this process as the place to run."""
+    """The table [cluster], which names a running Dask cluster, a cluster to start, or this process to run the job."""
 
     scheduler: str | None = None
     serial: bool = False

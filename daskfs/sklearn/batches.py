@@ -1,7 +1,7 @@
 """The method `partial_fit`, which learns from batches of rows and keeps the state of the algorithm, but no rows.
 
-With ``learning_rate="auto"``, MISSION buffers up to 8,192 first rows to choose the learning rate. A selection that is
-requested earlier is computed from the buffered rows.
+With ``learning_rate="auto"``, MISSION buffers the first 8,192 rows to choose the learning rate. A selection that is
+requested while MISSION still buffers rows is computed from the buffered rows.
 """
 
 from __future__ import annotations

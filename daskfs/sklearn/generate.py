@@ -1,8 +1,8 @@
 """Generation of scikit-learn estimator classes from the registered algorithms.
 
-An estimator class is a dataclass with the fields of the algorithm. Its constructor only stores the arguments, as
-scikit-learn requires, and its signature has names, types and defaults. Parameters before `loss` can be passed by
-position, all other parameters only by name.
+An estimator class is a dataclass with the fields of the algorithm. The constructor of an estimator class only stores
+the arguments, as scikit-learn requires. Parameters before `loss` can be passed by position, all other parameters only
+by name.
 """
 
 from __future__ import annotations
