@@ -60,7 +60,7 @@ class IngestMemory:
 
     @classmethod
     def of(cls, memory: int | str | None, workers: int) -> IngestMemory:
-        """Split a memory budget among up to `workers` parsers. Raise OptionError if one parser needs more memory.
+        """Split a memory budget among up to `workers` parsers. Raise OptionError if the budget does not suffice.
 
         >>> IngestMemory.of("512MB", workers=2).window_bytes >> 20
         8
@@ -100,7 +100,7 @@ class ReorderMemory:
         run_factor: int = 2,
         task_factor: int = 2,
     ) -> ReorderMemory:
-        """Split a memory budget among up to `workers` tasks. Raise OptionError if one task needs more memory.
+        """Split a memory budget among up to `workers` tasks. Raise OptionError if the budget is too small for one task.
 
         Parameters
         ----------

@@ -198,7 +198,7 @@ class SelectedSet:
         self._update_objective()
 
     def _search_line(self, step: Floats, change: Floats) -> float:
-        """Add `step` to the weights and `change` to the scores, halved until the loss falls; return the old loss."""
+        """Take a step of weights and scores, halved until the objective falls; return the objective before the step."""
         k = self.k
         before = self._objective(self.u, self.w[:k])
         for _ in range(_HALVINGS):
