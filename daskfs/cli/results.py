@@ -43,7 +43,7 @@ def show(run: str, top: int | None, as_json: bool) -> None:
 
 
 def print_selection(selection: Selection, top: int = TOP) -> None:
-    """Print the features and the passes of a selection as tables."""
+    """Print a table of the `top` most important features of a selection, and lines about the selection."""
     output.print(feature_table(selection, top))
     if len(selection.features) > top:
         output.print(f"… and {len(selection.features) - top:,} more")

@@ -195,7 +195,7 @@ def _per_pass(selection: Selection, name: str) -> NDArray[np.float64]:
 
 
 def _staleness(selection: Selection) -> dict[str, float] | None:
-    """Return the mean and largest age of worker states (in versions of the global state), or None if unknown."""
+    """Return the number of worker offers, and the mean and largest staleness of their state, or None if unknown."""
     history = selection.history
     if "staleness_max" not in history or not np.isfinite(history.staleness_max.values).any():
         return None
