@@ -55,7 +55,7 @@ def kernel(function: F) -> F:
 def summing(function: F) -> F:
     """Compile a kernel with floating-point sums that may be reordered, so that the compiler can vectorise the sums.
 
-    NaN and infinity are handled correctly. Results on the same machine are reproducible bit for bit.
+    Unlike with full fastmath, NaN and infinity are allowed. Results on the same machine are reproducible bit for bit.
     """
     compiled: F = _cached(_njit(function, {"fastmath": _ANY_ORDER}))
     return compiled

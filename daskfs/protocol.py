@@ -177,8 +177,7 @@ class Result:
     """The labels that the scores tell apart, of which a positive score means the second; None for a real target."""
     history: Sequence[dict[str, float]]  # one record per pass or round, "objective" in each
     parents: NDArray[np.uint64] | None = None
-    """(k, 2): ids of the two factors of a product of features, or `NO_PARENT` twice; None if no feature is a
-    product."""
+    """(k, 2): ids of the two factors if a feature is a product, else `NO_PARENT` twice; None without any products."""
     expansion: Expansion | None = None
     """The map that computes the features if they are random features; None if the features are columns."""
     remarks: tuple[str, ...] = ()
@@ -224,8 +223,7 @@ class Schedule(StrEnum):
     SERIAL = "serial"
     """Workers take turns, because a block needs the state that the previous block left."""
     SYNCHRONOUS = "synchronous"
-    """Every worker folds a shard of the blocks at the same time, and the states of the shards are merged at fixed
-    places."""
+    """Every worker folds a shard of the blocks, and the states of all shards are merged at fixed places of a pass."""
     ASYNCHRONOUS = "asynchronous"
     """Workers send offers to a *centre*, the dask actor that owns the state, without waiting for each other."""
 
@@ -238,14 +236,12 @@ class Sharing:
     min_merges_per_pass: int = 1
     """How often shards must merge in a pass: 1 where merging only adds up, more where shards learn from each other."""
     min_bytes_per_merge: int = 0
-    """Bytes of blocks that a shard must read between two merges to be worth a merge; smaller datasets get fewer
-    shards."""
+    """Bytes of blocks that a shard must read between two merges to be worth a merge; small datasets get few shards."""
     driver_only: frozenset[str] = frozenset()
     """Names of state fields that only `end_pass` and `result` use; on workers and in `merge` these fields are None."""
     needs_fresh_views: bool = False
     """Whether an outdated view misleads the workers of an asynchronous pass, instead of only causing rejected offers.
-    If True, workers get a new view for every group of blocks and wait for the centre (the dask actor with the
-    state)."""
+    If True, workers get a new view for every group of blocks and wait for the dask actor that owns the state."""
 
 
 class Algorithm:
@@ -254,20 +250,19 @@ class Algorithm:
     An algorithm defines at least `start`, `update`, `end_pass`, `result` and `nbytes`, or only a `resolve` that returns
     an algorithm with these methods.
 
-    `update` and `end_pass` may change the state in place and return the changed state. `merge` must not change the
-    states in its argument. Blocks are read-only. The sizes of blocks do not affect any result, unless a docstring says
-    so.
+    `update` and `end_pass` may change the state in place; `merge` must not change the states in its argument. Blocks
+    are read-only. Results do not depend on the size of blocks, unless the docstring of the algorithm says otherwise.
     """
 
     if TYPE_CHECKING:  # fields of every algorithm; a property here would become their default value
 
         @property
         def n_select(self) -> int | None:
-            """How many features to select; None where the data decide."""
+            """How many features to select, or None where the data decide."""
 
         @property
         def passes(self) -> int | None:
-            """The maximum number of passes; None where the number is not known beforehand."""
+            """The maximum number of passes, or None where the number is not known beforehand."""
 
     axis: ClassVar[Axis]
     """Whether the algorithm streams blocks of columns or blocks of rows."""
@@ -281,15 +276,15 @@ class Algorithm:
 
     @property
     def sharing(self) -> Sharing:
-        """How several workers share the work; by default the workers take turns."""
+        """How several workers share the work of this algorithm; by default the workers take turns."""
         return Sharing()
 
     def resolve(self, meta: Meta) -> Algorithm:
-        """Return the algorithm to run on a dataset, usually `self`. Raise OptionError if the dataset does not fit."""
+        """Return the algorithm to run on a dataset, usually `self`. Raise OptionError if the dataset is unsuitable."""
         return self
 
     def start(self, meta: Meta, seed: int) -> State:
-        """Return the initial state, before the first block."""
+        """Return the initial state, before the first block is folded in."""
         raise NotImplementedError
 
     def update(self, state: State, block: Block) -> State:
@@ -305,7 +300,7 @@ class Algorithm:
         raise NotImplementedError
 
     def revisit(self, state: State) -> NDArray[np.uint64]:
-        """Return ids of columns to fold into the state once more after the last pass; by default none."""
+        """Return ids of columns to fold into the state once more after the last pass; by default no ids."""
         return np.empty(0, np.uint64)
 
     def result(self, state: State) -> Result:
@@ -329,8 +324,8 @@ class AsynchronousAlgorithm(Algorithm):
     """Base class of algorithms for `Schedule.ASYNCHRONOUS`.
 
     The state of an asynchronous algorithm has a field ``version`` that rises when views change. An offer may reach the
-    centre late, twice or never without harm to the state. An `update` with a block of no columns only copies the target
-    into the state. The columns to `revisit` also come to the centre as offers.
+    dask actor with the state late, twice or never without harm. An `update` with a block of no columns only copies the
+    target into the state. Workers also send the columns to `revisit` as offers.
     """
 
     def view(self, state: State, worker: int) -> State:
@@ -338,7 +333,7 @@ class AsynchronousAlgorithm(Algorithm):
         raise NotImplementedError
 
     def work(self, own: State | None, view: State, block: Block, worker: int) -> tuple[State, State | None]:
-        """Process a block on a worker. Return the worker's own state (`own`, None at first) and an offer or None."""
+        """Process a block on a worker. Return the worker's own state (the next `own`) and an offer or None."""
         raise NotImplementedError
 
     def combine_offers(self, offer: State, later: State, view: State) -> State:
@@ -346,7 +341,7 @@ class AsynchronousAlgorithm(Algorithm):
         raise NotImplementedError
 
     def remaining_offer(self, own: State) -> State | None:
-        """Return an offer of results that a worker has gathered and not offered yet, or None."""
+        """Return an offer of results that a worker has gathered and not offered yet, or None if it has offered all."""
         return None
 
     def accept(self, state: State, offer: State) -> State:
@@ -354,11 +349,11 @@ class AsynchronousAlgorithm(Algorithm):
         raise NotImplementedError
 
     def n_workers(self, state: State) -> int:
-        """Return how many workers have a part of their own in the state; 0 where the state has no parts by worker."""
+        """Return how many workers have a part of their own in the state, or 0 if the state has no parts by worker."""
         return 0
 
     def held_features(self, state: State) -> NDArray[np.uint64]:
-        """Return ids of the columns with which `update` turns an older state into a state equivalent to this one."""
+        """Return the ids of columns that rebuild this state, if `update` folds these columns into an older state."""
         raise NotImplementedError
 
 
@@ -419,7 +414,7 @@ def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def restore(kind: Any, values: Mapping[str, Any], path: str = "") -> Any:
-    """Return a state of type `kind` from `flatten`ed values. Raise KeyError, TypeError or ValueError for any others."""
+    """Return a state of type `kind` from values of `flatten`. Raise KeyError, TypeError or ValueError for others."""
     if get_origin(kind) in (Union, types.UnionType):
         kind = next(option for option in get_args(kind) if option is not type(None))
         if path not in values and not any(name.startswith(f"{path}/") for name in values):

@@ -52,8 +52,8 @@ class Registration:
     """The facts about an algorithm that commands, job files, reports and estimators use."""
 
     name: str
-    """The algorithm's name in commands and job files, such as ``mission``, and of its page
-    ``docs/algorithms/NAME.md``."""
+    """The algorithm's name in commands, in job files and of its page ``docs/algorithms/NAME.md``, such as
+    ``mission``."""
     algorithm: Callable[..., Algorithm]
     """The frozen dataclass of the algorithm, whose fields become flags, keys of job files and estimator parameters."""
     words: Words

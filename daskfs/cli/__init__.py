@@ -1,4 +1,4 @@
-"""The `daskfs` command. Exit codes: 0 done; 2 wrong usage or bad input; 75 interrupted, the same command resumes."""
+"""The `daskfs` command, with exit code 0 for success, 2 for wrong usage or bad input, and 75 for an interruption."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ COMMANDS = {
     "run": ("run", "Run a whole job from one file."),
     "airflow": ("airflow", "Run jobs every night from Airflow."),
 }
-"""The module of every command, and its purpose. A module takes seconds to import, and is imported when it is needed."""
+"""The module and the help text of every command, so that modules are imported only when a command is called."""
 
 
 class Commands(click.Group):
-    """The group of all commands. An error of daskfs becomes one line and an exit code; others keep their traceback."""
+    """The group of all commands, which reports a DaskfsError in one line, without a traceback."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -47,7 +47,7 @@ class Commands(click.Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Complete names of commands, without importing their modules, and options."""
+        """Return completions of command names and options, without importing the modules of the commands."""
         names = [
             CompletionItem(name, help=about) for name, (_, about) in COMMANDS.items() if name.startswith(incomplete)
         ]

@@ -1,4 +1,4 @@
-"""daskfs airflow export: copy the Airflow DAGs that come with daskfs into a DAGs folder."""
+"""The command `daskfs airflow export`, which copies the Airflow DAGs of daskfs into a DAGs folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def airflow() -> None:
 def export(folder: Path, overwrite: bool) -> None:
     """Copy the DAGs that come with daskfs into FOLDER, such as $AIRFLOW_HOME/dags.
 
-    A file that is there already and differs, perhaps because somebody edited it, stays unless --overwrite is given.
+    An existing file that differs, perhaps because somebody edited it, is kept unless --overwrite is given.
     """
     sources = {source.name: source.read_bytes() for source in sorted(dags_folder().glob("*.py"))}
     edited = [name for name, content in sources.items() if _differs(folder / name, content)]
@@ -35,7 +35,7 @@ def export(folder: Path, overwrite: bool) -> None:
 
 
 def dags_folder() -> Path:
-    """Return the folder of the DAGs: inside an installed package, or in the checkout that an editable one points to."""
+    """Return the folder of the DAGs in the installed package, or in the checkout of an editable installation."""
     package = Path(daskfs.__file__).parent
     return next(folder for folder in (package / "dags", package.parent / "pipelines" / "airflow") if folder.is_dir())
 

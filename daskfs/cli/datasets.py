@@ -1,4 +1,4 @@
-"""daskfs ingest, info, verify: write a dataset from source files, describe it, check its chunks."""
+"""The commands `daskfs ingest`, `info` and `verify`, which write, describe and check a dataset."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from daskfs.store.ingest.formats import FORMATS, make_format
 
 
 class NumberList(click.ParamType[tuple[int, ...]]):
-    """Comma-separated whole numbers."""
+    """The click type of an option with comma-separated whole numbers."""
 
     name = "N,N,..."
 
@@ -33,7 +33,7 @@ class NumberList(click.ParamType[tuple[int, ...]]):
 
 
 class NameList(click.ParamType[tuple[str, ...]]):
-    """Comma-separated names."""
+    """The click type of an option with comma-separated names."""
 
     name = "A,B,..."
 
@@ -113,9 +113,9 @@ def ingest(
     as_json: bool,
     **format_options: Any,
 ) -> None:
-    """Turn SOURCES (paths, folders, globs, URLs; plain or .gz .bz2 .xz .zst) into the dataset OUT.
+    """Write SOURCES (paths, folders, globs, URLs; plain or .gz .bz2 .xz .zst) as the dataset OUT.
 
-    A killed ingest goes on where it stopped when the same command is run again.
+    Run the same command again to resume a killed ingest.
     """
     options = {name: value for name, value in format_options.items() if value is not None}
     order: bool | int = options.get("seed", 0) if shuffle else False
@@ -153,7 +153,7 @@ def ingest(
 @click.argument("dataset")
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 def info(dataset: str, as_json: bool) -> None:
-    """Show shape, labels, density, sizes and chunks of DATASET, and where its names come from."""
+    """Show shape, labels, density, sizes and chunks of DATASET, and the origin of its feature names."""
     facts = describe(open_dataset(dataset))
     if as_json:
         click.echo(json.dumps(facts, indent=1))
@@ -167,7 +167,7 @@ def info(dataset: str, as_json: bool) -> None:
 @click.option("--workers", type=click.IntRange(1), help="Threads; all cores by default.")
 @click.option("--scheduler", help="Run on the Dask cluster at this address.")
 def verify(dataset: str, as_json: bool, workers: int | None, scheduler: str | None) -> None:
-    """Read every chunk of DATASET and compare it with its checksum; exit code 2 if any is damaged."""
+    """Compare every chunk of DATASET with its checksum, and exit with code 2 if a chunk is damaged."""
     chunks = sum(spec.n_chunks for spec in open_dataset(dataset).content.values())
     with cluster_at(scheduler) as client, count_progress("checking") as progress:
         damage = verify_dataset(dataset, client=client, workers=workers, progress=progress)

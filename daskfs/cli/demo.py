@@ -1,4 +1,4 @@
-"""daskfs demo: three small jobs, one for each algorithm, on generated data whose truth is known."""
+"""The command `daskfs demo`: three small jobs, one per algorithm, on generated data with known relevant features."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ serial = true        # without this line: a cluster of processes on this machine
 
 @dataclass(frozen=True)
 class DemoProblem:
-    """Data with a known truth, and the job that finds it."""
+    """A generated dataset with known relevant features, and a job that selects features from the dataset."""
 
     name: str
     title: str
@@ -59,7 +59,7 @@ class DemoProblem:
     select: str
 
     def prepare(self, folder: Path) -> Path:
-        """Write the data and the job file."""
+        """Write the generated data and the job file, and return the path of the job file."""
         job = folder / f"{self.name}.toml"
         text = JOB.format(name=self.name, title=self.title, data=self.data, select=self.select)
         paths = [folder / self.name, *folder.glob(f"{self.name}.*")]
@@ -71,7 +71,7 @@ class DemoProblem:
 
 
 def write_clicks(folder: Path, rows: int = 20_000) -> None:
-    """Write clicks that depend on a country, a device and a few words, in Vowpal Wabbit's format."""
+    """Write simulated clicks that depend on a country, a device and a few words, in Vowpal Wabbit's format."""
     rng = np.random.default_rng(0)
     countries = np.array(["de", "fr", "in", "jp", "uk", "us"])
     words = np.array([f"word{i}" for i in range(5_000)])
@@ -87,7 +87,7 @@ def write_clicks(folder: Path, rows: int = 20_000) -> None:
 
 
 def write_genes(folder: Path, samples: int = 800, genes: int = 20_000) -> None:
-    """Expressions of many genes, of which ten tell the sick from the healthy."""
+    """Write simulated expressions of many genes, of which ten distinguish sick from healthy samples."""
     rng = np.random.default_rng(1)
     X = rng.normal(size=(samples, genes)).astype(np.float32)
     planted = np.arange(1, 11) * 1_000
@@ -97,7 +97,7 @@ def write_genes(folder: Path, samples: int = 800, genes: int = 20_000) -> None:
 
 
 def write_waves(folder: Path, samples: int = 6_000) -> None:
-    """Write readings of ten sensors, of which two matter, and only together."""
+    """Write simulated readings of ten sensors, where the target depends on an interaction of two sensors."""
     rng = np.random.default_rng(2)
     X = rng.uniform(size=(samples, 10)).astype(np.float32)
     y = np.sin(6 * X[:, 2]) * X[:, 4] + 0.05 * rng.normal(size=samples)
@@ -165,7 +165,7 @@ def demo(out: Path | None) -> None:
 
 
 def _run(problem: DemoProblem, folder: Path) -> tuple[list[str], str]:
-    """Run a job. Return its row of the table, and the place of its report."""
+    """Run the job of a demo problem, and return its row of the results table and the location of its report."""
     begun = monotonic()
     job = problem.prepare(folder)
     output.print(f"   [bold]daskfs run[/] {job.name}", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""daskfs shuffle, split and transpose: a dataset in another order."""
+"""The commands `daskfs shuffle`, `split` and `transpose`, which write a dataset in another order or layout."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from daskfs.store.dataset.dataset import Dataset
 
 
 def _reorder_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that the three commands have in common."""
+    """Add the options that the commands shuffle, split and transpose have in common."""
     for option in (
         click.option("--scheduler", help="Run on the Dask cluster at this address."),
         click.option("--workers", type=click.IntRange(1), help="Threads; all cores by default."),
@@ -38,11 +38,11 @@ def _echo(dataset: Dataset) -> None:
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Which order.")
 @_reorder_options
 def shuffle(source: str, out: str, seed: int, scheduler: str | None, **options: Any) -> None:
-    """Write the dataset IN, laid out in rows, once more as OUT with its rows in random order.
+    """Write a copy OUT of the dataset IN, which is laid out in rows, with the rows in random order.
 
-    For what learns row by row, as MISSION does, and learns nothing where one class comes after the other. The order
-    depends on the seed and on nothing else. Labels, row weights, tags and names are kept. A killed shuffle starts over
-    when the same command is run again.
+    Algorithms that learn row by row, such as MISSION, need rows that are not sorted by class. The order depends only on
+    the seed and the number of rows. Labels, row weights, tags and names are kept. A killed shuffle starts over when the
+    same command is run again.
     """
     with cluster_at(scheduler) as client, count_progress("shuffling") as progress:
         dataset = run_shuffle(source, out, seed, client=client, progress=progress, **options)
@@ -60,9 +60,9 @@ def shuffle(source: str, out: str, seed: int, scheduler: str | None, **options: 
 def split(source: str, train: str, test: str, fraction: float, scheduler: str | None, **options: Any) -> None:
     """Write the rows of the dataset IN as two datasets, TRAIN and TEST.
 
-    Rows are drawn at random. Which ones depends on the seed, the share and the number of rows, and on nothing else: two
-    copies of a dataset, of whatever kind and layout, are split alike. All else is kept. The same command again finds
-    what is done, and completes what was killed.
+    Rows of TEST are drawn at random, depending only on the seed, the share and the number of rows. Two copies of a
+    dataset with different layouts are split in the same way. Labels, row weights, tags and names are kept. The same
+    command run again completes an interrupted split.
     """
     with cluster_at(scheduler) as client, count_progress("splitting") as progress:
         parts = run_split(source, train, test, fraction, client=client, progress=progress, **options)
@@ -76,7 +76,7 @@ def split(source: str, train: str, test: str, fraction: float, scheduler: str | 
 @click.option("--compression", type=click.Choice(["none", "lz4", "zstd"]), default="lz4", show_default=True)
 @_reorder_options
 def transpose(rows: str, columns: str, scheduler: str | None, **options: Any) -> None:
-    """Write the sparse dataset ROWS once more as COLUMNS, for algorithms that stream columns.
+    """Write a copy COLUMNS, laid out in columns, of the sparse dataset ROWS, for algorithms that stream columns.
 
     Labels, row weights and names are kept. A killed transpose starts over when the same command is run again.
     """

@@ -1,4 +1,4 @@
-"""daskfs show, evaluate, predict, report: what a run selected, how good it is, and a page about it."""
+"""The commands `daskfs show`, `evaluate`, `predict` and `report` on the result of a selection run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TOP = 20
 @click.option("--top", type=click.IntRange(0), help=f"How many features; {TOP} by default, all with --json.")
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 def show(run: str, top: int | None, as_json: bool) -> None:
-    """Show the features that RUN selected, most important first, and how the passes went."""
+    """Show the features that RUN selected, most important first, and a summary of every pass over the data."""
     selection = load_selection(run)
     if as_json:
         click.echo(json.dumps(selection_record(selection, top), indent=1, allow_nan=False))
@@ -43,7 +43,7 @@ def show(run: str, top: int | None, as_json: bool) -> None:
 
 
 def print_selection(selection: Selection, top: int = TOP) -> None:
-    """Print a selection as tables and lines."""
+    """Print a table of the `top` most important features of a selection, and lines about the selection."""
     output.print(feature_table(selection, top))
     if len(selection.features) > top:
         output.print(f"… and {len(selection.features) - top:,} more")
@@ -58,15 +58,15 @@ def print_selection(selection: Selection, top: int = TOP) -> None:
 @click.option("--sizes", "train", metavar="TRAIN", help="Score the first 1, 2, 3, … features too, refitted on TRAIN.")
 @click.option("--keep", is_flag=True, help=f"Keep it in RUN, for the report: {METRICS}, and {SIZES} with --sizes.")
 def evaluate(run: str, dataset: str, as_json: bool, train: str | None, keep: bool) -> None:
-    """Judge what RUN selected by its predictions for DATASET, whose labels are the truth.
+    """Evaluate the predictions of the model of RUN for DATASET against the labels of DATASET.
 
-    Classes: accuracy, balanced accuracy, log loss (scores taken for log-odds, which those of the losses logistic and
-    softmax are), ROC AUC and average precision (of two classes: the second; of several: the mean). Real targets: R²,
-    mean squared and mean absolute error. Row weights count. Intervals cover, 95 times in 100, what the metric would be
-    on all rows there could be.
+    Metrics for classes are accuracy, balanced accuracy, log loss (scores are taken as log-odds, as for the losses
+    logistic and softmax), ROC AUC and average precision (of the second of two classes, or the mean over several
+    classes). Metrics for real targets are R², mean squared and mean absolute error. Row weights are taken into account.
+    Intervals are 95 % confidence intervals of the metrics.
 
-    With --sizes, the dataset that RUN was selected from, also how many features are enough: balanced accuracy or R² of
-    the first ones, for about twenty numbers of them.
+    With --sizes, the dataset that RUN was selected from, also show balanced accuracy or R² against the number of
+    features, for about twenty numbers of the most important features.
     """
     selection, data = load_selection(run), open_dataset(dataset)
     fitted_on = None if train is None else open_dataset(train)
@@ -100,7 +100,7 @@ def evaluate(run: str, dataset: str, as_json: bool, train: str | None, keep: boo
 @click.option("--overwrite", is_flag=True, help="Replace predictions that are there already.")
 @click.option("--json", "as_json", is_flag=True, help="For machines: where they are, and of how many rows.")
 def predict(run: str, dataset: str, out: str, overwrite: bool, as_json: bool) -> None:
-    """Write the predictions of what RUN selected for every row of DATASET, and the scores behind them, to --out."""
+    """Write the predictions and scores of the model of RUN for every row of DATASET to --out."""
     selection, data = load_selection(run), open_dataset(dataset)
     with warnings_as_notes(), count_progress("predicting") as progress:
         selection.write_predictions(data, out, overwrite=overwrite, progress=progress)
@@ -118,10 +118,10 @@ def predict(run: str, dataset: str, out: str, overwrite: bool, as_json: bool) ->
 @click.option("--overwrite", is_flag=True, help="Replace a file that is not the run's own report.")
 @click.option("--json", "as_json", is_flag=True, help="For machines: where it is.")
 def report(run: str, out: str | None, overwrite: bool, as_json: bool) -> None:
-    """Write everything known of RUN as one HTML file that needs nothing else, and no network.
+    """Write a report of RUN as one self-contained HTML file that needs no network.
 
-    It shows the selected features, and the rest as far as it is there: how good they are on unseen data (daskfs
-    evaluate --keep), score against their number, stability, how the passes went, memory, cost, and how to do it again.
+    The report shows the selected features and, if available, metrics on unseen data (daskfs evaluate --keep), score
+    against number of features, stability, passes over the data, memory, cost, and commands to reproduce the run.
     """
     from daskfs.observe.report import write_report  # Bokeh and Jinja take half a second that others need not wait for
 

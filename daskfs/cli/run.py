@@ -1,4 +1,4 @@
-"""daskfs run: a whole job from one file."""
+"""The command `daskfs run`, which runs a job described by a job file."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from daskfs.observe.terminal import messages, printable, warnings_as_notes
 @click.option("--serial", is_flag=True, help="Run in this process, whatever the file says.")
 @click.option("--json", "as_json", is_flag=True, help="For machines: the run, its report and its metrics.")
 def run(job: str, until: JobStep, changes: tuple[str, ...], scheduler: str | None, serial: bool, as_json: bool) -> None:
-    """Ingest, select, evaluate, report and publish as JOB.toml says.
+    """Run the job file JOB.toml: ingest, select, evaluate, report and publish.
 
-    What is done already is not done again; what has changed is. After an interruption the same command goes on.
+    Steps whose output exists for the same inputs are skipped. Run the same command again to resume an interrupted job.
     """
     if scheduler and serial:
         raise OptionError("--scheduler, --serial: choose one of them")
@@ -46,7 +46,7 @@ def _print(line: str) -> None:
 
 
 def _change(text: str) -> tuple[str, Any]:
-    """Return a key and its value, which is read as TOML if it is TOML, else as text."""
+    """Return the key and the value of a text KEY=VALUE, where VALUE is TOML or, if it is not valid TOML, a string."""
     key, sign, value = text.partition("=")
     if not sign or not key:
         raise OptionError(f"--set {text}: is not of the form key=value")

@@ -1,7 +1,7 @@
-"""daskfs select: select features of a dataset.
+"""The command `daskfs select`, which selects features of a dataset.
 
-Every field of every algorithm is a flag. Its values and its help come from the algorithm's dataclass: the type of the
-field, and the "Parameters" of the docstring.
+Every field of an algorithm's dataclass is a flag of the command. The type of the field determines the values of the
+flag, and the "Parameters" section of the dataclass's docstring is the help text of the flag.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ IN_WORDS = {int: "a whole number", float: "a number", str: "text", types.NoneTyp
 
 
 def algorithm_options(command: Any) -> Any:
-    """Add the flags of all algorithms to a command; a flag that is not given is None."""
+    """Add flags for the parameters of all algorithms to a click command, each with default None."""
     owners: dict[str, list[str]] = {}
     for name, entry in registrations().items():
         for field in fields_of(entry.algorithm):
@@ -51,7 +51,7 @@ def algorithm_options(command: Any) -> Any:
 
 
 def make_algorithm(name: str, flags: Mapping[str, Any]) -> Algorithm:
-    """Return an algorithm with fields from flags; words of a command line become values.
+    """Return the algorithm `name` with parameters converted from the strings of command-line flags.
 
     >>> from daskfs.cli.select import make_algorithm
     >>> make_algorithm("substitution", {"n_select": "10", "ridge": "0.5"}).ridge
@@ -77,7 +77,7 @@ def _flags(field: str) -> list[str]:
 
 
 def _option(field: str, names: list[str]) -> Any:
-    """Return the click option of a field that these algorithms have."""
+    """Return the click option for a parameter `field` that the algorithms `names` have."""
     kinds = {get_type_hints(registrations()[name].algorithm)[field]: None for name in names}
     about = {_help(field, name): None for name in names}
     help_text = " / ".join(about) if len(names) == len(registrations()) else f"{', '.join(names)}: {' / '.join(about)}"
@@ -94,7 +94,7 @@ def _help(field: str, name: str) -> str:
 
 
 def _alternatives(kind: Any) -> list[Any]:
-    """Return the types of a union, with one Literal for every word of a Literal or member of an enumeration."""
+    """Return the types of a union type, with a separate Literal for each value of a Literal or an Enum."""
     parts = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
     words = {part: get_args(part) for part in parts if get_origin(part) is Literal}
     words |= {part: tuple(part) for part in parts if isinstance(part, EnumMeta)}
@@ -110,7 +110,7 @@ def _word_for(kind: Any, words: Mapping[Any, str]) -> str:
 
 
 def _value(flag: str, kind: Any, word: Any) -> Any:
-    """Return the value of a word; the value of a switch, which is no word, stays as it is."""
+    """Convert the string of a flag to a value of type `kind`, and return a value that is not a string unchanged."""
     if not isinstance(word, str):
         return word
     for option in _alternatives(kind):
@@ -121,7 +121,7 @@ def _value(flag: str, kind: Any, word: Any) -> Any:
 
 
 def _read(kind: Any, word: str) -> Any:
-    """Return the value of a word as one plain type; ValueError if it is none of that type."""
+    """Convert a string to one simple type (int, float, str, None or Literal), or raise ValueError."""
     if kind not in (int, float, str):
         if word != _word_for(kind, METAVARS):
             raise ValueError(word)
@@ -163,9 +163,9 @@ def select(
     as_json: bool,
     **fields: Any,
 ) -> None:
-    """Select features of the dataset DATA, and keep the run in --out.
+    """Select features of the dataset DATA, and store the selection in --out.
 
-    An interrupted run goes on where it stopped when the same command is run again.
+    Run the same command again to resume an interrupted selection.
     """
     if resume and overwrite:
         raise OptionError("--resume and --overwrite: choose one of them")

@@ -1,1 +1,1 @@
-"""The engine, which decides where and when blocks are read: runs, schedules, clusters and events, built on Dask."""
+"""The engine, which reads blocks on Dask workers: selection runs, schedules, clusters and events."""

@@ -46,7 +46,7 @@ class PassCost:
     """Time of all workers added up, and time of the centre (the dask actor that owns the state)."""
 
     def times(self) -> dict[str, float]:
-        """Return the seconds of the pass by purpose, added up over all workers of a cluster.
+        """Return the seconds of the pass by purpose, on a cluster with the seconds of all workers added up by purpose.
 
         The idle seconds are the rest of the workers' time until the last block, in which workers waited for each other,
         for the centre (the dask actor that owns the state), or for the first task of the pass.
@@ -114,7 +114,7 @@ class Checkpoint:
         self._written = monotonic()
 
     def read(self, kind: type) -> Snapshot | None:
-        """Return the last snapshot, with a state of type `kind`; None if there is no checkpoint.
+        """Return the last snapshot, with a state of type `kind`, or None if there is no checkpoint.
 
         Raise CheckpointError if the checkpoint is damaged, or belongs to another selection run.
         """

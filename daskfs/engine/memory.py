@@ -37,7 +37,7 @@ def parse_memory(memory: int | str) -> int:
 
 
 def memory_per_thread(limit: int | None, used: int, threads: int) -> int | None:
-    """Return the bytes that each thread of a Dask worker may use; None for a worker without a memory limit."""
+    """Return the bytes that each thread of a Dask worker may use, or None for a worker without a memory limit."""
     return int((_USABLE * limit - used) / threads) if limit else None
 
 
@@ -60,7 +60,7 @@ class IngestMemory:
 
     @classmethod
     def of(cls, memory: int | str | None, workers: int) -> IngestMemory:
-        """Split a memory budget, among fewer workers if it is small. Raise OptionError if one worker needs more.
+        """Split a memory budget among up to `workers` parsers. Raise OptionError if the budget does not suffice.
 
         >>> IngestMemory.of("512MB", workers=2).window_bytes >> 20
         8
@@ -100,7 +100,7 @@ class ReorderMemory:
         run_factor: int = 2,
         task_factor: int = 2,
     ) -> ReorderMemory:
-        """Split a memory budget, among fewer workers if it is small. Raise OptionError if one worker needs more.
+        """Split a memory budget among up to `workers` tasks. Raise OptionError if the budget is too small for one task.
 
         Parameters
         ----------
@@ -184,7 +184,7 @@ class MemoryPlan:
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """The memory of the driver and of every worker when a selection starts, to be compared with their peak memory."""
+    """The memory of the driver and of every worker when a selection starts, to be compared with the peak memory."""
 
     driver: int | None
     workers: dict[str, int | None]
@@ -195,7 +195,7 @@ class Footprint:
         return cls(_reset_peak(), {} if client is None else _run_everywhere(client, _reset_peak))
 
     def used(self, client: Client | None) -> int | None:
-        """Return the largest rise of memory of any process since `begin`; None if the system does not record peaks."""
+        """Return the largest rise of memory of any process since `begin`, or None if the system records no peaks."""
         if client is None:
             return _rise(self.driver, _peak())
         now = _run_everywhere(client, _peak)

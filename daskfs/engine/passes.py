@@ -1,7 +1,7 @@
 """The loop over passes and blocks.
 
-A `SelectionRun` holds the position of a selection run, its costs, its checkpoint and its listener. A `PassRunner`
-carries out passes: `SerialRunner` in this process, other classes on a Dask cluster.
+A `SelectionRun` holds the position of a selection run, its costs, its checkpoint and its listener. Passes are carried
+out by a `PassRunner`, which is a `SerialRunner` in this process or another class on a Dask cluster.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ class PassRunner(Protocol):
     """Interface of classes that carry out the passes of a selection run."""
 
     def run_pass(self, state: State, position: int, run: SelectionRun) -> State:
-        """Return the state after all blocks from number `position` on have been folded into it.
+        """Return the state after all blocks from number `position` on have been folded into the state.
 
-        The runner reports its position after every block or round, and saves the state if `advance` returns True: ``if
-        run.advance(position): run.save(state)``.
+        After every block or round of blocks the runner calls ``if run.advance(position): run.save(state)``, which
+        reports the progress and saves checkpoints.
         """
 
     def revisit(self, state: State, ids: NDArray[np.uint64], run: SelectionRun) -> tuple[State, int]:
@@ -160,7 +160,7 @@ class SelectionRun:
         self.save(self.snapshot.state)
 
     def _hand_over_state(self) -> State:
-        """Return the state and drop the own reference, so that memory holds one state while a runner replaces it."""
+        """Return the state and drop the stored reference, so that a runner can free the state when it is replaced."""
         state, self.snapshot.state = self.snapshot.state, None
         return state
 
@@ -168,14 +168,14 @@ class SelectionRun:
         self.cost.seconds, self.cost.bytes = monotonic() - self._started, int(self._bytes[self.snapshot.position])
 
     def _preview(self, state: State) -> Preview | None:
-        """Return a preview of the selected set; None if nobody receives previews, or if the preview fails."""
+        """Return a preview of the selected set, or None if nobody receives previews or if the preview fails."""
         with suppress(Exception):
             limit = self._algorithm.n_select or _ALL  # some algorithms hold more candidates than they select
             return self._algorithm.preview(state, limit) if self._progress or self.listener.run else None
         return None
 
     def _count_changes(self, before: Preview | None, after: Preview | None) -> float:
-        """Return the algorithm's own count of changes in a pass, or else the number of features new after the pass."""
+        """Return the algorithm's own count of changes in a pass, or else the number of features new in the preview."""
         features = set() if after is None else set(after.features.tolist())
         new, self._last_features = float(len(features - self._last_features)), features
         if before is not None and not isnan(before.changes):
@@ -218,7 +218,7 @@ class SerialRunner:
         return state
 
     def revisit(self, state: State, ids: NDArray[np.uint64], run: SelectionRun) -> tuple[State, int]:
-        """Fold some columns into the state once more; see `PassRunner.revisit`."""
+        """Fold the columns `ids` into the state once more; see `PassRunner.revisit`."""
         meter = Meter()
         return revisit_columns(self._algorithm, self._dataset, ids, state, meter), meter.total.bytes
 

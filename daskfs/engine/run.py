@@ -147,7 +147,7 @@ def memory_plan(dataset: Dataset, algorithm: Algorithm) -> MemoryPlan:
 
 
 def schedule_for(algorithm: Algorithm, client: Client | None, synchronous: bool) -> Schedule:
-    """Return how the workers of a cluster share a pass; `synchronous` rules out the asynchronous schedule."""
+    """Return how the workers of a cluster share a pass, which is never asynchronous if `synchronous` is True."""
     if client is None or expected_workers(client) == 1:
         return Schedule.SERIAL
     schedule = algorithm.sharing.schedule
@@ -157,7 +157,7 @@ def schedule_for(algorithm: Algorithm, client: Client | None, synchronous: bool)
 def n_shards_for(dataset: Dataset, algorithm: Algorithm, client: Client | None, synchronous: bool) -> int:
     """Return the number of shards of a pass: one for every worker under the synchronous schedule, otherwise 1.
 
-    Small datasets get fewer shards than workers, since the merging would take longer than the work it saves.
+    A small dataset gets fewer shards than workers, since merging the states would take longer than the blocks.
     """
     algorithm = algorithm.resolve(dataset.meta)
     if client is None or schedule_for(algorithm, client, synchronous) != Schedule.SYNCHRONOUS:
@@ -189,7 +189,7 @@ def check_memory(
 
 
 def _first_snapshot(start: Snapshot, checkpoint: Checkpoint | None, resume: bool) -> Snapshot:
-    """Return the snapshot of the checkpoint to resume; if there is none, save and return the `start` snapshot."""
+    """Return the snapshot of the checkpoint to resume; without a checkpoint, save and return the `start` snapshot."""
     if checkpoint is None:
         return start
     if resume and (snapshot := checkpoint.read(type(start.state))) is not None:

@@ -1,8 +1,8 @@
 """How a pass is divided: into rounds of shards whose states are merged, or into groups of blocks, one task a group.
 
-In a round every shard begins with the same state and folds its own blocks into a copy of that state. Then the states
-are merged, and the next round begins. With one shard a pass is the plain loop over all blocks. The functions in this
-module do not modify their arguments, so that Dask may run them again on any worker and get the same result.
+In a round every shard begins with the same state and folds its own blocks into a copy of that state. After a round the
+states of all shards are merged, and the next round begins with the merged state. With one shard a pass is the plain
+loop over all blocks. Folding and merging do not change the states in the arguments, so that Dask may repeat a task.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PARTS_LEFT = 3  # groups into which the rest of a pass is cut per worker: it ru
 
 
 def rounds_of(sizes: NDArray[np.int64], n_shards: int, merges: int = 1, position: int = 0) -> list[ShardBlocks]:
-    """Return the rounds of a pass from block `position` on, with a range of consecutive blocks for every shard.
+    """Return the rounds of a pass from block `position` on: for every round, a range of blocks for every shard.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def _split(start: int, stop: int, n_shards: int) -> ShardBlocks:
 
 
 def groups_of(sizes: NDArray[np.int64], position: int, limit: int) -> Iterator[range]:
-    """Yield consecutive groups of blocks from block `position` on, where a group ends when it has `limit` bytes.
+    """Yield consecutive groups of blocks from block `position` on, where a group ends with `limit` or more bytes.
 
     >>> from daskfs.engine.shards import groups_of
     >>> list(groups_of(np.full(6, 100), 1, limit=200))
@@ -113,13 +113,13 @@ def short_groups(sizes: NDArray[np.int64], position: int, workers: int) -> Itera
 
 
 def revisit_groups(n_columns: int, workers: int) -> Iterator[range]:
-    """Yield a few groups of columns for every worker; the cost of a group is the reading of one block per column."""
+    """Yield a few groups of columns for every worker; reading one block for every column takes most of the time."""
     edges = np.linspace(0, n_columns, min(n_columns, _REVISITS_PER_WORKER * workers) + 1).astype(int).tolist()
     return (range(first, last) for first, last in pairwise(edges))
 
 
 def merge_states(algorithm: Algorithm, *states: State) -> State:
-    """Return one state merged from several states, without changing them."""
+    """Return one state merged from several states, without changing the states in the arguments."""
     return copy_state(states[0]) if len(states) == 1 else algorithm.merge(states)
 
 
@@ -143,7 +143,7 @@ def fold_shard(algorithm: Algorithm, dataset: Dataset, blocks: range, *states: S
 def revisit_columns(
     algorithm: Algorithm, dataset: Dataset, ids: NDArray[np.uint64], state: State, meter: Meter
 ) -> State:
-    """Fold the columns `ids` into the state once more, in place; the other functions of this module copy the state."""
+    """Fold the columns `ids` into the state once more, and change the state in place."""
     for block in meter.over(dataset.columns(ids)):
         state = algorithm.update(state, block)
     return state

@@ -185,7 +185,7 @@ class SynchronousRunner:
             spent.add(self._reports.of_task(key, inputs))
 
     def _fetch(self, context: _TaskContext, heads: list[Future[Any]], run: SelectionRun, spent: Spent) -> State:
-        """Return the state after a round, merged on a worker, and record the workers' time and bytes in the run."""
+        """Return the state after a round, merged on a worker, and record the workers' time and bytes in `run`."""
         tasks: TaskInputs = {}
         last = merge_tree(heads, partial(self._submit_state, tasks, "merge", merge_task, context))
         try:
@@ -230,7 +230,7 @@ class SynchronousRunner:
             return await_result(self._client, future)
 
     def _scatter(self, state: State) -> Future[Any]:
-        """Send a state to a worker once, since as an argument of tasks it would pass the scheduler with every task."""
+        """Send a state to a worker, so that the state does not pass through the scheduler again with every task."""
         self._require_worker()
         with _unreachable_as_lost():
             # To one worker: Dask's own broadcast waits forever for a worker that is killed meanwhile.
@@ -265,7 +265,7 @@ class SynchronousRunner:
             require_worker(self._client)
 
     def _with_retries(self, attempt: Callable[[], Value]) -> Value:
-        """Call `attempt` and return its value; call it again if the state is lost together with all its replicas."""
+        """Return the value of `attempt`, which is called again if a state is lost together with all its replicas."""
         for _ in range(_ATTEMPTS):
             try:
                 return attempt()

@@ -1,1 +1,1 @@
-"""Jobs: a selection from sources to a published result, described by one file, with every step run once."""
+"""Jobs: all steps from source files to a published selection of features, described by one job file."""

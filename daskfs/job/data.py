@@ -1,7 +1,7 @@
-"""The datasets of a job: ingested, split and laid out as its algorithm reads them, each written once.
+"""The steps of a job that write datasets: ingest, split and transpose.
 
-A job writes datasets to ``OUT/data/KEY``, where the key is a digest of all inputs: a changed source has another key. A
-complete dataset under the right key is used as it is; an interrupted step is finished there.
+A job writes datasets to ``OUT/data/KEY``, where KEY is a digest of all inputs and so changes with the sources. A
+complete dataset with the right key is not written again, and an interrupted step is resumed.
 """
 
 from __future__ import annotations
@@ -35,37 +35,37 @@ CountProgressBar = Callable[[str], AbstractContextManager[Callable[[int, int], N
 
 
 class _MissingError(Exception):
-    """A dataset would have to be written first; only `Preparation.find` catches this."""
+    """Raised in a dry run if a dataset of the job is not written yet, and caught by `Preparation.find`."""
 
 
 @dataclass(frozen=True)
 class Datasets:
-    """The rows to select from, and the rows to evaluate on."""
+    """The training dataset, from which features are selected, and the test dataset for the evaluation."""
 
     train: Dataset
     test: Dataset | None
     key: str | None
-    """The key of their folder; None if the job wrote none of them."""
+    """The key of the folder of the datasets, or None if the job did not write the datasets."""
 
 
 @dataclass(frozen=True)
 class Preparation:
-    """The steps that turn sources into the datasets of a job.
+    """The steps that write the datasets of a job from its sources.
 
     Parameters
     ----------
     job, out
-        The job, and its folder.
+        The job, and the output folder of the job.
     client
-        The cluster to use; None for this process.
+        The Dask client to use, or None to use this process.
     notify
-        Called with a line for every step.
+        A function that is called with a line of text for every step.
     skip
-        Called with the name of a step whose output exists, and the place of the output.
+        A function that is called with the name of a step whose output exists, and the location of the output.
     ingest_progress, count_progress
-        Show the progress of an ingest, and of any other long step.
+        Context managers that show the progress of an ingest, and of any other long step.
     dry_run
-        Write nothing; see `find`.
+        Raise an internal error instead of writing a missing dataset (used by `find`).
     """
 
     job: Job
@@ -86,7 +86,7 @@ class Preparation:
             self._key_of_sources(self.job.ingest)
 
     def ingest(self) -> Datasets:
-        """Return the datasets that the job names, or those ingested from its sources."""
+        """Return the datasets that the job file names, or ingest the sources and return the new datasets."""
         if self.job.data is not None:
             test = self.job.data.test and open_dataset(self.job.data.test, self.job.storage)
             return Datasets(open_dataset(self.job.data.train, self.job.storage), test or None, None)
@@ -97,7 +97,7 @@ class Preparation:
         return Datasets(train, self._ingest(others, self._place(key, "test.zarr")) if others else None, key)
 
     def split_and_transpose(self, ingested: Datasets) -> Datasets:
-        """Return the datasets split if the job says so, and transposed if its algorithm reads columns."""
+        """Split the dataset if the job file has a table [split], and transpose it if the algorithm reads columns."""
         train, test, key = ingested.train, ingested.test, ingested.key
         if self.job.split is not None:
             key = key_of([key, train.digest, self.job.split.model_dump()])
@@ -108,7 +108,7 @@ class Preparation:
         return Datasets(train, test, key)
 
     def find(self) -> Datasets | None:
-        """Return the datasets for the present sources if all of them are written, else None."""
+        """Return the datasets for the current sources if all datasets are complete, otherwise None."""
         looking = replace(self, dry_run=True, skip=lambda step, where: None)
         try:
             return looking.split_and_transpose(looking.ingest())
@@ -116,7 +116,7 @@ class Preparation:
             return None
 
     def _existing(self, step: str, *places: Location) -> list[Dataset]:
-        """Return the output of a step if it is written, else nothing; in a dry run, _MissingError instead."""
+        """Return the output datasets of a step if they are complete, else [] (in a dry run, raise _MissingError)."""
         if all(place.exists(ROOT) for place in places):
             self.skip(step, places[-1].url)
             return [open_dataset(place.url, place.options) for place in places]
@@ -125,7 +125,7 @@ class Preparation:
         return []
 
     def halves(self, dataset: Dataset, place: Location, seed: int) -> tuple[Dataset, Dataset]:
-        """Write the rows of a dataset as two halves that the seed draws."""
+        """Write the rows of a dataset as two datasets, random halves of the rows that depend on the seed."""
         return self._write_split(dataset, place.below("one.zarr"), place.below("other.zarr"), 0.5, seed, "halves")
 
     def _write_split(
@@ -136,7 +136,7 @@ class Preparation:
             return split(dataset, train.url, test.url, share, progress=progress, **options)
 
     def drop_others(self, keys: set[str | None]) -> None:
-        """Delete datasets of this job whose key is none of these, such as those of former sources."""
+        """Delete the datasets of this job whose key is not in `keys`, such as datasets of earlier sources."""
         for key in self.out.members(DATA) if self.out.exists(DATA) else ():
             if is_key(key) and key not in keys:  # other names are not of this job
                 self.out.delete(f"{DATA}/{key}")
@@ -183,7 +183,7 @@ class Preparation:
         return self.out.below(f"{DATA}/{key}/{name}")
 
     def _key_of_sources(self, table: IngestTable) -> str:
-        """Return a key that changes with the sources and with their format; SourceError if there are none."""
+        """Return a digest of the sources and their format options, or raise SourceError if no source exists."""
         sources = find_sources([*table.sources, *table.test_sources], self.job.storage or None, (self.out.url,))
         return key_of([table.model_dump(mode="json"), self._layout, content_digest(sources)])
 
@@ -194,10 +194,10 @@ class Preparation:
 
 
 def key_of(content: Any) -> str:
-    """Return the name of the folder for outputs of these inputs: a digest."""
+    """Return a digest of the inputs of a step, which is the folder name of the step's output."""
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:12]
 
 
 def is_key(name: str) -> bool:
-    """Return whether a folder of that name can be one of a job."""
+    """Return True if a folder name has the form of a key (12 hexadecimal digits)."""
     return re.fullmatch("[0-9a-f]{12}", name) is not None

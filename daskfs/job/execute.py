@@ -1,6 +1,6 @@
-"""Run a job file from beginning to end: read it, check it, start its cluster, run its steps.
+"""Run a job file from beginning to end: read and check the file, start the Dask cluster, run the steps of the job.
 
-`daskfs run` and the Airflow DAGs call `execute`.
+The command `daskfs run` and the Airflow DAGs call the function `execute`.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from daskfs.selection.records import METRICS, REPORT, read_record
 from daskfs.store.places.location import Location
 
 LINE_SECONDS = 10.0
-"""Seconds between two lines of a log on the progress of one step."""
+"""Seconds between two log lines on the progress of one step."""
 
 
 @dataclass(frozen=True)
 class JobOutcome:
-    """The outcome of a job."""
+    """The result of running a job: the job, the folder of the selection run, and the seconds of each step."""
 
     job: Job
     run: Location | None
-    """The folder of the run; None if `until` was an earlier step."""
+    """The folder of the selection run, or None if the job stopped before the step "select"."""
     seconds: Mapping[str, float]
-    """The time of every step that was run."""
+    """The time in seconds of every step that was not skipped."""
 
     def record(self) -> dict[str, Any]:
-        """Return the outcome as JSON: the place of the run and of its report, its metrics, seconds of steps."""
+        """Return a JSON record with the locations of the selection run and report, the metrics and the seconds."""
         if self.run is None:
             return {"job": self.job.name, "run": None, "seconds": dict(self.seconds)}
         url = public_url(self.run.url)
@@ -59,18 +59,18 @@ def execute(
     until: JobStep = "publish",
     changes: Mapping[str, Any] | None = None,
 ) -> JobOutcome:
-    """Run the steps of a job file whose output is missing.
+    """Run all steps of a job file whose output is missing.
 
     Parameters
     ----------
     path
-        The file.
+        The path of the job file.
     listener
-        Is told of progress, such as ``lines(print)``; by default nothing is reported.
+        Callbacks that report the progress, such as ``lines(print)``, by default none.
     until
         The last step to run.
     changes
-        Keys with other values than in the file, such as ``{"select.n_select": 50, "cluster.scheduler": "tcp://…"}``.
+        Values that replace values of the file, such as ``{"select.n_select": 50, "cluster.scheduler": "tcp://…"}``.
     """
     job, listener = load_job(path, changes), listener or lines(lambda line: None)
     JobRun(job, None, listener).check()
@@ -81,20 +81,20 @@ def execute(
 
 
 def needs_cluster(path: str | os.PathLike[str], changes: Mapping[str, Any] | None = None) -> bool:
-    """Return whether a job has steps left that a cluster is for: ingest, split, select or stability.
+    """Return True if a job has unfinished steps that use a Dask cluster (ingest, split, select or stability).
 
     Parameters
     ----------
     path, changes
-        As for `execute`.
+        The job file and changes of its values, as for `execute`.
     """
     return JobRun(load_job(path, changes), None, lines(lambda line: None)).needs_cluster()
 
 
 def announce(client: Client | None, notify: Notify) -> None:
-    """Report the address of a cluster's dashboard, and whether other machines can reach the cluster.
+    """Report the dashboard address of a Dask cluster, and whether other machines can reach the cluster.
 
-    The dashboard of a scheduler in this process gets the tab "daskfs".
+    If the scheduler runs in this process, add the tab "daskfs" to the dashboard.
     """
     if client is None:
         return
@@ -113,7 +113,7 @@ def announce(client: Client | None, notify: Notify) -> None:
 
 @contextmanager
 def job_cluster(cluster: ClusterTable) -> Iterator[Client | None]:
-    """Yield a client of the cluster that a job file asks for, by default one on this machine; None for this process."""
+    """Yield a client of the Dask cluster of a job file, by default a local cluster, or None if the job is serial."""
     if cluster.start is not None:
         with cluster_of_class(cluster.start, cluster.arguments, cluster.workers, cluster.adapt) as client:
             yield client
@@ -123,7 +123,7 @@ def job_cluster(cluster: ClusterTable) -> Iterator[Client | None]:
 
 
 def lines(notify: Notify) -> JobListener:
-    """Return a listener for logs: a line for every step, and one every ten seconds while a step goes on."""
+    """Return a listener that logs a line for every step, and a progress line every ten seconds during a step."""
 
     @contextmanager
     def ingesting() -> Iterator[Callable[[IngestProgress], None]]:
@@ -144,7 +144,7 @@ def lines(notify: Notify) -> JobListener:
 
 
 def _due() -> Callable[[], bool]:
-    """Return a function that is true once in `LINE_SECONDS`."""
+    """Return a function that returns True at most once every `LINE_SECONDS` seconds."""
     last = monotonic()
 
     def due() -> bool:

@@ -1,7 +1,7 @@
-"""Job files: a whole job in one TOML file, read and checked before any step runs.
+"""Reading and checking of job files, TOML files that describe all steps of a job.
 
-Paths are relative to the folder of the file. ``${NAME}`` in any text stands for an environment variable; secrets are
-accepted in no other form. `daskfs.job.tables` has the keys.
+Paths are relative to the folder of the job file. ``${NAME}`` in a string is replaced by an environment variable.
+Secrets are accepted only as ``${NAME}``. The module `daskfs.job.tables` defines the keys of a job file.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _SECRET = {
     "storage": re.compile(r"secret|password|token|(^|_)key$|credential|sas", re.IGNORECASE),
     "cluster": re.compile(r"password|passphrase|(^|_)token$|^(client_)?secret$|(access|api)_key$", re.IGNORECASE),
 }
-"""Names of keys that hold secrets; in [cluster], Kubernetes has harmless keys with names of secrets and their keys."""
+"""For each table of a job file, a pattern of key names that hold secrets (with Kubernetes exceptions in [cluster])."""
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
 def load_job(path: str | os.PathLike[str], changes: Mapping[str, Any] | None = None) -> Job:
-    """Read a job file. JobError says in one line what is wrong with it, and where.
+    """Read and check a job file. Raise JobError with a one-line message and line number if the file is invalid.
 
     Parameters
     ----------
     path
-        The file.
+        The path of the job file.
     changes
-        Keys with other values than in the file, such as ``{"select.n_select": 50}``.
+        Values that replace values of the file, such as ``{"select.n_select": 50}``.
 
     Examples
     --------
@@ -99,7 +99,7 @@ def _check_no_secret(where: str, table: Any, looks_secret: re.Pattern[str]) -> N
 
 
 def _keys_of(table: Any) -> list[tuple[str, Any]]:
-    """Return the keys and values of a table; ``{name = "A", value = "b"}`` also counts as ``{A = "b"}``."""
+    """Return the keys and values of a table, in which ``{name = "A", value = "b"}`` also counts as ``{A = "b"}``."""
     if not isinstance(table, dict):
         return []
     named = [(str(table["name"]), table["value"])] if {"name", "value"} <= table.keys() else []
@@ -107,7 +107,7 @@ def _keys_of(table: Any) -> list[tuple[str, Any]]:
 
 
 def _substitute(value: Any, where: str = "") -> Any:
-    """Return a value with the values of environment variables in place of ``${NAME}``."""
+    """Return a value in which every ``${NAME}`` is replaced by the environment variable NAME."""
     if isinstance(value, dict):
         return {key: _substitute(member, f"{where}.{key}".lstrip(".")) for key, member in value.items()}
     if isinstance(value, list):
@@ -121,7 +121,7 @@ def _substitute(value: Any, where: str = "") -> Any:
 
 
 def _absolute(content: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Return the content with absolute paths in place of those relative to the folder of the file."""
+    """Return the content of a job file with all relative paths made absolute, relative to `folder`."""
     _check_tables(content)
     for table, keys in _PATHS.items():
         inside = content if not table else content.get(table, {})
@@ -153,7 +153,7 @@ def _path(value: Any, folder: Path) -> Any:
 
 
 def _refusal(path: Path, text: str, error: ValidationError) -> str:
-    """Return the first error in one line."""
+    """Return a one-line message about the first validation error of a job file, with the line number."""
     # A misspelt key is also missing under its right name: report the misspelling.
     first = min(error.errors(include_url=False), key=lambda entry: entry["type"] != "extra_forbidden")
     where = [str(part) for part in first["loc"]]
@@ -173,7 +173,7 @@ def _refusal(path: Path, text: str, error: ValidationError) -> str:
 
 
 def _keys(tables: list[str]) -> list[str]:
-    """Return the keys that a table can have."""
+    """Return the keys that a (nested) table of a job file can have."""
     model: Any = Job
     for table in tables:
         kinds = [model.model_fields[table].annotation]
@@ -183,7 +183,7 @@ def _keys(tables: list[str]) -> list[str]:
 
 
 def _line(text: str, where: list[str]) -> int | None:
-    """Return the number of the line with a key, where tables are written ``[table]`` and keys ``key = …``."""
+    """Return the line number of a key in a job file, or of the header of its table, or None if not found."""
     if not where:
         return None
     table: list[str] = []

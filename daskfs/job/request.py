@@ -1,7 +1,7 @@
-"""A selection that is run once and stored in a folder, by `daskfs select` and by jobs.
+"""Requests to run a feature selection and to store the result in a folder, by `daskfs select` and by jobs.
 
-The folder holds a checkpoint while the run lasts, then the selection with its history and ``run.json``, the record of
-the run. The same request later resumes an unfinished run, and loads a finished one.
+During the selection run, the folder holds a checkpoint. After the selection run, the folder holds the selection, its
+history and a record ``run.json``. The same request resumes an unfinished selection run, or loads a finished selection.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PACKAGES = ("dask", "distributed", "numba", "numpy", "scipy", "xarray", "zarr")
 
 @dataclass(frozen=True)
 class Request:
-    """A selection to run: dataset, algorithm, seed, and the folder of the run."""
+    """A request for a feature selection: dataset, algorithm, seed, and output folder."""
 
     dataset: Dataset
     algorithm: Algorithm
@@ -52,7 +52,7 @@ class Request:
     synchronous: bool = False
 
     def check(self) -> None:
-        """Raise OptionError, before anything is written, if the run is impossible or its folder is taken."""
+        """Raise OptionError, before anything is written, if the selection is impossible or the folder is in use."""
         dataset, algorithm = self.dataset, self.algorithm
         if must_transpose(dataset, algorithm):
             raise OptionError(
@@ -66,13 +66,13 @@ class Request:
             raise OptionError(f"{self.out.url}: holds something that is no run; choose another place for this one")
 
     def _holds_something(self) -> bool:
-        """Return whether the folder holds anything but the empty checkpoint of a run that never began."""
+        """Return True if the folder holds anything except the empty checkpoint of a selection run that never began."""
         if self.out.is_empty():
             return False
         return set(self.out.members()) != {CHECKPOINT} or bool(self.out.members(CHECKPOINT))
 
     def plan(self, client: Client | None) -> MemoryPlan:
-        """Return the memory that the run takes in every process; waits for the first worker."""
+        """Wait for the first worker, and return the memory that the selection run takes in every process."""
         if client is None:
             return memory_plan(self.dataset, self.algorithm)
         prepare_workers(client)
@@ -81,11 +81,11 @@ class Request:
         return MemoryPlan.of(algorithm, self.dataset.meta, n_shards, self.dataset.ahead)
 
     def is_begun(self) -> bool:
-        """Return whether the folder holds an unfinished run."""
+        """Return True if the folder holds an unfinished selection run."""
         return self.out.exists(f"{CHECKPOINT}/{KEY}")
 
     def load_finished(self) -> Selection | None:
-        """Return the selection of the finished run in the folder, if any; OptionError if it is of another request."""
+        """Return the finished selection in the folder, or None, or raise OptionError if it is of another request."""
         if not self.out.exists(RECORD):
             return None
         selection = load_selection(self.out.url, self.out.options)
@@ -106,18 +106,18 @@ class Request:
         overwrite: bool = False,
         progress: Callable[[PassProgress], None] | None = None,
     ) -> Selection:
-        """Run the selection and store it with its record.
+        """Run the feature selection, and store the selection and the record of the selection run in the folder.
 
         Parameters
         ----------
         client
-            The cluster to use; None for this process.
+            The Dask client to use, or None to use this process.
         requested_by
-            The origin of the request, for the record: a "command", or a "job".
+            The origin of the request, a "command" or a "job", to be stored in the record.
         overwrite
-            Replace an unfinished run of another request.
+            Replace an unfinished selection run of another request.
         progress
-            As for `select`.
+            A callback for the progress, as for `select`.
         """
         if client is None:
             warm_up(type(self.algorithm).__module__)  # before the clock of the run starts
@@ -148,13 +148,13 @@ class Request:
 
 
 def must_transpose(dataset: Dataset, algorithm: Algorithm) -> bool:
-    """Return whether the algorithm reads columns and the dataset is sparse rows."""
+    """Return True if the algorithm reads columns, but the dataset is sparse and laid out in rows."""
     return dataset.kind == "sparse" and (algorithm.axis, dataset.layout) == ("columns", "rows")
 
 
 @dataclass(slots=True)
 class RunMeter:
-    """The time, memory and bytes that a run takes."""
+    """A measurement of the time, the memory and the bytes read of a selection run."""
 
     client: Client | None
     plan: MemoryPlan
@@ -163,7 +163,7 @@ class RunMeter:
     clock: float = field(default_factory=monotonic)
 
     def record(self, selection: Selection, requested_by: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the record of a run that ends now; `requested_by` is a "command" or a "job"."""
+        """Return the JSON record of a selection run that ends now, including `requested_by` (command or job)."""
         used = self.before.used(self.client)
         read, passes = (_per_pass(selection, name) for name in ("bytes", "seconds"))
         return without_nan(  # type: ignore[no-any-return]
@@ -189,13 +189,13 @@ class RunMeter:
 
 
 def _per_pass(selection: Selection, name: str) -> NDArray[np.float64]:
-    """Return a column of the history, 0 where it is unknown; empty if there is none."""
+    """Return the column `name` of the selection's history with 0 for NaN, or an empty array if there is no column."""
     history = selection.history
     return np.nan_to_num(history[name].values) if name in history else np.zeros(0)
 
 
 def _staleness(selection: Selection) -> dict[str, float] | None:
-    """Return how many versions old views were when offers were based on them; None without a centre."""
+    """Return the number of worker offers, and the mean and largest staleness of their state, or None if unknown."""
     history = selection.history
     if "staleness_max" not in history or not np.isfinite(history.staleness_max.values).any():
         return None

@@ -1,13 +1,13 @@
-"""The steps of a job, each run once.
+"""The steps of a job, from ingest to publish, where finished steps are skipped.
 
 ::
 
     OUT/data/KEY/                the datasets of the job, if it writes any
-    OUT/runs/KEY/                a run: selection.json, history.zarr, run.json, metrics.json, …, report.html
-    OUT/published.json           the key of the published run
+    OUT/runs/KEY/                a selection run: selection.json, history.zarr, run.json, metrics.json, …, report.html
+    OUT/published.json           the key of the published selection run
 
-Keys are digests of all inputs. A step whose output exists is skipped. A changed source, parameter or seed leads to
-another key, and so to another run beside the old one, which stays published until the new one is.
+Keys are digests of all inputs. A step whose output exists is skipped. A changed source, parameter or seed gives another
+key and so a new selection run, while the old selection run stays published until the new selection run is published.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ JobStep = Literal["ingest", "split", "select", "stability", "evaluate", "report"
 STEPS: tuple[JobStep, ...] = get_args(JobStep)
 RUNS = "runs"
 AGAIN = "again"
-"""The folder in a run for repeated selections, while its stability is measured."""
+"""The subfolder of a selection run for repeated selections, from which the stability is computed."""
 PERFORMANCE = "performance.html"
 
 
 @dataclass(frozen=True)
 class JobListener:
-    """Functions that report the progress of a job.
+    """Callbacks that report the progress of a job.
 
     Parameters
     ----------
     notify
-        Called with a line for every step.
+        A function that is called with a line of text for every step.
     ingesting, selecting
         Context managers that show the progress of an ingest, and of a selection.
     counting
-        A context manager that shows the progress of another step, given its name: items done, items in all.
+        A context manager that shows the progress (items done, items in all) of any other step, given the step's name.
     """
 
     notify: Notify
@@ -71,16 +71,16 @@ class JobListener:
 
 @dataclass
 class JobRun:
-    """One execution of a job.
+    """One execution of a job, which runs the steps whose output is missing.
 
     Parameters
     ----------
     job
-        The job.
+        The job to run.
     client
-        The cluster to use; None for this process.
+        The Dask client to use, or None to use this process.
     listener
-        Is told of progress.
+        Callbacks that report the progress of the job.
     """
 
     job: Job
@@ -104,12 +104,12 @@ class JobRun:
             check_report(self.job.report.to, self.job.storage or None)
 
     def _holds_runs_only(self) -> bool:
-        """Return whether a job has begun here: a folder of another program may have `data` and `runs`, too."""
+        """Return True if the folders `data` and `runs` of the output folder contain only names that a job writes."""
         there = [folder for folder in (DATA, RUNS) if self.out.exists(folder)]
         return bool(there) and all(is_key(name) for folder in there for name in self.out.members(folder))
 
     def needs_cluster(self) -> bool:
-        """Return whether a dataset, the selection or its stability is still to be computed."""
+        """Return True if a dataset, the selection or the stability of the job is not computed yet."""
         datasets = self._preparation.find()
         if datasets is None:
             return True
@@ -117,7 +117,7 @@ class JobRun:
         return not place.exists(RECORD) or not self._is_stability_known(place)
 
     def run(self, until: JobStep = "publish") -> Location | None:
-        """Run all steps up to `until` whose output is missing. Return the folder of the run, if any."""
+        """Run all steps up to `until` whose output is missing, and return the folder of the selection run, if any."""
         check_choice("until", until, JobStep)
         last = STEPS.index(until)
         with self.out.one_writer():
@@ -144,7 +144,7 @@ class JobRun:
         return place
 
     def _place(self, datasets: Datasets) -> Location:
-        """Return the folder of the run of the job's algorithm on these datasets."""
+        """Return the folder of the selection run of the job's algorithm on `datasets`."""
         select = self.job.select
         test = None if datasets.test is None else datasets.test.digest
         inputs = [datasets.train.digest, test, describe_algorithm(select.params), select.seed, select.synchronous]
@@ -171,7 +171,7 @@ class JobRun:
 
     @contextmanager
     def _performance_report(self, place: Location) -> Iterator[dict[str, str]]:
-        """Store Dask's performance report of this block, if the job asks for it. Yield what run.json says of it."""
+        """Store Dask's performance report of the `with` block if the job requests one, and yield items for run.json."""
         if self.client is None or not self.job.report.performance:
             yield {}
             return
@@ -201,26 +201,26 @@ class JobRun:
         place.delete(AGAIN)
 
     def _repetitions(self, table: StabilityTable) -> tuple[list[int], Over]:
-        """Return the seeds of the selections to compare, and whether they differ in their rows or in the seed alone."""
+        """Return the seeds of the selections to compare, and "halves" or "seeds" for the kind of repetition."""
         first = self.job.select.seed
         seeds = [first + more for more in range(2 * table.pairs if table.pairs else 1 + (table.seeds or 0))]
         return seeds, "halves" if table.pairs else "seeds"
 
     def _is_stability_known(self, place: Location) -> bool:
-        """Return whether the run has the stability that the job asks for, if it asks for any."""
+        """Return True if the stability that the job requests is stored, or if the job does not request stability."""
         if self.job.stability is None:
             return True
         known = read_record(place, STABILITY)
         return known is not None and (known["seeds"], known.get("over")) == self._repetitions(self.job.stability)
 
     def _repeat_with_seeds(self, datasets: Datasets, place: Location, seeds: list[int]) -> Iterator[Selection]:
-        """Yield the same selection under other seeds."""
+        """Yield selections from the same dataset with different seeds."""
         for seed in seeds:
             request = self._request(datasets.train, place.below(f"{AGAIN}/{seed}"), seed)
             yield request.load_finished() or self._run(request)
 
     def _repeat_on_halves(self, datasets: Datasets, place: Location, seeds: list[int]) -> Iterator[Selection]:
-        """Yield the same selection from halves of the rows; each pair of halves is deleted after use."""
+        """Yield selections from pairs of disjoint random halves of the rows, and delete the halves after use."""
         for pair in zip(seeds[::2], seeds[1::2], strict=True):
             folder = f"{AGAIN}/halves-{pair[0]}"
             halves = self._preparation.halves(datasets.train, place.below(folder), pair[0])
@@ -271,7 +271,7 @@ class JobRun:
         self.listener.notify(f"publish: {public_url(pointer.url)}{'' if changed else ', as it was'}")
 
     def _note_seconds(self, place: Location) -> None:
-        """Add the seconds of every step to run.json; a step that was skipped keeps the time of its run."""
+        """Add the seconds of every step to run.json, and keep the recorded seconds of a step that was skipped."""
         record = read_record(place, RUN_RECORD)
         if record is None:
             return
@@ -291,13 +291,13 @@ class JobRun:
         return result
 
     def _skip(self, step: str, where: str) -> None:
-        """Report that the output of a step exists already."""
+        """Report that a step is skipped because the output of the step exists."""
         self._is_skipped = True
         self.listener.notify(f"{step}: there already, {public_url(where)}")
 
 
 def pointer_of(job: Job) -> Location:
-    """Return the location of the file that names the published run of a job."""
+    """Return the location of the file that points to the published selection run of a job."""
     return Location(job.publish.to or f"{Location(job.out, job.storage).url}/{PUBLISHED}", job.storage)
 
 

@@ -1,4 +1,4 @@
-"""The tables of a job file: their keys, and the combinations that are refused."""
+"""Pydantic models of the tables of a job file, with checks of keys and of combinations of tables."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from daskfs.store.ingest.formats import make_format, options_of
 from daskfs.store.ingest.formats.base import Format
 
 SHORT = {"k": "n_select"}
-"""Short names of fields of algorithms."""
+"""Short names of parameters of algorithms, as accepted in a job file."""
 
 BOUNDED = ("accuracy", "balanced_accuracy", "roc_auc", "average_precision", "r2")
-"""Scores of which more is better, so that a lower bound makes sense."""
+"""Metrics for which a larger value is better, so that `at_least` can set a lower bound."""
 
 
 class JobTable(BaseModel):
-    """A table of the file; unknown keys are refused."""
+    """Base class of the tables of a job file, which rejects unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class IngestTable(JobTable):
-    """[ingest]: source files. Other keys are options of the format, as ``daskfs ingest --help`` lists them."""
+    """The table [ingest] with source files and options of the format (see ``daskfs ingest --help``)."""
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True)
 
@@ -39,7 +39,7 @@ class IngestTable(JobTable):
     format: str
     test_sources: list[str] = []
     layout: Layout | None = None
-    """The layout of dense data; None for the one that the algorithm reads."""
+    """The layout of dense data, or None for the layout that the algorithm reads."""
     memory: str | None = None
     on_bad_line: OnBadLine = "error"
     max_bad_lines: int = 1000
@@ -59,31 +59,31 @@ class IngestTable(JobTable):
 
     @cached_property
     def source_format(self) -> Format:
-        """The format with its options."""
+        """The source format with the options of the table [ingest]."""
         return make_format(self.format, self.model_extra or {})
 
     @property
     def options(self) -> dict[str, Any]:
-        """The arguments of `daskfs.ingest` beside sources and target."""
+        """The arguments of `daskfs.ingest` except the sources and the target."""
         return self.model_dump(exclude={"sources", "test_sources"})
 
 
 class DataTable(JobTable):
-    """[data]: datasets that exist already."""
+    """The table [data] with the locations of existing datasets."""
 
     train: str
     test: str | None = None
 
 
 class SplitTable(JobTable):
-    """[split]: rows to hold back from the selection, for its evaluation."""
+    """The table [split] with the share of rows that are held back from the selection for the evaluation."""
 
     test: float = Field(gt=0, lt=1)
     seed: int = Field(default=0, ge=0)
 
 
 class SelectTable(JobTable):
-    """[select]: the algorithm. Other keys are its fields, as ``daskfs select --help`` lists them."""
+    """The table [select] with the algorithm and its parameters (see ``daskfs select --help``)."""
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True)
 
@@ -98,7 +98,7 @@ class SelectTable(JobTable):
 
     @cached_property
     def params(self) -> Algorithm:
-        """The algorithm with its fields."""
+        """The algorithm with the parameters of the table [select]."""
         entries, name = registrations(), self.algorithm
         if name not in entries:
             raise OptionError(f"algorithm: {name!r}{nearest(name, entries)} is none of {', '.join(entries)}")
@@ -117,13 +117,13 @@ class SelectTable(JobTable):
 
 
 class EvaluateTable(JobTable):
-    """[evaluate]: what to measure on the held-back rows."""
+    """The table [evaluate] with options of the evaluation on the test rows."""
 
     sizes: bool = True
 
 
 class StabilityTable(JobTable):
-    """[stability]: repeat the selection on pairs of disjoint halves of the rows, or under other seeds."""
+    """The table [stability] with the number of repeated selections, on halves of the rows or with other seeds."""
 
     pairs: int | None = Field(default=None, ge=1, le=50)
     seeds: int | None = Field(default=None, ge=1, le=100)
@@ -136,15 +136,15 @@ class StabilityTable(JobTable):
 
 
 class ReportTable(JobTable):
-    """[report]: the HTML report, in the folder of the run and perhaps in another place."""
+    """The table [report] with options of the HTML report, such as a location for a second copy."""
 
     to: str | None = None
     performance: bool = False
-    """Whether to store Dask's performance report of the selection in the folder of the run."""
+    """Whether to store Dask's performance report of the selection in the folder of the selection run."""
 
 
 class PublishTable(JobTable):
-    """[publish]: the lowest scores that are published, and the file that points to the published run."""
+    """The table [publish] with the lowest scores to publish, and the file that points to the published result."""
 
     to: str | None = None
     at_least: dict[str, float] = {}
@@ -161,7 +161,7 @@ class PublishTable(JobTable):
 
 
 class ClusterTable(JobTable):
-    """[cluster]: where the job runs: a running cluster, one to start, or this process."""
+    """The table [cluster], which names a running Dask cluster, a cluster to start, or this process to run the job."""
 
     scheduler: str | None = None
     serial: bool = False
@@ -188,7 +188,7 @@ def _check_bounds(adapt: dict[str, int]) -> None:
 
 
 class Job(JobTable):
-    """The whole file."""
+    """The content of a whole job file."""
 
     out: str
     name: str = ""
@@ -220,17 +220,17 @@ class Job(JobTable):
 
     @property
     def has_test_data(self) -> bool:
-        """Whether the job names rows to evaluate on, so that none need be split off."""
+        """Whether the job file names test data, so that no test rows need to be split off."""
         return bool(self.data and self.data.test) or bool(self.ingest and self.ingest.test_sources)
 
     @property
     def record(self) -> dict[str, Any]:
-        """The job as the record of a run holds it: without credentials and addresses of clusters."""
+        """The content of the job file without credentials and addresses of clusters, to be stored in a record."""
         return _public(self.model_dump(mode="json", exclude={"storage", "cluster"}, exclude_none=True))  # type: ignore[no-any-return]
 
 
 def _public(value: Any) -> Any:
-    """Return a value with passwords and signatures removed from its URLs; ``${NAME}`` may have put some there."""
+    """Return a value of a job file with passwords and signatures removed from all URLs."""
     if isinstance(value, dict):
         return {key: _public(member) for key, member in value.items()}
     if isinstance(value, list):

@@ -1,17 +1,17 @@
-"""The algorithms as scikit-learn estimators: in pipelines, grid searches and wherever else those go.
+"""The algorithms of daskfs as scikit-learn estimators, for pipelines and grid searches.
 
-Whatever takes an X takes numpy, scipy.sparse, pandas, xarray, dask arrays, or a daskfs dataset or its path:
+All methods accept X as a numpy, scipy.sparse, pandas, xarray or dask array, or as a daskfs dataset or its path:
 
-* An X in memory is read from there block by block, by this process alone; nothing goes through the disk.
-* Dask arrays stay lazy: `fit` writes them chunk by chunk into a temporary folder (``TMPDIR``; on a cluster, where all
-  workers see it), which is gone when it returns; `predict` and `transform` look at a chunk at a time.
-* Datasets are read in their place and bring their labels: ``fit("genes.zarr")``. Nothing is copied, and the current
-  Dask client is used, as by `daskfs.select`.
+* An X in memory is read block by block by this process, without writing to disk.
+* A Dask array stays lazy, because `fit` writes the array chunk by chunk to a temporary folder in ``TMPDIR`` (on a
+  cluster, a folder that all workers can read), and `predict` and `transform` compute one chunk at a time.
+* A dataset is read from its location with the labels stored in the dataset, as in ``fit("genes.zarr")``. For a dataset,
+  the current Dask client is used, as by `daskfs.select`.
 
-A fitted estimator has `selection_`, the very `daskfs.Selection` that `daskfs.select` gives for the same data written
-by `daskfs.write_dataset`, bit for bit. ``selection_.to_sklearn()`` returns a model that needs no daskfs.
+A fitted estimator has an attribute `selection_`, which is bit for bit the `daskfs.Selection` that `daskfs.select`
+returns for the same data. The method ``selection_.to_sklearn()`` returns a model that does not need daskfs.
 
-The classes are generated from the registered algorithms: parameters are the fields of the algorithm.
+The estimator classes are generated from the registered algorithms, with the fields of the algorithm as parameters.
 """
 
 from __future__ import annotations

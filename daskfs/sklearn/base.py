@@ -1,4 +1,4 @@
-"""The base class of all estimators: data of any kind goes in, a selection comes out."""
+"""The base class of all estimators, which converts X and y to a dataset and runs the feature selection."""
 
 from __future__ import annotations
 
@@ -31,32 +31,32 @@ from daskfs.store.in_memory import InMemory
 from daskfs.store.ingest.arrays import encode_target
 
 DEFAULT_SELECT = 100
-"""The most features that are selected where `n_select` is not given: of millions neither all nor half would do."""
+"""The largest number of features that an estimator selects if the parameter `n_select` is not given."""
 
 
 class SelectingEstimator(BaseEstimator):
-    """An estimator that runs an algorithm over the data and stores the `daskfs.Selection`."""
+    """An estimator whose `fit` runs a selection algorithm and stores the `daskfs.Selection` as `selection_`."""
 
     _registration: ClassVar[Registration]
     _estimator: ClassVar[Estimator]
     _numeric_target: ClassVar[bool] = False
     _default_share: ClassVar[float] = 1.0
-    """The share of all features that is selected where `n_select` is not given."""
+    """The share of all features that an estimator selects if the parameter `n_select` is not given."""
     random_state: Any
     n_features_in_: int
     selection_: Selection
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Select features.
+        """Select features of X and fit a model of y.
 
         Parameters
         ----------
         X
-            Rows and columns; or a dataset, or its path.
+            A matrix of samples and features, or a daskfs dataset or its path.
         y
-            The target of every row; a dataset brings its own.
+            The target of every row, not given for a dataset, which contains a target.
         sample_weight
-            The importance of every row; a dataset brings its own.
+            The weight of every row, not given for a dataset, which contains row weights.
         """
         with self._open(X, y, sample_weight) as dataset:
             selection = select(dataset, self._algorithm_for(dataset.meta), seed=self._seed())
@@ -76,28 +76,28 @@ class SelectingEstimator(BaseEstimator):
 
     @property
     def _axis(self) -> Axis:
-        """Whether the algorithm reads columns or rows."""
+        """The axis along which the algorithm reads data, "columns" or "rows"."""
         axis: Axis = self._registration.algorithm.axis  # type: ignore[attr-defined]  # a class
         return axis
 
     def _encode(self, y: NDArray[Any]) -> NDArray[Any]:
-        """Return the target as the store takes it: numbers, or text."""
+        """Return the target y as numbers or strings that a dataset can store."""
         type_of_target(y, input_name="y", raise_unknown=True)
         return y
 
     def _learn_labels(self, dataset: Dataset) -> None:
-        """Remember the labels of a dataset."""
+        """Store the class labels of a dataset in the estimator, if the estimator is a classifier."""
 
     def _with_labels(self, selection: Selection) -> Selection:
-        """Return the selection with the labels that `fit` was given."""
+        """Return the selection with the original class labels that were passed to `fit`."""
         return selection
 
     def _with_target(self, dataset: Dataset) -> Dataset:
-        """Return the dataset with its target as this estimator takes it."""
+        """Return the dataset with a target of the kind that the estimator needs, such as a real target."""
         return dataset
 
     def _algorithm_for(self, meta: Meta) -> Algorithm:
-        """Return the algorithm with this estimator's parameters, as suits the data."""
+        """Return the algorithm with the estimator's parameters, where "auto" and None are replaced to suit the data."""
         algorithm = self._registration.algorithm
         names = fields_of(algorithm)
         for name, reason in self._estimator.refuses.items():
@@ -115,7 +115,7 @@ class SelectingEstimator(BaseEstimator):
         return self._auto_loss(meta) if loss == "auto" else loss
 
     def _auto_loss(self, meta: Meta) -> str:
-        """Return the loss for a target of this kind; several numbers may be classes or not, and are taken for not."""
+        """Return the default loss for the target: more than two distinct numbers are not treated as classes."""
         if meta.classes is None or len(meta.classes) == 2:
             return "squared" if meta.classes is None else "logistic"
         knows_softmax = "softmax" in get_args(get_type_hints(self._registration.algorithm)["loss"])
@@ -135,7 +135,7 @@ class SelectingEstimator(BaseEstimator):
 
     @contextmanager
     def _open(self, X: Any, y: Any, sample_weight: Any) -> Iterator[Dataset]:
-        """Yield X, y and weights as one dataset, after scikit-learn's checks of data in memory."""
+        """Yield X, y and sample weights as one dataset, after scikit-learn's validation of data in memory."""
         dataset = as_dataset(X)
         if dataset is not None:
             if y is not None or sample_weight is not None:
@@ -181,7 +181,7 @@ class SelectingEstimator(BaseEstimator):
             del self.feature_names_in_
 
     def _readable(self, X: Any) -> Any:
-        """Return X in a form that `Selection.predict` takes, after scikit-learn's checks of data in memory."""
+        """Return X in a form that `Selection.predict` accepts, after scikit-learn's validation of data in memory."""
         check_is_fitted(self)
         if (dataset := as_dataset(X)) is not None:
             return dataset
@@ -195,12 +195,12 @@ class SelectingEstimator(BaseEstimator):
 
 
 def is_lazy(X: Any) -> bool:
-    """Return whether X is a dask array, or an xarray.DataArray with one inside."""
+    """Return True if X is a dask array, or an xarray.DataArray that contains a dask array."""
     return isinstance(X, DaskArray) or (_is_xarray(X) and isinstance(X.data, DaskArray))
 
 
 def in_memory(X: Any) -> Any:
-    """Return X in a form that scikit-learn knows: an xarray.DataArray with named columns becomes a DataFrame."""
+    """Return X as a type that scikit-learn accepts, with xarray.DataArray converted to DataFrame or numpy array."""
     if not _is_xarray(X):
         return X
     names = column_names(X)
@@ -208,18 +208,18 @@ def in_memory(X: Any) -> Any:
 
 
 def column_names(X: Any) -> NDArray[Any] | None:
-    """Return the names of columns that an xarray.DataArray brings, or None."""
+    """Return the column names of X if X is an xarray.DataArray with column names, otherwise None."""
     coordinate = X.coords.get(X.dims[-1]) if _is_xarray(X) else None
     return coordinate.values.astype(object) if coordinate is not None and coordinate.dtype.kind in "OUT" else None
 
 
 def take_columns(X: Any, columns: NDArray[np.intp]) -> Any:
-    """Return some columns of a lazy array, as a lazy array."""
+    """Return the given columns of a lazy array as a lazy array."""
     return X.isel({X.dims[-1]: columns}) if _is_xarray(X) else X[:, columns]
 
 
 def check_weight(sample_weight: Any, X: Any) -> NDArray[np.float32]:
-    """Return the weights of rows, after scikit-learn's checks of them."""
+    """Return sample weights as float32, after scikit-learn's validation of the weights."""
     weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True, allow_all_zero_weights=False)
     return np.asarray(weight, np.float32)
 
@@ -229,7 +229,7 @@ def _is_xarray(X: Any) -> bool:
 
 
 def _check_names(names: NDArray[Any] | None, fitted: NDArray[Any] | None) -> None:
-    """Raise OptionError if named columns are not those that the estimator was fitted with, in their order."""
+    """Raise OptionError if the column names of X differ from the column names in `fit`."""
     if names is not None and fitted is not None and not np.array_equal(names, fitted):
         at = int(np.flatnonzero(names != fitted)[0])
         raise OptionError(
@@ -238,7 +238,7 @@ def _check_names(names: NDArray[Any] | None, fitted: NDArray[Any] | None) -> Non
 
 
 def _names_of(dataset: Dataset) -> NDArray[Any] | None:
-    """Return the names of a dataset's columns; None where it has none, or hashed features, which are too many."""
+    """Return the column names of a dataset, or None if the dataset has no column names, as with hashed features."""
     if dataset.attributes["names"]["from"] != "columns":
         return None
     return np.array(dataset.names(np.arange(dataset.n_features)), object)

@@ -1,7 +1,7 @@
-"""`partial_fit`: learning row by row from batches, of which the state of the algorithm is kept and no rows.
+"""The method `partial_fit`, which learns from batches of rows and keeps the state of the algorithm, but no rows.
 
-(With ``learning_rate="auto"`` MISSION holds the first rows for a while, at most 8,192 of them, to find a rate. A
-selection asked for before that is made as if no more rows were to come.)
+With ``learning_rate="auto"``, MISSION buffers the first 8,192 rows to choose the learning rate. A selection that is
+requested while MISSION still buffers rows is computed from the buffered rows.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from daskfs.store.in_memory import InMemory
 
 
 class BatchRun:
-    """One pass over rows that come in batches; the state is that of `daskfs.select` after the same rows.
+    """One pass over batches of rows, with the same algorithm state as in `daskfs.select` after the same rows.
 
     Parameters
     ----------
     algorithm, seed
-        The algorithm, and the seed of its random choices.
+        The algorithm, and the seed of the algorithm's random choices.
     first
-        The first batch, which is not learned yet.
+        The first batch, from which the state is initialised without learning.
     classes
-        All labels there will be; None for a real target.
+        The class labels of all batches, or None for a real target.
     """
 
     def __init__(self, algorithm: Algorithm, seed: int, first: InMemory, classes: NDArray[Any] | None) -> None:
@@ -45,7 +45,7 @@ class BatchRun:
         self.rows, self._digest = 0, ""
 
     def learn(self, batch: InMemory) -> None:
-        """Fold the rows of a batch into the state."""
+        """Update the state of the algorithm with the rows of a batch."""
         for block in batch.blocks(axis="rows"):
             assert isinstance(block, RowBlock | SparseBlock)
             self.state = self.algorithm.update(self.state, replace(block, first=self.rows + block.first))
@@ -53,7 +53,7 @@ class BatchRun:
         self._digest = hashlib.sha256((self._digest + batch.digest).encode()).hexdigest()
 
     def selection(self, width: int, names: Sequence[Any] | None) -> Selection:
-        """Return the selection from the rows so far; more may follow."""
+        """Return the selection from the rows learned so far, without changing the state."""
         state, _ = self.algorithm.end_pass(copy_state(self.state))
         columns = InMemory(sp.csr_array((1, width)), np.zeros(1), Labels(False, None), "rows", names)
         selection = as_selection(self.algorithm.result(state), columns, self.algorithm, self.seed)
@@ -61,7 +61,7 @@ class BatchRun:
 
 
 def encode_labels(y: NDArray[Any], classes: NDArray[Any] | None) -> tuple[NDArray[np.float64], Labels]:
-    """Return the labels of a batch as blocks carry them; `classes` are all labels, ascending, or None for numbers."""
+    """Return the labels y of a batch as float64 numbers, and the `Labels` for `classes` (None for a real target)."""
     if classes is None:
         if y.dtype.kind not in "biuf":
             raise OptionError("y is text: give all labels there will be as classes in the first call of partial_fit")
@@ -75,14 +75,14 @@ def encode_labels(y: NDArray[Any], classes: NDArray[Any] | None) -> tuple[NDArra
 
 
 class BatchEstimator(SelectingEstimator):
-    """An estimator that also learns from batches."""
+    """An estimator that also learns from batches of rows with `partial_fit`."""
 
     _batch_run: BatchRun | None = None
     _selection: Selection | None = None
 
     @property
     def selection_(self) -> Selection:
-        """The `daskfs.Selection`; while batches come, that of the rows so far, computed on demand."""
+        """The `daskfs.Selection` of `fit`, or of all rows passed to `partial_fit` so far, computed on demand."""
         if self._selection is None:
             if self._batch_run is None:
                 raise AttributeError("selection_: nothing has been fitted yet")
@@ -113,37 +113,37 @@ class BatchEstimator(SelectingEstimator):
 
 
 class BatchSelector(BatchEstimator):
-    """A selector that also learns from batches."""
+    """A feature selector that also learns from batches of rows with `partial_fit`."""
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Learn a batch of rows; see `MissionClassifier.partial_fit`.
+        """Learn from a batch of rows, as `MissionClassifier.partial_fit` does.
 
         Parameters
         ----------
         X, y, sample_weight
-            As for `fit`, but in memory.
+            X, y and sample weights as for `fit`, but only data in memory.
         classes
-            All labels there will be, in the first call; None where the target is a number.
+            The class labels of all batches, required in the first call, or None for a real target.
         """
         return self._learn_batch(X, y, None if classes is None else np.unique(classes), sample_weight)
 
 
 class BatchClassifier(BatchEstimator, Classifier):
-    """A classifier that also learns from batches."""
+    """A classifier that also learns from batches of rows with `partial_fit`."""
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Learn a batch of rows and forget them; the state of the algorithm is kept.
+        """Learn from a batch of rows, and keep the state of the algorithm for the next batch.
 
-        After any batches, however they are cut, the estimator is the one that `fit` with ``passes=1`` gives for all
-        their rows at once, bit for bit. (So is it with ``learning_rate="auto"``: the first 8,192 rows wait until they
-        are all there.) Parameters count as they are at the first call; after a `fit` it begins anew.
+        After any number of batches, the estimator is bit for bit the same as after `fit` with ``passes=1`` on all rows
+        at once. With ``learning_rate="auto"``, the first 8,192 rows are buffered to choose the learning rate. The
+        parameters of the first call are used until the next `fit`, after which `partial_fit` starts from scratch.
 
         Parameters
         ----------
         X, y, sample_weight
-            As for `fit`, but in memory.
+            X, y and sample weights as for `fit`, but only data in memory.
         classes
-            All labels there will be, in the first call.
+            The class labels of all batches, required in the first call.
         """
         _check_partial_fit_first_call(self, classes)
         self._check_classes()
@@ -151,14 +151,14 @@ class BatchClassifier(BatchEstimator, Classifier):
 
 
 class BatchRegressor(BatchEstimator):
-    """A regressor that also learns from batches."""
+    """A regressor that also learns from batches of rows with `partial_fit`."""
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn a batch of rows; see `MissionClassifier.partial_fit`.
+        """Learn from a batch of rows, as `MissionClassifier.partial_fit` does.
 
         Parameters
         ----------
         X, y, sample_weight
-            As for `fit`, but in memory.
+            X, y and sample weights as for `fit`, but only data in memory.
         """
         return self._learn_batch(X, y, None, sample_weight)

@@ -1,8 +1,8 @@
-"""Estimator classes generated from registered algorithms.
+"""Generation of scikit-learn estimator classes from the registered algorithms.
 
-A class is a dataclass whose fields are those of the algorithm: its constructor stores its arguments and does nothing
-else, as scikit-learn demands, and its signature has names, types and defaults that editors and `clone` can read. Fields
-before `loss` may be given by position, all others by name only.
+An estimator class is a dataclass with the fields of the algorithm. The constructor of an estimator class only stores
+the arguments, as scikit-learn requires. Parameters before `loss` can be passed by position, all other parameters only
+by name.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ AUTO_LOSS = {
     'the algorithm\'s. Three or more numbers are classes only with loss="softmax".',
     "": '"auto" is "logistic" for two classes, else "squared"; or one of the algorithm\'s.',
 }
-"""What "auto" means: to a classifier, to an algorithm that knows the softmax, to others."""
+"""Documentation of ``loss="auto"`` for classifiers, for other estimators with a softmax loss, and for the rest."""
 
 
 def estimator_names() -> dict[str, str]:
-    """Return the names of all estimators, each with the class of its algorithm."""
+    """Return a dict from the name of every estimator class to the name of its algorithm class."""
     return {
         _class_name(class_name, estimator): class_name
         for class_name in ALGORITHMS
@@ -49,7 +49,7 @@ def estimator_names() -> dict[str, str]:
 
 
 def make_estimator(name: str) -> type[SelectingEstimator]:
-    """Return a new class for one of the `estimator_names`."""
+    """Create and return the estimator class with a name from `estimator_names`."""
     class_name = estimator_names()[name]
     registration = registration_of(class_name)
     (estimator,) = (each for each in registration.estimators if _class_name(class_name, each) == name)
@@ -80,7 +80,7 @@ def _bases(registration: Registration, estimator: Estimator) -> tuple[type, ...]
 
 
 def _fields(registration: Registration, estimator: Estimator) -> Iterator[tuple[str, Any, Any]]:
-    """Yield name, type and default of every parameter."""
+    """Yield the name, type and dataclass field of every parameter of an estimator class."""
     algorithm, is_positional = registration.algorithm, True
     kinds = get_type_hints(algorithm)
     for name in fields_of(algorithm):
@@ -123,6 +123,6 @@ def _docstring(
 
 
 def _section(title: str, texts: dict[str, str]) -> str:
-    """Return a section of a numpydoc docstring with a wrapped text for every name."""
+    """Return a section of a numpydoc docstring from a title and a dict of names and descriptions."""
     entries = [f"{name}\n{textwrap.indent(textwrap.fill(text, 110), '    ')}" for name, text in texts.items()]
     return "\n".join([title, "-" * len(title), *entries])

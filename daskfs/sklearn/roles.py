@@ -1,4 +1,4 @@
-"""The roles of estimators: select columns, compute features, tell classes apart, predict numbers."""
+"""Base classes of the estimators: column selectors, feature transformers, classifiers and regressors."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from daskfs.store.dataset.layout import MOST_CLASSES
 
 
 class ColumnSelector(SelectorMixin, SelectingEstimator):
-    """An estimator whose `transform` keeps the selected columns, in the order they had."""
+    """An estimator whose `transform` returns the selected columns of X, in the order of X."""
 
     _default_share = 0.5
 
     def transform(self, X: Any) -> Any:
-        """Return the selected columns of X in their order; those of a dask array stay lazy, of a dataset are read."""
+        """Return the selected columns of X in the order of X, as a lazy array if X is a dask array."""
         check_is_fitted(self)
         dataset = as_dataset(X)
         if dataset is not None:
@@ -48,7 +48,7 @@ class ColumnSelector(SelectorMixin, SelectingEstimator):
 
 
 class FeatureTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SelectingEstimator):
-    """An estimator whose `transform` computes features that are no columns of X."""
+    """An estimator whose `transform` computes new features that are not columns of X."""
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -56,7 +56,7 @@ class FeatureTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Sele
         return tags
 
     def transform(self, X: Any) -> Any:
-        """Return the features of every row, most important first."""
+        """Return the computed features of every row of X, most important feature first."""
         X = self._readable(X)
         return self.selection_.transform(X)
 
@@ -73,7 +73,7 @@ def _has_probabilities(estimator: Any) -> bool:
 
 
 class Classifier(ClassifierMixin, SelectingEstimator):
-    """An estimator that predicts labels of any kind."""
+    """An estimator that predicts class labels, numbers or strings."""
 
     classes_: NDArray[Any]
     loss: str
@@ -84,20 +84,20 @@ class Classifier(ClassifierMixin, SelectingEstimator):
         return tags
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return scores: one a row for two classes, above 0 for the second; else one for every class."""
+        """Return the scores (rows, classes), or for two classes one score per row, positive for the second class."""
         X = self._readable(X)
         scores = self.selection_.decision_function(X)
         return _one_for_two(scores.T)[0] if scores.shape[1:] == (2,) else scores
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the label of every row."""
+        """Return the predicted class label of every row of X."""
         check_is_fitted(self)
         labels: NDArray[Any] = self.classes_[predicted_classes(self.decision_function(X))]
         return labels
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the probability of every class, in the order of `classes_`."""
+        """Return the predicted probabilities (rows, classes), with classes in the order of `classes_`."""
         check_is_fitted(self)
         scores = self.decision_function(X)
         if scores.ndim == 1:
@@ -111,7 +111,7 @@ class Classifier(ClassifierMixin, SelectingEstimator):
         return np.asarray(np.log(self.predict_proba(X)))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return the share of rows whose label is predicted; a dataset brings its labels."""
+        """Return the accuracy of the predictions for X against y, or against the labels of a dataset X."""
         X, y = _labelled(self, X, y)
         return float(super().score(X, y, sample_weight))
 
@@ -136,7 +136,7 @@ class Classifier(ClassifierMixin, SelectingEstimator):
         self._check_classes()
 
     def _needs_text(self) -> bool:
-        """Return whether the algorithm would take several numbered classes for numbers."""
+        """Return True if the algorithm would treat numeric class labels as a real target unless stored as strings."""
         return len(self.classes_) > 2 and getattr(self, "loss", None) in self._registration.text_for_losses
 
     def _check_classes(self) -> None:
@@ -153,17 +153,17 @@ class Classifier(ClassifierMixin, SelectingEstimator):
 
 
 class Regressor(RegressorMixin, SelectingEstimator):
-    """An estimator that predicts a number."""
+    """An estimator that predicts a real target."""
 
     _numeric_target = True
 
     def predict(self, X: Any) -> NDArray[np.float64]:
-        """Return the number of every row."""
+        """Return the predicted target of every row of X."""
         X = self._readable(X)
         return self.selection_.predict(X)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return R², the share of the target's variance that is predicted; a dataset brings its labels."""
+        """Return R² of the predictions for X against y, or against the target of a dataset X."""
         X, y = _labelled(self, X, y)
         return float(super().score(X, y, sample_weight))
 
@@ -172,14 +172,14 @@ class Regressor(RegressorMixin, SelectingEstimator):
 
 
 class LinearModel:
-    """The coefficients of an estimator whose features are columns."""
+    """A mixin with the coefficients of an estimator whose selected features are columns of X."""
 
     n_features_in_: int
     selection_: Selection
 
     @property
     def coef_(self) -> NDArray[np.float64]:
-        """The weights of all columns, 0 for those that were not selected: a row for every score of a classifier."""
+        """The weights of all columns, 0 for columns that were not selected, with a row per score of a classifier."""
         check_is_fitted(self)
         try:
             columns = selected_columns(self.selection_, self.n_features_in_)
@@ -199,7 +199,7 @@ class LinearModel:
 
 
 def selected_columns(selection: Selection, width: int) -> NDArray[np.intp]:
-    """Return the selected ones of `width` columns, most important first; OptionError if features are no columns."""
+    """Return the numbers of the selected columns, most important first, or raise OptionError for other features."""
     features = selection.features
     if selection.products is not None or (len(features) and int(features.max()) >= width):
         raise OptionError("features are hashes or products of two, and no columns: see selection_")
@@ -207,12 +207,12 @@ def selected_columns(selection: Selection, width: int) -> NDArray[np.intp]:
 
 
 def _one_for_two(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return scores or weights along the first axis; two become one, the second minus the first."""
+    """Return the scores or weights, where two along the first axis are replaced by the second minus the first."""
     return scores[1:] - scores[:1] if len(scores) == 2 else scores
 
 
 def _labelled(estimator: SelectingEstimator, X: Any, y: Any) -> tuple[Any, Any]:
-    """Return X and y, or a dataset and its labels as `estimator` predicts them."""
+    """Return X and y, or a dataset X and its labels in the form that `estimator` predicts."""
     dataset = as_dataset(X)
     if (y is None) == (dataset is None):
         raise OptionError("score a dataset, which brings its labels, or an array together with y")

@@ -25,6 +25,7 @@ def rows(tmp_path) -> daskfs.Dataset:
     return Rows.random(1, 60, POOLS["hashes"]).write(tmp_path / "rows.zarr", 10, 64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_it_may_stop_at_any_operation_and_start_over(tmp_path, rows, overwrite, monkeypatch):
     monkeypatch.setattr(ReorderMemory, "of", lambda *args, **sizes: SMALL)

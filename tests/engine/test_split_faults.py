@@ -18,6 +18,8 @@ import daskfs
 from daskfs.engine.memory import ReorderMemory
 from daskfs.errors import DatasetError
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def sources(tmp_path) -> dict[str, daskfs.Dataset]:

@@ -16,6 +16,8 @@ from daskfs.jit import warm_up
 from daskfs.store.reorder.columns import DenseColumnsTask, SparseColumnsTask
 from daskfs.store.reorder.rows import DenseRowsTask, SparseRowsTask
 
+pytestmark = pytest.mark.slow
+
 
 def sparse(folder: Path, entries: int) -> None:
     """Rows of that many entries, 600,000 in all."""

@@ -97,6 +97,7 @@ def test_progress_of_rounds(tmp_path, two_workers):
     assert events[-1].bytes_done == dataset.block_sizes().sum()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("always_due", "small_groups")
 @pytest.mark.parametrize("lanes", [1, 2, 6])
 def test_a_run_stopped_at_any_round_resumes_to_the_same_bits(tmp_path, lanes, six_threads):

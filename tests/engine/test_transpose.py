@@ -373,6 +373,7 @@ def test_an_error_ends_the_threads_that_read_ahead(tmp_path, clicks):
         gc.enable()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_it_may_stop_at_any_operation_and_start_over(tmp_path, clicks, overwrite):
     target, options = tmp_path / "columns.zarr", {"block_entries": 64, "overwrite": overwrite}

@@ -131,6 +131,7 @@ def test_f3_twice_in_a_pass(tmp_path, three_workers, opened):
     assert len(opened) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "number"), [("block", 1), ("async", 3)])
 def test_f3_the_same_features_are_found(tmp_path, method, number, three_workers, opened):
     struck = Once(lambda: kill_centre(three_workers), number, BLOCKS // 3)

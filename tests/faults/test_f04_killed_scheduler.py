@@ -18,6 +18,8 @@ from toy_runs import always_due, check_same, small_dataset
 import daskfs
 from daskfs.errors import Interrupted
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["always_due"]
 TESTS = Path(__file__).parents[1]
 

@@ -148,6 +148,7 @@ def test_many_who_reach_for_it_at_once(s3):
     assert place.members() == ["mine"]
 
 
+@pytest.mark.slow
 def test_a_killed_ingest_goes_on_and_two_at_once_do_not(s3, tmp_path):
     text = b"".join(b"%d |n f%d:0.5 g%d\n" % (i % 2, i % 7, i % 5) for i in range(400))
     source, out = s3.url("source.vw"), s3.url("d.zarr")

@@ -30,6 +30,7 @@ def listening(process: subprocess.Popen[bytes]) -> list[str]:
     return [socket.laddr.ip for socket in sockets if socket.status == psutil.CONN_LISTEN]
 
 
+@pytest.mark.slow
 def test_f27_a_cluster_of_its_own_is_on_loopback(tmp_path):
     small_dataset(tmp_path / "d")
     log, flags = tmp_path / "log", ("-a", "substitution", "-k", "3", "--out", str(tmp_path / "run"))

@@ -1,4 +1,4 @@
-"""`method="async"`: Asy-OS, algorithms 2 and 3 of the paper.
+"""`method="async"`: the asynchronous variant Asy-OS, algorithms 2 and 3 of the paper.
 
 Worker t has its own selected set S(t) with weights w_S(t), and takes the steps of algorithm 1 for its columns. The
 centre, the dask actor that owns the state, holds the sum u_C = Σ_t u(t) of the workers' scores u(t) = X_S(t) w_S(t).
@@ -7,14 +7,14 @@ This implementation differs from the paper in four points:
 * A worker pushes its scores u(t) with a serial number, instead of the difference Δu(t), and the centre replaces the
   worker's previous scores. The sum u_C is the same, but a push that is lost, late or repeated does no harm.
 * A pull returns u_C without the worker's own scores, and a worker pulls once and pushes once for every block.
-* The step length γ must be below 1/L, where L is the largest eigenvalue for the columns of *all* workers. The power
+* The step length γ must be below 1/L, where L is λ_max(XᵀX) for the selected columns X of *all* workers. The power
   iteration for L is distributed: the centre adds up z = Σ_t X_S(t) v(t), a worker updates its part of the eigenvector
   by v(t) = X_S(t)ᵀ z / L, and L = ‖z‖² / Σ‖v(t)‖².
 * With ``budget="faithful"`` a worker with better columns than average drops features that beat those of other workers.
   With ``budget="elastic"`` a column that beats the least weight of *all* workers may take a slot beyond the budget. At
   its next pull a worker keeps only its features among the k largest weights of all workers.
 
-After the last pass the final set is fixed, and the centre collects its columns from the workers for a joint fit.
+After the last pass the final features are fixed, and the centre collects their columns for a joint fit.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class AsynchronousState:
     final: UnitColumns | None = None  # after the last pass: the features, with norm 0 until a column is collected
 
     def add_parts(self, worker: int) -> None:
-        """Append empty parts to `parts` until there is a part for worker number `worker`."""
+        """Append empty entries to `parts` until worker number `worker` has an entry."""
         while len(self.parts) <= worker:
             self.parts.append(WorkerPart(np.zeros(len(self.u)), np.zeros(len(self.u))))
 
@@ -126,7 +126,7 @@ class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
         return Sharing(Schedule.ASYNCHRONOUS, min_merges_per_pass=10, needs_fresh_views=True)
 
     def update(self, state: AsynchronousState, any_block: Block) -> AsynchronousState:
-        """Let the next simulated worker process a block; after the last pass, collect columns of the final set."""
+        """Let the next simulated worker process a block; after the last pass, collect columns of final features."""
         block = columns_of(any_block)
         if state.final is not None:
             return _collect(state, standardise_block(block, self.params.intercept)) if len(block.ids) else state
@@ -174,7 +174,7 @@ class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
     def _push(
         self, own: ColumnSlots | None, view: AsynchronousView, block: AnyColumns, worker: int
     ) -> tuple[ColumnSlots, Push]:
-        """Run algorithm 3 for a block of columns. Return the worker's slots and the push."""
+        """Run algorithm 3 for a block of columns. Return the worker's selected columns and the push."""
         slots, target = own, encode_target(block.y, view.positive)
         if slots is None:
             slots = ColumnSlots.empty(len(block.y), self.n_select, view.itemsize)
@@ -214,7 +214,7 @@ class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
         return len(state.parts)
 
     def accept(self, state: AsynchronousState, offer: Push | UnitColumns) -> AsynchronousState:
-        """Run algorithm 2: replace a worker's part of the state, unless the push is outdated or too stale."""
+        """Run algorithm 2: replace a worker's scores and features in the state, unless the push is too old."""
         if isinstance(offer, UnitColumns) or state.final is not None:
             return _collect(state, offer)
         state.add_parts(offer.worker)
@@ -232,7 +232,7 @@ class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
         return state
 
     def held_features(self, state: AsynchronousState) -> NDArray[np.uint64]:
-        """Return ids of collected columns of the final set; none before the last pass, as pushes restore the state."""
+        """Return the ids of the final features whose columns have been collected; no ids before the last pass ends."""
         if state.final is None:
             return np.empty(0, np.uint64)
         return np.sort(state.final.ids[state.final.norm > 0]).astype(np.uint64)
@@ -255,7 +255,7 @@ class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
         return state, go_on
 
     def revisit(self, state: AsynchronousState) -> NDArray[np.uint64]:
-        """Return the ids of the final set, whose columns are spread over the workers."""
+        """Return the ids of the final features, whose columns are spread over the workers."""
         return np.empty(0, np.uint64) if state.final is None else np.sort(state.final.ids).astype(np.uint64)
 
     def result(self, state: AsynchronousState) -> Result:
@@ -278,7 +278,7 @@ class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
         return slots + (workers + 1) * 3 * 8 * n + 2 * set_nbytes(n, k, 0, meta.itemsize)
 
     def _share(self, state: AsynchronousState, worker: int) -> tuple[int, float]:
-        """Return how many slots a worker may use, and the |weight| above which a column may take a further slot."""
+        """Return how many columns a worker may hold, and the |weight| above which a column may exceed that number."""
         k, q, own = self.n_select, len(state.parts), np.abs(state.parts[worker].w)
         if self.params.budget == "faithful":
             return k // q + (worker < k % q), np.inf
@@ -289,7 +289,7 @@ class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
         return int((own >= cutoff).sum()), cutoff
 
     def _fix_final_set(self, state: AsynchronousState) -> None:
-        """Store the features with the largest weights of all workers as the final set."""
+        """Store the features with the largest weights of all workers as the final features."""
         ids, w = _features(state)
         ids = ids[np.argsort(-np.abs(w), kind="stable")]
         first = np.unique(ids, return_index=True)[1]  # two workers may have met the same column
@@ -311,7 +311,7 @@ def _smoothness(state: AsynchronousState) -> float:
 
 
 def _collect(state: AsynchronousState, offer: Push | UnitColumns) -> AsynchronousState:
-    """Copy columns into the final set; columns that arrive twice, and pushes after the last pass, change nothing."""
+    """Copy columns of final features into the state, and ignore repeated columns and pushes after the last pass."""
     if state.final is None or isinstance(offer, Push):
         return state
     columns, order = state.final, np.argsort(offer.ids)

@@ -1,12 +1,12 @@
 """`method="block"`: passes over blocks, the choice of the ridge penalty, and a second try for rejected columns.
 
-The ridge penalty affects *which* columns are selected, not only their weights. With a small penalty columns are
-selected for what the other columns do not explain. With a large penalty columns are selected by their own correlation
-with the target, which is safer if there are far more columns than rows. Penalties can be compared only by the sets they
-select, and only after two passes, because sets with a small penalty improve more slowly. Therefore several sets are
-built side by side without some held-back rows, and compared on these rows. The best set continues with all rows.
-
-With many rows the penalty matters little, so a small penalty is used and no rows are held back.
+The ridge penalty affects *which* columns are selected, not only their weights. With a small ridge penalty columns are
+selected by their correlation with the residuals of the other columns. With a large ridge penalty columns are selected
+by their own correlation with the target, which is safer if there are far more columns than rows. Ridge penalties can be
+compared only by the features they select, after two passes, because features improve more slowly with a small penalty.
+Therefore several selected sets are built side by side without some held-back rows, and compared on the held-back rows.
+The best selected set continues with all rows. With many rows the ridge penalty matters little, so a small penalty is
+used and no rows are held back.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class BlockWorker:
 
 @dataclass(frozen=True)
 class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
-    """The default method: columns are nominated, fitted jointly with the selected set, and dropped by exact loss."""
+    """The default method, which fits the best columns of a block jointly with the selected set and drops the worst."""
 
     history_fields = ("objective", "changes", "ridge", "held_back", "staleness", "staleness_max", "offers")
 
@@ -242,14 +242,14 @@ class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
         return len(self._ridges(meta.n_samples)) * one_set + 16 * meta.n_samples + _SCORING_BYTES * widest
 
     def _ridges(self, n_samples: int) -> list[float]:
-        """Return the ridge penalties to compare; a single penalty if no comparison is needed."""
+        """Return the ridge penalties to compare, or a single penalty if no comparison is needed."""
         if self.params.ridge != "auto":
             return [max(float(self.params.ridge), LEAST_RIDGE)]
         ridges = _COMPARED_RIDGES if n_samples in _COMPARED_ROWS else (SMALL_RIDGE,)
         return [ridge * CURVATURE[self.params.loss] for ridge in ridges]
 
     def _compare_ridges(self, state: BlockState) -> None:
-        """Score the sets on held-back rows; after the last comparing pass, continue with the best set and all rows."""
+        """Compare the selected sets on held-back rows; after the last comparison, fit the best on all rows."""
         evaluations = [_evaluate(selected, state.held_back, state.weight, self.params.loss) for selected in state.sets]
         best = _best_set(evaluations)
         state.held_back_score = evaluations[best].score
@@ -276,7 +276,7 @@ def _rows_to_hold_back(n_samples: int, are_labels: bool, seed: int) -> NDArray[n
 
 
 def _evaluate(selected: SelectedSet, rows: NDArray[np.int64], weight: Floats, loss: losses.Loss) -> RidgeEvaluation:
-    """Fit the weights of a set under several ridge penalties; return the best evaluation on held-back rows."""
+    """Fit a selected set under several ridge penalties, and return the best evaluation on held-back rows."""
     k, X, code, y, m = selected.k, selected.X, selected.code, selected.target[rows], weight[rows]
     H, slope = selected.quadratic()
     is_penalised, unused = np.arange(k) >= selected.fixed, np.empty(len(rows), X.dtype)
@@ -291,7 +291,7 @@ def _evaluate(selected: SelectedSet, rows: NDArray[np.int64], weight: Floats, lo
 
 
 def _best_set(evaluations: Sequence[RidgeEvaluation]) -> int:
-    """Return the number of the set with the least ridge penalty whose loss is nearly perfect or close to the best."""
+    """Return the number of the set with the least ridge penalty whose loss is near zero or near the least loss."""
     limit = max(_HARDLY_WORSE * min(evaluation.loss for evaluation in evaluations), _NEARLY_PERFECT)
     return next(number for number, evaluation in enumerate(evaluations) if evaluation.loss <= limit)
 

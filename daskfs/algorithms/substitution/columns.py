@@ -103,7 +103,7 @@ class UnitColumns:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Mean, norm, gradient g and curvature d of every column of a block, where g and d are for unit norm."""
+    """Mean and norm of every column of a block, and the gradient g and curvature d of the loss along the column."""
 
     mean: Floats
     norm: Floats  # 0 for a constant column, which cannot explain anything
@@ -112,14 +112,14 @@ class Sweep:
 
 
 def columns_of(block: Block) -> AnyColumns:
-    """Return the block unchanged. Raise OptionError if the block is not a block of columns."""
+    """Return the block unchanged, or raise OptionError if the block is not a block of columns."""
     if not isinstance(block, ColumnBlock | SparseColumnBlock):
         raise OptionError("Online Substitution reads columns: write dense data with layout='columns', transpose sparse")
     return block
 
 
 def sweep_block(block: AnyColumns, r: NDArray[Any], h: NDArray[Any], centred: bool) -> Sweep:
-    """Return the moments of all columns, given the residual `r` and the curvature `h` of every row.
+    """Return the moments of all columns of a block, given the residual `r` and the curvature `h` of every row.
 
     An empty `h` stands for a curvature of 1 in all rows. Raise ColumnError if a column holds NaN or infinity.
     """
@@ -145,10 +145,10 @@ def sweep_block(block: AnyColumns, r: NDArray[Any], h: NDArray[Any], centred: bo
 def _repeat_inexact_sums(
     block: ColumnBlock, r: NDArray[Any], h: NDArray[Any], sums: Floats, shift: Floats, centred: bool
 ) -> Floats:
-    """Recompute in float64 the sums that overflowed, underflowed or lost digits; return the scale of every column.
+    """Recompute in float64 the sums that overflowed, underflowed or lost digits, and return the columns' scales.
 
-    Digits are lost if the first row, by which columns are shifted, is far from the other rows. Such columns are divided
-    by their scale and shifted by their mean instead.
+    Digits are lost if the first row, by which columns are shifted, is far from the other rows. Columns with inexact
+    sums are divided by their scale and shifted by their mean instead.
     """
     scale = np.ones(len(sums))
     tiny = np.finfo(block.X.dtype).tiny * 1e8

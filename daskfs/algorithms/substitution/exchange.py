@@ -1,11 +1,11 @@
 """How columns enter and leave a selected set of `method="block"`.
 
-A worker needs a `SetView` with the residual and the curvature of every row, and a threshold. The worker scores a whole
-block with one sweep and nominates the columns whose scores exceed the threshold. The owner of the selected set fits
-these `Candidates` jointly with the set, and drops the least useful columns by exact loss (`accept`).
+A worker needs a `SetView` with the residual and the curvature of every row, and a threshold. The worker scores all
+columns of a block and nominates the columns whose scores exceed the threshold. The owner of the selected set fits the
+nominated `Candidates` jointly with the set, and drops the columns whose removal raises the loss least (`accept`).
 
-In a serial run every block is scored a second time if the selected set has changed. On a cluster an outdated view
-causes a useless nomination now and then, but no wrong result, because `accept` scores the candidates again.
+In a serial run a block is scored a second time if its columns have changed the selected set. On a cluster an outdated
+view may cause a useless nomination, but no wrong result, because `accept` scores the candidates again.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Candidates:
 
 
 class ScoredBlock(NamedTuple):
-    """A block, twice the decrease of the loss by each of its columns, and a mask of the columns outside the set."""
+    """A block, twice the decrease of the loss by every column, and a mask of columns outside the selected set."""
 
     block: AnyColumns
     sweep: Sweep
@@ -63,7 +63,7 @@ class ScoredBlock(NamedTuple):
 
 
 def max_candidates(n_select: int) -> int:
-    """Return how many columns can be nominated at once for a full set."""
+    """Return how many columns can be nominated at once for a selected set without free slots."""
     return max(_MOST_CANDIDATES, 2 * n_select)
 
 
@@ -83,14 +83,14 @@ def view_set(selected: SelectedSet, n_select: int) -> SetView:
 
 
 def score_block(view: SetView, block: AnyColumns) -> ScoredBlock:
-    """Return the scores of all columns of a block, computed with one sweep."""
+    """Return the scores of all columns of a block: twice the decrease of the loss by adding the column."""
     sweep = sweep_block(block, view.r, view.h, view.centred)
     score = np.where(sweep.norm > 0, sweep.g**2 / (sweep.d + view.ridge + _TINY), USELESS)
     return ScoredBlock(block, sweep, score, ~np.isin(block.ids.astype(np.int64), view.ids))
 
 
 def _score_again(before: ScoredBlock, view: SetView) -> ScoredBlock:
-    """Score a block again after the set has changed, except columns that scored below half the threshold."""
+    """Score a block again after the selected set has changed, except columns far below the threshold."""
     block, sweep, score, is_new = before
     score = score.copy()
     near = np.flatnonzero(is_new & (score > view.threshold / 2))
@@ -99,7 +99,7 @@ def _score_again(before: ScoredBlock, view: SetView) -> ScoredBlock:
 
 
 def nominate(rejected: RejectedColumns, view: SetView, scored: ScoredBlock, n_select: int) -> Candidates | None:
-    """Return the best columns of a block above the threshold, or None, and add the other columns to `rejected`."""
+    """Return the best columns of a block above the threshold, or None, and add all other columns to `rejected`."""
     block, sweep, score, is_new = scored
     most = max(min(len(block.ids) // _SHARE, max_candidates(n_select)), _LEAST_CANDIDATES, view.room)
     best = np.flatnonzero(is_new & (score > view.threshold))
@@ -116,7 +116,7 @@ def nominate(rejected: RejectedColumns, view: SetView, scored: ScoredBlock, n_se
 def combine_candidates(
     parts: Sequence[Candidates], rejected: RejectedColumns, view: SetView, n_select: int
 ) -> Candidates:
-    """Return the best candidates of several nominations, scored again, and add the other ones to `rejected`."""
+    """Return the best columns of several nominations, scored again, and add all other columns to `rejected`."""
     columns, d = UnitColumns.join([part.columns for part in parts]), np.concatenate([part.d for part in parts])
     score = np.concatenate([transposed_product(part.columns.X, view.r) for part in parts]) ** 2
     score /= d + view.ridge + _TINY
@@ -128,7 +128,7 @@ def combine_candidates(
 
 
 def accept(selected: SelectedSet, candidates: Candidates, n_select: int) -> int:
-    """Let candidates enter the set if they still lower the loss; return how many candidates stay in the set."""
+    """Let candidates that still lower the loss enter the selected set, and return how many candidates stay."""
     columns, score = candidates.columns, candidates.score
     before = selected.features.copy()
     keep = ~np.isin(columns.ids, before)
@@ -152,7 +152,7 @@ def accept(selected: SelectedSet, candidates: Candidates, n_select: int) -> int:
 
 
 def update_set(selected: SelectedSet, block: AnyColumns, n_select: int) -> int:
-    """Nominate and accept columns of a block, twice if the set changes; return how many columns have entered."""
+    """Nominate and accept columns of a block, twice if the selected set changes; return how many have entered."""
     view, rejected = view_set(selected, n_select), RejectedColumns()
     scored = score_block(view, block)
     candidates = nominate(rejected, view, scored, n_select)

@@ -16,7 +16,7 @@ _TILE = 2048  # rows summed in the data's own precision before they are added up
 
 @summing
 def sweep(X, r, h, sums):
-    """Compute Σz, Σz², Σrz, Σhz, Σhz² of every column x, where z = x − x[0] is shifted to lose fewer digits.
+    """Compute Σz, Σz², Σrz, Σhz, Σhz² of every column x for residuals r and curvatures h, where z = x − x[0].
 
     Two columns are read at a time, because reading a single column does not use the whole memory bandwidth.
     """
@@ -37,7 +37,7 @@ def sweep(X, r, h, sums):
 
 @summing_helper
 def two_tile_sums(x, y, x_shift, y_shift, r, h):
-    """Return the five sums of `sweep` over a tile of rows for two columns x and y, in the precision of the data."""
+    """Return the five sums of `sweep` for two columns x and y over some rows, in the precision of the data."""
     x0 = x1 = x2 = x3 = x4 = y0 = y1 = y2 = y3 = y4 = x.dtype.type(0)
     for i in range(len(r)):
         z = x[i] - x_shift
@@ -82,7 +82,7 @@ def sweep_uniform(X, r, sums):
 
 @summing_helper
 def four_uniform_tile_sums(columns, shifts, r):
-    """Return Σz, Σz², Σrz over a tile of rows for four columns shifted to z, in the precision of the data."""
+    """Return Σz, Σz², Σrz over some rows for four columns, where z is a shifted column, in the data's precision."""
     a, b, c, d = columns
     a0 = a1 = a2 = b0 = b1 = b2 = c0 = c1 = c2 = d0 = d1 = d2 = a.dtype.type(0)
     for i in range(len(r)):
@@ -139,7 +139,7 @@ def products(X, columns, mean, norm, r, out):
 
 @summing_helper
 def tile_product(x, shift, r):
-    """Return Σ r (x − shift) over a tile of rows of a column x, in the precision of the data."""
+    """Return Σ r (x − shift) over some rows of a column x with residuals r, in the precision of the data."""
     total = x.dtype.type(0)
     for i in range(len(x)):
         total += r[i] * (x[i] - shift)
@@ -181,10 +181,10 @@ def standardise_sparse(indptr, rows, values, columns, mean, norm, out):
 
 @kernel
 def prune(inverse, w, fixed, keep):
-    """Drop slots until `keep` remain, always the slot whose removal raises the loss least; return which remain.
+    """Drop columns until `keep` remain, always the column whose removal raises the loss least; return a mask.
 
-    `inverse` is H⁻¹ of the quadratic ½ wᵀHw − cᵀw with its minimum at `w`; without slot i the minimum is higher by ½
-    w_i² / (H⁻¹)_ii. `inverse` and `w` are updated in place. The first `fixed` slots are never dropped.
+    `inverse` is H⁻¹ of the quadratic ½ wᵀHw − cᵀw with its minimum at `w`; without weight i the minimum is higher by ½
+    w_i² / (H⁻¹)_ii. `inverse` and `w` are updated in place. The first `fixed` columns are never dropped.
     """
     size = len(w)
     alive = np.ones(size, np.bool_)
@@ -216,7 +216,7 @@ def prune(inverse, w, fixed, keep):
 
 @summing
 def substitute(q, C, cb, step, least_L, slot_of, w, G, c, L, k, budget, cutoff):
-    """Run algorithm 1 for the squared loss, without computing scores, from column q of a batch until a column enters.
+    """Run algorithm 1 of the paper for the squared loss, from column q of a batch until a column enters the set S.
 
     Parameters
     ----------
@@ -268,7 +268,7 @@ def slot_for(w_q, w, k, budget, cutoff):
     """Return the slot for a column with weight w_q: an empty slot, the slot with the least |w|, or FREE for no slot.
 
     `cutoff` is the k-th largest |w| of all workers. A worker whose weights are all above `cutoff` may take a slot
-    beyond its budget, which another worker gives up later. A `cutoff` of infinity enforces the budget.
+    beyond its budget, for which another worker drops a column later. A `cutoff` of infinity enforces the budget.
     """
     if k < budget:
         return k
@@ -283,7 +283,7 @@ def slot_for(w_q, w, k, budget, cutoff):
 
 @summing
 def power_step(G, v, k, slot, L):
-    """Return a new estimate of λ_max(G) after a change in `slot`, by one power iteration, smoothed if it is smaller."""
+    """Return a new estimate of λ_max(G) after a column was replaced: one power iteration, smoothed if smaller."""
     v[slot] += 0.01
     z = np.empty(k)
     square = 0.0

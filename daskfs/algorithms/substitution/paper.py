@@ -1,14 +1,14 @@
 """`method="paper"`: algorithm 1 as published, on columns that are centred and scaled to unit norm.
 
 For every column of a block the weights take one gradient step, after which the column with the least |weight| leaves
-the selected set S. Workers of algorithm 3 take the same steps, see `asynchronous`.
+the selected set S. Workers of algorithm 3 take the same gradient steps, see `asynchronous`.
 
-For the squared loss the scores u = X_S w are never computed. A step needs only the products X_Sᵀx and xᵀy of a new
-column x, and the products for a whole batch of columns are one matrix product, while the paper multiplies X_S with a
-vector twice for every column. When a column enters, its products with the rest of the batch are added. The weights
-after every step are those of the paper. Columns that do not enter are never centred, because the columns of X_S have
-mean 0 and X_Sᵀx of a raw column only has to be divided by its norm. The gradients of other losses depend on u, so their
-columns are processed one by one, as in the paper.
+For the squared loss the scores u = X_S w are never computed. A gradient step needs only the products X_Sᵀx and xᵀy of a
+new column x, which one matrix product computes for a whole batch of columns, while the paper multiplies X_S with a
+vector twice for every column. When a column enters S, its products with the rest of the batch are computed. The weights
+after every gradient step are those of the paper. Columns that do not enter S are never centred, because the columns of
+X_S have mean 0 and X_Sᵀx of a raw column x only has to be divided by its norm. For other losses the gradients depend on
+the scores u, so columns are processed one by one, as in the paper.
 """
 
 from __future__ import annotations
@@ -125,22 +125,22 @@ class ColumnSlots:
         self.X[:, slot] = batch.standardised(q)
 
     def update_gram(self, slot: int, products: Floats) -> None:
-        """Write the products of the new column in a slot into the Gram matrix G, and update the estimate of L."""
+        """Write the products of the new column in a slot into G = X_SᵀX_S, and update the estimate L of λ_max(G)."""
         k = self.k
         self.G[:k, slot] = self.G[slot, :k] = products[:k]
         self.L = power_step(self.G, self.v, k, slot, self.L)
 
 
 def slots_nbytes(n: int, slots: int, itemsize: int) -> int:
-    """Return the bytes of `ColumnSlots` with this number of slots, and of the work on a batch."""
+    """Return the bytes of a `ColumnSlots` with `slots` columns, and of the work on a batch of columns."""
     return n * (slots + 2 * _BATCHES[0]) * itemsize + 8 * (slots + _BATCHES[0]) ** 2 + 6 * 8 * n
 
 
 class Steps:
-    """The gradient steps for one block of columns.
+    """The gradient steps of algorithm 1 for one block of columns.
 
-    `offset` is the part of the scores that does not come from the slots, and `least_L` is a lower bound of
-    λ_max(X_SᵀX_S). The arguments `budget` and `cutoff` are those of `slot_for`.
+    `offset` is the part of the scores that does not come from the selected columns X_S, and `least_L` is a lower bound
+    of λ_max(X_SᵀX_S). The arguments `budget` and `cutoff` are passed to `slot_for`.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class Steps:
         self._budget, self._cutoff, self._least_L = budget, cutoff, least_L
 
     def process(self, slots: ColumnSlots, block: AnyColumns, others: NDArray[np.int64]) -> int:
-        """Process all columns of a block except those in `others`; return how many columns have entered the slots."""
+        """Process all columns of a block except the ids in `others`, and return how many columns have entered."""
         dtype = slots.X.dtype
         sweep = sweep_block(block, (self._target - self._offset).astype(dtype), np.empty(0, dtype), self._centred)
         is_excluded = (sweep.norm == 0) | np.isin(block.ids.astype(np.int64), others)
@@ -220,7 +220,7 @@ class Steps:
 
 
 class ColumnBatch:
-    """A few columns of a block, which gives products with raw columns and copies of standardised columns."""
+    """A few columns of a block, with methods for products of raw columns and copies of standardised columns."""
 
     def __init__(self, block: AnyColumns, columns: NDArray[np.int64], sweep: Sweep, dtype: Any) -> None:
         self._block, self._columns, self._dtype = block, columns, dtype
@@ -245,7 +245,7 @@ class ColumnBatch:
 
 
 def _batch_size(entry_rate: float) -> int:
-    """Return how many columns to process at once: the more columns enter, the fewer, since products become invalid."""
+    """Return how many columns to process at once, fewer if many columns enter and make computed products useless."""
     return next((size for size in _BATCHES if entry_rate * size < 4), _BATCHES[-1])
 
 
@@ -256,7 +256,7 @@ def _slots_of(slots: ColumnSlots, ids: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _assign(slot_of: NDArray[np.int64], q: int, slot: int) -> None:
-    """Assign a slot to column q, and mark the column that was in the slot as FREE, so that it may enter again."""
+    """Assign a slot to column q, and mark the column that had the slot as FREE, so that this column may enter again."""
     slot_of[slot_of == slot] = FREE
     slot_of[q] = slot
 
@@ -328,7 +328,7 @@ def fit_columns(
     spare: NDArray[np.int64],
     history: Sequence[dict[str, float]],
 ) -> Result:
-    """Return the result for the selected columns, with weights of a joint fit."""
+    """Return the result for the selected columns, with weights fitted jointly."""
     n, k = columns.X.shape
     selected = SelectedSet.empty(n, k, columns.X.dtype.itemsize, CODE[params.loss], params.intercept)
     fixed = selected.fixed

@@ -97,7 +97,7 @@ class SelectedSet:
 
     @classmethod
     def empty(cls, n: int, slots: int, itemsize: int, code: int, intercept: bool, ridge: float = 0.0) -> SelectedSet:
-        """Return a set with room for `slots` features, empty except for the intercept."""
+        """Return a selected set with room for `slots` features that is empty except for the intercept."""
         dtype, size, fixed = np.dtype(f"f{itemsize}"), slots + intercept, int(intercept)
         X, inverse = np.zeros((n, size), dtype, order="F"), np.zeros((size, size))
         X[:, :fixed] = 1 / np.sqrt(n)
@@ -155,7 +155,7 @@ class SelectedSet:
         return float(slope @ step) > _WORTHWHILE * before
 
     def enter(self, new: UnitColumns, n_select: int) -> int:
-        """Fit new columns jointly with the set and keep the best columns; return how many of the new columns stay."""
+        """Fit new columns jointly with the selected set and keep the best columns; return how many new columns stay."""
         fixed, k, X = self.fixed, self.k, self.X
         weighted = new.X if self.uniform else new.X * self.h[:, None]
         C, B = cross_product(X[:, :k], weighted), cross_product(new.X, weighted)
@@ -181,8 +181,8 @@ class SelectedSet:
     def _take_fit(self, inverse: Floats, w: Floats, old: Floats) -> None:
         """Store the inverse Hessian and the weights of the columns that are in the slots now.
 
-        The new weights `w` minimise a quadratic approximation of the loss. For any but the squared loss, the step from
-        the `old` weights to `w` is shortened until the loss falls.
+        The new weights `w` minimise a quadratic approximation of the loss. Unless the loss is the squared loss, the
+        step from the `old` weights to `w` is shortened until the loss falls.
         """
         size, X = len(w), self.X
         self.k = size
@@ -198,7 +198,7 @@ class SelectedSet:
         self._update_objective()
 
     def _search_line(self, step: Floats, change: Floats) -> float:
-        """Take a step, halved until the objective falls; `change` is its effect on scores. Return the old objective."""
+        """Take a step of weights and scores, halved until the objective falls; return the objective before the step."""
         k = self.k
         before = self._objective(self.u, self.w[:k])
         for _ in range(_HALVINGS):
@@ -210,14 +210,14 @@ class SelectedSet:
         return before
 
     def _update_objective(self) -> None:
-        """Recompute the residuals, the objective and the threshold."""
+        """Recompute the residuals, the objective, and the threshold that new columns must exceed."""
         loss = residuals(self.code, self.u, self.target, self.importance, self.r)
         w = self.w[self.fixed : self.k]
         self.objective = loss + 0.5 * self.ridge * float(w @ w)
         self.threshold = float(self.usefulness().min()) if len(w) else 0.0
 
     def quadratic(self) -> tuple[Floats, Floats]:
-        """Return H, without the ridge penalty, and c of the quadratic ½ wᵀHw − cᵀw that approximates the loss."""
+        """Return the Hessian H, without ridge penalty, and c of the quadratic ½ wᵀHw − cᵀw approximating the loss."""
         X = self.X[:, : self.k]
         H = weighted_gram(X, self.h)
         return H, transposed_product(X, self.r) + H @ self.w[: self.k]
@@ -254,8 +254,8 @@ class SelectedSet:
     ) -> Result:
         """Return the features of a fitted set, the most useful first, with weights in the units of the data.
 
-        If the data have fewer than `n_select` useful columns, because of constants and near-duplicates, columns in
-        `spare` with weight 0 fill up the number.
+        If the data have fewer than `n_select` useful columns, because of constants and near-duplicates, the result is
+        filled up with columns of `spare` with weight 0.
         """
         order = self.fixed + np.argsort(-self.usefulness(), kind="stable")
         raw = self.w[order] / self.norm[order]
@@ -271,7 +271,7 @@ class SelectedSet:
 
 
 def set_nbytes(n: int, slots: int, entering: int, itemsize: int) -> int:
-    """Return the bytes of a set, and of the work on the set if `entering` columns enter at once."""
+    """Return the bytes of a selected set, and of the work on the set if `entering` columns enter at once."""
     size = slots + 1
     columns = n * (size + 2 * entering) * itemsize + min(n, _TILE) * size * itemsize
     small = 8 * 6 * (size + entering) ** 2
@@ -279,7 +279,7 @@ def set_nbytes(n: int, slots: int, entering: int, itemsize: int) -> int:
 
 
 def _slot_holders(alive: NDArray[np.bool_], k: int) -> NDArray[np.int64]:
-    """Return which column every slot gets, of k old and some new columns; new columns fill the gaps of dropped ones."""
+    """Return which column every slot gets, of k old and some new columns; new columns replace dropped columns."""
     total = int(alive.sum())
     stays = alive.copy()
     stays[min(k, total) :] = False
@@ -310,7 +310,7 @@ def _extend_inverse(inverse: Floats, C: Floats, B: Floats) -> Floats:
 
 
 def _inverse(H: Floats) -> Floats:
-    """Return the inverse of a matrix, with a small ridge added if rounding has made the matrix indefinite."""
+    """Return the inverse of a matrix; a small diagonal is added if rounding has made the matrix indefinite."""
     extra = 0.0
     for _ in range(_ATTEMPTS):
         try:

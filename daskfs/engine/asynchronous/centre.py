@@ -3,8 +3,8 @@
 The class `Centre` does not use Dask; the module `worker` wraps a `Centre` into a dask actor. If the centre is lost,
 `rebuild_state` computes its state again, from the state at the start of the pass and the last reported feature ids.
 
-Workers do not wait for the centre: a worker sends the last offers of a group of blocks and begins the next group. A
-group is finished when all offers of the group have arrived. The centre lists finished groups in its reports.
+A worker sends the last offers of a group of blocks to the centre and begins the next group without waiting. A group of
+blocks is finished when all offers of the group have arrived at the centre. Reports of the centre list finished groups.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from daskfs.store.dataset.dataset import Dataset
 
 @dataclass(frozen=True, slots=True)
 class CentreReport:
-    """A report of the centre actor to the driver, from which the driver can replace the centre if it is lost."""
+    """A report of the centre actor to the driver, from which the driver can replace a centre actor that is lost."""
 
     held: NDArray[np.uint64]
     """Ids of the features that the state holds."""
@@ -54,7 +54,7 @@ class VersionedView(NamedTuple):
 
 
 class Centre:
-    """Owner of the state of an asynchronous pass, which folds offers of workers in and hands out copies.
+    """Owner of the state of an asynchronous pass, which accepts offers of workers and returns copies of the state.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class Centre:
         self._finished: list[int] = []
 
     def join(self, name: str) -> tuple[int, VersionedView]:
-        """Return the number of a worker and its first view; a known name keeps its number."""
+        """Return the number of a worker and its first view; a worker whose name is known keeps its number."""
         with self._busy():
             if name not in self._workers:
                 self._workers.append(name)
@@ -92,7 +92,7 @@ class Centre:
     def end_group(
         self, worker: int, attempt: Attempt, sent: int, offers: Sequence[State], known: int
     ) -> VersionedView | None:
-        """Accept the last offers of a group after `sent` earlier offers. Return a view unless `known` is the newest."""
+        """Accept the last offers of a group after `sent` earlier offers. Return a view if `known` is outdated."""
         with self._busy():
             for offer in offers:
                 self._state = self._algorithm.accept(self._state, offer)
@@ -107,7 +107,7 @@ class Centre:
         return CentreReport(self._algorithm.held_features(self._state), finished, merging, self._preview())
 
     def end_pass(self) -> None:
-        """Close the pass, as the driver does with its copy of the state, so that the next pass needs no new centre."""
+        """Close the pass, as the driver does with its copy of the state, so that this object serves the next pass."""
         with self._busy():
             self._state, _ = self._algorithm.end_pass(self._state)
 

@@ -1,7 +1,7 @@
-"""The driver of the asynchronous schedule: it starts the centre (the dask actor that owns the state) and the tasks.
+"""The driver of the asynchronous schedule, which starts the tasks and the centre (the dask actor with the state).
 
-If a worker is lost, Dask runs its groups of blocks again on other workers. By the protocol an offer that arrives twice
-does no harm.
+If a worker is lost, Dask runs its groups of blocks again on other workers. An offer that arrives twice at the
+centre does no harm.
 
 If the centre is lost, the driver starts a new centre from its `Ledger`: the state at the start of the pass, the groups
 that are finished, and the features that the centre last reported. If workers have selected sets of their own, as in
@@ -10,7 +10,7 @@ Asy-OS, the whole pass is repeated, since a worker without another group would n
 At the end of a pass the driver fetches the state and calls `end_pass`. The centre also calls `end_pass` on its own
 copy, so that the next pass begins without sending the state to the centre again.
 
-A `WorkUnit` is a pass, or a revisit of some columns, which is shared among workers in the same way.
+A `WorkUnit` is a pass, or a revisit of some columns after the last pass.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class WorkUnit:
 
 
 class AsynchronousRunner:
-    """Carries out passes on a cluster, around a centre (the dask actor that owns the state)."""
+    """Carries out asynchronous passes on a cluster, with a centre (the dask actor that owns the state)."""
 
     def __init__(self, client: Client, dataset: Dataset, algorithm: AsynchronousAlgorithm) -> None:
         self._client, self._dataset, self._algorithm = client, dataset, algorithm
@@ -163,7 +163,7 @@ class AsynchronousRunner:
         return self._complete(state, WorkUnit(run, "revisit", partial(revisit_groups, len(ids)), np.sort(ids)))
 
     def close(self) -> None:
-        """Free the sessions on the workers; a worker that cannot be reached drops its sessions in later runs."""
+        """Free the workers' sessions; a worker that cannot be reached drops its sessions in later selection runs."""
         self._reports.close()
         self._drop_centre()
         if self._client.status == "running":
@@ -211,7 +211,7 @@ class AsynchronousRunner:
         return WorkerAddresses(sorted(centres), sorted(others), threads)
 
     def _attempt(self, ledger: Ledger, addresses: WorkerAddresses, unit: WorkUnit, before: Spent) -> State:
-        """Return the state after a unit of work that starts from the ledger. Raise CentreLost if the centre is lost."""
+        """Return the state after a unit of work that starts from the ledger. Raise CentreLost if the actor is lost."""
         if self._centre is None:
             self._centre = self._open_centre(ledger, addresses)
         centre = self._centre
@@ -267,7 +267,7 @@ class AsynchronousRunner:
         return centre
 
     def _close_pass(self) -> None:
-        """Let the centre actor close the pass; drop the actor if the actor is lost or cannot be used again."""
+        """Let the centre actor close the pass, and drop an actor that is lost or cannot be used again."""
         try:
             if self._fresh:
                 self._drop_centre()
@@ -294,7 +294,7 @@ class AsynchronousRunner:
                 sleep(_PAUSE)
 
     def _await_actor(self, future: Future[Any], addresses: WorkerAddresses) -> Any:
-        """Return the centre actor as soon as Dask has started it, which takes a while on a busy cluster."""
+        """Return the centre actor as soon as Dask has started the actor, which takes a while on a busy cluster."""
         while True:
             try:
                 with self._client.as_current():  # a copy belongs to this client, the original to the default one
@@ -311,7 +311,7 @@ class AsynchronousRunner:
     def _submit_groups(
         self, centre: CentreHandle, addresses: WorkerAddresses, unit: WorkUnit, groups: dict[int, range]
     ) -> list[Future[Any]]:
-        """Submit a task for every group, all in one message to the scheduler; for Asy-OS in one message per group.
+        """Submit a task for every group of blocks, in one message to the scheduler (for Asy-OS in many messages).
 
         Dask spreads tasks over idle workers only if many tasks come at once; single tasks would all go to the worker
         that holds the centre actor. Dask runs the tasks of one message in the order of their keys.

@@ -58,8 +58,8 @@ class Failure:
 class CentreActor:
     """The dask actor around a `Centre` object, which `open` creates in the process of the actor.
 
-    Errors of the algorithm are returned as `Failure` objects, since an exception of a call means a lost process.
-    Workers do not wait for the reply to the end of a group, so the next report returns the `Failure` again.
+    Errors of the algorithm are returned as `Failure` objects, since an exception of a call means a lost process. A
+    `Failure` is also returned by the next report, since workers do not wait for the replies to their last offers.
     """
 
     _centre: Centre
@@ -78,7 +78,7 @@ class CentreActor:
         self._centre = Centre(algorithm, rebuild_state(algorithm, dataset, state, held), workers)
 
     def do(self, method: str, *arguments: Any) -> Any:
-        """Call a method of the `Centre` object, or `open`, by name."""
+        """Call a method of the `Centre` object by name, or call `open`."""
         if method == "report" and self._failure is not None:
             return self._failure
         try:
@@ -100,7 +100,7 @@ class ActorCalls:
         self._centre = centre
 
     def now(self, method: str, *arguments: Any) -> Any:
-        """Call a method of the centre actor and wait. Return the value, or raise the exception, of the method."""
+        """Call a method of the centre actor, wait, and return the value or raise the exception of the method."""
         return self.answer(self.later(method, *arguments))
 
     def later(self, method: str, *arguments: Any) -> Any:
@@ -132,7 +132,7 @@ class ActorCalls:
 
 
 def _take(reply: Any) -> Any:
-    """Return the value of a reply that has arrived, without the detour of `result` over Dask's busy event loop."""
+    """Return the value of a reply that has arrived, without calling `result`, which waits for Dask's event loop."""
     try:
         reply.__await__().send(None)
     except StopIteration as stop:

@@ -84,7 +84,7 @@ def _check_security(address: str) -> None:
 
 
 def _refusal(address: str, error: Exception) -> OptionError:
-    """Return the error with the reason why a scheduler cannot be reached, an `Unreachable` only if waiting may help."""
+    """Return an error with the reason why a scheduler cannot be reached, of type `Unreachable` if waiting may help."""
     message = " ".join(str(error).split())
     kind, why = (OptionError if isinstance(error, ValueError) else Unreachable), f"nothing answers there ({message})"
     closed, is_tls = isinstance(error, CommClosedError), address.startswith("tls://")

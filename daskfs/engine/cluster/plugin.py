@@ -56,7 +56,7 @@ class DaskfsWorker(WorkerPlugin):
 class WarmKernels(WorkerPlugin):
     """Compiles or loads the numba kernels of the given modules, before the first task needs the kernels.
 
-    Only the kernels of these modules are compiled, since the parsers of all formats alone took 52 s of CPU time.
+    Kernels of other modules are left out, since compiling the parsers of all formats took 52 s of CPU time.
     """
 
     idempotent = True
@@ -141,7 +141,7 @@ class EnoughMemory(WorkerPlugin):
         return [guard for guard in guards if guard is not self and guard._is_active]
 
     def _keep_in_memory(self, worker: Worker, guards: list[EnoughMemory]) -> None:
-        """Raise the limits from which Dask spills to the memory that the runs of the given guards need together."""
+        """Set the limits from which Dask spills so high that the selection runs of all given guards fit into memory."""
         if self._before is None:
             return
         manager: Any = worker.memory_manager
@@ -156,7 +156,7 @@ class EnoughMemory(WorkerPlugin):
 
 
 def _spill_settings(manager: Any) -> tuple[float, float] | None:
-    """Return the memory fraction and the bytes of results from which a worker spills; None if it never spills."""
+    """Return the memory fraction and the bytes of results from which a worker spills, or None for no spilling."""
     try:
         spill, limit = manager.memory_spill_fraction, manager.data.fast.n
     except AttributeError:  # results are kept elsewhere, or Dask has changed
@@ -197,8 +197,8 @@ def _close_if_refused(worker: Worker) -> Iterator[None]:
 def keep_freed_memory() -> bool:
     """Tell glibc to keep freed memory instead of returning it to the system. Return whether glibc accepted the setting.
 
-    Dask's nanny sets the opposite (MALLOC_TRIM_THRESHOLD_), with which every chunk read causes new page faults and
-    reading takes twice as long.
+    Dask's nanny makes glibc return memory at once (MALLOC_TRIM_THRESHOLD_), so that every chunk read causes new page
+    faults and reading takes twice as long.
     """
     if not sys.platform.startswith("linux"):
         return False
@@ -214,7 +214,7 @@ def avoid_frame_deadlock() -> None:
     `sys._current_frames` holds an interpreter lock while it creates objects, which may start a garbage collection. If a
     finalizer then switches to a thread that is about to end, this thread waits for the lock while it holds the GIL, and
     the process hangs (CPython issue 106883, solved in Python 3.12). The deadlock does occur, since Dask's profilers
-    call the function a hundred times a second, and read-ahead threads end with every task.
+    call `sys._current_frames` a hundred times a second, and read-ahead threads end with every task.
     """
     if sys.version_info >= (3, 12) or hasattr(sys._current_frames, "__wrapped__"):
         return

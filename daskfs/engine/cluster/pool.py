@@ -122,9 +122,9 @@ def pool(
     options: Iterable[StorageOptions] = (),
     kernels_of: Iterable[object] = (),
 ) -> Pool:
-    """Return a pool of the given or current Dask client; without a client, a pool of threads of this process.
+    """Return a pool of the given or current Dask client, or a pool of threads of this process without a client.
 
-    The arguments `options` and `kernels_of` are those of `prepare_workers`.
+    The arguments `options` and `kernels_of` are passed to `prepare_workers`.
     """
     if client is None and workers is None:
         client = current_client()
@@ -173,7 +173,7 @@ def prepare_workers(client: Client, options: Iterable[StorageOptions] = (), kern
 def in_order(where: Pool, name: str) -> Callable[[Callable[..., Any], Iterable[Task]], list[Any]]:
     """Return a function that maps another function over argument tuples in a pool and returns the list of results.
 
-    The modules of the store take such a function as an argument, so that they need not import Dask.
+    Modules of the store take the returned function as an argument, so that these modules need not import Dask.
     """
 
     def run(function: Callable[..., Any], tasks: Iterable[Task]) -> list[Any]:

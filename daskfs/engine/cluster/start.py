@@ -37,9 +37,9 @@ WAIT_FOR_OTHERS = (
 
 @contextmanager
 def cluster_for(scheduler: str | None, serial: bool, processes: int | None) -> Iterator[Client | None]:
-    """Yield a client for the flags ``--scheduler``, ``--serial`` and ``--processes``; yield None for ``--serial``.
+    """Yield a client for the flags ``--scheduler``, ``--serial`` and ``--processes``, or None for ``--serial``.
 
-    Without flags a cluster is started on this machine.
+    Without these flags a cluster is started on this machine.
     """
     if sum((scheduler is not None, serial, processes is not None)) > 1:
         raise OptionError("--scheduler, --serial, --processes: choose one of them")
@@ -178,7 +178,7 @@ def _class_at(path: str) -> Any:
 
 @contextmanager
 def _ignore_interrupts() -> Iterator[None]:
-    """Ignore Ctrl-C while worker processes start; they inherit the setting, and the command stops them in order."""
+    """Ignore Ctrl-C in worker processes, which inherit the setting at their start, so that the command stops them."""
     if threading.current_thread() is not threading.main_thread():  # only the main thread may set it, and is interrupted
         yield
         return

@@ -20,7 +20,7 @@ _PACKAGES = [name for name in (*WHOLE, *FIRST_TWO) if name != "python"]
 
 
 def versions_here() -> Versions:
-    """Return the versions in this process of the packages to compare; None for a package that is not installed."""
+    """Return the versions in this process of the packages to compare, with None for packages not installed."""
     return _relevant(get_versions(_PACKAGES)["packages"])
 
 

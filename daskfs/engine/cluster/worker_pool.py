@@ -1,6 +1,6 @@
 """The workers of a selection run: how many to expect, waiting for a worker, and checks of their memory.
 
-The workers of an adaptive cluster come when there are tasks and go when there are none, even between two passes.
+An adaptive cluster starts workers when there are tasks and stops workers without tasks, even between two passes.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def await_worker(client: Client, seconds: float) -> None:
 
 
 def require_worker(client: Client) -> None:
-    """Return as soon as there is a worker. Raise Interrupted if none comes in time, or if the scheduler is gone."""
+    """Return as soon as there is a worker. Raise Interrupted if no worker comes in time, or the scheduler is gone."""
     try:
         await_worker(client, NO_WORKERS)
     except TimeoutError:

@@ -26,7 +26,7 @@ class Destination:
 
     @classmethod
     def of(cls, target: Location, shuffled: bool | int) -> Destination:
-        """Return the destination for an option `shuffled`: False for no shuffle, True for seed 0, or a seed."""
+        """Return the destination for the option `shuffled` (False for no shuffle, True for seed 0, or a seed)."""
         if isinstance(shuffled, bool):
             return cls(target, 0 if shuffled else None)
         check_whole("shuffle", shuffled, 0)

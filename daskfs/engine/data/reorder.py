@@ -1,7 +1,7 @@
 """The functions `shuffle` and `transpose`, and their external sort on threads or a Dask cluster.
 
 Tasks sort groups of source blocks into sorted runs at the target location. Then other tasks merge ranges of keys from
-all sorted runs and write the blocks of the new dataset. The external sort is described in `store.reorder`. A reader can
+all sorted runs and write the blocks of the new dataset. The package `store.reorder` implements the sort. A reader can
 open the new dataset only when all files are written. A killed shuffle or transpose starts over when called again.
 """
 
@@ -73,11 +73,11 @@ class Reorder(ABC):
 
     @abstractmethod
     def to_move(self, n_rows: int) -> int:
-        """Return the total progress that `write` will report for `n_rows` rows."""
+        """Return the total count of progress (in rows, entries or blocks) that `write` reports for `n_rows` rows."""
 
     @abstractmethod
     def plan(self, wanted: KeyRange, location: Location, moved: ProgressCounter) -> ReorderPlan:
-        """Write the sorted runs of an external sort, if one is needed, and return the tasks that write the wanted rows."""
+        """Write sorted runs, if an external sort is needed, and return the tasks that write the wanted rows."""
 
     def write(self, wanted: KeyRange, location: Location, moved: ProgressCounter) -> Callable[[dict[str, Any]], None]:
         """Write the wanted rows to a prepared location, and return a function that marks the new dataset complete."""
@@ -248,7 +248,7 @@ def transpose(
     storage_options: Mapping[str, Any] | None = None,
     progress: ProgressCallback | None = None,
 ) -> Dataset:
-    """Write a copy of a sparse dataset, which is laid out in rows, in columns.
+    """Convert a sparse dataset laid out in rows to a new dataset laid out in columns.
 
     Labels, row weights and names are kept, tags of rows are not. An interrupted transpose starts over when called
     again.

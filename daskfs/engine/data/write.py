@@ -144,7 +144,7 @@ def _drop_bad_rows(X: Any, y: Any) -> tuple[Any, Any]:
 
 
 def _write_dask(location: Location, X: DaskArray, y: NDArray[np.float64], labels: Labels, plan: DensePlan) -> None:
-    """Write a Dask array as a dense dataset, where the task that computes a block also writes the block."""
+    """Write a Dask array as a dense dataset, where the task that computes a chunk also writes the chunk."""
     if X.numblocks[0] > 1 and plan.shape.layout != "rows":
         _write_dask_rows(location, X, y, labels, plan)
         return
@@ -165,7 +165,7 @@ def _compute(tasks: list[Any]) -> list[Any]:
 
 
 def _write_dask_rows(location: Location, X: DaskArray, y: NDArray[np.float64], labels: Labels, plan: DensePlan) -> None:
-    """Write a Dask array in chunks of rows by staging its blocks, because `rechunk` would hold all of X in memory."""
+    """Write a Dask array with several chunks of rows by staging, because `rechunk` would hold all of X in memory."""
     dtype = arrays.stored_dtype(X.dtype)
     stage = delayed(arrays.stage_rows, pure=False)
     rows = X.rechunk({1: -1})

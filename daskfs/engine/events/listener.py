@@ -28,7 +28,7 @@ PREVIEW_EVERY = 2.0
 
 
 class RunListener:
-    """Sends events about a selection run. No method raises, since a run must not fail because of its events.
+    """Sends events about a selection run. No method raises, since a selection run must not fail because of events.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class RunListener:
         return bool(self.run) and monotonic() >= self._next_preview
 
     def preview(self, preview: Preview | None) -> None:
-        """Send a preview of the state, unless it equals the previous preview."""
+        """Send a preview of the state, unless the preview equals the previous preview."""
         self._next_preview = monotonic() + PREVIEW_EVERY
         if preview is None or not self.run:
             return

@@ -63,7 +63,7 @@ class Spent:
 
     @property
     def working(self) -> float:
-        """Seconds of processing blocks, during which the next block is read."""
+        """Seconds of processing blocks, without the seconds of waiting for a block to be read."""
         return max(0.0, self.busy - self.reading)
 
     def add(self, other: Spent) -> None:

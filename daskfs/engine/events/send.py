@@ -56,7 +56,7 @@ def client_sender(client: Client) -> Callable[[Event], None]:
 
 
 def worker_sender(run: str) -> Callable[[Spent], None] | None:
-    """Return a function that sends a task's time and bytes as an event; None without events or outside of a task.
+    """Return a function that sends a task's time and bytes as an event, or None without events or outside of a task.
 
     The records of a worker's tasks are added up until the worker's event loop sends the sum, since tasks may be short.
     """
@@ -143,7 +143,7 @@ class TaskReports:
     def of_task(self, key: str, inputs: tuple[str, ...]) -> Spent:
         """Return the time and bytes of a task, with the seconds between the end of its last input and its own start.
 
-        The seconds are 0 if all inputs came from the driver, and the whole record is 0 if the task has not reported.
+        These seconds are 0 if all inputs came from the driver, and the record is empty if the task has not reported.
         """
         if (report := self._reports.get(key)) is None:
             return Spent()

@@ -1,7 +1,7 @@
-"""Blocks of a dense dataset, made from its chunks, and the selection of columns by id (sparse: `sparse_blocks`).
+"""Blocks of a dense dataset, made from chunks, and the selection of columns by feature id.
 
 Each class of blocks has `count`, `nbytes` (of the largest block), `sizes` (bytes of every block), `new_buffers()` and
-``read(number, buffers)``.
+``read(number, buffers)``. The module `sparse_blocks` has the classes for sparse datasets.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ B = TypeVar("B", ColumnBlock, SparseColumnBlock)
 
 
 class WholeArray:
-    """A one-dimensional array that all blocks share, such as the target of a dataset in columns. It is read once."""
+    """A one-dimensional array that all blocks share and that is read once, such as the target of column blocks."""
 
     def __init__(self, array: ArrayReader) -> None:
         self._array, self._lock = array, threading.Lock()
         self._cells: NDArray[Any] | None = None
 
     def cells(self) -> NDArray[Any]:
-        """Return the whole array, read by the first thread that needs it."""
+        """Return the whole array, which the first calling thread reads from the store."""
         with self._lock:
             if self._cells is None:
                 self._cells = read_only(self._array.read_all())
@@ -39,14 +39,14 @@ class WholeArray:
 
 
 class RecentChunks:
-    """An array with a number for every row, such as the target of a dataset in rows. The last few chunks are kept."""
+    """An array with one number per row, such as the target of row blocks; the last few chunks stay in memory."""
 
     def __init__(self, array: ArrayReader) -> None:
         self._array, self._lock = array, threading.Lock()
         self._chunks: dict[int, NDArray[Any]] = {}
 
     def rows(self, start: int, stop: int) -> NDArray[Any]:
-        """Return the numbers of rows `start` to `stop`."""
+        """Return the cells of the rows `start` … `stop` - 1."""
         step = self._array.spec.chunks[0]
         parts = []
         for number in range(start // step, -(-stop // step)):
@@ -64,7 +64,7 @@ class RecentChunks:
 
 
 class ColumnBlocks:
-    """Blocks of whole columns of a dense matrix, one chunk each; every block carries the whole target."""
+    """Blocks of whole columns of a dense matrix, one chunk per block; every block carries the whole target."""
 
     def __init__(self, X: ArrayReader, y: ArrayReader, weight: ArrayReader | None = None) -> None:
         self._X, self._y = X, WholeArray(y)
@@ -104,7 +104,7 @@ class ColumnBlocks:
 
 
 class RowBlocks:
-    """Blocks of whole rows of a dense matrix, one chunk each."""
+    """Blocks of whole rows of a dense matrix, one chunk per block."""
 
     def __init__(self, X: ArrayReader, y: ArrayReader, weight: ArrayReader | None = None) -> None:
         self._X, self._y = X, RecentChunks(y)
@@ -125,42 +125,42 @@ class RowBlocks:
 
 
 def _extents(array: ArrayReader, dimension: int) -> NDArray[np.int64]:
-    """Return the length of each chunk along a dimension; the last one may be shorter."""
+    """Return the length of each chunk along a dimension, where the last chunk may be shorter."""
     size, step = array.spec.shape[dimension], array.spec.chunks[dimension]
     return np.minimum(size - step * np.arange(-(-size // step)), step)
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """Return a view that cannot be written to: blocks share memory, and algorithms must not change them."""
+    """Return a read-only view of an array, since blocks share memory and algorithms must not change a block."""
     view = array.view()
     view.flags.writeable = False
     return view
 
 
 class BlocksOfColumns(Protocol[B]):
-    """A dataset, dense or sparse, as blocks of whole columns."""
+    """Interface of a dense or sparse dataset that is read in blocks of whole columns."""
 
     width: int
-    """Columns of the widest block."""
+    """Number of columns in the widest block."""
     nbytes: int
-    """Bytes of the largest block."""
+    """Size of the largest block in bytes."""
 
     def new_buffers(self) -> Any: ...
 
     def read(self, number: int, buffers: Any, /) -> B: ...
 
     def block_numbers(self, ids: NDArray[np.uint64], /) -> NDArray[np.integer[Any]]:
-        """Return the number of the block that holds each column."""
+        """Return the number of the block that holds each of the columns `ids`."""
 
     def select_columns(self, block: B, ids: NDArray[np.uint64], /) -> B:
-        """Return some columns of a block, copied."""
+        """Return a copy of the columns `ids` of a block."""
 
     def concatenate(self, parts: list[B], /) -> B:
         """Return the columns of several blocks as one block."""
 
 
 def check_column_ids(ids: ArrayLike, size: int) -> NDArray[np.uint64]:
-    """Return feature ids in ascending order; an error names an id that is repeated, or not below `size`."""
+    """Return feature ids in ascending order. Raise an error if an id is repeated, negative or not below `size`."""
     array = np.asarray(ids).reshape(-1)
     if len(array) and array.dtype.kind not in "iu":
         raise OptionError(f"columns are asked for by feature id, a whole number, not {array.dtype}")
@@ -176,9 +176,9 @@ def check_column_ids(ids: ArrayLike, size: int) -> NDArray[np.uint64]:
 
 
 def read_columns(blocks: BlocksOfColumns[B], ids: NDArray[np.uint64], max_width: int | None) -> Iterator[B]:
-    """Yield blocks of the columns `ids`, none larger than a block of the dataset nor wider than `max_width`.
+    """Yield the columns `ids` in blocks, none larger than a block of the dataset nor wider than `max_width`.
 
-    Every chunk is read once, the next one while the caller works.
+    Every chunk is read once, and a thread reads the next chunk while the caller works.
     """
     if max_width is not None and max_width < 1:
         raise OptionError(f"columns_per_block: {max_width} columns are no block; 1 is the least")
@@ -195,7 +195,7 @@ def read_columns(blocks: BlocksOfColumns[B], ids: NDArray[np.uint64], max_width:
 
 
 def _regroup(blocks: BlocksOfColumns[B], slices: Prefetcher[list[B], Any], width: int) -> Iterator[B]:
-    """Yield the columns of several chunks together, as many as fit a block."""
+    """Yield the columns of several chunks together, as many columns as fit into a block."""
     group: list[B] = []
     columns, nbytes = 0, 0
     for parts in slices:

@@ -1,11 +1,11 @@
-"""The bytes of a chunk: the codec chains of a dataset, as Zarr's metadata and as plain functions.
+"""Encoding of chunks: the codec chains of a dataset as Zarr metadata, and functions that encode and decode chunks.
 
-Every chain ends with crc32c, because neither zstd, blosc nor raw bytes notice a flipped bit. The functions here write
-what Zarr would write, and read it back faster, straight into a given buffer; tests compare them with Zarr.
+Every codec chain ends with crc32c, because neither zstd, blosc nor raw bytes notice a flipped bit. The functions write
+the same bytes as Zarr, and decode a chunk faster than Zarr, straight into a given buffer.
 
-The default compression is "none" for dense float32 columns, which hardly shrink and are read at memory speed, and
-"lz4" for sparse rows, which are half zeros (the upper bytes of ids). "zstd" saves a little more and reads at half the
-speed.
+The default compression is "none" for dense float32 columns, which hardly shrink and are read at memory speed, and "lz4"
+for sparse rows, which are half zeros (the upper bytes of ids). The compression "zstd" saves a little more space than
+"lz4" and is read at half the speed.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _LEVEL = {"lz4": 5, "zstd": 3}
 
 
 class DamagedChunk(ValueError):
-    """The bytes of a chunk differ from those that were written; the message says how that shows."""
+    """Raised if the bytes of a chunk differ from the written bytes; the message describes the difference."""
 
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """The way from an array to the bytes of a chunk file: ([transpose], bytes [, blosc], crc32c)."""
+    """The codec chain from an array to the bytes of a chunk file: ([transpose], bytes [, blosc], crc32c)."""
 
     compression: Compression = "none"
     columns_contiguous: bool = False  # store the chunk of a matrix column by column
 
     def metadata(self, dtype: np.dtype[Any]) -> list[dict[str, Any]]:
-        """Return the codec chain as zarr.json states it."""
+        """Return the codec chain in the form that zarr.json holds."""
         chain: list[dict[str, Any]] = []
         if self.columns_contiguous:
             chain.append({"name": "transpose", "configuration": {"order": [1, 0]}})
@@ -57,7 +57,7 @@ class Codec:
         return [*chain, {"name": "crc32c"}]
 
     def encode(self, chunk: NDArray[Any]) -> bytes:
-        """Return the file of one chunk."""
+        """Return the bytes of the chunk file for the array `chunk`."""
         flat = np.ascontiguousarray(chunk.T if self.columns_contiguous else chunk)
         flat = flat.astype(flat.dtype.newbyteorder("<"), copy=False)
         if self.compression == "none":
@@ -66,7 +66,7 @@ class Codec:
         return append_crc(body)
 
     def decode(self, file: bytes | bytearray | memoryview | NDArray[np.uint8], out: NDArray[Any]) -> None:
-        """Check a chunk file and unpack it into `out`, the array of the chunk in its stored order."""
+        """Check the crc32c of a chunk file and unpack the chunk into `out`, an array in the stored memory order."""
         body = strip_crc(file)
         target = out.reshape(-1).view(np.uint8)
         if self.compression == "none":
@@ -85,7 +85,7 @@ LZ4 = Codec("lz4")
 
 
 def encode_strings(chunk: NDArray[Any]) -> bytes:
-    """Return the file of one chunk of strings: (vlen-utf8, crc32c)."""
+    """Return the bytes of a chunk file of strings, with the codec chain (vlen-utf8, crc32c)."""
     return append_crc(VLenUTF8().encode(np.asarray(chunk, dtype=object)))
 
 
@@ -96,7 +96,7 @@ def decode_strings(file: bytes) -> NDArray[Any]:
 
 
 def decode_strings_at(file: bytes, positions: NDArray[np.int64]) -> list[str]:
-    """Return the strings at some positions of a chunk file, in an eighth of the time of decoding them all."""
+    """Return the strings at some positions of a chunk file, eight times as fast as decoding all strings."""
     body = np.frombuffer(strip_crc(file), np.uint8)
     count = int.from_bytes(bytes(body[:4]), "little")
     if 4 * count > len(body):
@@ -118,7 +118,7 @@ def append_crc(body: bytes | bytearray | NDArray[Any]) -> bytes:
 
 
 def strip_crc(file: bytes | bytearray | memoryview | NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return the bytes before the crc32c. Raise DamagedChunk if it is not theirs."""
+    """Return the bytes before the crc32c at the end of a file. Raise DamagedChunk if the crc32c does not match."""
     raw = np.frombuffer(file, np.uint8) if not isinstance(file, np.ndarray) else file
     if len(raw) < CRC_BYTES:
         raise DamagedChunk(f"cut short to {len(raw)} bytes")

@@ -1,14 +1,14 @@
-"""One file for a record of arrays and scalars, such as a checkpoint.
+"""A file that holds one record of arrays and scalars, such as a checkpoint.
 
-::
+The parts of the file are::
 
     daskfs record 1 0000012f\n         magic, version, and the length of the header in hexadecimal
     {"about": {...}, "values": {...}}   JSON: a few facts, then the kind of every value in order
     the bytes of the arrays, one after the other
-    crc32c of everything before it
+    crc32c of all bytes before the crc32c.
 
-Nothing in it is ever executed: values are numbers, strings and plain arrays, never pickles. A reader compares every
-size with the length of the file before it allocates memory, so that a forged header cannot exhaust memory.
+Reading a record executes no code, since values are numbers, strings and plain arrays, never pickles. A reader compares
+every size with the length of the file before allocating memory, so that a forged header cannot exhaust memory.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _PLAIN = re.compile(r"[<>|][biuf][1-9][0-9]?|[<>]U[1-9][0-9]{0,8}")  # the only 
 
 
 class DamagedContainer(ValueError):
-    """The bytes are not a container as it was written; the message says how that shows."""
+    """Raised if the bytes of a file are not those of a valid record; the message describes the damage."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Array:
-    """An array as the header describes it."""
+    """The dtype, shape and memory order of an array, as the header of the file holds them."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -53,13 +53,13 @@ class _Array:
         return math.prod(self.shape) * self.dtype.itemsize
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry of the array in the header."""
+        """Return the header entry of the array."""
         kind = "scalar" if self.scalar else "fortran" if self.fortran else "array"
         return {kind: self.dtype.str, "shape": list(self.shape)}
 
 
 def write_container(location: Location, key: str, about: Mapping[str, Any], values: State) -> None:
-    """Store facts and values under one key, in one step: readers see the old file or the new.
+    """Store facts and values under one key in one atomic step, so that readers see the old file or the new file.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def write_container(location: Location, key: str, about: Mapping[str, Any], valu
 def read_container(location: Location, key: str) -> tuple[dict[str, Any], State]:
     """Return the facts and the values stored under a key.
 
-    Raise FileNotFoundError if there are none. Raise DamagedContainer if they are not what was written.
+    Raise FileNotFoundError if the key does not exist. Raise DamagedContainer if the file is damaged.
     """
     size = location.size(key)
     start = location.read(key, 0, min(_START, size))
@@ -113,7 +113,7 @@ def read_container(location: Location, key: str) -> tuple[dict[str, Any], State]
 
 
 def _describe(name: str, value: Any, arrays: list[NDArray[Any]]) -> dict[str, Any]:
-    """Return the entry of a value in the header; arrays are appended to `arrays`, whose bytes follow the header."""
+    """Return the header entry of a value; an array is appended to `arrays`, whose bytes follow the header."""
     if isinstance(value, np.ndarray | np.generic):
         if not _PLAIN.fullmatch(value.dtype.str):
             raise TypeError(f"{name!r} is an array of {value.dtype}: only plain numbers and text can be stored")
@@ -129,7 +129,7 @@ def _describe(name: str, value: Any, arrays: list[NDArray[Any]]) -> dict[str, An
 
 
 def _raw(array: NDArray[Any]) -> NDArray[np.uint8]:
-    """Return the bytes of an array row by row, without a copy if they lie in that order."""
+    """Return the bytes of an array in row-major order, without a copy if the array is stored in row-major order."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
@@ -145,7 +145,7 @@ def _header_length(start: bytes, size: int) -> int:
 
 
 def _parse_header(header: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return facts and values of a header, with an `_Array` for each array."""
+    """Return the facts and the values of a header, with an `_Array` in place of each array."""
     try:
         parsed = json.loads(header)
         about, values = parsed["about"], parsed["values"]
@@ -176,7 +176,7 @@ def _value(shape: list[int] | None = None, **kind: Any) -> Any:
 def _pieces(
     location: Location, key: str, position: int, memory: NDArray[np.uint8]
 ) -> Iterator[tuple[NDArray[np.uint8], bytes]]:
-    """Yield the parts of `memory`, each with the bytes that belong there."""
+    """Yield consecutive parts of `memory`, each part with the bytes of the file to copy into the part."""
     for start in range(0, len(memory), _PIECE):
         target = memory[start : start + _PIECE]
         data = location.read(key, position + start, position + start + len(target))

@@ -1,4 +1,4 @@
-"""Dataset: a dataset on disk or in an object store, opened to read its shape, labels, names and blocks."""
+"""Datasets on disk or in an object store, opened to read their shape, labels, names and blocks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def open_dataset(url: str | os.PathLike[str], storage_options: Mapping[str, Any]
     url
         A local path, or a URL: ``s3://…``, ``gs://…``, ``az://…``, or any that fsspec knows.
     storage_options
-        Address and keys of the store, under the names of fsspec or obstore; by default environment variables.
+        Address and keys of the store, under the names of fsspec or obstore; environment variables by default.
 
     Examples
     --------
@@ -52,10 +52,10 @@ def open_dataset(url: str | os.PathLike[str], storage_options: Mapping[str, Any]
 
 
 class Dataset:
-    """A complete dataset, read block by block. `open_dataset` makes one; it is small and picklable.
+    """A complete dataset, opened by `open_dataset` and read block by block; the object is small and picklable.
 
-    A pickle holds the address and the digest; the metadata is read when it is first used. So unpickling never fails, as
-    it must not: Dask unpickles the arguments of tasks where an error costs the worker its connection.
+    A pickle of a dataset holds the address and the digest, and the metadata is read when first used. So unpickling a
+    dataset never raises an error, which would cost the Dask worker its connection.
     """
 
     travels = True
@@ -80,12 +80,12 @@ class Dataset:
 
     @property
     def attributes(self) -> Attributes:
-        """The attributes of the dataset; see `layout`."""
+        """The attributes in the root metadata of the dataset; see `layout`."""
         return self._root[0]
 
     @property
     def arrays(self) -> Mapping[str, ArraySpec]:
-        """Shape, chunks and codec of every array."""
+        """The shape, chunks and codec of every array of the dataset, by name."""
         return self._root[1]
 
     @cached_property
@@ -115,27 +115,27 @@ class Dataset:
 
     @property
     def n_features(self) -> int:
-        """Columns; or the largest id + 1; or the number of distinct names, where ids are hashes."""
+        """The number of columns, the largest feature id + 1, or the number of distinct names where ids are hashes."""
         return int(self.attributes["n_features"])
 
     @property
     def n_entries(self) -> int:
-        """Numbers stored: all cells of a dense dataset, the non-zeros of a sparse one."""
+        """The number of stored values: all cells of a dense dataset, or the non-zeros of a sparse dataset."""
         return int(self.attributes["n_entries"])
 
     @property
     def digest(self) -> str:
-        """A hash of the whole content, names and labels included."""
+        """A hash of the whole content of the dataset, names and labels included."""
         return str(self.attributes["digest"])
 
     @property
     def classes(self) -> tuple[Label, ...] | None:
-        """The distinct labels, sorted, or None if the target is a real number."""
+        """The distinct labels in sorted order, or None if the target is a real number."""
         classes = self.attributes["labels"]["classes"]
         return None if classes is None or self._is_number else tuple(classes)
 
     def with_real_target(self) -> Dataset:
-        """Return the same dataset with a real target, even if its few values could be classes.
+        """Return the same dataset with a real target, even if the few values of the target could be classes.
 
         Examples
         --------
@@ -151,18 +151,18 @@ class Dataset:
 
     @property
     def layout(self) -> Layout:
-        """Whether chunks hold whole columns, whole rows, or both are stored."""
+        """Whether chunks hold whole columns or whole rows, or whether the matrix is stored both ways."""
         layout: Layout = self.attributes["layout"]
         return layout
 
     @property
     def axis(self) -> Axis:
-        """The axis of blocks by default."""
+        """The default axis of blocks: rows for a dataset laid out in rows, columns for any other dataset."""
         return "rows" if self.layout == "rows" else "columns"
 
     @property
     def meta(self) -> Meta:
-        """The facts that an algorithm may use before the first block."""
+        """The facts about the dataset that an algorithm may use before reading the first block."""
         return Meta(
             kind=self.kind,
             n_samples=self.n_samples,
@@ -178,7 +178,7 @@ class Dataset:
 
     @property
     def _n_candidates(self) -> int:
-        """The number of columns that exist: in a sparse dataset laid out in columns, those with entries."""
+        """The number of columns; in a sparse dataset laid out in columns, the number of non-empty columns."""
         if self.kind == "sparse" and self.layout == "columns":
             return int(self._blocks("columns").lines.sum())  # type: ignore[union-attr]  # they are sparse
         return self.n_features
@@ -188,11 +188,11 @@ class Dataset:
         return self._blocks(axis or self.axis).count
 
     def block_sizes(self, axis: Axis | None = None) -> NDArray[np.int64]:
-        """Return the bytes of every block along an axis, without reading one."""
+        """Return the size in bytes of every block along an axis, without reading a block."""
         return self._blocks(axis or self.axis).sizes
 
     def read(self, block: int, axis: Axis | None = None) -> Block:
-        """Return one block, in memory of its own.
+        """Return one block, in newly allocated memory.
 
         Parameters
         ----------
@@ -208,24 +208,24 @@ class Dataset:
 
     @property
     def ahead(self) -> int:
-        """The number of blocks in memory beside the current one; a remote store needs more of them."""
+        """The number of blocks in memory besides the current block, larger for a remote store than for a local disk."""
         return self.location.folder.ahead
 
     def blocks(
         self, numbers: Sequence[int] | None = None, axis: Axis | None = None, ahead: int | None = None
     ) -> Iterable[Block]:
-        """Iterate over blocks; threads read the next ones while the caller works on one.
+        """Iterate over blocks; threads read the next blocks while the caller works on a block.
 
-        The memory of a block is reused: a block is valid until the next one is requested.
+        A block is valid only until the next block is requested, because the memory of a block is reused.
 
         Parameters
         ----------
         numbers
-            The blocks to read, in this order; all of them by default.
+            The numbers of the blocks to read, in this order; all blocks by default.
         axis
             As for `read`.
         ahead
-            The number of blocks to hold ready: memory is ``ahead + 1`` blocks. By default what the store needs.
+            The number of blocks to hold ready, in the memory of ``ahead + 1`` blocks; the default suits the store.
         """
         blocks, folder = self._blocks(axis or self.axis), self.location.folder
         if ahead is None:
@@ -235,16 +235,16 @@ class Dataset:
         )
 
     def block_entries(self) -> NDArray[np.int64]:
-        """Return the number of entries of every block of a sparse dataset, without reading one."""
+        """Return the number of entries in every block of a sparse dataset, without reading a block."""
         entries: NDArray[np.int64] = self._reader("block_entries").read_all()
         return entries
 
     def columns(
         self, ids: ArrayLike, columns_per_block: int | None = None
     ) -> Iterator[ColumnBlock | SparseColumnBlock]:
-        """Yield some columns by their ids, ascending, in blocks with memory of their own.
+        """Yield some columns by feature id, in ascending order, in blocks with memory of their own.
 
-        A chunk is read once however many of its columns are requested, and the next chunk while the caller works.
+        Every chunk is read only once, and a thread reads the next chunk while the caller works.
 
         Parameters
         ----------
@@ -267,11 +267,11 @@ class Dataset:
         return read_columns(blocks, check_column_ids(ids, self.n_features), columns_per_block)
 
     def targets(self) -> Iterator[NDArray[np.float64]]:
-        """Yield the labels of all rows in order, piece by piece, without the features."""
+        """Yield the labels of all rows in order, piece by piece, without reading the features."""
         return self._per_row("y")
 
     def weights(self) -> Iterator[NDArray[np.float32]]:
-        """Yield the weights of all rows in order, piece by piece; nothing if rows have no weights."""
+        """Yield the weights of all rows in order, piece by piece; yield nothing if rows have no weights."""
         return self._per_row("weight") if "weight" in self.arrays else iter(())
 
     def _per_row(self, name: str) -> Iterator[NDArray[Any]]:
@@ -281,7 +281,7 @@ class Dataset:
             yield cells if cells.ndim == 1 else cells[0, : int(self._sparse_rows.lines[number])]
 
     def names(self, ids: ArrayLike) -> list[str]:
-        """Return the names of features, by id; only the chunks that hold them are read."""
+        """Return the names of features by id, reading only the chunks that hold the requested names."""
         array = np.asarray(ids).reshape(-1)
         if array.dtype.kind == "i" and len(array) and array.min() < 0:
             raise IndexError(f"feature {array.min()}: ids are not negative")
@@ -290,14 +290,14 @@ class Dataset:
         return self._names.of(array.astype(np.uint64))
 
     def tags(self, block: int) -> list[str]:
-        """Return the names of the rows of a block, empty strings if the source gave none."""
+        """Return the tags (names) of the rows in a block, empty strings if the source has no tags."""
         rows = int(self._sparse_rows.lines[block])
         if "tag" not in self.arrays:
             return [""] * rows
         return [str(tag) for tag in self._reader("tag").read(block)[0, :rows]]
 
     def to_xarray(self) -> xarray.Dataset:
-        """Return the dataset as a lazy xarray.Dataset with labelled dimensions; a missing chunk is an error."""
+        """Return the dataset as a lazy xarray.Dataset with labelled dimensions, where a missing chunk is an error."""
         import xarray
 
         return xarray.open_zarr(StrictStore(self.location.zarr_store()), chunks={}, consolidated=True)  # type: ignore[no-any-return]
@@ -316,12 +316,12 @@ class Dataset:
 
     @property
     def stored_bytes(self) -> int:
-        """The bytes of all chunks as they are stored."""
+        """The total size in bytes of all chunks as stored."""
         return sum(int(self._reader(name).manifest[:, 0].sum()) for name in self.content)
 
     @property
     def content(self) -> dict[str, ArraySpec]:
-        """The arrays that hold data, without the manifests."""
+        """The arrays that hold data, without the manifests (sizes and checksums of chunks)."""
         return {name: spec for name, spec in self.arrays.items() if not name.startswith("manifest/")}
 
     @property
@@ -365,7 +365,7 @@ class Dataset:
 
 @lru_cache(maxsize=8)
 def _shared_instance(location: Location, digest: str) -> Dataset:
-    """Return the dataset in another process, where tasks share one instance."""
+    """Return the unpickled dataset, as one instance that all tasks in the process share."""
     return Dataset(location, digest)
 
 

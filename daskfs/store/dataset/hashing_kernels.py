@@ -1,11 +1,11 @@
-"""xxHash64, the hash of feature names, and the reading of text eight bytes at a time.
+"""The hash function of feature names, xxHash64, and functions that read text eight bytes at a time.
 
 The id of a named feature is ``xxh64(name, seed=0)`` without its top bit, so that any xxHash library in any language can
-compute it. https://xxhash.com describes the algorithm.
+compute the id. The algorithm xxHash64 is described at https://xxhash.com.
 
-A *word* is a uint64 made of eight bytes of text, the first byte lowest. Words are written out byte by byte, so that
-bounds checks see every byte; LLVM makes one instruction of it. Positions are made unsigned for that: numba lets a
-signed one count from the end, and tests the sign of each.
+A *64-bit word* is a uint64 made of eight bytes of text, the first byte lowest. A 64-bit word is assembled byte by byte,
+so that bounds checks see every byte, and LLVM compiles the loop to one instruction. Positions in text are converted to
+unsigned integers, because numba tests the sign of every signed index.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ID_MASK = np.uint64(2**63 - 1)
 
 @helper
 def word_at(text, at):
-    """Return ``text[at:at + 8]`` as a word."""
+    """Return the eight bytes ``text[at:at + 8]`` as a uint64, the first byte lowest."""
     at, word = np.uint64(at), np.uint64(0)
     for i in range(8):
         word |= np.uint64(text[at + np.uint64(i)]) << np.uint64(8 * i)
@@ -37,7 +37,7 @@ def word_at(text, at):
 
 @helper
 def half_word_at(text, at):
-    """Return ``text[at:at + 4]`` as a word."""
+    """Return the four bytes ``text[at:at + 4]`` as a uint64, the first byte lowest."""
     at, word = np.uint64(at), np.uint64(0)
     for i in range(4):
         word |= np.uint64(text[at + np.uint64(i)]) << np.uint64(8 * i)
@@ -46,7 +46,7 @@ def half_word_at(text, at):
 
 @helper
 def put_word(text, at, word):
-    """Write a word to ``text[at:at + 8]``."""
+    """Write the eight bytes of a uint64 to ``text[at:at + 8]``, the lowest byte first."""
     at = np.uint64(at)
     for i in range(8):
         text[at + np.uint64(i)] = np.uint8(word >> np.uint64(8 * i))
@@ -54,9 +54,9 @@ def put_word(text, at, word):
 
 @inlined
 def copy_text(source, start, stop, target, to):
-    """Copy ``source[start:stop]``, in pairs of words where both arrays go on for SLACK bytes.
+    """Copy ``source[start:stop]``, 16 bytes at a time where SLACK bytes follow the text in both arrays.
 
-    Up to SLACK bytes behind the copy are overwritten in the target.
+    Up to SLACK bytes after the copied text are overwritten in the target.
     """
     if stop + SLACK <= len(source) and to + (stop - start) + SLACK <= len(target):
         for at in range(start, stop, SLACK):
@@ -70,21 +70,21 @@ def copy_text(source, start, stop, target, to):
 
 @helper
 def bytes_below(word, limit):
-    """Return a word in which the bytes smaller than `limit`, which is at most 128, are marked for `first_marked`."""
+    """Return a uint64 that marks the bytes of a 64-bit word below `limit` (at most 128), for `first_marked`."""
     return (word - _ONES * np.uint64(limit)) & ~word & _HIGH
 
 
 @helper
 def bytes_equal(word, byte):
-    """Return a word in which the bytes equal to `byte` are marked for `first_marked`."""
+    """Return a uint64 that marks the bytes of a 64-bit word equal to `byte`, for `first_marked`."""
     return bytes_below(word ^ (_ONES * np.uint64(byte)), 1)
 
 
 @helper
 def first_marked(marks):
-    """Return the number of the first marked byte, or 8 if there is none.
+    """Return the position of the first byte marked by `bytes_below`, or 8 if no byte is marked.
 
-    Marks behind the first may be wrong, because a subtraction borrows from the bytes above.
+    Marks after the first mark may be wrong, because the subtraction in `bytes_below` borrows from higher bytes.
     """
     marks >>= np.uint64(7)
     return np.int64((((marks - np.uint64(1)) & ~marks & _ONES) * _ONES) >> np.uint64(56))
@@ -139,18 +139,18 @@ def _xxh64(text, start, stop):
 
 @kernel
 def xxh64(text, start, stop):
-    """Return the 64-bit xxHash of ``text[start:stop]``, seed 0."""
+    """Return the 64-bit xxHash of ``text[start:stop]`` with seed 0."""
     return _xxh64(text, start, stop)
 
 
 @helper
 def feature_id(text, start, stop):
-    """Return the feature id of a name: its xxHash64 without the top bit, so 0 … 2^63 - 1."""
+    """Return the feature id of the name ``text[start:stop]``, which is its xxHash64 without the top bit."""
     return _xxh64(text, start, stop) & ID_MASK
 
 
 def id_of_name(name: str) -> int:
-    """Return the id under which a string feature is stored.
+    """Return the feature id under which a feature with this name is stored.
 
     >>> id_of_name("user^country=uk")
     7985109080790160335

@@ -1,15 +1,15 @@
-"""The on-disk contract: the arrays of a dataset, its root metadata, and the meaning of its labels.
+"""The on-disk format: the arrays of a dataset, its root metadata, and the meaning of its labels.
 
-A dataset is a Zarr format 3 group that plain zarr and xarray open. Dense, n samples, p features::
+A dataset is a Zarr format 3 group that plain zarr and xarray can open. A dense dataset has the arrays::
 
     X        (sample, feature)  chunks of whole columns, stored column by column; or of whole rows
     X_rows   (sample, feature)  the same in chunks of whole rows, with layout="both"
     y        (sample)           the number itself, or the class number where labels are strings
-    feature  (feature)          names, where there are any
+    feature  (feature)          names, where there are any.
 
-Sparse, in rows: block b holds `block_rows[b]` rows with `block_entries[b]` entries, which fill the chunks
-`block_chunk[b]` … `block_chunk[b + 1]` - 1 of `ids` and `values`. That is one chunk, unless a row is larger than
-a chunk. The rest of a chunk is padded with zeros::
+In a sparse dataset laid out in rows, block b holds `block_rows[b]` rows with `block_entries[b]` entries, which fill the
+chunks `block_chunk[b]` … `block_chunk[b + 1]` - 1 of `ids` and `values`. A block has one chunk, unless a row is larger
+than a chunk, and chunks are padded with zeros. A sparse dataset laid out in rows has the arrays::
 
     ids      (chunk, entry)     feature ids, ascending within a row; one chunk file a row of this array
     values   (chunk, entry)     float32; absent where every value is 1
@@ -17,17 +17,17 @@ a chunk. The rest of a chunk is padded with zeros::
     y        (block, row)       weight (block, row): only where the source gave row weights
     tag      (block, row)       only where the source names its rows
     block_rows, block_entries (block), block_chunk (block_edge)
-    names/id, names/name (name)   sorted by id, where ids are hashes of names;   names/first (name_chunk)
+    names/id, names/name (name)   sorted by id, where ids are hashes of names;   names/first (name_chunk).
 
-Sparse, in columns: the same with columns in place of rows, and without empty columns::
+A sparse dataset laid out in columns stores the non-empty columns in blocks in the same way, in the arrays::
 
     rows     (chunk, entry)     row numbers, ascending within a column;   values as above
     indptr   (block, edge)      where each column of the block starts;   ids (block, column): ascending throughout
     y        (sample)           weight (sample): only where the source gave row weights
-    block_columns, block_entries, block_first (block): the first id;   block_chunk (block_edge);   names as above
+    block_columns, block_entries, block_first (block): the first id;   block_chunk (block_edge);   names as above.
 
-Besides, ``manifest/ARRAY`` holds size and crc32c of every chunk. The root ``zarr.json`` has the attribute ``daskfs``
-with everything else. It is written last: without it a dataset does not open.
+The array ``manifest/ARRAY`` holds size and crc32c of every chunk of ARRAY. The root ``zarr.json`` holds all other facts
+in the attribute ``daskfs``. The root ``zarr.json`` is written last, so that an incomplete dataset does not open.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ UNFINISHED = "_unfinished"
 PLAN = f"{UNFINISHED}/plan.json"
 STRING = np.dtypes.StringDType()
 CHUNK_BYTES = 8_000_000
-"""Default size of a chunk of dense data."""
+"""Default size in bytes of a chunk of dense data."""
 MOST_CLASSES = 1000
 
 Layout = Literal["columns", "rows", "both"]
@@ -61,7 +61,7 @@ Attributes = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ArraySpec:
-    """One array of a dataset: shape, chunks, names of its dimensions, codec."""
+    """The spec of one array of a dataset: name, shape, chunks, dtype, names of the dimensions, codec."""
 
     name: str
     shape: tuple[int, ...]
@@ -84,11 +84,11 @@ class ArraySpec:
         return isinstance(self.dtype, np.dtypes.StringDType)
 
     def key(self, number: int) -> str:
-        """Return the key of chunk `number`, counted row by row over the grid."""
+        """Return the storage key of chunk `number`, where chunks are numbered in row-major order."""
         return "/".join([self.name, "c", *map(str, np.unravel_index(number, self.grid))])
 
     def metadata(self) -> dict[str, Any]:
-        """Return the zarr.json of the array."""
+        """Return the content of the array's zarr.json."""
         return {
             "zarr_format": 3,
             "node_type": "array",
@@ -106,7 +106,7 @@ class ArraySpec:
 
     @classmethod
     def from_metadata(cls, name: str, metadata: Mapping[str, Any]) -> ArraySpec:
-        """Return the array that a zarr.json describes; DatasetError if daskfs would have written it differently."""
+        """Return the array that a zarr.json describes. Raise DatasetError if daskfs would not write the zarr.json."""
         try:
             chain = [codec["name"] for codec in metadata["codecs"]]
             blosc = next((c["configuration"] for c in metadata["codecs"] if c["name"] == "blosc"), None)
@@ -142,7 +142,7 @@ class DenseShape:
 
 
 def dense_specs(shape: tuple[int, int], dtype: np.dtype[Any], cut: DenseShape) -> list[ArraySpec]:
-    """Return X (and X_rows) of a dense dataset, in chunks of about `cut.chunk_bytes`."""
+    """Return the specs of X (and X_rows) of a dense dataset, with chunks of about `cut.chunk_bytes` bytes."""
     n_samples, n_features = shape
     width = min(n_features, max(1, cut.chunk_bytes // (n_samples * dtype.itemsize)))
     height = min(n_samples, max(1, cut.chunk_bytes // (n_features * dtype.itemsize)))
@@ -158,17 +158,17 @@ def dense_specs(shape: tuple[int, int], dtype: np.dtype[Any], cut: DenseShape) -
 
 
 def target_spec(n_samples: int) -> ArraySpec:
-    """Return how y is stored in a dataset that is not cut into blocks of rows."""
+    """Return the spec of the array y in a dataset that is not cut into blocks of rows."""
     return ArraySpec("y", (n_samples,), (min(n_samples, 1 << 17),), np.dtype(np.float64), ("sample",))
 
 
 def weight_spec(n_samples: int) -> ArraySpec:
-    """Return how row weights are stored in a dataset that is not cut into blocks of rows."""
+    """Return the spec of the array of row weights in a dataset that is not cut into blocks of rows."""
     return replace(target_spec(n_samples), name="weight", dtype=np.dtype(np.float32))
 
 
 def root_metadata(attributes: Attributes, specs: Sequence[ArraySpec]) -> bytes:
-    """Return the root zarr.json, which includes the metadata of all arrays so that opening reads one file."""
+    """Return the root zarr.json, which includes the metadata of all arrays so that a dataset opens with one read."""
     groups = sorted({spec.name.split("/")[0] for spec in specs if "/" in spec.name})
     members: dict[str, Any] = {name: group_metadata() for name in groups}
     members.update({spec.name: spec.metadata() for spec in specs})
@@ -185,7 +185,7 @@ def group_metadata() -> dict[str, Any]:
 
 
 def is_ours(raw: bytes) -> bool:
-    """Return True if a root zarr.json is that of a daskfs dataset, of any version."""
+    """Return True if a root zarr.json belongs to a daskfs dataset of any version."""
     try:
         return ATTRIBUTE in json.loads(raw)["attributes"]
     except (ValueError, KeyError, TypeError):
@@ -193,7 +193,7 @@ def is_ours(raw: bytes) -> bool:
 
 
 def parse_root(url: str, raw: bytes) -> tuple[Attributes, dict[str, ArraySpec]]:
-    """Return attributes and arrays from a root zarr.json. Raise DatasetError if it is not that of a daskfs dataset."""
+    """Return attributes and arrays from a root zarr.json. Raise DatasetError if daskfs cannot read the zarr.json."""
     try:
         root = json.loads(raw)
         attributes = root["attributes"][ATTRIBUTE]
@@ -225,7 +225,7 @@ _NEEDED: dict[tuple[Any, Any], tuple[str, ...]] = {
 
 
 def _require(url: str, attributes: Attributes, arrays: Mapping[str, ArraySpec]) -> None:
-    """Raise DatasetError if an array or attribute is missing that this kind of dataset must have."""
+    """Raise DatasetError if an array or attribute is missing that a dataset of this kind and layout must have."""
     kind, layout = attributes.get("kind"), attributes.get("layout")
     if (needed := _NEEDED.get((kind, layout))) is None:
         raise DatasetError(f"{url}: there is no kind {kind!r} of dataset laid out in {layout!r}")
@@ -241,23 +241,23 @@ def _require(url: str, attributes: Attributes, arrays: Mapping[str, ArraySpec]) 
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """The meaning of y.
+    """The meaning of the numbers in y, the array of labels.
 
-    Numbers are stored as they are, so that {0, 1}, {-1, 1} and real targets look in the dataset as in the source. Up to
-    1,000 distinct whole numbers are also listed as classes. A string is stored as its position among the sorted
-    distinct strings.
+    Numeric labels are stored unchanged, so that {0, 1}, {-1, 1} and real targets look in the dataset as in the source.
+    Up to 1,000 distinct whole numbers are also listed as classes. A string label is stored as its position among the
+    sorted distinct strings.
     """
 
     strings: bool
     classes: tuple[float, ...] | tuple[str, ...] | None
 
     def attributes(self) -> dict[str, Any]:
-        """Return the labels as the root metadata of a dataset holds them."""
+        """Return the labels in the form that the root metadata of a dataset holds."""
         return {"kind": "strings" if self.strings else "numbers", "classes": self.classes and list(self.classes)}
 
 
 def distinct_numbers(y: NDArray[np.float64]) -> list[float] | None:
-    """Return the distinct labels of some rows, or None if they cannot be classes."""
+    """Return the distinct labels of some rows, or None if the labels cannot be classes."""
     distinct = np.unique(y)
     if len(distinct) > MOST_CLASSES or not np.array_equal(distinct, np.round(distinct)):
         return None
@@ -265,7 +265,7 @@ def distinct_numbers(y: NDArray[np.float64]) -> list[float] | None:
 
 
 def merge_number_labels(seen: Iterable[Sequence[float] | None]) -> Labels:
-    """Return numeric labels, given the distinct ones of each part of the data."""
+    """Return the numeric labels of a dataset, given the distinct labels of each part of the data."""
     union: set[float] = set()
     for part in seen:
         if part is None:
@@ -275,12 +275,12 @@ def merge_number_labels(seen: Iterable[Sequence[float] | None]) -> Labels:
 
 
 def merge_string_labels(seen: Iterable[Sequence[str]]) -> Labels:
-    """Return string labels, given the distinct ones of each part of the data."""
+    """Return the string labels of a dataset, given the distinct labels of each part of the data."""
     return Labels(True, tuple(sorted(set().union(*seen))))
 
 
 def recode_labels(y: NDArray[np.float64], local: Sequence[str], labels: Labels) -> NDArray[np.float64]:
-    """Turn positions in the label list of one part of the data into positions in that of the whole dataset."""
+    """Convert positions in the label list of one part of the data to positions in the label list of the dataset."""
     assert labels.classes is not None
     position = {label: code for code, label in enumerate(labels.classes)}
     table = np.array([position[label] for label in local], np.float64)

@@ -1,8 +1,8 @@
-"""The names table of a dataset: sorted runs on disk, merged in bounded memory and cut into chunks.
+"""The names table of a dataset, merged in bounded memory from sorted runs of names on disk.
 
-A *run* holds the names that one parser met until its memory for them was full. The range of ids is cut into 1,024 equal
-slices, and each run says where its slices begin. So a merge reads the same slices of every run, drops duplicates, and
-goes on with the next slices.
+A *sorted run* holds the names that one parser met until its memory for names was full. The range of feature ids is cut
+into 1,024 equal slices, and each sorted run stores where its slices begin. The merge reads the same slices of every
+sorted run, drops duplicate names, and continues with the next slices.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _EDGES_BYTES = 2 * 8 * (SLICES + 1)
 
 
 class NameRun(NamedTuple):
-    """A file of names sorted by id: where slices begin (in names, in bytes of text), ids, lengths, text, crc32c."""
+    """A file of names sorted by feature id, which contains the slice starts, ids, lengths, text and a crc32c."""
 
     key: str
     size: int  # names
 
     @property
     def folder(self) -> str:
-        """The folder of the piece that the run was staged with."""
+        """The folder of the staged piece of data to which the sorted run of names belongs."""
         return self.key.rsplit("/", 1)[0]
 
 
 class NameBatch(NamedTuple):
-    """Names end to end: name i is ``text[starts[i] : starts[i] + lengths[i]]``."""
+    """Feature names stored end to end, where name i is ``text[starts[i] : starts[i] + lengths[i]]``."""
 
     ids: NDArray[np.uint64]
     starts: NDArray[np.int64]
@@ -48,7 +48,7 @@ class NameBatch(NamedTuple):
     text: NDArray[np.uint8]
 
     def take(self, positions: NDArray[np.int64]) -> NameBatch:
-        """Return the names at some positions, in that order, packed together."""
+        """Return the names at some positions, in the order of `positions`, packed without gaps."""
         lengths = self.lengths[positions]
         starts = np.cumsum(lengths) - lengths
         text = np.empty(int(lengths.sum()), np.uint8)
@@ -64,7 +64,7 @@ def _concatenate(batches: Sequence[NameBatch]) -> NameBatch:
 
 
 def sort_names(names: NameSet) -> tuple[int, bytes]:
-    """Sort a set of names by id; return their number and the file of the run."""
+    """Sort a set of names by feature id, and return the number of names and the bytes of the sorted run's file."""
     count = int(names.used[COUNT])
     starts = names.starts[: count + 1]
     batch = NameBatch(names.ids[:count], starts[:-1], np.minimum(np.diff(starts), LONGEST), names.text)
@@ -78,7 +78,7 @@ def sort_names(names: NameSet) -> tuple[int, bytes]:
 
 
 class MergedNames:
-    """An iterable of the names of all runs in batches, by ascending id; it counts ids that two names share."""
+    """An iterable of batches of names by ascending id, merged from all sorted runs, that counts colliding ids."""
 
     def __init__(self, location: Location, runs: Sequence[NameRun]) -> None:
         self._location, self._runs = location, runs
@@ -94,7 +94,7 @@ class MergedNames:
                 yield together.take(positions)
 
     def _steps(self) -> Iterator[tuple[int, int]]:
-        """Yield ranges of slices, as many at a time as fit the memory of a step."""
+        """Yield ranges of slices, each with as many slices as fit into the memory of a merge step."""
         sizes = np.zeros(SLICES)
         for run in self._runs:
             edges = self._numbers(run, 0, 2 * (SLICES + 1), np.int64).reshape(-1, 2)
@@ -125,7 +125,7 @@ class MergedNames:
 
 
 def table_specs(count: int, chunk: int) -> list[ArraySpec]:
-    """Return the arrays of a table of `count` names: first id of each chunk, ids, names."""
+    """Return the specs of the arrays of a names table: the first id of each chunk, the ids and the names."""
     chunks = -(-count // chunk)
     unsigned = np.dtype(np.uint64)
     return [
@@ -136,7 +136,7 @@ def table_specs(count: int, chunk: int) -> list[ArraySpec]:
 
 
 def cut_into_chunks(batches: Iterable[NameBatch]) -> Iterator[NameBatch]:
-    """Yield a stream of names sorted by id again, as chunks of the names table."""
+    """Regroup batches of names sorted by id into chunks of the names table."""
     rest: NameBatch | None = None
     for batch in batches:
         together = batch if rest is None else _concatenate([rest, batch])
@@ -149,7 +149,7 @@ def cut_into_chunks(batches: Iterable[NameBatch]) -> Iterator[NameBatch]:
 
 
 def encode_names(names: NameBatch, chunk: int) -> bytes:
-    """Return the chunk file of names as strings; invalid UTF-8 is replaced, a name that was cut ends with "…"."""
+    """Return the chunk file of names as strings, with invalid UTF-8 replaced and "…" after a name that was cut."""
     if int(names.lengths.max(initial=0)) < LONGEST and _is_utf8(names.text):
         packed = np.zeros(4 + len(names.text) + 4 * chunk, np.uint8)
         packed[:4] = np.frombuffer(np.uint32(chunk).tobytes(), np.uint8)

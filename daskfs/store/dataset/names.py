@@ -1,10 +1,10 @@
-"""Feature names: from ids to names, k-mers among them, and whether two datasets mean the same features.
+"""Lookup of feature names by id, names of k-mers, and the check that a selection fits the features of a dataset.
 
-Names stay on disk; a lookup reads only the chunks it needs.
+Feature names stay on disk, and a lookup reads only the chunks that hold the requested names.
 
-The id of a k-mer is ``1`` followed by two bits a base (A, C, G, T = 0 … 3), the first base on top. The leading 1 tells
-the length, so that k-mers of several lengths never share an id. A k-mer at a position of its row has the position
-above that: ``position << shift | id``.
+The id of a k-mer is the bit ``1`` followed by two bits per base (A, C, G, T = 0 … 3), the first base in the highest
+bits. The leading 1 encodes the length, so that k-mers of different lengths never share an id. The id of a k-mer at a
+fixed position in its row is ``position << shift | id``, where `id` is the id of the k-mer alone.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _SEPARATORS = "^=:"  # between a name space, or a column, and the rest of a name
 
 
 class Names(Protocol):
-    """A mapping from feature ids to names."""
+    """Interface of a mapping from feature ids to names."""
 
     def of(self, ids: NDArray[np.uint64]) -> list[str]:
-        """Return the name of each id, in order."""
+        """Return the name of each feature id, in the order of `ids`."""
 
     def members(self, space: str) -> NDArray[np.uint64]:
-        """Return the ids of all features in a name space, ascending; this reads every name."""
+        """Return the ids of all features in a name space in ascending order, by reading every name."""
 
 
 class ComputedNames:
-    """Names that follow from the ids alone: numbers or k-mers. There are no name spaces."""
+    """Names that are computed from feature ids alone (numbers or k-mers) and have no name spaces."""
 
     def __init__(self, name_of: Callable[[int], str]) -> None:
         self._name_of = name_of
@@ -70,7 +70,7 @@ class ColumnNames:
 
 
 class TableNames:
-    """The names table of a dataset whose ids are hashes of names; it lies on disk, sorted by id."""
+    """The names table on disk, sorted by id, of a dataset whose feature ids are hashes of names."""
 
     def __init__(self, first: ArrayReader, ids: ArrayReader, names: ArrayReader) -> None:
         self._first, self._ids, self._names = first, ids, names
@@ -105,18 +105,18 @@ class TableNames:
 
 
 def _are_members(names: NDArray[Any], space: str) -> NDArray[np.bool_]:
-    """Return for each name whether it is in a name space: space^name, space=token, space:name, or space alone."""
+    """Return whether each name is in a name space, as space^name, space=token, space:name or the space alone."""
     begins = tuple(space + separator for separator in _SEPARATORS)
     return np.array([name == space or str(name).startswith(begins) for name in names.tolist()], bool)
 
 
 def feature_spec(n_features: int) -> ArraySpec:
-    """Return how the names of a dense dataset's columns are stored."""
+    """Return the spec of the array that stores the column names of a dense dataset."""
     return ArraySpec("feature", (n_features,), (min(CHUNK, n_features),), STRING, ("feature",))
 
 
 def check_column_names(names: Sequence[Any], n_features: int) -> NDArray[Any]:
-    """Return the names of columns as strings. Raise DatasetError if their number is wrong or one stands for two."""
+    """Return column names as strings. Raise DatasetError if the number of names is wrong or a name occurs twice."""
     if len(names) != n_features:
         raise DatasetError(f"{len(names)} feature names for {n_features} features")
     text = [str(name) for name in names]
@@ -128,7 +128,7 @@ def check_column_names(names: Sequence[Any], n_features: int) -> NDArray[Any]:
 
 
 def position_shift(longest: int) -> int:
-    """Return how far positions are shifted to make room for k-mers of up to `longest` bases.
+    """Return by how many bits a position is shifted to make room for the id of a k-mer of up to `longest` bases.
 
     >>> position_shift(12)
     25
@@ -137,7 +137,7 @@ def position_shift(longest: int) -> int:
 
 
 def kmer_name(feature_id: int, shift: int) -> str:
-    """Return the k-mer of an id; with a `shift` other than 0, the k-mer and its position in the row.
+    """Return the k-mer of a feature id, followed by its position in the row if `shift` is not 0.
 
     >>> kmer_name(0b1_00_01_10_11, shift=0)
     'ACGT'
@@ -153,9 +153,9 @@ def kmer_name(feature_id: int, shift: int) -> str:
 
 
 def check_vocabulary(dataset: Dataset, ids: NDArray[np.uint64], names: Sequence[str]) -> None:
-    """Raise OptionError if features of a selection have other names in a dataset, or cannot occur in it.
+    """Raise OptionError if selected features have other names in a dataset, or cannot occur in the dataset.
 
-    A sparse dataset need not contain every feature: an absent one is zero.
+    A sparse dataset need not contain every selected feature, since an absent feature is zero.
     """
     source = dataset.attributes["names"]
     if source["from"] == "table":
@@ -176,7 +176,7 @@ def check_vocabulary(dataset: Dataset, ids: NDArray[np.uint64], names: Sequence[
 
 
 def check_labels(where: str, labels: Sequence[str], ids: NDArray[np.uint64], names: Sequence[str]) -> None:
-    """Raise OptionError for the first label that differs from the feature's name; "7" and "x7" mean the same."""
+    """Raise OptionError for the first feature whose label differs from its name; "7" and "x7" count as equal."""
     for label, feature, name in zip(labels, ids.tolist(), names, strict=True):
         numbered = (str(feature), f"x{feature}")
         if label != name and not (label in numbered and name in numbered):
@@ -187,7 +187,7 @@ def check_labels(where: str, labels: Sequence[str], ids: NDArray[np.uint64], nam
 
 
 def _check_hashes(url: str, ids: NDArray[np.uint64], names: Sequence[str]) -> None:
-    """Raise OptionError if an id is not the hash of its name, which needs no look at the data."""
+    """Raise OptionError if a feature id is not the hash of the feature's name, without reading the dataset."""
     for feature, name in zip(ids.tolist(), names, strict=True):
         is_original = not name.endswith("…") and "\ufffd" not in name  # neither cut nor repaired by `name_runs`
         if is_original and id_of_name(name) != feature:

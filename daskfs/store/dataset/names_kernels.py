@@ -1,6 +1,6 @@
-"""A set of names of bounded size, keyed by 64-bit id, and kernels on packed strings.
+"""A hash table of feature names with bounded size, and numba kernels on packed strings.
 
-A parser fills the set while it hashes the strings it reads.
+A parser fills the hash table of names while hashing the strings of the source.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ FULL = -1
 
 
 class NameSet(NamedTuple):
-    """A hash table with open addressing over `keys`; name i is ``text[starts[i]:starts[i + 1]]`` with id ``ids[i]``.
+    """A hash table of names with open addressing; name i is ``text[starts[i]:starts[i + 1]]`` with the id ``ids[i]``.
 
-    After `hand_over` only the keys of names stay: such a name is known and is not collected again. Only the first slots
-    are in use, at least twice as many as there are keys, so that a small set stays in the processor's cache.
+    After `hand_over` only the keys of earlier names stay, so that an earlier name is not collected again. Only the
+    first slots of the table are in use, at least two per key, so that a small table fits the processor's cache.
     """
 
     keys: NDArray[np.uint64]  # id + 1, or 0; at least twice as many as entries, a power of two
@@ -36,7 +36,7 @@ class NameSet(NamedTuple):
 
 
 def new_name_set(entries: int, text_bytes: int, known: int = 0) -> NameSet:
-    """Return an empty set with room for `entries` names of `text_bytes` bytes together, and for `known` keys."""
+    """Return an empty set with room for `entries` names of `text_bytes` bytes in total, and for `known` keys."""
     slots = 1 << (2 * max(entries, known) - 1).bit_length()
     return NameSet(
         keys=np.zeros(slots, np.uint64),
@@ -50,33 +50,33 @@ def new_name_set(entries: int, text_bytes: int, known: int = 0) -> NameSet:
 
 
 def hand_over(names: NameSet) -> None:
-    """Make room for more names; the keys of the present ones stay, so that they are known."""
+    """Make room for more names, but keep the keys of the present names so that they are not collected again."""
     names.used[[COUNT, BYTES]] = 0
 
 
 def clear(names: NameSet) -> None:
-    """Empty the set, so that no name is known."""
+    """Remove all names and all keys from the set of names."""
     names.keys[: names.used[SLOTS]] = 0
     names.recent[:] = 0
     names.used[[COUNT, BYTES, KEYS]] = 0
 
 
 def name_list(names: NameSet) -> list[bytes]:
-    """Return the names in the order in which they were first seen."""
+    """Return the names of the set in the order in which the names were added."""
     text, starts = names.text[: names.used[BYTES]].tobytes(), names.starts
     return [text[starts[i] : starts[i + 1]] for i in range(names.used[COUNT])]
 
 
 @helper
 def _place(key, mask):
-    """Return the slot where the search for an id begins."""
+    """Return the slot of the hash table where the search for a feature id begins."""
     # Ids need not be hashes (labels are, k-mers are not): spread them before use.
     return ((key * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(20)) & mask
 
 
 @helper
 def intern(names, feature, source, start, stop):
-    """Return the entry number of an id below 2^63, added as ``source[start:stop]`` if new; FULL if there is no room."""
+    """Return the entry number of an id, adding the name ``source[start:stop]`` of a new id, or FULL without room."""
     key, mask = feature + np.uint64(1), np.uint64(names.used[SLOTS] - 1)
     at = _place(feature, mask)
     while names.keys[at] != 0:
@@ -102,10 +102,10 @@ def intern(names, feature, source, start, stop):
 
 @helper
 def _double_slots(names):
-    """Use twice as many slots. Keys move within the table, since of names handed over only the key is left.
+    """Double the number of slots in use, by moving the keys of names within the table.
 
-    The move starts behind an empty slot, so every key that was displaced by another comes after it. The slots that a
-    key passes on its way have been moved already, so a later search finds every key.
+    The move starts after an empty slot, so that a key moves before the keys that it had displaced. The slots that a
+    moving key passes have been moved already, so that a later search finds every key.
     """
     slots = names.used[SLOTS]
     names.used[SLOTS] = 2 * slots
@@ -128,9 +128,9 @@ def _double_slots(names):
 
 @helper
 def remember(names, feature, source, start, stop):
-    """Add a name like `intern`, for callers that do not need its number. Return False if there is no room.
+    """Add a name like `intern`, for callers that need no entry number. Return False if the set of names is full.
 
-    Most names in a text are frequent ones. These are found among the recent names without a search in the table.
+    Frequent names are found among the recent names, without a search in the hash table.
     """
     key, at = feature + np.uint64(1), feature & np.uint64(RECENT - 1)
     if names.recent[at] == key:
@@ -143,9 +143,9 @@ def remember(names, feature, source, start, stop):
 
 @inlined
 def remember_all(names, ids, first, text, stops, count, unknown):
-    """Add `count` names like `remember`. Return False if there is no room.
+    """Add `count` names like `remember`. Return False if the set of names is full.
 
-    The names lie end to end in `text` and have the ids from ``ids[first]`` on. All are looked up first, without a
+    The names lie end to end in `text` and have the ids from ``ids[first]`` on. All names are looked up first, without a
     branch, so that the processor fetches many slots from memory at a time.
     """
     mask = np.uint64(names.used[SLOTS] - 1)
@@ -165,7 +165,7 @@ def remember_all(names, ids, first, text, stops, count, unknown):
 
 @helper
 def forget(names, count):
-    """Remove every name after the first `count`, when the row that brought them turns out to be wrong."""
+    """Remove every name after the first `count` names, when the row that added the names turns out to be wrong."""
     mask = np.uint64(names.used[SLOTS] - 1)
     if count < names.used[COUNT]:
         names.recent[:] = 0
@@ -181,19 +181,19 @@ def forget(names, count):
 
 @helper
 def intern_label(labels, source, start, stop):
-    """Return the number of a string label among those seen so far. Return FULL if there are too many."""
+    """Return the number of a string label among the labels seen so far, or FULL if there are too many labels."""
     return intern(labels, feature_id(source, start, stop), source, start, stop)
 
 
 @kernel
 def number_of_label(labels, label):
-    """Return the number of one whole label, as `intern_label` does, for callers outside a kernel."""
+    """Return the number of the string label `label`, like `intern_label`, for callers outside a kernel."""
     return intern_label(labels, label, 0, len(label))
 
 
 @kernel
 def gather(cells, starts, lengths, out):
-    """Copy slices of an array, of any type, one behind the other."""
+    """Copy slices of an array of any dtype to `out`, one slice after the other."""
     at = 0
     for i in range(len(starts)):
         for j in range(starts[i], starts[i] + lengths[i]):
@@ -203,7 +203,7 @@ def gather(cells, starts, lengths, out):
 
 @kernel
 def gather_text(text, starts, lengths, out):
-    """Copy slices of bytes one behind the other, several bytes at a time."""
+    """Copy slices of a byte array to `out`, one slice after the other, several bytes at a time."""
     at = 0
     for i in range(len(starts)):
         copy_text(text, starts[i], starts[i] + lengths[i], out, at)
@@ -212,9 +212,9 @@ def gather_text(text, starts, lengths, out):
 
 @kernel
 def first_of_each(order, ids, starts, lengths, text):
-    """Return the position of one name for each id, and the number of names left out because an id had several.
+    """Return the position of one name for each id, and the number of names left out because of an id collision.
 
-    `order` sorts the ids. Where two names share an id the one that sorts first is kept, whatever their order.
+    `order` is the argsort of the ids. Of several names with the same id, the alphabetically first name is kept.
     """
     kept = np.empty(len(order), np.int64)
     count, collisions = 0, 0
@@ -234,7 +234,7 @@ def first_of_each(order, ids, starts, lengths, text):
 
 @helper
 def _compare(text, a, a_length, b, b_length):
-    """Return -1, 0 or 1 as one slice of text sorts before, with or after another."""
+    """Return -1, 0 or 1 if a slice of text sorts before another slice, equals the other slice or sorts after it."""
     for i in range(min(a_length, b_length)):
         if text[a + i] != text[b + i]:
             return -1 if text[a + i] < text[b + i] else 1
@@ -243,9 +243,9 @@ def _compare(text, a, a_length, b, b_length):
 
 @kernel
 def pack_strings(text, starts, lengths, out):
-    """Write strings in the format of Zarr's vlen-utf8, each behind its length; False if one begins inside a character.
+    """Write strings in the format of Zarr's vlen-utf8, or return False if a string begins inside a character.
 
-    The text as a whole is valid UTF-8, so the strings are valid if each begins with a character.
+    Since the whole text is valid UTF-8, the strings are valid if every string begins at the start of a character.
     """
     at = 0
     for i in range(len(starts)):
@@ -263,7 +263,7 @@ def pack_strings(text, starts, lengths, out):
 
 @kernel
 def find_strings(packed, starts):
-    """Find the start of each string that `pack_strings` wrote, and the end of the last; False if some are cut short."""
+    """Write the start of each string packed by `pack_strings` to `starts`; return False if a string is cut short."""
     at = np.int64(4)
     for i in range(len(starts) - 1):
         if at > len(packed):

@@ -1,8 +1,8 @@
-"""Reading and checking chunks: a direct path for local files, and one through `Location` for every other store.
+"""Reading and checking of chunks, directly from local files or through `Location` from any other store.
 
-The *manifest* of an array holds the size and the crc32c of each of its chunks. The direct path reads a chunk file
-straight into the caller's buffer and checks its crc32c there, several times faster than Zarr inside a Dask worker. Both
-paths compare what they read with the manifest. A missing chunk is an error, where Zarr alone would return zeros.
+The *manifest* of an array holds the size and the crc32c of each chunk of the array. A local chunk file is read straight
+into the caller's buffer and checked there, several times faster than with Zarr inside a Dask worker. Every chunk is
+compared with the manifest when read. A missing chunk is an error, where Zarr alone would return fill values.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from daskfs.store.dataset.layout import ArraySpec, Attributes
 from daskfs.store.places.location import Location
 
 Manifest = NDArray[np.uint64]
-"""(chunks, 2): size and crc32c of each chunk file of one array."""
+"""Size and crc32c of each chunk file of one array, as an array of shape (chunks, 2)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """One chunk that differs from what was written, and how."""
+    """The key of a chunk that differs from the written chunk, and a description of the difference."""
 
     key: str
     reason: str
 
 
 class StrictStore(WrapperStore):  # type: ignore[type-arg]
-    """A Zarr store in which a missing chunk is an error, not zeros."""
+    """A Zarr store in which a missing chunk raises an error instead of being read as fill values."""
 
     async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
         value = await super().get(key, prototype, byte_range)
@@ -58,11 +58,11 @@ class StrictStore(WrapperStore):  # type: ignore[type-arg]
 
 
 class MissingChunk(FileNotFoundError):
-    """A chunk that does not exist, as Zarr's callers see it."""
+    """Raised by `StrictStore` for a chunk that does not exist."""
 
 
 class ChunkBuffer:
-    """Memory for the cells of one chunk and for its file, reused from read to read."""
+    """Memory for the cells and the file of one chunk, reused for the next chunk."""
 
     def __init__(self, spec: ArraySpec) -> None:
         in_memory = spec.chunks[::-1] if spec.codec.columns_contiguous else spec.chunks
@@ -76,7 +76,7 @@ class ChunkBuffer:
         self._packed = np.empty(0, np.uint8)
 
     def cells_in(self, file: NDArray[np.uint8]) -> NDArray[Any] | None:
-        """Return the cells of an uncompressed, aligned file as a view of it; None for any other file."""
+        """Return the cells of an uncompressed, aligned chunk file as a view of the file, or None for other files."""
         if not self._in_place or len(file) != len(self._raw) or file.ctypes.data % self.stored.itemsize:
             return None
         stored = file[:-CRC_BYTES].view(self.stored.dtype).reshape(self.stored.shape)
@@ -92,7 +92,7 @@ class ChunkBuffer:
 
 
 class ArrayReader:
-    """Reads the chunks of one array, each into a buffer of the caller or a new one."""
+    """A reader of the chunks of one array, into a buffer of the caller or into new memory."""
 
     def __init__(self, location: Location, spec: ArraySpec, *, direct: bool = True) -> None:
         self.location, self.spec = location, spec
@@ -101,7 +101,7 @@ class ArrayReader:
             self.manifest = read_manifest(location, spec)
 
     def read(self, number: int, buffer: ChunkBuffer | None = None) -> NDArray[Any]:
-        """Return the cells of chunk `number` without padding, in `buffer` or in the memory of the response."""
+        """Return the cells of chunk `number` without padding, in `buffer` or in the memory of the store's response."""
         with self._errors(number):
             if self.spec.is_text:
                 cells = decode_strings(self._file(number)).reshape(self.spec.chunks)
@@ -112,19 +112,19 @@ class ArrayReader:
         return cells[tuple(slice(min(chunk, size - int(i) * chunk)) for i, chunk, size in sides)]
 
     def read_strings(self, number: int, positions: NDArray[np.int64]) -> list[str]:
-        """Return the cells at some positions of a chunk of text."""
+        """Return the strings at some positions of a chunk of text."""
         with self._errors(number):
             return decode_strings_at(self._file(number), positions)
 
     def file(self, number: int) -> bytes:
-        """Return the file of chunk `number`, checked but not decoded."""
+        """Return the bytes of the file of chunk `number`, checked but not decoded."""
         with self._errors(number):
             file = self._file(number)
             strip_crc(file)
         return file
 
     def read_all(self) -> NDArray[Any]:
-        """Return the whole of a one-dimensional array."""
+        """Return all cells of a one-dimensional array."""
         parts = [self.read(number).copy() for number in range(self.spec.n_chunks)]
         return np.concatenate(parts) if parts else np.empty(0, object if self.spec.is_text else self.spec.dtype)
 
@@ -178,19 +178,19 @@ def chunk_errors(location: Location, key: str) -> Iterator[None]:
 
 
 def manifest_spec(array: ArraySpec) -> ArraySpec:
-    """Return how the manifest of an array is stored, itself a Zarr array."""
+    """Return the spec of the Zarr array that stores the manifest of an array."""
     shape, chunks = (array.n_chunks, 2), (max(array.n_chunks, 1), 2)
     name = f"manifest/{array.name.replace('/', '.')}"
     return ArraySpec(name, shape, chunks, np.dtype(np.uint64), ("chunk", "size_crc"))
 
 
 def manifest_line(file: bytes | NDArray[np.uint8]) -> tuple[int, int]:
-    """Return the size and the crc32c of a chunk file, as the manifest holds them."""
+    """Return the size and the crc32c of a chunk file, as stored in the manifest."""
     return len(file), stored_crc(file)
 
 
 def read_manifest(location: Location, array: ArraySpec) -> Manifest:
-    """Return the manifest of one array; DamagedChunk or FileNotFoundError if it is damaged or missing."""
+    """Return the manifest of one array. Raise DamagedChunk or FileNotFoundError for a damaged or missing manifest."""
     spec = manifest_spec(array)
     manifest = np.empty(spec.shape, np.uint64)
     if spec.n_chunks:
@@ -199,7 +199,7 @@ def read_manifest(location: Location, array: ArraySpec) -> Manifest:
 
 
 def _check_against(manifest: Manifest, number: int, size: int, crc: int) -> None:
-    """Raise DamagedChunk unless size and checksum of a chunk file are those in the manifest."""
+    """Raise DamagedChunk unless the size and crc32c of a chunk file equal the values in the manifest."""
     expected_size, expected_crc = (int(value) for value in manifest[number])
     if size != expected_size:
         raise DamagedChunk(f"{size} bytes where {expected_size} belong")
@@ -208,7 +208,7 @@ def _check_against(manifest: Manifest, number: int, size: int, crc: int) -> None
 
 
 def digest(attributes: Attributes, arrays: Sequence[ArraySpec], manifests: Mapping[str, Manifest]) -> str:
-    """Return a hash of the whole content of a dataset; it changes when any cell, name or label does."""
+    """Return a hash of the whole content of a dataset, which changes when any cell, name or label changes."""
     total = hashlib.sha256()
     content = {key: attributes[key] for key in sorted(attributes) if key not in ("digest", "made")}
     total.update(json.dumps(content, sort_keys=True).encode())
@@ -219,7 +219,7 @@ def digest(attributes: Attributes, arrays: Sequence[ArraySpec], manifests: Mappi
 
 
 def check_chunks(location: Location, array: ArraySpec, first: int, lines: Manifest) -> list[Damage]:
-    """Read chunk files, compare every byte with checksum and manifest, and return the damage.
+    """Read chunk files, compare every byte with crc32c and manifest, and return the list of damaged chunks.
 
     `lines` is the part of the manifest that begins with chunk `first`.
     """

@@ -1,4 +1,4 @@
-"""Arrays that come in pieces of any size, regrouped into the sizes a caller asks for."""
+"""Regrouping of arrays that come in pieces of any size into pieces of the sizes that a caller requests."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 
 class RowRegrouper:
-    """A queue of rows: it takes them from pieces, one piece after the other, and holds one piece at a time.
+    """A queue of rows that come in pieces of any size; the queue holds one piece at a time.
 
-    A piece must not be overwritten later, since its remaining rows are kept until they are asked for.
+    A piece must not be overwritten later, since later calls of `take` return the remaining rows of the piece.
 
     >>> rows = RowRegrouper(iter([np.array([1, 2, 3]), np.array([4]), np.array([5, 6])]))
     >>> rows.take(2), rows.take(3), rows.take(1)
@@ -24,9 +24,9 @@ class RowRegrouper:
         self._rest: NDArray[Any] | None = None
 
     def take(self, count: int) -> NDArray[Any]:
-        """Return the next `count` rows, at least one. Raise ValueError if there are too few.
+        """Return the next `count` rows, at least one. Raise ValueError if fewer than `count` rows are left.
 
-        The result is a view if one piece has all of them.
+        The result is a view if one piece holds all `count` rows.
         """
         parts, missing = [], count
         while missing:
@@ -41,7 +41,7 @@ class RowRegrouper:
 
 
 def consecutive_groups(sizes: NDArray[np.int64], most: int) -> list[range]:
-    """Return ranges of consecutive items whose sizes sum up to at most `most`, with at least one item each.
+    """Return ranges of consecutive items whose sizes sum up to at most `most`, or ranges of a single item.
 
     >>> consecutive_groups(np.array([3, 4, 5, 20, 1]), most=10)
     [range(0, 2), range(2, 3), range(3, 4), range(4, 5)]

@@ -1,6 +1,6 @@
-"""Blocks of a sparse matrix, made from its chunks: whole rows (CSR) or whole columns (CSC), in the same layout.
+"""Blocks of whole rows (CSR) or whole columns (CSC) of a sparse matrix, made from chunks.
 
-A *line* is a row or a column. `layout` says how blocks, chunks and padding fit together.
+A *line* is a row or a column of the matrix. The module `layout` describes how blocks are stored in padded chunks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SparseBuffers = dict[str, ChunkBuffer]
 
 
 class _SparseLines:
-    """The lines of a sparse matrix, block by block; the array `index` holds the position of each entry on its line."""
+    """Blocks of lines (rows or columns) of a sparse matrix; the array `index` holds positions of entries on a line."""
 
     def __init__(self, arrays: Arrays, along: Axis, index: str) -> None:
         self._indptr, self._index, self._values = arrays["indptr"], arrays[index], arrays.get("values")
@@ -38,7 +38,7 @@ class _SparseLines:
         return {reader.spec.name: ChunkBuffer(reader.spec) for reader in every if reader is not None}
 
     def _read_lines(self, number: int, buffers: SparseBuffers) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """Return indptr, index and values of a block."""
+        """Return the arrays indptr, index and values of a block."""
         entries = int(self.entries[number])
         values = self._ones if self._values is None else self._read_entries(self._values, number, buffers)
         indptr = self._read_per_line(self._indptr, number, buffers, more=1)
@@ -81,7 +81,7 @@ class SparseBlocks(_SparseLines):
 
 
 class SparseColumnBlocks(_SparseLines):
-    """Blocks of whole columns of a sparse matrix, without the empty ones; every block carries the whole target."""
+    """Blocks of whole non-empty columns of a sparse matrix; every block carries the whole target."""
 
     def __init__(self, arrays: Arrays) -> None:
         super().__init__(arrays, "columns", "rows")
@@ -108,11 +108,11 @@ class SparseColumnBlocks(_SparseLines):
         return SparseColumnBlock(ids, *self._read_lines(number, buffers), self.target, self.weight)
 
     def block_numbers(self, ids: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Return the number of the block that holds each column, or would hold it if it had entries."""
+        """Return the number of the block that holds each column, or would hold the column if it had entries."""
         return np.maximum(np.searchsorted(self._first, ids, side="right") - 1, 0)
 
     def select_columns(self, block: SparseColumnBlock, ids: NDArray[np.uint64]) -> SparseColumnBlock:
-        """Return some columns of a block, copied; a column that is absent is empty."""
+        """Return a copy of the columns `ids` of a block, where a column that the block lacks is empty."""
         at = np.minimum(np.searchsorted(block.ids, ids), len(block.ids) - 1)
         lengths = np.where(block.ids[at] == ids, np.diff(block.indptr)[at], 0)
         indptr = np.concatenate([[0], np.cumsum(lengths)])

@@ -1,7 +1,7 @@
-"""A small table as a Zarr group that xarray opens: columns of numbers, all of one length, one chunk each.
+"""A small table as a Zarr group that xarray can open: columns of numbers of equal length, one chunk per column.
 
-Reading trusts nothing. The file of a column must have the length that the table states and end with its crc32c, and it
-is decoded by our own codec, whatever the metadata asks for.
+A column is read only if its file has the length that the table states and a correct crc32c. Columns are decoded by the
+codec of daskfs, whatever codec the metadata names.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TableColumns = dict[str, NDArray[np.float64]]
 
 
 def write_table(location: Location, columns: Mapping[str, NDArray[np.float64]], rows: str) -> None:
-    """Write columns of one length along the dimension `rows`; the root metadata comes last."""
+    """Write columns of equal length along the dimension `rows`, and the root metadata last."""
     length = len(next(iter(columns.values()), ()))
     if len(columns) > MOST_COLUMNS or length > MOST_ROWS or not all(map(_NAME.fullmatch, columns)):
         raise DatasetError(f"{location.url}: no table: {len(columns)} columns of {length} rows ({', '.join(columns)})")
@@ -39,7 +39,7 @@ def write_table(location: Location, columns: Mapping[str, NDArray[np.float64]], 
 
 
 def read_table(location: Location, rows: str) -> TableColumns:
-    """Return the columns that `write_table` wrote. Raise DatasetError for anything else."""
+    """Return the columns of a table. Raise DatasetError if the table was not written by `write_table`."""
     try:
         raw = location.read(ROOT, 0, MOST_METADATA + 1)
     except FileNotFoundError:
@@ -58,7 +58,7 @@ def _spec(name: str, length: int, rows: str) -> ArraySpec:
 
 
 def _parse_columns(raw: bytes, rows: str) -> list[ArraySpec]:
-    """Return the columns that a root zarr.json describes; raise an error if we would have written it differently."""
+    """Return the columns in a root zarr.json. Raise an error if `write_table` would have written another zarr.json."""
     root = json.loads(raw) if len(raw) <= MOST_METADATA else {}
     table, members = root["attributes"][ATTRIBUTE], root["consolidated_metadata"]["metadata"]
     length = table["rows"]

@@ -1,4 +1,4 @@
-"""Writing a dataset: each chunk has one writer, every chunk is written, and the root metadata comes last."""
+"""Writing of a dataset: every chunk is written by exactly one writer, and the root metadata is written last."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ RETIRING = f"{UNFINISHED}/retiring"
 STAGED = f"{UNFINISHED}/new"
 
 ChunkRecords = list[tuple[int, int, int]]
-"""Chunks written so far: (number, size, crc32c)."""
+"""The manifest record (number, size, crc32c) of each written chunk."""
 
 
 def encode_chunk(spec: ArraySpec, part: NDArray[Any]) -> bytes:
-    """Return the file of a chunk with these cells; an edge chunk is padded with zeros."""
+    """Return the bytes of a chunk file with the cells `part`; a chunk at the array's edge is padded with zeros."""
     if part.shape != spec.chunks:
         whole = np.full(spec.chunks, "", object) if spec.is_text else np.zeros(spec.chunks, spec.dtype)
         whole[tuple(map(slice, part.shape))] = part
@@ -43,18 +43,18 @@ def encode_chunk(spec: ArraySpec, part: NDArray[Any]) -> bytes:
 
 
 def write_chunk(location: Location, spec: ArraySpec, number: int, part: NDArray[Any]) -> tuple[int, int, int]:
-    """Write one chunk and return its line of the manifest."""
+    """Write one chunk and return its manifest record (number, size, crc32c)."""
     return write_file(location, spec, number, encode_chunk(spec, part))
 
 
 def write_file(location: Location, spec: ArraySpec, number: int, file: bytes) -> tuple[int, int, int]:
-    """Write a chunk that is already encoded and return its line of the manifest."""
+    """Write a chunk that is already encoded and return its manifest record (number, size, crc32c)."""
     location.write(spec.key(number), file)
     return number, *manifest_line(file)
 
 
 def write_array(location: Location, spec: ArraySpec, cells: NDArray[Any]) -> ChunkRecords:
-    """Write a small array that is all in memory, chunk by chunk along its first dimension."""
+    """Write a small in-memory array, chunk by chunk along the first dimension, and return the manifest records."""
     step = spec.chunks[0]
     return [
         write_chunk(location, spec, number, cells[number * step : (number + 1) * step])
@@ -64,7 +64,7 @@ def write_array(location: Location, spec: ArraySpec, cells: NDArray[Any]) -> Chu
 
 @dataclass
 class DatasetWriter:
-    """The arrays of a dataset that is being written, and their manifests."""
+    """The arrays of a dataset that is being written, and the manifests of the arrays."""
 
     location: Location
     replaces: Location | None = None  # the dataset to overwrite once all chunks are written
@@ -72,18 +72,18 @@ class DatasetWriter:
     manifests: dict[str, Manifest] = field(default_factory=dict)
 
     def add(self, spec: ArraySpec, records: Iterable[tuple[int, int, int]] = ()) -> None:
-        """Add an array, or more chunks of it that have been written."""
+        """Add an array, or the manifest records of more written chunks of an array."""
         self.arrays[spec.name] = spec
         manifest = self.manifests.setdefault(spec.name, np.zeros((spec.n_chunks, 2), np.uint64))
         for number, size, crc in records:
             manifest[number] = size, crc
 
     def write(self, spec: ArraySpec, cells: NDArray[Any]) -> None:
-        """Write a whole small array."""
+        """Write a small array as a whole and add the array to the dataset."""
         self.add(spec, write_array(self.location, spec, cells))
 
     def close(self, attributes: Attributes) -> None:
-        """Write all metadata, the root last: from then on the dataset opens."""
+        """Write all metadata, the root zarr.json last, after which the dataset can be opened."""
         for name, manifest in self.manifests.items():
             if missing := int(np.count_nonzero(manifest[:, 0] == 0)):
                 raise DatasetError(f"{self.location.url}: {missing} chunks of {name} were never written")
@@ -104,7 +104,7 @@ class DatasetWriter:
         drop_staged(self.location)
 
     def _move_to(self, location: Location) -> None:
-        """Retire the dataset that stands in the target folder, and move the new chunks there."""
+        """Delete the old dataset in the target folder, and move the chunks of the new dataset there."""
         retire(location)
         for spec in self.arrays.values():
             for key in map(spec.key, range(spec.n_chunks)):
@@ -113,14 +113,14 @@ class DatasetWriter:
 
 
 def new_writer(location: Location) -> DatasetWriter:
-    """Return a writer for a folder that `prepare` has checked. It writes beside a dataset that is to be overwritten."""
+    """Return a writer for a folder checked by `prepare`; a dataset to overwrite stays until all chunks are written."""
     if location.exists(ROOT):
         return DatasetWriter(location.below(STAGED), replaces=location)
     return DatasetWriter(location)
 
 
 def check_free(location: Location, overwrite: bool) -> None:
-    """Raise DatasetError if the target folder holds something of value."""
+    """Raise DatasetError if the target folder holds data that must not be deleted."""
     if location.path is not None and location.path.is_file():
         raise DatasetError(f"{location.url}: is a file; a dataset is a folder, choose another name")
     if location.is_empty():
@@ -135,9 +135,9 @@ def check_free(location: Location, overwrite: bool) -> None:
 
 
 def prepare(location: Location, overwrite: bool) -> None:
-    """Delete the remains of an earlier attempt from the target folder; DatasetError if it holds something of value.
+    """Delete the remains of an earlier attempt from a target folder that `check_free` accepts.
 
-    A dataset that is to be overwritten stays until its successor is complete: see `retire`.
+    A dataset that is to be overwritten stays until the new dataset is complete; see `retire`.
     """
     check_free(location, overwrite)
     if location.exists(ROOT):
@@ -147,7 +147,7 @@ def prepare(location: Location, overwrite: bool) -> None:
 
 
 def retire(location: Location) -> None:
-    """Delete the complete dataset in this folder, but nothing of its successor. An interrupted call can be repeated."""
+    """Delete the complete dataset in a folder, but not the staged new dataset; an interrupted call can be repeated."""
     if location.exists(ROOT):
         location.write(RETIRING, b"")
     if location.exists(RETIRING):
@@ -157,7 +157,7 @@ def retire(location: Location) -> None:
 
 
 def clear(location: Location) -> None:
-    """Delete everything. Wherever this is interrupted, the folder is still recognised as ours."""
+    """Delete everything in a folder, which daskfs still recognises as its own if the deletion is interrupted."""
     location.write(f"{UNFINISHED}/clearing", b"")
     location.delete(ROOT)
     location.delete(PLAN)
@@ -166,7 +166,7 @@ def clear(location: Location) -> None:
 
 
 def drop_staged(location: Location) -> None:
-    """Delete everything that is not part of a dataset, the plan first: half-deleted pieces must not be reused."""
+    """Delete the unfinished parts of a dataset, the plan first, so that half-deleted pieces are not reused."""
     location.delete(PLAN)
     location.delete(UNFINISHED)
 

@@ -1,8 +1,8 @@
 """Staging and publishing of dense rows: workers stage segments of rows in parallel, then cut segments into chunks.
 
-A table is read row by row, but a dataset in the layout "columns" stores whole columns. So each segment of rows is
-staged transposed. A range of columns is then one contiguous range of bytes in every segment, and a task that writes a
-chunk of columns reads only the bytes of this chunk. For the layout "rows", segments are not transposed.
+A table is read row by row, but a dataset in the layout "columns" stores whole columns. For this layout, each segment of
+rows is staged transposed. A range of columns is then one contiguous range of bytes in every staged segment, and a task
+that writes a chunk of columns reads only the bytes of this chunk. For the layout "rows", segments are not transposed.
 """
 
 from __future__ import annotations

@@ -138,9 +138,9 @@ def new_plan(
 
 
 def _block_shape(kind: Format, sources: Sequence[Source], compression: Codec) -> BlockShape:
-    """Return a block size that suits the first part of the sources, or exactly the data if there is only one part.
+    """Return a block size that suits the first part of the sources, or the size of the data if there is only one part.
 
-    The last block of a part is usually not full. So the block size is chosen such that parts similar to the first part
+    The last block of a part is usually not full. The block size is chosen such that parts similar to the first part
     fill a whole number of blocks.
     """
     parts = list(kind.parts(sources[0], SAMPLE_BYTES))

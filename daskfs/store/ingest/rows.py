@@ -175,7 +175,7 @@ class RowBuilder(LabelCodes):
                 self.make_room(status)
 
     def flush(self) -> None:
-        """Emit the rows collected so far as one block."""
+        """Call `emit` with the rows collected so far as one block."""
         if self.arrays.progress[ROWS] == 0:
             return
         self._emit(self.arrays)
@@ -184,7 +184,7 @@ class RowBuilder(LabelCodes):
             self._resize(self._block_entries)
 
     def finish(self) -> None:
-        """Emit all remaining rows and names."""
+        """Call `emit` with all remaining rows, and `emit_names` with all remaining names."""
         self.flush()
         self._collected.flush(self._emit_names)
 

@@ -66,7 +66,7 @@ class Source:
 
     @property
     def compression(self) -> str | None:
-        """The compression suffix of the file name: ``".gz"``, ``".bz2"``, ``".xz"``, ``".zst"`` or None."""
+        """The compression suffix of the file name (``".gz"``, ``".bz2"``, ``".xz"`` or ``".zst"``), or None."""
         return next((suffix for suffix in _OPENERS if self.url.endswith(suffix)), None)
 
     @property
@@ -79,7 +79,7 @@ class Source:
 
     @property
     def folder(self) -> str:
-        """The name of the folder that contains the file."""
+        """The name of the folder that contains the source file."""
         return self.url.rsplit("/", 2)[-2] if "/" in self.url else ""
 
     def check_unchanged(self) -> None:
@@ -136,7 +136,7 @@ class SourcePart:
 
     @property
     def nbytes(self) -> int:
-        """The approximate number of bytes of this part."""
+        """The approximate number of bytes of this part of a source file."""
         if self.size is not None:
             return self.size
         return (self.source.size if self.stop is None else self.stop) - self.start

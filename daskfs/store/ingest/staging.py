@@ -1,9 +1,9 @@
 """Staging: tasks parse pieces of the sources in parallel and write the rows to temporary files in ``_unfinished/``.
 
-The number of rows of a piece is known only after parsing. So a task writes the complete files of a piece, with
-checksums, into a new folder, and then a record that lists the files. When all pieces have a record, the dataset is
-published from the staged files. A killed ingest loses only the pieces without a record. A task that Dask runs twice
-writes into two different folders.
+The number of rows of a piece is known only after parsing. A task writes the complete files of a piece, with checksums,
+into a new folder, and then a record that lists the files. When all pieces have a record, the dataset is published from
+the staged files. A killed ingest loses only the pieces without a record. A task that Dask runs twice writes into two
+different folders.
 
 The blocks of sparse rows are staged as chunk files, and publishing renames these files (see `dense_staging` for dense
 rows). The bytes of the published dataset do not depend on the assignment of pieces to workers.

@@ -1,6 +1,6 @@
 """A folder on a local disk, in an object store or behind any fsspec URL, with the operations that a dataset needs.
 
-The key of a file is its path in the folder, with slashes. Readers see either the old or the new bytes of a key.
+The key of a file is its path in the folder. Writes are atomic, so that readers see the old or the new bytes of a key.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Location:
         return self.path.resolve().is_relative_to(other.path.resolve())
 
     def sweep(self, key: str | None = None) -> None:
-        """Delete temporary files that a killed writer has left: those of the whole folder, or only those of one key."""
+        """Delete the temporary files that a killed writer has left, in the whole folder or of one key."""
         if self.path is not None:
             for part in self.path.rglob("*.part") if key is None else self.path.glob(f"{key}.*.part"):
                 part.unlink(missing_ok=True)
@@ -148,8 +148,7 @@ class Location:
     def one_writer(self) -> AbstractContextManager[None]:
         """Make this process the only writer of the folder, or raise Busy if another process is writing.
 
-        A lock excludes other writers on a local disk, a lease in an object store (see `lease`), and nothing behind
-        fsspec.
+        Other writers are kept out by a lock on a local disk, by a `lease` in an object store, and not at all by fsspec.
         """
         return self.folder.one_writer()
 

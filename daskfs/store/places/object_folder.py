@@ -124,7 +124,7 @@ class ObjectFolder:
         return self._call(key, entries)
 
     def head(self) -> dict[str, Any]:
-        """Return "path", "size" and "e_tag" of the object at the URL. Raise FileNotFoundError if no object is there."""
+        """Return "path", "size" and "e_tag" of the object at the URL. Raise FileNotFoundError if no object exists."""
         return dict(self._call("", lambda path: obstore.head(self._store, path)))
 
     @contextmanager
@@ -182,7 +182,7 @@ class ObjectFolder:
 
 
 def _body(response: Any) -> Any:
-    """Return all bytes of a response. Raise TransientError if the response is shorter than the announced range."""
+    """Return all bytes of an obstore response. Raise TransientError if the response is shorter than announced."""
     first, last = response.range
     data = response.bytes()
     if len(data) != last - first:
@@ -206,7 +206,7 @@ class _NotAsExpected(Exception):
 
 
 def _translate(error: Exception, where: str, bucket: str) -> Exception:
-    """Return the exception to raise for an obstore error: TransientError, FileNotFoundError or a clear StorageError."""
+    """Return the exception to raise in place of an obstore error, such as TransientError or StorageError."""
     text = str(error).split("Debug source", 1)[0]
     status, code = _STATUS.search(text), _CODE.search(text)
     number, word = int(status[1]) if status else 0, code[1] if code else ""

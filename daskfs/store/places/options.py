@@ -1,8 +1,7 @@
 """Storage options (addresses, keys) that can be printed and pickled without revealing a secret.
 
-The option values stay in a table of the process. A pickle of storage options, and so a task graph, carries only a
-random token. Another process can look up the option values of a token after `register_options`, which a Dask plugin
-calls on workers.
+Option values stay in the memory of the process, in a table with random tokens as keys. A pickle of storage options, and
+so a task graph, carries only a token. Other processes get the values of a token by `register_options`.
 """
 
 from __future__ import annotations

@@ -15,12 +15,12 @@ B = TypeVar("B")
 
 
 class Prefetcher(Generic[T, B]):
-    """An iterable of ``read(number, buffers)`` for each of `numbers`, in order, called in advance by threads.
+    """An iterable of the results ``read(number, buffers)`` for all `numbers`, in order, read in advance by threads.
 
     Up to `ahead` results are ready or being read while the caller works on a result, with up to `threads` reads at the
     same time. Memory is bounded, because ``ahead + 1`` sets of buffers are used in turn. A result is valid only until
     the next result is requested, because its buffers are reused. An error of `read` is raised when the caller requests
-    the result. Leaving a loop over a `Prefetcher` early stops its threads.
+    the failed result. Leaving a loop over a `Prefetcher` early stops its threads.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """Reordering of columns: a transpose sorts sparse entries by feature id, a split keeps some rows of every column.
 
 A sorted run of a transpose holds the columns of some consecutive rows. A *mark* is the feature id at every `gap`-th
-entry of a sorted run, and the slots of a sorted run begin at marks. The sizes of all columns are merged first, to
-decide how the columns are cut into blocks. The entries of a column follow each other in the order of the rows.
+entry of a sorted run. A sorted run is cut at marks into slots, which can be read separately. The sizes of all columns
+are merged first, to decide how to cut the columns into blocks. The entries of a column stay in the order of the rows.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def column_records(blocks: Iterable[Block], n_entries: int) -> RecordBatch:
 
 
 class RunSummary(NamedTuple):
-    """Marks, a sample of feature ids and the number of entries of a sorted run of columns, held by the driver."""
+    """Facts about a sorted run of columns: the marks (some feature ids), a sample of ids, the number of entries."""
 
     marks: NDArray[np.uint64]
     sample: IdSample
@@ -100,7 +100,7 @@ class RunSummary(NamedTuple):
 def sort_columns(
     runs: Runs, number: int, source: Dataset, blocks: range, n_entries: int, gap: int
 ) -> tuple[int, RunSummary]:
-    """Write the columns of some row blocks as a sorted run with a mark at every `gap` entries, as a Dask task."""
+    """Write the columns of some row blocks as a sorted run, and note the feature id at every `gap` entries (a mark)."""
     columns = column_records(map(source.read, blocks), n_entries)
     return number, write_column_run(runs, number, columns, gap)
 
@@ -125,7 +125,7 @@ class MergedColumns:
 
     @classmethod
     def of(cls, runs: Runs, summaries: Sequence[RunSummary], low: int, high: int) -> MergedColumns:
-        """Find the slots of each sorted run that may hold columns with feature ids ``low … high``."""
+        """Find the slots (pieces) of each sorted run that may hold columns with feature ids ``low … high``."""
         first = [max(0, int(np.searchsorted(run.marks, np.uint64(low), "right")) - 1) for run in summaries]
         last = [int(np.searchsorted(run.marks, np.uint64(high), "right")) for run in summaries]
         return cls(runs, Section(np.array(first), np.maximum(first, last)), low, high)
@@ -151,7 +151,7 @@ class MergedColumns:
 
 
 def mark_gap(n_entries: int, n_runs: int, task_entries: int) -> int:
-    """Return the number of entries between two marks, small enough that a task reads few entries in vain."""
+    """Return the number of entries from one mark (a known feature id) of a sorted run to the next mark."""
     return max(1, task_entries // (8 * n_runs), n_entries // MOST_MARKS)
 
 
@@ -284,7 +284,7 @@ class SparseColumnsTask:
 
 
 class IdSample(NamedTuple):
-    """A sample of one in ``2**level`` feature ids, chosen by a hash so that the samples of sorted runs can be united."""
+    """A sample of one in ``2**level`` feature ids, chosen by a hash so that samples of sorted runs can be united."""
 
     level: int
     ids: NDArray[np.uint64]
@@ -353,7 +353,7 @@ def share_columns(share: RowShare) -> Iterable[ColumnArrays]:
 def plan_dense_share(share: RowShare, slots: RowSlots | None, task_bytes: int) -> ReorderPlan:
     """Plan tasks that write the wanted rows of a dense dataset in the layout of the source dataset.
 
-    `slots` are the slots of the wanted rows, or None if the dataset has no chunks of whole rows.
+    `slots` is None if the dataset has no chunks of whole rows.
     """
     source, specs = share.source, dict[str, ArraySpec]()
     tasks: list[WriteTask] = []

@@ -1,4 +1,4 @@
-"""Numba kernels of the external sort: sorting entries by feature id, and hashing the slots of a sorted run."""
+"""Numba kernels of the external sort: sorting entries by feature id, and hashing the slots (pieces) of a sorted run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TOP_BITS, DIGIT_BITS = 11, 8  # bits of the digit that the first pass sorts by, 
 
 @helper
 def _sort_by_digit(keys, cargo, out_keys, out_cargo, first, last, lowest, shift, ends):
-    """Sort ``keys[first:last]`` stably by one digit of ``key - lowest``, and write the end of each digit to `ends`."""
+    """Sort ``keys[first:last]`` stably by a digit of ``key - lowest``; write where each digit's keys end to `ends`."""
     mask = np.uint64(len(ends) - 1)
     ends[:] = 0
     for i in range(first, last):

@@ -89,7 +89,7 @@ class ReorderPlan:
 
 
 def block_ends(lines: NDArray[np.int64], entries: NDArray[np.int64], shape: BlockShape) -> list[int]:
-    """Return the slot number at which each block ends; a block holds as many whole slots as fit, at least one slot.
+    """Return where blocks end that hold as many whole slots (small groups of rows or columns) as fit, at least one.
 
     Parameters
     ----------

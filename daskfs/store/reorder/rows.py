@@ -72,7 +72,7 @@ def block_bytes(source: Dataset) -> NDArray[np.int64]:
 
 
 def slot_bits(source: Dataset) -> int:
-    """Return b such that 2^b ranges of random keys give about `SLOTS_PER_BLOCK` slots for each block."""
+    """Return b such that 2^b slots (ranges of random keys) are about `SLOTS_PER_BLOCK` slots for each block."""
     if source.kind == "dense":
         blocks = source.n_samples / _row_array(source).chunks[0]
     else:
@@ -138,7 +138,7 @@ def read_rows(source: Dataset, blocks: range, wanted: KeyRange) -> RecordBatch:
 
 
 def sort_rows(runs: Runs, number: int, source: Dataset, blocks: range, wanted: KeyRange, bits: int) -> NDArray[Any]:
-    """Write the wanted rows of some blocks as a sorted run, and return the numbers of rows and entries in each slot."""
+    """Write the wanted rows of some blocks as a sorted run; count the rows and entries in each slot (range of keys)."""
     records = read_rows(source, blocks, wanted)
     order = records.order()
     heads = records.heads[order]
@@ -177,7 +177,7 @@ class RowShare:
 
 
 def count_rows(share: RowShare, blocks: range) -> NDArray[np.int64]:
-    """Return the numbers of wanted rows and entries in the slots of some blocks, as an array of shape (2, slots).
+    """Return the numbers of wanted rows and entries in each slot (an eighth of a block), as an array (2, slots).
 
     Counting reads only the row starts (indptr) of a sparse dataset, and nothing of a dense dataset.
     """
@@ -196,7 +196,7 @@ def count_rows(share: RowShare, blocks: range) -> NDArray[np.int64]:
 
 
 class RowSlots:
-    """The numbers of rows and entries before each slot of the new order, and in total.
+    """The numbers of rows and entries before each slot (a small piece of the new order of rows), and in total.
 
     Parameters
     ----------
@@ -211,21 +211,21 @@ class RowSlots:
         self._read_together = read_together
 
     def section(self, first: int, last: int) -> Section:
-        """Return the section (slots to read, records to skip) of the rows `first` … `last` - 1 of the new order."""
+        """Return the slots to read and the records to skip for the rows `first` … `last` - 1 of the new order."""
         slot = int(np.searchsorted(self.rows, first, side="right")) - 1
         slot -= slot % self._read_together
         end = int(np.searchsorted(self.rows, last, side="left"))
         return Section(slot, end, first - int(self.rows[slot]), last - first)
 
     def blocks(self, shape: BlockShape) -> list[StagedBlock]:
-        """Return the sizes of the blocks into which consecutive slots are gathered."""
+        """Return the sizes of the blocks that are made of consecutive slots (pieces of the new order of rows)."""
         edges = [0, *block_ends(self.rows, self.entries, shape)]
         sizes = zip(np.diff(self.rows[edges]).tolist(), np.diff(self.entries[edges]).tolist(), strict=True)
         return [StagedBlock(rows, entries, max(1, -(-entries // shape.entries))) for rows, entries in sizes]
 
 
 def plan_rows(source: Dataset, rows: OrderedRows, wanted: KeyRange, slots: RowSlots, task_bytes: int) -> ReorderPlan:
-    """Plan tasks that write reordered rows in blocks of the source's shape, each task within `task_bytes` or one block."""
+    """Plan tasks that write reordered rows in blocks of the source's shape, each within `task_bytes` or one block."""
     n_rows, n_entries = int(slots.rows[-1]), int(slots.entries[-1])
     if n_rows != wanted.n_rows or (wanted.is_all and n_entries != source.n_entries):
         raise DatasetError(f"{source.url}: has not as many rows and entries as it says; verify it")

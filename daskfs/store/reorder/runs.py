@@ -138,7 +138,7 @@ class RecordBatch:
 
 
 class Section(NamedTuple):
-    """Some consecutive records in key order: the slots to read, and which records of the slots are in the section."""
+    """Consecutive records in key order, given by the slots (pieces of sorted runs) to read and the records to skip."""
 
     first_slot: int | NDArray[np.int64]  # the same in every run, or one for each run
     last_slot: int | NDArray[np.int64]
@@ -183,7 +183,7 @@ class Runs:
         self.location.write(self._key(number, "index"), index.data)
 
     def read(self, section: Section, names: Iterable[str]) -> tuple[RecordBatch, NDArray[np.int64]]:
-        """Return the records in the slots of a section, and the positions of the section's own records in key order."""
+        """Return the records in the slots (pieces) of a section, and the positions of the section's own records."""
         first, last = (np.broadcast_to(slot, self.count).tolist() for slot in section[:2])
         indexes = [self._read_index(number, first[number], last[number]) for number in range(self.count)]
         heads = self._read_file(indexes, "heads").view(self.head)
@@ -205,7 +205,7 @@ class Runs:
         return index
 
     def _read_file(self, indexes: list[NDArray[np.uint64]], name: str) -> NDArray[np.uint8]:
-        """Return the bytes of the slots of all sorted runs, end to end. Raise ChunkError if a hash does not match."""
+        """Return the bytes of slots (pieces) of all sorted runs. Raise ChunkError if the hash of a slot differs."""
         column = ["heads", *self.arrays].index(name)
         edges = [index[:, column, 0].astype(np.int64) for index in indexes]
         whole, at = np.empty(sum(int(edge[-1] - edge[0]) for edge in edges), np.uint8), 0

@@ -191,7 +191,7 @@ class Fasta(Format):
 
 
 class Slices(NamedTuple):
-    """Slices of sequences that become rows: ``codes[first[i]:last[i]]`` with the label ``y[i]``."""
+    """Slices of base codes that become rows, where row i is ``codes[first[i]:last[i]]`` with the label ``y[i]``."""
 
     first: NDArray[np.int64]
     last: NDArray[np.int64]

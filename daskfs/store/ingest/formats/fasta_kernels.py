@@ -120,7 +120,7 @@ def add_kmer_rows(codes, first, last, y, lengths, canonical, shift, weighting, o
 def _write_kmers(codes, first, last, k, canonical, shift, ids, entry):
     """Write the ids of the k-mers of one slice to ``ids[entry:]``, and return the position after the last id.
 
-    The variable `forward` holds the last k bases, and `backward` holds their reverse complement.
+    The variable `forward` holds the last k bases, and `backward` holds the reverse complement of the last k bases.
     """
     length_bit = np.uint64(1) << np.uint64(2 * k)
     mask = length_bit - np.uint64(1)

@@ -59,7 +59,7 @@ def read_number(text, at):
 
 @inlined
 def _read_short_number(word):
-    """Read a number of up to seven characters from a 64-bit word, and return its value and length (0 if longer).
+    """Read a number of up to seven digits and points from a 64-bit word, and return value and length (0 if it fails).
 
     Most numbers have up to seven characters, and a loop over digits is slower because of branch mispredictions.
     """

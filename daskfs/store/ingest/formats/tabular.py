@@ -1,4 +1,4 @@
-"""The options that table formats (CSV, TSV, Parquet) share, and their choice from the first rows.
+"""The options that table formats (CSV, TSV, Parquet) share, and the choice of default options from the first rows.
 
 In a sparse table, a numeric column is one feature with the column's name, and a categorical column has a feature
 ``column=text`` with value 1 for each distinct text. Missing values and zeros are not stored in a sparse table. A dense

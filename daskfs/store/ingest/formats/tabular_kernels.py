@@ -94,10 +94,7 @@ def put_numbers(X, column_ids, cursor, ids, values):
 
 @kernel
 def put_texts(prefix, texts, first, cursor, ids, values, names):
-    """Write an entry of 1 with the id of ``prefix + text`` for rows from `first` on, until the set `names` is full.
-
-    Return the first row whose name did not fit in the set `names`.
-    """
+    """Write 1 under the id of ``prefix + text`` for rows from `first` on, and return the row where `names` is full."""
     offsets, data = texts.offsets, texts.data
     longest = 0
     for row in range(first, len(cursor)):

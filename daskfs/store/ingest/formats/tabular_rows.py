@@ -1,7 +1,8 @@
 """Conversion of Arrow batches to rows, with checks of all cells and a search for bad rows.
 
 Rows are converted and checked in batches, which is fast but does not identify a bad row. A batch with a bad row is
-halved recursively until the bad row is alone and is reported. The good rows of the batch are added in their order.
+halved recursively until the bad row is alone and is reported. The good rows of a batch are added in the order of the
+source.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class TableRows(Protocol):
 
     @property
     def n_rows(self) -> int:
-        """The number of rows in the slice."""
+        """The number of table rows in the slice."""
 
     def batch(self) -> pa.RecordBatch:
         """Return the columns in use as an Arrow batch. Raise BadTableRow if a row cannot be parsed."""
@@ -52,10 +53,10 @@ class Receiver(Protocol[C]):
     """The protocol of an object that converts, checks and adds table rows."""
 
     def convert(self, batch: pa.RecordBatch) -> C:
-        """Return the converted rows of a batch, to be passed to `add`. Raise BadTableRow if a row is bad."""
+        """Return the converted rows of a batch, to be passed to `add`. Raise BadTableRow if the batch has a bad row."""
 
     def add(self, cells: C) -> None:
-        """Add converted rows to the output."""
+        """Add converted table rows to the dataset being written."""
 
     def report(self, rows: TableRows, reason: str) -> None:
         """Report the only row of the slice `rows` as bad."""
