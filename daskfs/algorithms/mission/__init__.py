@@ -1,15 +1,15 @@
-"""MISSION: the top k of billions of features, from a sketch.
+"""MISSION: selection of the k features with the largest weights among billions, from a count-sketch.
 
-A. Aghazadeh, R. Spring, D. LeJeune, G. Dasarathy, A. Shrivastava, R. Baraniuk: *MISSION: Ultra Large-Scale Feature
+A. Aghazadeh, R. Spring, D. LeJeune, G. Dasarathy, A. Shrivastava, R. Baraniuk, *MISSION: Ultra Large-Scale Feature
 Selection using Count-Sketches*, ICML 2018.
 
-*Objective*: min Σ loss(w·x + b, y) over weights w of which at most k are not zero, by stochastic gradient descent.
+MISSION minimises Σ loss(w·x + b, y) over weights w of which at most k are not zero, by stochastic gradient descent.
 
-*Access pattern*: rows stream by. Each row is scored with the k largest weights. The gradient of its loss goes into a
-count-sketch for *all* its features: what many rows agree on grows above the noise, however rare it is in each. The k
-largest weights are read back.
+Rows stream by, and each row is scored with the k largest weights. The gradient of the row's loss goes into a
+count-sketch for *all* features of the row. Weights on whose sign many rows agree grow above the noise of the sketch,
+even if the feature is rare, and the k largest weights are read back.
 
-*Memory*: the sketch and a table of the largest weights, whatever the number of features and rows.
+Memory is that of the sketch and a table of the largest weights, whatever the number of features and rows.
 
 ============= ================================================== =====================================================
 method        where weights are                                   steps
@@ -23,7 +23,7 @@ method        where weights are                                   steps
               cells
 ============= ================================================== =====================================================
 
-Several shards learn side by side and merge now and then: `learn._merge_memories` says how.
+Several shards learn side by side and merge now and then, as `learn._merge_memories` describes.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ class Mission(Algorithm):
     depth
         Rows of the sketch, an odd number.
     learning_rate
-        Of steps, for rows of unit norm: the norm of the rows there are is measured. "auto" tries several on the
-        first rows.
+        The learning rate for rows of unit norm, which is divided by the mean squared norm of the first rows. "auto"
+        tries several learning rates on the first rows.
     method
         "active", the default and the best; "paper", as published; "hashing", "iht" and "batch-iht", its baselines.
     per_class
@@ -122,17 +122,17 @@ class Mission(Algorithm):
     intercept
         Whether to fit a constant.
     sightings
-        Of "active": after so many of a feature, steps for it begin to get smaller.
+        With "active", the number of rows with a feature after which steps for the feature begin to get smaller.
     refit
-        How many more times to read the data in the end, for better weights of the selected features. Some rows are
-        held back from all passes, at most a sixteenth and 4,096; without a smaller loss on them the weights stay.
+        How many more times to read the data in the end, for better weights of the selected features. Some rows are held
+        back from all passes, at most a sixteenth and 4,096; without a smaller loss on these rows the weights stay.
     idf
-        Read the data once more at first, and count in how many rows a feature is: rare ones then weigh more.
+        Read the data once more at first, and count the rows of every feature, so that rare features weigh more.
     interactions
         "all" for pairs of features of a row, or two name spaces such as "user,ad" for pairs between them.
     fading
-        The paper's γ: what the sketch holds beside the largest is scaled again and again, by 1 at first and by
-        1 − `fading` in the end.
+        The paper's γ: weights in the sketch, other than the largest, are scaled again and again, by 1 at first and by 1
+        − `fading` in the end.
 
     Examples
     --------
@@ -189,7 +189,7 @@ class Mission(Algorithm):
 
     @property
     def _stages(self) -> list[MissionStage]:
-        """What each pass is for."""
+        """The stage of every pass: "count", "learn" or "refit"."""
         times: dict[MissionStage, int] = {"count": int(self.idf), "learn": self.passes, "refit": self.refit}
         return [stage for stage, number in times.items() for _ in range(number)]
 
@@ -291,7 +291,7 @@ class Mission(Algorithm):
         return rule_of(self, state.room, state.calibration, n_shards)
 
     def _rows(self, state: MissionState, block: RowBlock | SparseBlock) -> SparseRows:
-        """Return the rows of a block, with values and target as they are learned."""
+        """Return the rows of a block, with values times idf factors and with the target as the losses use it."""
         if len(state.labels):
             y = np.searchsorted(state.labels, block.y).astype(np.float64)
         else:
@@ -299,7 +299,7 @@ class Mission(Algorithm):
         return multiply_values(rows_of(block, y), state.idf)
 
     def _learn_or_buffer(self, state: MissionState, rows: SparseRows, first: int) -> MissionState:
-        """Learn rows; the first rows are buffered until there are enough of them to calibrate by."""
+        """Learn rows, or buffer the first rows until there are enough rows to calibrate the step size."""
         if state.calibration is not None:
             return self._learn(state, rows, first)
         if not are_usable(rows).all():
@@ -310,7 +310,7 @@ class Mission(Algorithm):
         return state if count_first_rows(state.buffer) is None else self._learn_buffer(state)
 
     def _learn_buffer(self, state: MissionState) -> MissionState:
-        """Calibrate by the rows in the buffer, and learn them; return the state."""
+        """Calibrate the step size on the rows in the buffer, learn these rows, and return the state."""
         if state.buffer is None:
             return state
         rows, state.buffer = read_only(*state.buffer), None
@@ -328,7 +328,7 @@ class Mission(Algorithm):
         return state
 
     def _start_refit(self, state: MissionState) -> None:
-        """Prune the tables to the selected features, in as few slots as they need, and drop the sketch."""
+        """Prune the tables to the selected features, shrink the tables to few slots, and drop the sketch."""
         keep_selected(self, state.memory, self._rule(state))
         nothing = np.empty(0, np.float32)
         state.memory = resize_tables(state.memory._replace(sketch=nothing, tail=nothing), count_slots(self.n_select))
@@ -349,7 +349,7 @@ class Mission(Algorithm):
 
 
 def _labels_in_blocks(meta: Meta) -> NDArray[np.float64]:
-    """Return the classes as blocks carry them, ascending: numbers as they are, and for text 0, 1, 2, …"""
+    """Return the ascending values that stand for the classes in blocks: numbers themselves, and 0, 1, 2, … for text."""
     classes = meta.classes or ("",)
     return np.arange(len(classes), dtype=np.float64) if isinstance(classes[0], str) else np.array(classes)
 

@@ -1,11 +1,11 @@
-"""Calibration: how large the steps of MISSION are, from the first rows of the data.
+"""Calibration of MISSION's step size on the first rows of the data.
 
-A learning rate is meant for rows of unit norm, so that it means the same for all data: it is divided by the mean
-squared norm of the rows. The step of a feature is multiplied by 1/√(1 + N/β), as in AdaGrad, where N is the sum of
-v²·‖residual‖² over the rows that have the feature. β is `sightings` times the mean squared value, so that N/β counts
-sightings of typical values.
+The learning rate is divided by the mean squared norm of the rows, so that a rate means the same for all data. The step
+of a feature is multiplied by 1/√(1 + N/β), as in AdaGrad, where N is the sum of value² · ‖residual‖² over the rows that
+have the feature. The constant β is `sightings` times the mean squared value, so that N/β counts rows with typical
+values of the feature.
 
-The best of several rates is found on the first rows, by their loss before they are learned.
+The best of several learning rates is the one with the least loss of the first rows before they are learned.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _FAR_FROM_ZERO = (
 
 @dataclass(slots=True)
 class Calibration:
-    """What the first rows say of how large steps should be."""
+    """Estimates of the step size from the first rows: mean squares, and losses at several learning rates."""
 
     mean_squares: NDArray[np.float64]
     """(2,): the mean squared norm of rows, and the mean squared value of their entries."""
@@ -51,25 +51,25 @@ class Calibration:
 
 
 NEUTRAL = Calibration(np.ones(2), np.zeros(len(RATES)))
-"""Stands for a calibration where the size of steps does not matter, or no row was read."""
+"""The calibration for cases where the step size does not matter, or no row was read."""
 
 
 def count_first_rows(rows: SparseRows) -> int | None:
-    """Return how many of these rows are the first rows to calibrate by; None if there are too few."""
+    """Return the number of first rows to calibrate on, or None if there are too few rows."""
     by_entries = int(np.searchsorted(rows.indptr, FIRST_ENTRIES))
     count = min(FIRST_ROWS, by_entries)
     return count if count <= len(rows.y) else None
 
 
 def remark_on(y: NDArray[np.float64], has_classes: bool) -> str:
-    """Return what users should know of the target of the first rows; usually nothing."""
+    """Return a remark for users on the target of the first rows, usually an empty text."""
     if has_classes:
         return _ONE_CLASS if len(y) >= _MIN_ROWS and np.ptp(y) == 0 else ""
     return _FAR_FROM_ZERO if abs(y.mean()) > _FAR * y.std() > 0 else ""
 
 
 def mean_squares(parts: Iterable[SparseRows]) -> NDArray[np.float64]:
-    """Return the mean squared norm of rows, and the mean squared value of their entries; 1 where there are none."""
+    """Return the mean squared norm of rows, and the mean squared value of their entries, or 1 for a mean of nothing."""
     total, n_rows, n_entries = 0.0, 0, 0
     for rows in parts:
         total += float(np.square(rows.values, dtype=np.float64).sum())
@@ -78,11 +78,11 @@ def mean_squares(parts: Iterable[SparseRows]) -> NDArray[np.float64]:
 
 
 def compare_rates(loss_at: Callable[[float], float]) -> NDArray[np.float64]:
-    """Return the loss at each of the `RATES`. Few are tried: the loss falls up to the best rate and rises after it.
+    """Return the loss at each of the `RATES`, where some losses are extrapolated instead of measured.
 
-    Two rates show on which side the best one lies, and rates on that side are tried until one does worse. The others
-    get the value on a straight line through their neighbours: shards need not have tried the same rates, and the mean
-    of their losses decides.
+    The loss is expected to fall up to the best learning rate and to rise after it. Two rates show on which side the
+    best rate lies, and rates on that side are tried until the loss rises. Losses at other rates are extrapolated
+    linearly, so that losses of shards that tried different rates can be averaged.
     """
     losses = np.full(len(RATES), np.nan)
     first = _FIRST_RATE
@@ -104,12 +104,12 @@ def compare_rates(loss_at: Callable[[float], float]) -> NDArray[np.float64]:
 
 
 def _bounded(losses: Any) -> Any:
-    """Return losses to compare by: infinite at rates where numbers overflow."""
+    """Return losses with infinity in place of NaN, which stands for numbers that overflow at large learning rates."""
     return np.where(np.isnan(losses), np.inf, losses)
 
 
 def rate_of(params: Mission, calibration: Calibration | None) -> float:
-    """Return the learning rate for rows of unit norm: the one that the user set, or the best one."""
+    """Return the learning rate for rows of unit norm: the user's rate, `PAPER_RATE`, or half the best of `RATES`."""
     if params.learning_rate != "auto":
         return float(params.learning_rate)
     if params.method != "active":

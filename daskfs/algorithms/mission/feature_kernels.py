@@ -1,4 +1,4 @@
-"""Kernels for features that are derived from others: pairs of the features of a row, and factors for rare features."""
+"""Kernels for derived features: pairs of the features of a row, and idf factors for rare features."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _ONE = np.uint64(1)
 
 @helper
 def pair_id(a, b):
-    """Return the id of the pair of two features, of 63 bits like all ids."""
+    """Return the id of the pair of two features, a hash of 63 bits like all feature ids."""
     return mix(mix(a) ^ (b + np.uint64(0x9E3779B97F4A7C15))) >> _ONE
 
 
 @helper
 def belongs(keys, feature):
-    """Return whether a feature is in the table of a name space; an empty table stands for all features."""
+    """Return whether a feature is in the hash table of a name space, where an empty table stands for all features."""
     return len(keys) == 0 or find(keys, feature + _ONE, mix(feature)) >= 0
 
 
 @helper
 def is_pair(ids, i, j, left, right):
-    """Return whether entry i on the left and entry j on the right make a pair; each pair counts in one order only."""
+    """Return whether entry i on the left and entry j on the right make a pair, which counts in one order only."""
     if i == j or not belongs(left, ids[i]) or not belongs(right, ids[j]):
         return False
     return i < j or not (belongs(left, ids[j]) and belongs(right, ids[i]))
@@ -35,7 +35,7 @@ def is_pair(ids, i, j, left, right):
 
 @kernel
 def count_pairs(indptr, ids, left, right):
-    """Return the number of pairs of every row."""
+    """Return the number of pairs of features of every row."""
     n = len(indptr) - 1
     counts = np.zeros(n, np.int64)
     for r in range(n):
@@ -53,7 +53,7 @@ def count_pairs(indptr, ids, left, right):
 
 @kernel
 def append_pairs(indptr, ids, values, left, right, counts):
-    """Return rows whose pairs follow their features: indptr, ids, values and the parents of every entry."""
+    """Return indptr, ids, values and parents of rows in which the pairs follow the features of the row."""
     n = len(indptr) - 1
     total = len(ids) + counts.sum()
     out_indptr, out_ids, out_values = np.zeros(n + 1, np.int64), np.empty(total, np.uint64), np.empty(total, np.float32)
@@ -78,14 +78,14 @@ def append_pairs(indptr, ids, values, left, right, counts):
 
 @helper
 def two_cells(feature, bits):
-    """Return the cells of a feature in two rows of 2^bits counters."""
+    """Return the cells of a feature in two arrays of 2^bits counters."""
     h = mix(feature)
     return h >> np.uint64(64 - bits), fold(h) >> np.uint64(64 - bits)
 
 
 @kernel
 def count_features(ids, cells, bits):
-    """Count every entry in both cells of its feature, which others may share; `cells` is (2, 2^bits)."""
+    """Add 1 to both cells of the feature of every entry, in `cells` (2, 2^bits), which features may share."""
     for e in range(len(ids)):
         i, j = two_cells(ids[e], bits)
         cells[0, i] += 1
@@ -94,7 +94,7 @@ def count_features(ids, cells, bits):
 
 @kernel
 def larger_of_two(ids, cells, bits, out):
-    """Write the larger number in the two cells of every feature, such as a factor that falls with the count."""
+    """Write the larger of the numbers in the two cells of every feature into `out`."""
     for e in range(len(ids)):
         i, j = two_cells(ids[e], bits)
         out[e] = max(cells[0, i], cells[1, j])

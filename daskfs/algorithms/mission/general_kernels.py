@@ -1,7 +1,7 @@
-"""The general kernels of MISSION: any number of classes, tables and rows of the sketch.
+"""The general kernels of MISSION: any number of classes, of tables, and of rows of the sketch.
 
-`learn_sketch` and `learn_active` do what the fast kernels of `learn_kernels` do. `learn_thresholded` has no sketch
-("iht", "batch-iht"). `refit_rows` learns the features in the tables alone.
+`learn_sketch` and `learn_active` do the same as the fast kernels of `learn_kernels`. `learn_thresholded` learns without
+a sketch (methods "iht", "batch-iht"). `refit_rows` learns only the features in the tables.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _ZERO = np.float32(0)
 
 @helper
 def score_residual(rule, z, y, weight, reach, g, totals):
-    """Write the residual on every score into `g`, and add the loss to the totals."""
+    """Write the residual of every score of a row into `g`, and add the loss of the row to the totals."""
     C = len(z)
     totals[WEIGHT] += weight
     if C == 1:
@@ -66,7 +66,7 @@ def score_residual(rule, z, y, weight, reach, g, totals):
 
 @helper
 def learn_bias(memory, rule, g, gg):
-    """Take a step with the weights of the constant feature; `gg` is the squared norm of the residual."""
+    """Update the weights of the constant feature by a gradient step, where `gg` is the residual's squared norm."""
     b = np.float32(rule.bias_value)
     if b != 0:
         memory.bias_sum[0] += b * b * gg
@@ -78,13 +78,13 @@ def learn_bias(memory, rule, g, gg):
 # Slices are taken in helpers, where they cost nothing: a kernel counts references to them.
 @helper
 def is_new(feature, keys, t, h):
-    """Return whether a feature with hash h is not in table t."""
+    """Return whether a feature with hash h is missing in table t."""
     return find(keys[t], feature + np.uint64(1), h) < 0
 
 
 @inlined
 def norm_in(known, q, t, n_tables, squared):
-    """Return the norm of the estimate of feature q for table t; `squared` is the squared norm for all tables."""
+    """Return the norm of feature q's estimated weights for table t, given the squared norm for all tables."""
     if n_tables == 1 and known.shape[1] > 1:
         return np.float32(math.sqrt(squared))
     V = known.shape[1] // n_tables
@@ -93,7 +93,7 @@ def norm_in(known, q, t, n_tables, squared):
 
 @summing_helper
 def add_scores(z, weights, t, slot, v):
-    """Add value v times the weights of a feature in a table to the scores."""
+    """Add value v times a feature's weights in a table to the scores."""
     V = weights.shape[2]
     own, known = z[t * V : (t + 1) * V], weights[t, slot]
     for c in range(V):
@@ -102,7 +102,7 @@ def add_scores(z, weights, t, slot, v):
 
 @summing_helper
 def add_weights(weights, t, slot, g, step):
-    """Add a step to the weights of a feature in a table."""
+    """Add `step` times the residual g to the weights of a feature in a table."""
     V = weights.shape[2]
     own, known = g[t * V : (t + 1) * V], weights[t, slot]
     for c in range(V):
@@ -111,7 +111,7 @@ def add_weights(weights, t, slot, g, step):
 
 @summing_helper
 def add_known(z, known, q, first, last, v):
-    """Add value v times the estimate of feature q to the scores."""
+    """Add value v times the estimated weights of feature q to the scores."""
     own, part = z[first:last], known[q, first:last]
     for c in range(last - first):
         own[c] += v * part[c]
@@ -119,7 +119,7 @@ def add_known(z, known, q, first, last, v):
 
 @summing_helper
 def tail_steps(hashes, values, first, size, lacking, gg, tail, bits, rate, decay, steps):
-    """Write the steps of a row's features into `steps`; `lacking[q]` is 1 if some table lacks feature q, else 0."""
+    """Write the steps of a row's features into `steps`, where `lacking[q]` is 1 if a table lacks feature q, or 0."""
     v = values[first : first + size]
     for q in range(size):
         at = tail_cell(hashes[q], bits)
@@ -131,7 +131,7 @@ def tail_steps(hashes, values, first, size, lacking, gg, tail, bits, rate, decay
 
 @inlined
 def step_outside(sketch, places, outside, count, depth, t, g, steps, known, least, large):
-    """Call `step_some` for the features outside table t, and for its classes."""
+    """Call `step_some` for the features that table t lacks, with the classes of table t."""
     V = len(known)
     own = g[t * V : (t + 1) * V]
     return step_some(sketch, places, outside[t], count, depth, t * V, own, steps, known, least, large)
@@ -227,7 +227,7 @@ def learn_active(rows, memory, rule):
 def learn_thresholded(rows, memory, rule):
     """Learn rows by iterative hard thresholding; return the number of rows learned.
 
-    Gradients add up in `memory.sketch`, a vector for every slot, until the table has no room for another row.
+    Gradients add up in `memory.sketch`, with a vector for every slot, until the table has no room for another row.
     """
     (n_tables, _, V), C, gathered = memory.weights.shape, len(memory.bias), memory.sketch
     n, capacity = len(rows.indptr) - 1, memory.keys.shape[1]
@@ -269,7 +269,7 @@ def learn_thresholded(rows, memory, rule):
 
 
 class Drift(NamedTuple):
-    """The path of weights in a pass: their sum over rows is clock × the last weight − drift."""
+    """Sums from which the sum of weights over the rows of a pass follows, as clock × last weight − drift."""
 
     weights: Any  # (T, capacity, V): every change of a weight times the number of rows before it
     bias: Any  # (C,): the same for `Memory.bias`
@@ -278,9 +278,9 @@ class Drift(NamedTuple):
 
 @summing
 def refit_rows(rows, memory, drift, rule):
-    """Learn the weights of the features in the tables alone; return the number of rows learned.
+    """Learn the weights of the features in the tables only; return the number of rows learned.
 
-    A row of weight 0 teaches nothing and does not advance the clock.
+    Rows of weight 0 change no weights and do not advance the clock of `drift`.
     """
     n_tables, _, V = memory.weights.shape
     C, n, most = len(memory.bias), len(rows.indptr) - 1, longest(rows.indptr)

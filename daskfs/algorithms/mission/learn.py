@@ -1,4 +1,4 @@
-"""How MISSION learns rows: which kernel does, the paper's γ, the largest weights, and the merge of several shards."""
+"""Learning of rows by MISSION: the choice of the kernel, fading of the sketch, and the merge of several shards."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def _learn(params: Mission, memory: Memory, rule: Rule, rows: SparseRows) -> int
 
 
 def learn(params: Mission, state: MissionState, rule: Rule, rows: SparseRows) -> int:
-    """Learn rows up to one with a value that is not finite; return the number of rows learned.
+    """Learn rows up to a row with a value that is not finite; return the number of rows learned.
 
-    With `fading` the sketch fades after fixed numbers of rows, however blocks are cut. γ falls from 1 at the first row
-    to 1 − `fading` at the last row of the last pass, as in the paper.
+    With `fading` the sketch is scaled after fixed numbers of rows, however blocks are cut. The factor γ falls from 1 at
+    the first row to 1 − `fading` at the last row of the last pass, as in the paper.
     """
     memory, shards = state.memory, state.n_shards
     if not params.fading:
@@ -74,7 +74,7 @@ def learn(params: Mission, state: MissionState, rule: Rule, rows: SparseRows) ->
 
 
 def calibrate(params: Mission, state: MissionState, rows: SparseRows, first: int) -> Calibration:
-    """Return what the first rows say of the size of steps; several rates are tried on them if the rate is "auto"."""
+    """Estimate the step size from the first rows, with trials of several learning rates if the rate is "auto"."""
     squares = mean_squares(windows(rows, state.name_spaces, first))
     calibration = Calibration(squares, NEUTRAL.rate_losses.copy())
     if params.learning_rate == "auto" and params.method == "active":
@@ -91,7 +91,7 @@ def calibrate(params: Mission, state: MissionState, rows: SparseRows, first: int
 
 
 def keep_selected(params: Mission, memory: Memory, rule: Rule) -> None:
-    """Take steps that gradients still wait for, bring weights up to date, and prune tables to the selected features."""
+    """Apply pending gradients, bring weights up to date, and prune tables to the selected features."""
     for t in range(len(memory.keys)):
         if not has_sketch(params):
             apply_gradients(memory, rule, t)
@@ -102,9 +102,9 @@ def keep_selected(params: Mission, memory: Memory, rule: Rule) -> None:
 
 
 def merge_learned(params: Mission, states: Sequence[MissionState]) -> MissionState:
-    """Return one state from those that several shards reached from a common one. Each has learned some rows since.
+    """Return the merged state of several shards, which began with a common state and each learned some rows.
 
-    Calibrations are averaged: shards that have a common one keep it, merge after merge.
+    The calibrations of the shards are averaged, which leaves a common calibration as it is.
     """
     shards = [state.merged_shards for state in states]
     rest, _ = take_fields(states[0], frozenset({"memory"}))
@@ -125,12 +125,12 @@ def merge_learned(params: Mission, states: Sequence[MissionState]) -> MissionSta
 
 
 def _merge_memories(params: Mission, memories: Sequence[Memory], shards: Sequence[int], room: int) -> Memory:
-    """Return the merged memory.
+    """Return the merged memory of several shards.
 
-    Each of L shards multiplied its steps by L, so the mean of their memories is the common one they began with plus
-    all that they learned. The sketch is linear. Exact weights in a table are not in the sketch, so a feature may be in
-    the tables of some shards and in the sketches of others: its weight is the mean of the exact ones plus what the
-    merged sketch holds for the other shards, and that is removed from the sketch.
+    Each of L shards multiplied its steps by L, so the mean of the shards' memories is the memory they began with plus
+    all that they learned. A feature with exact weights in a shard's table is not in the shard's sketch. The merged
+    weight of a feature is the mean of exact weights, over the shards that have the feature in a table, plus the merged
+    sketch's estimate for the other shards. The estimate that goes into a table is subtracted from the merged sketch.
     """
     shares = (np.array(shards) / sum(shards)).astype(np.float32)
     means = {name: shares[0] * getattr(memories[0], name) for name in ("sketch", "tail", "bias", "bias_sum")}

@@ -1,13 +1,13 @@
-"""The fast kernels of MISSION: one score for each row, and a sketch of depth 3.
+"""The fast kernels of MISSION, for one score a row and a sketch of depth 3.
 
 There are two ways to store weights:
 
-* `learn_sketch_fast`: all weights are in the sketch; the table only remembers which features are large ("paper").
+* `learn_sketch_fast`: all weights are in the sketch, and the table only lists the large features ("paper").
 * `learn_active_fast`: weights of features in the table are exact and not in the sketch, which holds all others
   ("active").
 
-`general_kernels` has both for any number of classes, tables and rows of the sketch. Every kernel adds up the losses of
-rows before it learns them. It returns the number of rows it learned: all, or those before a value that is not finite.
+`general_kernels` has both kernels for any number of classes, tables and rows of the sketch. Every kernel adds up the
+losses of rows before the rows are learned, and returns the number of rows before a value that is not finite.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ def weight_of(rows, r):
 
 @helper
 def damp(v, total, decay):
-    """Return a value, divided by AdaGrad's factor √(1 + N/β) of its feature, where N is `total` and 1/β is `decay`."""
+    """Return value v divided by AdaGrad's factor √(1 + N/β), where N is `total` and 1/β is `decay`."""
     return v / np.float32(math.sqrt(_ONE + total * np.float32(decay)))
 
 
 @summing_helper
 def hash_row(ids, values, first, size, hashes):
-    """Hash the features of a row; return the sum of its squared values, which is finite if all values are."""
+    """Write the hashes of a row's features; return the sum of squared values, finite if all values are finite."""
     own, v, square = ids[first : first + size], values[first : first + size], _ZERO  # slices: loops fill registers
     for q in range(size):
         hashes[q] = mix(own[q])
@@ -63,9 +63,9 @@ def longest(indptr):
 
 @helper
 def implicit_step(rule, z, y, reach, weight):
-    """Return the residual on a score after the step it leads to, times the weight; it cannot overshoot.
+    """Return weight × the residual of a score after the step (an implicit step, which cannot overshoot).
 
-    `reach` is how far the score moves for a residual and a rate of one.
+    The argument `reach` is the change of the score for a residual and a learning rate of one.
     """
     return implicit_residual(rule.loss, z, y, rule.rate * weight * reach) * weight
 
@@ -134,7 +134,7 @@ def learn_sketch_fast(rows, memory, rule):
 def learn_active_fast(rows, memory, rule):
     """Learn rows with exact weights in the table, one score for each row, depth 3; return the number of rows learned.
 
-    Random reads and arithmetic alternate in loops of their own: loops of arithmetic alone fill vector registers.
+    Random reads and arithmetic are in separate loops, so that the loops of arithmetic fill vector registers.
     """
     sketch, tail, bits = memory.sketch, memory.tail, rule.bits
     weights, sums, status = memory.weights[0], memory.sums[0], memory.status[0]

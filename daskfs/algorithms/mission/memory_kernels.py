@@ -1,4 +1,4 @@
-"""The memory of MISSION, and kernels that move weights in it: a sketch for all features, tables for the largest."""
+"""MISSION's memory, a sketch for all features and tables for the largest, and kernels that move weights in it."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ class SparseRows(NamedTuple):
     pairs: NDArray[np.uint64]
     """(entries, 2): the parents of every interaction; (0, 2) without interactions."""
     y: NDArray[np.float64]
-    """The target as the losses take it, or the class number."""
+    """(rows,): the target as the losses take it, or the class number."""
     weight: NDArray[np.float32]
-    """(rows,), or empty where all rows have weight 1."""
+    """(rows,): weights of rows, or empty where all rows have weight 1."""
 
 
 class Memory(NamedTuple):
-    """Everything that is learned. T tables hold V class weights for each feature: T, V = 1, C or C, 1."""
+    """Learned arrays: a sketch, and T tables of V class weights a feature (for C classes, T, V = 1, C or C, 1)."""
 
     sketch: NDArray[np.float32]
-    """depth × 2^bits × C, flat; without a sketch (T, capacity, V), flat: sums of gradients that wait for a step."""
+    """depth × 2^bits × C numbers, flat; for methods without a sketch (T, capacity, V), flat: pending gradients."""
     tail: NDArray[np.float32]
-    """(2^bits,): as `sums`, for features outside the tables, which share these cells; empty for plain steps."""
+    """(2^bits,): sums as in `sums`, for features outside the tables, in shared cells; empty for plain steps."""
     keys: NDArray[np.uint64]  # (T, capacity)
     weights: NDArray[np.float32]  # (T, capacity, V)
     sums: NDArray[np.float32]
     """(T, capacity): sums of squared gradients, as in AdaGrad."""
     parents: NDArray[np.uint64]
-    """(T, capacity, 2), or (T, 0, 2) without interactions."""
+    """(T, capacity, 2): ids of the parents of pairs, or (T, 0, 2) without interactions."""
     status: NDArray[np.float64]  # (T, 2): COUNT, THRESHOLD
     bias: NDArray[np.float32]
     """(C,): weights of the constant feature, whose value is `Rule.bias_value`."""
@@ -52,7 +52,7 @@ class Memory(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """How to learn."""
+    """Parameters by which kernels learn: loss, learning rate, and sizes of sketch and tables."""
 
     loss: int  # a code of `losses.CODE`; with several classes the loss is softmax
     rate: float
@@ -68,7 +68,7 @@ class Rule(NamedTuple):
 
 @kernel
 def remember(rows, e, memory, rule, t):
-    """Put the feature of entry `e`, which is not there yet, into table t; its weight stays in the sketch."""
+    """Put the feature of entry `e`, which table t lacks, into table t, and leave its weight in the sketch."""
     keys, key = memory.keys[t], rows.ids[e] + np.uint64(1)
     slot = -1 - find(keys, key, mix(rows.ids[e]))
     keys[slot] = key
@@ -82,7 +82,7 @@ def remember(rows, e, memory, rule, t):
 
 @kernel
 def read_weights(memory, rule, t):
-    """Set the weights in table t to what the sketch holds."""
+    """Set the weights in table t to the estimates of the sketch."""
     place, C, V = new_place(), len(memory.bias), memory.weights.shape[2]
     for slot in range(memory.keys.shape[1]):
         if memory.keys[t, slot] != 0:
@@ -92,7 +92,7 @@ def read_weights(memory, rule, t):
 
 @kernel
 def prune(memory, rule, t, to_sketch):
-    """Keep the largest of table t; the others go into the sketch, or are dropped."""
+    """Keep the features with the largest weights in table t, and move others to the sketch if `to_sketch` is true."""
     n, slots, V = np.int64(memory.status[t, COUNT]), memory.keys.shape[1], memory.weights.shape[2]
     has_pairs = memory.parents.shape[1] > 0
     keys, weights, sums = np.empty(n, np.uint64), np.empty((n, V), np.float32), np.empty(n, np.float32)
@@ -116,7 +116,7 @@ def copy_row(source, target):
 
 @helper
 def nth(values, n):
-    """Return the n-th smallest value, counted from 0; reorders the array. (numpy's takes long to compile.)"""
+    """Return the n-th smallest value, counted from 0, and reorder the array (numpy's partition compiles slowly)."""
     low, high = 0, len(values) - 1
     while low < high:
         pivot, i, j = values[(low + high) >> 1], low, high
@@ -139,7 +139,7 @@ def nth(values, n):
 
 @kernel
 def keep_largest(keys, weights, sums, parents, memory, rule, t, to_sketch):
-    """Fill table t with the largest of these entries, of equals those of smaller key; the others go into the sketch."""
+    """Fill table t with the largest entries, of equals the smaller keys; move others to the sketch if `to_sketch`."""
     n, keep, place = len(keys), rule.n_select, new_place()
     size, least, last = np.empty(n, np.float32), np.float32(-1), np.uint64(0)
     for q in range(n):
@@ -177,7 +177,7 @@ def keep_largest(keys, weights, sums, parents, memory, rule, t, to_sketch):
 
 @kernel
 def admit(rows, first, large, n_large, hashes, memory, rule, t, bloom):
-    """Move the features large[:n_large] of a row into table t if they are large enough, and update its filter."""
+    """Move the features large[:n_large] of a row into table t if they are large enough, and update its Bloom filter."""
     status = memory.status[t]
     for u in range(n_large):
         q, count = large[u], status[COUNT]
@@ -190,7 +190,7 @@ def admit(rows, first, large, n_large, hashes, memory, rule, t, bloom):
 
 @kernel
 def move_to_table(rows, e, h, memory, rule, t):
-    """Move the weight of entry e's feature from the sketch into table t, if it is still above the threshold."""
+    """Move the weight of entry e's feature from the sketch into table t, if its norm is above the table's threshold."""
     keys, C, V = memory.keys[t], len(memory.bias), memory.weights.shape[2]
     vector, place = np.empty(V, np.float32), new_place()
     locate(h, rule.bits, rule.depth, C, place)
@@ -214,7 +214,7 @@ def move_to_table(rows, e, h, memory, rule, t):
 
 @kernel
 def apply_gradients(memory, rule, t):
-    """Without a sketch: add the sums of gradients to the weights of table t, and keep the largest."""
+    """Add the pending gradients to the weights of table t, for methods without a sketch, and keep the largest."""
     capacity, V = memory.keys.shape[1], memory.weights.shape[2]
     for slot in range(capacity):
         base = (t * capacity + slot) * V
@@ -227,9 +227,10 @@ def apply_gradients(memory, rule, t):
 
 @kernel
 def fade(memory, rule, factor, is_exact):
-    """Scale what the sketch holds for features outside the tables: the paper's γ, against the noise of early steps.
+    """Multiply the sketch by the paper's γ for features outside the tables, against the noise of early steps.
 
-    Where weights in the tables are not exact, those features are in the sketch, too: what they lose is added again.
+    If weights in the tables are not exact, the sketch holds the tables' features, too, and their decrease is added
+    back.
     """
     if not is_exact:
         for t in range(memory.keys.shape[0]):
@@ -253,17 +254,17 @@ def add_weights_to_sketch(memory, rule, factor):
 
 @kernel
 def add_share(mean, part, share):
-    """Add `share` times an array to a mean of several."""
+    """Add `share` times the array `part` to the array `mean`, a weighted mean."""
     for at in range(len(mean)):
         mean[at] += share * part[at]
 
 
 @kernel
 def merge_tables(keys, weights, sums, parents, share, memory, rule, t, is_exact):
-    """Fill table t with the entries of several shards, sorted by key; `memory` has the merged sketch and no entries.
+    """Fill table t of `memory`, which has the merged sketch, with the entries of several shards, sorted by key.
 
-    `share` is the share of an entry's shard in the mean. Where weights are exact, the weight of a feature is the mean
-    of its entries plus what the sketch holds for the shards that have no entry of it.
+    The array `share` has the share of each entry's shard in the mean. If weights are exact, the weight of a feature is
+    the mean of its entries plus the sketch's estimate for the shards that have no entry of the feature.
     """
     C, V, place, rest = len(memory.bias), weights.shape[1], new_place(), np.empty(weights.shape[1], np.float32)
     n = 0

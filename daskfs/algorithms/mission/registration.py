@@ -1,4 +1,4 @@
-"""What the rest of the package needs to know of MISSION."""
+"""The registration of MISSION: its name, its texts for the report, and its estimators."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Rows as the kernels of MISSION take them, and features that are derived while rows are read.
+"""Rows in the form that MISSION's kernels read, and features that are derived while rows are read.
 
-*Interactions*: a feature for two features of a row, or of two name spaces, whose value is the product of theirs. It is
-derived for a window of rows at a time and never stored. Its id is a hash; the tables keep its two parents beside it, so
-that it has a name.
+An interaction is a feature for a pair of features of a row, or of two name spaces, whose value is the product of both
+values. Interactions are derived for a window of rows at a time and never stored. The id of an interaction is a hash;
+the tables keep the ids of its two parents, from which its name follows.
 
-*idf*: a first pass counts in how many rows every feature is. Values are then multiplied by 1 + log(n / count). The
-weights of a result apply to values as they are in the data: the factor is part of the weight.
+With `idf`, a first pass counts the rows that have each feature, and values are multiplied by 1 + log(n / count). The
+weights of a result include the idf factors, so that weights apply to the values in the data.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NO_WEIGHT = np.empty(0, np.float32)
 
 
 def rows_of(block: RowBlock | SparseBlock, y: NDArray[np.float64]) -> SparseRows:
-    """Return the rows of a block, with their target as kernels take it."""
+    """Return the rows of a block in CSR form, with the target y."""
     weight = _NO_WEIGHT if block.weight is None else block.weight
     if isinstance(block, SparseBlock):
         return read_only(block.indptr, block.ids, block.values, _NO_PAIRS, y, weight)
@@ -44,7 +44,7 @@ def rows_of(block: RowBlock | SparseBlock, y: NDArray[np.float64]) -> SparseRows
 
 
 def read_only(*arrays: NDArray[Any]) -> SparseRows:
-    """Return rows of read-only arrays: one compiled kernel serves blocks, whose memory is protected, and all others."""
+    """Return rows of read-only views, so that numba compiles each kernel only once, for read-only arrays."""
     views = [array.view() for array in arrays]
     for view in views:
         view.flags.writeable = False
@@ -55,7 +55,7 @@ NO_ROWS = read_only(np.zeros(1, np.int64), np.empty(0, np.uint64), _NO_WEIGHT, _
 
 
 def slice_rows(rows: SparseRows, start: int, stop: int) -> SparseRows:
-    """Return rows start … stop - 1."""
+    """Return the rows from `start` up to, but not including, `stop`."""
     first, last = rows.indptr[start], rows.indptr[stop]
     pairs = rows.pairs[first:last] if len(rows.pairs) else rows.pairs
     weight = rows.weight[start:stop] if len(rows.weight) else rows.weight
@@ -64,7 +64,7 @@ def slice_rows(rows: SparseRows, start: int, stop: int) -> SparseRows:
 
 
 def take_rows(rows: SparseRows, numbers: NDArray[np.intp]) -> SparseRows:
-    """Return copies of some rows, without pairs."""
+    """Return copies of the rows with these numbers, without pairs of features."""
     starts, sizes = rows.indptr[numbers], np.diff(rows.indptr)[numbers]
     indptr = np.concatenate([[0], np.cumsum(sizes)])
     entries = np.repeat(starts - indptr[:-1], sizes) + np.arange(indptr[-1])
@@ -73,7 +73,7 @@ def take_rows(rows: SparseRows, numbers: NDArray[np.intp]) -> SparseRows:
 
 
 def join_rows(parts: Sequence[SparseRows]) -> SparseRows:
-    """Return the rows of all parts in one, without pairs."""
+    """Return the rows of all parts as one `SparseRows`, without pairs of features."""
     sizes = np.concatenate([np.diff(part.indptr) for part in parts])
     indptr = np.concatenate([[0], np.cumsum(sizes)])
     ids, values, y, weight = (
@@ -83,20 +83,20 @@ def join_rows(parts: Sequence[SparseRows]) -> SparseRows:
 
 
 def ignore_rows(rows: SparseRows, which: NDArray[np.bool_]) -> SparseRows:
-    """Return the rows with weight 0 for some of them, from which kernels learn nothing."""
+    """Return the rows with weight 0 for the rows in the mask `which`, from which kernels learn nothing."""
     weight = rows.weight if len(rows.weight) else np.ones(len(which), np.float32)
     return read_only(*rows[:-1], np.where(which, np.float32(0), weight))
 
 
 def are_usable(rows: SparseRows) -> NDArray[np.bool_]:
-    """Return for every value whether it and its square are finite."""
+    """Return a mask of the values that are finite and have a finite square."""
     with np.errstate(over="ignore"):
         usable: NDArray[np.bool_] = np.isfinite(np.square(rows.values))
     return usable
 
 
 def unusable_value(rows: SparseRows, first: int) -> RowError:
-    """Return an error that names the first value that is not usable; `first` is the number of the first row."""
+    """Return an error that names the first value that is not usable, where `first` is the number of the first row."""
     entry = int(np.argmin(are_usable(rows)))
     row = int(np.searchsorted(rows.indptr, entry, side="right")) - 1
     reason = f"the value {rows.values[entry]} is not finite, or too large; write the data again without it"
@@ -108,14 +108,14 @@ def unusable_value(rows: SparseRows, first: int) -> RowError:
 
 @dataclass(slots=True)
 class NameSpaces:
-    """Tables of the features on either side of an interaction; empty tables stand for all features."""
+    """Hash tables of the features on either side of an interaction, where an empty table stands for all features."""
 
     left: NDArray[np.uint64]
     right: NDArray[np.uint64]
 
 
 def check_interactions(interactions: str | None) -> None:
-    """Raise OptionError if the option names neither all features nor two name spaces."""
+    """Raise OptionError if `interactions` is neither None, nor "all", nor the names of two name spaces."""
     if interactions is None or interactions == _ALL:
         return
     if len([space for space in interactions.split(",") if space.strip()]) != 2:
@@ -123,7 +123,7 @@ def check_interactions(interactions: str | None) -> None:
 
 
 def name_spaces_of(interactions: str | None, meta: Meta) -> NameSpaces | None:
-    """Return the name spaces that the option `interactions` names; None without interactions."""
+    """Return the tables of the name spaces that the option `interactions` names, or None without interactions."""
     if interactions is None:
         return None
     if interactions == _ALL:
@@ -132,7 +132,7 @@ def name_spaces_of(interactions: str | None, meta: Meta) -> NameSpaces | None:
 
 
 def interactions_nbytes(interactions: str | None, meta: Meta) -> int:
-    """Return the most memory that a window and the tables of name spaces take."""
+    """Return the most bytes that a window of rows with pairs and the tables of name spaces take."""
     if interactions is None:
         return 0
     tables = 0 if interactions == _ALL else 2 * 8 * (1 << (2 * meta.n_features).bit_length())
@@ -140,7 +140,7 @@ def interactions_nbytes(interactions: str | None, meta: Meta) -> int:
 
 
 def windows(rows: SparseRows, spaces: NameSpaces | None, first: int) -> Iterator[SparseRows]:
-    """Yield the rows with their pairs, some at a time; `first` is the number of the first row."""
+    """Yield windows of rows with their pairs of features, where `first` is the number of the first row."""
     if spaces is None:
         yield rows
         return
@@ -162,7 +162,7 @@ def windows(rows: SparseRows, spaces: NameSpaces | None, first: int) -> Iterator
 
 
 def parents_of(memory: Memory, features: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return the two parents of each of these features, which are in a table; twice `NO_PARENT` if it is no pair."""
+    """Return both parents' ids of each feature in the tables, or twice `NO_PARENT` for a feature that is no pair."""
     keys = memory.keys.ravel()
     slots = np.flatnonzero(keys)
     order = slots[np.argsort(keys[slots], kind="stable")]
@@ -182,7 +182,7 @@ def _table_of(space: str, meta: Meta) -> NDArray[np.uint64]:
 
 @dataclass(slots=True)
 class RowCounts:
-    """In how many rows features are: two rows of counters, (2, cells), in each of which a feature has a cell."""
+    """Counts of the rows that have each feature, in two arrays of shared counters, (2, cells), with a cell in each."""
 
     before: NDArray[np.uint32]
     """Counts up to the last merge, the same for all shards."""
@@ -191,23 +191,23 @@ class RowCounts:
 
     @classmethod
     def empty(cls, width: int) -> RowCounts:
-        """Return counters that go with a sketch of some width, all zero."""
+        """Return zero counters, whose number depends on the width of the sketch."""
         shape = (2, count_cells(width))
         return cls(np.zeros(shape, np.uint32), np.zeros(shape, np.uint32))
 
 
 def count_cells(width: int) -> int:
-    """Return the cells in a row of counters that go with a sketch of some width."""
+    """Return the number of cells in an array of counters, for a sketch of this width."""
     return max(_MIN_COUNTERS, 2 * width)
 
 
 def count_rows(counts: RowCounts, ids: NDArray[np.uint64]) -> None:
-    """Count the entries of some rows."""
+    """Add the entries of rows to the counts of their features."""
     count_features(ids, counts.since, _bits(counts.since.shape[1]))
 
 
 def idf_of(counts: RowCounts, n_rows: float) -> NDArray[np.float32]:
-    """Return (2, cells) factors 1 + log((1 + n_rows) / (1 + count))."""
+    """Return the idf factors 1 + log((1 + n_rows) / (1 + count)) of all cells, (2, cells)."""
     factors = (counts.since + counts.before).astype(np.float32)
     np.minimum(factors, n_rows, out=factors)  # features that share a cell may count more than there are rows
     factors += 1
@@ -219,7 +219,7 @@ def idf_of(counts: RowCounts, n_rows: float) -> NDArray[np.float32]:
 def factors_of(
     idf: NDArray[np.float32] | None, ids: NDArray[np.uint64], parents: NDArray[np.uint64] | None = None
 ) -> NDArray[np.float32]:
-    """Return what the values of features are multiplied by; the factor of a pair is the product of its parents'."""
+    """Return the idf factors of features, where the factor of a pair is the product of its parents' factors."""
     factors = np.ones(len(ids), np.float32)
     if idf is not None:
         larger_of_two(ids, idf, _bits(idf.shape[1]), factors)  # of the smaller count, which is nearer to the truth
@@ -230,7 +230,7 @@ def factors_of(
 
 
 def multiply_values(rows: SparseRows, idf: NDArray[np.float32] | None) -> SparseRows:
-    """Return the rows with their values multiplied by the factors of their features."""
+    """Return the rows with their values multiplied by the idf factors of their features."""
     if idf is None:
         return rows
     return read_only(rows.indptr, rows.ids, rows.values * factors_of(idf, rows.ids), *rows[3:])

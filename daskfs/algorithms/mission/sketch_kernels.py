@@ -1,11 +1,11 @@
-"""Kernels of the count-sketch: which cells a feature has, what they hold for it, and how to add to them.
+"""Kernels of the count-sketch, which find the cells of a feature, estimate weights from cells, and add to cells.
 
-A sketch has `depth` rows of 2^bits cells. A cell is a vector of C numbers, one for every class. A feature has one cell
-in every row, with a sign. The estimate of its weights is the median over rows of sign times cell.
+A sketch has `depth` rows of 2^bits cells, and a cell is a vector of C numbers, one for every class. A feature has one
+cell in every row of the sketch, with a sign. The estimate of a feature's weights is the median over the rows of sign
+times cell.
 
-The second half serves the features of a whole row, which are located first and then visited in turn. Their cells lie
-far apart in memory: the cells of a feature a few places ahead are prefetched, and every cell is visited once, in loops
-that fill vector registers.
+The second half of the module serves all features of a data row, whose cells lie far apart in memory: cells of a feature
+a few places ahead are prefetched, and every cell is visited once, in loops that fill vector registers.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ _ONE, _ZERO = np.float32(1), np.float32(0)
 
 @helper
 def fold(h):
-    """Return other bits of the same hash, for the second and third row of the sketch."""
+    """Return a second hash from hash h, for the second and third row of the sketch."""
     g = h * np.uint64(0x9E3779B97F4A7C15)
     return g ^ (g >> np.uint64(32))
 
 
 @helper
 def cells_of_three(h, bits):
-    """Return the cells of a feature in a sketch of depth 3, and three bits that encode their signs."""
+    """Return the three cells of a feature in a sketch of depth 3, and three bits that encode the cells' signs."""
     g, shift, width = fold(h), np.uint64(64 - bits), np.uint64(1) << np.uint64(bits)
     return h >> shift, (g & (width - np.uint64(1))) + width, (g >> shift) + width + width, h & np.uint64(7)
 
 
 @helper
 def cell(h, row, bits):
-    """Return the cell of a feature in one row of a sketch of any depth, and its sign."""
+    """Return the cell of a feature in one row of a sketch of any depth, and the sign of the cell."""
     width = np.uint64(1) << np.uint64(bits)
     if row > 2:
         h = mix(h + np.uint64(row // 3))
@@ -60,13 +60,13 @@ def cell(h, row, bits):
 
 @helper
 def sign(bits, which):
-    """Return +1 or -1."""
+    """Return +1 or -1, as bit number `which` of `bits` is 0 or 1."""
     return _ONE - np.float32(2) * np.float32((bits >> np.uint64(which)) & np.uint64(1))
 
 
 @helper
 def tail_cell(h, bits):
-    """Return the index in `Memory.tail` of a feature outside the tables: one row, no sign."""
+    """Return the index in `Memory.tail` of a feature outside the tables, from its hash h."""
     g = h * np.uint64(0xA24BAED4963EE407)
     return (g ^ (g >> np.uint64(29))) >> np.uint64(64 - bits)
 
@@ -77,7 +77,7 @@ def median_of_three(a, b, c):
 
 
 class Place(NamedTuple):
-    """Where a feature is in the sketch; for several features the first two have a column for each."""
+    """Cells and signs of a feature in the sketch; for several features, with a column for each feature."""
 
     cells: Any  # (depth,): where the numbers of its cell begin, in every row
     signs: Any  # (depth,)
@@ -86,13 +86,13 @@ class Place(NamedTuple):
 
 @kernel
 def new_place():
-    """Return room for the place of one feature."""
+    """Return an uninitialised `Place` for one feature."""
     return Place(np.empty(MAX_DEPTH, np.int64), np.empty(MAX_DEPTH, np.float32), np.empty(MAX_DEPTH, np.float32))
 
 
 @helper
 def locate(h, bits, depth, C, place):
-    """Find the place of the feature with hash h."""
+    """Write the cells and signs of the feature with hash h into `place`."""
     for row in range(depth):
         at, place.signs[row] = cell(h, row, bits)
         place.cells[row] = np.int64(at) * C
@@ -110,7 +110,7 @@ def add(sketch, place, depth, first, vector, factor):
 
 @helper
 def read(sketch, place, depth, first, vector):
-    """Write the estimate of a feature's weights `first`, `first` + 1, … into `vector`."""
+    """Write the estimates of a feature's class weights `first`, `first` + 1, … into `vector`."""
     cells, signs, ordered = place.cells, place.signs, place.sorted
     if depth == 3:
         i, j, k, V = cells[0] + first, cells[1] + first, cells[2] + first, len(vector)
@@ -150,7 +150,7 @@ def squared_norm(vector):
 
 
 def prefetch(array, at):
-    """Load the memory around array[at] into the cache; nothing else changes, and `at` may be out of range."""
+    """Load the memory around array[at] into the cache, where `at` may be out of range."""
 
 
 @intrinsic
@@ -183,7 +183,7 @@ def prefetch_all(array, first, count):
 
 @kernel
 def new_places(count, depth):
-    """Return room for the places of `count` features."""
+    """Return an uninitialised `Place` for `count` features."""
     signs = np.empty((depth, count), np.float32)
     return Place(np.empty((depth, count), np.int64), signs, np.empty(MAX_DEPTH, np.float32))
 
@@ -191,13 +191,13 @@ def new_places(count, depth):
 # Slices are taken in helpers, where they cost nothing: a kernel counts references to them.
 @inlined
 def place_of(places, q):
-    """Return the place of feature q."""
+    """Return the cells and signs of feature q."""
     return Place(places.cells[:, q], places.signs[:, q], places.sorted)
 
 
 @helper
 def locate_row(hashes, size, bits, depth, C, places):
-    """Find the places of the first `size` hashes."""
+    """Write the cells and signs of the features with the first `size` hashes into `places`."""
     if depth != 3:
         for q in range(size):
             locate(hashes[q], bits, depth, C, place_of(places, q))
@@ -226,7 +226,7 @@ def cells_at(sketch, places, q, first, count):
 
 @summing_helper
 def read_one(sketch, places, q, depth, known):
-    """Write the estimate of feature q into row q of `known`; return its squared norm."""
+    """Write the estimated weights of feature q into row q of `known`; return their squared norm."""
     own, total = known[q], _ZERO
     if depth != 3:
         read(sketch, place_of(places, q), depth, 0, own)
@@ -260,8 +260,8 @@ def step_three(sketch, places, q, first, vector, factor):
 def step_some(sketch, places, which, count, depth, first, vector, steps, known, least, large):
     """Add steps[q] times a vector to the cells of the features q in which[:count].
 
-    Features whose squared norm is now above `least` are listed in `large`; return their number. `known` is room for
-    one vector.
+    Write the features whose squared norm is now above `least` into `large`, and return their number. The array `known`
+    is working memory for one vector.
     """
     n_large = 0
     if depth != 3:
@@ -282,7 +282,7 @@ def step_some(sketch, places, which, count, depth, first, vector, steps, known, 
 
 @summing_helper
 def add_one(sketch, places, q, depth, vector, factor, known):
-    """Add `factor` times a vector to the cells of feature q and to row q of `known`; return that row's squared norm."""
+    """Add `factor` times a vector to the cells of feature q and to row q of `known`; return the row's squared norm."""
     own, total = known[q], _ZERO
     if depth != 3:
         add(sketch, place_of(places, q), depth, 0, vector, factor)

@@ -1,4 +1,4 @@
-"""The state of MISSION: how large its arrays are, the rule by which kernels learn them, and the result they hold."""
+"""The state of MISSION, the sizes of its arrays, the parameters of its kernels, and the result of a state."""
 
 from __future__ import annotations
 
@@ -37,46 +37,46 @@ _MIN_ROW = 256  # entries of a row that "iht" has room for at first
 
 @dataclass(slots=True)
 class MissionState:
-    """The state of MISSION."""
+    """The state of MISSION between blocks: learned memory, history, and data of the current pass."""
 
     memory: Memory
     room: int
-    """Features at which a table is pruned."""
+    """The number of features at which a table is pruned."""
     classes: str
     """The classes that scores tell apart, in JSON; empty for a real target."""
     labels: NDArray[np.float64]
-    """The classes of softmax as blocks carry them, ascending; empty for other losses."""
+    """For softmax, the ascending values that stand for the classes in blocks; empty for other losses."""
     positive: float
-    """The second of two classes as blocks carry it; NaN where there are not two."""
+    """The value that stands for the second of two classes in blocks; NaN where there are not two classes."""
     n_samples: int
     n_shards: int
     seed: int
     held_back: float
     """The share of rows that are held back for the refit."""
     history: NDArray[np.float64]
-    """(passes, columns): as in `HISTORY`."""
+    """(passes, columns): a row for every pass, with the columns in `HISTORY`."""
     passes: int = 0
-    """Finished passes."""
+    """The number of finished passes."""
     totals_before: NDArray[np.float64] = field(default_factory=lambda: np.zeros(3))
-    """The totals of this pass up to the last merge; `memory.totals` has those of this shard since then."""
+    """The totals of this pass up to the last merge; `memory.totals` has this shard's totals since the merge."""
     merged_shards: int = 1
-    """How many shards this state was merged from; 1 as soon as it learns again."""
+    """The number of shards that this state was merged from; 1 as soon as the state learns again."""
     buffer: SparseRows | None = None
-    """The first rows, until there are enough of them to calibrate by."""
+    """The first rows, until there are enough rows to calibrate the step size."""
     buffer_start: int = 0
     """The number of the first row in the buffer."""
     calibration: Calibration | None = None
-    """None before the first rows are learned."""
+    """The step size estimated from the first rows; None before these rows are learned."""
     remark: str = ""
-    """What users should know of the data."""
+    """A remark for users on the data."""
     counts: RowCounts | None = None
-    """Only while `idf` counts."""
+    """Counts of the rows of each feature, only in the pass that counts for `idf`."""
     idf: NDArray[np.float32] | None = None
-    """(2, cells): factors of features, once they were counted."""
+    """(2, cells): idf factors of features, after the pass that counts."""
     name_spaces: NameSpaces | None = None
-    """Only with interactions."""
+    """Tables of name spaces; None without interactions."""
     refit: RefitState | None = None
-    """Only in passes that refit."""
+    """The state of the refit; None before the passes that refit."""
 
 
 def count_scores(params: Mission, meta: Meta) -> int:
@@ -85,12 +85,12 @@ def count_scores(params: Mission, meta: Meta) -> int:
 
 
 def has_sketch(params: Mission) -> bool:
-    """Return whether the method uses a sketch; "iht" and "batch-iht" do not."""
+    """Return whether the method uses a sketch, which "iht" and "batch-iht" do not."""
     return params.method not in ("iht", "batch-iht")
 
 
 def room_of(params: Mission, longest_row: int = 0) -> int:
-    """Return at how many features a table is pruned; without a sketch it must have room for a whole row."""
+    """Return the number of features at which a table is pruned, which without a sketch has room for a whole row."""
     if has_sketch(params):
         return int(_SLACK * params.n_select) + _MIN_SLACK
     cells = params.depth * params.width if params.method == "batch-iht" else 0
@@ -98,7 +98,7 @@ def room_of(params: Mission, longest_row: int = 0) -> int:
 
 
 def count_slots(features: int) -> int:
-    """Return the slots of a table for some number of features: a power of two, at most half of them in use."""
+    """Return the number of slots of a table for `features` features: a power of two, at most half of it in use."""
     return 1 << (2 * features - 1).bit_length()
 
 
@@ -121,13 +121,13 @@ def _arrays(params: Mission, n_scores: int, room: int) -> dict[str, tuple[tuple[
 
 
 def empty_memory(params: Mission, n_scores: int, room: int) -> Memory:
-    """Return a memory in which nothing has been learned; a row has `n_scores` scores."""
+    """Return a memory in which nothing has been learned, for rows with `n_scores` scores."""
     arrays = _arrays(params, n_scores, room)
     return Memory(**{name: np.zeros(shape, dtype) for name, (shape, dtype) in arrays.items()})
 
 
 def count_bytes(params: Mission, meta: Meta) -> int:
-    """Return the most memory that the state and work on it take."""
+    """Return the most bytes that the state and temporary arrays take."""
     n_scores, longest_row = count_scores(params, meta), 2 * min(meta.block_nbytes // 4, meta.n_entries)
     room = room_of(params, longest_row)
     arrays = _arrays(params, n_scores, room).values()
@@ -145,7 +145,7 @@ def count_bytes(params: Mission, meta: Meta) -> int:
 
 
 def rule_of(params: Mission, room: int, calibration: Calibration | None = None, n_shards: int = 1) -> Rule:
-    """Return how kernels learn. Each of L shards multiplies its step by L."""
+    """Return the parameters by which kernels learn, where each of L shards multiplies its learning rate by L."""
     norm, value = (calibration or NEUTRAL).mean_squares
     rate = rate_of(params, calibration)
     if params.loss == "squared" and params.method != "active":
@@ -165,14 +165,14 @@ def rule_of(params: Mission, room: int, calibration: Calibration | None = None, 
 
 
 def make_room(params: Mission, state: MissionState, longest_row: int) -> None:
-    """Enlarge the tables where they must hold a whole row beside the features they keep."""
+    """Enlarge the tables of a method without a sketch if they cannot hold a whole row beside the selected features."""
     if not has_sketch(params) and params.n_select + longest_row > state.room:
         state.room = room_of(params, 1 << (longest_row - 1).bit_length())
         state.memory = resize_tables(state.memory, count_slots(state.room))
 
 
 def resize_tables(memory: Memory, slots: int) -> Memory:
-    """Return a memory without a sketch whose tables have another number of slots."""
+    """Return a memory without a sketch whose tables have `slots` slots."""
     n_tables = len(memory.keys)
     arrays: dict[str, NDArray[Any]] = {"weights": memory.weights, "sums": memory.sums}
     if memory.parents.size:
@@ -194,7 +194,7 @@ def resize_tables(memory: Memory, slots: int) -> Memory:
 
 
 def result_of(state: MissionState, bias_value: float) -> Result:
-    """Return the result of a state whose tables hold the selected features only."""
+    """Return the result of a state whose tables hold only the selected features."""
     keys, weights = state.memory.keys, state.memory.weights
     features = np.unique(keys[keys > 0]) - np.uint64(1)
     by_class = np.zeros((len(features), len(state.memory.bias)))
@@ -218,7 +218,7 @@ def result_of(state: MissionState, bias_value: float) -> Result:
 
 
 def preview_of(state: MissionState, limit: int) -> Preview:
-    """Return what the tables hold now: perhaps some features too many, and weights that are a little old."""
+    """Return the current features and weights in the tables, perhaps with too many features or slightly old weights."""
     loss, weight, _ = state.memory.totals + state.totals_before
     objective = loss / weight if weight else np.nan
     if state.passes and not weight:

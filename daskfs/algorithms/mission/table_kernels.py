@@ -1,9 +1,9 @@
-"""Kernels of the hash tables that hold features: hashing, look-up, and a filter that spares most look-ups.
+"""Kernels of the hash tables that hold features: hashing, look-up, and a Bloom filter that spares most look-ups.
 
 A table has open addressing with linear probing. A key is a feature id plus one, so that zero marks a free slot.
 
-Most features of a row are in no table. A Bloom filter with one hash function, and bytes in place of bits, says so for
-nearly all of them with one read. It depends on the keys in the table alone, not on how blocks are cut.
+Most features of a row are in no table, which a Bloom filter shows for nearly all of these features with one read. The
+Bloom filter has one hash function, bytes in place of bits, and depends only on the keys in the table.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FILTER_BYTES = 8  # for every slot of a table
 
 @helper
 def mix(x):
-    """Return the finaliser of MurmurHash3: every bit of a feature id changes every bit of the hash."""
+    """Return the MurmurHash3 finaliser of x, in which every bit of a feature id changes every bit of the hash."""
     x = np.uint64(x)
     x ^= x >> np.uint64(33)
     x *= np.uint64(0xFF51AFD7ED558CCD)
@@ -30,7 +30,7 @@ def mix(x):
 
 @helper
 def find(keys, key, h):
-    """Return the slot of a key whose feature has hash h, or -1 - (the slot where it would go)."""
+    """Return the slot of a key whose feature has hash h, or for a missing key -1 - (the slot to insert it)."""
     mask = len(keys) - 1
     i = np.int64((h >> np.uint64(17)) & np.uint64(mask))
     while keys[i] != key:
@@ -42,7 +42,7 @@ def find(keys, key, h):
 
 @kernel
 def insert_ids(ids, keys):
-    """Put feature ids into a table that has room for them."""
+    """Insert feature ids into a hash table that has room for these ids."""
     for e in range(len(ids)):
         slot = find(keys, ids[e] + np.uint64(1), mix(ids[e]))
         if slot < 0:
@@ -50,14 +50,14 @@ def insert_ids(ids, keys):
 
 
 class BloomFilter(NamedTuple):
-    """The filters of T tables."""
+    """The Bloom filters of T tables."""
 
     flags: Any  # (T, FILTER_BYTES × capacity): 1 where a feature of the table has its hash
     shift: Any  # a hash shifted right by this is the index of its flag
 
 
 class RowSplit(NamedTuple):
-    """The entries of a row, by whether each of T tables holds their feature; (T, entries) but for `maybe`."""
+    """Entries of a row inside and outside each of T tables, as arrays (T, entries), except `maybe`."""
 
     inside: Any
     slots: Any  # where the features inside are in the table
@@ -67,7 +67,7 @@ class RowSplit(NamedTuple):
 
 @kernel
 def new_filter(keys):
-    """Return the filters of tables."""
+    """Return the Bloom filters of the tables with these keys."""
     n_tables, capacity = keys.shape
     shift = np.uint64(64)
     while (1 << (64 - np.int64(shift))) < FILTER_BYTES * capacity:
@@ -80,7 +80,7 @@ def new_filter(keys):
 
 @helper
 def fill_filter(keys, flags, shift):
-    """Set the flags of the features in a table, and clear all others."""
+    """Set the Bloom filter's flags of the features in a table, and clear all other flags."""
     for at in range(len(flags)):
         flags[at] = 0
     for slot in range(len(keys)):
@@ -90,14 +90,14 @@ def fill_filter(keys, flags, shift):
 
 @kernel
 def new_split(n_tables, size):
-    """Return room to split rows of at most `size` entries."""
+    """Return an uninitialised `RowSplit` for rows of at most `size` entries."""
     inside, slots = np.empty((n_tables, size), np.int32), np.empty((n_tables, size), np.int32)
     return RowSplit(inside, slots, np.empty((n_tables, size), np.int32), np.empty(size, np.int32))
 
 
 @inlined
 def split_row(keys, bloom, t, ids, hashes, first, size, split):
-    """Split the `size` entries of a row by table t; return how many are inside and how many outside.
+    """Split the `size` entries of a row by table t; return how many features are in the table and how many are not.
 
     The row begins at entry 0 of `hashes` and at entry `first` of `ids`.
     """
