@@ -6,9 +6,9 @@ The file selection.json holds `version`, `algorithm`, `seed`, `source`, `classes
 and measured seconds are in the history. The file selection.json is written last, and without it the folder does not
 load. Reading checks the types and sizes of all values and executes nothing.
 
-The file published.json of a job points to the folder of a selection run and is replaced in one step. Its members are
-"version", "job", "run" (the folder) and "files" (SHA-256 digests by name of file). A reader who follows published.json
-finds either the old selection run or the new one, complete. The digests show whether a file was changed later.
+The file published.json of a job points to the folder of a selection run and is replaced in one step. The members of
+published.json are "version", "job", "run" (the folder) and "files" (SHA-256 digests by name of file). A reader who
+follows published.json finds the old or the new selection run, complete. The digests show whether a file was changed later.
 """
 
 from __future__ import annotations

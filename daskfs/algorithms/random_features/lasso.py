@@ -170,8 +170,8 @@ def solve_path(
 def solve_for_count(problems: Sequence[LassoProblem], n_features: int, tolerance: float = 1e-6) -> Solution:
     """Return the solution with the largest penalty that has at least `n_features`, and as few more as possible.
 
-    A feature counts if any target uses it. Penalties descend by a factor of 0.7 until there are enough features. Then
-    the last interval of penalties is bisected until the number of features is right, or until two features cannot be
+    A feature counts if any target uses it. Penalties descend by a factor of 0.7 until there are enough features.
+    The last interval of penalties is bisected until the number of features is right, or until two features cannot be
     separated. If even the smallest penalty has too few features (some are copies of each other, or there are fewer rows
     than features), the solution with the most features is returned.
 
