@@ -8,7 +8,7 @@ load. Reading checks the types and sizes of all values and executes nothing.
 
 The file published.json of a job points to the folder of a selection run and is replaced in one step. The members of
 published.json are "version", "job", "run" (the folder) and "files" (SHA-256 digests by name of file). A reader who
-follows published.json finds the old or the new selection run, complete. The digests show whether a file was changed later.
+follows published.json finds the old or the new selection run, complete. The digests show whether a file was changed.
 """
 
 from __future__ import annotations
