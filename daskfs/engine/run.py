@@ -236,7 +236,7 @@ def _begin_and_failure_events(listener: RunListener, snapshot: Snapshot, client:
 
 
 def _with_costs(result: Result, costs: list[PassCost]) -> Result:
-    """Return the result with the cost of every pass in its history; the last cost is that of revisited columns."""
+    """Return the result with the seconds and bytes of every pass, and of reading columns again, in its history."""
     records = [{**cost.times(), "bytes": float(cost.bytes)} for cost in costs]
     records += [{}] * (len(result.history) - len(records))  # history may have records of something else than passes
     return replace(result, history=[old | new for old, new in zip(result.history, records, strict=False)])

@@ -194,8 +194,8 @@ class Selection:
     ) -> None:
         """Write predictions and scores, block by block, as a Zarr group that xarray opens.
 
-        The variables of the group are "prediction" and "score". Writing needs as much memory as `scores`. The group can
-        be opened only when it is complete, and after an error nothing is left behind.
+        The Zarr group that is written has the variables "prediction" and "score", and opens only when it is complete.
+        Writing needs as much memory as `scores`. After an error nothing is left behind.
 
         Parameters
         ----------

@@ -25,6 +25,7 @@ DAGS = REPOSITORY / "pipelines" / "airflow"
 OURS = ("daskfs_job", "daskfs_jobs", "daskfs_consume")
 START_SECONDS, RUN_SECONDS, STOP_SECONDS = 240, 300, 20
 ANSWER_SECONDS = 120  # the first answers of a server take a while on a busy machine
+ATTEMPTS = 20
 FINISHED = ("success", "failed")
 
 
@@ -37,12 +38,24 @@ class Airflow:
     token: str = field(default="", repr=False)
 
     def ask(self, path: str, content: Mapping[str, Any] | None = None, method: str | None = None) -> Any:
-        """What the API answers; HTTPError if it refuses."""
+        """Return what the API answers; HTTPError if it refuses.
+
+        Airflow's database here is SQLite. On a busy machine the API may answer 500 because another service has locked
+        it: what may be said twice, everything but POST, is said again.
+        """
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.token}"}
         body = None if content is None else json.dumps(content).encode()
         request = urllib.request.Request(self.url + path, body, headers, method=method)
-        with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:
-            return json.loads(answer.read() or b"null")
+        for left in range(ATTEMPTS, 0, -1):
+            try:
+                with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:
+                    return json.loads(answer.read() or b"null")
+            except urllib.error.HTTPError as refusal:
+                if refusal.code < 500 or request.get_method() == "POST" or left == 1:
+                    raise
+                refusal.close()
+                time.sleep(1)
+        raise AssertionError("unreachable")
 
     def trigger(self, dag: str, **params: Any) -> str:
         """Start a run; its id."""

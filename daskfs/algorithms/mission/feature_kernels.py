@@ -85,7 +85,7 @@ def two_cells(feature, bits):
 
 @kernel
 def count_features(ids, cells, bits):
-    """Add 1 to both cells of the feature of every entry, in `cells` (2, 2^bits), which features may share."""
+    """Add 1, for every entry, to the two cells that its feature hashes to, one in each row of `cells` (2, 2^bits)."""
     for e in range(len(ids)):
         i, j = two_cells(ids[e], bits)
         cells[0, i] += 1

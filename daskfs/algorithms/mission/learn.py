@@ -36,7 +36,7 @@ _TIMES = 100  # that it fades in a pass, if there are enough rows
 
 
 def _learn(params: Mission, memory: Memory, rule: Rule, rows: SparseRows) -> int:
-    """Learn rows with the kernel for the method and the shape of the memory; return the number of rows learned."""
+    """Learn rows with the kernel that fits the method and the sketch; return the number of rows learned."""
     kernel: Any
     is_simple = len(memory.bias) == 1 and rule.depth == 3
     if not has_sketch(params):

@@ -6,7 +6,7 @@ There are two ways to store weights:
 * `learn_active_fast`: weights of features in the table are exact and not in the sketch, which holds all others
   ("active").
 
-`general_kernels` has both kernels for any number of classes, tables and rows of the sketch. Every kernel adds up the
+`general_kernels` has forms of these kernels for any number of classes, tables and sketch rows. Every kernel adds up the
 losses of rows before the rows are learned, and returns the number of rows before a value that is not finite.
 """
 

@@ -152,7 +152,7 @@ def best_intercepts(state: RandomFeaturesState, weights: Float64Array) -> Float6
 
 
 def shift_to_origin(state: RandomFeaturesState) -> None:
-    """Turn the gradients b and t at the current model into the linear terms of quadratic models in w and β."""
+    """Expand the quadratic approximations of the loss around zero instead of around the current coefficients."""
     quadratic, model = state.known_quadratic(), state.model
     quadratic.t = quadratic.t + np.einsum("ac,ac->c", quadratic.s, model.weights) + quadratic.n * model.intercept
     quadratic.b = quadratic.b + quadratic.s * model.intercept

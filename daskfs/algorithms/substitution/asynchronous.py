@@ -1,4 +1,4 @@
-"""`method="async"`: the asynchronous variant Asy-OS, algorithms 2 and 3 of the paper.
+"""`method="async"`: Asy-OS, the asynchronous form of Online Substitution (algorithms 2 and 3 of Yang et al., KDD 2016).
 
 Worker t has its own selected set S(t) with weights w_S(t), and takes the steps of algorithm 1 for its columns. The
 centre, the dask actor that owns the state, holds the sum u_C = Σ_t u(t) of the workers' scores u(t) = X_S(t) w_S(t).

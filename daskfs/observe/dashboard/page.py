@@ -4,7 +4,7 @@ Names of features come from datasets and may contain any text, so names are draw
 
 All changes reach the browser in one message (`BrowserUpdates`, page.js). Bokeh by itself sends a message for every
 property that is set, may draw a plot for each, and lays out the whole page whenever the text of a `Div` changes.
-Bokeh's own messages would take a browser nearly twice as long, perhaps on a core that a worker could use. The Bokeh
+A browser needs nearly twice as long to apply Bokeh's own update messages, perhaps on a worker's core. The Bokeh
 models on the scheduler stay empty, and the browser receives the models' properties as JSON and sets those that changed.
 """
 

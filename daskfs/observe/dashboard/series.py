@@ -123,7 +123,7 @@ def _changes(run: LiveRun) -> dict[str, list[Any]]:
 
 
 def _workers(run: LiveRun) -> dict[str, list[Any]]:
-    """Return a bar for every worker, most bytes first, or for the first and last of very many workers."""
+    """Return a bar for every worker, sorted by bytes read; of very many workers, those with most and fewest bytes."""
     late, order = run.stragglers(), sorted(run.workers, key=lambda name: -run.workers[name].bytes)
     shown = order if len(order) <= MOST_BARS else [*order[: MOST_BARS // 2], *order[-MOST_BARS // 2 :]]
     return {

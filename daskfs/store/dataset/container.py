@@ -59,7 +59,7 @@ class _Array:
 
 
 def write_container(location: Location, key: str, about: Mapping[str, Any], values: State) -> None:
-    """Store facts and values under one key in one atomic step, so that readers see the old file or the new file.
+    """Store a JSON object and arrays under one key in one atomic step, so that readers see the old file or the new.
 
     Parameters
     ----------

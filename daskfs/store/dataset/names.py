@@ -3,8 +3,8 @@
 Feature names stay on disk, and a lookup reads only the chunks that hold the requested names.
 
 The id of a k-mer is the bit ``1`` followed by two bits per base (A, C, G, T = 0 … 3), the first base in the highest
-bits. The leading 1 encodes the length, so that k-mers of different lengths never share an id. The id of a k-mer at a
-fixed position in its row is ``position << shift | id``, where `id` is the id of the k-mer alone.
+bits. The 1 before the first base marks the length of the k-mer, so that k-mers of different lengths never share an
+id. A k-mer at a fixed position in its row has the id ``position << shift | id``, with the id of the k-mer alone.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The lease states its holder, an epoch number and the time of its last renewal. The lease changes only by conditional
 writes, so that only one of two processes that try to take a lease succeeds. A process that finds the lease of another
-process watches the lease for a while. If the watched lease is renewed, the watching process is refused. If the watched
-lease is not renewed, the watching process takes the lease over with the next epoch number.
+process watches the lease for a while. If the holder renews the lease meanwhile, the watching process gives up. If the
+holder does not renew the lease, the watching process takes the lease over with the next epoch number.
 
 A holder that could not renew its lease for almost `LIFETIME` seconds checks before its next write that the lease is
 still its own. A write raises `Interrupted` if another process has taken the lease over.
