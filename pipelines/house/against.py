@@ -64,7 +64,7 @@ WORK = {
     "ingest svmlight": lambda: daskfs.ingest("rows.svm", "svm.zarr", format="svmlight", workers=1, overwrite=True),
     "ingest vw": lambda: daskfs.ingest("rows.vw", "vw.zarr", format="vw", workers=1, overwrite=True),
     "shuffle": lambda: daskfs.shuffle("rows.zarr", "shuffled.zarr", seed=0, overwrite=True),
-    "split": lambda: daskfs.split("rows.zarr", "train.zarr", "test.zarr", test=0.2, overwrite=True),
+    "split": lambda: daskfs.split("rows.zarr", "train.zarr", "test.zarr", 0.2, overwrite=True),
     "transpose": lambda: daskfs.transpose("rows.zarr", "columns.zarr", overwrite=True),
 }
 print(daskfs.__file__, *WORK, sep="\t", flush=True)
