@@ -421,6 +421,8 @@ def restore(kind: Any, values: Mapping[str, Any], path: str = "") -> Any:
             return None
     if get_origin(kind) is list:
         (item,) = get_args(kind)
+        if values[path] < 0:
+            raise ValueError(f"{path}: {values[path]} items")
         return [restore(item, values, f"{path}/{number}") for number in range(values[path])]
     if is_dataclass(kind) or hasattr(kind, "_fields"):
         hints = get_type_hints(kind)

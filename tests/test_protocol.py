@@ -1,4 +1,4 @@
-"""protocol.py: blocks, and an algorithm small enough to read at a preview that fits the protocol."""
+"""protocol.py: blocks, and an algorithm small enough to read at a glance that fits the protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Algorithms small enough to read at a preview, for tests of the engine."""
+"""Algorithms small enough to read at a glance, for tests of the engine."""
 
 from __future__ import annotations
 

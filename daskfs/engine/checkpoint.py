@@ -175,7 +175,10 @@ def _snapshot(at: dict[str, Any], values: dict[str, Any], kind: type) -> Snapsho
         raise TypeError("lanes, position")
     if at["stage"] not in get_args(RunStage):
         raise ValueError(at["stage"])
-    state = restore(kind, {name.removeprefix(_STATE): values[name] for name in values if name.startswith(_STATE)})
+    flat = {name.removeprefix(_STATE): values[name] for name in values if name.startswith(_STATE)}
+    state = restore(kind, flat)
+    if flatten(state).keys() != flat.keys():  # such as more sets than the file says there are
+        raise ValueError("the state has other values")
     seconds, nbytes = values["seconds"].tolist(), values["bytes"].tolist()
     rows = values["spent"].tolist() if "spent" in values else [[0.0] * 6] * len(seconds)  # absent in early versions
     costs = [_cost(*row) for row in zip(seconds, nbytes, rows, strict=True)]

@@ -232,3 +232,18 @@ def test_times_that_are_none_are_refused(tmp_path, spent):
     write_container(place, "checkpoint", about, {**values, "spent": spent})
     with pytest.raises(CheckpointError, match="not a checkpoint"):
         daskfs.select(dataset, algorithm, checkpoint=tmp_path / "c", resume=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("state.another", 1.0), ("state.sets", 0), ("state.sets", -1), ("state.sets/0/ridge", "high")],
+    ids=["a name of another version", "fewer sets than there are", "less than none", "text for a number"],
+)
+def test_a_state_with_other_values_is_refused(tmp_path, name, value):
+    dataset, place = small_dataset(tmp_path / "d"), Location(tmp_path / "c")
+    algorithm = daskfs.OnlineSubstitution(3, ridge=0.1, passes=1)
+    daskfs.select(dataset, algorithm, checkpoint=place.path)
+    about, values = read_container(place, "checkpoint")
+    write_container(place, "checkpoint", about, {**values, name: value})
+    with pytest.raises(CheckpointError, match="not a checkpoint as daskfs writes them; start over"):
+        daskfs.select(dataset, algorithm, checkpoint=place.path, resume=True)
