@@ -61,6 +61,7 @@ def selection_lines(selection: Selection) -> list[str]:
     return [
         f"{size} of {selection.source['url']}, {selection.source['n_samples']:,} samples",
         f"{selection.algorithm.get('name', '')}({', '.join(fields)}), seed {selection.seed}",
+        *(f"{name} chosen by the data: {value}" for name, value in selection.chosen.items()),
         *_step_lines(selection),
         *_input_lines(selection),
     ]
@@ -71,10 +72,14 @@ def feature_table(selection: Selection, top: int) -> Table:
     table = Table(box=None, padding=(0, 2), header_style="bold")
     table.add_column("rank", justify="right")
     table.add_column("feature", overflow="fold")
+    table.add_column("importance", justify="right")
     table.add_column(_weight_title(selection))
-    for rank, (name, weight) in enumerate(zip(selection.names[:top], selection.weights[:top], strict=True), 1):
-        # Text, so that nothing in a name or label is taken for markup
-        table.add_row(str(rank), Text(_short(name)), Text(_weight(weight, selection)))
+    # Text, so that nothing in a name or label is taken for markup
+    rows = zip(selection.names[:top], selection.importance[:top], selection.weights[:top], strict=True)
+    for rank, (name, share, weight) in enumerate(rows, 1):
+        table.add_row(str(rank), Text(_short(name)), f"{share:.2%}", Text(_weight(weight, selection)))
+    for record in () if selection.kept is None else zip(selection.kept.names, selection.kept.weights, strict=True):
+        table.add_row("kept", Text(_short(record[0])), "", Text(_weight(record[1], selection)))
     return table
 
 
@@ -185,7 +190,7 @@ def _input_lines(selection: Selection) -> list[str]:
     """Return a line on the most important inputs of random features, or no line for other features."""
     if selection.inputs is None:
         return []
-    shares = selection.importance[:MOST_INPUTS]
+    shares = selection.input_importance[:MOST_INPUTS]
     parts = [f"{_short(str(name))} {share:.1%}" for name, share in zip(shares.input.values, shares.values, strict=True)]
     return [f"inputs that matter: {', '.join(parts)}{', …' if len(selection.inputs.names) > MOST_INPUTS else ''}"]
 

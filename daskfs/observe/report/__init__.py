@@ -222,7 +222,7 @@ def _inputs(selection: Selection) -> dict[str, Any] | None:
     """Return the names and importances of the inputs of random features, most important first."""
     if selection.inputs is None:
         return None
-    shares = selection.importance
+    shares = selection.input_importance
     first = zip(shares.input.values[:MOST_INPUTS], shares.values[:MOST_INPUTS].tolist(), strict=True)
     largest = max(float(shares.max()), 1e-300) if shares.size else 1.0
     bars = [(visible(str(name)), f"{share:.1%}", max(0.0, 100 * share / largest)) for name, share in first]
@@ -249,6 +249,7 @@ def feature_columns(selection: Selection, times: Mapping[int, int] | None) -> di
     return {
         "names": [visible(name, MOST_NAME_CHARACTERS) for name in selection.names],
         "ids": _base64(ids, "<u8"),
+        "importance": _base64(selection.importance, "<f8"),
         "weights": _base64(weights, "<f8"),
         "classes": [label(name) for name in classes],
         "largest": None if largest is None else _base64(largest, "<u4"),
