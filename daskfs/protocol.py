@@ -73,6 +73,9 @@ class Meta:
     """How many workers share a pass and merge their states at fixed places of the pass."""
     members: Callable[[str], NDArray[np.uint64]] = _no_features
     """Returns the ascending ids of all features in a name space, the part of feature names before "^", "=" or ":"."""
+    mixed: bool | None = None
+    """Whether the labels come in no particular order of rows; False for rows sorted by label or in runs of a label, and
+    None where this is not known, as in datasets written by older versions."""
 
     def class_codes(self, y: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return the class numbers 0 … C-1 of target values in the encoding of `ColumnBlock.y`."""

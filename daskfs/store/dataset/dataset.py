@@ -174,6 +174,7 @@ class Dataset:
             itemsize=self.arrays["X"].dtype.itemsize if self.kind == "dense" else 4,
             weighted="weight" in self.arrays,
             members=self._names.members,
+            mixed=self.attributes.get("mixed"),
         )
 
     @property
