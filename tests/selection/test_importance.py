@@ -54,7 +54,7 @@ def test_kept_features_predict_but_do_not_count(tmp_path: Path) -> None:
     selection.save(tmp_path / "run")
     again = daskfs.load_selection(tmp_path / "run")
     np.testing.assert_array_equal(again.predict(X), selection.predict(X))
-    assert again.kept is not None and again.kept.names == ["x7"]
+    assert again.kept.names == ["x7"]
     assert (again.chosen, again.loss) == ({"loss": "squared", "ridge": 0.5}, "squared")
     np.testing.assert_array_equal(again.importance, selection.importance)
 
@@ -84,13 +84,12 @@ def test_score_by_size_has_the_kept_features_in_every_fit(tmp_path: Path) -> Non
     assert path.scores[0] > 0.99 > 0.5 > max(alone.scores)
 
 
-@pytest.mark.parametrize("member", [{"kept": 3}, {"kept": [3]}, {"kept": [{"id": 7, "name": "x7", "weight": "a"}]}])
-def test_a_damaged_record_is_refused(tmp_path: Path, member: dict[str, object]) -> None:
+@pytest.mark.parametrize("kept", ["3", "[3]", '[{"id": 7, "name": "x7", "weight": "a"}]'])
+def test_a_damaged_record_is_refused(tmp_path: Path, kept: str) -> None:
     as_selection(n_kept=1).save(tmp_path / "run")
     file = tmp_path / "run/selection.json"
-    text = file.read_text()
-    file.write_text(text.replace('"kept": ', '"kept": %s, "was": ' % str(member["kept"]).replace("'", '"')))
-    with pytest.raises(SelectionError, match="damaged|make the selection again"):
+    file.write_text(file.read_text().replace('"kept": ', f'"kept": {kept}, "was": '))
+    with pytest.raises(SelectionError, match=r"damaged|make the selection again"):
         daskfs.load_selection(tmp_path / "run")
 
 
