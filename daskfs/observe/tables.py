@@ -92,10 +92,15 @@ def size_table(record: Record) -> ValueTable:
 
 
 def feature_table(selection: Selection, top: int) -> ValueTable:
-    """Return a table of the most important features."""
-    pairs = zip(selection.names[:top], selection.weights[:top], strict=True)
-    rows = [(rank, name, _weight(weight, selection)) for rank, (name, weight) in enumerate(pairs, 1)]
-    return ValueTable(("rank", "feature", _weight_title(selection)), rows)
+    """Return a table of the most important features, and of the features that were kept whatever their importance."""
+    lines = zip(selection.names[:top], selection.importance[:top], selection.weights[:top], strict=True)
+    rows: list[tuple[Any, ...]] = [
+        (rank, name, f"{share:7.2%}", _weight(weight, selection)) for rank, (name, share, weight) in enumerate(lines, 1)
+    ]
+    if selection.kept is not None:
+        kept = zip(selection.kept.names, selection.kept.weights, strict=True)
+        rows += [("kept", name, "", _weight(weight, selection)) for name, weight in kept]
+    return ValueTable(("rank", "feature", "importance", _weight_title(selection)), rows)
 
 
 def _weight_title(selection: Selection) -> str:
@@ -163,6 +168,7 @@ def selection_lines(selection: Selection) -> list[str]:
     return [
         f"{size} of {selection.source['url']}, {selection.source['n_samples']:,} samples",
         f"{selection.algorithm.get('name', '')}({', '.join(fields)}), seed {selection.seed}",
+        *(f"{name} chosen by the data: {value}" for name, value in selection.chosen.items()),
         *_step_lines(selection),
         *_input_lines(selection),
     ]
@@ -181,6 +187,6 @@ def _input_lines(selection: Selection) -> list[str]:
     """Return a line on the most important inputs of random features, or no line for other features."""
     if selection.inputs is None:
         return []
-    shares = selection.importance[:MOST_INPUTS]
+    shares = selection.input_importance[:MOST_INPUTS]
     parts = [f"{shown(str(name))} {share:.1%}" for name, share in zip(shares.input.values, shares.values, strict=True)]
     return [f"inputs that matter: {', '.join(parts)}{', …' if len(selection.inputs.names) > MOST_INPUTS else ''}"]

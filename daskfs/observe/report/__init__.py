@@ -172,6 +172,7 @@ def feature_columns(selection: Selection, times: Mapping[int, int] | None) -> di
     return {
         "names": [text.visible(name, MOST_NAME_CHARACTERS) for name in selection.names],
         "ids": _base64(ids, "<u8"),
+        "importance": _base64(selection.importance, "<f8"),
         "weights": _base64(weights, "<f8"),
         "classes": [text.label(name) for name in classes],
         "largest": None if largest is None else _base64(largest, "<u4"),

@@ -76,7 +76,7 @@ def content(run: RunRecords) -> dict[str, Any]:
     metrics = None if run.metrics is None else metric_table(run.metrics, selection.classes)
     packages = sorted((run.record.get("packages") or {}).items())
     versions = {"daskfs": run.record.get("daskfs"), "Python": run.record.get("python"), **dict(packages)}
-    importance = None if selection.inputs is None else selection.importance
+    importance = None if selection.inputs is None else selection.input_importance
     return {
         "run": run,
         "selection": selection,
