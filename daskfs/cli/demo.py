@@ -16,8 +16,8 @@ from rich.text import Text
 
 from daskfs.engine.data.write import write_dataset
 from daskfs.errors import OptionError
+from daskfs.job.data import JobListener
 from daskfs.job.execute import execute
-from daskfs.job.runner import JobListener
 from daskfs.observe.progress import count_progress, ingest_progress, pass_progress
 from daskfs.observe.tables import TITLES
 from daskfs.observe.terminal import output, warnings_as_notes
