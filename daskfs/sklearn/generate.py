@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args, get_type_hints
 from daskfs.algorithms.registry import ALGORITHMS, Estimator, Registration, default_of, fields_of, parameter_docs
 from daskfs.algorithms.registry import registration as registration_of
 from daskfs.sklearn.base import SelectingEstimator
-from daskfs.sklearn.batches import BatchClassifier, BatchRegressor, BatchSelector
+from daskfs.sklearn.batches import BatchEstimator, BatchRegressor
 from daskfs.sklearn.roles import Classifier, ColumnSelector, FeatureTransformer, LinearModel, Regressor
 
 ROLES: dict[str, type[SelectingEstimator]] = {
@@ -24,7 +24,6 @@ ROLES: dict[str, type[SelectingEstimator]] = {
     "classifier": Classifier,
     "regressor": Regressor,
 }
-BATCH_ROLES = {"selector": BatchSelector, "classifier": BatchClassifier, "regressor": BatchRegressor}
 HOW_MANY = {
     True: "How many features to select: all there are, if they are fewer. By default half of them, and 100 at most.",
     False: "How many features to select: all there are, if they are fewer. By default all up to 100.",
@@ -75,7 +74,7 @@ def _bases(registration: Registration, estimator: Estimator) -> tuple[type, ...]
     if has_columns and estimator.role in ("classifier", "regressor"):
         bases.insert(0, LinearModel)
     if registration.batches_refuse is not None:
-        bases.insert(0, BATCH_ROLES[estimator.role])
+        bases.insert(0, BatchRegressor if estimator.role == "regressor" else BatchEstimator)
     return tuple(bases)
 
 
