@@ -107,16 +107,8 @@ class Request:
     ) -> Selection:
         """Run the feature selection, and store the selection and the record of the selection run in the folder.
 
-        Parameters
-        ----------
-        client
-            The Dask client to use, or None to use this process.
-        requested_by
-            The origin of the request, a "command" or a "job", to be stored in the record.
-        overwrite
-            Replace an unfinished selection run of another request.
-        progress
-            A callback for the progress, as for `select`.
+        Without a client, the selection runs in this process. The record contains `requested_by`, the "command" or the
+        "job". With `overwrite`, an unfinished selection run of another request is replaced.
         """
         if client is None:
             warm_up(type(self.algorithm).__module__)  # before the clock of the run starts

@@ -23,7 +23,7 @@ from daskfs.algorithms.registry import Estimator, Registration, default_of, fiel
 from daskfs.engine.data.write import write_dataset
 from daskfs.engine.run import select
 from daskfs.errors import OptionError, check_whole
-from daskfs.protocol import Algorithm, Axis, Meta
+from daskfs.protocol import Algorithm, Meta
 from daskfs.selection.column_slices import as_dataset
 from daskfs.selection.selection import Selection
 from daskfs.store.dataset.dataset import Dataset, open_dataset
@@ -73,12 +73,6 @@ class SelectingEstimator(BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return "selection_" in vars(self)
-
-    @property
-    def _axis(self) -> Axis:
-        """The axis along which the algorithm reads data, "columns" or "rows"."""
-        axis: Axis = self._registration.algorithm.axis  # type: ignore[attr-defined]  # a class
-        return axis
 
     def _encode(self, y: NDArray[Any]) -> NDArray[Any]:
         """Return the target y as numbers or strings that a dataset can store."""
@@ -136,7 +130,7 @@ class SelectingEstimator(BaseEstimator):
     @contextmanager
     def _open(self, X: Any, y: Any, sample_weight: Any) -> Iterator[Dataset]:
         """Yield X, y and sample weights as one dataset, after scikit-learn's validation of data in memory."""
-        dataset = as_dataset(X)
+        dataset, axis = as_dataset(X), self._registration.algorithm.axis  # type: ignore[attr-defined]  # a class
         if dataset is not None:
             if y is not None or sample_weight is not None:
                 raise OptionError("a dataset brings its labels and weights: fit it without y and sample_weight")
@@ -152,13 +146,13 @@ class SelectingEstimator(BaseEstimator):
             check_consistent_length(X, target)
             self._set_columns(X.shape[1], column_names(X))
             with TemporaryDirectory(prefix="daskfs-") as folder:  # written a chunk at a time
-                write_dataset(Path(folder) / "X", X, self._encode(target), layout=self._axis)
+                write_dataset(Path(folder) / "X", X, self._encode(target), layout=axis)
                 yield self._with_target(open_dataset(Path(folder) / "X"))
         else:
             X, target = self._validate(X, y)
             weight = None if sample_weight is None else check_weight(sample_weight, X)
             names = getattr(self, "feature_names_in_", None)
-            yield self._with_target(InMemory(X, *encode_target(self._encode(target)), self._axis, names, weight))
+            yield self._with_target(InMemory(X, *encode_target(self._encode(target)), axis, names, weight))
 
     def _validate(self, X: Any, y: Any, reset: bool = True, min_samples: int = 2) -> tuple[Any, NDArray[Any]]:
         checked: tuple[Any, NDArray[Any]] = validate_data(

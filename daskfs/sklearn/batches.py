@@ -29,14 +29,7 @@ from daskfs.store.in_memory import InMemory
 class BatchRun:
     """One pass over batches of rows, with the same algorithm state as in `daskfs.select` after the same rows.
 
-    Parameters
-    ----------
-    algorithm, seed
-        The algorithm, and the seed of the algorithm's random choices.
-    first
-        The first batch, from which the state is initialised without learning.
-    classes
-        The class labels of all batches, or None for a real target.
+    The state is initialised from the first batch without learning; `classes` are the labels of all batches.
     """
 
     def __init__(self, algorithm: Algorithm, seed: int, first: InMemory, classes: NDArray[Any] | None) -> None:

@@ -38,10 +38,10 @@ AUTO_LOSS = {
 """Documentation of ``loss="auto"`` for classifiers, for other estimators with a softmax loss, and for the rest."""
 
 
-def estimator_names() -> dict[str, str]:
-    """Return a dict from the name of every estimator class to the name of its algorithm class."""
+def estimator_names() -> dict[str, tuple[str, Estimator]]:
+    """Return the name of every estimator class, with the name of its algorithm class and its `Estimator`."""
     return {
-        _class_name(class_name, estimator): class_name
+        class_name + estimator.role.capitalize(): (class_name, estimator)
         for class_name in ALGORITHMS
         for estimator in registration_of(class_name).estimators
     }
@@ -49,9 +49,8 @@ def estimator_names() -> dict[str, str]:
 
 def make_estimator(name: str) -> type[SelectingEstimator]:
     """Create and return the estimator class with a name from `estimator_names`."""
-    class_name = estimator_names()[name]
+    class_name, estimator = estimator_names()[name]
     registration = registration_of(class_name)
-    (estimator,) = (each for each in registration.estimators if _class_name(class_name, each) == name)
     fields = list(_fields(registration, estimator))
     namespace = {
         "__module__": "daskfs.sklearn",
@@ -59,13 +58,8 @@ def make_estimator(name: str) -> type[SelectingEstimator]:
         "_registration": registration,
         "_estimator": estimator,
     }
-    return dataclasses.make_dataclass(
-        name, fields, bases=_bases(registration, estimator), namespace=namespace, eq=False, repr=False
-    )
-
-
-def _class_name(class_name: str, estimator: Estimator) -> str:
-    return class_name + estimator.role.capitalize()
+    bases = _bases(registration, estimator)
+    return dataclasses.make_dataclass(name, fields, bases=bases, namespace=namespace, eq=False, repr=False)
 
 
 def _bases(registration: Registration, estimator: Estimator) -> tuple[type, ...]:
