@@ -35,7 +35,7 @@ def to_sklearn(selection: Selection) -> BaseEstimator:
 
 def _linear(selection: Selection) -> BaseEstimator:
     """Return an unfitted scikit-learn model that matches the loss of the selection's algorithm."""
-    loss = selection.algorithm.get("loss", "squared")
+    loss = selection.loss
     if selection.classes is None:
         return LinearRegression()
     if loss == "softmax" or (loss == "logistic" and len(selection.classes) == 2):

@@ -247,6 +247,16 @@ class Selection:
         return self.column_slices(X).to_array()
 
     @property
+    def loss(self) -> str:
+        """The loss that was minimised: the algorithm's, or what its "auto" stood for."""
+        loss = str(self.algorithm.get("loss", "squared"))
+        if loss != "auto":
+            return loss
+        if self.classes is None:
+            return "squared"
+        return "logistic" if len(self.classes) == 2 or self.inputs is not None else "softmax"
+
+    @property
     def importance(self) -> xarray.DataArray:
         """The importance of every input of random features, largest first, with sum 1, by the name of the input.
 
@@ -303,7 +313,7 @@ class Selection:
         (50, 1.0, 2)
         """
         truth, scores = self._beside_truth(X, y)
-        if self.algorithm.get("loss") == "logistic" and self.weights.ndim == 2:
+        if self.loss == "logistic" and self.weights.ndim == 2:
             scores = ((rows, against_the_rest(of_classes)) for rows, of_classes in scores)
         return evaluate(scores, truth, self.classes, progress or ignore_progress)
 

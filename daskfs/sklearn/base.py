@@ -115,7 +115,9 @@ class SelectingEstimator(BaseEstimator):
         return self._auto_loss(meta) if loss == "auto" else loss
 
     def _auto_loss(self, meta: Meta) -> str:
-        """Return the default loss for the target: more than two distinct numbers are not treated as classes."""
+        """Return the default loss for the target, or "auto" where the algorithm decides."""
+        if "auto" in get_args(get_type_hints(self._registration.algorithm)["loss"]):
+            return "auto"
         if meta.classes is None or len(meta.classes) == 2:
             return "squared" if meta.classes is None else "logistic"
         knows_softmax = "softmax" in get_args(get_type_hints(self._registration.algorithm)["loss"])

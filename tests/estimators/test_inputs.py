@@ -202,8 +202,6 @@ def test_targets_that_do_not_fit(tmp_path):
         OnlineSubstitutionClassifier(2).fit(tmp_path / "real")
     with pytest.raises(OptionError, match="one class only"):
         MissionClassifier().fit(wide(), np.ones(240, int))
-    with pytest.raises(OptionError, match="Only binary"):
-        OnlineSubstitutionClassifier().fit(wide(), np.arange(240) % 3)
     with pytest.raises(OptionError, match="n_select=0"):
         OnlineSubstitutionSelector(0).fit(wide(), score_of(wide()))
     with pytest.raises(OptionError, match="together with y"):
