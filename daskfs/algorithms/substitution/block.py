@@ -229,7 +229,9 @@ class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
         selected.fit(state.refit_ridge)
         spare = selected.rejected.ids[np.argsort(-selected.rejected.scores, kind="stable")]
         rows = [*state.history[: state.passes].tolist(), self._history_row(state, selected)]
-        result = selected.result(self.n_select, spare, losses.decode_classes(state.classes), self.history_records(rows))
+        classes, history = losses.decode_classes(state.classes), self.history_records(rows)
+        chosen = {"loss": self.params.loss, "ridge": state.sets[0].ridge}
+        result = selected.result(self.n_select, spare, classes, history, chosen)
         return replace(result, intercept=result.intercept + state.target_mean)
 
     def preview(self, state: BlockState, limit: int) -> Preview:

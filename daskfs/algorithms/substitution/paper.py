@@ -337,4 +337,5 @@ def fit_columns(
     selected.ids[fixed:], selected.mean[fixed:], selected.norm[fixed:] = columns.ids, columns.mean, columns.norm
     selected.k = fixed + k
     selected.fit(SMALL_RIDGE * CURVATURE[params.loss] if params.ridge == "auto" else float(params.ridge))
-    return selected.result(params.n_select, spare, losses.decode_classes(target.classes), history)
+    classes, chosen = losses.decode_classes(target.classes), {"loss": params.loss, "ridge": selected.ridge}
+    return selected.result(params.n_select, spare, classes, history, chosen)

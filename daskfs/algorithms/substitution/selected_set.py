@@ -14,7 +14,7 @@ inverse, and old columns leave by `prune`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -314,14 +314,20 @@ class SelectedSet:
         return replace(copied, X=self.X)
 
     def result(
-        self, n_select: int, spare: NDArray[np.int64], classes: tuple[Label, ...] | None, history: Sequence[Any]
+        self,
+        n_select: int,
+        spare: NDArray[np.int64],
+        classes: tuple[Label, ...] | None,
+        history: Sequence[Any],
+        chosen: Mapping[str, float | str],
     ) -> Result:
         """Return the features of a fitted set, the most useful first, with weights in the units of the data.
 
         If the data have fewer than `n_select` useful columns, because of constants and near-duplicates, the result is
         filled up with columns of `spare` with weight 0.
         """
-        order = self.fixed + np.argsort(-self.usefulness(), kind="stable")
+        usefulness = self.usefulness()
+        order = self.fixed + np.argsort(-usefulness, kind="stable")
         raw = self.w[:, order] / self.norm[order]
         intercept = (self.w[:, 0] / np.sqrt(len(self.h)) if self.fixed else 0.0) - raw @ self.mean[order]
         fill = spare[~np.isin(spare, self.features)][: n_select - len(order)]
@@ -332,6 +338,8 @@ class SelectedSet:
             intercept=intercept,
             classes=classes,
             history=history,
+            importance=np.pad(usefulness[order - self.fixed] / 2, (0, len(fill))),
+            chosen=chosen,
         )
 
 
