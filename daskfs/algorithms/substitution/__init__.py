@@ -113,4 +113,4 @@ class OnlineSubstitution(Algorithm):
         if meta.weighted and self.method != "block":
             raise OptionError(f"method={self.method!r} knows no weights of rows, as the paper does: use method='block'")
         method = {"block": BlockMethod, "paper": PaperMethod, "async": AsynchronousMethod}[self.method]
-        return method(replace(self, loss=loss))
+        return method(replace(self, loss=loss), asked=self)

@@ -261,7 +261,7 @@ class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
     def result(self, state: AsynchronousState) -> Result:
         assert state.final is not None, "before the last pass has ended"
         history = self.history_records(state.history[: state.passes].tolist())
-        return fit_columns(state.final, state.target, self.params, state.spare, history)
+        return fit_columns(self, state.final, state.target, state.spare, history)
 
     def preview(self, state: AsynchronousState, limit: int) -> Preview:
         if state.final is not None:

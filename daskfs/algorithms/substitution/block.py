@@ -230,8 +230,7 @@ class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
         spare = selected.rejected.ids[np.argsort(-selected.rejected.scores, kind="stable")]
         rows = [*state.history[: state.passes].tolist(), self._history_row(state, selected)]
         classes, history = losses.decode_classes(state.classes), self.history_records(rows)
-        chosen = {"loss": self.params.loss, "ridge": state.sets[0].ridge}
-        result = selected.result(self.n_select, spare, classes, history, chosen)
+        result = selected.result(self.n_select, spare, classes, history, self.chosen(state.sets[0].ridge))
         return replace(result, intercept=result.intercept + state.target_mean)
 
     def preview(self, state: BlockState, limit: int) -> Preview:

@@ -37,6 +37,8 @@ class ColumnMethod(Algorithm):
 
     params: OnlineSubstitution
     """The parameters, with the loss that "auto" stands for."""
+    asked: OnlineSubstitution
+    """The parameters as the user gave them."""
 
     @property
     def name(self) -> str:
@@ -49,6 +51,11 @@ class ColumnMethod(Algorithm):
     @property
     def passes(self) -> int:
         return self.params.passes
+
+    def chosen(self, ridge: float) -> dict[str, float | str]:
+        """Return the values that the data decided for parameters that were "auto", in the form of `Result.chosen`."""
+        values = {"loss": self.params.loss, "ridge": ridge}
+        return {name: value for name, value in values.items() if getattr(self.asked, name) == "auto"}
 
     def new_history(self) -> Floats:
         """Return an array with a row of NaN for every pass."""

@@ -303,7 +303,7 @@ class PaperMethod(ColumnMethod):
 
     def result(self, state: PaperState) -> Result:
         history = self.history_records(state.history[: state.passes].tolist())
-        return fit_columns(state.slots.columns, state.target, self.params, state.spare, history)
+        return fit_columns(self, state.slots.columns, state.target, state.spare, history)
 
     def preview(self, state: PaperState, limit: int) -> Preview:
         slots, objective = state.slots, self.last_objective(state.history, state.passes)
@@ -322,14 +322,14 @@ def add_spare(spare: NDArray[np.int64], ids: NDArray[Any], n_select: int) -> NDA
 
 
 def fit_columns(
+    method: ColumnMethod,
     columns: UnitColumns,
     target: Target,
-    params: OnlineSubstitution,
     spare: NDArray[np.int64],
     history: Sequence[dict[str, float]],
 ) -> Result:
     """Return the result for the selected columns, with weights fitted jointly."""
-    n, k = columns.X.shape
+    (n, k), params = columns.X.shape, method.params
     selected = SelectedSet.empty(n, k, columns.X.dtype.itemsize, CODE[params.loss], params.intercept)
     fixed = selected.fixed
     selected.X[:, fixed:] = columns.X
@@ -337,5 +337,5 @@ def fit_columns(
     selected.ids[fixed:], selected.mean[fixed:], selected.norm[fixed:] = columns.ids, columns.mean, columns.norm
     selected.k = fixed + k
     selected.fit(SMALL_RIDGE * CURVATURE[params.loss] if params.ridge == "auto" else float(params.ridge))
-    classes, chosen = losses.decode_classes(target.classes), {"loss": params.loss, "ridge": selected.ridge}
+    classes, chosen = losses.decode_classes(target.classes), method.chosen(selected.ridge)
     return selected.result(params.n_select, spare, classes, history, chosen)
