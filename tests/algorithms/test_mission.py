@@ -65,7 +65,14 @@ def test_softmax_without_collisions_is_softmax_regression(method):
     y = (y > 0) + (np.arange(200) % 2)
     norm = np.mean([sum(value**2 for value in row.values()) for row in rows])
     expected = softmax_sgd(rows, y.astype(int), 3, rate=0.2 / norm)
-    options = {"loss": "softmax", "width": 2**12, "learning_rate": 0.2, "intercept": False, "sightings": 1e9, "scale": False}
+    options = {
+        "loss": "softmax",
+        "width": 2**12,
+        "learning_rate": 0.2,
+        "intercept": False,
+        "sightings": 1e9,
+        "scale": False,
+    }
     given = selected(daskfs.Mission(40, method=method, **options), rows, y, classes=(0.0, 1.0, 2.0))
     assert set(given.features.tolist()) == expected.keys()
     for feature, weights in zip(given.features.tolist(), given.weights, strict=True):

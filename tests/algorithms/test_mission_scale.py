@@ -60,7 +60,9 @@ def test_a_column_with_a_large_mean_and_a_small_spread_is_found():
     assert 7 not in fitted(daskfs.Mission(3, width=2**8, scale=False), X, y).features
 
 
-@pytest.mark.parametrize("options", [{}, {"idf": True}, {"loss": "softmax", "per_class": True}, {"interactions": "all"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"idf": True}, {"loss": "softmax", "per_class": True}, {"interactions": "all"}]
+)
 @pytest.mark.parametrize("shards", [1, 2])
 def test_units_of_sparse_features_change_nothing(options, shards):
     """Some features are in a fifth of the rows and others in one of a hundred."""

@@ -73,7 +73,7 @@ def mean_squares(parts: Iterable[SparseRows]) -> NDArray[np.float64]:
     total, n_rows, n_entries = 0.0, 0, 0
     for rows in parts:
         total += float(np.square(rows.outside, dtype=np.float64).sum())
-        n_rows, n_entries = n_rows + len(rows.y), n_entries + np.count_nonzero(rows.outside)
+        n_rows, n_entries = n_rows + len(rows.y), n_entries + int(np.count_nonzero(rows.outside))
     return np.array([total / max(1, n_rows) or 1.0, total / max(1, n_entries) or 1.0])
 
 

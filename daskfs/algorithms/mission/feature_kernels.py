@@ -116,7 +116,7 @@ def scale_entries(indptr, ids, values, keys, mean, unit):
     """Return indptr, ids, values inside tables and values outside tables of rows with scaled features.
 
     The value v of a feature in the hash table `keys` becomes (v − mean) · unit. Where a row lacks such a feature, v is
-    0, and an entry is appended unless the mean is 0. Outside the tables other features have the sign of their value, and
+    0, and an entry is appended unless the mean is 0. Outside the tables other features have the sign of the value, and
     so have features in the hash table whose unit is 0.
     """
     always, last_row = np.flatnonzero(mean), np.full(len(keys), -1, np.int64)

@@ -25,7 +25,7 @@ class SparseRows(NamedTuple):
     ids: NDArray[np.uint64]
     values: NDArray[np.float32]
     outside: NDArray[np.float32]
-    """(entries,): the values of features while they are in no table: those of `values`, or −1 and +1 (see `scaling`)."""
+    """(entries,): the values of features while in no table: those of `values`, or −1 and +1 (see `scaling`)."""
     pairs: NDArray[np.uint64]
     """(entries, 2): the parents of every interaction; (0, 2) without interactions."""
     y: NDArray[np.float64]

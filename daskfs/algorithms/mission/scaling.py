@@ -38,7 +38,7 @@ class Scaling:
     keys: NDArray[np.uint64]
     mean: NDArray[np.float64]
     unit: NDArray[np.float64]
-    """A value v becomes (v − mean) · unit; the unit is 0 where a feature had a single value in all of the first rows."""
+    """A value v becomes (v − mean) · unit; the unit is 0 where all first rows have the same value."""
 
     @classmethod
     def measure(cls, rows: SparseRows, centre: bool) -> Scaling:
