@@ -18,8 +18,7 @@ from daskfs.engine.asynchronous.driver import AsynchronousRunner
 from daskfs.engine.checkpoint import Checkpoint, PassCost, Snapshot, checkpoint_at, describe_algorithm
 from daskfs.engine.cluster.pool import current_client, prepare_workers
 from daskfs.engine.cluster.worker_pool import expected_workers, guard_memory, warn_of_lost_workers
-from daskfs.engine.events.listener import RunListener
-from daskfs.engine.events.messages import Event, refused_event
+from daskfs.engine.events.messages import refused_event
 from daskfs.engine.events.send import client_sender, events_enabled
 from daskfs.engine.memory import MemoryPlan, memory_per_thread
 from daskfs.engine.passes import PassProgress, PassRunner, SelectionRun, SerialRunner
@@ -93,13 +92,17 @@ def select(
         raise OptionError("resume: there is nothing to go on from without a checkpoint; say where it is")
     client = (client or current_client()) if dataset.travels else None
     send = client_sender(client) if client is not None and events_enabled() else None
-    with _refusal_event(send):
+    try:
         if client is not None:
             prepare_workers(client, [dataset.location.options], [algorithm])
         params, algorithm = algorithm, algorithm.resolve(dataset.meta)
         schedule = schedule_for(algorithm, client, synchronous)
         n_shards = n_shards_for(dataset, algorithm, client, synchronous)
         plan, checked = check_memory(dataset, algorithm, client, n_shards)
+    except OptionError as refusal:
+        if send is not None:
+            send(refused_event(refusal))
+        raise
     options = storage_options or dataset.location.options
     with _name_in_errors(dataset):
         algorithm.start(dataset.meta, seed)  # refuses what does not fit together, before there is a checkpoint
@@ -111,14 +114,20 @@ def select(
         start = algorithm.start(replace(dataset.meta, n_shards=n_shards), seed)
         snapshot = _first_snapshot(Snapshot(start, n_shards, schedule), saved, resume)
         del start  # the run replaces it
-        listener = RunListener(dataset, algorithm, send)
-        run = SelectionRun(dataset, algorithm, snapshot, saved, warn_of_lost_workers(client, progress), listener)
-        with _begin_and_failure_events(listener, snapshot, client):
-            with guard_memory(client, plan, checked), _runner(dataset, algorithm, client, snapshot) as runner:
+        run = SelectionRun(dataset, algorithm, snapshot, saved, warn_of_lost_workers(client, progress), send)
+        run.listener.begun(snapshot, 0 if client is None else len(client.nthreads()))
+        try:
+            with (
+                guard_memory(client, plan, checked),
+                closing(_runner(dataset, algorithm, client, snapshot)) as runner,
+            ):
                 snapshot = run.finish(runner)
             result = _with_costs(algorithm.result(snapshot.state), snapshot.costs)
             selection = as_selection(result, dataset, params, seed)
-            listener.finished(selection.names, result.weights)
+        except BaseException as error:
+            run.listener.failed(error)
+            raise
+        run.listener.finished(selection.names, result.weights)
     return selection
 
 
@@ -199,41 +208,14 @@ def _first_snapshot(start: Snapshot, checkpoint: Checkpoint | None, resume: bool
     return start
 
 
-@contextmanager
-def _runner(dataset: Dataset, algorithm: Algorithm, client: Client | None, snapshot: Snapshot) -> Iterator[PassRunner]:
-    """Yield the runner that carries out the passes, with the schedule and the number of shards of the snapshot."""
+def _runner(dataset: Dataset, algorithm: Algorithm, client: Client | None, snapshot: Snapshot) -> PassRunner:
+    """Return the runner that carries out the passes, with the schedule and the number of shards of the snapshot."""
     if client is None:
-        yield SerialRunner(dataset, algorithm, snapshot.n_shards)
-        return
+        return SerialRunner(dataset, algorithm, snapshot.n_shards)
     is_asynchronous = snapshot.schedule == Schedule.ASYNCHRONOUS and expected_workers(client) > 1
-    with closing(
-        AsynchronousRunner(client, dataset, algorithm)
-        if is_asynchronous and isinstance(algorithm, AsynchronousAlgorithm)
-        else SynchronousRunner(client, dataset, algorithm, snapshot.n_shards)
-    ) as runner:
-        yield runner
-
-
-@contextmanager
-def _refusal_event(send: Callable[[Event], None] | None) -> Iterator[None]:
-    """Send an event if a selection run is refused before it begins."""
-    try:
-        yield
-    except OptionError as refusal:
-        if send is not None:
-            send(refused_event(refusal))
-        raise
-
-
-@contextmanager
-def _begin_and_failure_events(listener: RunListener, snapshot: Snapshot, client: Client | None) -> Iterator[None]:
-    """Tell the listener that a selection run begins, and report an error that ends the run."""
-    listener.begun(snapshot, 0 if client is None else len(client.nthreads()))
-    try:
-        yield
-    except BaseException as error:
-        listener.failed(error)
-        raise
+    if is_asynchronous and isinstance(algorithm, AsynchronousAlgorithm):
+        return AsynchronousRunner(client, dataset, algorithm)
+    return SynchronousRunner(client, dataset, algorithm, snapshot.n_shards)
 
 
 def _with_costs(result: Result, costs: list[PassCost]) -> Result:
@@ -252,13 +234,13 @@ def _remark_on_numbers(params: Algorithm, result: Result, dataset: Dataset) -> t
     return (f"the target has {n_values} whole numbers and is taken as a number; give the loss if they are classes",)
 
 
-def _remark_if_few(params: Algorithm, result: Result, n_samples: int) -> list[str]:
-    """Return a list with a remark if fewer features were selected than requested, otherwise an empty list."""
+def _remark_if_few(params: Algorithm, result: Result, n_samples: int) -> str:
+    """Return a remark if fewer features were selected than requested, otherwise an empty text."""
     count, wanted = len(result.features), params.n_select or 0
     why = "the data have no more"
     if result.expansion is not None:  # there is no end of random features, but some rows are held back for the choice
         why = "so few rows carry no more" if wanted > 0.8 * n_samples else "with more rounds there will be more"
-    return [f"{count:,} features of the {wanted:,} asked for: {why}"] if count < wanted else []
+    return f"{count:,} features of the {wanted:,} asked for: {why}" if count < wanted else ""
 
 
 @contextmanager
@@ -266,9 +248,9 @@ def _name_in_errors(dataset: Dataset) -> Iterator[None]:
     """Convert an algorithm's error about a column or row number into an error with the column or row name."""
     try:
         yield
-    except ColumnError as error:
+    except (ColumnError, RowError) as error:
         name = dataset.names(np.array([error.feature], np.uint64))[0]
-        raise DatasetError(f"{dataset.url}: column {name!r} (number {error.feature}): {error.reason}") from error
-    except RowError as error:
-        name = dataset.names(np.array([error.feature], np.uint64))[0]
-        raise DatasetError(f"{dataset.url}: row {error.row}: feature {name!r}: {error.reason}") from error
+        where = f"column {name!r} (number {error.feature})"
+        if isinstance(error, RowError):
+            where = f"row {error.row}: feature {name!r}"
+        raise DatasetError(f"{dataset.url}: {where}: {error.reason}") from error

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from daskfs.engine.events.meter import Meter
+from daskfs.engine.events.messages import Meter
 from daskfs.errors import CheckpointError
 from daskfs.protocol import Algorithm, State, copy_state
 from daskfs.store.dataset.dataset import Dataset
@@ -64,12 +64,11 @@ def rounds_of(sizes: NDArray[np.int64], n_shards: int, merges: int = 1, position
     edges = [n_shards * (n // n_shards * number // count) for number in range(count)] + [n]  # shards of the same size
     if position not in edges:
         raise CheckpointError(f"no round of {n_shards} shards ends at block {position}: start over without resume")
-    return [_split(start, stop, n_shards) for start, stop in pairwise(edges) if start >= position]
-
-
-def _split(start: int, stop: int, n_shards: int) -> ShardBlocks:
-    edges = [start + (stop - start) * shard // n_shards for shard in range(n_shards + 1)]
-    return [range(first, last) for first, last in pairwise(edges)]
+    return [
+        [range(*ends) for ends in pairwise(start + (stop - start) * shard // n_shards for shard in range(n_shards + 1))]
+        for start, stop in pairwise(edges)
+        if start >= position
+    ]
 
 
 def groups_of(sizes: NDArray[np.int64], position: int, limit: int) -> Iterator[range]:

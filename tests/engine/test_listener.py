@@ -302,3 +302,6 @@ def test_a_listener_that_fails_is_no_harm(tmp_path, monkeypatch):
         time.sleep(2 * send.EVERY)
     assert given.weights.tobytes() == expected.weights.tobytes()
     assert set(send._unsent) <= before
+    unknown = given.history[["busy", "merging", "scheduler", "idle"]].to_array()
+    assert np.isnan(unknown).all()  # and not 0
+    assert (given.history.seconds > 0).all()

@@ -26,7 +26,7 @@ from daskfs.algorithms.substitution.asynchronous import AsynchronousMethod
 from daskfs.algorithms.substitution.block import BlockMethod
 from daskfs.engine.asynchronous import worker
 from daskfs.engine.asynchronous.worker import ActorCalls, CentreActor, CentreLost, Failure, forget, work_on
-from daskfs.engine.events.meter import Meter
+from daskfs.engine.events.messages import Meter
 from daskfs.errors import ColumnError, DaskfsError
 
 LOST = [
