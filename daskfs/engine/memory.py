@@ -87,21 +87,10 @@ class ReorderMemory:
     ) -> ReorderMemory:  # fmt: skip
         """Split a memory budget among up to `workers` tasks. Raise OptionError if the budget is too small for one task.
 
-        Parameters
-        ----------
-        action
-            The name of the work in error messages: "shuffle", "split" or "transpose".
-        memory, workers
-            The budget, and how many tasks would share it.
-        largest_block, total
-            Bytes of the largest block and of all blocks, in memory; a sorted run has at least one block.
-        fixed, each
-            Further bytes that this process and each worker need.
-        run_factor, task_factor
-            How many copies of its bytes a run needs while it is sorted, and a task while the task writes blocks.
+        The `action` is the name of the work in error messages. A sorted run has at least one block, and the `total`
+        bytes of all blocks are at most `_MOST_RUNS` runs. This process needs `fixed` further bytes, and each worker
+        `each`. A run needs `run_factor` copies of its bytes while it is sorted, and a task that writes `task_factor`.
 
-        Examples
-        --------
         >>> from daskfs.engine.memory import ReorderMemory
         >>> ReorderMemory.of("split", "512MB", workers=2, largest_block=8 << 20, each=64 << 20)
         ReorderMemory(workers=2, run_bytes=77668352, task_bytes=77668352)

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from daskfs.engine.checkpoint import Checkpoint, PassCost, Snapshot
 from daskfs.engine.events.listener import RunListener
 from daskfs.engine.events.messages import Event, Meter, Spent
-from daskfs.engine.shards import fold_shard, merge_states, merge_tree, revisit_columns, rounds_of
-from daskfs.protocol import Algorithm, Axis, Preview, State
+from daskfs.engine.shards import fold_blocks, merge_states, merge_tree, rounds_of
+from daskfs.protocol import Algorithm, Axis, Preview, State, copy_state
 from daskfs.store.dataset.dataset import Dataset
 
 _ALL = 1 << 20  # more features than a selected set has
@@ -207,13 +207,14 @@ class SerialRunner(PassRunner):
 
     def revisit(self, state: State, ids: NDArray[np.uint64], run: SelectionRun) -> tuple[State, Spent]:
         meter = Meter()
-        return revisit_columns(self._algorithm, self._dataset, ids, state, meter), meter.total
+        return fold_blocks(self._algorithm, state, self._dataset.columns(ids), meter), meter.total
 
     def _run_shards(self, state: State, position: int, run: SelectionRun) -> State:
         sizes, merges = self._dataset.block_sizes(self._algorithm.axis), self._algorithm.sharing.min_merges_per_pass
-        fold, merge = partial(fold_shard, meter=Meter()), partial(merge_states, self._algorithm)
         for shards in rounds_of(sizes, self._n_shards, merges, position):
-            state = merge_tree([fold(self._algorithm, self._dataset, blocks, state) for blocks in shards], merge)
+            parts = (self._dataset.blocks(blocks, self._algorithm.axis) for blocks in shards)
+            states = [fold_blocks(self._algorithm, copy_state(state), blocks, Meter()) for blocks in parts]
+            state = merge_tree(states, partial(merge_states, self._algorithm))
             if run.advance(shards[-1].stop):
                 run.save(state)
         return state

@@ -15,7 +15,7 @@ from distributed import Client
 from distributed.system import MEMORY_LIMIT
 
 from daskfs.engine.asynchronous.driver import AsynchronousRunner
-from daskfs.engine.checkpoint import Checkpoint, PassCost, Snapshot, checkpoint_at, describe_algorithm
+from daskfs.engine.checkpoint import PassCost, Snapshot, checkpoint_at, describe_algorithm
 from daskfs.engine.cluster.pool import current_client, prepare_workers
 from daskfs.engine.cluster.worker_pool import expected_workers, guard_memory, warn_of_lost_workers
 from daskfs.engine.events.messages import refused_event
@@ -112,8 +112,12 @@ def select(
         one_blas_thread(),
     ):
         start = algorithm.start(replace(dataset.meta, n_shards=n_shards), seed)
-        snapshot = _first_snapshot(Snapshot(start, n_shards, schedule), saved, resume)
+        snapshot = Snapshot(start, n_shards, schedule)
         del start  # the run replaces it
+        if resume and saved is not None and (last := saved.read(type(snapshot.state))) is not None:
+            snapshot = last
+        elif saved is not None:  # so that a place or state that cannot be written shows now, not after half a minute
+            saved.write(snapshot)
         run = SelectionRun(dataset, algorithm, snapshot, saved, warn_of_lost_workers(client, progress), send)
         run.listener.begun(snapshot, 0 if client is None else len(client.nthreads()))
         try:
@@ -196,16 +200,6 @@ def check_memory(
         used, threads = worker["metrics"]["memory"], worker["nthreads"]
         plan.check_worker(address, memory_per_thread(worker["memory_limit"], used, threads))
     return plan, frozenset(workers)
-
-
-def _first_snapshot(start: Snapshot, checkpoint: Checkpoint | None, resume: bool) -> Snapshot:
-    """Return the snapshot of the checkpoint to resume; without a checkpoint, save and return the `start` snapshot."""
-    if checkpoint is None:
-        return start
-    if resume and (snapshot := checkpoint.read(type(start.state))) is not None:
-        return snapshot
-    checkpoint.write(start)  # so that a place or state that cannot be written shows now, not after half a minute
-    return start
 
 
 def _runner(dataset: Dataset, algorithm: Algorithm, client: Client | None, snapshot: Snapshot) -> PassRunner:

@@ -38,7 +38,7 @@ from daskfs.engine.events.messages import TOP, Spent
 from daskfs.engine.events.send import TaskReports, measure_task
 from daskfs.engine.memory import MemoryPlan
 from daskfs.engine.passes import PassRunner, SelectionRun
-from daskfs.engine.shards import FAN_IN, ShardBlocks, fold_shard, merge_states, merge_tree, revisit_columns, rounds_of
+from daskfs.engine.shards import FAN_IN, ShardBlocks, fold_blocks, merge_states, merge_tree, rounds_of
 from daskfs.errors import Interrupted, WorkerError
 from daskfs.protocol import Algorithm, State, copy_state, put_fields, take_fields
 from daskfs.store.dataset.dataset import Dataset
@@ -65,8 +65,11 @@ class _TaskContext:
 
 def fold_task(context: _TaskContext, blocks: range, *states: State) -> State:
     """Fold one shard's blocks of a round into the merged states of the previous round, on a worker."""
+    algorithm = context.algorithm
     with measure_task(context.run, context.events) as meter:
-        return fold_shard(context.algorithm, context.dataset, blocks, *states, meter=meter)
+        with meter.merging():
+            state = merge_states(algorithm, *states)
+        return fold_blocks(algorithm, state, context.dataset.blocks(blocks, algorithm.axis), meter)
 
 
 def merge_task(context: _TaskContext, *states: State) -> State:
@@ -78,7 +81,7 @@ def merge_task(context: _TaskContext, *states: State) -> State:
 def revisit_task(context: _TaskContext, ids: NDArray[np.uint64], state: State) -> State:
     """Fold the columns `ids` into a copy of a state once more, on a worker."""
     with measure_task(context.run, context.events) as meter:
-        return revisit_columns(context.algorithm, context.dataset, ids, copy_state(state), meter)
+        return fold_blocks(context.algorithm, copy_state(state), context.dataset.columns(ids), meter)
 
 
 class _Round(NamedTuple):

@@ -47,22 +47,15 @@ class CentreLost(Exception):
     """Raised if the process of the centre (the dask actor that owns the state) has died, or does not answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """An error that the algorithm or the dataset raised inside the centre actor, while the actor itself is alive."""
-
-    error: Exception
-
-
 class CentreActor:
     """The dask actor around a `Centre` object, which `open` creates in the process of the actor.
 
-    Errors of the algorithm are returned as `Failure` objects, since an exception of a call means a lost process. A
-    `Failure` is also returned by the next report, since workers do not wait for the replies to their last offers.
+    Errors of the algorithm or the dataset are returned as values, since an exception of a call means a lost process. An
+    error is also returned by the next report, since workers do not wait for the replies to their last offers.
     """
 
     _centre: Centre
-    _failure: Failure | None = None
+    _error: Exception | None = None
 
     def open(
         self, algorithm: AsynchronousAlgorithm, dataset: Dataset, state: State, held: NDArray[np.uint64],
@@ -74,14 +67,14 @@ class CentreActor:
 
     def do(self, method: str, *arguments: Any) -> Any:
         """Call a method of the `Centre` object by name, or call `open`."""
-        if method == "report" and self._failure is not None:
-            return self._failure
+        if method == "report" and self._error is not None:
+            return self._error
         try:
             return getattr(self if method == "open" else self._centre, method)(*arguments)
         except Exception as error:
             error.add_note(f"At the centre:\n{format_exc()}")  # a pickle has no traceback
-            self._failure = Failure(error)
-            return self._failure
+            self._error = error
+            return error
 
     async def ping(self) -> bool:
         """Return True; Dask answers this call even while another call keeps the actor busy."""
@@ -118,8 +111,8 @@ class ActorCalls:
             except Exception as error:  # Dask raises OSError, RuntimeError, KeyError or CancelledError
                 raise CentreLost(repr(error)) from error
             else:
-                if isinstance(answer, Failure):
-                    raise answer.error
+                if isinstance(answer, Exception):
+                    raise answer
                 return answer
 
 
@@ -177,18 +170,10 @@ def work_on(
     run: str, algorithm: AsynchronousAlgorithm, dataset: Dataset, centre: Any, unit: int, group: int,
     items: GroupItems, events: str = "",
 ) -> None:  # fmt: skip
-    """Process one group of blocks or columns on a worker, and send the resulting offers to the centre actor.
+    """Process one group of blocks or columns (`items`) on a worker, and send the resulting offers to the centre actor.
 
-    Parameters
-    ----------
-    run, events
-        The names of the selection run in sessions and reports, and in events ("" if events are turned off).
-    algorithm, dataset, centre
-        The algorithm, its dataset, and the centre actor.
-    unit
-        The number of the unit of work, such as a pass; every unit begins with a new view.
-    group, items
-        The number of the group, and its blocks or columns.
+    The `unit` is the number of the unit of work, such as a pass; every unit begins with a new view. The selection run
+    is named `run` in sessions and reports, and `events` in events ("" if events are turned off).
     """
     session, call, joins = _session(run), ActorCalls(centre), (centre.key, unit)
     fresh = algorithm.sharing.needs_fresh_views

@@ -1,7 +1,6 @@
 """Dask plugins that prepare every worker process of a cluster, including workers that restart or join late.
 
-The plugins configure malloc and BLAS, load kernels, register storage options, and check versions and memory. A worker
-that does not pass a check is closed, and its log contains the reason.
+A worker that does not pass a check, of versions or of memory, is closed, and its log contains the reason.
 """
 
 from __future__ import annotations
@@ -140,16 +139,8 @@ class EnoughMemory(WorkerPlugin):
 
     From 60 % of a worker's memory on, Dask spills results to disk, which here are states that are needed again at once.
     Several selection runs may use a cluster at the same time, with one instance (a guard) for every run. The worker's
-    original spill settings are copied from guard to guard, and the last guard restores the settings.
-
-    Parameters
-    ----------
-    plan
-        The memory that the selection run needs.
-    checked
-        Addresses of workers that are known to have enough memory.
-    client
-        The id of the run's Dask client.
+    original spill settings are copied from guard to guard, and the last guard restores the settings. Workers at the
+    addresses in `checked` are known to have the memory of the `plan`; `client` is the id of the run's Dask client.
     """
 
     def __init__(self, plan: MemoryPlan, checked: frozenset[str], client: str) -> None:

@@ -273,15 +273,6 @@ def transpose(
         raise OptionError(f"block_entries: {block_entries} entries are no block; 1 is the least")
     source = dataset if isinstance(dataset, Dataset) else open_dataset(dataset, storage_options)
     location = Location(url, storage_options)
-    _check_transposable(source, location)
-    where = pool(client, workers, [source.location.options, location.options])
-    transposer = Transposer.of(source, memory, where, block_entries, Codec(compression))
-    origin = {"by": "transpose", "source": source.digest}
-    write_outputs(transposer, [Output(location, KeyRange.every(0, source.n_samples), origin)], overwrite, progress)
-    return open_dataset(url, storage_options)
-
-
-def _check_transposable(source: Dataset, location: Location) -> None:
     if source.kind == "dense":
         raise OptionError(f"{source.url}: dense; write it with layout='columns' or 'both' instead")
     if source.layout == "columns":
@@ -292,6 +283,11 @@ def _check_transposable(source: Dataset, location: Location) -> None:
         raise OptionError(f"{source.url}: {source.n_samples:,} rows; at most {MOST_ROWS:,} can be transposed")
     if source.n_entries == 0:
         raise OptionError(f"{source.url}: has no entries, and so no columns to lay out")
+    where = pool(client, workers, [source.location.options, location.options])
+    transposer = Transposer.of(source, memory, where, block_entries, Codec(compression))
+    origin = {"by": "transpose", "source": source.digest}
+    write_outputs(transposer, [Output(location, KeyRange.every(0, source.n_samples), origin)], overwrite, progress)
+    return open_dataset(url, storage_options)
 
 
 @dataclass(frozen=True, slots=True)
