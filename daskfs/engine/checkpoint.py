@@ -116,13 +116,11 @@ class Checkpoint:
         except (DamagedContainer, OSError) as error:
             raise self._refusal(f"the checkpoint cannot be read: {error}") from error
         try:
-            differences = list(_differences(about["of"], self._identity))
-            snapshot = None if differences else _snapshot(about["at"], values, kind)
+            if differences := "; ".join(_differences(about["of"], self._identity)):
+                raise self._refusal(f"the checkpoint is of another run: {differences}")
+            return _snapshot(about["at"], values, kind)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise self._refusal("not a checkpoint as daskfs writes them") from error
-        if differences:
-            raise self._refusal(f"the checkpoint is of another run: {'; '.join(differences)}")
-        return snapshot
 
     def _refusal(self, reason: str) -> CheckpointError:
         return CheckpointError(

@@ -35,11 +35,6 @@ def parse_memory(memory: int | str) -> int:
         raise OptionError(f"--memory {memory}: not a size such as 512MB") from error
 
 
-def memory_per_thread(limit: int | None, used: int, threads: int) -> int | None:
-    """Return the bytes that each thread of a Dask worker may use, or None for a worker without a memory limit."""
-    return int((USABLE * limit - used) / threads) if limit else None
-
-
 @dataclass(frozen=True, slots=True)
 class IngestMemory:
     """Buffer sizes that keep all parsers of an ingest together within a memory budget."""
@@ -139,11 +134,11 @@ class MemoryPlan:
                 f"{remedy}select fewer features, or write the dataset in smaller chunks"
             )
 
-    def check_worker(self, address: str, available: int | None) -> None:
-        """Raise OptionError if each thread of a worker has less memory than the plan needs."""
-        if available is not None:
-            remedy = "start it with a larger --memory-limit or fewer threads, "
-            self.check(max(available, 0), f"each thread of worker {address}", remedy)
+    def check_worker(self, address: str, limit: int | None, used: int, threads: int) -> None:
+        """Raise OptionError if a worker has a memory limit, and each of its threads less memory than the plan needs."""
+        if limit:
+            available, remedy = int((USABLE * limit - used) / threads), "a larger --memory-limit or fewer threads"
+            self.check(max(available, 0), f"each thread of worker {address}", f"start it with {remedy}, ")
 
     def __str__(self) -> str:
         """Return the memory plan in words.

@@ -20,7 +20,7 @@ from daskfs.engine.cluster.pool import current_client, prepare_workers
 from daskfs.engine.cluster.worker_pool import expected_workers, guard_memory, warn_of_lost_workers
 from daskfs.engine.events.messages import refused_event
 from daskfs.engine.events.send import client_sender, events_enabled
-from daskfs.engine.memory import MemoryPlan, memory_per_thread
+from daskfs.engine.memory import MemoryPlan
 from daskfs.engine.passes import PassProgress, PassRunner, SelectionRun, SerialRunner
 from daskfs.engine.shards import one_blas_thread
 from daskfs.engine.synchronous import SynchronousRunner
@@ -197,8 +197,7 @@ def check_memory(
     plan = MemoryPlan.of(algorithm, dataset.meta, n_shards, dataset.ahead)
     workers = client.scheduler_info(n_workers=-1)["workers"]
     for address, worker in sorted(workers.items()):
-        used, threads = worker["metrics"]["memory"], worker["nthreads"]
-        plan.check_worker(address, memory_per_thread(worker["memory_limit"], used, threads))
+        plan.check_worker(address, worker["memory_limit"], worker["metrics"]["memory"], worker["nthreads"])
     return plan, frozenset(workers)
 
 

@@ -25,7 +25,7 @@ import daskfs
 from daskfs.algorithms.substitution.asynchronous import AsynchronousMethod
 from daskfs.algorithms.substitution.block import BlockMethod
 from daskfs.engine.asynchronous import worker
-from daskfs.engine.asynchronous.worker import ActorCalls, CentreActor, CentreLost, forget, work_on
+from daskfs.engine.asynchronous.worker import ActorCalls, CentreActor, CentreLost, Failure, forget, work_on
 from daskfs.engine.events.messages import Meter
 from daskfs.errors import ColumnError, DaskfsError
 
@@ -156,7 +156,7 @@ def test_an_error_while_a_centre_is_made_is_no_loss(tmp_path):
     dataset = small_dataset(tmp_path / "d")
     algorithm = daskfs.OnlineSubstitution(3).resolve(dataset.meta)
     answer = CentreActor().do("open", algorithm, dataset, {"no": "state"}, np.empty(0, np.uint64), [])
-    assert isinstance(answer, Exception)
+    assert isinstance(answer, Failure)
     assert isinstance(answer.error, AttributeError)
 
 

@@ -47,15 +47,22 @@ class CentreLost(Exception):
     """Raised if the process of the centre (the dask actor that owns the state) has died, or does not answer."""
 
 
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error that the algorithm or the dataset raised inside the centre actor, while the actor itself is alive."""
+
+    error: Exception
+
+
 class CentreActor:
     """The dask actor around a `Centre` object, which `open` creates in the process of the actor.
 
-    Errors of the algorithm or the dataset are returned as values, since an exception of a call means a lost process. An
-    error is also returned by the next report, since workers do not wait for the replies to their last offers.
+    Errors of the algorithm are returned as `Failure` objects, since an exception of a call means a lost process. A
+    `Failure` is also returned by the next report, since workers do not wait for the replies to their last offers.
     """
 
     _centre: Centre
-    _error: Exception | None = None
+    _failure: Failure | None = None
 
     def open(
         self, algorithm: AsynchronousAlgorithm, dataset: Dataset, state: State, held: NDArray[np.uint64],
@@ -67,14 +74,14 @@ class CentreActor:
 
     def do(self, method: str, *arguments: Any) -> Any:
         """Call a method of the `Centre` object by name, or call `open`."""
-        if method == "report" and self._error is not None:
-            return self._error
+        if method == "report" and self._failure is not None:
+            return self._failure
         try:
             return getattr(self if method == "open" else self._centre, method)(*arguments)
         except Exception as error:
             error.add_note(f"At the centre:\n{format_exc()}")  # a pickle has no traceback
-            self._error = error
-            return error
+            self._failure = Failure(error)
+            return self._failure
 
     async def ping(self) -> bool:
         """Return True; Dask answers this call even while another call keeps the actor busy."""
@@ -111,8 +118,8 @@ class ActorCalls:
             except Exception as error:  # Dask raises OSError, RuntimeError, KeyError or CancelledError
                 raise CentreLost(repr(error)) from error
             else:
-                if isinstance(answer, Exception):
-                    raise answer
+                if isinstance(answer, Failure):
+                    raise answer.error
                 return answer
 
 

@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 
 from daskfs.engine.events.messages import TOPIC, refused_event
 from daskfs.engine.events.send import events_enabled
-from daskfs.engine.memory import USABLE, MemoryPlan, memory_per_thread
+from daskfs.engine.memory import USABLE, MemoryPlan
 from daskfs.errors import OptionError
 from daskfs.jit import warm_up
 from daskfs.store.places.options import StorageOptions, register_options
@@ -158,8 +158,7 @@ class EnoughMemory(WorkerPlugin):
         manager, used = worker.memory_manager, worker.monitor.get_process_memory()
         if worker.address not in self._checked:
             with _close_if_refused(worker):
-                available = memory_per_thread(manager.memory_limit, used, worker.state.nthreads)
-                self._plan.check_worker(worker.address, available)
+                self._plan.check_worker(worker.address, manager.memory_limit, used, worker.state.nthreads)
         others = self._others_on(worker)
         self._before = others[0]._before if others else _spill_settings(manager)
         self._is_active, self._used = True, used

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from math import isfinite
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -85,7 +86,7 @@ class RunListener:
         """Send an event that a pass has ended, with the previews `before` and `after` the call of `end_pass`."""
         self.preview(before)
         objective = None if after is None else number(after.objective)
-        times = {name: number(seconds) for name, seconds in cost.times().items()}
+        times = {name: seconds for name, seconds in cost.times().items() if isfinite(seconds)}
         self._notify("pass", number=number_of_pass, objective=objective, changes=number(changes), **times)
         self.preview(after)
 
