@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields
+from math import isnan, nan
 from time import monotonic
 from typing import Any, Literal, get_args
 
@@ -182,7 +183,7 @@ def _spent_row(cost: PassCost, spent: Spent) -> list[float]:
 
 def _cost(seconds: float, nbytes: float, row: list[float]) -> PassCost:
     closing, workers, busy, merging, has_centre, scheduler = [*map(float, row), 0.0][:6]  # early versions lack the last
-    spent = Spent(busy=busy, merging=merging, scheduler=scheduler)
+    nbytes, spent = nan if isnan(nbytes) else int(nbytes), Spent(busy=busy, merging=merging, scheduler=scheduler)
     return PassCost(float(seconds), nbytes, closing, int(workers), bool(has_centre), spent)
 
 

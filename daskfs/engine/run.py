@@ -111,9 +111,7 @@ def select(
         _name_in_errors(dataset),
         one_blas_thread(),
     ):
-        start = algorithm.start(replace(dataset.meta, n_shards=n_shards), seed)
-        snapshot = Snapshot(start, n_shards, schedule)
-        del start  # the run replaces it
+        snapshot = Snapshot(algorithm.start(replace(dataset.meta, n_shards=n_shards), seed), n_shards, schedule)
         if resume and saved is not None and (last := saved.read(type(snapshot.state))) is not None:
             snapshot = last
         elif saved is not None:  # so that a place or state that cannot be written shows now, not after half a minute
@@ -121,10 +119,7 @@ def select(
         run = SelectionRun(dataset, algorithm, snapshot, saved, warn_of_lost_workers(client, progress), send)
         run.listener.begun(snapshot, 0 if client is None else len(client.nthreads()))
         try:
-            with (
-                guard_memory(client, plan, checked),
-                closing(_runner(dataset, algorithm, client, snapshot)) as runner,
-            ):
+            with guard_memory(client, plan, checked), closing(_runner(client, run)) as runner:
                 snapshot = run.finish(runner)
             result = _with_costs(algorithm.result(snapshot.state), snapshot.costs)
             selection = as_selection(result, dataset, params, seed)
@@ -137,14 +132,8 @@ def select(
 
 def as_selection(result: Result, dataset: Dataset, params: Algorithm, seed: int) -> Selection:
     """Return a `Selection` from a result, with feature names and the source; issue the result's remarks as warnings."""
-    source = {
-        "url": dataset.url,
-        "digest": dataset.digest,
-        "n_samples": dataset.n_samples,
-        "n_features": dataset.n_features,
-    }
-    remarks = (*result.remarks, *_remark_if_few(params, result, dataset.n_samples))
-    for remark in (*remarks, *_remark_on_numbers(params, result, dataset)):
+    source = {name: getattr(dataset, name) for name in ("url", "digest", "n_samples", "n_features")}
+    for remark in (*result.remarks, *_remarks(params, result, dataset)):
         warnings.warn(f"{public_url(dataset.url)}: {remark}", stacklevel=3)
     products = None if result.parents is None else named_products(dataset.names, result.parents)
     kind, inputs = "", None
@@ -201,8 +190,9 @@ def check_memory(
     return plan, frozenset(workers)
 
 
-def _runner(dataset: Dataset, algorithm: Algorithm, client: Client | None, snapshot: Snapshot) -> PassRunner:
+def _runner(client: Client | None, run: SelectionRun) -> PassRunner:
     """Return the runner that carries out the passes, with the schedule and the number of shards of the snapshot."""
+    dataset, algorithm, snapshot = run.dataset, run.algorithm, run.snapshot
     if client is None:
         return SerialRunner(dataset, algorithm, snapshot.n_shards)
     is_asynchronous = snapshot.schedule == Schedule.ASYNCHRONOUS and expected_workers(client) > 1
@@ -218,22 +208,19 @@ def _with_costs(result: Result, costs: list[PassCost]) -> Result:
     return replace(result, history=[old | new for old, new in zip(result.history, records, strict=False)])
 
 
-def _remark_on_numbers(params: Algorithm, result: Result, dataset: Dataset) -> tuple[str, ...]:
-    """Return the remark that whole numbers, which may be classes, were taken as numbers by ``loss="auto"``."""
-    n_values = len(dataset.classes or ())
-    is_guess = result.classes is None and getattr(params, "loss", "") == "auto"
-    if not is_guess or not 0 < 10 * n_values <= dataset.n_samples:
-        return ()
-    return (f"the target has {n_values} whole numbers and is taken as a number; give the loss if they are classes",)
-
-
-def _remark_if_few(params: Algorithm, result: Result, n_samples: int) -> str:
-    """Return a remark if fewer features were selected than requested, otherwise an empty text."""
+def _remarks(params: Algorithm, result: Result, dataset: Dataset) -> Iterator[str]:
+    """Yield remarks on fewer features than requested, and on whole numbers that ``loss="auto"`` took as numbers."""
     count, wanted = len(result.features), params.n_select or 0
     why = "the data have no more"
     if result.expansion is not None:  # there is no end of random features, but some rows are held back for the choice
-        why = "so few rows carry no more" if wanted > 0.8 * n_samples else "with more rounds there will be more"
-    return f"{count:,} features of the {wanted:,} asked for: {why}" if count < wanted else ""
+        is_most = wanted > 0.8 * dataset.n_samples
+        why = "so few rows carry no more" if is_most else "with more rounds there will be more"
+    if count < wanted:
+        yield f"{count:,} features of the {wanted:,} asked for: {why}"
+    n_values = len(dataset.classes or ())
+    is_guess = result.classes is None and getattr(params, "loss", "") == "auto"
+    if is_guess and 0 < 10 * n_values <= dataset.n_samples:
+        yield f"the target has {n_values} whole numbers and is taken as a number; give the loss if they are classes"
 
 
 @contextmanager
