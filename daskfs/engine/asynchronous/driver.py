@@ -25,7 +25,7 @@ from itertools import count
 from math import inf
 from queue import Empty, SimpleQueue
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from distributed import Client, Future, KilledWorker
@@ -54,15 +54,15 @@ _FORGET_SECONDS = 3.0  # for workers to drop the sessions of a run
 _GONE_WORKER = "gone"  # in place of the name of a worker that is known to the state only
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerAddresses:
-    """Addresses of the workers of a cluster, separated by the resource `CENTRE`."""
+class WorkerAddresses(NamedTuple):
+    """The workers of a cluster that process groups of blocks."""
 
-    centres: list[str]
-    """Addresses of workers with the resource `CENTRE`."""
-    others: list[str]
+    workers: list[str] | None
+    """Addresses of the workers without the resource `CENTRE`; None if all workers are alike."""
     threads: int
     """Total number of threads of the workers that process groups of blocks."""
+    has_centre: bool
+    """Whether a worker has the resource `CENTRE`."""
 
 
 @dataclass(slots=True)
@@ -209,7 +209,7 @@ class AsynchronousRunner(PassRunner):
         centres = {address for address, worker in workers.items() if CENTRE in worker["resources"]}
         others = workers.keys() - centres
         threads = sum(workers[address]["nthreads"] for address in others or centres)
-        return WorkerAddresses(sorted(centres), sorted(others), threads)
+        return WorkerAddresses(sorted(others) if centres and others else None, threads, bool(centres))
 
     def _attempt(self, unit: WorkUnit, addresses: WorkerAddresses) -> State:
         """Return the state after a unit of work that starts from the ledger. Raise CentreLost if the actor is lost."""
@@ -265,7 +265,7 @@ class AsynchronousRunner(PassRunner):
 
     def _open_centre(self, ledger: Ledger, addresses: WorkerAddresses) -> CentreHandle:
         """Start a new centre actor with the state and the features of the ledger."""
-        resources = {CENTRE: 1} if addresses.centres else None
+        resources = {CENTRE: 1} if addresses.has_centre else None
         future = self._client.submit(CentreActor, actor=True, key=task_key("centre"), priority=100, resources=resources)
         try:
             centre = CentreHandle(future, self._await_actor(future, addresses))
@@ -288,7 +288,7 @@ class AsynchronousRunner(PassRunner):
                 with self._client.as_current():  # a copy belongs to this client, the original to the default one
                     return copy(future.result(_POLL))
             except TimeoutError:
-                if addresses.centres and not self._addresses().centres:
+                if addresses.has_centre and not self._addresses().has_centre:
                     raise CentreLost("the worker that is meant for it has left") from None
                 require_worker(self._client)
             except KilledWorker:
@@ -305,8 +305,8 @@ class AsynchronousRunner(PassRunner):
         name, run, groups = task_key(unit.verb), self._reports.run, unit.ledger.groups
         common, events = (run, self._algorithm, self._dataset, centre.actor, centre.units), unit.run.listener.run
         tasks = [(*common, number, unit.items(group), events) for number, group in groups.items()]
-        workers = addresses.others if addresses.centres and addresses.others else None
-        keys, options = [f"{name}{number:08x}" for number in groups], dict[str, Any](pure=False, workers=workers)
+        keys = [f"{name}{number:08x}" for number in groups]
+        options: dict[str, Any] = {"pure": False, "workers": addresses.workers}
         if self._fresh:
             pairs = zip(tasks, keys, strict=True)
             return [self._client.submit(work_on, *task, key=key, **options) for task, key in pairs]
@@ -340,7 +340,7 @@ class AsynchronousRunner(PassRunner):
             raise CentreLost(repr(error)) from error
         if not alive:
             raise CentreLost("all workers have left")
-        if addresses.centres and addresses.others and alive.isdisjoint(addresses.others):  # a restart changes addresses
+        if addresses.workers is not None and alive.isdisjoint(addresses.workers):  # a restart changes addresses
             raise CentreLost("all workers but that of the centre have left")
 
     def _check(self, ended: list[Future[Any]], centre: Future[Any]) -> None:

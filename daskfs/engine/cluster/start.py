@@ -203,13 +203,11 @@ def exposed_addresses(cluster: Any) -> list[str]:
     if not isinstance(scheduler, Scheduler):
         return []
     addresses = [listener.listen_address for listener in scheduler.listeners]
-    exposed = [f"scheduler {address}" for address in addresses if address.startswith(_PLAIN) and is_exposed(address)]
-    dashboard = scheduler.services.get("dashboard")
-    if dashboard is not None:
+    places = [(f"scheduler {address}", address) for address in addresses if address.startswith(_PLAIN)]
+    if (dashboard := scheduler.services.get("dashboard")) is not None:
         host = f"[{dashboard.address}]" if ":" in dashboard.address else dashboard.address
-        if is_exposed(f"tcp://{host}:{dashboard.port}"):
-            exposed.append(f"dashboard http://{host}:{dashboard.port}")
-    return exposed
+        places.append((f"dashboard http://{host}:{dashboard.port}", f"tcp://{host}:{dashboard.port}"))
+    return [place for place, address in places if is_exposed(address)]
 
 
 def is_exposed(address: str) -> bool:
