@@ -48,8 +48,12 @@ class PassProgress:
 class PassRunner(ABC):
     """Base class of classes that carry out the passes of a selection run."""
 
+    def __init__(self, run: SelectionRun) -> None:
+        self._run, self._dataset, self._algorithm = run, run.dataset, run.algorithm
+        self._n_shards, self._sizes = run.snapshot.n_shards, run.dataset.block_sizes(run.algorithm.axis)
+
     @abstractmethod
-    def run_pass(self, state: State, position: int, run: SelectionRun) -> State:
+    def run_pass(self, state: State, position: int) -> State:
         """Return the state after all blocks from number `position` on have been folded into the state.
 
         After every block or round of blocks the runner calls ``if run.advance(position): run.save(state)``, which
@@ -57,7 +61,7 @@ class PassRunner(ABC):
         """
 
     @abstractmethod
-    def revisit(self, state: State, ids: NDArray[np.uint64], run: SelectionRun) -> tuple[State, Spent]:
+    def revisit(self, state: State, ids: NDArray[np.uint64]) -> tuple[State, Spent]:
         """Fold the columns `ids` into the state once more. Return the state, and the time and bytes that this took."""
 
     def close(self) -> None:  # noqa: B027  # nothing, in this process
@@ -138,7 +142,7 @@ class SelectionRun:
     def _run_pass(self, runner: PassRunner) -> None:
         now = self.snapshot
         self._started = monotonic() - self.cost.seconds
-        state = runner.run_pass(self._hand_over_state(), now.position, self)
+        state = runner.run_pass(self._hand_over_state(), now.position)
         before, began = self._preview(state), monotonic()
         now.state, go_on = self.algorithm.end_pass(state)
         self.cost.closing = monotonic() - began
@@ -155,7 +159,7 @@ class SelectionRun:
         self._started = monotonic()
         spent, ids = Spent(), self.algorithm.revisit(self.snapshot.state)
         if len(ids):
-            self.snapshot.state, spent = runner.revisit(self._hand_over_state(), ids, self)
+            self.snapshot.state, spent = runner.revisit(self._hand_over_state(), ids)
         self.cost.seconds, self.cost.bytes = monotonic() - self._started, nan if isnan(spent.busy) else spent.bytes
         self.snapshot.stage = "finished"
         self.save(self.snapshot.state)
@@ -191,30 +195,26 @@ class SelectionRun:
 class SerialRunner(PassRunner):
     """Carries out passes in this process: block by block, or shard by shard to repeat the result of a cluster."""
 
-    def __init__(self, dataset: Dataset, algorithm: Algorithm, n_shards: int = 1) -> None:
-        self._dataset, self._algorithm, self._n_shards = dataset, algorithm, n_shards
-
-    def run_pass(self, state: State, position: int, run: SelectionRun) -> State:
+    def run_pass(self, state: State, position: int) -> State:
         if self._n_shards > 1:
-            return self._run_shards(state, position, run)
+            return self._run_shards(state, position)
         axis = self._algorithm.axis
         for block in self._dataset.blocks(range(position, self._dataset.n_blocks(axis)), axis):
             state = self._algorithm.update(state, block)
             position += 1
-            if run.advance(position):
-                run.save(state)
+            if self._run.advance(position):
+                self._run.save(state)
         return state
 
-    def revisit(self, state: State, ids: NDArray[np.uint64], run: SelectionRun) -> tuple[State, Spent]:
+    def revisit(self, state: State, ids: NDArray[np.uint64]) -> tuple[State, Spent]:
         meter = Meter()
         return fold_blocks(self._algorithm, state, self._dataset.columns(ids), meter), meter.total
 
-    def _run_shards(self, state: State, position: int, run: SelectionRun) -> State:
-        sizes, merges = self._dataset.block_sizes(self._algorithm.axis), self._algorithm.sharing.min_merges_per_pass
-        for shards in rounds_of(sizes, self._n_shards, merges, position):
+    def _run_shards(self, state: State, position: int) -> State:
+        for shards in rounds_of(self._sizes, self._n_shards, self._algorithm.sharing.min_merges_per_pass, position):
             parts = (self._dataset.blocks(blocks, self._algorithm.axis) for blocks in shards)
             states = [fold_blocks(self._algorithm, copy_state(state), blocks, Meter()) for blocks in parts]
             state = merge_tree(states, partial(merge_states, self._algorithm))
-            if run.advance(shards[-1].stop):
-                run.save(state)
+            if self._run.advance(shards[-1].stop):
+                self._run.save(state)
         return state

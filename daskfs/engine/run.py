@@ -192,13 +192,12 @@ def check_memory(
 
 def _runner(client: Client | None, run: SelectionRun) -> PassRunner:
     """Return the runner that carries out the passes, with the schedule and the number of shards of the snapshot."""
-    dataset, algorithm, snapshot = run.dataset, run.algorithm, run.snapshot
     if client is None:
-        return SerialRunner(dataset, algorithm, snapshot.n_shards)
-    is_asynchronous = snapshot.schedule == Schedule.ASYNCHRONOUS and expected_workers(client) > 1
-    if is_asynchronous and isinstance(algorithm, AsynchronousAlgorithm):
-        return AsynchronousRunner(client, dataset, algorithm)
-    return SynchronousRunner(client, dataset, algorithm, snapshot.n_shards)
+        return SerialRunner(run)
+    is_asynchronous = run.snapshot.schedule == Schedule.ASYNCHRONOUS and expected_workers(client) > 1
+    if is_asynchronous and isinstance(run.algorithm, AsynchronousAlgorithm):
+        return AsynchronousRunner(client, run)
+    return SynchronousRunner(client, run)
 
 
 def _with_costs(result: Result, costs: list[PassCost]) -> Result:

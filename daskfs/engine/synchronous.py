@@ -33,7 +33,6 @@ from numpy.typing import NDArray
 
 from daskfs.engine.checkpoint import Snapshot
 from daskfs.engine.cluster.worker_pool import GONE, await_result, require_worker
-from daskfs.engine.events.listener import RunListener
 from daskfs.engine.events.messages import TOP, Spent
 from daskfs.engine.events.send import TaskReports, measure_task
 from daskfs.engine.memory import MemoryPlan
@@ -98,42 +97,43 @@ class _Round(NamedTuple):
 class SynchronousRunner(PassRunner):
     """Carries out passes on the workers of a cluster, in a fixed number of shards."""
 
-    def __init__(self, client: Client, dataset: Dataset, algorithm: Algorithm, n_shards: int) -> None:
-        self._client, self._dataset, self._algorithm, self._n_shards = client, dataset, algorithm, n_shards
+    def __init__(self, client: Client, run: SelectionRun) -> None:
+        super().__init__(run)
+        self._client, self._reports = client, TaskReports(client)
+        self._context = _TaskContext(run.algorithm, run.dataset, self._reports.run, run.listener.run)
         self._preview: Future[Any] | None = None  # of a state, not yet received
-        self._reports = TaskReports(client)
 
     def close(self) -> None:
         self._reports.close()
 
-    def run_pass(self, state: State, position: int, run: SelectionRun) -> State:
+    def run_pass(self, state: State, position: int) -> State:
         newest = Snapshot(state, position=position)  # the newest state of the pass that the driver has
-        return self._with_retries(lambda: self._attempt_pass(newest, run))
+        return self._with_retries(lambda: self._attempt_pass(newest))
 
-    def revisit(self, state: State, ids: NDArray[np.uint64], run: SelectionRun) -> tuple[State, Spent]:
-        return self._with_retries(lambda: self._attempt_revisit(state, ids, run))
+    def revisit(self, state: State, ids: NDArray[np.uint64]) -> tuple[State, Spent]:
+        return self._with_retries(lambda: self._attempt_revisit(state, ids))
 
-    def _attempt_pass(self, newest: Snapshot, run: SelectionRun) -> State:
-        sharing, sizes = self._algorithm.sharing, self._dataset.block_sizes(self._algorithm.axis)
-        rounds = rounds_of(sizes, self._n_shards, sharing.min_merges_per_pass, newest.position)
+    def _attempt_pass(self, newest: Snapshot) -> State:
+        run, sharing = self._run, self._algorithm.sharing
+        rounds = rounds_of(self._sizes, self._n_shards, sharing.min_merges_per_pass, newest.position)
         if not rounds:
             return newest.state
         self._reports.clear()
-        context, before, ended = self._context(run), run.cost.spent, list[str]()
+        before, ended = run.cost.spent, list[str]()
         travelling, driver_only = take_fields(newest.state, sharing.driver_only)
         root = self._scatter(travelling)  # held to the end: every other state can be computed again from it
-        pending = self._submit_pass(context, rounds, root)
+        pending = self._submit_pass(rounds, root)
         heads: list[Future[Any]] = []
 
         def fetch() -> State:
             """Return the state after the rounds that have ended, merged on a worker, and record what it cost."""
-            last = merge_tree(heads, partial(self._submit, ended, "merge", merge_task, context))
+            last = merge_tree(heads, partial(self._submit, ended, "merge", merge_task, self._context))
             try:
                 state = self._await_value(last)
             finally:
                 if last not in heads:
                     last.release()
-            self._note_work(run, ended, before)
+            self._note_work(ended, before)
             return put_fields(state, driver_only)
 
         try:
@@ -145,55 +145,52 @@ class SynchronousRunner(PassRunner):
                 if run.advance(position):
                     newest.state, newest.position = fetch(), position
                     run.save(newest.state)
-                self._request_preview(heads[0], run.listener)
+                self._request_preview(heads[0])
             return fetch()
         finally:
             self._drop_preview()
             _release((root, *heads, *(head for waiting in pending for head in waiting.heads)))
 
-    def _context(self, run: SelectionRun) -> _TaskContext:
-        return _TaskContext(self._algorithm, self._dataset, self._reports.run, run.listener.run)
-
-    def _note_work(self, run: SelectionRun, ended: list[str], before: Spent) -> Spent:
-        """Record the time and bytes of tasks in `run`, added to those `before` the tasks, and return the sum."""
+    def _note_work(self, ended: list[str], before: Spent) -> Spent:
+        """Record the time and bytes of tasks in the run, added to those `before` the tasks, and return the sum."""
         spent = self._reports.total(ended)
         spent.add(before)
-        run.note_work(self._n_shards, spent)
+        self._run.note_work(self._n_shards, spent)
         return spent
 
-    def _submit_pass(self, context: _TaskContext, rounds: Sequence[ShardBlocks], root: Future[Any]) -> deque[_Round]:
+    def _submit_pass(self, rounds: Sequence[ShardBlocks], root: Future[Any]) -> deque[_Round]:
         """Submit all tasks of a pass, where every shard prefers a worker of its own."""
         pending: deque[_Round] = deque()
         heads, addresses = [root], sorted(self._client.nthreads()) or [None]
         for shards in rounds:
             tasks: list[str] = []
             heads = [
-                self._submit(tasks, self._algorithm.verb, fold_task, context, blocks, *heads, address=address)
+                self._submit(tasks, self._algorithm.verb, fold_task, self._context, blocks, *heads, address=address)
                 for blocks, address in zip(shards, cycle(addresses))
             ]
             if len(heads) > FAN_IN:
-                heads = [merge_tree(heads, partial(self._submit, tasks, "merge", merge_task, context))]
+                heads = [merge_tree(heads, partial(self._submit, tasks, "merge", merge_task, self._context))]
             pending.append(_Round(shards[-1].stop, heads, tasks))
         return pending
 
-    def _attempt_revisit(self, state: State, ids: NDArray[np.uint64], run: SelectionRun) -> tuple[State, Spent]:
+    def _attempt_revisit(self, state: State, ids: NDArray[np.uint64]) -> tuple[State, Spent]:
         self._reports.clear()
         tasks: list[str] = []
-        future = self._submit(tasks, "revisit", revisit_task, self._context(run), ids, self._scatter(state))
+        future = self._submit(tasks, "revisit", revisit_task, self._context, ids, self._scatter(state))
         try:
             state = self._await_value(future)
         finally:
             future.release()
-        return state, self._note_work(run, tasks, Spent())
+        return state, self._note_work(tasks, Spent())
 
-    def _request_preview(self, head: Future[Any], listener: RunListener) -> None:
+    def _request_preview(self, head: Future[Any]) -> None:
         """Send previews of a shard's state at intervals, computed by small tasks on the worker that holds the state."""
         if self._preview is not None and self._preview.status == "finished":
             with suppress(Exception):
-                listener.preview(self._preview.result(timeout=_SOON))
+                self._run.listener.preview(self._preview.result(timeout=_SOON))
         if self._preview is not None and self._preview.status != "pending":
             self._drop_preview()
-        if self._preview is None and listener.is_preview_due():
+        if self._preview is None and self._run.listener.is_preview_due():
             self._preview = self._submit([], "preview", self._algorithm.preview, head, TOP)
 
     def _drop_preview(self) -> None:

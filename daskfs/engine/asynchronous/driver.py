@@ -41,7 +41,6 @@ from daskfs.engine.shards import revisit_groups, short_groups, shrinking_groups
 from daskfs.engine.synchronous import task_key
 from daskfs.errors import Interrupted, WorkerError
 from daskfs.protocol import AsynchronousAlgorithm, State
-from daskfs.store.dataset.dataset import Dataset
 
 CENTRE = "centre"
 """A worker with this resource (``dask worker --resources centre=1``) gets the actor with the state, and no groups."""
@@ -112,8 +111,9 @@ class Ledger:
 class WorkUnit:
     """A unit of work for an asynchronous schedule: a pass, or a revisit of some columns."""
 
-    run: SelectionRun
     ledger: Ledger
+    before: Spent
+    """The time and bytes of the pass before the run was resumed."""
     verb: str
     """The verb after which the Dask tasks of the unit of work are named."""
     cut: Callable[[int], Iterator[range]]
@@ -123,10 +123,6 @@ class WorkUnit:
     ended: list[str] = field(default_factory=list)
     """Keys of tasks that have ended."""
 
-    def __post_init__(self) -> None:
-        self.before = self.run.cost.spent  # before the run was resumed
-        self.ledger.merging = self.before.merging
-
     def items(self, group: range) -> GroupItems:
         """Return the block numbers or the column ids of a group."""
         return group if self.columns is None else self.columns[group.start : group.stop]
@@ -135,22 +131,23 @@ class WorkUnit:
 class AsynchronousRunner(PassRunner):
     """Carries out asynchronous passes on a cluster, with a centre (the dask actor that owns the state)."""
 
-    def __init__(self, client: Client, dataset: Dataset, algorithm: AsynchronousAlgorithm) -> None:
-        self._client, self._dataset, self._algorithm = client, dataset, algorithm
-        self._sizes = dataset.block_sizes(algorithm.axis)
-        self._reports = TaskReports(client)
+    _algorithm: AsynchronousAlgorithm
+
+    def __init__(self, client: Client, run: SelectionRun) -> None:
+        super().__init__(run)
+        self._client, self._reports = client, TaskReports(client)
         self._numbers = count()  # of groups, unique in a run: offers of an old group may come late
         self._workers: list[str] = []
         self._centre: CentreHandle | None = None
         # Asy-OS needs them. On two workers its recall fell with larger groups, a centre that stays, and all tasks in
         # one message: it keeps to short groups, a new view for each, and a new centre for every pass.
-        self._fresh = algorithm.sharing.needs_fresh_views
+        self._fresh = run.algorithm.sharing.needs_fresh_views
 
-    def run_pass(self, state: State, position: int, run: SelectionRun) -> State:
-        if not self._workers and (position or run.snapshot.passes):  # resumed: the workers of the state are gone
+    def run_pass(self, state: State, position: int) -> State:
+        if not self._workers and (position or self._run.snapshot.passes):  # resumed: the workers of the state are gone
             self._workers = [_GONE_WORKER] * self._algorithm.n_workers(state)
         groups = partial(short_groups if self._fresh else shrinking_groups, self._sizes, position)
-        state = self._complete(WorkUnit(run, self._ledger(state), self._algorithm.verb, groups))
+        state = self._complete(self._unit(state, self._algorithm.verb, groups))
         if self._fresh:
             self._drop_centre()
         elif self._centre is not None:
@@ -160,8 +157,8 @@ class AsynchronousRunner(PassRunner):
                 self._drop_centre()
         return state
 
-    def revisit(self, state: State, ids: NDArray[np.uint64], run: SelectionRun) -> tuple[State, Spent]:
-        unit = WorkUnit(run, self._ledger(state), "revisit", partial(revisit_groups, len(ids)), np.sort(ids))
+    def revisit(self, state: State, ids: NDArray[np.uint64]) -> tuple[State, Spent]:
+        unit = self._unit(state, "revisit", partial(revisit_groups, len(ids)), np.sort(ids))
         return self._complete(unit), self._reports.total(unit.ended)
 
     def close(self) -> None:
@@ -172,8 +169,9 @@ class AsynchronousRunner(PassRunner):
             with suppress(Exception):
                 self._client.run(forget, self._reports.run, on_error="ignore", callback_timeout=_FORGET_SECONDS)
 
-    def _ledger(self, state: State) -> Ledger:
-        return Ledger(state, {}, self._algorithm.held_features(state))
+    def _unit(self, state: State, *arguments: Any) -> WorkUnit:
+        before = self._run.cost.spent
+        return WorkUnit(Ledger(state, {}, self._algorithm.held_features(state), before.merging), before, *arguments)
 
     def _complete(self, unit: WorkUnit) -> State:
         """Return the state after a unit of work, which goes on with a new centre actor whenever the actor is lost."""
@@ -244,13 +242,13 @@ class AsynchronousRunner(PassRunner):
         unit.ledger.note(report)
         spent = self._reports.total(unit.ended)
         spent.add(unit.before)
-        unit.run.note_work(threads, replace(spent, merging=unit.ledger.merging), has_centre=True)
+        self._run.note_work(threads, replace(spent, merging=unit.ledger.merging), has_centre=True)
         if unit.columns is not None:
             return
         if report.preview is not None:
-            unit.run.listener.preview(report.preview)
-        if unit.run.advance(unit.ledger.position(len(self._sizes))):
-            unit.run.save(centre.call.now("state")[0])
+            self._run.listener.preview(report.preview)
+        if self._run.advance(unit.ledger.position(len(self._sizes))):
+            self._run.save(centre.call.now("state")[0])
 
     def _await_last_offers(self, centre: CentreHandle, unit: WorkUnit, threads: int) -> None:
         """Wait for the offers of all tasks that have ended, until no more offers arrive for a few seconds."""
@@ -303,7 +301,7 @@ class AsynchronousRunner(PassRunner):
         that holds the centre actor. Dask runs the tasks of one message in the order of their keys.
         """
         name, run, groups = task_key(unit.verb), self._reports.run, unit.ledger.groups
-        common, events = (run, self._algorithm, self._dataset, centre.actor, centre.units), unit.run.listener.run
+        common, events = (run, self._algorithm, self._dataset, centre.actor, centre.units), self._run.listener.run
         tasks = [(*common, number, unit.items(group), events) for number, group in groups.items()]
         keys = [f"{name}{number:08x}" for number in groups]
         options: dict[str, Any] = {"pure": False, "workers": addresses.workers}
