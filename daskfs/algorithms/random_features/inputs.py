@@ -6,6 +6,7 @@ are sums, minima, maxima, and the rows with the smallest hashes, which do not de
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from daskfs.algorithms.losses import Loss, check_target, encode_target
 from daskfs.algorithms.random_features.lasso import Float64Array
 from daskfs.algorithms.random_features.state import IdArray, InputSummary, RandomFeaturesState, Rows, Sums
+from daskfs.basis import LINEAR, Basis, Kernel, RandomFeatures
 from daskfs.errors import OptionError, RowError
 from daskfs.protocol import Meta, RowBlock, SparseBlock, copy_state
 
@@ -161,15 +163,12 @@ def merge_inputs(summaries: Sequence[InputSummary]) -> InputSummary:
 def fix_scaling(params: SparseRandomFeatures, state: RandomFeaturesState, sums: Sums) -> None:
     """Set the scaling of inputs and target, and the bandwidth gamma of the features."""
     inputs = state.inputs
-    low, span = inputs.low, inputs.high - inputs.low
+    mean, deviation = _moments(inputs, sums)
     if params.scaling == "unit":
-        inputs.offset, inputs.scale = low, _inverse(span)
+        inputs.offset, inputs.scale = inputs.low, _inverse(inputs.high - inputs.low)
     elif params.scaling == "standard":
-        mean = sums.x / sums.rows
-        variance = sums.x_squared / sums.rows - mean**2
-        rounding = variance <= _FLAT * mean**2
-        inputs.offset = np.where(rounding, low, mean)
-        inputs.scale = np.where(rounding, _inverse(span), 1 / np.sqrt(np.where(rounding, 1.0, variance)))
+        inputs.offset, inputs.scale = mean, _inverse(deviation)
+    inputs.centre, inputs.stretch = (mean - inputs.offset) * inputs.scale, _inverse(deviation * inputs.scale)
     if params.scaling != "none" and not state.classes and inputs.target_high > inputs.target_low:
         inputs.target_offset = inputs.target_low
         inputs.target_scale = 1 / (inputs.target_high - inputs.target_low)
@@ -177,6 +176,31 @@ def fix_scaling(params: SparseRandomFeatures, state: RandomFeaturesState, sums: 
         inputs.gamma = median_gamma(params.kernel, (inputs.sample - inputs.offset) * inputs.scale)
     else:
         inputs.gamma = float(params.gamma)
+
+
+def _moments(inputs: InputSummary, sums: Sums) -> tuple[Float64Array, Float64Array]:
+    """Return the mean and standard deviation of every input, estimated from its range where sums have too few digits."""
+    mean = sums.x / sums.rows
+    variance = sums.x_squared / sums.rows - mean**2
+    rounding = variance <= _FLAT * mean**2
+    deviation = np.where(rounding, (inputs.high - inputs.low) / math.sqrt(12), np.sqrt(np.maximum(variance, 0.0)))
+    return np.where(rounding, (inputs.low + inputs.high) / 2, mean), deviation
+
+
+def features_with_ids(kernel: Kernel, state: RandomFeaturesState, ids: IdArray) -> RandomFeatures:
+    """Return features as the rounds see them, with linear terms of mean 0 and variance 1."""
+    inputs = state.inputs
+    features = Basis(kernel, inputs.gamma, state.seed, len(inputs.offset)).features(ids)
+    if features.linear is not None:
+        columns = linear_columns(ids[features.linear])
+        features.W[features.linear, columns] = inputs.stretch[columns]
+        features.b[features.linear] = (inputs.centre * inputs.stretch)[columns]
+    return features
+
+
+def linear_columns(ids: IdArray) -> NDArray[np.int64]:
+    """Return the columns of linear terms."""
+    return (ids - np.uint64(LINEAR)).astype(np.int64)
 
 
 def median_gamma(kernel: str, sample: Float64Array) -> float:

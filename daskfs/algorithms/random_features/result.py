@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from daskfs.algorithms.losses import decode_classes
+from daskfs.algorithms.random_features.inputs import features_with_ids, linear_columns
 from daskfs.algorithms.random_features.lasso import Float64Array
-from daskfs.algorithms.random_features.state import RandomFeaturesState
-from daskfs.basis import Basis, Kernel, multiply
+from daskfs.algorithms.random_features.state import RandomFeaturesState, ScoreModel
+from daskfs.basis import Kernel, is_linear, multiply
 from daskfs.protocol import Expansion, Preview, Result
 
 if TYPE_CHECKING:
@@ -33,13 +34,14 @@ def add_record(state: RandomFeaturesState) -> None:
 def make_result(params: SparseRandomFeatures, state: RandomFeaturesState) -> Result:
     """Return the features of the final state by descending weight, with weights for the target's own scale."""
     assert state.history is not None, "workers do not have it"
-    inputs, model = state.inputs, state.model
-    order = np.argsort(-np.linalg.norm(model.weights, axis=1), kind="stable")
-    weights = model.weights[order] / inputs.target_scale
+    inputs = state.inputs
+    order = np.argsort(-np.linalg.norm(state.model.weights, axis=1), kind="stable")
+    model = _in_own_scales(state, state.model)
+    weights = model.weights[order]
     return Result(
         features=state.active[order],
         weights=weights[:, 0] if weights.shape[1] == 1 else weights,
-        intercept=model.intercept / inputs.target_scale + inputs.target_offset,
+        intercept=model.intercept,
         classes=decode_classes(state.classes),
         history=[dict(zip(HISTORY, record, strict=True)) for record in state.history.tolist()],
         remarks=_remarks(params, state),
@@ -50,11 +52,21 @@ def make_result(params: SparseRandomFeatures, state: RandomFeaturesState) -> Res
     )
 
 
+def _in_own_scales(state: RandomFeaturesState, model: ScoreModel) -> ScoreModel:
+    """Return a model of the target's own scale, in which a linear term is the scaled input itself."""
+    inputs, weights = state.inputs, model.weights.copy()
+    linear = np.flatnonzero(is_linear(state.active))
+    columns = linear_columns(state.active[linear])
+    weights[linear] *= inputs.stretch[columns, None]
+    intercept = model.intercept - inputs.centre[columns] @ weights[linear]
+    return ScoreModel(weights / inputs.target_scale, intercept / inputs.target_scale + inputs.target_offset)
+
+
 def make_preview(params: SparseRandomFeatures, state: RandomFeaturesState, limit: int) -> Preview:
     """Return the working set as it was last solved, with features that have just entered last, at weight zero."""
     weights = state.model.weights[: len(state.active)]
     order = np.argsort(-np.linalg.norm(weights, axis=1), kind="stable")[:limit]
-    shown = weights[order] / state.inputs.target_scale
+    shown = _in_own_scales(state, ScoreModel(weights, state.model.intercept)).weights[order]
     is_known = state.total > 0 and np.isfinite(state.objective)
     return Preview(
         objective=float(state.objective / state.total) if is_known else np.nan,
@@ -72,10 +84,10 @@ def _importance(kernel: Kernel, state: RandomFeaturesState) -> Float64Array:
     the input. A joint effect of several inputs counts for each of these inputs.
     """
     inputs = state.inputs
-    basis = Basis(kernel, inputs.gamma, state.seed, len(inputs.offset))
     X = ((inputs.sample - inputs.offset) * inputs.scale).astype(np.float32)
     largest = np.abs(state.model.weights).max(initial=0.0)  # of an unscaled target they may exceed float32
-    weights, features = (state.model.weights / (largest or 1.0)).astype(np.float32), basis.features(state.active)
+    weights = (state.model.weights / (largest or 1.0)).astype(np.float32)
+    features = features_with_ids(kernel, state, state.active)
     effects = np.zeros(X.shape[1])
     if len(X) < 2 or not len(weights):
         return effects
