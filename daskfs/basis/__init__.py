@@ -16,8 +16,8 @@ of feature ids and weights. The last bits of log, cos, sin and tan differ betwee
 ω or b may rarely differ by 1e-7 of itself. The first coordinates of a cosine's direction ω do not depend on the number
 of columns; those of a perceptron do, as its ω has length 1.
 
-A *linear term* is a feature, too: the scaled column x_j itself, with the id `LINEAR` + j. Ids of other features are drawn
-from 0 on, and no other id is that of a linear term.
+A *linear term* is a feature, too: the scaled column x_j itself, with the id `LINEAR` + j. All other ids are those of
+random features, which algorithms draw in the order 0, 1, …
 
 Directions and phases of cosines are measured in turns of 2π, as W = ω / 2π and |b| ≤ ½. Subtracting whole turns from a
 float32 is exact, so that cosines are right to 4e-7 for the float32 product W·x. The product W·x has an error of about

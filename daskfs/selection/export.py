@@ -69,7 +69,7 @@ def _with_weights(
 
 
 def _pipeline(selection: Selection, inputs: Inputs) -> Pipeline:
-    """Return a pipeline of scaled inputs x, linear terms and waves √2 cos(ω·x + b) of x, and a linear model of these."""
+    """Return a pipeline of scaled inputs x, of x and waves √2 cos(ω·x + b), and of a linear model of these."""
     linear = is_linear(selection.features)
     expansion, count, waves = inputs.expansion, int(np.count_nonzero(~linear)), selection.features[~linear]
     if expansion.kernel == "perceptron" and count:

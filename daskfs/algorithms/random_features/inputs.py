@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 MAX_INPUTS = 1 << 14
 """The most columns that random features accept, as every feature reads all columns."""
+LINEAR_DEVIATION: dict[Loss, float] = {"squared": 10.0, "squared_hinge": 1.0, "logistic": 1.0}
+"""The standard deviation of a linear term while weights are penalised, that of a wave being 1. With the squared loss the
+penalty hardly shrinks a straight line. Other losses need the penalty where a straight line separates all classes."""
 WINDOW_CELLS = 1 << 19  # cells that are made dense and scaled at a time
 _HELD_BACK = 10  # one row of ten is held back for choices
 _SAMPLE_ROWS = 512  # at most,
@@ -168,7 +171,8 @@ def fix_scaling(params: SparseRandomFeatures, state: RandomFeaturesState, sums: 
         inputs.offset, inputs.scale = inputs.low, _inverse(inputs.high - inputs.low)
     elif params.scaling == "standard":
         inputs.offset, inputs.scale = mean, _inverse(deviation)
-    inputs.centre, inputs.stretch = (mean - inputs.offset) * inputs.scale, _inverse(deviation * inputs.scale)
+    inputs.centre = (mean - inputs.offset) * inputs.scale
+    inputs.stretch = LINEAR_DEVIATION[params.loss] * _inverse(deviation * inputs.scale)
     if params.scaling != "none" and not state.classes and inputs.target_high > inputs.target_low:
         inputs.target_offset = inputs.target_low
         inputs.target_scale = 1 / (inputs.target_high - inputs.target_low)
@@ -179,7 +183,7 @@ def fix_scaling(params: SparseRandomFeatures, state: RandomFeaturesState, sums: 
 
 
 def _moments(inputs: InputSummary, sums: Sums) -> tuple[Float64Array, Float64Array]:
-    """Return the mean and standard deviation of every input, estimated from its range where sums have too few digits."""
+    """Return the mean and standard deviation of every input, from its range where sums have too few digits."""
     mean = sums.x / sums.rows
     variance = sums.x_squared / sums.rows - mean**2
     rounding = variance <= _FLAT * mean**2
@@ -188,7 +192,7 @@ def _moments(inputs: InputSummary, sums: Sums) -> tuple[Float64Array, Float64Arr
 
 
 def features_with_ids(kernel: Kernel, state: RandomFeaturesState, ids: IdArray) -> RandomFeatures:
-    """Return features as the rounds see them, with linear terms of mean 0 and variance 1."""
+    """Return features as the rounds see them, with linear terms of mean 0 and the deviation `LINEAR_DEVIATION`."""
     inputs = state.inputs
     features = Basis(kernel, inputs.gamma, state.seed, len(inputs.offset)).features(ids)
     if features.linear is not None:
