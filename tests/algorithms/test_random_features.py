@@ -16,7 +16,7 @@ from sklearn.svm import LinearSVC
 
 import daskfs
 from daskfs.algorithms.random_features import sums
-from daskfs.algorithms.random_features.inputs import LINEAR_DEVIATION, WINDOW_CELLS, row_windows
+from daskfs.algorithms.random_features.inputs import LINEAR_DEVIATION, WINDOW_CELLS, held_back_mask, row_windows
 from daskfs.algorithms.random_features.models import begin_choice
 from daskfs.algorithms.random_features.state import Quadratic, ScoreModel
 from daskfs.basis import LINEAR
@@ -101,6 +101,9 @@ def test_linear_terms_are_penalised_by_their_deviation(tmp_path, loss, scaling):
     scaled = (X - given.inputs.expansion.offset) * given.inputs.expansion.scale
     columns = (given.features[is_column] - LINEAR).astype(int)
     np.testing.assert_allclose(Phi[:, is_column], scaled[:, columns], rtol=1e-4, atol=1e-6)
+    contributions = np.abs(given.weights) * Phi.std(axis=0)
+    np.testing.assert_allclose(given.importance, contributions / contributions.sum(), rtol=0.1, atol=1e-4)
+    assert (np.diff(given.importance) <= 0).all()
     spread = np.where(is_column, Phi.std(axis=0) / LINEAR_DEVIATION[loss], 1.0)
     scale = np.ptp(y) if loss == "squared" and scaling != "none" else 1.0  # the target is scaled to [0, 1]
     losses = objective(given, dataset, loss, 0.0) / scale**2
@@ -266,8 +269,9 @@ def test_row_weights_count_as_repeated_rows(loss):
 
     weighted = fitted(X, y, weight.astype(np.float32))
     repeated = fitted(np.repeat(X, weight, axis=0), np.repeat(y, weight))
-    assert weighted.features.tolist() == repeated.features.tolist()
-    np.testing.assert_allclose(weighted.weights, repeated.weights, rtol=0.02, atol=1e-3)
+    by_id, other = np.argsort(weighted.features), np.argsort(repeated.features)  # importance is that of a sample
+    assert weighted.features[by_id].tolist() == repeated.features[other].tolist()
+    np.testing.assert_allclose(weighted.weights[by_id], repeated.weights[other], rtol=0.02, atol=1e-3)
 
 
 def fitted(algorithm, X, y, weight=None, classes=None):
@@ -296,8 +300,10 @@ def test_rows_without_weight_are_refused():
     X, y = smooth(50)
     with pytest.raises(OptionError, match="every row has weight 0"):
         fitted(daskfs.SparseRandomFeatures(), X, y, np.zeros(50, np.float32))
+    held_back = held_back_mask(np.arange(50), seed=0)
+    assert held_back.any()
     with pytest.raises(OptionError, match="no row with a weight is left"):
-        fitted(daskfs.SparseRandomFeatures(penalty="auto"), X, y, np.zeros(50, np.float32))
+        fitted(daskfs.SparseRandomFeatures(n_select=3), X, y, held_back.astype(np.float32))
 
 
 @pytest.mark.parametrize("fields", [{"penalty": "auto"}, {"n_select": 3}])

@@ -14,8 +14,8 @@ laplacian   √2 cos(ω·x + b)       Cauchy with scale γ: exp(−γ ‖x − y
 perceptron  sign(ω·x − b)         uniform on the sphere
 ==========  ====================  =============================================
 
-The columns themselves are features, too (*linear terms*; with the squared loss their penalty is a tenth of that of a random
-feature of the same variance). The paper has none of them, and neither has ``linear=False``.
+The columns themselves are features, too: *linear terms*, whose penalty is a tenth of that of a random feature of the
+same variance with the squared loss. The paper has none of them, and neither has ``linear=False``.
 
 A feature is an integer (see `daskfs.basis`). The direction ω of a feature comes from a counter-based generator keyed by
 seed and feature, and is the same on every worker and in every later version.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MAX_INPUTS = 1 << 14
 """The most columns that random features accept, as every feature reads all columns."""
 LINEAR_DEVIATION: dict[Loss, float] = {"squared": 10.0, "squared_hinge": 1.0, "logistic": 1.0}
-"""The standard deviation of a linear term while weights are penalised, that of a wave being 1. With the squared loss the
+"""The standard deviation of a linear term while weights are penalised; that of a wave is 1. With the squared loss the
 penalty hardly shrinks a straight line. Other losses need the penalty where a straight line separates all classes."""
 WINDOW_CELLS = 1 << 19  # cells that are made dense and scaled at a time
 _HELD_BACK = 10  # one row of ten is held back for choices
@@ -114,11 +114,11 @@ def add_inputs(state: RandomFeaturesState, numbers: NDArray[np.int64], rows: Row
     weight = np.where(learned, rows.weight, 0.0)
     inputs.target_low = min(inputs.target_low, float(rows.Y[weight > 0].min(initial=np.inf)))
     inputs.target_high = max(inputs.target_high, float(rows.Y[weight > 0].max(initial=-np.inf)))
-    sums.rows += len(rows.X)
+    sums.all_weight += float(rows.weight.sum())
     sums.weight += float(weight.sum())
     with np.errstate(over="ignore", invalid="ignore"):  # such large targets are refused later
-        sums.x += rows.X.sum(axis=0)
-        sums.x_squared += np.square(rows.X).sum(axis=0)
+        sums.x += rows.weight @ rows.X
+        sums.x_squared += rows.weight @ np.square(rows.X)
         sums.y += weight @ rows.Y
         sums.y_squared += weight @ np.square(rows.Y)
     _extend_sample(inputs, hash_rows(numbers, state.seed), rows.X)
@@ -176,8 +176,8 @@ def fix_scaling(params: SparseRandomFeatures, state: RandomFeaturesState, sums: 
 
 def _moments(inputs: InputSummary, sums: Sums) -> tuple[Float64Array, Float64Array]:
     """Return the mean and standard deviation of every input, from its range where sums have too few digits."""
-    mean = sums.x / sums.rows
-    variance = sums.x_squared / sums.rows - mean**2
+    mean = sums.x / sums.all_weight
+    variance = sums.x_squared / sums.all_weight - mean**2
     rounding = variance <= _FLAT * mean**2
     deviation = np.where(rounding, (inputs.high - inputs.low) / math.sqrt(12), np.sqrt(np.maximum(variance, 0.0)))
     return np.where(rounding, (inputs.low + inputs.high) / 2, mean), deviation

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from daskfs.algorithms.losses import decode_classes
 from daskfs.algorithms.random_features.inputs import features_with_ids, linear_columns
@@ -32,10 +33,11 @@ def add_record(state: RandomFeaturesState) -> None:
 
 
 def make_result(params: SparseRandomFeatures, state: RandomFeaturesState) -> Result:
-    """Return the features of the final state by descending weight, with weights for the target's own scale."""
+    """Return the features of the final state by descending contribution, with weights for the target's own scale."""
     assert state.history is not None, "workers do not have it"
     inputs = state.inputs
-    order = np.argsort(-np.linalg.norm(state.model.weights, axis=1), kind="stable")
+    contributions = _contributions(params.kernel, state)
+    order = np.argsort(-contributions, kind="stable")
     model = _in_own_scales(state, state.model)
     weights = model.weights[order]
     return Result(
@@ -44,10 +46,11 @@ def make_result(params: SparseRandomFeatures, state: RandomFeaturesState) -> Res
         intercept=model.intercept,
         classes=decode_classes(state.classes),
         history=[dict(zip(HISTORY, record, strict=True)) for record in state.history.tolist()],
+        importance=contributions[order],
         remarks=_remarks(params, state),
         expansion=Expansion(
             *(params.kernel, inputs.gamma, state.seed, inputs.offset, inputs.scale, inputs.low, inputs.high),
-            importance=_importance(params.kernel, state),
+            importance=_input_effects(params.kernel, state),
         ),
     )
 
@@ -77,14 +80,25 @@ def make_preview(params: SparseRandomFeatures, state: RandomFeaturesState, limit
     )
 
 
-def _importance(kernel: Kernel, state: RandomFeaturesState) -> Float64Array:
+def _contributions(kernel: Kernel, state: RandomFeaturesState) -> Float64Array:
+    """Return the standard deviation of every feature's term of the scores over the sampled rows, normed over scores."""
+    values = features_with_ids(kernel, state, state.active).expand(_scaled_sample(state))
+    strength = np.linalg.norm(state.model.weights, axis=1)
+    return np.asarray(strength * values.std(axis=0, dtype=np.float64) if len(values) else strength)
+
+
+def _scaled_sample(state: RandomFeaturesState) -> NDArray[np.float32]:
+    inputs = state.inputs
+    return np.asarray((inputs.sample - inputs.offset) * inputs.scale, np.float32)
+
+
+def _input_effects(kernel: Kernel, state: RandomFeaturesState) -> Float64Array:
     """Return the total effect of every input on the scores (Sobol, Jansen), as shares that add up to one.
 
     The effect of an input is the mean squared change of the scores when every sampled row gets another row's value of
     the input. A joint effect of several inputs counts for each of these inputs.
     """
-    inputs = state.inputs
-    X = ((inputs.sample - inputs.offset) * inputs.scale).astype(np.float32)
+    X = _scaled_sample(state)
     largest = np.abs(state.model.weights).max(initial=0.0)  # of an unscaled target they may exceed float32
     weights = (state.model.weights / (largest or 1.0)).astype(np.float32)
     features = features_with_ids(kernel, state, state.active)

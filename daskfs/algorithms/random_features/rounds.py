@@ -83,9 +83,9 @@ def _finish_inputs(params: SparseRandomFeatures, state: RandomFeaturesState, sum
     largest = max(-inputs.target_low, inputs.target_high)
     if largest > (_MAX_UNSCALED_TARGET if params.scaling == "none" else _MAX_TARGET):
         raise OptionError(f"the target has values of {largest:.3g}, of which no squares can be summed: divide it")
-    fix_scaling(params, state, sums)
     if not total:
-        raise OptionError(_ALL_HELD_BACK if params.holds_back and sums.rows else _NO_WEIGHT)
+        raise OptionError(_ALL_HELD_BACK if sums.all_weight else _NO_WEIGHT)
+    fix_scaling(params, state, sums)
     offset, scale = inputs.target_offset, inputs.target_scale
     state.total, quadratic.n = total, np.array([total])
     quadratic.t = (sums.y - offset * total) * scale

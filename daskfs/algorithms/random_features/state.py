@@ -84,8 +84,8 @@ def _no_ids() -> IdArray:
 class Sums:
     """Sums over the rows of a pass, where the fields that the kind of pass does not need stay zero or empty."""
 
-    rows: float = 0.0
-    weight: float = 0.0
+    weight: float = 0.0  # of the rows that the pass uses
+    all_weight: float = 0.0  # of these and of held-back rows
     loss: float = 0.0
     losses: Float64Array = field(default_factory=_empty)  # of every model that is compared
     x: Float64Array = field(default_factory=_empty)  # (d,)
