@@ -24,7 +24,7 @@ from daskfs.store.reorder.columns import (
     column_records,
     count_columns,
     cut_blocks,
-    merged_sizes,
+    merged_ranges,
     write_column_run,
 )
 from daskfs.store.reorder.kernels import DIGIT_BITS, TOP_BITS, sort_by_key
@@ -100,7 +100,7 @@ def test_rows_turn_into_columns(pool):
 def test_ranges_keep_their_bound_and_merge_to_the_whole(tmp_path_factory, seed, pool, starts, gap, most):
     rows = Rows.random(seed, 40, POOLS[pool])
     runs, summaries = runs_of(Location(tmp_path_factory.mktemp("runs")), rows, [0, *sorted(starts)], gap)
-    sizes = list(merged_sizes(runs, summaries, gap, most))
+    sizes = list(merged_ranges(runs, summaries, gap, most))
     assert all(len(columns.ids) for columns in sizes)
     bound = max(most, gap * (runs.count + 1))  # marks cannot tell less than that apart
     longest = np.diff(rows.columns()[1].indptr).max()
