@@ -18,9 +18,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from zarr.abc.store import ByteRequest
-from zarr.core.buffer import Buffer, BufferPrototype
-from zarr.storage import WrapperStore
 
 from daskfs.errors import ChunkError
 from daskfs.store.dataset.codec import (
@@ -45,20 +42,6 @@ class Damage:
 
     key: str
     reason: str
-
-
-class StrictStore(WrapperStore):  # type: ignore[type-arg]
-    """A Zarr store in which a missing chunk raises an error instead of being read as fill values."""
-
-    async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
-        value = await super().get(key, prototype, byte_range)
-        if value is None and "/c/" in key:
-            raise MissingChunk(key)
-        return value
-
-
-class MissingChunk(FileNotFoundError):
-    """Raised by `StrictStore` for a chunk that does not exist."""
 
 
 class ChunkBuffer:
