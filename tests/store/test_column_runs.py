@@ -62,7 +62,7 @@ def blocks_of(rows: Rows, starts: list[int]) -> list[SparseBlock]:
 
 def runs_of(location: Location, rows: Rows, starts: list[int], gap: int) -> tuple[Runs, list[RunSummary]]:
     blocks = [block for block in blocks_of(rows, starts) if len(block.ids)]
-    runs = Runs(location, "_unfinished/x", len(blocks), COLUMN_HEAD, {"cells": CELL})
+    runs = Runs(location, "_unfinished/x", len(blocks), {"heads": COLUMN_HEAD, "cells": CELL})
     return runs, [
         write_column_run(runs, number, column_records([block], len(block.ids)), gap)
         for number, block in enumerate(blocks)

@@ -44,7 +44,7 @@ from daskfs.store.reorder.columns import (
     sort_columns,
 )
 from daskfs.store.reorder.plan import ReorderPlan, WriteTask
-from daskfs.store.reorder.rows import ROW_HEAD, RowSlots, block_bytes, plan_rows, row_arrays, slot_bits, sort_rows
+from daskfs.store.reorder.rows import RowSlots, block_bytes, plan_rows, row_arrays, slot_bits, sort_rows
 from daskfs.store.reorder.runs import KeyRange, Runs
 
 MEMORY = "512MB"
@@ -95,9 +95,9 @@ class Reorder(ABC):
                 plan.tasks.close()  # end its threads here; the garbage collector may wait for them in any thread
         return lambda origin: plan.close(writer, written, origin)
 
-    def runs(self, location: Location, count: int, head: np.dtype[Any], arrays: dict[str, np.dtype[Any]]) -> Runs:
+    def runs(self, location: Location, count: int, arrays: dict[str, np.dtype[Any]]) -> Runs:
         """Return the `count` sorted runs of this operation, to be stored in a new and unique folder."""
-        return Runs(location, f"{UNFINISHED}/{uuid.uuid4().hex[:8]}", count, head, arrays)
+        return Runs(location, f"{UNFINISHED}/{uuid.uuid4().hex[:8]}", count, arrays)
 
 
 def _write(task: WriteTask, location: Location) -> tuple[int, dict[str, ChunkRecords]]:
@@ -228,7 +228,7 @@ class Shuffler(Reorder):
         source, bits = self.source, slot_bits(self.source)
         sizes = block_bytes(source)
         groups = list(consecutive_groups(range(len(sizes)), sizes.__getitem__, self.budget.run_bytes))
-        runs = self.runs(location, len(groups), ROW_HEAD, row_arrays(source))
+        runs = self.runs(location, len(groups), row_arrays(source))
         tasks = [(runs, number, source, blocks, wanted, bits) for number, blocks in enumerate(groups)]
         total = np.zeros((2, 1 << bits), np.int64)
         for counts in self.pool.unordered("sort", sort_rows, tasks):
@@ -341,7 +341,7 @@ class Transposer(Reorder):
         groups = [group for group in some if sizes[group].any()]
         most = max(1, self.budget.task_bytes // _ENTRY_BYTES)
         gap = mark_gap(source.n_entries, len(groups), most)
-        runs = self.runs(location, len(groups), COLUMN_HEAD, {"cells": CELL})
+        runs = self.runs(location, len(groups), {"heads": COLUMN_HEAD, "cells": CELL})
         tasks = [(runs, number, source, group, int(sizes[group].sum()), gap) for number, group in enumerate(groups)]
         summaries = self._sort(tasks, moved)
         shape = column_shape((run.sample for run in summaries), source.n_entries, self.block_entries, self.compression)

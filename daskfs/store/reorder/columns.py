@@ -59,9 +59,9 @@ class ColumnArrays(NamedTuple):
         cells = None if self.cells is None or other.cells is None else np.concatenate([self.cells, other.cells])
         return ColumnArrays(np.concatenate([self.ids, other.ids]), indptr, cells)
 
-    def own_arrays(self) -> Callable[[int, int], dict[str, NDArray[Any]]]:
-        """Return `arrays`, as `MergedColumns.arrays` does after reading the columns."""
-        return self.arrays
+    def read(self) -> ColumnArrays:
+        """Return these columns, so that a task can read them as it reads `MergedColumns`."""
+        return self
 
     def arrays(self, first: int, last: int) -> dict[str, NDArray[Any]]:
         """Return the arrays of a block with the columns `first` … `last` - 1, by the names that a dataset has."""
@@ -129,10 +129,6 @@ class MergedColumns:
         first = [max(0, int(np.searchsorted(run.marks, np.uint64(low), "right")) - 1) for run in summaries]
         last = [int(np.searchsorted(run.marks, np.uint64(high), "right")) for run in summaries]
         return cls(runs, Section(np.array(first), np.maximum(first, last)), low, high)
-
-    def arrays(self) -> Callable[[int, int], dict[str, NDArray[Any]]]:
-        """Read the columns, and return a function that returns the arrays of a block of these columns."""
-        return self.read().arrays
 
     def read(self, names: Sequence[str] = ("cells",)) -> ColumnArrays:
         """Return the merged columns with their cells, or only their ids and sizes if `names` is empty."""
@@ -222,8 +218,8 @@ def plan_columns(
             plan.specs = shape.column_specs(len(plan.blocks), n_chunks)
             if "values" not in source.arrays:
                 del plan.specs["values"]
-            read = merged(int(group[0].ids[0]), int(group[-1].ids[-1])).arrays if merged else group[0].own_arrays
-            chunks = partial(sparse_chunks, read, plan.specs, sizes, first_block, first_chunk)
+            columns = group[0] if merged is None else merged(int(group[0].ids[0]), int(group[-1].ids[-1]))
+            chunks = partial(sparse_chunks, columns.read, plan.specs, sizes, first_block, first_chunk)
             moved = sum(size.entries for size in sizes) if wanted.is_all else 0  # a split counts the blocks it reads
             yield WriteTask(plan.specs, moved, chunks)
         n_entries = sum(block.entries for block in plan.blocks)

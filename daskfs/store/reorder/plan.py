@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,20 +42,24 @@ class WriteTask:
         return written
 
 
+class SparseLines(Protocol):
+    """Interface of sparse rows or columns in memory."""
+
+    def arrays(self, first: int, last: int, /) -> dict[str, NDArray[Any]]:
+        """Return the arrays of a block with the lines `first` … `last` - 1, by the names that a dataset has."""
+
+
 def sparse_chunks(
-    read: Callable[[], Callable[[int, int], dict[str, NDArray[Any]]]],
+    read: Callable[[], SparseLines],
     specs: dict[str, ArraySpec],
     blocks: list[StagedBlock],
     first_block: int,
     first_chunk: int,
 ) -> Iterator[Chunk]:
-    """Yield the chunks of consecutive blocks of sparse rows or columns.
-
-    ``read()`` returns a function of two positions, which returns the arrays of the rows or columns between them.
-    """
-    arrays, line, chunk = read(), 0, first_chunk
+    """Yield the chunks of consecutive blocks of the sparse rows or columns that ``read()`` returns."""
+    lines, line, chunk = read(), 0, first_chunk
     for number, block in enumerate(blocks, first_block):
-        for name, cells in arrays(line, line + block.rows).items():
+        for name, cells in lines.arrays(line, line + block.rows).items():
             if name not in specs:
                 continue
             width = specs[name].chunks[1]

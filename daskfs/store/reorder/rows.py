@@ -8,7 +8,7 @@ counted, the new order is cut into blocks of whole slots, and every task writes 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import accumulate, pairwise
@@ -87,20 +87,15 @@ def _block_shape(source: Dataset) -> BlockShape:
 
 
 def row_arrays(source: Dataset) -> dict[str, np.dtype[Any]]:
-    """Return the names and types of the arrays that hold the features and tags of a dataset's rows."""
+    """Return the names and types of the arrays of a dataset's rows: the heads, then features and tags."""
     if source.kind == "dense":
-        return {"X": source.arrays["X"].dtype}
-    types: dict[str, np.dtype[Any]] = {
-        "ids": np.dtype(np.uint64),
-        "values": np.dtype(np.float32),
-        "tag": np.dtype(np.uint8),
-    }
-    return {name: dtype for name, dtype in types.items() if name in source.arrays}
+        return {"heads": ROW_HEAD, "X": source.arrays["X"].dtype}
+    types = {"ids": np.uint64, "values": np.float32, "tag": np.uint8}
+    return {"heads": ROW_HEAD} | {name: np.dtype(types[name]) for name in types if name in source.arrays}
 
 
 def read_rows(source: Dataset, blocks: Sequence[int], wanted: KeyRange) -> RecordBatch:
     """Return the wanted rows of some blocks as a batch of records."""
-    heads: list[NDArray[Any]] = []
     pieces: dict[str, list[NDArray[Any]]] = {name: [] for name in row_arrays(source)}
     for number, block in zip(blocks, source.blocks(blocks, "rows", ahead=1), strict=True):
         assert isinstance(block, SparseBlock | RowBlock)
@@ -121,9 +116,10 @@ def read_rows(source: Dataset, blocks: Sequence[int], wanted: KeyRange) -> Recor
             tags = [tag.encode() for tag in np.array(source.tags(number), object)[mask]]
             head["tag_bytes"][mask] = [len(tag) for tag in tags]
             pieces["tag"].append(np.frombuffer(b"".join(tags), np.uint8))
-        heads.append(head[mask])
+        pieces["heads"].append(head[mask])
     # The pieces of an array are dropped as soon as it is put together: only one array is in memory twice.
-    return RecordBatch(np.concatenate(heads), {name: np.concatenate(pieces.pop(name)) for name in list(pieces)})
+    arrays = {name: np.concatenate(pieces.pop(name)) for name in list(pieces)}
+    return RecordBatch(arrays.pop("heads"), arrays)
 
 
 def sort_rows(
@@ -146,11 +142,8 @@ class RowShare:
     source: Dataset
     wanted: KeyRange
 
-    @property
-    def arrays(self) -> dict[str, np.dtype[Any]]:
-        return row_arrays(self.source)
-
-    def read(self, section: Section, names: Iterable[str]) -> tuple[RecordBatch, NDArray[np.int64]]:
+    def read(self, section: Section, names: object = None) -> tuple[RecordBatch, NDArray[np.int64]]:
+        """Return records with all arrays, and the positions of the section's own records, as `Runs.read`."""
         first, last = int(section.first_slot), int(section.last_slot)
         records = read_rows(self.source, range(first // SLOTS_PER_BLOCK, -(-last // SLOTS_PER_BLOCK)), self.wanted)
         return records, np.arange(len(records.heads))[section.skipped :][: section.n_records]
@@ -230,28 +223,34 @@ def plan_rows(
     tasks, done = [], 0
     for group in consecutive_groups(blocks, lambda block: row_bytes(source, block.rows, block.entries), task_bytes):
         section = slots.section(first_row[done], first_row[done + len(group)])
-        read = partial(_sparse_rows, rows, section)
+        read = partial(SparseRows.read, rows, section)
         chunks = partial(sparse_chunks, read, specs, group, done, first_chunk[done])
         done += len(group)
         tasks.append(WriteTask(specs, section.n_records or 0, chunks))
     return ReorderPlan(source, wanted, "rows", tasks, specs, blocks)
 
 
-def _sparse_rows(rows: OrderedRows, section: Section) -> Callable[[int, int], dict[str, NDArray[Any]]]:
-    """Read a section of sparse rows, and return a function that returns the arrays of some of these rows."""
-    records, order = rows.read(section, rows.arrays)
+@dataclass(frozen=True, slots=True)
+class SparseRows:
+    """A section of sparse rows in memory."""
 
-    def arrays(first: int, last: int) -> dict[str, NDArray[Any]]:
-        own = order[first:last]
-        heads = records.heads[own]
-        cells: dict[str, NDArray[Any]] = {name: records.take(name, own) for name in rows.arrays}
+    records: RecordBatch
+    order: NDArray[np.int64]
+
+    @classmethod
+    def read(cls, rows: OrderedRows, section: Section) -> SparseRows:
+        return cls(*rows.read(section))
+
+    def arrays(self, first: int, last: int) -> dict[str, NDArray[Any]]:
+        """Return the arrays of a block with the rows `first` … `last` - 1, by the names that a dataset has."""
+        records, rows = self.records, self.order[first:last]
+        heads = records.heads[rows]
+        cells: dict[str, NDArray[Any]] = {name: records.take(name, rows) for name in records.arrays}
         cells |= {"indptr": edges_of(heads["entries"]), "y": heads["y"], "weight": heads["weight"]}
         if "tag" in cells:
             text, ends = cells["tag"].tobytes(), accumulate(heads["tag_bytes"].tolist(), initial=0)
             cells["tag"] = np.array([text[start:stop].decode() for start, stop in pairwise(ends)], object)
         return cells
-
-    return arrays
 
 
 def _plan_dense(
