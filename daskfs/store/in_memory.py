@@ -157,6 +157,9 @@ class _HeldArray:
             converted[tile] = cells[tile]
         return converted
 
+    def read_strings(self, number: int, positions: NDArray[np.int64]) -> list[str]:
+        return [str(name) for name in self.read(number)[positions]]
+
     def read_all(self) -> NDArray[Any]:
         return self.array
 

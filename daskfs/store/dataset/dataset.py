@@ -14,7 +14,7 @@ from daskfs.errors import DatasetError, OptionError, check_choice, public_url
 from daskfs.protocol import Axis, Block, ColumnBlock, Kind, Label, Meta, SparseColumnBlock
 from daskfs.store.dataset.blocks import ColumnBlocks, RowBlocks, SparseBlocks, SparseColumnBlocks, check_column_ids
 from daskfs.store.dataset.layout import ROOT, UNFINISHED, ArraySpec, Attributes, Layout, parse_root
-from daskfs.store.dataset.names import ColumnNames, ComputedNames, Names, TableNames, kmer_name
+from daskfs.store.dataset.names import ComputedNames, StoredNames, kmer_name
 from daskfs.store.dataset.reader import ArrayReader
 from daskfs.store.places.location import Location
 from daskfs.store.places.read_ahead import Prefetcher
@@ -300,12 +300,12 @@ class Dataset:
         return xarray.open_zarr(self.location.zarr_store(), chunks={}, consolidated=True)  # type: ignore[no-any-return]
 
     @cached_property
-    def _names(self) -> Names:
+    def _names(self) -> ComputedNames | StoredNames:
         source = self.attributes["names"]
         if source["from"] == "columns":
-            return ColumnNames(self._reader("feature"))
+            return StoredNames(self._reader("feature"))
         if source["from"] == "table":
-            return TableNames(*(self._reader(f"names/{part}") for part in ("first", "id", "name")))
+            return StoredNames(*(self._reader(f"names/{part}") for part in ("name", "id", "first")))
         if source["from"] == "kmers":
             return ComputedNames(partial(kmer_name, shift=source["shift"]))
         prefix = source.get("prefix", "")
