@@ -27,8 +27,36 @@ Floats = NDArray[np.float64]
 Loss = Literal["squared", "squared_hinge", "logistic"]
 RowLoss = Literal["logistic", "squared", "squared_hinge", "softmax"]
 
+_MOST_NUMBERED_CLASSES = 32
+_ROWS_PER_CLASS = 3
+
 CODE: dict[Loss, int] = {"squared": 0, "squared_hinge": 1, "logistic": 2}
 CURVATURE: dict[Loss, float] = {"squared": 1.0, "squared_hinge": 1.0, "logistic": 0.25}
+
+
+def has_classes(meta: Meta) -> bool:
+    """Return whether the target of a dataset is a class, rather than a number.
+
+    Text is a class, and so is either of two values. More whole numbers are classes if there are at most 32 of them,
+    each of them in at least three rows on average: 1 … 10 of digits are classes; ages, counts and percentages are not.
+    `Dataset.with_real_target` makes numbers of any of them.
+    """
+    classes = meta.classes
+    if classes is None or isinstance(classes[0], str) or len(classes) <= 2:
+        return classes is not None
+    return len(classes) <= min(_MOST_NUMBERED_CLASSES, meta.n_samples // _ROWS_PER_CLASS)
+
+
+def loss_for(meta: Meta, several: RowLoss = "softmax") -> RowLoss:
+    """Return the loss that ``loss="auto"`` stands for: squared, for two classes logistic, for more of them `several`.
+
+    >>> meta = Meta("dense", 150, 4, 600, 3, ("setosa", "versicolor", "virginica"), 2400)
+    >>> loss_for(meta), has_classes(meta)
+    ('softmax', True)
+    """
+    if not has_classes(meta):
+        return "squared"
+    return "logistic" if len(meta.classes or ()) <= 2 else several
 
 
 def check_target(loss: Loss | RowLoss, meta: Meta) -> None:

@@ -182,10 +182,10 @@ class LinearModel:
         """The weights of all columns, 0 for columns that were not selected, with a row per score of a classifier."""
         check_is_fitted(self)
         try:
-            columns = selected_columns(self.selection_, self.n_features_in_)
+            columns = selected_columns(self.selection_.model, self.n_features_in_)
         except OptionError as error:
             raise AttributeError(f"coef_: {error}") from error
-        weights = self.selection_.weights
+        weights = self.selection_.model.weights
         coef = np.zeros((*weights.shape[1:], self.n_features_in_))
         coef[..., columns] = weights.T
         return coef if isinstance(self, RegressorMixin) else _one_for_two(np.atleast_2d(coef))

@@ -14,8 +14,14 @@ from daskfs.errors import DatasetError, OptionError, check_choice, public_url
 from daskfs.protocol import Axis, Block, ColumnBlock, Kind, Label, Meta, SparseColumnBlock
 from daskfs.store.dataset.blocks import ColumnBlocks, RowBlocks, SparseBlocks, SparseColumnBlocks, check_column_ids
 from daskfs.store.dataset.layout import ROOT, UNFINISHED, ArraySpec, Attributes, Layout, parse_root
+<<<<<<< HEAD
 from daskfs.store.dataset.names import ComputedNames, StoredNames, kmer_name
 from daskfs.store.dataset.reader import ArrayReader
+=======
+from daskfs.store.dataset.names import ColumnNames, ComputedNames, Names, TableNames, kmer_id, kmer_name
+from daskfs.store.dataset.reader import ArrayReader, StrictStore
+from daskfs.store.dataset.sparse_blocks import SparseBlocks, SparseColumnBlocks
+>>>>>>> next
 from daskfs.store.places.location import Location
 from daskfs.store.places.read_ahead import Prefetcher
 
@@ -173,6 +179,7 @@ class Dataset:
             itemsize=self.arrays["X"].dtype.itemsize if self.kind == "dense" else 4,
             weighted="weight" in self.arrays,
             members=self._names.members,
+            mixed=self.attributes.get("mixed"),
         )
 
     @property
@@ -307,9 +314,16 @@ class Dataset:
         if source["from"] == "table":
             return StoredNames(*(self._reader(f"names/{part}") for part in ("name", "id", "first")))
         if source["from"] == "kmers":
-            return ComputedNames(partial(kmer_name, shift=source["shift"]))
+            shift = source["shift"]
+            return ComputedNames(
+                partial(kmer_name, shift=shift), partial(kmer_id, shift=shift), int(self.attributes["max_id"])
+            )
         prefix = source.get("prefix", "")
-        return ComputedNames(lambda feature: f"{prefix}{feature}")
+        return ComputedNames(
+            lambda feature: f"{prefix}{feature}",
+            lambda name: int(name.removeprefix(prefix)),
+            int(self.attributes["max_id"]),
+        )
 
     @property
     def stored_bytes(self) -> int:
