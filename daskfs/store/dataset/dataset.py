@@ -14,14 +14,8 @@ from daskfs.errors import DatasetError, OptionError, check_choice, public_url
 from daskfs.protocol import Axis, Block, ColumnBlock, Kind, Label, Meta, SparseColumnBlock
 from daskfs.store.dataset.blocks import ColumnBlocks, RowBlocks, SparseBlocks, SparseColumnBlocks, check_column_ids
 from daskfs.store.dataset.layout import ROOT, UNFINISHED, ArraySpec, Attributes, Layout, parse_root
-<<<<<<< HEAD
-from daskfs.store.dataset.names import ComputedNames, StoredNames, kmer_name
+from daskfs.store.dataset.names import ComputedNames, StoredNames, kmer_id, kmer_name
 from daskfs.store.dataset.reader import ArrayReader
-=======
-from daskfs.store.dataset.names import ColumnNames, ComputedNames, Names, TableNames, kmer_id, kmer_name
-from daskfs.store.dataset.reader import ArrayReader, StrictStore
-from daskfs.store.dataset.sparse_blocks import SparseBlocks, SparseColumnBlocks
->>>>>>> next
 from daskfs.store.places.location import Location
 from daskfs.store.places.read_ahead import Prefetcher
 
