@@ -345,17 +345,12 @@ class Dataset:
     def _blocks(self, axis: Axis) -> AnyBlocks:
         check_choice("axis", axis, Axis)
         if axis not in self._axes():
-            raise OptionError(
-                f"{self.url}: laid out in {self.layout}, it cannot be read in {axis}; {self._remedy(axis)}"
-            )
+            remedy = "daskfs transpose makes columns of it" if axis == "columns" else "read what it was transposed from"
+            remedy = "write it with layout='both'" if self.kind == "dense" else remedy
+            raise OptionError(f"{self.url}: laid out in {self.layout}, it cannot be read in {axis}; {remedy}")
         if axis not in self._block_readers:
             self._block_readers[axis] = self._new_blocks(axis)
         return self._block_readers[axis]
-
-    def _remedy(self, axis: Axis) -> str:
-        if self.kind == "dense":
-            return "write it with layout='both'"
-        return "daskfs transpose makes columns of it" if axis == "columns" else "read what it was transposed from"
 
     def _new_blocks(self, axis: Axis) -> AnyBlocks:
         if self.kind == "sparse":

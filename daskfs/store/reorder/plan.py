@@ -129,15 +129,8 @@ class ReorderPlan:
 def block_ends(lines: NDArray[np.int64], entries: NDArray[np.int64], shape: BlockShape) -> list[int]:
     """Return where blocks end that hold as many whole slots (small groups of rows or columns) as fit, at least one.
 
-    Parameters
-    ----------
-    lines, entries
-        The numbers of rows (or columns) and of entries before each slot, with the totals at the end.
-    shape
-        The largest numbers of rows (or columns) and of entries in a block.
+    `lines` and `entries` are the numbers of rows (or columns) and entries before each slot, with the totals at the end.
 
-    Examples
-    --------
     >>> block_ends(np.array([0, 2, 4, 6]), np.array([0, 5, 9, 30]), BlockShape(rows=10, entries=10))
     [2, 3]
     """

@@ -71,14 +71,8 @@ def slot_bits(source: Dataset) -> int:
 
 
 def _row_array(source: Dataset) -> ArraySpec:
+    """Return the spec of a dense dataset's array of row chunks."""
     return source.arrays["X_rows" if source.layout == "both" else "X"]
-
-
-def row_array(source: Dataset, rows: int) -> ArraySpec:
-    """Return the spec of a dense dataset's array of row chunks, changed to another number of rows."""
-    array = _row_array(source)
-    height, p = array.chunks
-    return replace(array, shape=(rows, p), chunks=(min(rows, height), p))
 
 
 def _block_shape(source: Dataset) -> BlockShape:
@@ -171,12 +165,8 @@ def count_rows(share: RowShare, blocks: range) -> NDArray[np.int64]:
 class RowSlots:
     """The numbers of rows and entries before each slot (a small piece of the new order of rows), and in total.
 
-    Parameters
-    ----------
-    counts
-        The numbers of rows and entries in each slot, as an array of shape (2, slots).
-    read_together
-        Sections begin at a multiple of this number of slots, since all slots of a source block are read together.
+    `counts` are the numbers in each slot, an array of shape (2, slots). Sections begin at a multiple of `read_together`
+    slots, since all slots of a source block are read together.
     """
 
     def __init__(self, counts: NDArray[np.int64], read_together: int = 1) -> None:
@@ -260,15 +250,18 @@ def _plan_dense(
     tasks: list[WriteTask] = []
     if layout != "rows":
         assert isinstance(rows, RowShare)
-        X = specs["X"] = _column_array(source.arrays["X"], wanted.n_rows)
+        (n, p), width = source.arrays["X"].shape, source.arrays["X"].chunks[1]
+        size = wanted.n_rows, min(p, max(1, n * width // wanted.n_rows))  # as large as the source's, so wider
+        X = specs["X"] = replace(source.arrays["X"], shape=(wanted.n_rows, p), chunks=size)
         step = max(1, task_bytes // (X.chunks[0] * X.chunks[1] * int(X.dtype.itemsize)))
         for first in range(0, X.n_chunks, step):
             columns = range(first * X.chunks[1], min((first + step) * X.chunks[1], X.shape[1]))
             tasks.append(WriteTask(specs, len(columns), partial(_dense_columns, rows, X, columns)))
     if slots is not None:
         name = "X_rows" if layout == "both" else "X"
-        X = specs[name] = replace(row_array(source, wanted.n_rows), name=name)
-        (n, p), height = X.shape, X.chunks[0]
+        n, (height, p) = wanted.n_rows, _row_array(source).chunks
+        height = min(n, height)
+        X = specs[name] = replace(_row_array(source), name=name, shape=(n, p), chunks=(height, p))
         step = height * max(1, task_bytes // row_bytes(source, height, height * p))
         for first in range(0, n, step):
             section = slots.section(first, min(first + step, n))
@@ -309,12 +302,6 @@ def _dense_columns(share: RowShare, X: ArraySpec, columns: range) -> Iterator[Ch
         at += len(here)
     for first in range(0, len(columns), width):
         yield X.name, (columns.start + first) // width, cells[first : first + width].T
-
-
-def _column_array(array: ArraySpec, rows: int) -> ArraySpec:
-    """Return the spec of an array of whole columns for fewer rows; chunks keep their size and have more columns."""
-    (n, width), p = array.chunks, array.shape[1]
-    return replace(array, shape=(rows, p), chunks=(rows, min(p, max(1, n * width // rows))))
 
 
 @lru_cache(maxsize=1)
