@@ -1,8 +1,9 @@
 """Reordering of columns: a transpose sorts sparse entries by feature id, a split keeps some rows of every column.
 
 A sorted run of a transpose holds the columns of some consecutive rows. A *mark* is the feature id at every `gap`-th
-entry of a sorted run. A sorted run is cut at marks into slots, which can be read separately. The sizes of all columns
-are merged first, to decide how to cut the columns into blocks. The entries of a column stay in the order of the rows.
+entry of a sorted run. A sorted run is cut at marks into slots, which can be read separately. The columns of all sorted
+runs are merged in order and cut into blocks. On a cluster, only the sizes of columns are merged first, and every task
+merges the cells of its own blocks. The entries of a column stay in the order of the rows.
 """
 
 from __future__ import annotations
