@@ -14,13 +14,14 @@ from collections import defaultdict
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from distributed import Client
 from numpy.typing import NDArray
 
-from daskfs.engine.cluster.pool import Pool, ProgressCallback, ProgressCounter, pool
+from daskfs.engine.cluster.pool import Pool, ProgressCallback, ProgressCounter, Threads, pool
 from daskfs.engine.memory import ReorderMemory
 from daskfs.errors import OptionError, check_choice, check_whole
 from daskfs.store.dataset.codec import Codec, Compression
@@ -32,7 +33,7 @@ from daskfs.store.ingest.arrays import BLOCK_ENTRIES
 from daskfs.store.places.location import Location
 from daskfs.store.reorder import columns
 from daskfs.store.reorder.plan import ReorderPlan, WriteTask
-from daskfs.store.reorder.rows import ROW_HEAD, RowSlots, block_bytes, plan_rows, row_arrays, slot_bits, sort_rows
+from daskfs.store.reorder.rows import RowSlots, block_bytes, plan_rows, row_arrays, slot_bits, sort_rows
 from daskfs.store.reorder.runs import KeyRange, Runs
 
 MEMORY = "512MB"
@@ -204,14 +205,15 @@ class Shuffler(Reorder):
 
     def plan(self, wanted: KeyRange, location: Location, moved: ProgressCounter) -> ReorderPlan:
         source, bits = self.source, slot_bits(self.source)
-        groups = consecutive_groups(block_bytes(source), self.budget.run_bytes)
-        runs = Runs(location, _new_runs_folder(), len(groups), ROW_HEAD, row_arrays(source))
+        sizes = block_bytes(source)
+        groups = list(consecutive_groups(range(len(sizes)), sizes.__getitem__, self.budget.run_bytes))
+        runs = Runs(location, _new_runs_folder(), len(groups), row_arrays(source))
         tasks = [(runs, number, source, blocks, wanted, bits) for number, blocks in enumerate(groups)]
         total = np.zeros((2, 1 << bits), np.int64)
         for counts in self.pool.unordered("sort", sort_rows, tasks):
             total += counts
             moved.add(int(counts[0].sum()))
-        return plan_rows(source, runs, wanted, RowSlots(total), self.budget.task_bytes)
+        return plan_rows(source, runs, wanted, RowSlots(total), "rows", self.budget.task_bytes)
 
 
 def transpose(
@@ -310,11 +312,12 @@ class Transposer(Reorder):
 
     def plan(self, wanted: KeyRange, location: Location, moved: ProgressCounter) -> ReorderPlan:
         source, sizes = self.source, self.source.block_entries()
-        groups = consecutive_groups(sizes, self.budget.run_bytes // _ENTRY_BYTES)
-        groups = [group for group in groups if sizes[group].any()]
+        some = consecutive_groups(range(len(sizes)), sizes.__getitem__, self.budget.run_bytes // _ENTRY_BYTES)
+        groups = [group for group in some if sizes[group].any()]
         most = max(1, self.budget.task_bytes // _ENTRY_BYTES)
         gap = columns.mark_gap(source.n_entries, len(groups), most)
-        runs = Runs(location, _new_runs_folder(), len(groups), columns.COLUMN_HEAD, {"cells": columns.CELL})
+        arrays = {"heads": columns.COLUMN_HEAD, "cells": columns.CELL}
+        runs = Runs(location, _new_runs_folder(), len(groups), arrays)
         tasks = [(runs, number, source, group, int(sizes[group].sum()), gap) for number, group in enumerate(groups)]
         unordered: dict[int, columns.RunSummary] = {}
         for number, summary in self.pool.unordered("sort", columns.sort_columns, tasks):
@@ -323,12 +326,13 @@ class Transposer(Reorder):
         summaries = [unordered[number] for number in range(len(tasks))]
         samples = (run.sample for run in summaries)
         shape = columns.column_shape(samples, source.n_entries, self.block_entries, self.compression)
-        blocks = columns.cut_blocks(columns.merged_sizes(runs, summaries, gap, most // 2), shape)
-
-        def merged(group: Sequence[columns.ColumnArrays]) -> columns.MergedColumns:
-            return columns.MergedColumns.of(runs, summaries, int(group[0].ids[0]), int(group[-1].ids[-1]))
-
-        return columns.plan_columns(source, wanted, blocks, shape, most - gap * len(groups), merged)
+        if isinstance(self.pool, Threads):  # columns are merged once, here
+            ranges = columns.merged_ranges(runs, summaries, gap, most // 2, ["cells"], self.pool.sharing)
+            return columns.plan_columns(source, wanted, columns.cut_blocks(ranges, shape), shape)
+        sizes_only = columns.merged_ranges(runs, summaries, gap, most // 2)  # each task merges its own columns
+        merged = partial(columns.MergedColumns.of, runs, summaries)
+        blocks = columns.cut_blocks(sizes_only, shape)
+        return columns.plan_columns(source, wanted, blocks, shape, merged, most - gap * len(groups))
 
 
 def transpose_needs(n_samples: int, n_entries: int, largest_block: int, block_entries: int) -> dict[str, int]:

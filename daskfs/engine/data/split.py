@@ -33,8 +33,7 @@ from daskfs.store.dataset.layout import ROOT
 from daskfs.store.dataset.writer import check_free
 from daskfs.store.ingest.plan import is_done
 from daskfs.store.places.location import Location
-from daskfs.store.reorder import columns
-from daskfs.store.reorder.columns import ColumnArrays
+from daskfs.store.reorder.columns import ColumnArrays, cut_blocks, plan_columns, share_columns, share_shape
 from daskfs.store.reorder.plan import ReorderPlan
 from daskfs.store.reorder.rows import SLOTS_PER_BLOCK, RowShare, RowSlots, block_bytes, count_rows, plan_rows
 from daskfs.store.reorder.runs import KeyRange, draw_rows
@@ -172,14 +171,11 @@ class Splitter(Reorder):
     def plan(self, wanted: KeyRange, location: Location, moved: ProgressCounter) -> ReorderPlan:
         source, share = self.source, RowShare(self.source, wanted)
         if source.kind == "sparse" and source.layout == "columns":
-            shape = columns.share_shape(share)
-            blocks = columns.cut_blocks(_counted(columns.share_columns(share), moved, location), shape)
-            return columns.plan_columns(source, wanted, blocks, shape, 0, lambda group: group[0])
+            shape = share_shape(share)
+            blocks = cut_blocks(_counted(share_columns(share), moved, location), shape)
+            return plan_columns(source, wanted, blocks, shape)
         slots = None if source.layout == "columns" else self._slots(share)
-        if source.kind == "dense":
-            return columns.plan_dense_share(share, slots, self.budget.task_bytes)
-        assert slots is not None
-        return plan_rows(source, share, wanted, slots, self.budget.task_bytes)
+        return plan_rows(source, share, wanted, slots, source.layout, self.budget.task_bytes)
 
     def _slots(self, share: RowShare) -> RowSlots:
         """Count the wanted rows in each slot, which is one eighth of a block."""
