@@ -408,7 +408,7 @@ TRIALS = [
 
 
 def from_csv(frame: pd.DataFrame, name: str, seed: int, k: int = 6) -> tuple[float, list[str]]:
-    """Return accuracy on unseen rows, and names, of k features from a CSV file that is ingested and split by default."""
+    """Return accuracy on unseen rows, and names, of k features from a CSV file ingested and split by default."""
     algorithm = {"substitution": daskfs.OnlineSubstitution, "mission": daskfs.Mission}[name](k)
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -202,9 +202,10 @@ def test_what_is_not_good_enough_is_not_published(job):
 
 
 def test_what_is_no_better_than_always_the_same_answer_is_not_published(job):
-    lines = [line.split("|")[1] for line in Path("clicks.vw").read_text().splitlines()]
-    labels = np.random.default_rng(0).choice([-1, 1], len(lines))
-    Path("clicks.vw").write_text("".join(f"{y} |{line}\n" for y, line in zip(labels, lines, strict=True)))
+    for number in range(2):
+        texts = [line.split("|")[1] for line in Path(f"clicks-{number}.vw").read_text().splitlines()]
+        labels = np.random.default_rng(number).choice([-1, 1], len(texts))
+        Path(f"clicks-{number}.vw").write_text("".join(f"{y} |{text}\n" for y, text in zip(labels, texts, strict=True)))
     text = JOB.replace("[stability]\npairs = 1\n", "").replace("at_least = {accuracy = 0.5}", "")
     Path("job.toml").write_text(text)
     done = run()
