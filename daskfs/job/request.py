@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import platform
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -132,10 +133,12 @@ class Request:
             selection = run()
         for name in (METRICS, SIZES, STABILITY, REPORT):  # files of the run that this one replaces
             self.out.delete(name)
-        cost = {
-            "workers": 0 if client is None else len(client.nthreads()),
-            "memory": {"promised": plan.total, "used": before.used(client), "text": str(plan)},
-        }
+        used, workers = before.used(client), 0 if client is None else len(client.nthreads())
+        memory = {"promised": plan.promised, "used": used, "text": str(plan)}
+        if used is not None and used > plan.promised:
+            memory["remark"] = plan.broken_promise(used)
+            warnings.warn(str(memory["remark"]), stacklevel=2)
+        cost = {"workers": workers, "memory": memory}
         record = {**requested_by, **cost, **_run_record(selection, begun, monotonic() - clock)}
         write_record(self.out, RUN_RECORD, without_nan(record))
         selection.save(self.out.url, self.out.options)  # last: with it the run is finished
