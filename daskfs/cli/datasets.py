@@ -13,7 +13,7 @@ from daskfs.engine.data.ingest import ingest as run_ingest
 from daskfs.engine.data.verify import verify_dataset
 from daskfs.errors import DatasetError, public_url
 from daskfs.jit import COMPILING, is_cold
-from daskfs.observe.describe import describe, info_table
+from daskfs.observe.describe import describe, info_table, order_remark
 from daskfs.observe.progress import count_progress, ingest_progress
 from daskfs.observe.terminal import messages, output
 from daskfs.store.dataset.dataset import open_dataset
@@ -91,7 +91,14 @@ def _format_options(command: Any) -> Any:
     "--max-bad-lines", type=int, default=1000, show_default=True, help="With skip: more than this is an error."
 )
 @click.option("--compression", type=click.Choice(["none", "lz4", "zstd"]), help="Default: none (dense), lz4 (sparse).")
-@click.option("--shuffle", is_flag=True, help="Rows in random order, as daskfs shuffle gives them.")
+@click.option(
+    "--order",
+    type=click.Choice(["auto", "as-is"]),
+    default="auto",
+    show_default=True,
+    help="auto: rows whose labels come in runs are shuffled (in datasets laid out in rows).",
+)
+@click.option("--shuffle", is_flag=True, help="Rows in random order in any case, as daskfs shuffle gives them.")
 @click.option("--overwrite", is_flag=True, help="Replace a dataset, or start over instead of resuming.")
 @click.option("--workers", type=click.IntRange(1), help="Threads; all cores by default.")
 @click.option("--scheduler", help="Run on the Dask cluster at this address.")
@@ -106,6 +113,7 @@ def ingest(
     on_bad_line: Any,
     max_bad_lines: int,
     compression: Any,
+    order: Any,
     shuffle: bool,
     overwrite: bool,
     workers: int | None,
@@ -118,7 +126,7 @@ def ingest(
     Run the same command again to resume a killed ingest.
     """
     options = {name: value for name, value in format_options.items() if value is not None}
-    order: bool | int = options.get("seed", 0) if shuffle else False
+    seed: bool | int = options.get("seed", 0) if shuffle else False
     if shuffle and format_name != "fasta":
         options.pop("seed", None)  # the only format that draws rows
     if messages.is_terminal and is_cold(type(make_format(format_name, options)).__module__):
@@ -133,7 +141,8 @@ def ingest(
             on_bad_line=on_bad_line,
             max_bad_lines=max_bad_lines,
             compression=compression,
-            shuffle=order,
+            order=order,
+            shuffle=seed,
             overwrite=overwrite,
             client=client,
             workers=workers,
@@ -143,6 +152,8 @@ def ingest(
     left_out = dataset.attributes["made"].get("bad_lines", 0)
     if left_out:
         messages.print(f"[yellow]{left_out:,} bad lines were left out[/]")
+    if (remark := order_remark(dataset)) is not None:
+        messages.print(remark)
     if as_json:
         click.echo(json.dumps(describe(dataset), indent=1))
     else:

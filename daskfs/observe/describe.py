@@ -21,6 +21,8 @@ NAMES = {
     "kmers": "decoded from the id",
 }
 
+ORDER = {True: "mixed", False: "labels come in runs", None: "unknown"}
+
 
 def describe(dataset: Dataset) -> dict[str, Any]:
     """Return facts on a dataset, such as size, labels and storage, without reading features."""
@@ -37,6 +39,7 @@ def describe(dataset: Dataset) -> dict[str, Any]:
         "density": dataset.n_entries / max(cells, 1),
         "values": "all ones" if dataset.kind == "sparse" and "values" not in dataset.arrays else _value_type(dataset),
         "labels": _labels(dataset),
+        "mixed": dataset.attributes.get("mixed"),
         "weights": "weight" in dataset.arrays,
         "tags": "tag" in dataset.arrays,
         "names": dataset.attributes["names"]["from"],
@@ -48,6 +51,17 @@ def describe(dataset: Dataset) -> dict[str, Any]:
         "digest": dataset.digest,
         "made": dataset.attributes.get("made", {}),
     }
+
+
+def order_remark(dataset: Dataset) -> str | None:
+    """Return a line on rows that came in runs of labels: what was done about it, or what to do; None for mixed rows."""
+    origin = dataset.attributes.get("made", {})
+    if origin.get("by") == "ingest" and "autocorrelation" in origin:
+        found = f"labels came in runs (autocorrelation {origin['autocorrelation']:.2f})"
+        return f"{found}: the rows were shuffled; --order as-is keeps them as they came"
+    if dataset.attributes.get("mixed") is False and dataset.layout == "rows":
+        return "labels come in runs: daskfs shuffle writes the rows in random order, for what learns row by row"
+    return None
 
 
 def _value_type(dataset: Dataset) -> str:
@@ -92,6 +106,7 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("kind", f"{facts['kind']}, in {facts['layout'] if facts['layout'] != 'both' else 'columns and rows'}"),
         ("shape", size),
         ("labels", _label_line(facts["labels"])),
+        ("order", ORDER[facts["mixed"]]),
         ("density", f"{facts['density']:.3g}  ({facts['entries']:,} entries, {facts['entries_per_row']:,.1f} a row)"),
         ("values", facts["values"]),
         ("stored", stored),

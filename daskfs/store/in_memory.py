@@ -23,6 +23,7 @@ from daskfs.protocol import Axis, SparseBlock, SparseColumnBlock
 from daskfs.store.dataset.blocks import read_only
 from daskfs.store.dataset.codec import LZ4
 from daskfs.store.dataset.dataset import AnyBlocks, Dataset
+from daskfs.store.dataset.label_order import LabelOrder
 from daskfs.store.dataset.layout import (
     CHUNK_BYTES,
     ArraySpec,
@@ -116,6 +117,7 @@ class InMemory(Dataset):
             "n_entries": self._X.nnz if is_sparse else n_samples * n_features,
             "max_id": int(self._X.indices.max(initial=0)) if is_sparse else n_features - 1,
             "labels": self._labels.attributes(),
+            "mixed": LabelOrder.of(self._held["y"].array).mixed,
             "names": {"from": "columns"} if "feature" in self._held else {"from": "ids", "prefix": "x"},
         }
         return attributes, {name: held.spec for name, held in self._held.items()}

@@ -15,12 +15,20 @@ from typing import Any, Literal
 from distributed import Client
 
 from daskfs.engine.cluster.pool import Pool, Threads, in_order, pool
-from daskfs.engine.data.destination import Destination
+from daskfs.engine.data.reorder import shuffle_in_place, shuffled_request
 from daskfs.engine.memory import IngestMemory
-from daskfs.errors import DaskfsError, Interrupted, SourceError, StorageError, check_choice
+from daskfs.errors import (
+    DaskfsError,
+    Interrupted,
+    OptionError,
+    SourceError,
+    StorageError,
+    check_choice,
+    check_whole,
+)
 from daskfs.store.dataset.codec import Compression
 from daskfs.store.dataset.dataset import Dataset, open_dataset
-from daskfs.store.dataset.layout import DenseShape, Layout
+from daskfs.store.dataset.layout import ROOT, UNSHUFFLED, DenseShape, Layout
 from daskfs.store.ingest.dense_staging import DensePiece, DensePieceWriter, DensePlan, publish_dense
 from daskfs.store.ingest.formats import make_format
 from daskfs.store.ingest.formats.base import Format
@@ -31,6 +39,7 @@ from daskfs.store.ingest.plan import (
     begin_publishing,
     content_digest,
     is_done,
+    is_unshuffled,
     new_plan,
     plan_pieces,
     request_digest,
@@ -38,11 +47,19 @@ from daskfs.store.ingest.plan import (
 from daskfs.store.ingest.publish import SparsePlan, publish_sparse
 from daskfs.store.ingest.rows import BadLines, DenseBuilder, RowBuilder, borrow_names, drop_collected_names
 from daskfs.store.ingest.sources import find_sources
-from daskfs.store.ingest.staging import BlockShape, SparsePiece, SparsePieceWriter, load_piece
+from daskfs.store.ingest.staging import (
+    BlockShape,
+    SparsePiece,
+    SparsePieceWriter,
+    load_piece,
+    merge_labels,
+    merge_orders,
+)
 from daskfs.store.places.location import Location
 
 AnyPiece = SparsePiece | DensePiece
 OnBadLine = Literal["error", "skip"]
+RowOrder = Literal["auto", "as-is"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +110,7 @@ def ingest(
     on_bad_line: OnBadLine = "error",
     max_bad_lines: int = 1000,
     compression: Compression | None = None,
+    order: RowOrder = "auto",
     shuffle: bool | int = False,
     overwrite: bool = False,
     client: Client | None = None,
@@ -124,9 +142,11 @@ def ingest(
         The largest number of bad lines that ``on_bad_line="skip"`` leaves out before the ingest fails.
     compression
         The compression of chunks, as for `write_dataset`.
+    order
+        ``"auto"`` to store rows in random order (of seed 0) if their labels come in runs, as in sources with a file or
+        folder for each class, and if the dataset is laid out in rows. ``"as-is"`` to keep the order of the sources.
     shuffle
-        True (seed 0) or a seed to store the rows in random order, as the function `shuffle` does. Until the shuffle is
-        complete, the rows are kept in the order of the sources in a temporary dataset at `url` + ``.unshuffled``.
+        True (seed 0) or a seed to store the rows in random order in any case, as the function `shuffle` does.
     overwrite
         Replace an existing dataset, and do not resume an unfinished ingest.
     client
@@ -153,41 +173,73 @@ def ingest(
     """
     check_choice("layout", layout, Layout)
     check_choice("on_bad_line", on_bad_line, OnBadLine)
+    check_choice("order", order, RowOrder)
     check_choice("compression", compression or "none", Compression)
     if isinstance(sources, str | os.PathLike):
         sources = [sources]
     kind = make_format(format, options)
-    place = Destination.of(Location(url, storage_options), shuffle)
-    location = place.rows
-    leave_out = place.target.url, location.url
-    files = find_sources([os.fspath(source) for source in sources], source_options, leave_out)
+    seed = _seed_of(shuffle)
+    location = Location(url, storage_options)
+    files = find_sources([os.fspath(source) for source in sources], source_options, (location.url,))
     where = pool(client, workers, [location.options, *(file.options for file in files)], [kind])
     budget = IngestMemory.of(memory, where.sharing)
     if isinstance(where, Threads):
         where = Threads(budget.workers)
-    request, content = request_digest(kind, files, layout, compression, on_bad_line), content_digest(files)
-    if place.is_shuffled(request, content, overwrite):
-        return open_dataset(url, storage_options)
+    asked = request_digest(kind, files, layout, compression, on_bad_line)
+    request = asked if order == "auto" else f"{asked} as is"
+    made = request if seed is None else shuffled_request(request, seed)
+    content = content_digest(files)
     with location.one_writer():
-        if not overwrite and is_done(location, request, content):
-            return place.publish(memory, overwrite, client, workers)
-        plan = new_plan(kind, files, layout, compression, budget.chunk_bytes)
-        place.check(plan.shape)
-        work = list(plan_pieces(plan.format, files, request))
-        begin(location, plan, work, request, overwrite)
-        job = IngestJob(location, plan.format, plan.shape, budget, on_bad_line == "skip", max_bad_lines)
-        try:
-            pieces = _stage_pieces(job, work, where, progress)
-        except (StorageError, Interrupted):  # the store is unreachable, or another process has taken over
-            raise
-        except DaskfsError:
-            abandon(location)
-            raise
-        origin: dict[str, Any] = {"by": "ingest", "request": request, "content": content, "format": plan.format.name}
-        origin |= {"sources": len(files), "bad_lines": sum(piece.bad_lines for piece in pieces)}
-        begin_publishing(location, work)
-        _publish(job, pieces, origin, where)
-        return place.publish(memory, overwrite, client, workers)
+        if not overwrite and is_done(location, made, content):
+            return open_dataset(url, storage_options)
+        if overwrite or not is_unshuffled(location, request, content):
+            plan = new_plan(kind, files, layout, compression, budget.chunk_bytes)
+            if seed is not None:
+                _check_in_rows(location, plan.shape)
+            work = list(plan_pieces(plan.format, files, request))
+            begin(location, plan, work, request, overwrite)
+            job = IngestJob(location, plan.format, plan.shape, budget, on_bad_line == "skip", max_bad_lines)
+            try:
+                pieces = _stage_pieces(job, work, where, progress)
+            except (StorageError, Interrupted):  # the store is unreachable, or another process has taken over
+                raise
+            except DaskfsError:
+                abandon(location)
+                raise
+            origin: dict[str, Any] = {"by": "ingest", "request": request, "content": content}
+            origin |= {"format": plan.format.name, "sources": len(files)}
+            origin |= {"bad_lines": sum(piece.bad_lines for piece in pieces)}
+            row_order = merge_orders(pieces, merge_labels(pieces))
+            in_runs = row_order.mixed is False and order == "auto" and _is_in_rows(plan.shape)
+            if in_runs:
+                origin["autocorrelation"] = round(row_order.autocorrelation, 3)
+            begin_publishing(location, work)
+            _publish(job, pieces, origin, UNSHUFFLED if in_runs or seed is not None else ROOT, where)
+        if location.exists(UNSHUFFLED):
+            shuffle_in_place(location, seed or 0, memory, {"request": made}, pool(client, workers, [location.options]))
+    return open_dataset(url, storage_options)
+
+
+def _seed_of(shuffle: bool | int) -> int | None:
+    """Return the seed of the option `shuffle` (True for seed 0, or a seed), or None without a shuffle."""
+    if isinstance(shuffle, bool):
+        return 0 if shuffle else None
+    check_whole("shuffle", shuffle, 0)
+    return shuffle
+
+
+def _is_in_rows(shape: BlockShape | DenseShape) -> bool:
+    return isinstance(shape, BlockShape) or shape.layout == "rows"
+
+
+def _check_in_rows(location: Location, shape: BlockShape | DenseShape) -> None:
+    """Raise OptionError if the rows must be shuffled, but the layout does not allow a shuffle."""
+    if not _is_in_rows(shape):
+        assert isinstance(shape, DenseShape)
+        location.remove_if_empty()
+        raise OptionError(
+            f"{location.url}: a dense table in {shape.layout} cannot be shuffled row by row; use --layout rows"
+        )
 
 
 def _stage_pieces(
@@ -277,10 +329,10 @@ def _parse_piece(job: IngestJob, work: WorkPiece) -> AnyPiece:
     return piece
 
 
-def _publish(job: IngestJob, pieces: list[Any], origin: dict[str, Any], where: Pool) -> None:
+def _publish(job: IngestJob, pieces: list[Any], origin: dict[str, Any], root: str, where: Pool) -> None:
     run = in_order(where, "publish")
     if isinstance(job.shape, DenseShape):
         names = job.format.column_names()
-        publish_dense(job.location, pieces, DensePlan(job.shape, names, origin), run, job.memory.rows_bytes)
+        publish_dense(job.location, pieces, DensePlan(job.shape, names, origin, root), run, job.memory.rows_bytes)
     else:
-        publish_sparse(job.location, pieces, SparsePlan(job.shape, job.format.names_from, origin), run)
+        publish_sparse(job.location, pieces, SparsePlan(job.shape, job.format.names_from, origin, root=root), run)

@@ -25,7 +25,7 @@ from daskfs.engine.memory import ReorderMemory
 from daskfs.errors import OptionError, check_choice, check_whole
 from daskfs.store.dataset.codec import Codec, Compression
 from daskfs.store.dataset.dataset import Dataset, open_dataset
-from daskfs.store.dataset.layout import UNFINISHED
+from daskfs.store.dataset.layout import UNFINISHED, UNSHUFFLED
 from daskfs.store.dataset.regroup import consecutive_groups
 from daskfs.store.dataset.writer import ChunkRecords, check_free, new_writer, prepare, retire
 from daskfs.store.ingest.arrays import BLOCK_ENTRIES
@@ -92,7 +92,7 @@ class Reorder(ABC):
         finally:
             if isinstance(plan.tasks, Generator):
                 plan.tasks.close()  # end its threads here; the garbage collector may wait for them in any thread
-        return lambda origin: plan.close(writer, written, origin)
+        return lambda origin: plan.close(writer, written, origin, self.action == Shuffler.action)
 
     def runs(self, location: Location, count: int, head: np.dtype[Any], arrays: dict[str, np.dtype[Any]]) -> Runs:
         """Return the `count` sorted runs of this operation, to be stored in a new and unique folder."""
@@ -192,6 +192,18 @@ def shuffle(
     shuffler = Shuffler.of(source, memory, pool(client, workers, [source.location.options, location.options]))
     write_outputs(shuffler, [Output(location, KeyRange.every(seed, source.n_samples), origin)], overwrite, progress)
     return open_dataset(url, storage_options)
+
+
+def shuffle_in_place(
+    location: Location, seed: int, memory: int | str | None, origin: Mapping[str, Any], where: Pool
+) -> None:
+    """Replace the rows of an ingested dataset that only has the root `UNSHUFFLED` by the same rows in random order."""
+    source = Dataset(location, root=UNSHUFFLED)
+    shuffler = Shuffler.of(source, MEMORY if memory is None else memory, where)
+    wanted = KeyRange.every(seed, source.n_samples)
+    shuffler.write(wanted, location, ProgressCounter(shuffler.to_move(source.n_samples), None))(
+        {**source.attributes["made"], "seed": seed, **origin}
+    )
 
 
 def check_laid_out_in_rows(source: Dataset) -> None:

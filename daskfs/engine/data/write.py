@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from daskfs.engine.cluster.pool import Threads, available_cores, in_order, pool
 from daskfs.errors import check_choice
 from daskfs.store.dataset.codec import Codec, Compression
+from daskfs.store.dataset.label_order import LabelOrder
 from daskfs.store.dataset.layout import CHUNK_BYTES, UNFINISHED, DenseShape, Labels, Layout, dense_specs, target_spec
 from daskfs.store.dataset.names import check_column_names
 from daskfs.store.dataset.writer import new_writer, prepare, retire
@@ -154,7 +155,7 @@ def _write_dask(location: Location, X: DaskArray, y: NDArray[np.float64], labels
         parts = X.rechunk(spec.chunks).to_delayed().reshape(-1)
         writer.add(spec, _compute([write(writer.location, spec, number, part) for number, part in enumerate(parts)]))
     writer.write(target_spec(len(y)), y)
-    close_dense(writer, X.shape, labels, plan)
+    close_dense(writer, X.shape, labels, LabelOrder.of(y), plan)
 
 
 def _compute(tasks: list[Any]) -> list[Any]:

@@ -20,7 +20,9 @@ from numpy.typing import NDArray
 
 from daskfs.errors import SourceError
 from daskfs.store.dataset.codec import append_crc
+from daskfs.store.dataset.label_order import LabelOrder
 from daskfs.store.dataset.layout import (
+    ROOT,
     UNFINISHED,
     ArraySpec,
     DenseShape,
@@ -34,7 +36,7 @@ from daskfs.store.dataset.names import check_column_names, feature_spec
 from daskfs.store.dataset.writer import ChunkRecords, DatasetWriter, write_chunk
 from daskfs.store.ingest.publish import RunTasks
 from daskfs.store.ingest.rows import BadLines, LabelCodes
-from daskfs.store.ingest.staging import PieceWriter, StagedPiece, merge_labels, new_folder
+from daskfs.store.ingest.staging import PieceWriter, StagedPiece, merge_labels, merge_orders, new_folder
 from daskfs.store.places.location import Location
 
 
@@ -114,6 +116,7 @@ class DensePlan:
     shape: DenseShape
     names: Sequence[str] | None
     origin: dict[str, Any]  # which command wrote it from what, for the record
+    root: str = ROOT
 
 
 def publish_dense(
@@ -139,10 +142,12 @@ def publish_dense(
             writer.add(spec, records)
     target = target_spec(n)
     writer.add(target, run(_write_target, [(location, target, i, index, labels) for i in range(target.n_chunks)]))
-    close_dense(writer, (n, p), labels, plan)
+    close_dense(writer, (n, p), labels, merge_orders(pieces, labels), plan)
 
 
-def close_dense(writer: DatasetWriter, shape: tuple[int, int], labels: Labels, plan: DensePlan) -> None:
+def close_dense(
+    writer: DatasetWriter, shape: tuple[int, int], labels: Labels, order: LabelOrder, plan: DensePlan
+) -> None:
     """Write the column names, if the plan has column names, and mark a dense dataset complete."""
     n, p = shape
     if plan.names is not None:
@@ -155,10 +160,11 @@ def close_dense(writer: DatasetWriter, shape: tuple[int, int], labels: Labels, p
         "n_entries": n * p,
         "max_id": p - 1,
         "labels": labels.attributes(),
+        "mixed": order.mixed,
         "names": {"from": "ids", "prefix": "x"} if plan.names is None else {"from": "columns"},
         "made": plan.origin,
     }
-    writer.close(attributes)
+    writer.close(attributes, plan.root)
 
 
 def _segments(pieces: Sequence[DensePiece]) -> list[Segment]:

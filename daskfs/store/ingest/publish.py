@@ -12,12 +12,20 @@ from numpy.typing import NDArray
 
 from daskfs.errors import SourceError
 from daskfs.protocol import Axis
-from daskfs.store.dataset.layout import ArraySpec, Labels, recode_labels
+from daskfs.store.dataset.layout import ROOT, ArraySpec, Labels, recode_labels
 from daskfs.store.dataset.name_runs import MergedNames, cut_into_chunks, encode_names, table_specs
 from daskfs.store.dataset.names import check_column_names, feature_spec
 from daskfs.store.dataset.writer import ChunkRecords, DatasetWriter, write_chunk, write_file
 from daskfs.store.ingest.formats.base import NamesFrom
-from daskfs.store.ingest.staging import ENTRY_ARRAYS, BlockShape, SparsePiece, StagedBlock, merge_labels, staged_name
+from daskfs.store.ingest.staging import (
+    ENTRY_ARRAYS,
+    BlockShape,
+    SparsePiece,
+    StagedBlock,
+    merge_labels,
+    merge_orders,
+    staged_name,
+)
 from daskfs.store.places.location import Location
 
 OPTIONAL = {"values": np.float32(1), "weight": np.float32(1), "tag": ""}
@@ -35,6 +43,7 @@ class SparsePlan:
     origin: dict[str, Any]  # which command wrote it from what, for the record
     n_features: int | None = None  # by default the largest id + 1, or the number of names
     column_names: Sequence[Any] | None = None
+    root: str = ROOT
 
 
 def publish_sparse(location: Location, pieces: Sequence[SparsePiece], plan: SparsePlan, run: RunTasks) -> None:
@@ -65,6 +74,7 @@ def publish_sparse(location: Location, pieces: Sequence[SparsePiece], plan: Spar
         "n_entries": sum(piece.entries for piece in pieces),
         "max_id": max_id,
         "labels": labels.attributes(),
+        "mixed": merge_orders(pieces, labels).mixed,
         "names": plan.names_from,
         "made": plan.origin,
     }
@@ -73,7 +83,7 @@ def publish_sparse(location: Location, pieces: Sequence[SparsePiece], plan: Spar
     if plan.column_names is not None:
         count = attributes["n_features"]
         writer.write(feature_spec(count), check_column_names(plan.column_names, count))
-    writer.close(attributes)
+    writer.close(attributes, plan.root)
 
 
 def _needed_specs(pieces: Sequence[SparsePiece], shape: BlockShape) -> dict[str, ArraySpec]:
