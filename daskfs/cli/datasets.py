@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
+from typing import Any, get_args
 
 import click
 
@@ -13,11 +13,13 @@ from daskfs.engine.data.ingest import ingest as run_ingest
 from daskfs.engine.data.verify import verify_dataset
 from daskfs.errors import DatasetError, public_url
 from daskfs.jit import COMPILING, is_cold
-from daskfs.observe.describe import describe, info_table, order_remark
+from daskfs.observe.describe import columns_table, describe, info_table, order_remark
 from daskfs.observe.progress import count_progress, ingest_progress
 from daskfs.observe.terminal import messages, output
 from daskfs.store.dataset.dataset import open_dataset
 from daskfs.store.ingest.formats import FORMATS, make_format
+from daskfs.store.ingest.formats.tabular import DATE_PARTS
+from daskfs.store.ingest.gaps import Missing
 
 
 class NumberList(click.ParamType[tuple[int, ...]]):
@@ -49,7 +51,16 @@ FORMAT_OPTIONS = [
     click.option("--labels", type=click.Choice(["auto", "numbers", "strings"]), help="What labels are."),
     click.option("--categorical", type=NameList(), help="csv, parquet: columns whose values are tokens."),
     click.option("--numeric", type=NameList(), help="csv, parquet: columns whose values are numbers."),
+    click.option("--dates", type=NameList(), help="csv, parquet: columns whose values are dates."),
+    click.option("--date-format", help="csv, parquet: how the texts of --dates are written, such as %d/%m/%Y."),
+    click.option("--date-parts", type=NameList(), help=f"csv, parquet: features of dates, {', '.join(DATE_PARTS)}."),
     click.option("--ignore", type=NameList(), help="csv, parquet: columns to leave out."),
+    click.option("--include", type=NameList(), help="csv, parquet: features, even if they look like identifiers."),
+    click.option(
+        "--missing",
+        type=click.Choice(get_args(Missing)),
+        help="csv, parquet: what becomes of missing numbers. Default: auto, the mean of the column.",
+    ),
     click.option("--table", type=click.Choice(["auto", "dense", "sparse"]), help="csv, parquet: kind of dataset."),
     click.option(
         "--dtype", type=click.Choice(["auto", "float32", "float64"]), help="csv, parquet: type of dense values."
@@ -154,10 +165,14 @@ def ingest(
         messages.print(f"[yellow]{left_out:,} bad lines were left out[/]")
     if (remark := order_remark(dataset)) is not None:
         messages.print(remark)
+    if dropped := dataset.attributes["made"].get("dropped"):
+        messages.print(f"[yellow]{dropped:,} rows with missing values were left out[/]")
     if as_json:
         click.echo(json.dumps(describe(dataset), indent=1))
-    else:
-        click.echo(f"{dataset!r}"[1:-1].removeprefix("daskfs.Dataset "))
+        return
+    if (columns := columns_table(dataset.attributes)) is not None:
+        messages.print(columns)
+    click.echo(f"{dataset!r}"[1:-1].removeprefix("daskfs.Dataset "))
 
 
 @click.command()
@@ -168,8 +183,10 @@ def info(dataset: str, as_json: bool) -> None:
     facts = describe(open_dataset(dataset))
     if as_json:
         click.echo(json.dumps(facts, indent=1))
-    else:
-        output.print(info_table(facts))
+        return
+    output.print(info_table(facts))
+    if (columns := columns_table(facts)) is not None:
+        output.print(columns)
 
 
 @click.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,8 @@ def describe(dataset: Dataset) -> dict[str, Any]:
         "compression": main.codec.compression,
         "stored_bytes": dataset.stored_bytes,
         "digest": dataset.digest,
+        "missing": dataset.attributes.get("missing"),
+        "columns": dataset.attributes.get("columns"),
         "made": dataset.attributes.get("made", {}),
     }
 
@@ -119,6 +122,54 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
     if facts["made"].get("bad_lines"):
         lines.append(("left out", f"{facts['made']['bad_lines']:,} bad lines"))
     return [*lines, ("digest", facts["digest"][:16])]
+
+
+MOST_LINES = 40  # of a table of columns in a terminal
+KINDS = {
+    "label": "label",
+    "numeric": "number",
+    "boolean": "boolean: 0 or 1",
+    "date": "date: seconds since 2000",
+    "time": "time: seconds",
+    "categorical": "category: 0 or 1 a text",
+    "identifier": "identifier: left out",
+    "ignored": "left out",
+}
+
+
+def columns_table(facts: Mapping[str, Any]) -> Table | None:
+    """Return what an ingest decided for every column as a table for a terminal, or None for data without columns.
+
+    In a wide table, columns of numbers without gaps are only counted.
+    """
+    columns = facts.get("columns")
+    if not columns:
+        return None
+    plain = [row for row in columns if row["kind"] == "numeric" and "gaps" not in row]
+    special = [row for row in columns if len(columns) <= MOST_LINES or row not in plain]
+    table = Table("column", "what it is", "gaps", box=None, padding=(0, 2))
+    for row in special[:MOST_LINES]:
+        table.add_row(*(Text(printable(cell)) for cell in (row["column"], KINDS[row["kind"]], _gap_line(row, facts))))
+    if len(special) > MOST_LINES:
+        table.add_row("…", f"{len(special) - MOST_LINES:,} more (daskfs info --json)", "")
+    if len(columns) > MOST_LINES and plain:
+        table.add_row("…", f"{len(plain):,} columns of numbers without gaps", "")
+    return table
+
+
+def _gap_line(row: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+    if "gaps" not in row:
+        return ""
+    how = (facts.get("missing") or {}).get("how")
+    if row["kind"] == "categorical":
+        done = "" if how == "zero" else f", {row['column']}=(missing)"
+    elif "fill" in row:
+        fill = f"{row['fill']:.6g}"
+        done = f", filled with the {'median' if how == 'median' else 'mean'} {fill}"
+        done += f" and {row['column']}=(missing)" if how == "indicator" else ""
+    else:
+        done = {"zero": ", taken for 0", "drop": ", rows left out"}.get(str(how), "")
+    return f"{row['gaps']:,}{done}"
 
 
 def _label_line(labels: dict[str, Any]) -> str:

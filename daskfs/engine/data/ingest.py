@@ -209,6 +209,7 @@ def ingest(
             origin: dict[str, Any] = {"by": "ingest", "request": request, "content": content}
             origin |= {"format": plan.format.name, "sources": len(files)}
             origin |= {"bad_lines": sum(piece.bad_lines for piece in pieces)}
+            origin |= {"dropped": sum(piece.dropped for piece in pieces)} if plan.format.is_table else {}
             row_order = merge_orders(pieces, merge_labels(pieces))
             in_runs = row_order.mixed is False and order == "auto" and _is_in_rows(plan.shape)
             if in_runs:
@@ -332,7 +333,10 @@ def _parse_piece(job: IngestJob, work: WorkPiece) -> AnyPiece:
 def _publish(job: IngestJob, pieces: list[Any], origin: dict[str, Any], root: str, where: Pool) -> None:
     run = in_order(where, "publish")
     if isinstance(job.shape, DenseShape):
-        names = job.format.column_names()
-        publish_dense(job.location, pieces, DensePlan(job.shape, names, origin, root), run, job.memory.rows_bytes)
+        plan = DensePlan(job.shape, job.format.column_names(), origin, root, job.format.missing, job.format.decisions)
+        publish_dense(job.location, pieces, plan, run, job.memory.rows_bytes)
     else:
-        publish_sparse(job.location, pieces, SparsePlan(job.shape, job.format.names_from, origin, root=root), run)
+        numbers = job.format.column_names() if job.format.is_table else ()
+        options: dict[str, Any] = {"missing": job.format.missing, "numbers": numbers, "root": root}
+        sparse = SparsePlan(job.shape, job.format.names_from, origin, decisions=job.format.decisions, **options)
+        publish_sparse(job.location, pieces, sparse, run)

@@ -155,7 +155,7 @@ def _write_dask(location: Location, X: DaskArray, y: NDArray[np.float64], labels
         parts = X.rechunk(spec.chunks).to_delayed().reshape(-1)
         writer.add(spec, _compute([write(writer.location, spec, number, part) for number, part in enumerate(parts)]))
     writer.write(target_spec(len(y)), y)
-    close_dense(writer, X.shape, labels, LabelOrder.of(y), plan)
+    close_dense(writer, X.shape, labels, LabelOrder.of(y), plan, {})
 
 
 def _compute(tasks: list[Any]) -> list[Any]:

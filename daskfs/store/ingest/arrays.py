@@ -92,7 +92,7 @@ def write_dense(
             part = X[i * rows : (i + 1) * rows, j * columns : (j + 1) * columns]
             writer.add(spec, [write_checked_chunk(writer.location, spec, number, part)])
     writer.write(target_spec(len(X)), target)
-    close_dense(writer, X.shape, labels, LabelOrder.of(target), plan)
+    close_dense(writer, X.shape, labels, LabelOrder.of(target), plan, {})
 
 
 def stage_rows(

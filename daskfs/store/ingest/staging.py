@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
@@ -21,6 +22,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from daskfs.errors import SourceError
 from daskfs.store.dataset.codec import LZ4, Codec, DamagedChunk, strip_crc
 from daskfs.store.dataset.label_order import LabelOrder, join_orders, recoded_orders
 from daskfs.store.dataset.layout import (
@@ -52,6 +54,8 @@ class StagedPiece:
     files: dict[str, tuple[int, int]] = field(default_factory=dict)  # size and crc32c, by name in the folder
     order: LabelOrder = field(default_factory=lambda: LabelOrder(counts={}))  # of the labels of its rows
     strings: list[str] = field(default_factory=list)  # string labels, by their number in y
+    gaps: dict[str, int] = field(default_factory=dict)  # missing values, by column
+    dropped: int = 0  # rows left out because of a missing value
     bad_lines: int = 0
     bad_examples: list[str] = field(default_factory=list)
 
@@ -96,6 +100,7 @@ class PieceWriter(Generic[P]):
     def close(self, labels: LabelCodes, bad_lines: BadLines) -> P:
         """Write the record of the piece, after which the piece need not be parsed again, and return the record."""
         self.piece.strings = labels.label_strings()
+        self.piece.gaps, self.piece.dropped = dict(labels.gaps), labels.dropped
         self.piece.bad_lines, self.piece.bad_examples = bad_lines.count, bad_lines.examples
         self.location.write(_record_key(self.piece.number), json.dumps(asdict(self.piece)).encode())
         return self.piece
@@ -106,6 +111,22 @@ def merge_labels(pieces: Sequence[StagedPiece]) -> Labels:
     if any(piece.strings for piece in pieces):
         return merge_string_labels(piece.strings_used() for piece in pieces)
     return merge_number_labels(piece.numbers for piece in pieces)
+
+
+def merge_gaps(pieces: Sequence[StagedPiece]) -> dict[str, int]:
+    """Return the number of missing values of each column that has any, in all pieces together."""
+    gaps = Counter[str]()
+    for piece in pieces:
+        gaps.update(piece.gaps)
+    return dict(gaps)
+
+
+def check_rows(location: Location, pieces: Sequence[StagedPiece], rows: int) -> None:
+    """Raise SourceError if no row is left to be published."""
+    if not rows:
+        dropped = sum(piece.dropped for piece in pieces)
+        why = f"all {dropped:,} rows have a gap; choose another --missing" if dropped else "the sources hold no rows"
+        raise SourceError(f"{location.url}: {why}")
 
 
 def merge_orders(pieces: Sequence[StagedPiece], labels: Labels) -> LabelOrder:
