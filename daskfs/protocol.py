@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -174,6 +174,7 @@ class Result:
     """The outcome of an algorithm: features in order of importance, and a linear model over these features."""
 
     features: NDArray[np.uint64]
+    """The selected features, most important first; then the `n_kept` features that the user asked to keep."""
     weights: NDArray[np.float64]  # (k,) or (k, classes), aligned with `features`
     intercept: NDArray[np.float64]  # (1,) or (classes,)
     classes: tuple[Label, ...] | None
@@ -181,6 +182,13 @@ class Result:
     history: Sequence[dict[str, float]]  # one record per pass or round, "objective" in each
     parents: NDArray[np.uint64] | None = None
     """(k, 2): ids of the two factors if a feature is a product, else `NO_PARENT` twice; None without any products."""
+    importance: NDArray[np.float64] | None = None
+    """How much each of `features` contributes to the model, by the algorithm's own measure, on any scale from 0; None
+    stands for the size of the weights."""
+    n_kept: int = 0
+    """How many of the last `features` are in the model only because the user asked to keep them."""
+    chosen: Mapping[str, float | str] = field(default_factory=dict)
+    """Values that the data decided for parameters such as ``loss="auto"``, by the name of the parameter."""
     expansion: Expansion | None = None
     """The map that computes the features if they are random features; None if the features are columns."""
     remarks: tuple[str, ...] = ()
@@ -365,7 +373,7 @@ def copy_state(state: State) -> State:
     if isinstance(state, np.ndarray):
         return np.copy(state, order="K")
     if is_dataclass(state) and not isinstance(state, type):
-        return replace(state, **{field.name: copy_state(getattr(state, field.name)) for field in fields(state)})
+        return replace(state, **{entry.name: copy_state(getattr(state, entry.name)) for entry in fields(state)})
     if isinstance(state, tuple) and hasattr(state, "_fields"):
         return type(state)(*map(copy_state, state))
     if isinstance(state, list):
@@ -403,8 +411,8 @@ def flatten(state: State) -> dict[str, Any]:
 
 def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
     if is_dataclass(value):
-        for field in fields(value):
-            yield from _leaves(f"{path}/{field.name}", getattr(value, field.name))
+        for entry in fields(value):
+            yield from _leaves(f"{path}/{entry.name}", getattr(value, entry.name))
     elif isinstance(value, tuple) and hasattr(value, "_fields"):
         for name, item in zip(value._fields, value, strict=True):
             yield from _leaves(f"{path}/{name}", item)

@@ -185,7 +185,7 @@ def _print(line: str) -> None:
 
 def _selected_names(selection: Selection) -> str:
     if selection.inputs is not None:
-        shares = selection.importance[:3]
+        shares = selection.input_importance[:3]
         pairs = zip(shares.input.values, shares.values, strict=True)
         return f"waves across {', '.join(f'{name} {share:.0%}' for name, share in pairs)}"
     more = ", …" if len(selection.names) > SHOWN else ""

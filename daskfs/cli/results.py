@@ -11,12 +11,12 @@ from daskfs.errors import public_url
 from daskfs.observe.progress import count_progress
 from daskfs.observe.tables import (
     class_table,
-    evaluation_line,
     feature_table,
     metric_table,
     selection_lines,
     selection_record,
     size_table,
+    terminal_table,
 )
 from daskfs.observe.terminal import output, printable, warnings_as_notes
 from daskfs.selection.records import METRICS, SIZES, write_record
@@ -27,6 +27,7 @@ from daskfs.store.dataset.dataset import open_dataset
 from daskfs.store.places.location import Location
 
 TOP = 20
+MOST_CLASSES = 50  # rows of a table
 
 
 @click.command()
@@ -44,7 +45,7 @@ def show(run: str, top: int | None, as_json: bool) -> None:
 
 def print_selection(selection: Selection, top: int = TOP) -> None:
     """Print a table of the `top` most important features of a selection, and lines about the selection."""
-    output.print(feature_table(selection, top))
+    output.print(terminal_table(feature_table(selection, top)))
     if len(selection.features) > top:
         output.print(f"… and {len(selection.features) - top:,} more")
     for line in selection_lines(selection):
@@ -72,25 +73,27 @@ def evaluate(run: str, dataset: str, as_json: bool, train: str | None, keep: boo
     fitted_on = None if train is None else open_dataset(train)
     with warnings_as_notes(), count_progress("evaluating") as progress:
         evaluation = selection.evaluate(data, progress=progress)
-    record, path = {"dataset": public_url(dataset), "digest": data.digest, **evaluation.record()}, None
+    record = {"dataset": public_url(dataset), "digest": data.digest, **evaluation.record()}
+    sizes = None
     if fitted_on is not None:
         with warnings_as_notes(), count_progress("sizes") as progress:
-            path = size_path(selection, fitted_on, data, progress=progress)
+            sizes = size_path(selection, fitted_on, data, progress=progress).record()
     if keep:
         place = resolve_run(Location(run))
         write_record(place, METRICS, record)
-        if path is not None:
-            write_record(place, SIZES, path.record())
+        if sizes is not None:
+            write_record(place, SIZES, sizes)
     if as_json:
-        shown = {"run": public_url(run), **record, **({} if path is None else {"sizes": path.record()})}
+        shown = {"run": public_url(run), **record, **({} if sizes is None else {"sizes": sizes})}
         click.echo(json.dumps(shown, indent=1, allow_nan=False))
         return
-    output.print(metric_table(evaluation))
-    for table in (class_table(evaluation), None if path is None else size_table(path)):
-        if table is not None:
-            output.print(table)
-    line = evaluation_line(evaluation, public_url(dataset), public_url(run))
-    output.print(printable(line), markup=False, soft_wrap=True)
+    tables = [metric_table(record, selection.classes), class_table(record, MOST_CLASSES, "--json")]
+    tables += [size_table(sizes)] if sizes else []
+    for table in filter(None, tables):
+        output.print(terminal_table(table))
+    unknown = f", {evaluation.unknown_rows:,} with labels it does not know" if evaluation.unknown_rows else ""
+    rows = f"{evaluation.rows:,} rows{', weighted' if evaluation.weighted else ''}{unknown}"
+    output.print(printable(f"{public_url(run)} on {public_url(dataset)}: {rows}"), markup=False, soft_wrap=True)
 
 
 @click.command()

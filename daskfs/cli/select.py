@@ -35,8 +35,8 @@ from daskfs.store.dataset.dataset import open_dataset
 from daskfs.store.places.location import Location
 
 SHORT = {"n_select": "-k"}
-METAVARS = {int: "N", float: "X", str: "TEXT", types.NoneType: "none"}
-IN_WORDS = {int: "a whole number", float: "a number", str: "text", types.NoneType: "none"}
+METAVARS = {int: "N", float: "X", str: "TEXT", tuple[str, ...]: "NAME,NAME…", types.NoneType: "none"}
+IN_WORDS = {int: "a whole number", float: "a number", str: "text", tuple[str, ...]: "names", types.NoneType: "none"}
 
 
 def algorithm_options(command: Any) -> Any:
@@ -121,7 +121,9 @@ def _value(flag: str, kind: Any, word: Any) -> Any:
 
 
 def _read(kind: Any, word: str) -> Any:
-    """Convert a string to one simple type (int, float, str, None or Literal), or raise ValueError."""
+    """Convert a string to a simple type (int, float, str, tuple of str, None or Literal), or raise ValueError."""
+    if kind == tuple[str, ...]:
+        return tuple(filter(None, word.split(",")))
     if kind not in (int, float, str):
         if word != _word_for(kind, METAVARS):
             raise ValueError(word)

@@ -130,7 +130,8 @@ def as_selection(result: Result, dataset: Dataset, params: Algorithm, seed: int)
         "n_samples": dataset.n_samples,
         "n_features": dataset.n_features,
     }
-    for remark in (*result.remarks, *_remark_if_few(params, result, dataset.n_samples)):
+    remarks = (*result.remarks, *_remark_if_few(params, result, dataset.n_samples))
+    for remark in (*remarks, *_remark_on_numbers(params, result, dataset)):
         warnings.warn(f"{public_url(dataset.url)}: {remark}", stacklevel=3)
     products = None if result.parents is None else named_products(dataset.names, result.parents)
     kind, inputs = "", None
@@ -240,6 +241,15 @@ def _with_costs(result: Result, costs: list[PassCost]) -> Result:
     records = [{**cost.times(), "bytes": float(cost.bytes)} for cost in costs]
     records += [{}] * (len(result.history) - len(records))  # history may have records of something else than passes
     return replace(result, history=[old | new for old, new in zip(result.history, records, strict=False)])
+
+
+def _remark_on_numbers(params: Algorithm, result: Result, dataset: Dataset) -> tuple[str, ...]:
+    """Return the remark that whole numbers, which may be classes, were taken as numbers by ``loss="auto"``."""
+    n_values = len(dataset.classes or ())
+    is_guess = result.classes is None and getattr(params, "loss", "") == "auto"
+    if not is_guess or not 0 < 10 * n_values <= dataset.n_samples:
+        return ()
+    return (f"the target has {n_values} whole numbers and is taken as a number; give the loss if they are classes",)
 
 
 def _remark_if_few(params: Algorithm, result: Result, n_samples: int) -> list[str]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 def to_sklearn(selection: Selection) -> BaseEstimator:
     """Return a fitted scikit-learn model; see `Selection.to_sklearn`."""
+    selection = selection.model
     if selection.products is not None:
         raise OptionError("features that are products of two others: no plain scikit-learn model makes them")
     if selection.inputs is not None:
@@ -35,7 +36,7 @@ def to_sklearn(selection: Selection) -> BaseEstimator:
 
 def _linear(selection: Selection) -> BaseEstimator:
     """Return an unfitted scikit-learn model that matches the loss of the selection's algorithm."""
-    loss = selection.algorithm.get("loss", "squared")
+    loss = selection.loss or "squared"
     if selection.classes is None:
         return LinearRegression()
     if loss == "softmax" or (loss == "logistic" and len(selection.classes) == 2):

@@ -47,6 +47,11 @@ class Products:
         """Return the `Products` of the first `count` features."""
         return Products(self.parents[:count], self.names[:count])
 
+    def after_columns(self, count: int) -> Products:
+        """Return the `Products` of the same features after `count` features that are columns."""
+        parents = np.full((count, 2), NO_PARENT, np.uint64)
+        return Products(np.concatenate([parents, self.parents]), [("", "")] * count + self.names)
+
 
 def product_name(names: tuple[str, str]) -> str:
     """Return the name of the product of two features.

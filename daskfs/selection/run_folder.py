@@ -1,10 +1,11 @@
 """Files of a selection run, ``selection.json`` and ``history.zarr``, and of a job, ``published.json``.
 
 The file selection.json holds `version`, `algorithm`, `seed`, `source`, `classes`, `intercept` and `features`.
-`features` is a list of ``{"id", "name", "rank", "weight"}``, one a line; a product of two features also has
-``"parents"``. Equal models give equal bytes: keys are sorted, numbers have the fewest digits that read back the same,
-and measured seconds are in the history. The file selection.json is written last, and without it the folder does not
-load. Reading checks the types and sizes of all values and executes nothing.
+`features` is a list of ``{"id", "importance", "name", "rank", "weight"}``, one a line; a product of two features also
+has ``"parents"``. `kept` is such a list of the features that the user asked to keep, and `chosen` holds values that the
+data decided for parameters. Equal models give equal bytes: keys are sorted, numbers have the fewest digits that read
+back the same, and measured seconds are in the history. The file selection.json is written last, and without it the
+folder does not load. Reading checks the types and sizes of all values and executes nothing.
 
 The file published.json of a job points to the folder of a selection run and is replaced in one step. The members of
 published.json are "version", "job", "run" (the folder) and "files" (SHA-256 digests by name of file). A reader who
@@ -21,7 +22,7 @@ from typing import Any
 
 from daskfs.errors import DaskfsError, OptionError, SelectionError, public_url
 from daskfs.protocol import Label
-from daskfs.selection.records import Record, as_json, is_count
+from daskfs.selection.records import Record, as_json, is_count, is_number
 from daskfs.store.dataset.table import TableColumns, read_table, write_table
 from daskfs.store.places.location import Location
 
@@ -83,15 +84,25 @@ def _parse(raw: bytes) -> Record:
     if not isinstance(record, dict) or record.get("version") != VERSION:
         version = record.get("version") if isinstance(record, dict) else None
         raise ValueError(f"its version is {version!r:.40}, this daskfs reads {VERSION}")
-    for key, kind in {"algorithm": dict, "seed": int, "source": dict, "features": list}.items():
+    record.setdefault("chosen", {})  # selections of older versions have none
+    for key, kind in {"algorithm": dict, "seed": int, "source": dict, "features": list, "chosen": dict}.items():
         _check_type(record, key, kind)
     for key, kind in SOURCE.items():
         _check_type(record["source"], key, kind)
     for rank, feature in enumerate(record["features"], 1):
+        if not isinstance(feature, dict) or feature.get("rank") != rank:
+            raise ValueError(f"feature {rank} of the list is not the feature of that rank")
         _check_feature(feature, rank)
+    if "kept" in record:
+        _check_type(record, "kept", list)
+        for number, feature in enumerate(record["kept"], 1):
+            _check_type({"kept": feature}, "kept", dict)
+            _check_feature(feature, number)
     _check_numbers(record, "intercept")
     record["classes"] = _classes(record)
-    as_json([record["algorithm"], record["source"], record["classes"]]).encode()  # or it could not be saved again
+    as_json(
+        [record["algorithm"], record["source"], record["chosen"], record["classes"]]
+    ).encode()  # or it could not be saved again
     return record
 
 
@@ -105,12 +116,12 @@ def _classes(record: Record) -> list[Label] | None:
     return [label if isinstance(label, str) else float(label) for label in record["classes"]]
 
 
-def _check_feature(feature: Any, rank: int) -> None:
-    if not isinstance(feature, dict) or feature.get("rank") != rank:
-        raise ValueError(f"feature {rank} of the list is not the feature of that rank")
+def _check_feature(feature: Record, rank: int) -> None:
     _check_type(feature, "id", int)
     _check_type(feature, "name", str)
     _check_numbers(feature, "weight")
+    if "importance" in feature and not (is_number(feature["importance"]) and feature["importance"] >= 0):
+        raise ValueError(f"feature {rank} of the list: its importance is not a number from 0")
     feature["name"].encode()  # half a surrogate pair is JSON, but no text
     if "parents" in feature:
         _check_parents(feature["parents"], rank)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,36 @@ from daskfs.selection.predictions import Predictions, check_place
 from daskfs.selection.products import Products, parent_records, products_from_records, slice_features
 from daskfs.selection.run_folder import SOURCE, read_selection, resolve_run, write_selection
 from daskfs.store.places.location import Location
+
+
+@dataclass(frozen=True, eq=False)
+class KeptFeatures:
+    """Features that are in the model because the user asked for them, not because they were selected.
+
+    Parameters
+    ----------
+    features
+        The ids of the features.
+    names
+        The names of the features.
+    weights
+        The weights of the features: ``(n,)``, or ``(n, classes)`` where there are more than two classes.
+    """
+
+    features: NDArray[np.uint64]
+    names: list[str]
+    weights: NDArray[np.float64]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a record of id, name and weight for every feature, for JSON."""
+        columns = zip(self.features.tolist(), self.names, self.weights.tolist(), strict=True)
+        return [{"id": feature, "name": name, "weight": weight} for feature, name, weight in columns]
+
+    @classmethod
+    def from_records(cls, records: Sequence[Mapping[str, Any]], shape: tuple[int, ...]) -> KeptFeatures:
+        """Return the kept features of records; `shape` is that of one weight, ``()`` or ``(classes,)``."""
+        weights = np.array([record["weight"] for record in records], np.float64).reshape(-1, *shape)
+        return cls(np.array([record["id"] for record in records], np.uint64), [r["name"] for r in records], weights)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -66,6 +96,14 @@ class Selection:
         The parents of features that are products of two columns; None if none is.
     inputs
         The columns that random features are computed from; None if features are columns.
+    importance
+        The share of each feature in the sum of what all of `features` contribute to the model. The contribution is
+        the algorithm's own measure: for `OnlineSubstitution` the increase of the objective without the feature, for
+        `Mission` and `SparseRandomFeatures` the size of the weight times the standard deviation of the feature.
+    kept
+        Features that are in the model because the parameter `keep` asked for them; None if there are none.
+    chosen
+        Values that the data decided for parameters of the algorithm such as ``loss="auto"``.
 
     Examples
     --------
@@ -90,13 +128,22 @@ class Selection:
     seed: int
     products: Products | None = None
     inputs: Inputs | None = None
+    importance: NDArray[np.float64] = None  # type: ignore[assignment]  # by default from the weights
+    kept: KeptFeatures | None = None
+    chosen: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if self.importance is None:
+            object.__setattr__(self, "importance", _shares(self.weights))
         count, shape = len(self.features), self.weights.shape
         n_classes = None if self.classes is None else len(self.classes)
-        if len(self.names) != count or len(self.weights) != count:
-            raise OptionError(f"{count} features, {len(self.names)} names and {len(self.weights)} weights")
-        if len(set(self.features.tolist())) != count:
+        if not count == len(self.names) == len(self.weights) == len(self.importance):
+            raise OptionError(
+                f"{count} features, {len(self.names)} names, {len(self.weights)} weights and "
+                f"{len(self.importance)} importances"
+            )
+        kept = () if self.kept is None else self.kept.features.tolist()
+        if len({*self.features.tolist(), *kept}) != count + len(kept):
             raise OptionError("a feature is there twice")
         if (n_classes not in (None, 2)) if len(shape) == 1 else shape[1:] != (n_classes,):
             raise OptionError(f"weights of shape {shape} do not tell {n_classes} classes apart")
@@ -104,8 +151,8 @@ class Selection:
             raise OptionError(f"an intercept of shape {self.intercept.shape} beside weights of shape {shape}")
         if "objective" not in self.history:
             raise OptionError("the history has no objective")
-        if not np.isfinite(self.weights).all() or not np.isfinite(self.intercept).all():
-            raise OptionError("a weight is not finite")
+        if not all(np.isfinite(numbers).all() for numbers in (self.weights, self.intercept, self.importance)):
+            raise OptionError("a weight or an importance is not finite")
 
     @classmethod
     def from_result(
@@ -119,22 +166,50 @@ class Selection:
         inputs: Inputs | None = None,
     ) -> Selection:
         """Return the selection for an algorithm's result, without any secrets in the URL of the source."""
+        k = len(result.features) - result.n_kept
+        kept = KeptFeatures(result.features[k:], list(names[k:]), result.weights[k:]) if result.n_kept else None
+        importance = {} if result.importance is None else {"importance": _shares(result.importance[:k])}
         keys = dict.fromkeys(["objective", *(key for record in result.history for key in record)])
         history = {key: np.array([record.get(key, np.nan) for record in result.history], np.float64) for key in keys}
         origin = {key: source[key] for key in SOURCE} | {"url": public_url(str(source["url"]))}
         return cls(
-            features=np.array(result.features, np.uint64),
-            names=list(names),
-            weights=np.array(result.weights, np.float64),
+            features=np.array(result.features[:k], np.uint64),
+            names=list(names[:k]),
+            weights=np.array(result.weights[:k], np.float64),
             intercept=np.array(result.intercept, np.float64),
             classes=result.classes,
             history=_history(history),
             algorithm=_through_json(algorithm),
             source=_through_json(origin),
             seed=int(seed),
-            products=products,
+            products=None if products is None else products.first(k),
             inputs=inputs,
+            kept=kept,
+            chosen=_through_json(result.chosen),
+            **importance,
         )
+
+    @property
+    def model(self) -> Selection:
+        """The selection with the kept features before the selected features, as predictions use them."""
+        kept = self.kept
+        if kept is None:
+            return self
+        weights = np.concatenate([kept.weights, self.weights])
+        return replace(
+            self,
+            features=np.concatenate([kept.features, self.features]),
+            names=[*kept.names, *self.names],
+            weights=weights,
+            importance=np.concatenate([np.zeros(len(kept.features)), self.importance]),
+            products=None if self.products is None else self.products.after_columns(len(kept.features)),
+            kept=None,
+        )
+
+    @property
+    def loss(self) -> str | None:
+        """The loss that the algorithm minimised, which for ``loss="auto"`` the data decided; None if unknown."""
+        return self.chosen.get("loss", self.algorithm.get("loss"))
 
     def __repr__(self) -> str:
         shown = [name[:40] if name[:40].isprintable() else ascii(name[:40])[1:-1] for name in self.names[:3]]
@@ -161,7 +236,12 @@ class Selection:
         >>> [rows for rows, scores in sel.scores(X)]
         [slice(0, 50, None)]
         """
-        return linear_scores(self.column_slices(X), self.weights, self.intercept)
+        return self.model._scores_of(X)[1]
+
+    def _scores_of(self, X: Any) -> tuple[int, Scores]:
+        """Return the number of rows of X, and the scores of the rows, slice by slice; kept features are left out."""
+        columns = self.column_slices(X)
+        return columns.shape[0], linear_scores(columns, self.weights, self.intercept)
 
     def column_slices(self, X: Any) -> ColumnSlices:
         """Return the selected features of X, slice by slice: columns, products of columns, or random features."""
@@ -171,9 +251,9 @@ class Selection:
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return the scores of the rows of X: one score a row, or one for every class."""
-        columns = self.column_slices(X)
-        scores = np.empty((columns.shape[0], *self.weights.shape[1:]))
-        for rows, block in linear_scores(columns, self.weights, self.intercept):
+        count, blocks = self.model._scores_of(X)
+        scores = np.empty((count, *self.weights.shape[1:]))
+        for rows, block in blocks:
             if len(block) == len(scores):
                 return block
             scores[rows] = block
@@ -222,13 +302,13 @@ class Selection:
         """
         dataset, location = as_dataset(X), Location(url, storage_options)
         check_place(location, overwrite, None if dataset is None else dataset.location)
-        columns = self.column_slices(X if dataset is None else dataset)
-        if columns.shape[0] == 0:
+        count, blocks = self.model._scores_of(X if dataset is None else dataset)
+        if count == 0:
             raise OptionError("there are no rows to predict")
         source = {} if dataset is None else {"url": public_url(dataset.url), "digest": dataset.digest}
         Predictions(
-            shape=(columns.shape[0], *self.weights.shape[1:]),
-            scores=(block for _, block in linear_scores(columns, self.weights, self.intercept)),
+            shape=(count, *self.weights.shape[1:]),
+            scores=(block for _, block in blocks),
             predict=self._predictions,
             classes=self.classes,
             origin={
@@ -247,7 +327,7 @@ class Selection:
         return self.column_slices(X).to_array()
 
     @property
-    def importance(self) -> xarray.DataArray:
+    def input_importance(self) -> xarray.DataArray:
         """The importance of every input of random features, largest first, with sum 1, by the name of the input.
 
         An input's importance is the mean squared change of training scores if the input has another row's value.
@@ -256,13 +336,11 @@ class Selection:
         --------
         >>> X = np.random.default_rng(0).uniform(size=(500, 3))
         >>> daskfs.write_dataset("wave.zarr", X, np.cos(9 * X[:, 2]), layout="rows")
-        >>> daskfs.select("wave.zarr", daskfs.SparseRandomFeatures(rounds=3)).importance.input.values[0]
+        >>> daskfs.select("wave.zarr", daskfs.SparseRandomFeatures(rounds=3)).input_importance.input.values[0]
         'x2'
         """
         if self.inputs is None:
-            raise OptionError(
-                "features are columns here, and as important as their weights; only random features have inputs"
-            )
+            raise OptionError("features are columns here; only random features have inputs, see importance")
         effects = self.inputs.expansion.importance
         order = np.argsort(-effects, kind="stable")
         names = np.array(self.inputs.names, object)[order]
@@ -303,7 +381,7 @@ class Selection:
         (50, 1.0, 2)
         """
         truth, scores = self._beside_truth(X, y)
-        if self.algorithm.get("loss") == "logistic" and self.weights.ndim == 2:
+        if self.loss == "logistic" and self.weights.ndim == 2:
             scores = ((rows, against_the_rest(of_classes)) for rows, of_classes in scores)
         return evaluate(scores, truth, self.classes, progress or ignore_progress)
 
@@ -311,9 +389,8 @@ class Selection:
         dataset = as_dataset(X)
         if (y is None) == (dataset is None):
             raise OptionError("score a dataset, which brings its labels, or an array together with y")
-        columns = self.column_slices(X if dataset is None else dataset)
-        truth = Truth(np.asarray(y) if dataset is None else dataset, self.classes, columns.shape[0])
-        return truth, linear_scores(columns, self.weights, self.intercept)
+        count, scores = self.model._scores_of(X if dataset is None else dataset)
+        return Truth(np.asarray(y) if dataset is None else dataset, self.classes, count), scores
 
     def to_xarray(self) -> xarray.Dataset:
         """Return features, names, weights, intercept and history as labelled arrays."""
@@ -324,6 +401,7 @@ class Selection:
             coords["class"] = np.array(self.classes)
         variables = {
             "weights": (("feature", *dims), self.weights),
+            "importance": ("feature", self.importance),
             "intercept": (dims, self.intercept if by_class else self.intercept[0]),
         }
         attributes = {"algorithm": json.dumps(self.algorithm), "source": json.dumps(self.source), "seed": self.seed}
@@ -332,10 +410,11 @@ class Selection:
     def to_sklearn(self) -> Any:
         """Return the same model as a fitted scikit-learn estimator, which can be pickled and used without daskfs.
 
-        If features are columns, the estimator is a linear model of the selected columns in the order of `features`:
-        give it ``X[sel.names]`` of a DataFrame or ``X[:, sel.features]`` of an array. For random features, the
-        estimator is a pipeline that takes all input columns. The pipeline's scores equal those of `decision_function`
-        to 1e-5 of their size, since scikit-learn computes features in float64 and daskfs in float32.
+        If features are columns, the estimator is a linear model of the selected columns in the order of `features`
+        (after the columns of `kept`): give it ``X[sel.names]`` of a DataFrame or ``X[:, sel.features]`` of an array.
+        For random features, the estimator is a pipeline that takes all input columns. The pipeline's scores equal those
+        of `decision_function` to 1e-5 of their size, since scikit-learn computes features in float64 and daskfs in
+        float32.
 
         Returns
         -------
@@ -370,17 +449,21 @@ class Selection:
         write_selection(Location(url, storage_options), self.record(), columns)
 
     def record(self) -> dict[str, Any]:
-        """Return all fields but the history for JSON, with a list of rank, id, name, weight and parents of features."""
+        """Return all fields but the history for JSON, with a list of records of the features in order of rank."""
         parents_of = [{}] * len(self.features) if self.products is None else parent_records(self.products)
-        ranked = zip(self.features.tolist(), self.names, self.weights.tolist(), parents_of, strict=True)
+        shares = self.importance.tolist()
+        ranked = zip(self.features.tolist(), self.names, self.weights.tolist(), shares, parents_of, strict=True)
         random = {} if self.inputs is None else {"random_features": self.inputs.record()}
+        kept = {} if self.kept is None else {"kept": self.kept.records()}
         return {
             **random,
+            **kept,
             "algorithm": self.algorithm,
+            "chosen": self.chosen,
             "classes": None if self.classes is None else list(self.classes),
             "features": [
-                {"rank": rank, "id": feature, "name": name, "weight": weight, **parents}
-                for rank, (feature, name, weight, parents) in enumerate(ranked, 1)
+                {"rank": rank, "id": feature, "name": name, "weight": weight, "importance": share, **parents}
+                for rank, (feature, name, weight, share, parents) in enumerate(ranked, 1)
             ],
             "intercept": self.intercept.tolist() if self.weights.ndim == 2 else float(self.intercept[0]),
             "seed": self.seed,
@@ -401,6 +484,12 @@ def load_selection(url: str | os.PathLike[str], storage_options: Mapping[str, An
     location = resolve_run(Location(url, storage_options))
     record, history = read_selection(location)
     features, classes, intercept = record["features"], record["classes"], np.array(record["intercept"], np.float64)
+    # Selections of older versions have no importance.
+    shares = (
+        {"importance": np.array([feature["importance"] for feature in features], np.float64)}
+        if all("importance" in feature for feature in features)
+        else {}
+    )
     try:
         return Selection(
             features=np.array([feature["id"] for feature in features], np.uint64),
@@ -414,9 +503,23 @@ def load_selection(url: str | os.PathLike[str], storage_options: Mapping[str, An
             seed=record["seed"],
             products=products_from_records(features),
             inputs=inputs_from_record(record["random_features"]) if "random_features" in record else None,
+            kept=KeptFeatures.from_records(record["kept"], intercept.shape) if "kept" in record else None,
+            chosen=record.get("chosen", {}),
+            **shares,
         )
     except ValueError as error:
         raise SelectionError(f"{location.url}: {error}; the selection is damaged, make it again") from error
+
+
+def _shares(importance: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the sizes of numbers, or of the rows of a matrix, as shares of their sum; equal shares if all are 0."""
+    largest = np.abs(importance).max(initial=0.0)
+    if not 0 < largest < np.inf:
+        return np.full(len(importance), 1 / max(len(importance), 1))
+    relative = np.abs(importance) / largest  # or a square could be too large for a float
+    sizes = relative if relative.ndim == 1 else np.linalg.norm(relative, axis=1)
+    shares: NDArray[np.float64] = sizes / sizes.sum()
+    return shares
 
 
 def _history(columns: Mapping[str, NDArray[np.float64]]) -> xarray.Dataset:

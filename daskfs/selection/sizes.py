@@ -143,10 +143,12 @@ def size_path(
     ('r2', [1, 2, 3], [0.78, 1.0, 1.0])
     """
     fitted_on, scored_on = _dataset("train", train), _dataset("test", test)
-    prefix_sizes = _sizes(sizes, len(selection.features))
+    prefix_sizes, n_kept = _sizes(sizes, len(selection.features)), 0
+    if selection.kept is not None:
+        n_kept, selection = len(selection.kept.features), selection.model
     report, total = progress or ignore_progress, fitted_on.n_samples + scored_on.n_samples
-    sums = _cross_sums(_first(selection, prefix_sizes[-1]), fitted_on, lambda rows: report(rows, total))
-    fits = _fit(selection, sums, prefix_sizes)
+    sums = _cross_sums(_first(selection, n_kept + prefix_sizes[-1]), fitted_on, lambda rows: report(rows, total))
+    fits = _fit(selection, sums, [n_kept + size for size in prefix_sizes])
     own, *prefixes = _score_fits(selection, fits, scored_on, lambda rows: report(fitted_on.n_samples + rows, total))
     return SizePath(
         metric="r2" if selection.classes is None else "balanced_accuracy",
@@ -155,7 +157,7 @@ def size_path(
         intervals=[interval for _, interval in prefixes],
         ridges=[fit.ridge for fit in fits],
         as_selected=own,
-        n_features=len(selection.features),
+        n_features=len(selection.features) - n_kept,
         train=_origin(fitted_on),
         test=_origin(scored_on),
     )
@@ -190,6 +192,7 @@ def _first(selection: Selection, count: int) -> Selection:
         features=selection.features[:count],
         names=selection.names[:count],
         weights=selection.weights[:count],
+        importance=selection.importance[:count],
         products=None if products is None else products.first(count),
     )
 

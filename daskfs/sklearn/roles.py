@@ -78,11 +78,6 @@ class Classifier(ClassifierMixin, SelectingEstimator):
     classes_: NDArray[Any]
     loss: str
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = self._registration.max_classes is None
-        return tags
-
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return the scores (rows, classes), or for two classes one score per row, positive for the second class."""
         X = self._readable(X)
@@ -142,11 +137,6 @@ class Classifier(ClassifierMixin, SelectingEstimator):
     def _check_classes(self) -> None:
         if len(self.classes_) < 2:
             raise OptionError(f"y has one class only, {self.classes_.tolist()}: there is nothing to tell apart")
-        if self._registration.max_classes == 2 and len(self.classes_) > 2:
-            raise OptionError(
-                "Only binary classification is supported. The type of the target is multiclass. "
-                "Use MissionClassifier, or a OneVsRestClassifier around this one"
-            )
 
     def _auto_loss(self, meta: Meta) -> str:
         return "logistic" if len(self.classes_) == 2 else "softmax"
@@ -182,10 +172,10 @@ class LinearModel:
         """The weights of all columns, 0 for columns that were not selected, with a row per score of a classifier."""
         check_is_fitted(self)
         try:
-            columns = selected_columns(self.selection_, self.n_features_in_)
+            columns = selected_columns(self.selection_.model, self.n_features_in_)
         except OptionError as error:
             raise AttributeError(f"coef_: {error}") from error
-        weights = self.selection_.weights
+        weights = self.selection_.model.weights
         coef = np.zeros((*weights.shape[1:], self.n_features_in_))
         coef[..., columns] = weights.T
         return coef if isinstance(self, RegressorMixin) else _one_for_two(np.atleast_2d(coef))

@@ -65,7 +65,14 @@ def test_softmax_without_collisions_is_softmax_regression(method):
     y = (y > 0) + (np.arange(200) % 2)
     norm = np.mean([sum(value**2 for value in row.values()) for row in rows])
     expected = softmax_sgd(rows, y.astype(int), 3, rate=0.2 / norm)
-    options = {"loss": "softmax", "width": 2**12, "learning_rate": 0.2, "intercept": False, "sightings": 1e9}
+    options = {
+        "loss": "softmax",
+        "width": 2**12,
+        "learning_rate": 0.2,
+        "intercept": False,
+        "sightings": 1e9,
+        "scale": False,
+    }
     given = selected(daskfs.Mission(40, method=method, **options), rows, y, classes=(0.0, 1.0, 2.0))
     assert set(given.features.tolist()) == expected.keys()
     for feature, weights in zip(given.features.tolist(), given.weights, strict=True):
@@ -88,7 +95,7 @@ def test_the_fast_kernel_learns_what_the_general_one_learns(fast, general, metho
     orders = [np.argsort(memory.keys[0]) for memory in memories]  # the order of insertion differs within a row
     keys, others = (memory.keys[0, order] for memory, order in zip(memories, orders, strict=True))
     assert keys.tolist() == others.tolist()
-    for name in ("weights", "sums"):
+    for name in ("weights", "pace"):
         pair = [getattr(memory, name)[0, order][keys > 0] for memory, order in zip(memories, orders, strict=True)]
         np.testing.assert_allclose(*pair, rtol=2e-3, atol=2e-4, err_msg=name)
     for name in ("sketch", "tail", "bias", "totals", "status"):

@@ -19,9 +19,11 @@ methods = pytest.mark.parametrize("method", METHODS)
 @methods
 def test_empty_rows_teach_the_constant_only(method):
     rows, y = some_rows(400, 50)
-    without = selected(daskfs.Mission(5, method=method, width=2**8, intercept=False, learning_rate=0.5), rows, y)
+    without = selected(
+        daskfs.Mission(5, method=method, width=2**8, intercept=False, learning_rate=0.5, scale=False), rows, y
+    )
     rows = [row for pair in zip(rows, [{}] * 400, strict=True) for row in pair]
-    half = daskfs.Mission(5, method=method, width=2**8, intercept=False, learning_rate=0.25)  # as large as rows are now
+    half = daskfs.Mission(5, method=method, width=2**8, intercept=False, learning_rate=0.25, scale=False)
     given = selected(half, rows, np.repeat(y, 2))
     assert given.features.tolist() == without.features.tolist()
     np.testing.assert_allclose(given.weights, without.weights, rtol=1e-3)

@@ -47,9 +47,9 @@ def test_counted_weights_are_those_of_scikit_learn():
 
 def test_weights_of_a_selection_apply_to_values_as_they_are():
     rows, y = some_rows(2000, 120)
-    chosen = daskfs.Mission(20, width=2**12, learning_rate=1.0, intercept=False)
+    chosen = daskfs.Mission(20, width=2**12, learning_rate=1.0, intercept=False, scale=False)
     state = chosen.start(meta_of(rows), 0)
-    idf = daskfs.Mission(20, width=2**12, learning_rate=1.0, intercept=False, idf=True)
+    idf = daskfs.Mission(20, width=2**12, learning_rate=1.0, intercept=False, scale=False, idf=True)
     counted, _ = idf.end_pass(idf.update(idf.start(meta_of(rows), 0), block_of(rows, y)))
     weigh = {f: float(factors_of(counted.idf, np.array([f], np.uint64))[0]) for row in rows for f in row}
     scaled = [{feature: value * weigh[feature] for feature, value in row.items()} for row in rows]

@@ -38,11 +38,11 @@ def weights_of(result) -> dict[int, float]:
 def test_the_refit_is_averaged_regression_on_the_selected_features(monkeypatch):
     monkeypatch.setattr("daskfs.algorithms.mission.held_back_share", lambda meta: 1e-12)
     rows, y = some_rows(800, 100)
-    chosen = daskfs.Mission(12, width=2**10, learning_rate=1.0, intercept=False, refit=1, sightings=20)
+    chosen = daskfs.Mission(12, width=2**10, learning_rate=1.0, intercept=False, refit=1, sightings=20, scale=False)
     state = begun(chosen, rows, y)
     before = weights_of(chosen.result(state))
-    assert state.refit.trials[0].sums.max() > 0
-    state.refit.trials[0].sums[:] = 0  # the reference begins with nothing
+    assert state.refit.trials[0].pace[..., 0].max() > 0
+    state.refit.trials[0].pace[..., 0] = 0  # the reference begins with nothing
     state = chosen.update(state, block_of(rows, y))
     norm, value = state.calibration.mean_squares
     expected = averaged_refit(rows, y, before, rate=1.0 / norm, beta=20 * value)
@@ -124,5 +124,5 @@ def test_shards_refit_together(loss):
     result = chosen.result(chosen.end_pass(state)[0])
     assert result.history[-1]["rows"] == 4000
     assert result.history[-1]["refitted"] == 1
-    assert result.history[-1]["held_back_loss"] == pytest.approx(alone.history[-1]["held_back_loss"], rel=0.05)
+    assert result.history[-1]["held_back_loss"] == pytest.approx(alone.history[-1]["held_back_loss"], rel=0.1)
     assert math.isfinite(result.history[-1]["objective"])

@@ -79,8 +79,8 @@ def test_constant_columns_do_no_harm(tmp_path):
     X[:, 1], X[:, 2] = 0, 7
     given = daskfs.select(written(tmp_path, X, y), daskfs.SparseRandomFeatures(rounds=4))
     assert given.score(X, y) > 0.9
-    assert set(given.importance.input.values[-2:]) == {"x1", "x2"}
-    assert given.importance.values[-2:].tolist() == [0, 0]
+    assert set(given.input_importance.input.values[-2:]) == {"x1", "x2"}
+    assert given.input_importance.values[-2:].tolist() == [0, 0]
 
 
 def test_rows_outside_the_range_are_counted(regression):
@@ -127,7 +127,7 @@ def test_a_target_beyond_all_numbers_is_refused_and_a_large_one_is_not(tmp_path,
     large = y * (1e14 if scaling == "none" else 1e110)
     selection = daskfs.select(written(tmp_path / "large", X, large), algorithm)
     assert selection.score(X, large) > 0.85
-    assert selection.importance.values.sum() == pytest.approx(1)
+    assert selection.input_importance.values.sum() == pytest.approx(1)
 
 
 def test_a_penalty_too_small_for_the_sums_is_said(tmp_path):

@@ -148,7 +148,7 @@ def test_the_demo_runs_and_finds_the_truth(tmp_path):
     drawn = ["user^country=jp", "user^device=mobile", *(f"ad^word{i}" for i in range(3, 8))]
     assert set(drawn) <= set(found["clicks"].names)
     assert set(found["genes"].names) == {f"gene{1000 * i}" for i in range(1, 11)}
-    assert set(found["waves"].importance.input.values[:2]) == {"sensor2", "sensor4"}
+    assert set(found["waves"].input_importance.input.values[:2]) == {"sensor2", "sensor4"}
     for name in found:
         (report,) = (tmp_path / name / "runs").glob("*/report.html")
         assert str(report) in done.stdout

@@ -50,8 +50,8 @@ def test_weights_say_what_they_speak_for(tmp_path):
     weights = [[0.1, -2.0, 0.3], [0.0, 0.1, 0.25]]
     selection_of([1, 2], weights, intercept=[0, 0, 0], classes=(1.0, 2.5, 3.0)).save(tmp_path / "three")
     shown = run("show", tmp_path / "three").stdout
-    assert re.search(r"1 +x1 +-2  2\.5\s", shown)
-    assert re.search(r"2 +x2 +\+0\.25  3\s", shown)
+    assert re.search(r"1 +x1 +88\.\d+% +-2  2\.5\s", shown)
+    assert re.search(r"2 +x2 +11\.\d+% +\+0\.25  3\s", shown)
 
 
 HOSTILE = ["\x1b[2J\x1b]0;title\x07", "[red]x[/red]", "a\nb\rc", "=1+1", "\u202eevil", "n" * 10**6, "</script>"]

@@ -45,6 +45,15 @@ TEXTS = """(() => {
   return found.join("\\n");
 })()"""
 
+OUTSIDE = """Bokeh.documents[0].roots()[0].children[1].children.filter(({tags, x_range, y_range}) => {
+  if (!y_range) return false;  // the table
+  const {data} = Bokeh.documents[0].get_model_by_name(tags[0]);
+  const lies = (range, [names]) => !range.factors && names.some((name) =>
+    Array.from(data[name]).some((value) => value < range.start || value > range.end));
+  return lies(x_range, tags[1]) || lies(y_range, tags[2]);
+}).map((plot) => plot.title.text)"""
+"""The plots that have a value beyond the ends of an axis."""
+
 CELLS = """(() => {
   const found = [];
   const look = (root) => root.querySelectorAll("*").forEach((element) => {
@@ -134,6 +143,7 @@ def test_the_page_shows_a_selection_while_it_runs(cluster: Processes, chromium: 
                 page.wait_for(f"{length(name, key)} > {first[name]}", SECONDS)
             page.screenshot(tmp_path / "second.png", whole=False)
             assert sum(shown(page, "staleness")["offers"]) > 0
+            assert not page.evaluate(OUTSIDE)
             best = "[1, 2, 3].every((at) => " + CELLS + "[at - 1][1].match(/^gene[0-9]*00$/))"
             page.wait_for(best, SECONDS)  # not so at first
             assert len(shown(page, "workers")["worker"]) == 2

@@ -74,7 +74,7 @@ def test_what_it_says_of_several_classes_and_of_numbers(runs):
     assert "Class by class class rows precision auto 7 0.500 medicine 7 0.500 space 7 0.500" in news
     assert "20 random features of 4 columns predict a number" in waves
     assert "R² 0.800" in waves
-    first = daskfs.load_selection(runs / "waves").importance[0]
+    first = daskfs.load_selection(runs / "waves").input_importance[0]
     assert f"input importance {first.input.item()} {first.item():.1%}" in waves
 
 

@@ -41,10 +41,10 @@ def test_sort_search_and_pages(tmp_path, chromium):
     selection_of(rng.permutation(1000)[:60].tolist(), weights, names=names).save(tmp_path / "run")
     with chromium.page(Path(write_report(tmp_path / "run"))) as page:
         assert page.evaluate(RANKS) == list(range(1, 26))
-        assert page.evaluate(SORTED) == ["ascending", "none", "none", "none"]
+        assert page.evaluate(SORTED) == ["ascending", "none", "none", "none", "none"]
         page.evaluate(click_header("Weight"))
         assert page.evaluate(RANKS) == (1 + np.argsort(-weights)[:25]).tolist()
-        assert page.evaluate(SORTED) == ["none", "none", "none", "descending"]
+        assert page.evaluate(SORTED) == ["none", "none", "none", "none", "descending"]
         page.evaluate(click_header("Weight"))
         assert page.evaluate(RANKS) == (1 + np.argsort(weights)[:25]).tolist()
         page.evaluate(click_header("Feature"))

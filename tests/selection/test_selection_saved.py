@@ -74,18 +74,20 @@ def test_the_file_is_for_people_and_for_jq(tmp_path):
     names = ["gene3", 'quo"te', "ż\n"]
     selection_of([3, 2**63 + 1, 0], [1.5, -0.25, 1e-300], names=names, classes=("ham", "spam")).save(tmp_path / "run")
     text = (tmp_path / "run/selection.json").read_text()
-    assert '\n{"id": 3, "name": "gene3", "rank": 1, "weight": 1.5},\n' in text
+    share = 1.5 / 1.75
+    assert f'\n{{"id": 3, "importance": {share}, "name": "gene3", "rank": 1, "weight": 1.5}},\n' in text
     assert json.loads(text) == {
         "version": 1,
         "algorithm": {"name": "OnlineSubstitution", "n_select": 3, "ridge": "auto", "loss": "squared"},
         "seed": 3,
         "source": {"url": "data/genes.zarr", "digest": "ab" * 32, "n_samples": 50, "n_features": 12},
+        "chosen": {},
         "classes": ["ham", "spam"],
         "intercept": 0.5,
         "features": [
-            {"rank": 1, "id": 3, "name": "gene3", "weight": 1.5},
-            {"rank": 2, "id": 2**63 + 1, "name": 'quo"te', "weight": -0.25},
-            {"rank": 3, "id": 0, "name": "ż\n", "weight": 1e-300},
+            {"rank": 1, "id": 3, "name": "gene3", "weight": 1.5, "importance": share},
+            {"rank": 2, "id": 2**63 + 1, "name": 'quo"te', "weight": -0.25, "importance": 0.25 / 1.75},
+            {"rank": 3, "id": 0, "name": "ż\n", "weight": 1e-300, "importance": pytest.approx(0)},
         ],
     }
     assert list(json.loads(text)) == sorted(json.loads(text))

@@ -155,9 +155,9 @@ def test_random_features_are_compared_by_their_inputs(waves):
     assert found.times[:2].tolist() == [3, 3]
     importances = [run.inputs.expansion.importance for run in waves]
     for run, importance in zip(waves, importances, strict=True):
-        matter = [name for name in run.importance.input.values if name in found.names]
+        matter = [name for name in run.input_importance.input.values if name in found.names]
         assert importance.sum() == pytest.approx(1)
-        assert run.importance.sel(input=matter).sum() >= 0.9
+        assert run.input_importance.sel(input=matter).sum() >= 0.9
     expected = np.mean([spearmanr(a, b).statistic for a, b in combinations(importances, 2)])
     assert found.rank_correlation == pytest.approx(expected)
     json.dumps(found.record(), allow_nan=False)

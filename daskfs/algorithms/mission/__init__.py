@@ -29,7 +29,7 @@ Several shards learn side by side and merge now and then, as `learn._merge_memor
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
@@ -58,6 +58,7 @@ from daskfs.algorithms.mission.rows import (
     unusable_value,
     windows,
 )
+from daskfs.algorithms.mission.scaling import Scaling, scale_rows
 from daskfs.algorithms.mission.sketch_kernels import MAX_DEPTH
 from daskfs.algorithms.mission.state import (
     HISTORY,
@@ -67,6 +68,7 @@ from daskfs.algorithms.mission.state import (
     count_slots,
     empty_memory,
     has_sketch,
+    is_scaled,
     make_room,
     preview_of,
     resize_tables,
@@ -121,6 +123,10 @@ class Mission(Algorithm):
         With softmax, choose `n_select` features for every class, as published, and not for all classes together.
     intercept
         Whether to fit a constant.
+    scale
+        With "active", learn from values that do not depend on the units of features: values of features that are in
+        many rows are standardised by their moments in the first rows, and others are divided by a typical value. The
+        weights of a result are for the values as they are in the data.
     sightings
         With "active", the number of rows with a feature after which steps for the feature begin to get smaller.
     refit
@@ -155,6 +161,7 @@ class Mission(Algorithm):
     method: MissionMethod = "active"
     per_class: bool = False
     intercept: bool = True
+    scale: bool = True
     sightings: float = SIGHTINGS
     refit: int = 0
     idf: bool = False
@@ -291,12 +298,16 @@ class Mission(Algorithm):
         return rule_of(self, state.room, state.calibration, n_shards)
 
     def _rows(self, state: MissionState, block: RowBlock | SparseBlock) -> SparseRows:
-        """Return the rows of a block, with values times idf factors and with the target as the losses use it."""
+        """Return the rows of a block, with the target as the losses use it."""
         if len(state.labels):
             y = np.searchsorted(state.labels, block.y).astype(np.float64)
         else:
             y = encode_target(block.y, state.positive)
-        return multiply_values(rows_of(block, y), state.idf)
+        return rows_of(block, y)
+
+    def _windows(self, state: MissionState, rows: SparseRows, first: int) -> Iterator[SparseRows]:
+        """Yield windows of rows with scaled values, idf factors and pairs; `first` is the number of the first row."""
+        return windows(_scaled(state, rows), state.name_spaces, first)
 
     def _learn_or_buffer(self, state: MissionState, rows: SparseRows, first: int) -> MissionState:
         """Learn rows, or buffer the first rows until there are enough rows to calibrate the step size."""
@@ -316,11 +327,13 @@ class Mission(Algorithm):
         rows, state.buffer = read_only(*state.buffer), None
         first_rows = slice_rows(rows, 0, count_first_rows(rows) or len(rows.y))
         state.remark = remark_on(first_rows.y, has_classes=bool(state.classes))
-        state.calibration = calibrate(self, state, first_rows, state.buffer_start)
+        if is_scaled(self):
+            state.scaling = Scaling.measure(first_rows, self.intercept and self.interactions is None)
+        state.calibration = calibrate(self, state, _scaled(state, first_rows), state.buffer_start)
         return self._learn(state, rows, state.buffer_start)
 
     def _learn(self, state: MissionState, rows: SparseRows, first: int) -> MissionState:
-        for part in windows(rows, state.name_spaces, first):
+        for part in self._windows(state, rows, first):
             make_room(self, state, int(np.diff(part.indptr).max(initial=0)))
             rule = self._rule(state, state.n_shards)
             if learn(self, state, rule, part) < len(part.y):
@@ -338,7 +351,7 @@ class Mission(Algorithm):
         assert state.refit is not None
         is_first = state.passes == len(self._stages) - self.refit
         rule, done = self._rule(state, state.n_shards), 0
-        for part in windows(rows, state.name_spaces, first):
+        for part in self._windows(state, rows, first):
             which = held[done : done + len(part.y)]
             if is_first:
                 state.refit.hold_back(state.memory.keys, part, which, first + done)
@@ -346,6 +359,10 @@ class Mission(Algorithm):
                 raise unusable_value(rows, first)
             done += len(part.y)
         return state
+
+
+def _scaled(state: MissionState, rows: SparseRows) -> SparseRows:
+    return multiply_values(scale_rows(rows, state.scaling), state.idf)
 
 
 def _labels_in_blocks(meta: Meta) -> NDArray[np.float64]:

@@ -72,8 +72,8 @@ def mean_squares(parts: Iterable[SparseRows]) -> NDArray[np.float64]:
     """Return the mean squared norm of rows, and the mean squared value of their entries, or 1 for a mean of nothing."""
     total, n_rows, n_entries = 0.0, 0, 0
     for rows in parts:
-        total += float(np.square(rows.values, dtype=np.float64).sum())
-        n_rows, n_entries = n_rows + len(rows.y), n_entries + len(rows.values)
+        total += float(np.square(rows.outside, dtype=np.float64).sum())
+        n_rows, n_entries = n_rows + len(rows.y), n_entries + int(np.count_nonzero(rows.outside))
     return np.array([total / max(1, n_rows) or 1.0, total / max(1, n_entries) or 1.0])
 
 

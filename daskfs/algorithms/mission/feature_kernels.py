@@ -1,11 +1,11 @@
-"""Kernels for derived features: pairs of the features of a row, and idf factors for rare features."""
+"""Kernels for derived features: pairs of the features of a row, idf factors for rare features, and scaled values."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from daskfs.algorithms.mission.sketch_kernels import fold
-from daskfs.algorithms.mission.table_kernels import find, insert_ids, mix
+from daskfs.algorithms.mission.table_kernels import find, find_ids, insert_ids, mix
 from daskfs.jit import helper, kernel, warms
 from daskfs.protocol import NO_PARENT
 
@@ -52,17 +52,18 @@ def count_pairs(indptr, ids, left, right):
 
 
 @kernel
-def append_pairs(indptr, ids, values, left, right, counts):
-    """Return indptr, ids, values and parents of rows in which the pairs follow the features of the row."""
+def append_pairs(indptr, ids, values, outside, left, right, counts):
+    """Return indptr, ids, both values and parents of rows in which the pairs follow the features of the row."""
     n = len(indptr) - 1
     total = len(ids) + counts.sum()
-    out_indptr, out_ids, out_values = np.zeros(n + 1, np.int64), np.empty(total, np.uint64), np.empty(total, np.float32)
+    out_indptr, out_ids = np.zeros(n + 1, np.int64), np.empty(total, np.uint64)
+    out_values, out_outside = np.empty(total, np.float32), np.empty(total, np.float32)
     parents = np.full((total, 2), _NO_PARENT, np.uint64)
     o = 0
     for r in range(n):
         a, b = indptr[r], indptr[r + 1]
         for e in range(a, b):
-            out_ids[o], out_values[o] = ids[e], values[e]
+            out_ids[o], out_values[o], out_outside[o] = ids[e], values[e], outside[e]
             o += 1
         for i in range(a, b):
             if not belongs(left, ids[i]):
@@ -70,10 +71,11 @@ def append_pairs(indptr, ids, values, left, right, counts):
             for j in range(i + 1 if len(left) == 0 else a, b):
                 if is_pair(ids, i, j, left, right):
                     out_ids[o], out_values[o] = pair_id(ids[i], ids[j]), values[i] * values[j]
+                    out_outside[o] = outside[i] * outside[j]
                     parents[o, 0], parents[o, 1] = ids[i], ids[j]
                     o += 1
         out_indptr[r + 1] = o
-    return out_indptr, out_ids, out_values, parents
+    return out_indptr, out_ids, out_values, out_outside, parents
 
 
 @helper
@@ -100,6 +102,46 @@ def larger_of_two(ids, cells, bits, out):
         out[e] = max(cells[0, i], cells[1, j])
 
 
+@kernel
+def are_all_one(values):
+    """Return whether all values are 1."""
+    for e in range(len(values)):
+        if values[e] != 1:
+            return False
+    return True
+
+
+@kernel
+def scale_entries(indptr, ids, values, keys, mean, unit):
+    """Return indptr, ids, values inside tables and values outside tables of rows with scaled features.
+
+    The value v of a feature in the hash table `keys` becomes (v − mean) · unit. Where a row lacks such a feature, v is
+    0, and an entry is appended unless the mean is 0. Outside the tables other features have the sign of the value, and
+    so have features in the hash table whose unit is 0.
+    """
+    always, last_row = np.flatnonzero(mean), np.full(len(keys), -1, np.int64)
+    n, o, total = len(indptr) - 1, 0, len(ids) + (len(indptr) - 1) * len(always)
+    out_indptr, out_ids = np.zeros(n + 1, np.int64), np.empty(total, np.uint64)
+    inside, outside = np.empty(total, np.float32), np.empty(total, np.float32)
+    for r in range(n):
+        for e in range(indptr[r], indptr[r + 1]):
+            slot, v = find(keys, ids[e] + _ONE, mix(ids[e])), np.float64(values[e])
+            factor = 0.0
+            if slot >= 0:
+                last_row[slot], factor, v = r, unit[slot], v - mean[slot]
+            out_ids[o], inside[o] = ids[e], v * factor if factor > 0 else v
+            outside[o] = inside[o] if factor > 0 else np.sign(v)
+            o += 1
+        for slot in always:
+            if last_row[slot] != r:
+                factor, v = unit[slot], -mean[slot]
+                out_ids[o], inside[o] = keys[slot] - _ONE, v * factor if factor > 0 else v
+                outside[o] = inside[o] if factor > 0 else np.sign(v)
+                o += 1
+        out_indptr[r + 1] = o
+    return out_indptr, out_ids[:o], inside[:o], outside[:o]
+
+
 @warms
 def _warm_up() -> None:
     indptr, ids, values = np.array([0, 2]), np.arange(2, dtype=np.uint64), np.ones(2, np.float32)
@@ -108,7 +150,10 @@ def _warm_up() -> None:
     read_only = ids.copy()
     for array in (indptr, read_only, values):
         array.flags.writeable = False
-    append_pairs(indptr, read_only, values, keys, keys, count_pairs(indptr, read_only, keys, keys))
+    append_pairs(indptr, read_only, values, values, keys, keys, count_pairs(indptr, read_only, keys, keys))
+    find_ids(ids, keys)
+    are_all_one(values)
+    scale_entries(indptr, read_only, values, keys, np.ones(4), np.ones(4))
     for some in (ids, read_only):
         count_features(some, np.zeros((2, 2), np.uint32), 1)
         larger_of_two(some, np.zeros((2, 2), np.float32), 1, np.empty(2, np.float32))

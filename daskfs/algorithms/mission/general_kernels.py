@@ -17,7 +17,9 @@ from daskfs.algorithms.mission.memory_kernels import (
     COUNT,
     LOSS,
     ROWS,
+    SUM,
     THRESHOLD,
+    UNIT,
     WEIGHT,
     admit,
     apply_gradients,
@@ -194,10 +196,11 @@ def learn_active(rows, memory, rule):
         for t in range(n_tables):
             n_in[t], n_out[t] = split_row(memory.keys, bloom, t, rows.ids, hashes, a, size, split)
             for u in range(n_in[t]):
-                slot, v = split.slots[t, u], rows.values[a + split.inside[t, u]]
+                slot = split.slots[t, u]
+                v = rows.values[a + split.inside[t, u]] * memory.pace[t, slot, UNIT]
                 add_scores(z, memory.weights, t, slot, v)
                 if C == 1:
-                    reach += v * damp(v, memory.sums[t, slot], decay)
+                    reach += v * damp(v, memory.pace[t, slot, SUM], decay)
             for u in range(n_out[t]):
                 lacking[split.outside[t, u]] = 1
         score_residual(rule, z, rows.y[r], weight_of(rows, r), reach, g, memory.totals)
@@ -205,15 +208,16 @@ def learn_active(rows, memory, rule):
         learn_bias(memory, rule, g, gg)
         for t in range(n_tables):
             for u in range(n_in[t]):
-                slot, v = split.slots[t, u], rows.values[a + split.inside[t, u]]
-                memory.sums[t, slot] += v * v * gg
-                total[u], steps[u] = memory.sums[t, slot], v
+                slot = split.slots[t, u]
+                v = rows.values[a + split.inside[t, u]] * memory.pace[t, slot, UNIT]
+                memory.pace[t, slot, SUM] += v * v * gg
+                total[u], steps[u] = memory.pace[t, slot, SUM], v
             for u in range(n_in[t]):
                 steps[u] = rate * damp(steps[u], total[u], decay)
             for u in range(n_in[t]):
                 add_weights(memory.weights, t, split.slots[t, u], g, steps[u])
         locate_row(hashes, size, rule.bits, depth, C, places)
-        tail_steps(hashes, rows.values, a, size, lacking, gg, tail, rule.bits, rate, decay, steps)
+        tail_steps(hashes, rows.outside, a, size, lacking, gg, tail, rule.bits, rate, decay, steps)
         for t in range(n_tables):
             least = memory.status[t, THRESHOLD] * memory.status[t, THRESHOLD]
             n_large = step_outside(sketch, places, split.outside, n_out[t], depth, t, g, steps, known, least, large)
@@ -257,7 +261,7 @@ def learn_thresholded(rows, memory, rule):
                 if slot < 0:
                     slot = -1 - slot
                     memory.keys[t, slot] = rows.ids[e] + np.uint64(1)
-                    memory.weights[t, slot] = 0
+                    memory.weights[t, slot], memory.pace[t, slot, UNIT] = 0, 1
                     if len(rows.pairs):
                         memory.parents[t, slot] = rows.pairs[e]
                     memory.status[t, COUNT] += 1
@@ -293,14 +297,15 @@ def refit_rows(rows, memory, drift, rule):
             z[c] = memory.bias[c] * b
         reach = b * damp(b, memory.bias_sum[0], decay)
         for e in range(rows.indptr[r], rows.indptr[r + 1]):
-            v, h = rows.values[e], mix(rows.ids[e])
-            square += v * v
+            h = mix(rows.ids[e])
+            square += rows.values[e] * rows.values[e]
             for t in range(n_tables):
                 slot = find(memory.keys[t], rows.ids[e] + np.uint64(1), h)
                 if slot >= 0:
+                    v = rows.values[e] * memory.pace[t, slot, UNIT]
                     at[known, 0], at[known, 1], values[known] = t, slot, v
                     known += 1
-                    reach += v * damp(v, memory.sums[t, slot], decay)
+                    reach += v * damp(v, memory.pace[t, slot, SUM], decay)
                     for c in range(V):
                         z[t * V + c] += memory.weights[t, slot, c] * v
         if not is_finite(square):
@@ -316,8 +321,8 @@ def refit_rows(rows, memory, drift, rule):
             drift.bias[c] += time * step * g[c]
         for q in range(known):
             t, slot, v = at[q, 0], at[q, 1], values[q]
-            memory.sums[t, slot] += v * v * gg
-            step = rate * damp(v, memory.sums[t, slot], decay)
+            memory.pace[t, slot, SUM] += v * v * gg
+            step = rate * damp(v, memory.pace[t, slot, SUM], decay)
             for c in range(V):
                 memory.weights[t, slot, c] += step * g[t * V + c]
                 drift.weights[t, slot, c] += time * step * g[t * V + c]

@@ -25,6 +25,7 @@ from daskfs.algorithms.mission.memory_kernels import (
     read_weights,
 )
 from daskfs.algorithms.mission.rows import slice_rows, windows
+from daskfs.algorithms.mission.scaling import in_units_of
 from daskfs.algorithms.mission.state import MissionState, empty_memory, has_sketch, rule_of
 from daskfs.protocol import copy_state, put_fields, take_fields
 
@@ -104,9 +105,13 @@ def keep_selected(params: Mission, memory: Memory, rule: Rule) -> None:
 def merge_learned(params: Mission, states: Sequence[MissionState]) -> MissionState:
     """Return the merged state of several shards, which began with a common state and each learned some rows.
 
-    The calibrations of the shards are averaged, which leaves a common calibration as it is.
+    The calibrations of the shards are averaged, which leaves a common calibration as it is. The moments of features are
+    those of the shard with the first rows.
     """
-    shards = [state.merged_shards for state in states]
+    shards, memories = [state.merged_shards for state in states], [state.memory for state in states]
+    scaling = min(states, key=lambda state: state.buffer_start).scaling
+    if scaling is not None and any(state.scaling is not scaling for state in states):
+        memories = [in_units_of(scaling, state.scaling, state.memory) for state in states]
     rest, _ = take_fields(states[0], frozenset({"memory"}))
     calibrations = [state.calibration for state in states if state.calibration is not None]
     means = [
@@ -116,8 +121,9 @@ def merge_learned(params: Mission, states: Sequence[MissionState]) -> MissionSta
     merged: MissionState = put_fields(
         copy_state(rest),
         {
-            "memory": _merge_memories(params, [state.memory for state in states], shards, states[0].room),
+            "memory": _merge_memories(params, memories, shards, states[0].room),
             "calibration": Calibration(*means),
+            "scaling": scaling,
             "merged_shards": sum(shards),
         },
     )
@@ -141,15 +147,15 @@ def _merge_memories(params: Mission, memories: Sequence[Memory], shards: Sequenc
     merged.totals[:] = sum(memory.totals for memory in memories)
     rule = rule_of(params, room)
     for t in range(len(merged.keys)):
-        keys, weights, sums, parents = (
+        keys, weights, pace, parents = (
             np.concatenate([getattr(memory, name)[t] for memory in memories])
-            for name in ("keys", "weights", "sums", "parents")
+            for name in ("keys", "weights", "pace", "parents")
         )
         slots = np.flatnonzero(keys)
         order = slots[np.argsort(keys[slots], kind="stable")]
         parents = parents[order] if len(parents) else parents
         share = np.repeat(shares, merged.keys.shape[1])[order]
         merge_tables(
-            keys[order], weights[order], sums[order], parents, share, merged, rule, t, params.method == "active"
+            keys[order], weights[order], pace[order], parents, share, merged, rule, t, params.method == "active"
         )
     return merged

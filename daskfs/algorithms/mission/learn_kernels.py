@@ -17,7 +17,7 @@ import math
 import numpy as np
 
 from daskfs.algorithms.loss_kernels import implicit_residual, residual, value
-from daskfs.algorithms.mission.memory_kernels import LOSS, ROWS, THRESHOLD, WEIGHT, admit, remember
+from daskfs.algorithms.mission.memory_kernels import LOSS, ROWS, SUM, THRESHOLD, UNIT, WEIGHT, admit, remember
 from daskfs.algorithms.mission.sketch_kernels import cells_of_three, median_of_three, sign, tail_cell
 from daskfs.algorithms.mission.table_kernels import find, mix, new_filter, new_split, split_row
 from daskfs.jit import helper, summing, summing_helper
@@ -137,7 +137,7 @@ def learn_active_fast(rows, memory, rule):
     Random reads and arithmetic are in separate loops, so that the loops of arithmetic fill vector registers.
     """
     sketch, tail, bits = memory.sketch, memory.tail, rule.bits
-    weights, sums, status = memory.weights[0], memory.sums[0], memory.status[0]
+    weights, pace, status = memory.weights[0], memory.pace[0], memory.status[0]
     n, most = len(rows.indptr) - 1, longest(rows.indptr)
     bloom, split, large = new_filter(memory.keys), new_split(1, most), np.empty(most, np.int32)
     inside, slots, outside = split.inside[0], split.slots[0], split.outside[0]
@@ -159,12 +159,12 @@ def learn_active_fast(rows, memory, rule):
             return r
         n_in, n_out = split_row(memory.keys, bloom, 0, rows.ids, every, a, size, split)
         for q in range(n_in):
-            inner[q] = rows.values[a + inside[q]]
+            inner[q] = rows.values[a + inside[q]] * pace[slots[q], UNIT]
         for q in range(n_out):
-            hashes[q], outer[q] = every[outside[q]], rows.values[a + outside[q]]
+            hashes[q], outer[q] = every[outside[q]], rows.outside[a + outside[q]]
         z = np.float32(memory.bias[0] * b)
         for q in range(n_in):
-            total[q] = sums[slots[q]]
+            total[q] = pace[slots[q], SUM]
             z += weights[slots[q], 0] * inner[q]
         reach = b * damp(b, memory.bias_sum[0], decay)
         for q in range(n_in):
@@ -181,7 +181,7 @@ def learn_active_fast(rows, memory, rule):
             total[q] += inner[q] * inner[q] * ee
             steps[q] = g * damp(inner[q], total[q], decay)
         for q in range(n_in):
-            sums[slots[q]] += inner[q] * inner[q] * ee
+            pace[slots[q], SUM] += inner[q] * inner[q] * ee
             weights[slots[q], 0] += steps[q]
         for q in range(n_out):
             cell = tail_cell(hashes[q], bits)

@@ -12,6 +12,7 @@ from daskfs.algorithms.mission.table_kernels import fill_filter, find, mix
 from daskfs.jit import helper, kernel
 
 COUNT, THRESHOLD = 0, 1  # in `Memory.status`: features in the table; a feature enters if its norm is above this
+SUM, UNIT = 0, 1  # in `Memory.pace`
 LOSS, WEIGHT, ROWS = 0, 1, 2  # in `Memory.totals`: losses before learning, weights of rows, number of rows
 _ONE, _ZERO = np.float32(1), np.float32(0)
 _ALL_SHARDS = np.float32(0.9999)  # shares add up to one, up to rounding
@@ -23,6 +24,8 @@ class SparseRows(NamedTuple):
     indptr: NDArray[np.int64]
     ids: NDArray[np.uint64]
     values: NDArray[np.float32]
+    outside: NDArray[np.float32]
+    """(entries,): the values of features while in no table: those of `values`, or −1 and +1 (see `scaling`)."""
     pairs: NDArray[np.uint64]
     """(entries, 2): the parents of every interaction; (0, 2) without interactions."""
     y: NDArray[np.float64]
@@ -37,11 +40,11 @@ class Memory(NamedTuple):
     sketch: NDArray[np.float32]
     """depth × 2^bits × C numbers, flat; for methods without a sketch (T, capacity, V), flat: pending gradients."""
     tail: NDArray[np.float32]
-    """(2^bits,): sums as in `sums`, for features outside the tables, in shared cells; empty for plain steps."""
+    """(2^bits,): sums as in `pace`, for features outside the tables, in shared cells; empty for plain steps."""
     keys: NDArray[np.uint64]  # (T, capacity)
     weights: NDArray[np.float32]  # (T, capacity, V)
-    sums: NDArray[np.float32]
-    """(T, capacity): sums of squared gradients, as in AdaGrad."""
+    pace: NDArray[np.float32]
+    """(T, capacity, 2): SUM, the sum of squared gradients, as in AdaGrad, and UNIT, by which values are multiplied."""
     parents: NDArray[np.uint64]
     """(T, capacity, 2): ids of the parents of pairs, or (T, 0, 2) without interactions."""
     status: NDArray[np.float64]  # (T, 2): COUNT, THRESHOLD
@@ -71,7 +74,7 @@ def remember(rows, e, memory, rule, t):
     """Put the feature of entry `e`, which table t lacks, into table t, and leave its weight in the sketch."""
     keys, key = memory.keys[t], rows.ids[e] + np.uint64(1)
     slot = -1 - find(keys, key, mix(rows.ids[e]))
-    keys[slot] = key
+    keys[slot], memory.pace[t, slot, UNIT] = key, _ONE
     if len(rows.pairs):
         copy_row(rows.pairs[e], memory.parents[t, slot])
     memory.status[t, COUNT] += 1
@@ -95,17 +98,18 @@ def prune(memory, rule, t, to_sketch):
     """Keep the features with the largest weights in table t, and move others to the sketch if `to_sketch` is true."""
     n, slots, V = np.int64(memory.status[t, COUNT]), memory.keys.shape[1], memory.weights.shape[2]
     has_pairs = memory.parents.shape[1] > 0
-    keys, weights, sums = np.empty(n, np.uint64), np.empty((n, V), np.float32), np.empty(n, np.float32)
+    keys, weights, pace = np.empty(n, np.uint64), np.empty((n, V), np.float32), np.empty((n, 2), np.float32)
     parents = np.empty((n if has_pairs else 0, 2), np.uint64)
     q = 0
     for slot in range(slots):
         if memory.keys[t, slot] != 0:
-            keys[q], sums[q] = memory.keys[t, slot], memory.sums[t, slot]
+            keys[q] = memory.keys[t, slot]
+            copy_row(memory.pace[t, slot], pace[q])
             copy_row(memory.weights[t, slot], weights[q])
             if has_pairs:
                 copy_row(memory.parents[t, slot], parents[q])
             q += 1
-    keep_largest(keys, weights, sums, parents, memory, rule, t, to_sketch)
+    keep_largest(keys, weights, pace, parents, memory, rule, t, to_sketch)
 
 
 @helper
@@ -138,7 +142,7 @@ def nth(values, n):
 
 
 @kernel
-def keep_largest(keys, weights, sums, parents, memory, rule, t, to_sketch):
+def keep_largest(keys, weights, pace, parents, memory, rule, t, to_sketch):
     """Fill table t with the largest entries, of equals the smaller keys; move others to the sketch if `to_sketch`."""
     n, keep, place = len(keys), rule.n_select, new_place()
     size, least, last = np.empty(n, np.float32), np.float32(-1), np.uint64(0)
@@ -162,7 +166,8 @@ def keep_largest(keys, weights, sums, parents, memory, rule, t, to_sketch):
         h = mix(keys[q] - np.uint64(1))
         if size[q] > least or (size[q] == least and keys[q] <= last):
             slot = -1 - find(memory.keys[t], keys[q], h)
-            memory.keys[t, slot], memory.sums[t, slot] = keys[q], sums[q]
+            memory.keys[t, slot] = keys[q]
+            copy_row(pace[q], memory.pace[t, slot])
             copy_row(weights[q], memory.weights[t, slot])
             if len(parents):
                 copy_row(parents[q], memory.parents[t, slot])
@@ -171,7 +176,7 @@ def keep_largest(keys, weights, sums, parents, memory, rule, t, to_sketch):
             add(memory.sketch, place, rule.depth, t * weights.shape[1], weights[q], _ONE)
             if len(memory.tail):
                 cell = tail_cell(h, rule.bits)
-                memory.tail[cell] = max(memory.tail[cell], sums[q])
+                memory.tail[cell] = max(memory.tail[cell], pace[q, SUM])
     memory.status[t, COUNT] = min(n, keep)
 
 
@@ -195,7 +200,7 @@ def move_to_table(rows, e, h, memory, rule, t):
     vector, place = np.empty(V, np.float32), new_place()
     locate(h, rule.bits, rule.depth, C, place)
     read(memory.sketch, place, rule.depth, t * V, vector)
-    if norm(vector) <= memory.status[t, THRESHOLD]:
+    if norm(vector) <= memory.status[t, THRESHOLD] or rows.values[e] == 0:  # zero has no unit
         return
     slot = find(keys, rows.ids[e] + np.uint64(1), h)
     if slot >= 0:
@@ -204,7 +209,8 @@ def move_to_table(rows, e, h, memory, rule, t):
     add(memory.sketch, place, rule.depth, t * V, vector, -_ONE)
     keys[slot] = rows.ids[e] + np.uint64(1)
     copy_row(vector, memory.weights[t, slot])
-    memory.sums[t, slot] = memory.tail[tail_cell(h, rule.bits)] if len(memory.tail) else _ZERO
+    memory.pace[t, slot, SUM] = memory.tail[tail_cell(h, rule.bits)] if len(memory.tail) else _ZERO
+    memory.pace[t, slot, UNIT] = rows.outside[e] / rows.values[e]
     if len(rows.pairs):
         copy_row(rows.pairs[e], memory.parents[t, slot])
     memory.status[t, COUNT] += 1
@@ -260,26 +266,31 @@ def add_share(mean, part, share):
 
 
 @kernel
-def merge_tables(keys, weights, sums, parents, share, memory, rule, t, is_exact):
+def merge_tables(keys, weights, pace, parents, share, memory, rule, t, is_exact):
     """Fill table t of `memory`, which has the merged sketch, with the entries of several shards, sorted by key.
 
-    The array `share` has the share of each entry's shard in the mean. If weights are exact, the weight of a feature is
+    The array `share` has the share of each entry's shard in the mean. Weights of a feature that entered the shards with
+    different units are changed to the smallest unit. If weights are exact, the weight of a feature is
     the mean of its entries plus the sketch's estimate for the shards that have no entry of the feature.
     """
     C, V, place, rest = len(memory.bias), weights.shape[1], new_place(), np.empty(weights.shape[1], np.float32)
     n = 0
-    out_keys, out_weights, out_sums = np.empty_like(keys), np.zeros_like(weights), np.zeros_like(sums)
+    out_keys, out_weights, out_pace = np.empty_like(keys), np.zeros_like(weights), np.zeros_like(pace)
     out_parents = np.empty_like(parents)
     start = 0
     while start < len(keys):
-        stop, held = start, _ZERO
+        stop, held, unit = start, _ZERO, pace[start, UNIT]
+        while stop < len(keys) and keys[stop] == keys[start]:
+            unit = min(unit, pace[stop, UNIT])
+            stop += 1
+        stop = start
         while stop < len(keys) and keys[stop] == keys[start]:
             held += share[stop]
-            out_weights[n] += share[stop] * weights[stop]
-            out_sums[n] += sums[stop]
+            out_weights[n] += (share[stop] * pace[stop, UNIT] / unit) * weights[stop]
+            out_pace[n, SUM] += pace[stop, SUM]
             stop += 1
-        out_sums[n] /= stop - start
-        out_keys[n] = keys[start]
+        out_pace[n, SUM] /= stop - start
+        out_keys[n], out_pace[n, UNIT] = keys[start], unit
         if len(parents):
             out_parents[n] = parents[start]
         if not is_exact or held < _ALL_SHARDS:
@@ -292,4 +303,4 @@ def merge_tables(keys, weights, sums, parents, share, memory, rule, t, is_exact)
                 out_weights[n] = rest
         n, start = n + 1, stop
     pairs = out_parents[: n if len(parents) else 0]
-    keep_largest(out_keys[:n], out_weights[:n], out_sums[:n], pairs, memory, rule, t, is_exact)
+    keep_largest(out_keys[:n], out_weights[:n], out_pace[:n], pairs, memory, rule, t, is_exact)

@@ -29,7 +29,7 @@ class Trial(NamedTuple):
     """Weights, biases and AdaGrad sums of one trial of a learning rate, and the weights' sums over rows."""
 
     weights: NDArray[np.float32]
-    sums: NDArray[np.float32]
+    pace: NDArray[np.float32]
     bias: NDArray[np.float32]
     bias_sum: NDArray[np.float32]
     drift: NDArray[np.float32]
@@ -44,7 +44,7 @@ class Trial(NamedTuple):
 
     def learned_in(self, memory: Memory) -> Memory:
         """Return the memory with the weights of this trial."""
-        return memory._replace(weights=self.weights, sums=self.sums, bias=self.bias, bias_sum=self.bias_sum)
+        return memory._replace(weights=self.weights, pace=self.pace, bias=self.bias, bias_sum=self.bias_sum)
 
     def with_path(self) -> Trial:
         """Return the trial with its drift added to the sums over rows (`path`), and with zero drift."""
@@ -71,7 +71,7 @@ class RefitState:
     @classmethod
     def start(cls, memory: Memory) -> RefitState:
         """Return the initial state of a refit of the features in the memory's tables."""
-        learned: Any = (memory.weights, memory.sums, memory.bias, memory.bias_sum)
+        learned: Any = (memory.weights, memory.pace, memory.bias, memory.bias_sum)
         path: Any = (memory.weights, memory.bias, np.zeros(1))
         trials = [Trial(*map(np.copy, learned), *map(np.zeros_like, path * 2)) for _ in _FACTORS]
         return cls(trials, np.zeros(0, np.int64), NO_ROWS)
@@ -89,9 +89,9 @@ class RefitState:
             return
         own = take_rows(rows, numbers)
         inside = np.isin(own.ids, keys[keys > 0] - np.uint64(1))
-        indptr = np.concatenate([[0], np.cumsum(inside)])[own.indptr]
+        indptr, values = np.concatenate([[0], np.cumsum(inside)])[own.indptr], own.values[inside]
         weight = own.weight if len(own.weight) else np.ones(len(numbers), np.float32)
-        own = read_only(indptr, own.ids[inside], own.values[inside], own.pairs, own.y, weight)
+        own = read_only(indptr, own.ids[inside], values, values, own.pairs, own.y, weight)
         self._join([(self.held_numbers, self.held_rows), (numbers + first, own)])
 
     def learn(self, memory: Memory, rule: Rule, rows: SparseRows) -> int:
@@ -154,7 +154,7 @@ def refit_nbytes(n_weights: int, meta: Meta) -> int:
 
 def _held_back_loss(held: SparseRows, memory: Memory, rule: Rule) -> float:
     """Return the mean loss of the held-back rows, which are scored at learning rate zero and so not learned."""
-    own = memory._replace(sums=memory.sums.copy(), bias_sum=memory.bias_sum.copy(), totals=np.zeros(3))
+    own = memory._replace(pace=memory.pace.copy(), bias_sum=memory.bias_sum.copy(), totals=np.zeros(3))
     drift = Drift(np.zeros_like(memory.weights), np.zeros_like(memory.bias), np.zeros(1))
     refit_rows(read_only(*held), own, drift, rule._replace(rate=0.0, n_shards=1.0))
     return float(own.totals[LOSS] / own.totals[WEIGHT]) if own.totals[WEIGHT] else float("nan")

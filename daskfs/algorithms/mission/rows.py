@@ -36,11 +36,11 @@ def rows_of(block: RowBlock | SparseBlock, y: NDArray[np.float64]) -> SparseRows
     """Return the rows of a block in CSR form, with the target y."""
     weight = _NO_WEIGHT if block.weight is None else block.weight
     if isinstance(block, SparseBlock):
-        return read_only(block.indptr, block.ids, block.values, _NO_PAIRS, y, weight)
+        return read_only(block.indptr, block.ids, block.values, block.values, _NO_PAIRS, y, weight)
     row, column = np.nonzero(block.X)
     indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=len(block.X)))])
     values = block.X[row, column].astype(np.float32)
-    return read_only(indptr, column.astype(np.uint64), values, _NO_PAIRS, y, weight)
+    return read_only(indptr, column.astype(np.uint64), values, values, _NO_PAIRS, y, weight)
 
 
 def read_only(*arrays: NDArray[Any]) -> SparseRows:
@@ -51,7 +51,9 @@ def read_only(*arrays: NDArray[Any]) -> SparseRows:
     return SparseRows(*views)
 
 
-NO_ROWS = read_only(np.zeros(1, np.int64), np.empty(0, np.uint64), _NO_WEIGHT, _NO_PAIRS, np.empty(0), _NO_WEIGHT)
+NO_ROWS = read_only(
+    np.zeros(1, np.int64), np.empty(0, np.uint64), _NO_WEIGHT, _NO_WEIGHT, _NO_PAIRS, np.empty(0), _NO_WEIGHT
+)
 
 
 def slice_rows(rows: SparseRows, start: int, stop: int) -> SparseRows:
@@ -59,27 +61,28 @@ def slice_rows(rows: SparseRows, start: int, stop: int) -> SparseRows:
     first, last = rows.indptr[start], rows.indptr[stop]
     pairs = rows.pairs[first:last] if len(rows.pairs) else rows.pairs
     weight = rows.weight[start:stop] if len(rows.weight) else rows.weight
-    indptr = rows.indptr[start : stop + 1] - first
-    return read_only(indptr, rows.ids[first:last], rows.values[first:last], pairs, rows.y[start:stop], weight)
+    ids, values, outside = (array[first:last] for array in (rows.ids, rows.values, rows.outside))
+    return read_only(rows.indptr[start : stop + 1] - first, ids, values, outside, pairs, rows.y[start:stop], weight)
 
 
 def take_rows(rows: SparseRows, numbers: NDArray[np.intp]) -> SparseRows:
-    """Return copies of the rows with these numbers, without pairs of features."""
+    """Return copies of the rows with these numbers, without pairs of features, and with one value for all purposes."""
     starts, sizes = rows.indptr[numbers], np.diff(rows.indptr)[numbers]
     indptr = np.concatenate([[0], np.cumsum(sizes)])
     entries = np.repeat(starts - indptr[:-1], sizes) + np.arange(indptr[-1])
     weight = rows.weight[numbers] if len(rows.weight) else rows.weight
-    return read_only(indptr, rows.ids[entries], rows.values[entries], _NO_PAIRS, rows.y[numbers], weight)
+    values = rows.values[entries]
+    return read_only(indptr, rows.ids[entries], values, values, _NO_PAIRS, rows.y[numbers], weight)
 
 
 def join_rows(parts: Sequence[SparseRows]) -> SparseRows:
-    """Return the rows of all parts as one `SparseRows`, without pairs of features."""
+    """Return the rows of all parts together, without pairs of features, and with one value for all purposes."""
     sizes = np.concatenate([np.diff(part.indptr) for part in parts])
     indptr = np.concatenate([[0], np.cumsum(sizes)])
     ids, values, y, weight = (
         np.concatenate([getattr(part, name) for part in parts]) for name in ("ids", "values", "y", "weight")
     )
-    return read_only(indptr, ids, values, _NO_PAIRS, y, weight)
+    return read_only(indptr, ids, values, values, _NO_PAIRS, y, weight)
 
 
 def ignore_rows(rows: SparseRows, which: NDArray[np.bool_]) -> SparseRows:
@@ -156,7 +159,7 @@ def windows(rows: SparseRows, spaces: NameSpaces | None, first: int) -> Iterator
         before = ends[start - 1] if start else 0
         stop = max(start + 1, int(np.searchsorted(ends, before + WINDOW, side="right")))
         part = slice_rows(rows, start, stop)
-        arrays = append_pairs(part.indptr, part.ids, part.values, spaces.left, spaces.right, counts[start:stop])
+        arrays = append_pairs(*part[:4], spaces.left, spaces.right, counts[start:stop])
         yield read_only(*arrays, part.y, part.weight)
         start = stop
 
@@ -233,7 +236,8 @@ def multiply_values(rows: SparseRows, idf: NDArray[np.float32] | None) -> Sparse
     """Return the rows with their values multiplied by the idf factors of their features."""
     if idf is None:
         return rows
-    return read_only(rows.indptr, rows.ids, rows.values * factors_of(idf, rows.ids), *rows[3:])
+    factors = factors_of(idf, rows.ids)
+    return read_only(*rows[:2], rows.values * factors, rows.outside * factors, *rows[4:])
 
 
 def _bits(cells: int) -> int:

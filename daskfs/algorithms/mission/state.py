@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from daskfs.algorithms.losses import CODE, decode_classes
 from daskfs.algorithms.mission.calibration import FIRST_ENTRIES, FIRST_ROWS, NEUTRAL, Calibration, rate_of
-from daskfs.algorithms.mission.memory_kernels import Memory, Rule, SparseRows
+from daskfs.algorithms.mission.memory_kernels import UNIT, Memory, Rule, SparseRows
 from daskfs.algorithms.mission.refit import RefitState, refit_nbytes
 from daskfs.algorithms.mission.rows import (
     NameSpaces,
@@ -20,6 +20,7 @@ from daskfs.algorithms.mission.rows import (
     interactions_nbytes,
     parents_of,
 )
+from daskfs.algorithms.mission.scaling import Scaling, scaling_nbytes
 from daskfs.algorithms.mission.table_kernels import FILTER_BYTES, insert_ids
 from daskfs.protocol import Meta, Preview, Result
 
@@ -73,6 +74,8 @@ class MissionState:
     """Counts of the rows of each feature, only in the pass that counts for `idf`."""
     idf: NDArray[np.float32] | None = None
     """(2, cells): idf factors of features, after the pass that counts."""
+    scaling: Scaling | None = None
+    """Moments of numeric features in the first rows; None before these rows are learned, and without scaling."""
     name_spaces: NameSpaces | None = None
     """Tables of name spaces; None without interactions."""
     refit: RefitState | None = None
@@ -87,6 +90,11 @@ def count_scores(params: Mission, meta: Meta) -> int:
 def has_sketch(params: Mission) -> bool:
     """Return whether the method uses a sketch, which "iht" and "batch-iht" do not."""
     return params.method not in ("iht", "batch-iht")
+
+
+def is_scaled(params: Mission) -> bool:
+    """Return whether values are scaled, which the paper's methods do not do."""
+    return params.scale and params.method == "active"
 
 
 def room_of(params: Mission, longest_row: int = 0) -> int:
@@ -111,7 +119,7 @@ def _arrays(params: Mission, n_scores: int, room: int) -> dict[str, tuple[tuple[
         "tail": ((params.width if params.method == "active" else 0,), np.float32),
         "keys": ((tables, slots), np.uint64),
         "weights": ((tables, slots, vector), np.float32),
-        "sums": ((tables, slots), np.float32),
+        "pace": ((tables, slots, 2), np.float32),
         "parents": ((tables, 0 if params.interactions is None else slots, 2), np.uint64),
         "status": ((tables, 2), np.float64),
         "bias": ((n_scores,), np.float32),
@@ -138,6 +146,8 @@ def count_bytes(params: Mission, meta: Meta) -> int:
         learning += FILTER_BYTES * count_slots(room) * (n_scores if params.per_class else 1)
     buffer = 12 * min(FIRST_ENTRIES, meta.n_entries) + 24 * min(FIRST_ROWS, meta.n_samples)
     learning += 2 * buffer + meta.block_nbytes
+    if is_scaled(params):
+        learning += scaling_nbytes(meta)
     if params.refit:
         refitting += refit_nbytes(count_slots(room) * n_scores, meta)
     counters = 3 * 2 * 4 * count_cells(params.width) if params.idf else 0
@@ -174,7 +184,7 @@ def make_room(params: Mission, state: MissionState, longest_row: int) -> None:
 def resize_tables(memory: Memory, slots: int) -> Memory:
     """Return a memory without a sketch whose tables have `slots` slots."""
     n_tables = len(memory.keys)
-    arrays: dict[str, NDArray[Any]] = {"weights": memory.weights, "sums": memory.sums}
+    arrays: dict[str, NDArray[Any]] = {"weights": memory.weights, "pace": memory.pace}
     if memory.parents.size:
         arrays["parents"] = memory.parents
     if memory.sketch.size:
@@ -197,19 +207,26 @@ def result_of(state: MissionState, bias_value: float) -> Result:
     """Return the result of a state whose tables hold only the selected features."""
     keys, weights = state.memory.keys, state.memory.weights
     features = np.unique(keys[keys > 0]) - np.uint64(1)
-    by_class = np.zeros((len(features), len(state.memory.bias)))
+    by_class = np.zeros((len(features), len(state.memory.bias)))  # of scaled values
+    units = np.zeros_like(by_class)
     vector = weights.shape[2]
     for t in range(len(keys)):
         slots = np.flatnonzero(keys[t])
         at = np.searchsorted(features, keys[t, slots] - np.uint64(1))
         by_class[at, t * vector : (t + 1) * vector] = weights[t, slots]
+        units[at, t * vector : (t + 1) * vector] = state.memory.pace[t, slots, UNIT, None]
     order = np.argsort(-np.linalg.norm(by_class, axis=1), kind="stable")
     parents = parents_of(state.memory, features) if state.memory.parents.size else None
-    by_class *= factors_of(state.idf, features, parents)[:, None]
+    by_class *= units * factors_of(state.idf, features, parents)[:, None]
+    intercept = state.memory.bias.astype(np.float64) * bias_value
+    if state.scaling is not None:
+        _, mean, unit = state.scaling.moments_of(features)
+        by_class *= unit[:, None]
+        intercept -= mean @ by_class
     return Result(
         features=features[order],
         weights=by_class[order, 0] if by_class.shape[1] == 1 else by_class[order],
-        intercept=state.memory.bias.astype(np.float64) * bias_value,
+        intercept=intercept,
         classes=decode_classes(state.classes),
         history=[dict(zip(HISTORY, record, strict=True)) for record in state.history[: state.passes].tolist()],
         parents=None if parents is None else parents[order],

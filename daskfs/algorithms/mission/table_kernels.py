@@ -49,6 +49,15 @@ def insert_ids(ids, keys):
             keys[-1 - slot] = ids[e] + np.uint64(1)
 
 
+@kernel
+def find_ids(ids, keys):
+    """Return the slots of feature ids in a hash table, or negative numbers for ids that are missing."""
+    slots = np.empty(len(ids), np.int64)
+    for e in range(len(ids)):
+        slots[e] = find(keys, ids[e] + np.uint64(1), mix(ids[e]))
+    return slots
+
+
 class BloomFilter(NamedTuple):
     """The Bloom filters of T tables."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.algorithms.losses import Loss, check_target, encode_target
+from daskfs.algorithms.losses import Loss, check_target, encode_target, several_labels
 from daskfs.algorithms.random_features.lasso import Float64Array
 from daskfs.algorithms.random_features.state import IdArray, InputSummary, RandomFeaturesState, Rows, Sums
 from daskfs.errors import OptionError, RowError
@@ -44,17 +44,9 @@ def count_inputs(meta: Meta) -> int:
 
 
 def one_vs_rest_labels(loss: Loss, meta: Meta) -> Float64Array:
-    """Return the values that stand for classes in blocks if each class has its own score, or else an empty array.
-
-    With the squared loss, numbers are a real target even if few values occur, unless there are just two values.
-    """
-    classes = meta.classes
-    if classes is None or loss == "squared" or len(classes) <= 2:
-        is_text = classes is not None and isinstance(classes[0], str)
-        if not (loss == "squared" and is_text and classes is not None and len(classes) > 2):
-            check_target(loss, meta)
-            return np.empty(0)
-    return np.arange(len(classes), dtype=np.float64) if isinstance(classes[0], str) else np.array(classes)
+    """Return the values that stand for classes in blocks if each class has its own score, or else an empty array."""
+    check_target(loss, meta, several=True)
+    return several_labels(loss, meta)
 
 
 def row_windows(block: RowBlock | SparseBlock, state: RandomFeaturesState) -> Iterator[tuple[NDArray[np.int64], Rows]]:

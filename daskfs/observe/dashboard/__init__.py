@@ -59,12 +59,9 @@ class LiveRunsPlugin(SchedulerPlugin):
     def _at_work(self) -> list[str]:
         """Return the names of workers that have a task of daskfs, or no names if this version of Dask does not tell."""
         with suppress(Exception):
-            return [str(state.name) for state in self._states.values() if any(map(_is_ours, state.processing))]
+            tasks = {str(state.name): [str(task.key) for task in state.processing] for state in self._states.values()}
+            return [name for name, keys in tasks.items() if any(key.startswith("daskfs-") for key in keys)]
         return []
-
-
-def _is_ours(task: Any) -> bool:
-    return str(task.key).startswith("daskfs-")
 
 
 def dask_setup(server: Any) -> None:
@@ -82,7 +79,8 @@ def attach(scheduler: Scheduler) -> bool:
         return bool(known.has_page)
     plugin = LiveRunsPlugin(scheduler.workers)
     scheduler.add_plugin(plugin, name=NAME)
-    _attempt("earlier events", lambda: _catch_up(scheduler, plugin.live_runs))
+    take = plugin.live_runs.take  # also the events of runs that began before
+    _attempt("earlier events", lambda: [take(event, when) for when, event in scheduler.get_events(TOPIC)])
     plugin.has_page = _attempt("the page", lambda: _add_page(scheduler, plugin.live_runs))
     _attempt("metrics", _add_metrics)
     return plugin.has_page
@@ -124,12 +122,6 @@ def _attempt(what: str, do: Callable[[], object]) -> bool:
         logger.warning("daskfs: %s cannot be added to this version of distributed (%r)", what, error)
         return False
     return True
-
-
-def _catch_up(scheduler: Scheduler, live_runs: LiveRuns) -> None:
-    """Replay the events of selection runs that began before the plugin was added."""
-    for when, event in scheduler.get_events(TOPIC):
-        live_runs.take(event, when)
 
 
 def _add_page(scheduler: Scheduler, live_runs: LiveRuns) -> None:

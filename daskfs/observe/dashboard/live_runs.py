@@ -6,7 +6,6 @@ malformed events are ignored, and memory stays bounded however many arrive.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
@@ -28,6 +27,7 @@ SLOW = 0.5
 """A worker is slow when it does less than this share of the median work per busy second."""
 SILENT, PATIENCE = 30.0, 4
 """A worker is stuck when it has been silent for longer than max(30 s, 4 × the median time of a report)."""
+LARGEST = 1e300
 _TIMES = ("seconds", "closing", "busy", "merging", "scheduler", "idle")
 
 
@@ -370,12 +370,12 @@ def _count(value: object) -> int:
 
 
 def _maybe(value: object) -> float | None:
-    """Return a finite number or None; raise TypeError for any other value."""
+    """Return a number that a plot has room for, or None; raise TypeError for any other value."""
     if value is None:
         return None
-    if type(value) not in (int, float) or not math.isfinite(value):  # type: ignore[arg-type]
+    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < LARGEST:
         raise TypeError
-    return float(value)  # type: ignore[arg-type]
+    return float(value)
 
 
 def _positive(value: object) -> float:

@@ -6,7 +6,7 @@ id of the selection run and the algorithm. Only the last few selection runs of a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import prometheus_client
 from distributed.http.prometheus import PrometheusCollector
@@ -15,22 +15,32 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from daskfs.observe.dashboard.live_runs import LiveRun, LiveRuns
 
-GAUGES = {
-    "daskfs_pass": "The pass that the run is in, from 1",
-    "daskfs_blocks_done": "Blocks of this pass that are done",
-    "daskfs_blocks": "Blocks of a pass",
-    "daskfs_objective": "The objective, as far as it is known",
-    "daskfs_finished": "1 when the run has ended, or whoever started it is gone",
+Metrics = Mapping[str, tuple[str, Callable[[LiveRun], float | None]]]
+"""The name of every metric, with its description and the function that returns its value, or None if unknown."""
+GAUGES: Metrics = {
+    "daskfs_pass": (
+        "The pass that the run is in, from 1",
+        lambda run: max(run.passes_done, 1) if run.ended and run.why is None else run.number,
+    ),
+    "daskfs_blocks_done": ("Blocks of this pass that are done", lambda run: run.blocks_done),
+    "daskfs_blocks": ("Blocks of a pass", lambda run: run.blocks),
+    "daskfs_objective": ("The objective, as far as it is known", lambda run: run.objective),
+    "daskfs_finished": ("1 when the run has ended, or whoever started it is gone", lambda run: float(run.ended)),
 }
-COUNTERS = {
-    "daskfs_bytes_read": "Bytes that workers have read",
-    "daskfs_set_changes": "Changes of the set of features",
-    "daskfs_workers_busy_seconds": "Seconds that workers read blocks and worked on them",
-    "daskfs_merging_seconds": "Seconds that states were merged, or that the centre was at work",
-    "daskfs_checkpoints": "Checkpoints written",
-    "daskfs_workers_left": "Times that a worker left the cluster meanwhile",
+COUNTERS: Metrics = {
+    "daskfs_bytes_read": ("Bytes that workers have read", lambda run: run.total.bytes),
+    "daskfs_set_changes": ("Changes of the set of features", lambda run: run.changes_before + (run.changes or 0.0)),
+    "daskfs_workers_busy_seconds": (
+        "Seconds that workers read blocks and worked on them",
+        lambda run: run.total.busy,
+    ),
+    "daskfs_merging_seconds": (
+        "Seconds that states were merged, or that the centre was at work",
+        lambda run: run.merging,
+    ),
+    "daskfs_checkpoints": ("Checkpoints written", lambda run: run.n_checkpoints),
+    "daskfs_workers_left": ("Times that a worker left the cluster meanwhile", lambda run: len(run.left)),
 }
-_LABELS = ("run", "algorithm")
 
 
 class DaskfsCollector(PrometheusCollector):
@@ -46,31 +56,13 @@ class DaskfsCollector(PrometheusCollector):
 
 def families(live_runs: LiveRuns) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
     """Yield the metrics of all selection runs."""
-    values = [(run, values_of(run)) for run in live_runs.runs.values()]
     for kind, metrics in ((GaugeMetricFamily, GAUGES), (CounterMetricFamily, COUNTERS)):
-        for name, about in metrics.items():
-            family = kind(name, about, labels=_LABELS)
-            for run, of_run in values:
-                if (value := of_run[name]) is not None:
+        for name, (about, value_of) in metrics.items():
+            family = kind(name, about, labels=("run", "algorithm"))
+            for run in live_runs.runs.values():
+                if (value := value_of(run)) is not None:
                     family.add_metric([run.run, run.algorithm], value)
             yield family
-
-
-def values_of(run: LiveRun) -> dict[str, float | None]:
-    """Return every metric of a selection run by name, with None for unknown values."""
-    return {
-        "daskfs_pass": max(run.passes_done, 1) if run.ended and run.why is None else run.number,
-        "daskfs_blocks_done": run.blocks_done,
-        "daskfs_blocks": run.blocks,
-        "daskfs_objective": run.objective,
-        "daskfs_finished": float(run.ended),
-        "daskfs_bytes_read": run.total.bytes,
-        "daskfs_set_changes": run.changes_before + (run.changes or 0.0),
-        "daskfs_workers_busy_seconds": run.total.busy,
-        "daskfs_merging_seconds": run.merging,
-        "daskfs_checkpoints": run.n_checkpoints,
-        "daskfs_workers_left": len(run.left),
-    }
 
 
 def register(plugin: str) -> None:

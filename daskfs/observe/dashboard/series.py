@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from html import escape
-from typing import Any, Literal
+from typing import Any
 
 from dask.utils import format_bytes
 
@@ -30,8 +29,6 @@ WELCOME = (
 )
 MOST_BARS = 30
 """The most passes and workers that a plot shows."""
-NO_WORKER = " "
-"""The only label of the axis of workers while no worker is known."""
 QUIET = 30.0
 """Seconds without an event after which the headline says that there is no news."""
 USUAL, LATE = "#ffffff", "#e02020"
@@ -44,17 +41,15 @@ td:first-child, th:first-child { width: 20px; padding-left: 0; text-align: right
 td:last-child, th:last-child { width: 80px; text-align: right; }
 tr:nth-child(odd) td { background: #f0f0f0; }
 </style>"""
-_LARGEST = 1e300  # larger values, and NaN, do not count for the span of an axis
 _NAME = 24  # characters of a worker's name beside its bar
 
-Room = Literal["above", "around", "bars"]
 Series = dict[str, dict[str, list[Any]]]
 
 
 def series_of(run: LiveRun, now: float) -> Series:
     """Return the columns of all plots of a selection run, by the names in `SERIES`."""
     x, nbytes, items = run.flow.rates(None if run.ended else now)
-    fastest, storage = [max(nbytes, default=0.0)] * len(x), [run.storage_rate or math.nan] * len(x)
+    fastest, storage = [max(nbytes, default=0.0)] * len(x), [run.storage_rate or None] * len(x)
     last = run.closed[-MOST_BARS:]
     times = {name: [closed.times.get(name, 0.0) for closed in last] for name in TIMES}
     return {
@@ -66,25 +61,6 @@ def series_of(run: LiveRun, now: float) -> Series:
         "staleness": {"lag": list(range(len(run.staleness))), "offers": list(run.staleness)},
         "checkpoints": {"x": list(run.checkpoints.x), "seconds": list(run.checkpoints.y)},
     }
-
-
-def span_of(values: list[float], room: Room) -> tuple[float, float]:
-    """Return where an axis for these values begins and ends.
-
-    The axis has room "above" (from zero on), "around" the values, or on both sides for "bars".
-
-    >>> from daskfs.observe.dashboard.series import span_of
-    >>> span_of([2, 4], "above"), span_of([2, 4], "around"), span_of([2, 4], "bars"), span_of([], "bars")
-    ((0.0, 4.4), (1.9, 4.1), (1.4, 4.6), (0.0, 1.0))
-    """
-    known = [value for value in values if abs(value) < _LARGEST]
-    if not known:
-        return 0.0, 1.0
-    low, high = min(known), max(known)
-    if room == "above":
-        return 0.0, 1.1 * high or 1.0
-    beside = 0.6 if room == "bars" or low == high else (high - low) / 20
-    return low - beside, high + beside
 
 
 def headline(run: LiveRun | None, now: float, refused: str | None = None) -> str:

@@ -11,7 +11,6 @@ import base64
 import hashlib
 import json
 import os
-from collections import Counter
 from collections.abc import Callable, Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -24,14 +23,10 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from daskfs.errors import OptionError, SelectionError
-from daskfs.observe.report import origin as report_origin
-from daskfs.observe.report import plots as report_plots
-from daskfs.observe.report import words as report_words
-from daskfs.observe.report.text import interval, label, number, visible
-from daskfs.observe.report.words import RunRecords, TextTable
-from daskfs.observe.tables import TITLES
+from daskfs.observe.report import text
+from daskfs.observe.report.content import RunRecords, content, default_words
 from daskfs.protocol import Words
-from daskfs.selection.records import METRICS, REPORT, RUN_RECORD, SIZES, STABILITY, Record, read_record
+from daskfs.selection.records import METRICS, REPORT, RUN_RECORD, SIZES, STABILITY, read_record
 from daskfs.selection.run_folder import resolve_run
 from daskfs.selection.selection import Selection, load_selection
 from daskfs.store.places.location import Location
@@ -40,11 +35,12 @@ POLICY = (
     "default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
     "form-action 'none'"
 )
-MOST_INPUTS = 30
 MOST_NAME_CHARACTERS = 500
 """The most characters of a feature's name that the table keeps."""
 MOST_WEIGHTS = 2_000_000
 """The most weights that the table keeps; with more, it keeps only the largest weight of every feature."""
+FILTERS = ("address", "cell", "counted", "interval", "label", "number", "seconds", "size", "visible")
+"""Functions of `daskfs.observe.report.text` that are filters of the template."""
 _GENERATOR, _HEAD_BYTES = b'content="daskfs"', 1 << 16  # the mark of our reports, and how far to look for it
 
 
@@ -123,43 +119,27 @@ def load_run(
         lengths = {len(sizes[key]) for key in ("sizes", "scores", "intervals")}
         if len(lengths) > 1 or 0 in lengths or not all(1 <= size < 1 << 53 for size in sizes["sizes"]):
             raise SelectionError(f"{location.url}/{SIZES}: sizes, scores and intervals do not fit; make it again")
-    words = words_of(str(selection.algorithm.get("name", ""))) or report_words.default_words(selection)
+    words = words_of(str(selection.algorithm.get("name", ""))) or default_words(selection)
     return RunRecords(selection, words, run_record or {}, metrics, sizes, stability)
 
 
 def render(run: RunRecords) -> str:
     """Return the HTML of the report's page."""
-    page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    plots: dict[str, report_plots.PlotJson] = {}
-    parts = {
-        "title": report_words.headline(run.selection),
-        "origin": report_words.origin(run),
-        "figures": report_words.figures(run),
-        "metrics": report_words.metric_table(run),
-        "classes": report_words.class_table(run),
-        "sizes": _sizes(run.sizes, plots),
-        "curves": _curves(run, plots),
-        "about_passes": report_origin.pass_words(run),
-        "passes": report_origin.pass_table(run),
-        "stability": _stability(run, plots),
-        "inputs": _inputs(run.selection),
-        "pairs": report_words.pair_table(run.selection),
-        "cost": report_origin.cost_facts(run),
-        "command": report_origin.command(run),
-        "facts": report_origin.origin_facts(run),
-        "about_features": report_words.feature_words(run),
-        "features": embed_json(feature_columns(run.selection, run.times)),
-        "count": len(run.selection.features),
-    }
+    page = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=text.printed
+    )
+    page.filters |= {name: getattr(text, name) for name in FILTERS}
+    values = content(run)
     scripts = [_resource("report.js"), _resource("report_table.js")]
-    if plots:  # a megabyte of script
+    if values["plots"]:  # a megabyte of script
         scripts.insert(0, "\n".join(Resources(mode="inline", components=["bokeh"], log_level="error").js_raw))
     return page.from_string(_resource("report.html.j2")).render(
-        **parts,
+        values,
         policy=POLICY.format(scripts=" ".join(map(_hash, scripts))),
         style=Markup(_resource("report.css")),
         scripts=list(map(Markup, scripts)),
-        plots=embed_json(plots),
+        features=embed_json(feature_columns(run.selection, run.times)),
+        plot_data=embed_json(values["plots"]),
     )
 
 
@@ -170,63 +150,6 @@ def _resource(name: str) -> str:
 
 def _hash(script: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
-
-
-def _sizes(record: Record | None, plots: dict[str, report_plots.PlotJson]) -> dict[str, Any] | None:
-    """Return plot, table and sentences on the score by number of features."""
-    if record is None:
-        return None
-    metric = TITLES.get(record["metric"], "score")
-    if len(record["sizes"]) > 1:
-        plots["sizes"] = report_plots.size_curve(record, metric)
-    lines = zip(record["sizes"], record["scores"], record["intervals"], strict=True)
-    rows = [[f"{size:,}", number(score), interval(ends)] for size, score, ends in lines]
-    return {
-        "plot": "sizes" if "sizes" in plots else None,
-        "words": report_words.size_words(record, metric),
-        "metric": metric,
-        "table": TextTable(["features", metric, "95 % interval"], rows),
-    }
-
-
-def _curves(run: RunRecords, plots: dict[str, report_plots.PlotJson]) -> list[tuple[str, str]]:
-    """Return ids and titles of the plots of history columns that have at least two different values."""
-    drawn, history, titles = [], run.selection.history, report_origin.history_titles(run.words)
-    steps = history["step"].values
-    for name in ("objective", *run.words.curves):
-        values = history[name].values if name in history else np.empty(0)
-        known = values[np.isfinite(values)]
-        if len(known) > 1 and (name == "objective" or np.ptp(known) > 0):
-            title = visible(titles[name])
-            make = report_plots.steps if name == "changes" else report_plots.curve
-            plots[f"history-{name}"] = make(steps, values, title)
-            drawn.append((f"history-{name}", title))
-    return drawn
-
-
-def _stability(run: RunRecords, plots: dict[str, report_plots.PlotJson]) -> dict[str, Any] | None:
-    record = run.stability
-    if record is None:
-        return None
-    seeds = len(record["seeds"])
-    often = Counter(feature["times"] for feature in record["features"] if 0 < feature["times"] <= seeds)
-    what = "inputs" if record.get("of") == "inputs" else "features"
-    if often and 1 < seeds <= 1000:
-        at = list(range(1, seeds + 1))
-        plots["stability"] = report_plots.bars(at, [often[times] for times in at], "times chosen", what)
-    words = report_words.stability_words(record)
-    return {"plot": "stability" if "stability" in plots else None, "words": words, "seeds": seeds}
-
-
-def _inputs(selection: Selection) -> dict[str, Any] | None:
-    """Return the names and importances of the inputs of random features, most important first."""
-    if selection.inputs is None:
-        return None
-    shares = selection.importance
-    first = zip(shares.input.values[:MOST_INPUTS], shares.values[:MOST_INPUTS].tolist(), strict=True)
-    largest = max(float(shares.max()), 1e-300) if shares.size else 1.0
-    bars = [(visible(str(name)), f"{share:.1%}", max(0.0, 100 * share / largest)) for name, share in first]
-    return {"bars": bars, "more": max(0, shares.size - MOST_INPUTS)}
 
 
 def feature_columns(selection: Selection, times: Mapping[int, int] | None) -> dict[str, Any]:
@@ -247,10 +170,11 @@ def feature_columns(selection: Selection, times: Mapping[int, int] | None) -> di
     classes = selection.classes if by_class and selection.classes is not None else ()
     ids, products = selection.features, selection.products
     return {
-        "names": [visible(name, MOST_NAME_CHARACTERS) for name in selection.names],
+        "names": [text.visible(name, MOST_NAME_CHARACTERS) for name in selection.names],
         "ids": _base64(ids, "<u8"),
+        "importance": _base64(selection.importance, "<f8"),
         "weights": _base64(weights, "<f8"),
-        "classes": [label(name) for name in classes],
+        "classes": [text.label(name) for name in classes],
         "largest": None if largest is None else _base64(largest, "<u4"),
         "whole": bool(whole),
         "times": None if times is None else _base64(np.array([times.get(at, 0) for at in ids.tolist()]), "<u4"),
@@ -264,10 +188,10 @@ def embed_json(value: Any) -> Markup:
     >>> embed_json(["</script>", "a&b"])
     Markup('["\\\\u003c/script\\\\u003e","a\\\\u0026b"]')
     """
-    text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    whole = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return Markup(text)
+        whole = whole.replace(character, f"\\u{ord(character):04x}")
+    return Markup(whole)
 
 
 def _base64(numbers: NDArray[Any], dtype: str) -> str:

@@ -10,6 +10,7 @@
   const { names, classes } = data;
   const ids = numbers(BigUint64Array, data.ids);
   const weights = numbers(Float64Array, data.weights);
+  const importance = numbers(Float64Array, data.importance);
   const largest = numbers(Uint32Array, data.largest);
   const times = numbers(Uint32Array, data.times);
   const parents = numbers(BigUint64Array, data.parents);
@@ -27,6 +28,7 @@
     { key: "rank", title: "Rank", compare: (a, b) => a - b },
     { key: "name", title: "Feature", compare: (a, b) => collator.compare(names[a], names[b]) },
     { key: "id", title: "Id", compare: (a, b) => compared(ids[a], ids[b]) },
+    { key: "importance", title: "Importance", compare: (a, b) => importance[a] - importance[b], downFirst: true },
     { key: "weight", title: "Weight", compare: (a, b) => weight(a) - weight(b), downFirst: true },
   ];
   if (largest) {
@@ -94,6 +96,7 @@
     cell.setAttribute("aria-hidden", "true");
     cell.append(bar);
     row.append(made("td", "rank", String(at + 1)), name, made("td", "id", String(ids[at])));
+    row.append(made("td", "importance", `${(100 * importance[at]).toPrecision(3)} %`));
     row.append(made("td", "weight", shown(weight(at))), cell);
     if (largest) row.append(made("td", "class", classes[classOf(at)]));
     if (times) row.append(made("td", "times", String(times[at])));
@@ -119,14 +122,14 @@
   const quoted = (text) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
 
   function csv() {
-    const head = ["rank", "name", "id"];
+    const head = ["rank", "name", "id", "importance"];
     if (byClass) head.push(...classes.map((label) => quoted(`weight of ${label}`)));
     else head.push("weight", ...(largest ? ["class"] : []));
     if (times) head.push("times chosen");
     if (parents) head.push("parent 1", "parent 2");
     const lines = [head.join(",")];
     for (let at = 0; at < names.length; at += 1) {
-      const cells = [at + 1, named(names[at]), ids[at]];
+      const cells = [at + 1, named(names[at]), ids[at], importance[at]];
       if (byClass) cells.push(...weights.subarray(at * classes.length, (at + 1) * classes.length));
       else cells.push(weights[at], ...(largest ? [named(classes[largest[at]])] : []));
       if (times) cells.push(times[at]);

@@ -1,4 +1,4 @@
-"""Text and numbers as the report prints them; all text from datasets and records passes through `visible`."""
+"""Text and numbers as the report prints them: filters of its template, which prints all text through `printed`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import unicodedata
 from typing import Any
 
 from dask.utils import format_bytes
+from markupsafe import Markup
 
-LONGEST = 100
-"""The most characters of a name, a label or an address that the report shows."""
+from daskfs.errors import public_url
+
+LONGEST, LONGEST_URL = 100, 300
+"""The most characters of a name or a label, and of an address, that the report shows."""
 _DIRECTION_MARKS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff")
 
 
@@ -23,24 +26,28 @@ def visible(text: str, longest: int = LONGEST) -> str:
     """
     if len(text) > longest:
         text = text[: longest - 1] + "…"
-    return text if text.isprintable() else "".join(_escape(x) if _is_control(x) else x for x in text)
+    return str(printed(text))
+
+
+def printed(value: Any) -> Any:
+    """Return a value that the template prints, with control characters and direction marks of text escaped."""
+    if not isinstance(value, str) or isinstance(value, Markup) or value.isprintable():
+        return value
+    return "".join(x.encode("unicode_escape").decode() if _is_control(x) else x for x in value)
 
 
 def _is_control(character: str) -> bool:
     return character in _DIRECTION_MARKS or unicodedata.category(character) in ("Cc", "Cs", "Co", "Cn", "Zl", "Zp")
 
 
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
-
-
 def label(value: object) -> str:
-    """Return a class label as text, with a typographic minus.
+    """Return a class label or a parameter as text, with a typographic minus.
 
-    >>> label(-1.0), label("spam")
-    ('−1', 'spam')
+    >>> label(-1.0), label("spam"), label(True)
+    ('−1', 'spam', 'True')
     """
-    return number(value, "{:g}") if isinstance(value, int | float) else visible(str(value))
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number(value, "{:g}") if is_number else visible(str(value))
 
 
 def number(value: object, form: str | None = None) -> str:
@@ -71,10 +78,10 @@ def interval(pair: object) -> str:
     return f"{number(ends[0])} – {number(ends[1])}" if known else ""
 
 
-def count(how_many: int, what: str) -> str:
+def counted(how_many: int, what: str) -> str:
     """Return a number with its noun in singular or plural.
 
-    >>> count(1, "row"), count(2000, "row")
+    >>> counted(1, "row"), counted(2000, "row")
     ('1 row', '2,000 rows')
     """
     return f"{how_many:,} {what}{'' if how_many == 1 else 's'}"
@@ -108,6 +115,17 @@ def size(value: object) -> str:
     return f"{float(amount):,.0f} {unit}" if float(amount) >= 100 else f"{float(amount):.3g} {unit}"
 
 
-def plain(value: Any) -> str:
-    """Return any JSON value as text."""
-    return label(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else visible(str(value))
+def address(url: str) -> str:
+    """Return a URL as text for the page, without secrets."""
+    return visible(public_url(url), LONGEST_URL)
+
+
+def cell(value: Any) -> str:
+    """Return a value of a table as text.
+
+    >>> cell("a"), cell(2000), cell(0.5), cell((0.25, 0.5)), cell(None)
+    ('a', '2,000', '0.500', '0.250 – 0.500', '–')
+    """
+    if isinstance(value, str):
+        return visible(value)
+    return interval(value) if isinstance(value, list | tuple) else number(value, "{:,}" if type(value) is int else None)

@@ -14,7 +14,7 @@ from daskfs.errors import DatasetError, OptionError, check_choice, public_url
 from daskfs.protocol import Axis, Block, ColumnBlock, Kind, Label, Meta, SparseColumnBlock
 from daskfs.store.dataset.blocks import ColumnBlocks, RowBlocks, check_column_ids, read_columns
 from daskfs.store.dataset.layout import ROOT, UNFINISHED, ArraySpec, Attributes, Layout, parse_root
-from daskfs.store.dataset.names import ColumnNames, ComputedNames, Names, TableNames, kmer_name
+from daskfs.store.dataset.names import ColumnNames, ComputedNames, Names, TableNames, kmer_id, kmer_name
 from daskfs.store.dataset.reader import ArrayReader, StrictStore
 from daskfs.store.dataset.sparse_blocks import SparseBlocks, SparseColumnBlocks
 from daskfs.store.places.location import Location
@@ -311,9 +311,16 @@ class Dataset:
         if source["from"] == "table":
             return TableNames(*(self._reader(f"names/{part}") for part in ("first", "id", "name")))
         if source["from"] == "kmers":
-            return ComputedNames(partial(kmer_name, shift=source["shift"]))
+            shift = source["shift"]
+            return ComputedNames(
+                partial(kmer_name, shift=shift), partial(kmer_id, shift=shift), int(self.attributes["max_id"])
+            )
         prefix = source.get("prefix", "")
-        return ComputedNames(lambda feature: f"{prefix}{feature}")
+        return ComputedNames(
+            lambda feature: f"{prefix}{feature}",
+            lambda name: int(name.removeprefix(prefix)),
+            int(self.attributes["max_id"]),
+        )
 
     @property
     def stored_bytes(self) -> int:

@@ -41,16 +41,20 @@ class Names(Protocol):
 
 
 class ComputedNames:
-    """Names that are computed from feature ids alone (numbers or k-mers) and have no name spaces."""
+    """Names that are computed from feature ids alone (numbers or k-mers), without name spaces but a feature's own."""
 
-    def __init__(self, name_of: Callable[[int], str]) -> None:
-        self._name_of = name_of
+    def __init__(self, name_of: Callable[[int], str], id_of: Callable[[str], int], max_id: int) -> None:
+        self._name_of, self._id_of, self._max_id = name_of, id_of, max_id
 
     def of(self, ids: NDArray[np.uint64]) -> list[str]:
         return [self._name_of(feature) for feature in ids.tolist()]
 
     def members(self, space: str) -> NDArray[np.uint64]:
-        return np.empty(0, np.uint64)
+        try:
+            feature = self._id_of(space)
+        except ValueError:  # no name of a feature
+            return np.empty(0, np.uint64)
+        return np.array([feature] if 0 <= feature <= self._max_id else [], np.uint64)
 
 
 class ColumnNames:
@@ -150,6 +154,22 @@ def kmer_name(feature_id: int, shift: int) -> str:
         raise ValueError(f"{feature_id} is not the id of a k-mer")
     kmer = "".join(BASES[code >> 2 * i & 3] for i in reversed(range(length)))
     return f"{kmer}@{position}" if shift else kmer
+
+
+def kmer_id(name: str, shift: int) -> int:
+    """Return the feature id of a name of `kmer_name`, or raise ValueError if it is none.
+
+    >>> kmer_id("ACGT", shift=0) == 0b1_00_01_10_11, kmer_id("ACGT@17", shift=9) == 17 << 9 | 0b1_00_01_10_11
+    (True, True)
+    """
+    kmer, _, position = name.partition("@")
+    code = 1
+    for base in kmer:
+        code = code << 2 | BASES.index(base)
+    feature = (int(position) << shift) | code if shift else code
+    if kmer_name(feature, shift) != name:
+        raise ValueError(f"{name!r:.80} is not the name of a k-mer")
+    return feature
 
 
 def check_vocabulary(dataset: Dataset, ids: NDArray[np.uint64], names: Sequence[str]) -> None:

@@ -1,0 +1,30 @@
+"""The parameter `keep` of every algorithm: features that are in the model beside the selected ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskfs.errors import OptionError
+from daskfs.protocol import Meta
+
+
+def kept_features(keep: Sequence[str], meta: Meta) -> NDArray[np.uint64]:
+    """Return the ids of the features that `keep` names, in the order of the names.
+
+    A name is that of a column, or of a name space such as a column of categories, all of whose features are kept.
+    Raise OptionError for a name that the dataset does not have.
+    """
+    if isinstance(keep, str):
+        raise OptionError(f"keep={keep!r:.80}: give a list of names, such as [{keep!r:.40}]")
+    ids = [np.empty(0, np.uint64)]
+    for name in keep:
+        members = meta.members(name)
+        if not len(members):
+            raise OptionError(f"keep: the dataset has no feature {name!r:.80}")
+        ids.append(members)
+    together = np.concatenate(ids)
+    distinct, first = np.unique(together, return_index=True)
+    return together if len(distinct) == len(together) else together[np.sort(first)]

@@ -1,0 +1,113 @@
+"""Units of features: MISSION learns from values that do not depend on the units in which features are measured.
+
+A look at the first rows tells the features that have different values in many rows, the *numeric* features. Their
+values v become (v − mean) / standard deviation if the feature is in most rows, and v / root mean square otherwise.
+
+All other features are rare or have a single value, as words do. They count as −1 or +1 as long as they are outside the
+tables. A table keeps the unit of each of its features, the size of the value with which the feature entered, and there
+values are divided by this unit.
+
+A feature is treated without regard to other features, so that new units of one feature change nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskfs.algorithms.mission.feature_kernels import are_all_one, scale_entries
+from daskfs.algorithms.mission.memory_kernels import UNIT, Memory, SparseRows
+from daskfs.algorithms.mission.rows import read_only, slice_rows
+from daskfs.algorithms.mission.table_kernels import find_ids, insert_ids
+from daskfs.protocol import Meta
+
+_NUMERIC = 1 / 16  # share of the first rows, from which on a feature with different values is numeric
+_MIN_ROWS = 8  # that tell its moments
+_SAME = 1e-9  # relative variance of |v| below which all values are the same
+_MAX_ID = 1 << 16  # up to which ids index arrays
+_LOOK = 1 << 17  # entries to look at where ids are larger and must be sorted, in at least _LOOK_ROWS rows
+_LOOK_ROWS = 64
+
+
+@dataclass(slots=True)
+class Scaling:
+    """The moments of numeric features, in a hash table."""
+
+    keys: NDArray[np.uint64]
+    mean: NDArray[np.float64]
+    unit: NDArray[np.float64]
+    """A value v becomes (v − mean) · unit; the unit is 0 where all first rows have the same value."""
+
+    @classmethod
+    def measure(cls, rows: SparseRows, centre: bool) -> Scaling:
+        """Return the moments of numeric features from the first rows, with means of 0 unless `centre` is true."""
+        if int(rows.ids.max(initial=0)) > _MAX_ID:
+            stop = int(np.searchsorted(rows.indptr, _LOOK, side="right")) - 1
+            rows = slice_rows(rows, 0, min(len(rows.y), max(stop, _LOOK_ROWS)))
+            features, at = np.unique(rows.ids, return_inverse=True)
+        else:
+            features, at = np.arange(int(rows.ids.max(initial=0)) + 1, dtype=np.uint64), rows.ids.view(np.int64)
+        n, values = len(rows.y), rows.values.astype(np.float64)
+        count = np.bincount(at, minlength=len(features))
+        often = np.maximum(count, 1)
+        size = np.bincount(at, np.abs(values), len(features)) / often
+        spread = np.bincount(at, np.square(np.abs(values) - size[at]), len(features)) / often
+        is_constant = spread <= _SAME * size**2
+        mean = np.bincount(at, values, len(features)) / n
+        centred = centre & (2 * count > n) & (~is_constant | (count == n))
+        mean[~centred] = 0.0
+        # Rows without a feature have the value 0: they count in the variance, but not in the mean square of values.
+        variance = (np.bincount(at, np.square(values - mean[at]), len(features)) + (n - count) * mean**2) / n
+        square = np.where(centred, variance, size**2 + spread)
+        numeric = centred | ((count >= max(_MIN_ROWS, _NUMERIC * n)) & ~is_constant)
+        single = centred & (variance <= _SAME * mean**2)
+        unit = 1 / np.sqrt(np.where(single | (square == 0), 1.0, square))
+        unit[single] = 0.0
+        keys = np.zeros(1 << (2 * int(numeric.sum())).bit_length(), np.uint64)
+        insert_ids(features[numeric], keys)
+        slots = find_ids(features[numeric], keys)
+        scaling = cls(keys, np.zeros(len(keys)), np.zeros(len(keys)))
+        scaling.mean[slots], scaling.unit[slots] = mean[numeric], unit[numeric]
+        return scaling
+
+    def moments_of(self, ids: NDArray[np.uint64]) -> tuple[NDArray[np.bool_], NDArray[np.float64], NDArray[np.float64]]:
+        """Return for features whether they are numeric, their means and their units, which are 0 and 1 for others."""
+        slots = find_ids(ids, self.keys)
+        numeric = slots >= 0
+        unit = np.where(numeric, self.unit[slots], 1.0)
+        return numeric & (unit > 0), np.where(numeric, self.mean[slots], 0.0), np.where(unit > 0, unit, 1.0)
+
+
+def scale_rows(rows: SparseRows, scaling: Scaling | None) -> SparseRows:
+    """Return the rows with scaled values of numeric features, and with −1 or +1 for all others outside the tables."""
+    if scaling is None or (not scaling.keys.any() and are_all_one(rows.values)):
+        return rows
+    if not scaling.keys.any():
+        return rows._replace(outside=np.sign(rows.values))
+    arrays = scale_entries(rows.indptr, rows.ids, rows.values, scaling.keys, scaling.mean, scaling.unit)
+    return read_only(*arrays, rows.pairs, rows.y, rows.weight)
+
+
+def scaling_nbytes(meta: Meta) -> int:
+    """Return the most bytes that moments, their computation, and the scaled rows of a block take."""
+    per_row = meta.n_entries / max(1, meta.n_samples)
+    entries = min(meta.n_entries, meta.block_nbytes // (meta.itemsize if meta.kind == "dense" else 12))
+    looked_at = min(meta.n_entries, max(_LOOK, int(_LOOK_ROWS * per_row)))
+    numeric = min(meta.n_features, int(per_row / _NUMERIC) + 1)
+    arrays = 12 * 8 * (min(meta.n_features, _MAX_ID) + looked_at)
+    return arrays + 24 * 4 * numeric + (48 if meta.kind == "dense" else 16) * entries
+
+
+def in_units_of(common: Scaling, own: Scaling | None, memory: Memory) -> Memory:
+    """Return a memory that was learned with the moments `own`, with weights and units for the moments `common`."""
+    if own is None:
+        return memory
+    ids = memory.keys - np.uint64(1)  # free slots have an id that no feature has
+    numeric, _, unit = common.moments_of(ids.ravel())
+    numeric, unit = numeric.reshape(ids.shape), unit.reshape(ids.shape)
+    pace, raw = memory.pace.copy(), memory.pace[..., UNIT] * own.moments_of(ids.ravel())[2].reshape(ids.shape)
+    pace[..., UNIT] = np.where(numeric, 1.0, raw)
+    factors = np.where(numeric, raw / unit, 1.0).astype(np.float32)
+    return memory._replace(pace=pace, weights=memory.weights * factors[..., None])
