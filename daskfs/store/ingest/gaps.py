@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Any, Literal, Protocol
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from daskfs.store.ingest import gaps_kernels as kernels
@@ -29,6 +30,9 @@ MISSING = {
 }
 GAP = "(missing)"
 COLUMNS_AT_ONCE = {"mean": 4096, "median": 16}  # so that sums, or counts of digits, take a few megabytes
+
+
+_ROWS_AT_ONCE = 4096
 
 
 def indicator_name(name: str) -> str:
@@ -114,7 +118,8 @@ def fill_values(
     compute = _medians if how == "median" else _means
     step = COLUMNS_AT_ONCE["median" if how == "median" else "mean"]
     groups = (ids[first : first + step] for first in range(0, len(ids), step))
-    return [float(dtype.type(value)) for group in groups for value in compute(group, parts, run)]
+    with np.errstate(over="ignore"):  # of infinities, which are reported where cells are written
+        return [float(dtype.type(value)) for group in groups for value in compute(group, parts, run)]
 
 
 def _means(ids: Sequence[int], parts: Sequence[CellsPart], run: Any) -> list[float]:
@@ -171,3 +176,81 @@ def _number(digits: int) -> float:
         return 0.0
     bits = digits ^ (1 << 63) if digits >> 63 else digits ^ ((1 << 64) - 1)
     return float(np.array(bits, np.uint64).view(np.float64))
+
+
+@dataclass(frozen=True, eq=False)
+class SparseCells:
+    """The columns of a scipy.sparse matrix in CSC form that implement `CellsPart`."""
+
+    matrix: Any
+
+    def columns(self, ids: Sequence[int]) -> Iterator[tuple[NDArray[np.float64], int]]:
+        for column in ids:
+            values = self.matrix.data[self.matrix.indptr[column] : self.matrix.indptr[column + 1]].astype(np.float64)
+            yield values, self.matrix.shape[0] - len(values)
+
+
+def count_missing(X: Any) -> NDArray[np.int64]:
+    """Return the number of NaN in each column of a numpy or scipy.sparse matrix of floats, 0 for other types."""
+    gaps = np.zeros(X.shape[1], np.int64)
+    if X.dtype.kind == "f" and sp.issparse(X):
+        entries = X.tocoo()
+        gaps += np.bincount(entries.coords[1][np.isnan(entries.data)], minlength=X.shape[1])
+    elif X.dtype in (np.float32, np.float64):
+        for first in range(0, len(X), _ROWS_AT_ONCE):
+            gaps += np.isnan(X[first : first + _ROWS_AT_ONCE]).sum(axis=0)
+    return gaps
+
+
+def fill_matrix(X: Any, missing: Missing, names: Sequence[Any] | None) -> tuple[Any, Sequence[Any] | None, Fills]:
+    """Return a matrix with its gaps filled, its column names with those of indicators, and what was filled in.
+
+    A matrix without gaps is returned as it is. The rows to drop are not dropped here; see `complete_rows`.
+
+    >>> X, names, fills = fill_matrix(np.array([[1.0, np.nan], [3.0, 4.0]]), "indicator", ["a", "b"])
+    >>> X, names, fills.values
+    (array([[1., 4., 1.],
+           [3., 4., 0.]]), ['a', 'b', 'b=(missing)'], {'a': 2.0, 'b': 4.0})
+    """
+    if missing in ("error", "drop"):
+        return X, names, Fills(missing)
+    counts = count_missing(X)
+    known = [f"x{column}" for column in range(X.shape[1])] if names is None else list(names)
+    gaps = {known[column]: int(counts[column]) for column in np.flatnonzero(counts)}
+    wanted = columns_to_fill(missing, known, gaps)
+    parts: list[CellsPart] = [SparseCells(X.tocsc()) if sp.issparse(X) else ArrayCells(X)]
+    dtype = np.dtype(np.float32) if sp.issparse(X) or X.dtype.kind != "f" else X.dtype
+    values = fill_values(missing, wanted, parts, lambda task, tasks: [task(*each) for each in tasks], dtype)
+    marked = np.flatnonzero(counts) if missing == "indicator" else np.empty(0, np.intp)
+    indicators = {indicator_name(known[column]): int(column) for column in marked}
+    fills = Fills(missing, {known[column]: value for column, value in zip(wanted, values, strict=True)}, indicators)
+    if not gaps:
+        return X, names, fills
+    fill = np.zeros(X.shape[1])
+    fill[wanted] = values
+    if sp.issparse(X):
+        entries = X.tocoo(copy=True)
+        is_gap = np.isnan(entries.data)
+        entries.data[is_gap] = fill[entries.coords[1][is_gap]]
+        at = {int(column): number for number, column in enumerate(marked)}
+        rows, columns = (coordinate[is_gap] for coordinate in entries.coords)
+        shown = np.array([at[column] for column in columns.tolist() if at], np.intp)
+        ones = sp.coo_array((np.ones(len(shown)), (rows[: len(shown)], shown)), shape=(X.shape[0], len(marked)))
+        X = sp.hstack([entries, ones], format="csr") if at else entries.tocsr()
+    else:
+        gap_cells = np.isnan(X[:, marked])
+        X = np.where(np.isnan(X), fill.astype(X.dtype), X)
+        X = np.hstack([X, gap_cells.astype(X.dtype)]) if len(marked) else X
+    return X, [*known, *indicators] if indicators else names, fills
+
+
+def complete_rows(X: Any) -> NDArray[np.bool_]:
+    """Return which rows of a numpy or scipy.sparse matrix have no NaN."""
+    complete = np.ones(X.shape[0], np.bool_)
+    if X.dtype.kind == "f" and sp.issparse(X):
+        entries = X.tocoo()
+        complete[entries.coords[0][np.isnan(entries.data)]] = False
+    elif X.dtype.kind == "f":
+        for first in range(0, len(X), _ROWS_AT_ONCE):
+            complete[first : first + _ROWS_AT_ONCE] = ~np.isnan(X[first : first + _ROWS_AT_ONCE]).any(axis=1)
+    return complete

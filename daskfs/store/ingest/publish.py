@@ -68,6 +68,7 @@ class SparsePlan:
     missing: Missing = "error"
     numbers: Sequence[str] = ()  # names of the features that may have gaps
     decisions: Decisions = no_decisions
+    fills: Fills | None = None  # of a matrix whose gaps were filled before
 
 
 def publish_sparse(location: Location, pieces: Sequence[SparsePiece], plan: SparsePlan, run: RunTasks) -> None:
@@ -103,7 +104,7 @@ def publish_sparse(location: Location, pieces: Sequence[SparsePiece], plan: Spar
         "labels": labels.attributes(),
         "mixed": merge_orders(pieces, labels).mixed,
         "names": plan.names_from,
-        **table_facts(plan.decisions, gaps, fills),
+        **table_facts(plan.decisions, gaps, plan.fills or fills),
         "made": plan.origin,
     }
     if plan.names_from["from"] == "table":
