@@ -227,7 +227,7 @@ def fill_matrix(X: Any, missing: Missing, names: Sequence[Any] | None) -> tuple[
     if not gaps:
         return X, names, fills
     fill = np.zeros(X.shape[1])
-    fill[wanted] = values
+    fill[wanted] = np.where(np.isfinite(values), values, 0)  # of infinities, which are reported where they are written
     if sp.issparse(X):
         entries = X.tocoo(copy=True)
         is_gap = np.isnan(entries.data)
