@@ -21,6 +21,8 @@ from daskfs.store.ingest.sources import Source, SourcePart
 LabelKind = Literal["auto", "numbers", "strings"]
 Weighting = Literal["count", "binary", "unit"]
 WEIGHTING_CODES = {"count": COUNTS, "binary": BINARY, "unit": UNIT}
+RESOLVED = {"by": "resolve"}
+"""The metadata of the fields of a format that are no options, and that only `Format.resolve` fills in."""
 NamesFrom = dict[str, Any]
 """The origin of feature names: ``{"from": "ids" | "table" | "kmers" | "columns", ...}``."""
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from daskfs.errors import SourceError
+from daskfs.store.ingest.formats.base import RESOLVED
 from daskfs.store.ingest.formats.tabular import SAMPLE_BYTES, arrow, check_same_columns, kind_of
 from daskfs.store.ingest.formats.tabular_rows import TableFormat, TableRows
 from daskfs.store.ingest.rows import BadLines
@@ -35,7 +36,7 @@ class Parquet(TableFormat):
         The kind of the type of each of `columns`, filled in by `resolve` and the same in every file.
     """
 
-    kinds: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = field(default=(), metadata=RESOLVED)
 
     name: ClassVar[str] = "parquet"
 
@@ -135,4 +136,4 @@ def _first_rows(batches: Iterator[pa.RecordBatch], empty: pa.Table) -> pa.Table:
 
 
 def _kinds(schema: pa.Schema) -> tuple[str, ...]:
-    return tuple(kind_of(field.type) for field in schema)
+    return tuple(kind_of(column.type) for column in schema)

@@ -11,14 +11,14 @@ import importlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 from daskfs.errors import OptionError, SourceError, check_choice
 from daskfs.protocol import Kind
-from daskfs.store.ingest.formats.base import Format, LabelKind, NamesFrom
+from daskfs.store.ingest.formats.base import RESOLVED, Format, LabelKind, NamesFrom
 from daskfs.store.ingest.gaps import Fills, Missing
 from daskfs.store.ingest.sources import Source
 
@@ -103,10 +103,10 @@ class TableOptions(Format):
     table: Literal["auto", "dense", "sparse"] = "auto"
     dtype: Literal["auto", "float32", "float64"] = "auto"
     columns: tuple[str, ...] = ()
-    iso_dates: tuple[str, ...] = ()
-    booleans: tuple[str, ...] = ()
-    times: tuple[str, ...] = ()
-    identifiers: tuple[str, ...] = ()
+    iso_dates: tuple[str, ...] = field(default=(), metadata=RESOLVED)
+    booleans: tuple[str, ...] = field(default=(), metadata=RESOLVED)
+    times: tuple[str, ...] = field(default=(), metadata=RESOLVED)
+    identifiers: tuple[str, ...] = field(default=(), metadata=RESOLVED)
 
     is_table: ClassVar[bool] = True
 
@@ -184,7 +184,7 @@ class TableOptions(Format):
 
         The numbers of text files (`is_text`) have no type, and float32 is good enough for them.
         """
-        kinds = {field.name: kind_of(field.type) for field in sample.schema}
+        kinds = {column.name: kind_of(column.type) for column in sample.schema}
         kinds |= dict.fromkeys(self.numeric, NUMERIC) | dict.fromkeys(self.categorical, CATEGORICAL)
         kinds |= (
             dict.fromkeys((*self.dates, *self.iso_dates), DATE)
