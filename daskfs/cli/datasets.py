@@ -102,6 +102,7 @@ def _format_options(command: Any) -> Any:
     "--max-bad-lines", type=int, default=1000, show_default=True, help="With skip: more than this is an error."
 )
 @click.option("--compression", type=click.Choice(["none", "lz4", "zstd"]), help="Default: none (dense), lz4 (sparse).")
+@click.option("--like", help="A dataset of the same columns: same kinds of columns, gaps filled with its numbers.")
 @click.option(
     "--order",
     type=click.Choice(["auto", "as-is"]),
@@ -124,6 +125,7 @@ def ingest(
     on_bad_line: Any,
     max_bad_lines: int,
     compression: Any,
+    like: str | None,
     order: Any,
     shuffle: bool,
     overwrite: bool,
@@ -152,6 +154,7 @@ def ingest(
             on_bad_line=on_bad_line,
             max_bad_lines=max_bad_lines,
             compression=compression,
+            like=like,
             order=order,
             shuffle=seed,
             overwrite=overwrite,

@@ -296,3 +296,30 @@ def test_shuffle_split_and_transpose_keep_the_facts(tmp_path):
     for copy in (*copies, *daskfs.split(got, tmp_path / "a.zarr", tmp_path / "b.zarr")):
         assert copy.attributes["missing"] == got.attributes["missing"]
         assert copy.attributes["columns"] == got.attributes["columns"]
+
+
+@pytest.mark.parametrize("how", ["auto", "median", "indicator"])
+@pytest.mark.parametrize("options", [{}, {"layout": "rows"}, {"table": "sparse"}])
+def test_test_data_are_filled_with_the_numbers_of_the_training_data(tmp_path, how, options):
+    train, test = table(seed=1) | {"day": ["2024-01-01"] * 200}, table(rows=30, seed=2) | {"day": ["2024-02-01"] * 30}
+    as_csv(tmp_path / "train.csv", train)
+    as_csv(tmp_path / "test.csv", test)
+    arguments = {"label": "y", "order": "as-is", **options}
+    first = daskfs.ingest(tmp_path / "train.csv", tmp_path / "train.zarr", "csv", missing=how, **arguments)
+    got = daskfs.ingest(tmp_path / "test.csv", tmp_path / "test.zarr", "csv", like=first, **arguments)
+    assert got.attributes["missing"] == first.attributes["missing"]
+    fills = {name: fill_of(how, train[name]) for name in ("ph", "count")}
+    for row, cells in enumerate(matrix(got)):
+        for name, fill in fills.items():
+            assert cells.get(name, 0) == (fill if test[name][row] is None else float32(test[name][row]))
+            if how == "indicator":
+                assert cells.get(f"{name}=(missing)", 0) == (test[name][row] is None)
+        assert cells["day"] == seconds(datetime.date(2024, 2, 1))
+
+
+def test_a_gap_that_the_training_data_did_not_have(tmp_path):
+    as_csv(tmp_path / "train.csv", {"a": [1.5, 2, 3.5], "b": [1, None, 2], "y": [0, 1, 0]})
+    as_csv(tmp_path / "test.csv", {"a": [1.5, None], "b": [1, None], "y": [0, 1]})
+    daskfs.ingest(tmp_path / "train.csv", tmp_path / "train.zarr", "csv", label="y")
+    with pytest.raises(SourceError, match="column a has 1 gaps, and had none in the dataset to be like"):
+        daskfs.ingest(tmp_path / "test.csv", tmp_path / "x.zarr", "csv", label="y", like=tmp_path / "train.zarr")

@@ -32,6 +32,7 @@ from daskfs.store.dataset.layout import ROOT, UNSHUFFLED, DenseShape, Layout
 from daskfs.store.ingest.dense_staging import DensePiece, DensePieceWriter, DensePlan, publish_dense
 from daskfs.store.ingest.formats import make_format
 from daskfs.store.ingest.formats.base import Format
+from daskfs.store.ingest.gaps import Fills
 from daskfs.store.ingest.plan import (
     WorkPiece,
     abandon,
@@ -97,6 +98,7 @@ class IngestJob:
     memory: IngestMemory
     skip_bad: bool
     most_bad: int
+    fills: Fills | None = None  # of the dataset to be like
     attempt: str = ""  # pieces of the same attempt share the names they have staged
 
 
@@ -110,6 +112,7 @@ def ingest(
     on_bad_line: OnBadLine = "error",
     max_bad_lines: int = 1000,
     compression: Compression | None = None,
+    like: Dataset | str | os.PathLike[str] | None = None,
     order: RowOrder = "auto",
     shuffle: bool | int = False,
     overwrite: bool = False,
@@ -142,6 +145,9 @@ def ingest(
         The largest number of bad lines that ``on_bad_line="skip"`` leaves out before the ingest fails.
     compression
         The compression of chunks, as for `write_dataset`.
+    like
+        A dataset from a table of the same columns, such as the training data of these test data: columns are of the
+        same kinds, the same columns are left out, and gaps are filled with the same numbers as in this dataset.
     order
         ``"auto"`` to store rows in random order (of seed 0) if their labels come in runs, as in sources with a file or
         folder for each class, and if the dataset is laid out in rows. ``"as-is"`` to keep the order of the sources.
@@ -185,7 +191,10 @@ def ingest(
     budget = IngestMemory.of(memory, where.sharing)
     if isinstance(where, Threads):
         where = Threads(budget.workers)
+    model = open_dataset(like, storage_options) if isinstance(like, str | os.PathLike) else like
+    kind = kind if model is None else kind.like(model)
     asked = request_digest(kind, files, layout, compression, on_bad_line)
+    asked += "" if model is None else f" like {model.digest[:16]}"
     request = asked if order == "auto" else f"{asked} as is"
     made = request if seed is None else shuffled_request(request, seed)
     content = content_digest(files)
@@ -198,7 +207,8 @@ def ingest(
                 _check_in_rows(location, plan.shape)
             work = list(plan_pieces(plan.format, files, request))
             begin(location, plan, work, request, overwrite)
-            job = IngestJob(location, plan.format, plan.shape, budget, on_bad_line == "skip", max_bad_lines)
+            fills = None if model is None else Fills.from_record(model.attributes.get("missing")) or Fills("auto")
+            job = IngestJob(location, plan.format, plan.shape, budget, on_bad_line == "skip", max_bad_lines, fills)
             try:
                 pieces = _stage_pieces(job, work, where, progress)
             except (StorageError, Interrupted):  # the store is unreachable, or another process has taken over
@@ -332,11 +342,12 @@ def _parse_piece(job: IngestJob, work: WorkPiece) -> AnyPiece:
 
 def _publish(job: IngestJob, pieces: list[Any], origin: dict[str, Any], root: str, where: Pool) -> None:
     run = in_order(where, "publish")
+    options: dict[str, Any] = {"missing": job.format.missing, "given": job.fills}
+    options |= {"decisions": job.format.decisions, "root": root}
     if isinstance(job.shape, DenseShape):
-        plan = DensePlan(job.shape, job.format.column_names(), origin, root, job.format.missing, job.format.decisions)
+        plan = DensePlan(job.shape, job.format.column_names(), origin, **options)
         publish_dense(job.location, pieces, plan, run, job.memory.rows_bytes)
     else:
         numbers = job.format.column_names() if job.format.is_table else ()
-        options: dict[str, Any] = {"missing": job.format.missing, "numbers": numbers, "root": root}
-        sparse = SparsePlan(job.shape, job.format.names_from, origin, decisions=job.format.decisions, **options)
+        sparse = SparsePlan(job.shape, job.format.names_from, origin, numbers=numbers, **options)
         publish_sparse(job.location, pieces, sparse, run)

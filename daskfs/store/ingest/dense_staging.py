@@ -33,7 +33,7 @@ from daskfs.store.dataset.layout import (
 )
 from daskfs.store.dataset.names import check_column_names, feature_spec
 from daskfs.store.dataset.writer import ChunkRecords, DatasetWriter, write_chunk
-from daskfs.store.ingest.gaps import Fills, Missing, columns_to_fill, fill_values, indicator_name
+from daskfs.store.ingest.gaps import Fills, Missing, check_given, columns_to_fill, fill_values, indicator_name
 from daskfs.store.ingest.publish import Decisions, RunTasks, no_decisions, table_facts
 from daskfs.store.ingest.rows import BadLines, LabelCodes
 from daskfs.store.ingest.staging import (
@@ -141,6 +141,7 @@ class DensePlan:
     root: str = ROOT
     missing: Missing = "error"
     decisions: Decisions = no_decisions
+    given: Fills | None = None  # of another dataset, whose fills are used here too
 
     def column_names(self, count: int) -> Sequence[str]:
         """Return the names of `count` columns, which are x0, x1, … if the plan has none."""
@@ -192,11 +193,16 @@ def _fill_table(
     plan: DensePlan, names: Sequence[str], gaps: Mapping[str, int], parts: Sequence[_SegmentCells], run: RunTasks
 ) -> tuple[Fills, StagedTable]:
     """Compute what fills the gaps of the columns, and return it by name and by column number."""
-    wanted = columns_to_fill(plan.missing, names, gaps)
-    dtype = parts[0].dtype
-    values = dict(zip(wanted, fill_values(plan.missing, wanted, parts, run, dtype), strict=True))
+    if plan.given is None:
+        wanted = columns_to_fill(plan.missing, names, gaps)
+        values = dict(zip(wanted, fill_values(plan.missing, wanted, parts, run, parts[0].dtype), strict=True))
+    else:
+        check_given(plan.given, gaps, names)
+        values = {column: plan.given.values[name] for column, name in enumerate(names) if name in plan.given.values}
     has_gaps = [column for column, name in enumerate(names) if gaps.get(name)]
     marked = has_gaps if plan.missing == "indicator" else []
+    if plan.given is not None:
+        marked = list(plan.given.indicators.values())
     fills = Fills(
         plan.missing,
         {names[column]: value for column, value in values.items()},

@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from daskfs.errors import SourceError
 from daskfs.store.ingest import gaps_kernels as kernels
 
 Missing = Literal["auto", "error", "mean", "median", "indicator", "drop", "zero"]
@@ -83,6 +84,16 @@ def columns_to_fill(how: Missing, names: Sequence[str], gaps: Mapping[str, int])
     if how in ("mean", "median", "indicator"):
         return list(range(len(names)))
     return [column for column, name in enumerate(names) if how == "auto" and gaps.get(name)]
+
+
+def check_given(given: Fills, gaps: Mapping[str, int], names: Sequence[str]) -> None:
+    """Raise SourceError if a column of numbers has gaps that the fills of another dataset do not fill."""
+    for name in names:
+        if gaps.get(name) and given.how in ("auto", "mean", "median", "indicator") and given.value(name) is None:
+            raise SourceError(
+                f"column {name} has {gaps[name]:,} gaps, and had none in the dataset to be like: "
+                "ingest that one with --missing mean, so that the means of all columns are known"
+            )
 
 
 class CellsPart(Protocol):

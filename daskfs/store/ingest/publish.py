@@ -18,7 +18,7 @@ from daskfs.store.dataset.name_runs import MergedNames, cut_into_chunks, encode_
 from daskfs.store.dataset.names import check_column_names, feature_spec
 from daskfs.store.dataset.writer import ChunkRecords, DatasetWriter, write_chunk, write_file
 from daskfs.store.ingest.formats.base import NamesFrom
-from daskfs.store.ingest.gaps import Fills, Missing, columns_to_fill, fill_values
+from daskfs.store.ingest.gaps import Fills, Missing, check_given, columns_to_fill, fill_values
 from daskfs.store.ingest.staging import (
     ENTRY_ARRAYS,
     BlockShape,
@@ -69,6 +69,7 @@ class SparsePlan:
     numbers: Sequence[str] = ()  # names of the features that may have gaps
     decisions: Decisions = no_decisions
     fills: Fills | None = None  # of a matrix whose gaps were filled before
+    given: Fills | None = None  # of another dataset, whose fills are used here too
 
 
 def publish_sparse(location: Location, pieces: Sequence[SparsePiece], plan: SparsePlan, run: RunTasks) -> None:
@@ -173,6 +174,9 @@ def _fills(
     run: RunTasks,
 ) -> Fills:
     """Compute what fills the gaps of each feature that is a number, or read what an interrupted call has computed."""
+    if plan.given is not None:
+        check_given(plan.given, gaps, plan.numbers)
+        return plan.given
     wanted = columns_to_fill(plan.missing, plan.numbers, gaps)
     if not wanted:
         return Fills(plan.missing)

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from daskfs.errors import OptionError
 from daskfs.protocol import Kind
+from daskfs.store.dataset.dataset import Dataset
 from daskfs.store.ingest.gaps import Fills, Missing
 from daskfs.store.ingest.rows import DenseBuilder, RowBuilder
 from daskfs.store.ingest.rows_kernels import BINARY, COUNTS, UNIT
@@ -70,6 +71,10 @@ class Format(ABC):
     def column_names(self) -> list[str]:
         """Return the names of the columns of a table that are numbers, in order."""
         raise NotImplementedError
+
+    def like(self, dataset: Dataset) -> Self:
+        """Return the format with the decisions that were made for a dataset, of tables of the same columns."""
+        raise OptionError(f"like: is for tables, and {self.name} is none; its features do not depend on other rows")
 
     def decisions(self, gaps: Mapping[str, int], fills: Fills) -> list[dict[str, Any]]:
         """Return what was decided for every column of a table, and no rows for formats that are no tables."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 from daskfs.errors import OptionError, SourceError, check_choice
 from daskfs.protocol import Kind
+from daskfs.store.dataset.dataset import Dataset
 from daskfs.store.ingest.formats.base import RESOLVED, Format, LabelKind, NamesFrom
 from daskfs.store.ingest.gaps import Fills, Missing
 from daskfs.store.ingest.sources import Source
@@ -233,6 +234,31 @@ class TableOptions(Format):
             labels=_unless_auto(self.labels, "numbers" if kinds[self.label] in (NUMERIC, BOOLEAN) else "strings"),
             table="dense" if dense else "sparse",
             dtype=_unless_auto(self.dtype, "float32" if exact else "float64"),
+        )
+
+    def like(self, dataset: Dataset) -> Self:
+        columns = dataset.attributes.get("columns")
+        if columns is None:
+            raise OptionError(f"like: {dataset.url} was not ingested from a table, or by an older daskfs")
+        kinds = {row["column"]: row["kind"] for row in columns}
+
+        def of(*wanted: str) -> tuple[str, ...]:
+            return tuple(name for name, kind in kinds.items() if kind in wanted)
+
+        dtype: Any = str(dataset.arrays["X"].dtype) if dataset.kind == "dense" else "auto"
+        return replace(
+            self,
+            label=self.label or of(LABEL)[0],
+            categorical=of(CATEGORICAL),
+            numeric=of(NUMERIC, BOOLEAN, TIME),
+            booleans=of(BOOLEAN),
+            times=of(TIME),
+            iso_dates=tuple(name for name in of(DATE) if name not in self.dates),
+            ignore=of(IDENTIFIER, IGNORED),
+            labels="strings" if dataset.attributes["labels"]["kind"] == "strings" else "numbers",
+            missing=dataset.attributes.get("missing", {"how": "auto"})["how"],
+            table=dataset.kind,
+            dtype=dtype,
         )
 
     def decisions(self, gaps: Mapping[str, int], fills: Fills) -> list[dict[str, Any]]:
