@@ -118,7 +118,7 @@ def test_a_table_by_flags(tmp_path):
     arguments = ("--label", "clicked", "--ignore", "id", "--categorical", "country")
     assert run("ingest", tmp_path / "x.csv", tmp_path / "x.zarr", "-f", "csv", *arguments).exit_code == 0
     ds = daskfs.open_dataset(tmp_path / "x.zarr")
-    assert {*ds.names(ds.read(0).ids)} == {"country=uk", "age"}
+    assert {*ds.names(ds.read(0).ids)} == {"country=uk", "country=(missing)", "age"}
 
 
 def test_info_of_a_dense_dataset_with_hostile_names(tmp_path):
