@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from distributed import Client
 
-from daskfs.engine.cluster.pool import Pool, Threads, in_order, pool
+from daskfs.engine.cluster.pool import Pool, in_order, pool
 from daskfs.engine.data.reorder import shuffle_in_place, shuffled_request
 from daskfs.engine.memory import IngestMemory
 from daskfs.errors import (
@@ -77,15 +77,9 @@ class IngestProgress:
 
     def after(self, work: WorkPiece, piece: AnyPiece) -> IngestProgress:
         """Return the progress after one more piece is staged."""
-        return IngestProgress(
-            self.pieces_done + 1,
-            self.pieces,
-            self.bytes_done + work.nbytes,
-            self.bytes,
-            self.rows + piece.rows,
-            self.entries + piece.entries,
-            self.bad_lines + piece.bad_lines,
-        )
+        rows, entries, bad = self.rows + piece.rows, self.entries + piece.entries, self.bad_lines + piece.bad_lines
+        done, nbytes = self.pieces_done + 1, self.bytes_done + work.nbytes
+        return IngestProgress(done, self.pieces, nbytes, self.bytes, rows, entries, bad)
 
 
 @dataclass(frozen=True)
@@ -189,8 +183,7 @@ def ingest(
     files = find_sources([os.fspath(source) for source in sources], source_options, (location.url,))
     where = pool(client, workers, [location.options, *(file.options for file in files)], [kind])
     budget = IngestMemory.of(memory, where.sharing)
-    if isinstance(where, Threads):
-        where = Threads(budget.workers)
+    where = where.limited_to(budget.workers)
     model = open_dataset(like, storage_options) if isinstance(like, str | os.PathLike) else like
     kind = kind if model is None else kind.like(model)
     asked = request_digest(kind, files, layout, compression, on_bad_line)
@@ -324,14 +317,8 @@ def _parse_piece(job: IngestJob, work: WorkPiece) -> AnyPiece:
     names_bytes = job.memory.names_bytes if job.format.names_from["from"] == "table" else 1024
     with borrow_names(job.attempt, names_bytes) as collected:
         stage = SparsePieceWriter(job.location, work.number, work.key, job.shape, collected.begin_piece())
-        rows = RowBuilder(
-            stage.take_rows,
-            stage.take_names,
-            block_rows=job.shape.rows,
-            block_entries=job.shape.entries,
-            collected=collected,
-            bad_lines=bad_lines,
-        )
+        sizes = {"block_rows": job.shape.rows, "block_entries": job.shape.entries}
+        rows = RowBuilder(stage.take_rows, stage.take_names, collected=collected, bad_lines=bad_lines, **sizes)
         for part in work.parts:
             job.format.read(part, rows, job.memory.window_bytes)
         rows.finish()
