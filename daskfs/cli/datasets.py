@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable
 from functools import reduce
-from typing import Any
+from typing import Any, get_args
 
 import click
 
@@ -19,11 +19,13 @@ from daskfs.engine.data.split import split as run_split
 from daskfs.engine.data.verify import verify_dataset
 from daskfs.errors import DatasetError, public_url
 from daskfs.jit import COMPILING, is_cold
-from daskfs.observe.describe import describe, info_table
+from daskfs.observe.describe import columns_table, describe, info_table, order_remark
 from daskfs.observe.progress import count_progress, ingest_progress
 from daskfs.observe.terminal import messages, output
 from daskfs.store.dataset.dataset import Dataset, open_dataset
 from daskfs.store.ingest.formats import FORMATS
+from daskfs.store.ingest.formats.tabular import DATE_PARTS
+from daskfs.store.ingest.gaps import Missing
 
 
 class ListOf(click.ParamType[tuple[Any, ...]]):
@@ -46,7 +48,15 @@ FORMAT_OPTIONS: dict[str, tuple[Any, str]] = {
     "--labels": (["auto", "numbers", "strings"], "What labels are."),
     "--categorical": (NAMES, "csv, parquet: columns whose values are tokens."),
     "--numeric": (NAMES, "csv, parquet: columns whose values are numbers."),
+    "--dates": (NAMES, "csv, parquet: columns whose values are dates."),
+    "--date-format": (str, "csv, parquet: how the texts of --dates are written, such as %d/%m/%Y."),
+    "--date-parts": (NAMES, f"csv, parquet: features of dates, {', '.join(DATE_PARTS)}."),
     "--ignore": (NAMES, "csv, parquet: columns to leave out."),
+    "--include": (NAMES, "csv, parquet: features, even if they look like identifiers."),
+    "--missing": (
+        list(get_args(Missing)),
+        "csv, parquet: what becomes of missing numbers. Default: auto, the mean of the column.",
+    ),
     "--table": (["auto", "dense", "sparse"], "csv, parquet: kind of dataset."),
     "--dtype": (["auto", "float32", "float64"], "csv, parquet: type of dense values."),
     "--delimiter": (str, "csv: what separates fields."),
@@ -101,7 +111,15 @@ def _print(dataset: Dataset) -> None:
     "--max-bad-lines", type=int, default=1000, show_default=True, help="With skip: more than this is an error."
 )
 @click.option("--compression", type=COMPRESSION, help="Default: none (dense), lz4 (sparse).")
-@click.option("--shuffle", is_flag=True, help="Rows in random order, as daskfs shuffle gives them.")
+@click.option("--like", help="A dataset of the same columns: same kinds of columns, gaps filled with its numbers.")
+@click.option(
+    "--order",
+    type=click.Choice(["auto", "as-is"]),
+    default="auto",
+    show_default=True,
+    help="auto: rows whose labels come in runs are shuffled (in datasets laid out in rows).",
+)
+@click.option("--shuffle", is_flag=True, help="Rows in random order in any case, as daskfs shuffle gives them.")
 @click.option("--overwrite", is_flag=True, help="Replace a dataset, or start over instead of resuming.")
 @WORKERS
 @SCHEDULER
@@ -121,19 +139,25 @@ def ingest(
     Run the same command again to resume a killed ingest.
     """
     options = {name: value for name, value in options.items() if value is not None}
-    order: bool | int = options.get("seed", 0) if shuffle else False
+    seed: bool | int = options.get("seed", 0) if shuffle else False
     if shuffle and format_name != "fasta":
         options.pop("seed", None)  # the only format that draws rows
     if messages.is_terminal and is_cold(FORMATS.get(format_name, FORMATS["svmlight"]).__module__):
         messages.print(COMPILING)
     with cluster_at(scheduler) as client, ingest_progress() as progress:
-        dataset = run_ingest(sources, out, format_name, shuffle=order, client=client, progress=progress, **options)
+        dataset = run_ingest(sources, out, format_name, shuffle=seed, client=client, progress=progress, **options)
     if left_out := dataset.attributes["made"].get("bad_lines", 0):
         messages.print(f"[yellow]{left_out:,} bad lines were left out[/]")
+    if (remark := order_remark(dataset)) is not None:
+        messages.print(remark)
+    if dropped := dataset.attributes["made"].get("dropped"):
+        messages.print(f"[yellow]{dropped:,} rows with missing values were left out[/]")
     if as_json:
         click.echo(json.dumps(describe(dataset), indent=1))
-    else:
-        _print(dataset)
+        return
+    if (columns := columns_table(dataset.attributes)) is not None:
+        messages.print(columns)
+    _print(dataset)
 
 
 @click.command()
@@ -144,8 +168,10 @@ def info(dataset: str, as_json: bool) -> None:
     facts = describe(open_dataset(dataset))
     if as_json:
         click.echo(json.dumps(facts, indent=1))
-    else:
-        output.print(info_table(facts))
+        return
+    output.print(info_table(facts))
+    if (columns := columns_table(facts)) is not None:
+        output.print(columns)
 
 
 @click.command()

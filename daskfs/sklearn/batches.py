@@ -108,13 +108,13 @@ class BatchEstimator(SelectingEstimator):
             _check_partial_fit_first_call(self, classes)
             self._check_classes()
             classes = self.classes_
-        X, y = self._validate(X, y, reset=self._batch_run is None, min_samples=1)
+        X, y = self._validate(X, y, reset=self._batch_run is None)
         weight = np.ones(X.shape[0], np.float32) if sample_weight is None else check_weight(sample_weight, X)
         known = self._batch_run.classes if self._batch_run else None if classes is None else np.unique(classes)
         batch = InMemory(X, *encode_labels(y, known), "rows", getattr(self, "feature_names_in_", None), weight)
         if self._batch_run is None:
-            for name in self._registration.batches_refuse or ():
-                if getattr(self, name):
+            for name in (*(self._registration.batches_refuse or ()), "missing"):
+                if getattr(self, name) and (name, self.missing) != ("missing", "error"):
                     raise OptionError(f"{name}: needs to know all rows beforehand, which partial_fit does not; use fit")
             self._batch_run = BatchRun(self._algorithm_for(batch.meta), self._seed(), batch, known)
         self._selection = None
