@@ -37,7 +37,9 @@ class InputSummary:
 
     low: Float64Array  # (d,)
     high: Float64Array  # (d,)
-    sample: Float64Array  # (up to 512, d): random rows, for the bandwidth and for the importance of inputs
+    sample: Float64Array  # (up to 2048, d): random rows, for bandwidth, penalty and importance
+    sample_target: Float64Array  # the targets of these rows, or the numbers of their classes
+    sample_weight: Float64Array  # their weights
     sample_keys: IdArray  # the hashes of these rows, ascending
     offset: Float64Array  # (d,): an input x is used as (x - offset) · scale
     scale: Float64Array  # (d,)
@@ -144,7 +146,8 @@ class RandomFeaturesState:
     objective_at_step: float = np.inf  # of the model after the latest step of Newton's method
     objective_of_round: float = np.inf  # at the end of the round before
     kkt_residual: float = 0.0  # of the last solution, as a share of the penalty
-    penalty: float = 0.0
+    penalty: float = 0.0  # of the rounds, or 0 if no feature explains anything
+    holds_back: bool = False  # whether a tenth of the rows is held back to choose a model
     diagonal_boost: float = 0.0  # the share by which diagonals of Gram matrices are raised against rounding
     strongest: float = 0.0  # the largest gradient of a candidate in the first round: a larger penalty admits no feature
     # The choice of a penalty or of exactly `n_select` features.
@@ -168,6 +171,8 @@ def initial_state(
         low=np.full(d, np.inf),
         high=np.full(d, -np.inf),
         sample=np.empty((0, d)),
+        sample_target=np.empty(0),
+        sample_weight=np.empty(0),
         sample_keys=_no_ids(),
         offset=np.zeros(d),
         scale=np.ones(d),

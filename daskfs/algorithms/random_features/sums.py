@@ -123,7 +123,7 @@ def add_block(params: SparseRandomFeatures, state: RandomFeaturesState, block: B
     """Add the rows of a block to the sums of the pass; keep the last rows, which fill no tile, in `state.pending`."""
     assert isinstance(block, RowBlock | SparseBlock)
     for numbers, rows in row_windows(block, state):
-        held = held_back_mask(numbers, state.seed) if params.holds_back else np.zeros(len(numbers), np.bool_)
+        held = held_back_mask(numbers, state.seed) if state.holds_back else np.zeros(len(numbers), np.bool_)
         if state.pass_kind == "inputs":
             add_inputs(state, numbers, rows, ~held)
             continue
