@@ -18,6 +18,8 @@ from daskfs.store.ingest.arrays import BLOCK_ENTRIES
 from daskfs.store.places.local import AHEAD
 
 _STATUS, _CLEAR_PEAK = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+WORKING_BYTES = 48 << 20
+"""Bytes beyond states and blocks that a selection takes in a process: measured, by `pipelines/benchmarks/memory.py`."""
 _USABLE = 0.8  # of a worker's memory: beyond that Dask pauses it
 
 # Measured, not derived: `pipelines/benchmarks/memory.py`, and a file of ten million different names.
@@ -133,7 +135,11 @@ class ReorderMemory:
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """The memory that a selection needs in every process that takes part, beyond the Python process itself."""
+    """The memory that a selection needs in every process that takes part, beyond the idle Python process.
+
+    Besides states and blocks, a process needs `WORKING_BYTES` whatever the data: stacks and buffers of the threads that
+    read, arrays that the allocator keeps for a while, modules that are first used now.
+    """
 
     state: int
     blocks: int
@@ -157,6 +163,15 @@ class MemoryPlan:
         """Bytes of all states and blocks together."""
         return self.states * self.state + self.blocks
 
+    @property
+    def promised(self) -> int:
+        """The largest rise of a process's memory during the selection."""
+        return self.total + WORKING_BYTES
+
+    def broken_promise(self, used: int) -> str:
+        """Return a remark on a selection that used more memory than promised."""
+        return f"used {format_bytes(used)} of memory, more than promised ({self}); please report it, with the run.json"
+
     def check(self, available: int, where: str, remedy: str = "") -> None:
         """Raise OptionError if less memory is available than the plan needs."""
         if self.total > available:
@@ -176,10 +191,11 @@ class MemoryPlan:
 
         >>> from daskfs.engine.memory import MemoryPlan
         >>> print(MemoryPlan(state=40 << 20, blocks=30 << 20))
-        state 40.00 MiB + blocks 30.00 MiB = 70.00 MiB
+        state 40.00 MiB + blocks 30.00 MiB + process 48.00 MiB = 118.00 MiB
         """
         state = format_bytes(self.state) if self.states == 1 else f"{self.states} x {format_bytes(self.state)}"
-        return f"state {state} + blocks {format_bytes(self.blocks)} = {format_bytes(self.total)}"
+        process = format_bytes(WORKING_BYTES)
+        return f"state {state} + blocks {format_bytes(self.blocks)} + process {process} = {format_bytes(self.promised)}"
 
 
 @dataclass(frozen=True, slots=True)
