@@ -40,7 +40,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
-from daskfs.algorithms.losses import Loss, encode_classes, positive_target
+from daskfs.algorithms.losses import Loss, encode_classes, loss_for, positive_target
 from daskfs.algorithms.random_features.inputs import count_inputs, merge_inputs, one_vs_rest_labels, rows_nbytes
 from daskfs.algorithms.random_features.models import PATH_LENGTH
 from daskfs.algorithms.random_features.result import add_record, make_preview, make_result
@@ -51,6 +51,8 @@ from daskfs.algorithms.random_features.sums import GRAM_BYTES_PER_PASS, TILE_ROW
 from daskfs.basis import Kernel
 from daskfs.errors import OptionError, check_choice, check_positive, check_whole
 from daskfs.protocol import Algorithm, Axis, Block, Meta, Preview, Result, Schedule, Sharing, copy_state
+
+RandomFeaturesLoss = Literal["auto", "squared", "squared_hinge", "logistic"]
 
 
 @dataclass(frozen=True)
@@ -70,8 +72,9 @@ class SparseRandomFeatures(Algorithm):
     per_round
         How many features may enter in a round.
     loss
-        ``"squared"`` for a number or classes, ``"squared_hinge"`` or ``"logistic"`` for classes. More than two classes
-        are separated one against the rest. (The paper's squared hinge has no ½: its λ is twice this one.)
+        ``"auto"`` is ``"squared"`` for a number and ``"logistic"`` for classes. With ``"squared"``, three or more
+        numbers are no classes; ``"squared_hinge"`` and ``"logistic"`` are for classes only. More than two classes are
+        separated one against the rest. (The paper's squared hinge has no ½: its λ is twice this one.)
     gamma
         How fine features are, for scaled inputs; ``"auto"`` chooses among 1, 4 and 16 times the value that the
         median distance of two rows gives (1, 2 and 4 times for the Laplacian kernel), on up to 2,048 rows.
@@ -110,7 +113,7 @@ class SparseRandomFeatures(Algorithm):
     penalty: float | Literal["auto"] = "auto"
     rounds: int = 20
     per_round: int = 500
-    loss: Loss = "squared"
+    loss: RandomFeaturesLoss = "auto"
     gamma: float | Literal["auto"] = "auto"
     screen: bool = True
     linear: bool = True
@@ -121,7 +124,7 @@ class SparseRandomFeatures(Algorithm):
 
     def __post_init__(self) -> None:
         check_choice("kernel", self.kernel, Kernel)
-        check_choice("loss", self.loss, Loss)
+        check_choice("loss", self.loss, RandomFeaturesLoss)
         check_choice("scaling", self.scaling, Literal["unit", "standard", "none"])
         for name in ("penalty", "gamma"):
             if getattr(self, name) != "auto":
@@ -150,10 +153,11 @@ class SparseRandomFeatures(Algorithm):
         return self.linear and self.screen
 
     def start(self, meta: Meta, seed: int) -> RandomFeaturesState:
-        labels = one_vs_rest_labels(self.loss, meta)
+        loss = self._loss_for(meta)
+        labels = one_vs_rest_labels(loss, meta)
         classes = json.dumps(meta.classes) if len(labels) else encode_classes(meta)
         state = initial_state(seed, count_inputs(meta), len(labels) or 1, classes, labels, positive_target(meta))
-        state.holds_back = self._holds_back(meta)
+        state.loss, state.holds_back = loss, self._holds_back(meta)
         begin_pass(state, "inputs")
         return state
 
@@ -210,11 +214,16 @@ class SparseRandomFeatures(Algorithm):
     def _largest_set(self) -> int:
         return min(self.max_features, self.rounds * self.per_round)
 
+    def _loss_for(self, meta: Meta) -> Loss:
+        if self.loss != "auto":
+            return self.loss
+        return "squared" if loss_for(meta) == "squared" else "logistic"
+
     def _n_scores(self, meta: Meta) -> int:
-        return len(one_vs_rest_labels(self.loss, meta)) or 1
+        return len(one_vs_rest_labels(self._loss_for(meta), meta)) or 1
 
     def _n_grams(self, meta: Meta) -> int:
-        return 1 if self.loss == "squared" else self._n_scores(meta)
+        return 1 if self._loss_for(meta) == "squared" else self._n_scores(meta)
 
 
 def _sums_of_pass(state: RandomFeaturesState) -> Sums:

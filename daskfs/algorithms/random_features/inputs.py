@@ -171,7 +171,7 @@ def fix_scaling(params: SparseRandomFeatures, state: RandomFeaturesState, sums: 
     elif params.scaling == "standard":
         inputs.offset, inputs.scale = mean, _inverse(deviation)
     inputs.centre = (mean - inputs.offset) * inputs.scale
-    inputs.stretch = LINEAR_DEVIATION[params.loss] * _inverse(deviation * inputs.scale)
+    inputs.stretch = LINEAR_DEVIATION[state.fitted_loss] * _inverse(deviation * inputs.scale)
     if params.scaling != "none" and not state.classes and inputs.target_high > inputs.target_low:
         inputs.target_offset = inputs.target_low
         inputs.target_scale = 1 / (inputs.target_high - inputs.target_low)

@@ -90,7 +90,7 @@ def _contributions(kernel: Kernel, state: RandomFeaturesState) -> Float64Array:
 
 def _chosen(params: SparseRandomFeatures, state: RandomFeaturesState) -> dict[str, float | str]:
     """Return the values that the data decided for parameters."""
-    values = {"gamma": state.inputs.gamma, "penalty": state.penalty}
+    values: dict[str, float | str] = {"loss": state.loss, "gamma": state.inputs.gamma, "penalty": state.penalty}
     return {name: value for name, value in values.items() if getattr(params, name) == "auto"}
 
 

@@ -96,7 +96,7 @@ def _finish_inputs(params: SparseRandomFeatures, state: RandomFeaturesState, sum
     quadratic.n = np.array([total])
     quadratic.t = (sums.y - offset * total) * scale
     squares = (sums.y_squared - 2 * offset * sums.y + offset**2 * total) * scale**2
-    intercept, constant_loss = best_constants(params.loss, quadratic.t, squares, total)
+    intercept, constant_loss = best_constants(state.fitted_loss, quadratic.t, squares, total)
     state.model = replace(state.model, intercept=intercept)
     _set_constant_loss(state, constant_loss)
     _begin_round(params, state)
@@ -147,7 +147,7 @@ def _finish_screen(params: SparseRandomFeatures, state: RandomFeaturesState, sum
 def _admit(params: SparseRandomFeatures, state: RandomFeaturesState, ids: IdArray) -> None:
     """Add the features with these ids to the working set."""
     weights = state.model.weights
-    state.n_known = len(state.active) if params.loss == "squared" else 0
+    state.n_known = len(state.active) if state.fitted_loss == "squared" else 0
     state.active = np.concatenate([state.active, ids])
     state.model = replace(state.model, weights=np.concatenate([weights, np.zeros((len(ids), weights.shape[1]))]))
     state.steps = state.newton_passes = 0
@@ -157,11 +157,11 @@ def _admit(params: SparseRandomFeatures, state: RandomFeaturesState, ids: IdArra
 def _begin_gram(params: SparseRandomFeatures, state: RandomFeaturesState) -> None:
     """Begin the passes that add up the part of the working set's Gram matrices that is not known yet."""
     quadratic, known, size = state.known_quadratic(), state.n_known, len(state.active)
-    gram = np.zeros((1 if params.loss == "squared" else len(state.model.intercept), size, size))
+    gram = np.zeros((1 if state.fitted_loss == "squared" else len(state.model.intercept), size, size))
     if known:
         gram[:, :known, :known] = quadratic.gram
     quadratic.gram = gram
-    begin_pass(state, "gram" if params.loss == "squared" else "newton")
+    begin_pass(state, "gram" if state.fitted_loss == "squared" else "newton")
 
 
 def _fill_gram(state: RandomFeaturesState, sums: Sums) -> bool:
@@ -272,7 +272,7 @@ def _end_round(params: SparseRandomFeatures, state: RandomFeaturesState, objecti
 def _end_growth(params: SparseRandomFeatures, state: RandomFeaturesState) -> None:
     if not len(state.active):
         begin_pass(state, "done")
-    elif params.loss == "squared":
+    elif state.fitted_loss == "squared":
         _end_newton(params, state)
     else:
         _begin_newton(params, state, "final")
@@ -296,7 +296,7 @@ def _end_newton(params: SparseRandomFeatures, state: RandomFeaturesState) -> Non
 
 def _finish_choose(params: SparseRandomFeatures, state: RandomFeaturesState, sums: Sums) -> None:
     models.end_choice(state, sums)
-    if params.loss == "squared":
+    if state.fitted_loss == "squared":
         begin_pass(state, "done")
     else:
         _begin_newton(params, state, "refit")

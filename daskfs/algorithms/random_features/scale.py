@@ -37,12 +37,13 @@ _FOLDS = 4
 _PENALTIES = 0.6 ** np.arange(15)  # as shares of the largest that admits a wave
 _PATIENCE = 2  # penalties that raise the error, after which smaller ones are not tried
 _TOLERANCE = 1e-2
+_CONSTANT = 1e-12  # a target that differs by less, as a share of itself, is constant
 _ROUNDING = 1e-5  # added to the diagonal of Gram matrices that are summed in float32
 
 
 def scale_nbytes(d: int) -> int:
     """Return the bytes that the choice takes."""
-    A, rows = _WAVES + _MOST_LINEAR, sample_rows(d)
+    A, rows = _WAVES + (d if d <= _MOST_LINEAR else 0), sample_rows(d)
     return 8 * A * A * (_FOLDS + 3) + 4 * 4 * rows * A
 
 
@@ -59,7 +60,7 @@ def choose_scale(params: SparseRandomFeatures, state: RandomFeaturesState) -> No
     if "auto" not in (params.penalty, params.gamma):
         return
     rows = _scaled_sample(state)
-    to_sample = _GRADIENT[params.loss] * np.sqrt(state.total / max(float(rows.weight.sum()), 1.0))
+    to_sample = _GRADIENT[state.fitted_loss] * np.sqrt(state.total / max(float(rows.weight.sum()), 1.0))
     multiples = MULTIPLES[params.kernel] if params.gamma == "auto" else (1.0,)
     fixed = None if params.penalty == "auto" else state.penalty / to_sample
     if fixed is not None and len(multiples) == 1:
@@ -99,7 +100,8 @@ def _least_error(
         (rows.Y - np.average(rows.Y, axis=0, weights=rows.weight)) * rows.weight[:, None] if len(Phi) else rows.Y
     )
     top = float(np.abs(Phi[:, n_linear:].T @ residuals.astype(np.float32)).max(initial=0.0))
-    if len(Phi) < _FOLDS or top <= _ROUNDING * float(np.abs(rows.Y).sum()):
+    spread = float(np.abs(residuals).sum())
+    if len(Phi) < _FOLDS or top <= _ROUNDING * spread or spread <= _CONSTANT * float(np.abs(rows.Y).sum()):
         return 0.0, 0.0
     penalties: Float64Array = np.array([fixed]) if fixed is not None else np.asarray(top * _PENALTIES, np.float64)
     paths = [_errors(Phi, rows, np.arange(len(Phi)) % _FOLDS == fold, penalties) for fold in range(_FOLDS)]

@@ -7,11 +7,12 @@ set, and C is the number of scores: one for a number or two classes, and otherwi
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from daskfs.algorithms.losses import Loss
 from daskfs.algorithms.random_features.lasso import Float64Array
 
 IdArray = NDArray[np.uint64]
@@ -124,6 +125,7 @@ class RandomFeaturesState:
     history: Float64Array | None  # a row for every pass, with the columns `result.HISTORY`
     # The current pass.
     pending: Rows  # scaled rows that do not fill a tile yet
+    loss: str = "squared"  # as `fitted_loss` returns it
     pass_kind: str = "inputs"
     sums: Sums = field(default_factory=Sums)  # since the last merge, or since the pass began
     sums_before: Sums | None = None  # of this pass up to the last merge, equal in all shards
@@ -156,6 +158,11 @@ class RandomFeaturesState:
     ridges: Float64Array = field(default_factory=_empty)  # of these models, if they differ in it
     ridge: float = 0.0  # of the model that was chosen
     held_back: float = 1.0  # the weight of the held-back rows
+
+    @property
+    def fitted_loss(self) -> Loss:
+        """The loss that is minimised, which the data decide for ``loss="auto"``."""
+        return cast(Loss, self.loss)
 
     def known_quadratic(self) -> Quadratic:
         """Return `quadratic`, which only the driver's state has."""

@@ -149,7 +149,7 @@ def _add_tiles(params: SparseRandomFeatures, state: RandomFeaturesState, rows: R
     """Add rows to the sums of the pass, in tiles of `TILE_ROWS`."""
     add = {"screen": _screen, "gram": _gram, "newton": _newton, "line": _compare, "choose": _compare}[state.pass_kind]
     tiles = (rows.part(slice(at, at + TILE_ROWS)) for at in range(0, len(rows.X), TILE_ROWS))
-    add(params.kernel, state, tiles, CODE[params.loss])
+    add(params.kernel, state, tiles, CODE[state.fitted_loss])
 
 
 def _screen(kernel: Kernel, state: RandomFeaturesState, tiles: Iterator[Rows], code: int) -> None:
