@@ -130,6 +130,7 @@ def test_linear_terms_are_no_worse_than_a_straight_line():
 def test_gamma_and_penalty_are_chosen_together():
     rng = np.random.default_rng(0)
     X = rng.uniform(size=(1500, 2))
+    X[:2] = [0, 0], [1, 1]  # so that no row is outside the range
     truth = np.sin(25 * X[:, 0]) + X[:, 1]
     y = truth + 0.3 * rng.normal(size=1500)
     fields = {"rounds": 3, "per_round": 100}

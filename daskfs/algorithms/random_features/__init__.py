@@ -102,7 +102,7 @@ class SparseRandomFeatures(Algorithm):
     >>> sel = daskfs.select("waves.zarr", daskfs.SparseRandomFeatures(penalty=0.1, rounds=5))
     >>> sel.score("waves.zarr") > 0.99
     True
-    >>> sel.importance.input.values[0]
+    >>> sel.input_importance.input.values[0]
     'x1'
     """
 
