@@ -37,6 +37,7 @@ from daskfs.store.reorder.columns import (
     MergedColumns,
     RunSummary,
     column_shape,
+    count_columns,
     cut_blocks,
     mark_gap,
     merged_ranges,
@@ -54,6 +55,7 @@ MOST_ROWS = 1 << 32  # of a transpose: a row's number is stored in 32 bits
 BLOCK_FACTOR = 8  # a block of rows is read ahead, decoded and copied; or put together, encoded and written
 _SLOT_BYTES = 400  # the index of a run while it is sorted, and the sums over all runs
 _ENTRY_BYTES = 16  # of a transpose: id, row number and value
+SHORT = 4  # entries of a column on average, below which its size is not much less to merge than the column
 _ENCODING_BYTES = 64  # per entry of a block of columns that is being encoded
 TARGET_BYTES = 24  # per row of a dataset in columns: label, weight, whether the row is wanted, its new number
 
@@ -345,7 +347,8 @@ class Transposer(Reorder):
         tasks = [(runs, number, source, group, int(sizes[group].sum()), gap) for number, group in enumerate(groups)]
         summaries = self._sort(tasks, moved)
         shape = column_shape((run.sample for run in summaries), source.n_entries, self.block_entries, self.compression)
-        if isinstance(self.pool, Threads):  # columns are merged once, here
+        are_short = source.n_entries < SHORT * count_columns(run.sample for run in summaries)
+        if are_short and isinstance(self.pool, Threads):  # to merge sizes takes as long as to merge columns: do it once
             ranges = merged_ranges(runs, summaries, gap, most // 2, ["cells"], self.pool.sharing)
             return plan_columns(source, wanted, cut_blocks(ranges, shape), shape)
         blocks = cut_blocks(merged_ranges(runs, summaries, gap, most // 2), shape)  # of sizes; each task merges its own
