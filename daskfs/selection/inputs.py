@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from daskfs.basis import KERNELS, Basis
+from daskfs.basis import KERNELS, LINEAR, Basis, is_linear
 from daskfs.errors import public_url
 from daskfs.protocol import Expansion
 from daskfs.selection.column_slices import ColumnSlice, ColumnSlices, FeatureIds, as_dataset, slice_columns
 from daskfs.selection.records import is_number
+from daskfs.store.ingest.gaps import Fills
 
 SLICE_CELLS = 1 << 20  # features of one slice, so that no more than a few megabytes are in memory
 _FAR = 1e18  # beyond this a cosine is noise, and a step function is constant
@@ -32,6 +33,10 @@ class Inputs:
     def basis(self) -> Basis:
         """The family of random features, for this kernel, gamma, seed and number of columns."""
         return Basis(self.expansion.kernel, self.expansion.gamma, self.expansion.seed, len(self.names))
+
+    def has_columns_of(self, features: FeatureIds) -> bool:
+        """Return whether the linear terms among features are of columns that exist."""
+        return bool((features[is_linear(features)] < LINEAR + len(self.names)).all())
 
     def record(self) -> dict[str, Any]:
         """Return the expansion's parameters as values for JSON, with one object for every input column."""
@@ -60,14 +65,14 @@ def inputs_from_record(record: Any) -> Inputs:
     return Inputs([column["name"] for column in inputs], Expansion(kernel, float(gamma), seed, **arrays))
 
 
-def expand_columns(X: Any, features: FeatureIds, inputs: Inputs) -> ColumnSlices:
+def expand_columns(X: Any, features: FeatureIds, inputs: Inputs, fills: Fills | None = None) -> ColumnSlices:
     """Return random features of the rows of X.
 
     After the last row, a warning says how many rows have a value outside the range of the training data.
     """
     dataset = as_dataset(X)
     source, where = (X, "X") if dataset is None else (dataset, public_url(dataset.url))
-    base = slice_columns(source, np.arange(len(inputs.names), dtype=np.uint64), inputs.names)
+    base = slice_columns(source, np.arange(len(inputs.names), dtype=np.uint64), inputs.names, fills)
     slices = _expand(base, features, inputs, where)
     return ColumnSlices((base.shape[0], len(features)), "dense", np.dtype(np.float32), slices)
 

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from daskfs.errors import OptionError, SelectionError, public_url
 from daskfs.protocol import Label, Result
+from daskfs.selection.baselines import FeatureSample
 from daskfs.selection.column_slices import ColumnSlices, as_dataset
 from daskfs.selection.evaluation import (
     CountProgress,
@@ -30,6 +31,7 @@ from daskfs.selection.metrics import against_the_rest, predicted_classes
 from daskfs.selection.predictions import Predictions, check_place
 from daskfs.selection.products import Products, parent_records, products_from_records, slice_features
 from daskfs.selection.run_folder import SOURCE, read_selection, resolve_run, write_selection
+from daskfs.store.ingest.gaps import Fills
 from daskfs.store.places.location import Location
 
 
@@ -104,6 +106,8 @@ class Selection:
         Features that are in the model because the parameter `keep` asked for them; None if there are none.
     chosen
         Values that the data decided for parameters of the algorithm such as ``loss="auto"``.
+    fills
+        How gaps of the dataset were filled, by name of the feature; missing values of X are filled in the same way.
 
     Examples
     --------
@@ -131,6 +135,7 @@ class Selection:
     importance: NDArray[np.float64] = None  # type: ignore[assignment]  # by default from the weights
     kept: KeptFeatures | None = None
     chosen: dict[str, Any] = field(default_factory=dict)
+    fills: Fills | None = None
 
     def __post_init__(self) -> None:
         if self.importance is None:
@@ -149,6 +154,8 @@ class Selection:
             raise OptionError(f"weights of shape {shape} do not tell {n_classes} classes apart")
         if self.intercept.shape != (shape[1:] or (1,)):
             raise OptionError(f"an intercept of shape {self.intercept.shape} beside weights of shape {shape}")
+        if self.inputs is not None and not self.inputs.has_columns_of(self.features):
+            raise OptionError("a linear term is of no column of the inputs")
         if "objective" not in self.history:
             raise OptionError("the history has no objective")
         if not all(np.isfinite(numbers).all() for numbers in (self.weights, self.intercept, self.importance)):
@@ -164,6 +171,7 @@ class Selection:
         seed: int,
         products: Products | None = None,
         inputs: Inputs | None = None,
+        fills: Fills | None = None,
     ) -> Selection:
         """Return the selection for an algorithm's result, without any secrets in the URL of the source."""
         k = len(result.features) - result.n_kept
@@ -186,6 +194,7 @@ class Selection:
             inputs=inputs,
             kept=kept,
             chosen=_through_json(result.chosen),
+            fills=None if fills is None else fills.of(_columns_used(names, products, inputs)),
             **importance,
         )
 
@@ -238,16 +247,18 @@ class Selection:
         """
         return self.model._scores_of(X)[1]
 
-    def _scores_of(self, X: Any) -> tuple[int, Scores]:
+    def _scores_of(self, X: Any, sample: FeatureSample | None = None) -> tuple[int, Scores]:
         """Return the number of rows of X, and the scores of the rows, slice by slice; kept features are left out."""
         columns = self.column_slices(X)
+        if sample is not None:
+            columns = sample.watch(columns)
         return columns.shape[0], linear_scores(columns, self.weights, self.intercept)
 
     def column_slices(self, X: Any) -> ColumnSlices:
         """Return the selected features of X, slice by slice: columns, products of columns, or random features."""
         if self.inputs is not None:
-            return expand_columns(X, self.features, self.inputs)
-        return slice_features(X, self.features, self.names, self.products)
+            return expand_columns(X, self.features, self.inputs, self.fills)
+        return slice_features(X, self.features, self.names, self.products, self.fills)
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return the scores of the rows of X: one score a row, or one for every class."""
@@ -380,16 +391,17 @@ class Selection:
         >>> evaluation.rows, evaluation.metrics["roc_auc"], evaluation.per_class.sizes["class"]
         (50, 1.0, 2)
         """
-        truth, scores = self._beside_truth(X, y)
+        sample = FeatureSample(self) if self.inputs is None else None
+        truth, scores = self._beside_truth(X, y, sample)
         if self.loss == "logistic" and self.weights.ndim == 2:
             scores = ((rows, against_the_rest(of_classes)) for rows, of_classes in scores)
-        return evaluate(scores, truth, self.classes, progress or ignore_progress)
+        return evaluate(scores, truth, self.classes, sample, progress or ignore_progress)
 
-    def _beside_truth(self, X: Any, y: ArrayLike | None) -> tuple[Truth, Scores]:
+    def _beside_truth(self, X: Any, y: ArrayLike | None, sample: FeatureSample | None = None) -> tuple[Truth, Scores]:
         dataset = as_dataset(X)
         if (y is None) == (dataset is None):
             raise OptionError("score a dataset, which brings its labels, or an array together with y")
-        count, scores = self.model._scores_of(X if dataset is None else dataset)
+        count, scores = self.model._scores_of(X if dataset is None else dataset, sample)
         return Truth(np.asarray(y) if dataset is None else dataset, self.classes, count), scores
 
     def to_xarray(self) -> xarray.Dataset:
@@ -455,9 +467,11 @@ class Selection:
         ranked = zip(self.features.tolist(), self.names, self.weights.tolist(), shares, parents_of, strict=True)
         random = {} if self.inputs is None else {"random_features": self.inputs.record()}
         kept = {} if self.kept is None else {"kept": self.kept.records()}
+        fills = {} if self.fills is None else {"missing": self.fills.record()}
         return {
             **random,
             **kept,
+            **fills,
             "algorithm": self.algorithm,
             "chosen": self.chosen,
             "classes": None if self.classes is None else list(self.classes),
@@ -505,10 +519,17 @@ def load_selection(url: str | os.PathLike[str], storage_options: Mapping[str, An
             inputs=inputs_from_record(record["random_features"]) if "random_features" in record else None,
             kept=KeptFeatures.from_records(record["kept"], intercept.shape) if "kept" in record else None,
             chosen=record.get("chosen", {}),
+            fills=Fills.from_record(record.get("missing")),
             **shares,
         )
     except ValueError as error:
         raise SelectionError(f"{location.url}: {error}; the selection is damaged, make it again") from error
+
+
+def _columns_used(names: list[str], products: Products | None, inputs: Inputs | None) -> set[str]:
+    """Return the names of the columns that the features are, or are computed from."""
+    parents = () if products is None else (name for pair in products.names for name in pair)
+    return {*names, *parents, *(() if inputs is None else inputs.names)}
 
 
 def _shares(importance: NDArray[np.float64]) -> NDArray[np.float64]:

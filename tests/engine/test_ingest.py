@@ -48,7 +48,7 @@ def sources(tmp_path, monkeypatch) -> list[Path]:
 
 def test_a_cluster_writes_the_same_bytes_as_threads(tmp_path, sources, two_workers):
     for name, where in {"one": {"workers": 1}, "three": {"workers": 3}, "cluster": {"client": two_workers}}.items():
-        daskfs.ingest(sources, tmp_path / name, "vw", **where)
+        daskfs.ingest(sources, tmp_path / name, "vw", order="as-is", **where)
     one = files_of(tmp_path / "one")
     assert one == files_of(tmp_path / "three")
     assert one == files_of(tmp_path / "cluster")
@@ -95,7 +95,7 @@ def test_names_of_a_piece_that_was_parsed_twice(tmp_path, sources, monkeypatch, 
 def test_names_of_a_piece_that_is_gone_before_a_resume(tmp_path, sources, monkeypatch):
     expected = files_of(Path(daskfs.ingest(sources, tmp_path / "whole", "vw", workers=1).url))
     with monkeypatch.context() as patch:
-        patch.setattr("daskfs.engine.data.ingest.begin_publishing", lambda *_: 1 / 0)
+        patch.setattr("daskfs.store.ingest.plan.begin_publishing", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             daskfs.ingest(sources, tmp_path / "x.zarr", "vw", workers=1)
     (tmp_path / "x.zarr/_unfinished/000001.json").unlink()
@@ -103,7 +103,7 @@ def test_names_of_a_piece_that_is_gone_before_a_resume(tmp_path, sources, monkey
 
 
 def test_the_labels_of_all_pieces_share_one_numbering(tmp_path, sources):
-    ds = daskfs.ingest(sources, tmp_path / "x.zarr", "vw")
+    ds = daskfs.ingest(sources, tmp_path / "x.zarr", "vw", order="as-is")
     assert ds.classes == ("cat", "dog", "eel")
     written = [line.split(" ")[0] for path in sources for line in _lines(path)]
     y = np.concatenate([y.copy() for y in ds.targets()])
@@ -116,7 +116,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def test_every_name_comes_back(tmp_path, sources):
-    ds = daskfs.ingest(sources, tmp_path / "x.zarr", "vw", workers=2)
+    ds = daskfs.ingest(sources, tmp_path / "x.zarr", "vw", workers=2, order="as-is")
     rows = [line.split("|w ")[1].split() for path in sources for line in _lines(path)]
     number = 0
     for block in ds.blocks():
@@ -322,7 +322,7 @@ def test_staged_data_that_rots_before_a_resume_is_parsed_again(tmp_path, monkeyp
     rows = "\n".join(f"{i},{i % 7}" for i in range(200))
     (tmp_path / "x.csv").write_text(f"y,a\n{rows}\n")
     with monkeypatch.context() as patch:
-        patch.setattr("daskfs.engine.data.ingest.begin_publishing", lambda *_: 1 / 0)
+        patch.setattr("daskfs.store.ingest.plan.begin_publishing", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             daskfs.ingest(tmp_path / "x.csv", tmp_path / "x.zarr", "csv", label="y", table="dense")
     staged = sorted((tmp_path / "x.zarr/_unfinished").rglob("columns.*"))
