@@ -104,7 +104,7 @@ class BatchEstimator(SelectingEstimator):
         batch = InMemory(X, target, labels, "rows", getattr(self, "feature_names_in_", None), weight)
         if self._batch_run is None:
             for name in self._registration.batches_refuse or ():
-                if getattr(self, name):
+                if getattr(self, name) not in (0, False, "auto"):
                     raise OptionError(f"{name}: needs to know all rows beforehand, which partial_fit does not; use fit")
             self._batch_run = BatchRun(self._algorithm_for(batch.meta), self._seed(), batch, classes)
         self._selection = None
