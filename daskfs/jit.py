@@ -48,8 +48,7 @@ COMPILING = "compiling, once on this machine: some 15 seconds"
 
 def kernel(function: F) -> F:
     """Compile `function` with numba on its first call, or load its machine code from the cache."""
-    compiled: F = _cached(_njit(function, {}))
-    return compiled
+    return _cached(_njit(function))
 
 
 def summing(function: F) -> F:
@@ -57,8 +56,7 @@ def summing(function: F) -> F:
 
     Unlike with full fastmath, NaN and infinity are allowed. Results on the same machine are reproducible bit for bit.
     """
-    compiled: F = _cached(_njit(function, {"fastmath": _ANY_ORDER}))
-    return compiled
+    return _cached(_njit(function, fastmath=_ANY_ORDER))
 
 
 def summing_helper(function: F) -> F:
@@ -66,8 +64,7 @@ def summing_helper(function: F) -> F:
 
     A summing helper is always inlined, because separately compiled copies of the helper could sum in different orders.
     """
-    compiled: F = _njit(function, {"fastmath": _ANY_ORDER, "forceinline": True} | _NO_COUNTING)
-    return compiled
+    return _njit(function, fastmath=_ANY_ORDER, forceinline=True, **_NO_COUNTING)
 
 
 def helper(function: F) -> F:
@@ -76,8 +73,7 @@ def helper(function: F) -> F:
     A helper must not allocate memory or call functions that allocate, because numba's reference counting is switched
     off. Reference counting would take longer than a small helper: 80 ns instead of 3 ns for a measured table lookup.
     """
-    compiled: F = _njit(function, _NO_COUNTING)
-    return compiled
+    return _njit(function, **_NO_COUNTING)
 
 
 def inlined(function: F) -> F:
@@ -85,12 +81,12 @@ def inlined(function: F) -> F:
 
     Inlining avoids passing a named tuple of arrays as arguments, about 60 numbers for a tuple of eight arrays.
     """
-    compiled: F = _njit(function, {"forceinline": True} | _NO_COUNTING)
+    return _njit(function, forceinline=True, **_NO_COUNTING)
+
+
+def _njit(function: F, **options: Any) -> F:
+    compiled: F = numba.njit(nogil=True, error_model="numpy", **options)(function)
     return compiled
-
-
-def _njit(function: Any, options: dict[str, Any]) -> Any:
-    return numba.njit(nogil=True, error_model="numpy", **options)(function)
 
 
 def warms(function: F) -> F:
@@ -130,8 +126,7 @@ def _reached(modules: Iterable[str]) -> set[str]:
 
 def _home(value: object) -> str:
     """Return the name of the module that defines a value, or the name of the value if the value is a module."""
-    home = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
-    return home if isinstance(home, str) else ""
+    return str(value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None))
 
 
 def is_cold(module: str) -> bool:
@@ -143,7 +138,8 @@ def is_cold(module: str) -> bool:
     return folder is None or not all(any(folder.glob(f"{room}_*/{file}.*.nbi")) for room, file in with_kernels)
 
 
-def _cached(dispatcher: Any) -> Any:
+def _cached(function: F) -> F:
+    dispatcher: Any = function
     root = cache_folder()
     if root is not None and hasattr(dispatcher, "py_func"):  # not with NUMBA_DISABLE_JIT
         settings: Any = numba.config
@@ -153,7 +149,7 @@ def _cached(dispatcher: Any) -> Any:
                 dispatcher._cache = _LockedCache(dispatcher.py_func)
             finally:
                 settings.CACHE_DIR = before
-    return dispatcher
+    return function
 
 
 class _LockedCache(FunctionCache):

@@ -25,6 +25,7 @@ CASES = {
     "block": daskfs.OnlineSubstitution(K),
     "block, one ridge": daskfs.OnlineSubstitution(K, ridge=0.1, passes=2),
     "block, logistic": daskfs.OnlineSubstitution(K, loss="logistic"),
+    "block, softmax": daskfs.OnlineSubstitution(K, loss="softmax"),
     "block, squared hinge": daskfs.OnlineSubstitution(K, loss="squared_hinge"),
     "paper": daskfs.OnlineSubstitution(K, method="paper"),
     "paper, logistic": daskfs.OnlineSubstitution(K, method="paper", loss="logistic"),
@@ -48,8 +49,11 @@ CASES |= {
 CHUNKS = (2_000, 17_000, 10_000_000)  # bytes: a few columns or rows, some tens, all of them
 
 
-def problem(kind: str) -> tuple[np.ndarray | sp.csr_array, np.ndarray]:
-    """Two classes that six of eighty columns tell apart, five columns of no use among the others."""
+CLASSES = {"softmax": (-2.5, 2.5)}  # where scores are cut into classes, by the loss
+
+
+def problem(kind: str, cuts: tuple[float, ...]) -> tuple[np.ndarray | sp.csr_array, np.ndarray]:
+    """Classes that six of eighty columns tell apart, five columns of no use among the others."""
     rng = np.random.default_rng(7)
     X = rng.normal(size=(160, 80)).astype(np.float32)
     score = X[:, 10:16] @ [3, -3, 2.5, 2.5, -2, 2]
@@ -57,19 +61,21 @@ def problem(kind: str) -> tuple[np.ndarray | sp.csr_array, np.ndarray]:
     X[:, 22] = X[:, 10]
     if kind == "sparse":
         X[np.abs(X) < 0.5] = 0
-    return (sp.csr_array(X) if kind == "sparse" else X), np.where(score > 0, "yes", "no")
+    labels = np.array(["no", "yes", "very"])[np.digitize(score, cuts)]
+    return (sp.csr_array(X) if kind == "sparse" else X), labels
 
 
 @pytest.fixture(scope="module")
 def datasets(tmp_path_factory: pytest.TempPathFactory):
     """A dataset laid out for an algorithm, by its kind and chunk size."""
-    made: dict[tuple[str, str, int], daskfs.Dataset] = {}
+    made: dict[tuple[str, str, int, tuple[float, ...]], daskfs.Dataset] = {}
 
     def get(algorithm: Algorithm, kind: str, chunk_bytes: int = CHUNKS[1]) -> daskfs.Dataset:
-        key = algorithm.axis, kind, chunk_bytes
+        cuts = CLASSES.get(getattr(algorithm, "loss", ""), (0.0,))
+        key = algorithm.axis, kind, chunk_bytes, cuts
         if key not in made:
             folder = tmp_path_factory.mktemp("contract")
-            X, y = problem(kind)
+            X, y = problem(kind, cuts)
             if kind == "dense":
                 daskfs.write_dataset(folder / "d.zarr", X, y, layout=algorithm.axis, chunk_bytes=chunk_bytes)
             elif algorithm.axis == "rows":

@@ -8,7 +8,7 @@ import numpy as np
 
 from daskfs.jit import helper, kernel, warms
 
-SQUARED, SQUARED_HINGE, LOGISTIC = 0, 1, 2
+SQUARED, SQUARED_HINGE, LOGISTIC, SOFTMAX = 0, 1, 2, 3
 
 
 @helper
@@ -86,10 +86,49 @@ def residuals(code, u, y, weight, r):
 
 
 @kernel
+def softmax_residuals(u, y, weight, r):
+    """Write the residuals (scores, rows) of the softmax loss into `r`, and return the weighted sum of losses."""
+    total = 0.0
+    for i in range(u.shape[1]):
+        top, mass, own = u[0, i], 0.0, 0.0
+        for c in range(len(u)):
+            top = max(top, u[c, i])
+        for c in range(len(u)):
+            mass += math.exp(u[c, i] - top)
+            if y[c, i] > 0:
+                own = u[c, i]
+        for c in range(len(u)):
+            r[c, i] = weight[i] * ((1.0 if y[c, i] > 0 else 0.0) - math.exp(u[c, i] - top) / mass)
+        total += weight[i] * (math.log(mass) + top - own)
+    return total
+
+
+@kernel
 def curvatures(code, u, y, weight, least, h):
     """Write weight · max(least, curvature of the loss) of all rows into `h`."""
     for i in range(len(y)):
         h[i] = weight[i] * max(least, curvature(code, u[i], y[i]))
+
+
+@kernel
+def softmax_curvatures(u, weight, least, h):
+    """Write weight · max(least, tr A² / tr A) of all rows into `h`, where A is the Hessian of the softmax loss in u.
+
+    The residuals of a row have the covariance A, so that tr A² / tr A is the curvature along an average residual.
+    """
+    for i in range(u.shape[1]):
+        top, mass, square, cube = u[0, i], 0.0, 0.0, 0.0
+        for c in range(len(u)):
+            top = max(top, u[c, i])
+        for c in range(len(u)):
+            mass += math.exp(u[c, i] - top)
+        for c in range(len(u)):
+            p = math.exp(u[c, i] - top) / mass
+            square += p * p
+            cube += p * p * p
+        trace = 1.0 - square
+        curved = (square - 2.0 * cube + square * square) / trace if trace > 1e-12 else 0.0
+        h[i] = weight[i] * max(least, curved)
 
 
 @warms
@@ -99,3 +138,5 @@ def _warm_up() -> None:
         out = np.empty(2, dtype)
         residuals(0, y, y, y, out)
         curvatures(0, y, y, y, 0.0, out)
+        softmax_residuals(np.ones((2, 2)), np.ones((2, 2)), y, np.empty((2, 2), dtype))
+        softmax_curvatures(np.ones((2, 2)), y, 0.0, out)

@@ -6,10 +6,11 @@ loss           L(u, y)                    curvature ≤  target
 squared        ½ (u − y)²                 1            a number, or two classes
 squared_hinge  ½ max(0, 1 − y·u)²         1            two classes
 logistic       log(1 + exp(−y·u))         ¼            two classes
-softmax        log Σ_c exp(u_c) − u_y                  classes, of rows only
+softmax        log Σ_c exp(u_c) − u_y    ½            classes, with a score for each
 ============== ========================== ============ ==============================
 
-Two classes become y = −1 and y = +1, in the order of `Meta.classes`.
+Two classes become y = −1 and y = +1, in the order of `Meta.classes`. Of more classes, each has a score and a target of
+its own, which is +1 in the rows of the class and −1 in the others.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ RowLoss = Literal["logistic", "squared", "squared_hinge", "softmax"]
 _MOST_NUMBERED_CLASSES = 32
 _ROWS_PER_CLASS = 3
 
-CODE: dict[Loss, int] = {"squared": 0, "squared_hinge": 1, "logistic": 2}
-CURVATURE: dict[Loss, float] = {"squared": 1.0, "squared_hinge": 1.0, "logistic": 0.25}
+CODE: dict[str, int] = {"squared": 0, "squared_hinge": 1, "logistic": 2, "softmax": 3}
+CURVATURE: dict[str, float] = {"squared": 1.0, "squared_hinge": 1.0, "logistic": 0.25, "softmax": 0.5}
 
 
 def has_classes(meta: Meta) -> bool:
@@ -59,29 +60,35 @@ def loss_for(meta: Meta, several: RowLoss = "softmax") -> RowLoss:
     return "logistic" if len(meta.classes or ()) <= 2 else several
 
 
-def check_target(loss: Loss | RowLoss, meta: Meta) -> None:
-    """Raise OptionError if the dataset's target does not fit the loss."""
+def check_target(loss: RowLoss, meta: Meta, several: bool = False) -> None:
+    """Raise OptionError if the dataset's target does not fit the loss.
+
+    `several` says whether more than two classes may have a score each with any loss, and not only with softmax.
+    """
     classes = meta.classes
     if classes is not None and len(classes) == 1:
         raise OptionError(
             f"all {meta.n_samples:,} samples have the label {classes[0]!r}: there is nothing to tell apart"
         )
-    if loss == "squared":
-        if classes is not None and len(classes) > 2 and isinstance(classes[0], str):
-            raise OptionError(
-                f"loss='squared' takes numbers or two classes, the target has {len(classes)} classes of text; "
-                "keep two of them, or number them"
-            )
-    elif classes is None:
+    if classes is None and loss != "squared":
         raise OptionError(f"loss={loss!r} takes classes, the target is a real number: use loss='squared'")
-    elif len(classes) > 2 and loss != "softmax":
-        shown = ", ".join(map(str, classes[:5])) + (", …" if len(classes) > 5 else "")
-        raise OptionError(f"loss={loss!r} takes two classes, the target has {len(classes)} ({shown}): keep two of them")
+    if len(several_labels(loss, meta)) and loss != "softmax" and not several:
+        shown = ", ".join(map(str, (classes or ())[:5])) + (", …" if len(classes or ()) > 5 else "")
+        takes = "numbers or two classes" if loss == "squared" else "two classes"
+        raise OptionError(f"loss={loss!r} takes {takes}, the target has {len(classes or ())} classes ({shown})")
 
 
-def encode_classes(meta: Meta) -> str:
-    """Return the two class labels as JSON text for a state; return "" unless there are exactly two classes."""
-    return json.dumps(meta.classes) if meta.classes is not None and len(meta.classes) == 2 else ""
+def several_labels(loss: str, meta: Meta) -> Floats:
+    """Return the values that stand for classes in `block.y` if each class has a score of its own, else no values."""
+    classes = meta.classes or ()
+    if len(classes) <= 2 or (loss == "squared" and not has_classes(meta)):
+        return np.empty(0)
+    return np.arange(len(classes), dtype=np.float64) if isinstance(classes[0], str) else np.array(classes, np.float64)
+
+
+def encode_classes(meta: Meta, several: bool = False) -> str:
+    """Return the class labels as JSON text for a state; return "" unless there are two classes, or `several`."""
+    return json.dumps(meta.classes) if several or len(meta.classes or ()) == 2 else ""
 
 
 def decode_classes(text: str) -> tuple[Label, ...] | None:
@@ -98,6 +105,17 @@ def positive_target(meta: Meta) -> float:
     if meta.classes is None or len(meta.classes) != 2:
         return float("nan")
     return 1.0 if isinstance(meta.classes[1], str) else float(meta.classes[1])
+
+
+def encode_targets(y: Floats, positive: float, labels: Floats) -> Floats:
+    """Return the targets (scores, rows): one of `encode_target`, or with several `labels` one for each of them.
+
+    >>> encode_targets(np.array([0.0, 5.0, 7.0]), positive=float("nan"), labels=np.array([0.0, 5.0, 7.0]))
+    array([[ 1., -1., -1.],
+           [-1.,  1., -1.],
+           [-1., -1.,  1.]])
+    """
+    return np.where(y == labels[:, None], 1.0, -1.0) if len(labels) else encode_target(y, positive)[None]
 
 
 def encode_target(y: Floats, positive: float) -> Floats:
@@ -125,7 +143,7 @@ def normalise_weights(weight: NDArray[np.float32]) -> Floats:
     return normalised
 
 
-def best_constant(loss: Loss, y: Floats) -> float:
+def best_constant(loss: str, y: Floats) -> float:
     """Return the constant score with the least total loss over all rows."""
     mean = float(y.mean())
     if loss == "logistic":

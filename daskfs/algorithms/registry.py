@@ -58,8 +58,6 @@ class Registration:
     """The frozen dataclass of the algorithm, whose fields become flags, keys of job files and estimator parameters."""
     words: Words
     estimators: tuple[Estimator, ...] = ()
-    max_classes: int | None = None
-    """The largest number of classes of a classifier; None for any number of classes."""
     text_for_losses: tuple[str, ...] = ()
     """Losses that would read three or more numbered classes as real targets, unless the labels are passed as text."""
     batches_refuse: tuple[str, ...] | None = None

@@ -16,6 +16,9 @@ of feature ids and weights. The last bits of log, cos, sin and tan differ betwee
 ω or b may rarely differ by 1e-7 of itself. The first coordinates of a cosine's direction ω do not depend on the number
 of columns; those of a perceptron do, as its ω has length 1.
 
+A *linear term* is a feature, too: the scaled column x_j itself, with the id `LINEAR` + j. All other ids are those of
+random features, which algorithms draw in the order 0, 1, …
+
 Directions and phases of cosines are measured in turns of 2π, as W = ω / 2π and |b| ≤ ½. Subtracting whole turns from a
 float32 is exact, so that cosines are right to 4e-7 for the float32 product W·x. The product W·x has an error of about
 1e-7 Σ|W_j x_j|: 1e-7 of a turn where directions suit the data, 1e-3 of a turn at 10,000 turns, which a Cauchy direction
@@ -39,8 +42,21 @@ from daskfs.basis.kernels import CAUCHY, NORMAL, SPHERE, cosines, draw, signs
 Kernel = Literal["gaussian", "laplacian", "perceptron"]
 KERNELS: tuple[str, ...] = get_args(Kernel)
 
+LINEAR = 1 << 62
+"""The id of the linear term of column 0. The ids of linear terms differ from it in their lower 32 bits, the column."""
+_COLUMN_BITS = np.uint64(32)
+
 TILE_ROWS = 512
 """Rows expanded at a time, so few that a thousand features of a tile stay in the cache."""
+
+
+def is_linear(ids: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Return which of these features are linear terms.
+
+    >>> is_linear(np.array([7, LINEAR + 7], np.uint64))
+    array([False,  True])
+    """
+    return np.asarray(ids >> _COLUMN_BITS == LINEAR >> 32)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,6 +66,7 @@ class RandomFeatures:
     kernel: Kernel
     W: NDArray[np.float32]  # directions (A, d), for cosines in turns: ω / 2π
     b: NDArray[np.float32]  # phases (A,), for cosines in turns: within ± ½
+    linear: NDArray[np.intp] | None = None  # positions of linear terms, whose value is W·x − b
 
     def expand(self, X: NDArray[np.float32], out: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
         """Return the features (r, A) of scaled rows X (r, d) in C order, written into `out` if `out` is given."""
@@ -70,10 +87,13 @@ class RandomFeatures:
 
     def _activate(self, Z: NDArray[np.float32]) -> None:
         """Replace products W·x by the values of the features, in place."""
+        values = None if self.linear is None else Z[:, self.linear] - self.b[self.linear]
         if self.kernel == "perceptron":
             signs(Z, _read_only(self.b))
         else:
             cosines(Z, _read_only(self.b))
+        if values is not None:
+            Z[:, self.linear] = values
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +118,7 @@ class Basis:
     d: int
 
     def features(self, ids: NDArray[np.uint64]) -> RandomFeatures:
-        """Return the random features with these ids."""
+        """Return the random features with these ids, of which linear terms are columns below d."""
         W, b = np.empty((len(ids), self.d), np.float32), np.empty(len(ids), np.float32)
         if self.kernel == "gaussian":
             law, scale, spread = NORMAL, math.sqrt(2 * self.gamma) / (2 * math.pi), 1.0
@@ -107,7 +127,12 @@ class Basis:
         else:
             law, scale, spread = SPHERE, 1.0, 2 / self.gamma
         draw(_read_only(np.asarray(ids, np.uint64)), np.uint64(self.seed % 2**64), law, scale, spread, W, b)
-        return RandomFeatures(self.kernel, W, b)
+        linear = np.flatnonzero(is_linear(ids))
+        if not len(linear):
+            return RandomFeatures(self.kernel, W, b)
+        W[linear], b[linear] = 0.0, 0.0
+        W[linear, ids[linear] - np.uint64(LINEAR)] = 1.0
+        return RandomFeatures(self.kernel, W, b, linear)
 
 
 def multiply(

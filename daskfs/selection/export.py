@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import LinearRegression, LogisticRegression, SGDClassifier
-from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.svm import LinearSVC
 
+from daskfs.basis import LINEAR, is_linear
 from daskfs.errors import OptionError
 from daskfs.selection.inputs import Inputs
 
@@ -68,11 +69,12 @@ def _with_weights(
 
 
 def _pipeline(selection: Selection, inputs: Inputs) -> Pipeline:
-    """Return a pipeline of scaled inputs x, waves √2 cos(ω·x + b) of the inputs, and a linear model of the waves."""
-    expansion, count = inputs.expansion, len(selection.features)
-    if expansion.kernel == "perceptron":
+    """Return a pipeline of scaled inputs x, of x and waves √2 cos(ω·x + b), and of a linear model of these."""
+    linear = is_linear(selection.features)
+    expansion, count, waves = inputs.expansion, int(np.count_nonzero(~linear)), selection.features[~linear]
+    if expansion.kernel == "perceptron" and count:
         raise OptionError("kernel='perceptron': scikit-learn has no steps to make features of; use waves, or daskfs")
-    drawn, moves = inputs.basis.features(selection.features), expansion.scale != 0  # a constant column has no effect
+    drawn, moves = inputs.basis.features(waves), expansion.scale != 0  # a constant column has no effect
     scaler = StandardScaler()
     scaler.mean_, scaler.scale_ = expansion.offset.copy(), np.where(moves, 1 / np.where(moves, expansion.scale, 1), 1)
     scaler.var_, scaler.n_samples_seen_ = scaler.scale_**2, int(selection.source["n_samples"])
@@ -83,6 +85,10 @@ def _pipeline(selection: Selection, inputs: Inputs) -> Pipeline:
     numbered = [f"x{column}" for column in range(len(inputs.names))]
     if inputs.names != numbered:
         scaler.feature_names_in_ = np.array(inputs.names, object)
-    weights = selection.weights * math.sqrt(count)  # the sampler divides its features by that
+    columns = (selection.features[linear] - np.uint64(LINEAR)).astype(np.intp)
+    picker = FunctionTransformer(np.take, kw_args={"indices": columns, "axis": 1})
+    both = FeatureUnion([("columns", picker), ("waves", sampler if count else "drop")])
+    waves_weights = selection.weights[~linear] * math.sqrt(count)  # the sampler divides its features by that
+    weights = np.concatenate([selection.weights[linear], waves_weights])
     model = _with_weights(_linear(selection), weights, selection.intercept, selection.classes, None)
-    return Pipeline([("scale", scaler), ("waves", sampler), ("model", model)])
+    return Pipeline([("scale", scaler), ("features", both), ("model", model)])

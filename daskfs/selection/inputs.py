@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from daskfs.basis import KERNELS, Basis
+from daskfs.basis import KERNELS, LINEAR, Basis, is_linear
 from daskfs.errors import public_url
 from daskfs.protocol import Expansion
 from daskfs.selection.column_slices import ColumnSlice, ColumnSlices, FeatureIds, as_dataset, slice_columns
@@ -32,6 +32,10 @@ class Inputs:
     def basis(self) -> Basis:
         """The family of random features, for this kernel, gamma, seed and number of columns."""
         return Basis(self.expansion.kernel, self.expansion.gamma, self.expansion.seed, len(self.names))
+
+    def has_columns_of(self, features: FeatureIds) -> bool:
+        """Return whether the linear terms among features are of columns that exist."""
+        return bool((features[is_linear(features)] < LINEAR + len(self.names)).all())
 
     def record(self) -> dict[str, Any]:
         """Return the expansion's parameters as values for JSON, with one object for every input column."""

@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from daskfs.basis import LINEAR, is_linear
 from daskfs.protocol import NO_PARENT
 from daskfs.selection.column_slices import ColumnSlice, ColumnSlices, FeatureIds, as_dataset, slice_columns
 
@@ -86,7 +87,7 @@ def feature_names(
     products
         Which features are products; None if none is.
     prefix
-        A word for features that are no columns, such as random features: their names are this word and their id.
+        A word for random features, whose names are this word and their id; linear terms have the column's own name.
 
     Examples
     --------
@@ -95,7 +96,10 @@ def feature_names(
     ['gaussian 7', 'gaussian 3']
     """
     if prefix:
-        return [f"{prefix} {feature}" for feature in features.tolist()]
+        linear = is_linear(features)
+        columns = iter(look_up(features[linear] - np.uint64(LINEAR)) if linear.any() else ())
+        pairs = zip(features.tolist(), linear, strict=True)
+        return [next(columns) if is_column else f"{prefix} {feature}" for feature, is_column in pairs]
     if products is None:
         return look_up(features)
     are_products = products.is_product

@@ -149,6 +149,8 @@ class Selection:
             raise OptionError(f"weights of shape {shape} do not tell {n_classes} classes apart")
         if self.intercept.shape != (shape[1:] or (1,)):
             raise OptionError(f"an intercept of shape {self.intercept.shape} beside weights of shape {shape}")
+        if self.inputs is not None and not self.inputs.has_columns_of(self.features):
+            raise OptionError("a linear term is of no column of the inputs")
         if "objective" not in self.history:
             raise OptionError("the history has no objective")
         if not all(np.isfinite(numbers).all() for numbers in (self.weights, self.intercept, self.importance)):

@@ -19,6 +19,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, validate_data
 
+from daskfs.algorithms.losses import loss_for
 from daskfs.algorithms.registry import Estimator, Registration, default_of, fields_of
 from daskfs.engine.data.write import write_dataset
 from daskfs.engine.run import select
@@ -115,11 +116,11 @@ class SelectingEstimator(BaseEstimator):
         return self._auto_loss(meta) if loss == "auto" else loss
 
     def _auto_loss(self, meta: Meta) -> str:
-        """Return the default loss for the target: more than two distinct numbers are not treated as classes."""
-        if meta.classes is None or len(meta.classes) == 2:
-            return "squared" if meta.classes is None else "logistic"
-        knows_softmax = "softmax" in get_args(get_type_hints(self._registration.algorithm)["loss"])
-        return "softmax" if knows_softmax and isinstance(meta.classes[0], str) else "squared"
+        """Return the default loss for the target, or "auto" where the algorithm decides."""
+        known = get_args(get_type_hints(self._registration.algorithm)["loss"])
+        if "auto" in known:
+            return "auto"
+        return loss_for(meta, several="softmax" if "softmax" in known else "logistic")
 
     def _n_select_for(self, meta: Meta) -> int:
         n_select = getattr(self, "n_select", None)

@@ -104,8 +104,9 @@ def _docstring(
     texts = parameter_docs(algorithm) | {"random_state": RANDOM_STATE}
     if default_of(algorithm, "n_select") is dataclasses.MISSING:
         texts["n_select"] = HOW_MANY[estimator.role == "selector"]
-    if estimator.loss == "auto":
-        knows_softmax = "softmax" in get_args(get_type_hints(algorithm)["loss"])
+    losses = get_args(get_type_hints(algorithm).get("loss"))
+    if estimator.loss == "auto" and (estimator.role == "classifier" or "auto" not in losses):
+        knows_softmax = "softmax" in losses
         texts["loss"] = AUTO_LOSS[
             "classifier" if estimator.role == "classifier" else "softmax" if knows_softmax else ""
         ]

@@ -78,11 +78,6 @@ class Classifier(ClassifierMixin, SelectingEstimator):
     classes_: NDArray[Any]
     loss: str
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = self._registration.max_classes is None
-        return tags
-
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return the scores (rows, classes), or for two classes one score per row, positive for the second class."""
         X = self._readable(X)
@@ -142,11 +137,6 @@ class Classifier(ClassifierMixin, SelectingEstimator):
     def _check_classes(self) -> None:
         if len(self.classes_) < 2:
             raise OptionError(f"y has one class only, {self.classes_.tolist()}: there is nothing to tell apart")
-        if self._registration.max_classes == 2 and len(self.classes_) > 2:
-            raise OptionError(
-                "Only binary classification is supported. The type of the target is multiclass. "
-                "Use MissionClassifier, or a OneVsRestClassifier around this one"
-            )
 
     def _auto_loss(self, meta: Meta) -> str:
         return "logistic" if len(self.classes_) == 2 else "softmax"

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from daskfs.errors import OptionError
 from daskfs.protocol import Axis, SparseBlock, SparseColumnBlock
-from daskfs.store.dataset.blocks import read_only
+from daskfs.store.dataset.blocks import BlocksOfColumns, SparseBlocks, SparseBuffers, SparseColumnBlocks, read_only
 from daskfs.store.dataset.codec import LZ4
 from daskfs.store.dataset.dataset import AnyBlocks, Dataset
 from daskfs.store.dataset.layout import (
@@ -35,7 +35,6 @@ from daskfs.store.dataset.layout import (
 )
 from daskfs.store.dataset.names import check_column_names, feature_spec
 from daskfs.store.dataset.reader import ChunkBuffer
-from daskfs.store.dataset.sparse_blocks import SparseBlocks, SparseBuffers, SparseColumnBlocks
 from daskfs.store.ingest.arrays import BLOCK_ENTRIES, rows_shape, stored_dtype
 from daskfs.store.places.location import Location
 from daskfs.store.reorder.columns import IdSample, column_shape
@@ -135,8 +134,7 @@ class InMemory(Dataset):
     def _new_blocks(self, axis: Axis) -> AnyBlocks:
         if not sp.issparse(self._X):
             return super()._new_blocks(axis)
-        weight = self._held["weight"].array if "weight" in self._held else None
-        return (_HeldRows if axis == "rows" else _HeldColumns)(self._X, self._held["y"].array, weight)
+        return (_HeldRows if axis == "rows" else _HeldColumns)(self._X, self._held["y"], self._held.get("weight"))
 
 
 class _HeldArray:
@@ -159,6 +157,9 @@ class _HeldArray:
             converted[tile] = cells[tile]
         return converted
 
+    def read_strings(self, number: int, positions: NDArray[np.int64]) -> list[str]:
+        return [str(name) for name in self.read(number)[positions]]
+
     def read_all(self) -> NDArray[Any]:
         return self.array
 
@@ -166,73 +167,56 @@ class _HeldArray:
 class _HeldRows(SparseBlocks):
     """The rows of a CSR matrix, cut into the same blocks that `arrays.write_sparse` would write."""
 
-    def __init__(self, matrix: Any, y: NDArray[np.float64], weight: NDArray[np.float32] | None) -> None:
-        self._matrix, self._targets, self._weights = matrix, y, weight
-        indptr, shape = matrix.indptr, rows_shape(len(y), matrix.nnz, LZ4)
+    def __init__(self, matrix: Any, y: _HeldArray, weight: _HeldArray | None) -> None:
+        self._matrix, self._y, self._weight = matrix, y.array, None if weight is None else weight.array
+        indptr, shape = matrix.indptr, rows_shape(len(self._y), matrix.nnz, LZ4)
         edges = [0]
-        while edges[-1] < len(y):
+        while edges[-1] < len(self._y):
             room = shape.entries
             while indptr[edges[-1] + 1] - indptr[edges[-1]] > room:
                 room *= 2  # as `RowBuilder` enlarges a block for one huge row
             fitting = int(np.searchsorted(indptr, indptr[edges[-1]] + room, side="right")) - 1
             edges.append(min(fitting, edges[-1] + shape.rows))
-        self._first = np.array(edges)
-        self.lines, self.entries = np.diff(self._first), np.diff(indptr[self._first]).astype(np.int64)
-        self.count = len(self.lines)
-        self.sizes = 12 * self.entries + (16 if weight is None else 20) * self.lines + 8
-        self.nbytes = int(self.sizes.max())
+        self._set_sizes(np.diff(edges), np.diff(indptr[edges]).astype(np.int64), weight is not None)
 
     def new_buffers(self) -> SparseBuffers:
         return {}
 
     def read(self, number: int, buffers: SparseBuffers) -> SparseBlock:
-        rows = slice(self._first[number], self._first[number + 1])
+        rows = slice(int(self._first[number]), int(self._first[number + 1]))
         edges = self._matrix.indptr[rows.start : rows.stop + 1].astype(np.int64)
         entries = slice(edges[0], edges[-1])
         ids, values = self._matrix.indices[entries].astype(np.uint64), _float32(self._matrix.data[entries])
-        weight = None if self._weights is None else read_only(self._weights[rows])
-        indptr, y = read_only(edges - edges[0]), read_only(self._targets[rows])
-        return SparseBlock(int(rows.start), indptr, read_only(ids), read_only(values), y, weight)
+        weight = None if self._weight is None else read_only(self._weight[rows])
+        indptr, ids, values, y = map(read_only, (edges - edges[0], ids, values, self._y[rows]))
+        return SparseBlock(rows.start, indptr, ids, values, y, weight)
 
 
 class _HeldColumns(SparseColumnBlocks):
     """The non-empty columns of a sparse matrix, cut into the same blocks that `transpose` would write."""
 
-    def __init__(self, matrix: Any, y: NDArray[np.float64], weight: NDArray[np.float32] | None) -> None:
+    def __init__(self, matrix: Any, y: Any, weight: Any) -> None:
         if matrix.nnz == 0:
             raise OptionError("X has no entries, and so no columns to choose from")
-        self._columns = matrix.tocsc()
-        self._targets, self._weights = read_only(y), None if weight is None else read_only(weight)
-        lengths = np.diff(self._columns.indptr)
-        self._used = np.flatnonzero(lengths)
-        self._edges = np.concatenate([[0], np.cumsum(lengths[self._used], dtype=np.int64)])
-        ids = self._used.astype(np.uint64)
-        shape = column_shape([IdSample.of(ids)], matrix.nnz, BLOCK_ENTRIES, LZ4)
-        self._starts = np.array([0, *block_ends(np.arange(len(ids) + 1), self._edges, shape)])
-        self.lines, self.entries = np.diff(self._starts), np.diff(self._edges[self._starts])
-        self.count, self.width = len(self.lines), int(self.lines.max())
-        self._first = ids[self._starts[:-1]]
-        self.sizes = 8 * self.entries + 16 * self.lines + 8
-        self.nbytes = int(8 * self.entries.max() + 16 * self.width + 8)
-
-    @property
-    def target(self) -> NDArray[np.float64]:
-        return self._targets
-
-    @property
-    def weight(self) -> NDArray[np.float32] | None:
-        return self._weights
+        BlocksOfColumns.__init__(self, y, weight)
+        self._matrix = matrix.tocsc()
+        lengths = np.diff(self._matrix.indptr)
+        self._ids = np.flatnonzero(lengths).astype(np.uint64)
+        self._edges = np.concatenate([[0], np.cumsum(lengths[lengths > 0], dtype=np.int64)])
+        shape = column_shape([IdSample.of(self._ids)], matrix.nnz, BLOCK_ENTRIES, LZ4)
+        self._starts = np.array([0, *block_ends(np.arange(len(self._edges)), self._edges, shape)])
+        self._set_sizes(np.diff(self._starts), np.diff(self._edges[self._starts]), self._ids[self._starts[:-1]])
 
     def new_buffers(self) -> SparseBuffers:
         return {}
 
     def read(self, number: int, buffers: SparseBuffers) -> SparseColumnBlock:
         first, last = self._starts[number], self._starts[number + 1]
-        edges, ids = self._edges[first : last + 1], self._used[first:last].astype(np.uint64)
+        edges, ids = self._edges[first : last + 1], self._ids[first:last]
         entries = slice(edges[0], edges[-1])
-        rows, values = self._columns.indices[entries].astype(np.uint32), _float32(self._columns.data[entries])
-        indptr = read_only(edges - edges[0])
-        return SparseColumnBlock(read_only(ids), indptr, read_only(rows), read_only(values), self.target, self.weight)
+        rows, values = self._matrix.indices[entries].astype(np.uint32), _float32(self._matrix.data[entries])
+        ids, indptr, rows, values = map(read_only, (ids, edges - edges[0], rows, values))
+        return SparseColumnBlock(ids, indptr, rows, values, self.target, self.weight)
 
 
 def _canonical(X: Any) -> Any:

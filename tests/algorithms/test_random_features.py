@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 import tracemalloc
+import warnings
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from algorithms.smooth_rows import smooth, unseen, written
 from reference import sparse_random_features as reference
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.svm import LinearSVC
 
 import daskfs
 from daskfs.algorithms.random_features import sums
-from daskfs.algorithms.random_features.inputs import WINDOW_CELLS, row_windows
+from daskfs.algorithms.random_features.inputs import LINEAR_DEVIATION, WINDOW_CELLS, held_back_mask, row_windows
 from daskfs.algorithms.random_features.models import begin_choice
 from daskfs.algorithms.random_features.state import Quadratic, ScoreModel
+from daskfs.basis import LINEAR
 from daskfs.errors import OptionError, SelectionError
 from daskfs.protocol import Meta, RowBlock
 from daskfs.sklearn import SparseRandomFeaturesRegressor
@@ -38,7 +40,7 @@ def two_classes(tmp_path_factory):
 
 def plain(**fields):
     """As the paper has it, inputs and target as they are."""
-    return daskfs.SparseRandomFeatures(**({"gamma": 1.0, "scaling": "none", "screen": False} | fields))
+    return daskfs.SparseRandomFeatures(**({"gamma": 1.0, "scaling": "none", "screen": False, "linear": False} | fields))
 
 
 def objective(selection, dataset, loss, penalty):
@@ -79,6 +81,48 @@ def test_the_objective_never_rises_and_is_that_of_the_weights(regression, two_cl
     assert (np.diff(values) <= 1e-6 * values[0]).all()
     assert values[-1] < 0.7 * values[0]
     np.testing.assert_allclose(values[-1] * dataset.n_samples, objective(given, dataset, loss, 0.5), rtol=1e-4)
+
+
+@pytest.mark.parametrize("scaling", ["none", "unit", "standard"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_linear_terms_are_penalised_by_their_deviation(tmp_path, loss, scaling):
+    X, score = smooth()
+    X = X * [1, 0.01, 1, 100, 1] + [0, 50, 0, 0, 0]
+    y = score + X[:, 3] / 100
+    dataset = written(tmp_path, X, y if loss == "squared" else np.where(y > np.median(y), 1.0, 0.0))
+    given = daskfs.select(dataset, plain(linear=True, screen=True, loss=loss, scaling=scaling, rounds=4, per_round=25))
+    is_column = np.array([name.startswith("x") for name in given.names])
+    assert 0 < is_column.sum() < len(is_column)
+    assert "x3" in given.names
+    assert [f"x{feature - LINEAR}" for feature in given.features[is_column].tolist()] == np.array(given.names)[
+        is_column
+    ].tolist()
+    Phi = given.transform(dataset).astype(np.float64)
+    scaled = (X - given.inputs.expansion.offset) * given.inputs.expansion.scale
+    columns = (given.features[is_column] - LINEAR).astype(int)
+    np.testing.assert_allclose(Phi[:, is_column], scaled[:, columns], rtol=1e-4, atol=1e-6)
+    contributions = np.abs(given.weights) * Phi.std(axis=0)
+    np.testing.assert_allclose(given.importance, contributions / contributions.sum(), rtol=0.1, atol=1e-4)
+    assert (np.diff(given.importance) <= 0).all()
+    spread = np.where(is_column, Phi.std(axis=0) / LINEAR_DEVIATION[loss], 1.0)
+    scale = np.ptp(y) if loss == "squared" and scaling != "none" else 1.0  # the target is scaled to [0, 1]
+    losses = objective(given, dataset, loss, 0.0) / scale**2
+    expected = losses + np.abs(given.weights * spread).sum() / scale
+    np.testing.assert_allclose(given.history.objective.values[-1] * len(y), expected, rtol=1e-3)
+
+
+def test_linear_terms_are_no_worse_than_a_straight_line():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1300, 10)) * np.geomspace(1e-3, 1e3, 10) + 5
+    y = X @ (rng.normal(size=10) / np.geomspace(1e-3, 1e3, 10)) + 2 * rng.normal(size=1300)
+    line = LinearRegression().fit(X[:300], y[:300]).score(X[300:], y[300:])
+    scores = {}
+    for linear in (True, False):
+        model = SparseRandomFeaturesRegressor(linear=linear, penalty=3.0, rounds=5, per_round=60).fit(X[:300], y[:300])
+        with warnings.catch_warnings(action="ignore"):  # rows outside the range
+            scores[linear] = model.score(X[300:], y[300:])
+    assert scores[True] > line - 0.01
+    assert scores[False] < line - 0.02
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -225,8 +269,9 @@ def test_row_weights_count_as_repeated_rows(loss):
 
     weighted = fitted(X, y, weight.astype(np.float32))
     repeated = fitted(np.repeat(X, weight, axis=0), np.repeat(y, weight))
-    assert weighted.features.tolist() == repeated.features.tolist()
-    np.testing.assert_allclose(weighted.weights, repeated.weights, rtol=0.02, atol=1e-3)
+    by_id, other = np.argsort(weighted.features), np.argsort(repeated.features)  # importance is that of a sample
+    assert weighted.features[by_id].tolist() == repeated.features[other].tolist()
+    np.testing.assert_allclose(weighted.weights[by_id], repeated.weights[other], rtol=0.02, atol=1e-3)
 
 
 def fitted(algorithm, X, y, weight=None, classes=None):
@@ -255,8 +300,10 @@ def test_rows_without_weight_are_refused():
     X, y = smooth(50)
     with pytest.raises(OptionError, match="every row has weight 0"):
         fitted(daskfs.SparseRandomFeatures(), X, y, np.zeros(50, np.float32))
+    held_back = held_back_mask(np.arange(50), seed=0)
+    assert held_back.any()
     with pytest.raises(OptionError, match="no row with a weight is left"):
-        fitted(daskfs.SparseRandomFeatures(penalty="auto"), X, y, np.zeros(50, np.float32))
+        fitted(daskfs.SparseRandomFeatures(n_select=3), X, y, held_back.astype(np.float32))
 
 
 @pytest.mark.parametrize("fields", [{"penalty": "auto"}, {"n_select": 3}])
@@ -307,6 +354,7 @@ FIRST_INPUT = [{"offset": 10**400}, {"offset": [1, 2]}, {"scale": "1"}, {"low": 
         *(lambda record, given=given: record.update(random_features=given) for given in WHOLE),
         *(lambda record, part=part: record["random_features"].update(part) for part in PARTS),
         *(lambda record, one=one: record["random_features"]["inputs"][0].update(one) for one in FIRST_INPUT),
+        lambda record: record["features"][0].update(id=LINEAR + 5),
     ],
 )
 def test_a_damaged_model_is_refused(regression, tmp_path, damage):

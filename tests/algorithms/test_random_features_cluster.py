@@ -61,7 +61,7 @@ def test_two_processes_give_what_their_shards_give_and_what_one_gives(dataset, t
     assert shared.features.tolist() == by_shards.features.tolist()
     assert shared.weights.tobytes() == by_shards.weights.tobytes()
     alone = daskfs.select(dataset, algorithm)
-    assert shared.history.objective.values[-1] == pytest.approx(alone.history.objective.values[-1], rel=1e-4)
+    assert shared.history.objective.values[-1] == pytest.approx(alone.history.objective.values[-1], rel=1e-3)
     assert shared.score(dataset) == pytest.approx(alone.score(dataset), abs=0.005)
     wait_for_no_tasks(two_workers)
 

@@ -14,7 +14,7 @@ import daskfs
 from daskfs.engine.memory import ReorderMemory
 from daskfs.errors import OptionError
 from daskfs.jit import warm_up
-from daskfs.store.reorder.rows import DenseRowsTask, SparseRowsTask
+from daskfs.store.reorder.plan import WriteTask
 from daskfs.store.reorder.runs import Runs
 
 
@@ -38,7 +38,7 @@ def test_memory_stays_within_the_budget_and_runs_are_used_for_it(tmp_path, monke
     warm_up()
     ds = daskfs.open_dataset(tmp_path / "rows.zarr")
     calls = []
-    for owner in (Runs, SparseRowsTask, DenseRowsTask):
+    for owner in (Runs, WriteTask):
         write = owner.write
         monkeypatch.setattr(owner, "write", lambda *a, write=write: calls.append(type(a[0])) or write(*a))
     ds.meta  # noqa: B018  # reads what is kept of a dataset

@@ -35,7 +35,8 @@ from daskfs.engine.memory import ReorderMemory
 from daskfs.errors import ChunkError, DatasetError, OptionError
 from daskfs.observe.describe import describe
 from daskfs.protocol import SparseColumnBlock
-from daskfs.store.reorder.columns import MergedColumns, SparseColumnsTask
+from daskfs.store.reorder.columns import MergedColumns
+from daskfs.store.reorder.plan import WriteTask
 from daskfs.store.reorder.runs import Runs
 
 
@@ -277,7 +278,7 @@ def test_memory_stays_within_the_budget_and_runs_are_used_for_it(tmp_path, monke
     ds = daskfs.open_dataset(tmp_path / "rows.zarr")
     daskfs.transpose(ds, tmp_path / "first.zarr")  # compiles
     calls = []
-    for owner, name in ((Runs, "write"), (MergedColumns, "sizes"), (SparseColumnsTask, "write")):
+    for owner, name in ((Runs, "write"), (MergedColumns, "read"), (WriteTask, "write")):
         method = getattr(owner, name)
         monkeypatch.setattr(owner, name, lambda *a, method=method: calls.append(method) or method(*a))
     tracemalloc.start()

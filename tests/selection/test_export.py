@@ -17,7 +17,7 @@ WAVES = {"rounds": 2, "per_round": 50}
 NAMES = [f"gene {column}" for column in range(12)]
 CASES = {
     "numbers": (daskfs.OnlineSubstitution(3), "numbers", "LinearRegression"),
-    "two classes, squared": (daskfs.OnlineSubstitution(3), "two", "SGDClassifier"),
+    "two classes, squared": (daskfs.OnlineSubstitution(3, "squared"), "two", "SGDClassifier"),
     "two classes, squared hinge": (daskfs.OnlineSubstitution(3, "squared_hinge"), "two", "LinearSVC"),
     "two classes, logistic": (daskfs.Mission(3, width=2**10), "two", "LogisticRegression"),
     "two classes, softmax": (daskfs.Mission(3, "softmax", width=2**10), "two", "LogisticRegression"),

@@ -24,7 +24,7 @@ from daskfs.store.reorder.columns import (
     column_records,
     count_columns,
     cut_blocks,
-    merged_sizes,
+    merged_ranges,
     write_column_run,
 )
 from daskfs.store.reorder.kernels import DIGIT_BITS, TOP_BITS, sort_by_key
@@ -62,7 +62,7 @@ def blocks_of(rows: Rows, starts: list[int]) -> list[SparseBlock]:
 
 def runs_of(location: Location, rows: Rows, starts: list[int], gap: int) -> tuple[Runs, list[RunSummary]]:
     blocks = [block for block in blocks_of(rows, starts) if len(block.ids)]
-    runs = Runs(location, "_unfinished/x", len(blocks), COLUMN_HEAD, {"cells": CELL})
+    runs = Runs(location, "_unfinished/x", len(blocks), {"heads": COLUMN_HEAD, "cells": CELL})
     return runs, [
         write_column_run(runs, number, column_records([block], len(block.ids)), gap)
         for number, block in enumerate(blocks)
@@ -100,7 +100,7 @@ def test_rows_turn_into_columns(pool):
 def test_ranges_keep_their_bound_and_merge_to_the_whole(tmp_path_factory, seed, pool, starts, gap, most):
     rows = Rows.random(seed, 40, POOLS[pool])
     runs, summaries = runs_of(Location(tmp_path_factory.mktemp("runs")), rows, [0, *sorted(starts)], gap)
-    sizes = list(merged_sizes(runs, summaries, gap, most))
+    sizes = list(merged_ranges(runs, summaries, gap, most))
     assert all(len(columns.ids) for columns in sizes)
     bound = max(most, gap * (runs.count + 1))  # marks cannot tell less than that apart
     longest = np.diff(rows.columns()[1].indptr).max()

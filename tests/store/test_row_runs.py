@@ -68,7 +68,7 @@ ARRAYS = {"ids": np.dtype(np.uint64), "values": np.dtype(np.float32), "tag": np.
 def runs(tmp_path) -> tuple[Runs, RowSlots]:
     """300 rows in three runs of uneven length."""
     rng, edges = np.random.default_rng(0), [0, 10, 250, 300]
-    runs = Runs(Location(tmp_path), "_unfinished/x", 3, ROW_HEAD, ARRAYS)
+    runs = Runs(Location(tmp_path), "_unfinished/x", 3, {"heads": ROW_HEAD, **ARRAYS})
     counts = np.zeros((2, 32), np.int64)
     for number, (first, last) in enumerate(pairwise(edges)):
         records = some_records(rng, first, last - first)

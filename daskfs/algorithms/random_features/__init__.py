@@ -14,6 +14,9 @@ laplacian   √2 cos(ω·x + b)       Cauchy with scale γ: exp(−γ ‖x − y
 perceptron  sign(ω·x − b)         uniform on the sphere
 ==========  ====================  =============================================
 
+The columns themselves are features, too: *linear terms*, whose penalty is a tenth of that of a random feature of the
+same variance with the squared loss. The paper has none of them, and neither has ``linear=False``.
+
 A feature is an integer (see `daskfs.basis`). The direction ω of a feature comes from a counter-based generator keyed by
 seed and feature, and is the same on every worker and in every later version.
 
@@ -71,8 +74,12 @@ class SparseRandomFeatures(Algorithm):
         How fine features are, for scaled inputs; ``"auto"`` takes the scale from the median distance of two rows.
     screen
         Admit only features that will have a weight; False is the paper's algorithm to the letter.
+    linear
+        Let the columns themselves be features, too, beside the random ones: the model is then no worse than a straight
+        line. They are screened like random features; with ``screen=False`` there are none.
     n_select
-        The exact number of features: the first ones on the path of penalties, refitted with a small ridge penalty.
+        The exact number of features, linear terms included: the first ones on the path of penalties, refitted with a
+        small ridge penalty.
     scaling
         The scaling of inputs: ``"unit"`` to [0, 1] as in the paper, ``"standard"`` to mean 0 and variance 1, or
         ``"none"``. Unless it is none, a real target is scaled to [0, 1] during the selection.
@@ -103,6 +110,7 @@ class SparseRandomFeatures(Algorithm):
     loss: Loss = "squared"
     gamma: float | Literal["auto"] = "auto"
     screen: bool = True
+    linear: bool = True
     n_select: int | None = None
     scaling: Literal["unit", "standard", "none"] = "unit"
     max_features: int = 2500
@@ -137,6 +145,11 @@ class SparseRandomFeatures(Algorithm):
     def holds_back(self) -> bool:
         """Whether a tenth of the rows is held back to choose a penalty, or a model of `n_select` features."""
         return self.penalty == "auto" or self.n_select is not None
+
+    @property
+    def has_linear_terms(self) -> bool:
+        """Whether columns themselves may be features: they are candidates of every screening."""
+        return self.linear and self.screen
 
     def start(self, meta: Meta, seed: int) -> RandomFeaturesState:
         labels = one_vs_rest_labels(self.loss, meta)
@@ -177,7 +190,7 @@ class SparseRandomFeatures(Algorithm):
         pending = 3 * 4 * d * TILE_ROWS  # before and after new rows are appended, and what remains
         rows = TILE_ROWS * (4 * widest + 8 * 10 * n_scores) + rows_nbytes(d, n_scores) + pending
         models = 8 * largest * n_scores * (6 + (2 * PATH_LENGTH if self.holds_back else 0))  # and those to choose from
-        directions = 4 * d * (largest + candidates)
+        directions = 4 * d * (largest + candidates) + 4 * 8 * d * n_scores  # and gradients of linear terms
         return self.driver_nbytes(meta) + 3 * slices + rows + directions + models
 
     def driver_nbytes(self, meta: Meta) -> int:

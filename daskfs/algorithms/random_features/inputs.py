@@ -6,15 +6,17 @@ are sums, minima, maxima, and the rows with the smallest hashes, which do not de
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.algorithms.losses import Loss, check_target, encode_target
+from daskfs.algorithms.losses import Loss, check_target, encode_target, several_labels
 from daskfs.algorithms.random_features.lasso import Float64Array
 from daskfs.algorithms.random_features.state import IdArray, InputSummary, RandomFeaturesState, Rows, Sums
+from daskfs.basis import LINEAR, Basis, Kernel, RandomFeatures
 from daskfs.errors import OptionError, RowError
 from daskfs.protocol import Meta, RowBlock, SparseBlock, copy_state
 
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 
 MAX_INPUTS = 1 << 14
 """The most columns that random features accept, as every feature reads all columns."""
+LINEAR_DEVIATION: dict[Loss, float] = {"squared": 10.0, "squared_hinge": 1.0, "logistic": 1.0}
+"""The standard deviation of a linear term while weights are penalised; that of a wave is 1. With the squared loss the
+penalty hardly shrinks a straight line. Other losses need the penalty where a straight line separates all classes."""
 WINDOW_CELLS = 1 << 19  # cells that are made dense and scaled at a time
 _HELD_BACK = 10  # one row of ten is held back for choices
 _SAMPLE_ROWS = 512  # at most,
@@ -44,17 +49,9 @@ def count_inputs(meta: Meta) -> int:
 
 
 def one_vs_rest_labels(loss: Loss, meta: Meta) -> Float64Array:
-    """Return the values that stand for classes in blocks if each class has its own score, or else an empty array.
-
-    With the squared loss, numbers are a real target even if few values occur, unless there are just two values.
-    """
-    classes = meta.classes
-    if classes is None or loss == "squared" or len(classes) <= 2:
-        is_text = classes is not None and isinstance(classes[0], str)
-        if not (loss == "squared" and is_text and classes is not None and len(classes) > 2):
-            check_target(loss, meta)
-            return np.empty(0)
-    return np.arange(len(classes), dtype=np.float64) if isinstance(classes[0], str) else np.array(classes)
+    """Return the values that stand for classes in blocks if each class has its own score, or else an empty array."""
+    check_target(loss, meta, several=True)
+    return several_labels(loss, meta)
 
 
 def row_windows(block: RowBlock | SparseBlock, state: RandomFeaturesState) -> Iterator[tuple[NDArray[np.int64], Rows]]:
@@ -117,11 +114,11 @@ def add_inputs(state: RandomFeaturesState, numbers: NDArray[np.int64], rows: Row
     weight = np.where(learned, rows.weight, 0.0)
     inputs.target_low = min(inputs.target_low, float(rows.Y[weight > 0].min(initial=np.inf)))
     inputs.target_high = max(inputs.target_high, float(rows.Y[weight > 0].max(initial=-np.inf)))
-    sums.rows += len(rows.X)
+    sums.all_weight += float(rows.weight.sum())
     sums.weight += float(weight.sum())
     with np.errstate(over="ignore", invalid="ignore"):  # such large targets are refused later
-        sums.x += rows.X.sum(axis=0)
-        sums.x_squared += np.square(rows.X).sum(axis=0)
+        sums.x += rows.weight @ rows.X
+        sums.x_squared += rows.weight @ np.square(rows.X)
         sums.y += weight @ rows.Y
         sums.y_squared += weight @ np.square(rows.Y)
     _extend_sample(inputs, hash_rows(numbers, state.seed), rows.X)
@@ -161,15 +158,13 @@ def merge_inputs(summaries: Sequence[InputSummary]) -> InputSummary:
 def fix_scaling(params: SparseRandomFeatures, state: RandomFeaturesState, sums: Sums) -> None:
     """Set the scaling of inputs and target, and the bandwidth gamma of the features."""
     inputs = state.inputs
-    low, span = inputs.low, inputs.high - inputs.low
+    mean, deviation = _moments(inputs, sums)
     if params.scaling == "unit":
-        inputs.offset, inputs.scale = low, _inverse(span)
+        inputs.offset, inputs.scale = inputs.low, _inverse(inputs.high - inputs.low)
     elif params.scaling == "standard":
-        mean = sums.x / sums.rows
-        variance = sums.x_squared / sums.rows - mean**2
-        rounding = variance <= _FLAT * mean**2
-        inputs.offset = np.where(rounding, low, mean)
-        inputs.scale = np.where(rounding, _inverse(span), 1 / np.sqrt(np.where(rounding, 1.0, variance)))
+        inputs.offset, inputs.scale = mean, _inverse(deviation)
+    inputs.centre = (mean - inputs.offset) * inputs.scale
+    inputs.stretch = LINEAR_DEVIATION[params.loss] * _inverse(deviation * inputs.scale)
     if params.scaling != "none" and not state.classes and inputs.target_high > inputs.target_low:
         inputs.target_offset = inputs.target_low
         inputs.target_scale = 1 / (inputs.target_high - inputs.target_low)
@@ -177,6 +172,31 @@ def fix_scaling(params: SparseRandomFeatures, state: RandomFeaturesState, sums: 
         inputs.gamma = median_gamma(params.kernel, (inputs.sample - inputs.offset) * inputs.scale)
     else:
         inputs.gamma = float(params.gamma)
+
+
+def _moments(inputs: InputSummary, sums: Sums) -> tuple[Float64Array, Float64Array]:
+    """Return the mean and standard deviation of every input, from its range where sums have too few digits."""
+    mean = sums.x / sums.all_weight
+    variance = sums.x_squared / sums.all_weight - mean**2
+    rounding = variance <= _FLAT * mean**2
+    deviation = np.where(rounding, (inputs.high - inputs.low) / math.sqrt(12), np.sqrt(np.maximum(variance, 0.0)))
+    return np.where(rounding, (inputs.low + inputs.high) / 2, mean), deviation
+
+
+def features_with_ids(kernel: Kernel, state: RandomFeaturesState, ids: IdArray) -> RandomFeatures:
+    """Return features as the rounds see them, with linear terms of mean 0 and the deviation `LINEAR_DEVIATION`."""
+    inputs = state.inputs
+    features = Basis(kernel, inputs.gamma, state.seed, len(inputs.offset)).features(ids)
+    if features.linear is not None:
+        columns = linear_columns(ids[features.linear])
+        features.W[features.linear, columns] = inputs.stretch[columns]
+        features.b[features.linear] = (inputs.centre * inputs.stretch)[columns]
+    return features
+
+
+def linear_columns(ids: IdArray) -> NDArray[np.int64]:
+    """Return the columns of linear terms."""
+    return (ids - np.uint64(LINEAR)).astype(np.int64)
 
 
 def median_gamma(kernel: str, sample: Float64Array) -> float:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from daskfs.algorithms.losses import decode_classes
+from daskfs.algorithms.random_features.inputs import features_with_ids, linear_columns
 from daskfs.algorithms.random_features.lasso import Float64Array
-from daskfs.algorithms.random_features.state import RandomFeaturesState
-from daskfs.basis import Basis, Kernel, multiply
+from daskfs.algorithms.random_features.state import RandomFeaturesState, ScoreModel
+from daskfs.basis import Kernel, is_linear, multiply
 from daskfs.protocol import Expansion, Preview, Result
 
 if TYPE_CHECKING:
@@ -31,30 +33,43 @@ def add_record(state: RandomFeaturesState) -> None:
 
 
 def make_result(params: SparseRandomFeatures, state: RandomFeaturesState) -> Result:
-    """Return the features of the final state by descending weight, with weights for the target's own scale."""
+    """Return the features of the final state by descending contribution, with weights for the target's own scale."""
     assert state.history is not None, "workers do not have it"
-    inputs, model = state.inputs, state.model
-    order = np.argsort(-np.linalg.norm(model.weights, axis=1), kind="stable")
-    weights = model.weights[order] / inputs.target_scale
+    inputs = state.inputs
+    contributions = _contributions(params.kernel, state)
+    order = np.argsort(-contributions, kind="stable")
+    model = _in_own_scales(state, state.model)
+    weights = model.weights[order]
     return Result(
         features=state.active[order],
         weights=weights[:, 0] if weights.shape[1] == 1 else weights,
-        intercept=model.intercept / inputs.target_scale + inputs.target_offset,
+        intercept=model.intercept,
         classes=decode_classes(state.classes),
         history=[dict(zip(HISTORY, record, strict=True)) for record in state.history.tolist()],
+        importance=contributions[order],
         remarks=_remarks(params, state),
         expansion=Expansion(
             *(params.kernel, inputs.gamma, state.seed, inputs.offset, inputs.scale, inputs.low, inputs.high),
-            importance=_importance(params.kernel, state),
+            importance=_input_effects(params.kernel, state),
         ),
     )
+
+
+def _in_own_scales(state: RandomFeaturesState, model: ScoreModel) -> ScoreModel:
+    """Return a model of the target's own scale, in which a linear term is the scaled input itself."""
+    inputs, weights = state.inputs, model.weights.copy()
+    linear = np.flatnonzero(is_linear(state.active))
+    columns = linear_columns(state.active[linear])
+    weights[linear] *= inputs.stretch[columns, None]
+    intercept = model.intercept - inputs.centre[columns] @ weights[linear]
+    return ScoreModel(weights / inputs.target_scale, intercept / inputs.target_scale + inputs.target_offset)
 
 
 def make_preview(params: SparseRandomFeatures, state: RandomFeaturesState, limit: int) -> Preview:
     """Return the working set as it was last solved, with features that have just entered last, at weight zero."""
     weights = state.model.weights[: len(state.active)]
     order = np.argsort(-np.linalg.norm(weights, axis=1), kind="stable")[:limit]
-    shown = weights[order] / state.inputs.target_scale
+    shown = _in_own_scales(state, ScoreModel(weights, state.model.intercept)).weights[order]
     is_known = state.total > 0 and np.isfinite(state.objective)
     return Preview(
         objective=float(state.objective / state.total) if is_known else np.nan,
@@ -65,17 +80,28 @@ def make_preview(params: SparseRandomFeatures, state: RandomFeaturesState, limit
     )
 
 
-def _importance(kernel: Kernel, state: RandomFeaturesState) -> Float64Array:
+def _contributions(kernel: Kernel, state: RandomFeaturesState) -> Float64Array:
+    """Return the standard deviation of every feature's term of the scores over the sampled rows, normed over scores."""
+    values = features_with_ids(kernel, state, state.active).expand(_scaled_sample(state))
+    strength = np.linalg.norm(state.model.weights, axis=1)
+    return np.asarray(strength * values.std(axis=0, dtype=np.float64) if len(values) else strength)
+
+
+def _scaled_sample(state: RandomFeaturesState) -> NDArray[np.float32]:
+    inputs = state.inputs
+    return np.asarray((inputs.sample - inputs.offset) * inputs.scale, np.float32)
+
+
+def _input_effects(kernel: Kernel, state: RandomFeaturesState) -> Float64Array:
     """Return the total effect of every input on the scores (Sobol, Jansen), as shares that add up to one.
 
     The effect of an input is the mean squared change of the scores when every sampled row gets another row's value of
     the input. A joint effect of several inputs counts for each of these inputs.
     """
-    inputs = state.inputs
-    basis = Basis(kernel, inputs.gamma, state.seed, len(inputs.offset))
-    X = ((inputs.sample - inputs.offset) * inputs.scale).astype(np.float32)
+    X = _scaled_sample(state)
     largest = np.abs(state.model.weights).max(initial=0.0)  # of an unscaled target they may exceed float32
-    weights, features = (state.model.weights / (largest or 1.0)).astype(np.float32), basis.features(state.active)
+    weights = (state.model.weights / (largest or 1.0)).astype(np.float32)
+    features = features_with_ids(kernel, state, state.active)
     effects = np.zeros(X.shape[1])
     if len(X) < 2 or not len(weights):
         return effects

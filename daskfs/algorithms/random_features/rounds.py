@@ -34,6 +34,7 @@ from daskfs.algorithms.random_features.sums import (
     symmetrise,
     zero_sums,
 )
+from daskfs.basis import LINEAR
 from daskfs.errors import OptionError
 
 if TYPE_CHECKING:
@@ -82,9 +83,9 @@ def _finish_inputs(params: SparseRandomFeatures, state: RandomFeaturesState, sum
     largest = max(-inputs.target_low, inputs.target_high)
     if largest > (_MAX_UNSCALED_TARGET if params.scaling == "none" else _MAX_TARGET):
         raise OptionError(f"the target has values of {largest:.3g}, of which no squares can be summed: divide it")
-    fix_scaling(params, state, sums)
     if not total:
-        raise OptionError(_ALL_HELD_BACK if params.holds_back and sums.rows else _NO_WEIGHT)
+        raise OptionError(_ALL_HELD_BACK if sums.all_weight else _NO_WEIGHT)
+    fix_scaling(params, state, sums)
     offset, scale = inputs.target_offset, inputs.target_scale
     state.total, quadratic.n = total, np.array([total])
     quadratic.t = (sums.y - offset * total) * scale
@@ -117,7 +118,13 @@ def _begin_round(params: SparseRandomFeatures, state: RandomFeaturesState) -> No
 
 
 def _finish_screen(params: SparseRandomFeatures, state: RandomFeaturesState, sums: Sums) -> None:
-    gradient = np.abs(sums.gradient).max(axis=1)
+    candidates, gradient = state.candidates, np.abs(sums.gradient).max(axis=1)
+    if params.has_linear_terms:
+        columns = np.arange(len(sums.linear), dtype=np.uint64) + np.uint64(LINEAR)
+        outside = ~np.isin(columns, state.active)
+        candidates = np.concatenate([candidates, columns[outside]])
+        of_linear = state.inputs.stretch * np.abs(sums.linear).max(axis=1)
+        gradient = np.concatenate([gradient, of_linear[outside]])
     if state.round == 1:
         _set_constant_loss(state, sums.loss)  # moments of a target far from zero have too few digits for it
         state.strongest = float(gradient.max())
@@ -128,7 +135,7 @@ def _finish_screen(params: SparseRandomFeatures, state: RandomFeaturesState, sum
     admitted = np.sort(strongest[gradient[strongest] > state.penalty]) if params.screen else strongest[:room]
     if not state.penalty:
         admitted = admitted[:0]
-    ids = state.candidates[admitted]
+    ids = candidates[admitted]
     state.candidates = state.candidates[:0]
     if len(ids):
         _admit(params, state, ids)

@@ -41,6 +41,8 @@ class InputSummary:
     sample_keys: IdArray  # the hashes of these rows, ascending
     offset: Float64Array  # (d,): an input x is used as (x - offset) · scale
     scale: Float64Array  # (d,)
+    centre: Float64Array  # (d,): the linear term of a scaled input x is (x - centre) · stretch
+    stretch: Float64Array  # (d,), 0 for constant inputs
     target_low: float = np.inf
     target_high: float = -np.inf
     target_offset: float = 0.0
@@ -82,8 +84,8 @@ def _no_ids() -> IdArray:
 class Sums:
     """Sums over the rows of a pass, where the fields that the kind of pass does not need stay zero or empty."""
 
-    rows: float = 0.0
-    weight: float = 0.0
+    weight: float = 0.0  # of the rows that the pass uses
+    all_weight: float = 0.0  # of these and of held-back rows
     loss: float = 0.0
     losses: Float64Array = field(default_factory=_empty)  # of every model that is compared
     x: Float64Array = field(default_factory=_empty)  # (d,)
@@ -91,6 +93,7 @@ class Sums:
     y: Float64Array = field(default_factory=_empty)  # (C,)
     y_squared: Float64Array = field(default_factory=_empty)
     gradient: Float64Array = field(default_factory=_empty)  # Φᵀr, minus the gradient of the loss, for residuals r = −L′
+    linear: Float64Array = field(default_factory=_empty)  # Xᵀr (d, C), for the gradient of linear terms
     residual: Float64Array = field(default_factory=_empty)  # 1ᵀr (C,)
     s: Float64Array = field(default_factory=_empty)  # as in `Quadratic`
     n: Float64Array = field(default_factory=_empty)
@@ -168,6 +171,8 @@ def initial_state(
         sample_keys=_no_ids(),
         offset=np.zeros(d),
         scale=np.ones(d),
+        centre=np.zeros(d),
+        stretch=np.ones(d),
     )
     model = ScoreModel(np.zeros((0, n_scores)), np.zeros(n_scores))
     gram, b, s = np.zeros((0, 0, 0)), np.zeros((0, n_scores)), np.zeros((0, 1))

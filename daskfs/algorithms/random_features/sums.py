@@ -6,7 +6,7 @@ The kinds of passes use residuals r = −L′(z) and curvatures D = L″(z) of t
 kind     sums                                               purpose
 ======== ================================================== ====================================================
 inputs   ranges, moments, a sample of rows                  scaling and bandwidth
-screen   loss; Φᵀr of the candidates                        which candidates to admit
+screen   loss; Φᵀr of the candidates, Xᵀr                   which candidates to admit
 gram     loss; ΦᵀΦ, Φᵀr and Φᵀ1 of the new columns          the lasso on the working set (squared loss)
 newton   loss; ΦᵀDΦ, Φᵀr, ΦᵀD1                              a step of Newton's method (other losses)
 line     losses at fractions of a step                      how far to go if a whole step goes too far
@@ -28,11 +28,11 @@ from numpy.typing import NDArray
 
 from daskfs.algorithms import loss_kernels
 from daskfs.algorithms.losses import CODE
-from daskfs.algorithms.random_features.inputs import add_inputs, held_back_mask, row_windows
+from daskfs.algorithms.random_features.inputs import add_inputs, features_with_ids, held_back_mask, row_windows
 from daskfs.algorithms.random_features.kernels import add_product, add_square
 from daskfs.algorithms.random_features.lasso import Float64Array
 from daskfs.algorithms.random_features.state import RandomFeaturesState, Rows, ScoreModel, Sums
-from daskfs.basis import Basis, multiply
+from daskfs.basis import Kernel, multiply
 from daskfs.protocol import Block, RowBlock, SparseBlock, copy_state
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def zero_sums(state: RandomFeaturesState) -> Sums:
         case "inputs":
             return Sums(x=np.zeros(d), x_squared=np.zeros(d), y=np.zeros(n_scores), y_squared=np.zeros(n_scores))
         case "screen":
-            return Sums(gradient=np.zeros((len(state.candidates), n_scores)))
+            return Sums(gradient=np.zeros((len(state.candidates), n_scores)), linear=np.zeros((d, n_scores)))
         case "line" | "choose":
             return Sums(losses=np.zeros(len(FRACTIONS) if state.pass_kind == "line" else len(state.models)))
         case "done":
@@ -147,24 +147,26 @@ def add_pending(params: SparseRandomFeatures, state: RandomFeaturesState) -> Non
 
 def _add_tiles(params: SparseRandomFeatures, state: RandomFeaturesState, rows: Rows) -> None:
     """Add rows to the sums of the pass, in tiles of `TILE_ROWS`."""
-    inputs = state.inputs
-    basis = Basis(params.kernel, inputs.gamma, state.seed, len(inputs.offset))
     add = {"screen": _screen, "gram": _gram, "newton": _newton, "line": _compare, "choose": _compare}[state.pass_kind]
     tiles = (rows.part(slice(at, at + TILE_ROWS)) for at in range(0, len(rows.X), TILE_ROWS))
-    add(basis, state, tiles, CODE[params.loss])
+    add(params.kernel, state, tiles, CODE[params.loss])
 
 
-def _screen(basis: Basis, state: RandomFeaturesState, tiles: Iterator[Rows], code: int) -> None:
-    active, candidates, sums = basis.features(state.active), basis.features(state.candidates), state.sums
+def _screen(kernel: Kernel, state: RandomFeaturesState, tiles: Iterator[Rows], code: int) -> None:
+    active, sums = features_with_ids(kernel, state, state.active), state.sums
+    candidates = features_with_ids(kernel, state, state.candidates)
+    centre = state.inputs.centre.astype(np.float32)
     for tile in tiles:
         loss, residuals, _ = _evaluate(active.expand(tile.X), state.model, tile, code)
         sums.loss += loss
         used = residuals.any(axis=1)
-        sums.gradient += candidates.expand(tile.X[used]).T @ residuals[used].astype(np.float32)
+        rows, residuals = tile.X[used], residuals[used].astype(np.float32)
+        sums.gradient += candidates.expand(rows).T @ residuals
+        sums.linear += (rows - centre).T @ residuals
 
 
-def _gram(basis: Basis, state: RandomFeaturesState, tiles: Iterator[Rows], code: int) -> None:
-    active, sums, parts = basis.features(state.active), state.sums, current_slices(state)
+def _gram(kernel: Kernel, state: RandomFeaturesState, tiles: Iterator[Rows], code: int) -> None:
+    active, sums, parts = features_with_ids(kernel, state, state.active), state.sums, current_slices(state)
     for tile in tiles:
         features, weight = active.expand(tile.X), tile.weight
         if state.slices_done == 0:
@@ -178,8 +180,8 @@ def _gram(basis: Basis, state: RandomFeaturesState, tiles: Iterator[Rows], code:
         _add_slices(sums, features, parts, 0)
 
 
-def _newton(basis: Basis, state: RandomFeaturesState, tiles: Iterator[Rows], code: int) -> None:
-    active, sums, parts = basis.features(state.active), state.sums, current_slices(state)
+def _newton(kernel: Kernel, state: RandomFeaturesState, tiles: Iterator[Rows], code: int) -> None:
+    active, sums, parts = features_with_ids(kernel, state, state.active), state.sums, current_slices(state)
     for tile in tiles:
         features = active.expand(tile.X)
         loss, residuals, curvatures = _evaluate(features, state.model, tile, code)
@@ -195,8 +197,8 @@ def _newton(basis: Basis, state: RandomFeaturesState, tiles: Iterator[Rows], cod
             _add_slices(sums, features[curved] * root[:, None], parts, number)
 
 
-def _compare(basis: Basis, state: RandomFeaturesState, tiles: Iterator[Rows], code: int) -> None:
-    active, sums = basis.features(state.active), state.sums
+def _compare(kernel: Kernel, state: RandomFeaturesState, tiles: Iterator[Rows], code: int) -> None:
+    active, sums = features_with_ids(kernel, state, state.active), state.sums
     models = line_models(state) if state.pass_kind == "line" else state.models
     for tile in tiles:
         features = active.expand(tile.X)

@@ -22,16 +22,17 @@ method      what happens to a block of columns                                se
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
-from daskfs.algorithms.losses import Loss, check_target
+from daskfs.algorithms.losses import RowLoss, check_target, loss_for
 from daskfs.algorithms.substitution.asynchronous import AsynchronousMethod
 from daskfs.algorithms.substitution.block import BlockMethod
 from daskfs.algorithms.substitution.paper import PaperMethod
 from daskfs.errors import OptionError, check_choice, check_positive, check_whole
 from daskfs.protocol import Algorithm, Axis, Meta
 
+SubstitutionLoss = Literal["auto", "squared", "squared_hinge", "logistic", "softmax"]
 SubstitutionMethod = Literal["block", "paper", "async"]
 Budget = Literal["elastic", "faithful"]
 
@@ -45,7 +46,8 @@ class OnlineSubstitution(Algorithm):
     n_select
         How many features to select.
     loss
-        "squared" for numbers or two classes; "logistic" or "squared_hinge" for two classes.
+        "auto" is "squared" for numbers, "logistic" for two classes, "softmax" for more. The others, "squared",
+        "squared_hinge" and "logistic", tell each of several classes from the rest.
     passes
         How many times to read the data at most.
     method
@@ -76,7 +78,7 @@ class OnlineSubstitution(Algorithm):
     axis: ClassVar[Axis] = "columns"
 
     n_select: int
-    loss: Loss = "squared"
+    loss: SubstitutionLoss = "auto"
     passes: int = 3
     method: SubstitutionMethod = "block"
     ridge: float | Literal["auto"] = "auto"
@@ -87,7 +89,7 @@ class OnlineSubstitution(Algorithm):
     max_staleness: int = 64
 
     def __post_init__(self) -> None:
-        check_choice("loss", self.loss, Loss)
+        check_choice("loss", self.loss, SubstitutionLoss)
         check_choice("method", self.method, SubstitutionMethod)
         check_choice("budget", self.budget, Budget)
         for name, least in (("n_select", 1), ("passes", 1), ("workers", 1), ("max_staleness", 0)):
@@ -99,10 +101,16 @@ class OnlineSubstitution(Algorithm):
             raise OptionError(f"step={self.step}: must be above 0 and at most 1, or steps overshoot")
 
     def resolve(self, meta: Meta) -> Algorithm:
-        check_target(self.loss, meta)
+        loss: RowLoss = loss_for(meta) if self.loss == "auto" else self.loss
+        check_target(loss, meta, several=self.method == "block")
+        if loss == "softmax" and len(meta.classes or ()) == 2:
+            loss = "logistic"
+        if loss == "softmax" and self.method != "block":
+            raise OptionError(f"method={self.method!r} tells two classes apart, as in the paper: use method='block'")
         if self.n_select > meta.n_features:
             few = "features" if meta.kind == "dense" else "features with entries"
             raise OptionError(f"n_select={self.n_select:,}: the dataset has only {meta.n_features:,} {few}")
         if meta.weighted and self.method != "block":
             raise OptionError(f"method={self.method!r} knows no weights of rows, as the paper does: use method='block'")
-        return {"block": BlockMethod, "paper": PaperMethod, "async": AsynchronousMethod}[self.method](self)
+        method = {"block": BlockMethod, "paper": PaperMethod, "async": AsynchronousMethod}[self.method]
+        return method(replace(self, loss=loss), asked=self)

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from daskfs.algorithms.losses import Floats, encode_target
 from daskfs.algorithms.substitution.columns import AnyColumns, ColumnMethod, UnitColumns, columns_of, standardise_block
 from daskfs.algorithms.substitution.paper import ColumnSlots, Steps, Target, add_spare, fit_columns, slots_nbytes
-from daskfs.algorithms.substitution.selected_set import set_nbytes, transposed_product
+from daskfs.algorithms.substitution.selected_set import products, set_nbytes
 from daskfs.errors import OptionError
 from daskfs.protocol import AsynchronousAlgorithm, Block, Meta, Preview, Result, Schedule, Sharing
 
@@ -188,7 +188,7 @@ class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
         v = slots.v[:k] / max(float(np.linalg.norm(slots.v[:k])), 1e-300)
         if view.z_others.any():
             z = X @ v.astype(X.dtype) + view.z_others
-            v = transposed_product(X, z.astype(X.dtype)) / least_L
+            v = products(X, z.astype(X.dtype)[None])[0] / least_L
         slots.number += 1
         part = WorkerPart(
             u=X @ slots.w[:k].astype(X.dtype),
@@ -261,7 +261,7 @@ class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
     def result(self, state: AsynchronousState) -> Result:
         assert state.final is not None, "before the last pass has ended"
         history = self.history_records(state.history[: state.passes].tolist())
-        return fit_columns(state.final, state.target, self.params, state.spare, history)
+        return fit_columns(self, state.final, state.target, state.spare, history)
 
     def preview(self, state: AsynchronousState, limit: int) -> Preview:
         if state.final is not None:

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.algorithms import losses
-from daskfs.algorithms.loss_kernels import residuals
 from daskfs.algorithms.losses import CURVATURE, Floats
 from daskfs.algorithms.substitution import exchange
 from daskfs.algorithms.substitution.columns import AnyColumns, ColumnMethod, columns_of
@@ -51,6 +50,7 @@ class BlockState:
     held_back: NDArray[np.int64]  # the rows on which ridges are compared
     weight: Floats  # the weight of every row, 1 on average
     positive: float  # see `positive_target`
+    labels: Floats  # see `several_labels`
     classes: str  # see `encode_classes`
     refit_ridge: float  # the ridge of the final fit
     history: Floats
@@ -97,14 +97,16 @@ class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
 
     def start(self, meta: Meta, seed: int) -> BlockState:
         ridges, n = self._ridges(meta.n_samples), meta.n_samples
-        shape = n, self.n_select, meta.itemsize, losses.CODE[self.params.loss], self.params.intercept
+        labels = losses.several_labels(self.params.loss, meta)
+        shape = n, self.n_select, meta.itemsize, losses.CODE[self.params.loss], self.params.intercept, len(labels) or 1
         rows = _rows_to_hold_back(n, meta.classes is not None, seed) if len(ridges) > 1 else np.empty(0, np.int64)
         return BlockState(
             sets=[SelectedSet.empty(*shape, ridge) for ridge in ridges],
             held_back=rows,
             weight=np.ones(n),
             positive=losses.positive_target(meta),
-            classes=losses.encode_classes(meta),
+            labels=labels,
+            classes=losses.encode_classes(meta, len(labels) > 0),
             refit_ridge=ridges[0],
             history=self.new_history(),
             staleness=np.zeros(_MAX_STALENESS, np.int64),
@@ -180,9 +182,9 @@ class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
         state.started = True
         if block.weight is not None:
             state.weight[:] = losses.normalise_weights(block.weight)
-        target = losses.encode_target(block.y, state.positive)
-        if self.params.intercept and np.isnan(state.positive):  # float32 would lose digits to a large mean
-            state.target_mean = float(np.average(target, weights=state.weight))
+        target = losses.encode_targets(block.y, state.positive, state.labels)
+        if self.params.intercept and not state.classes:  # float32 would lose digits to a large mean
+            state.target_mean = float(np.average(target[0], weights=state.weight))
         for selected in state.sets:
             selected.target[:] = target - state.target_mean
             selected.importance[:] = state.weight
@@ -227,18 +229,20 @@ class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
         selected.fit(state.refit_ridge)
         spare = selected.rejected.ids[np.argsort(-selected.rejected.scores, kind="stable")]
         rows = [*state.history[: state.passes].tolist(), self._history_row(state, selected)]
-        result = selected.result(self.n_select, spare, losses.decode_classes(state.classes), self.history_records(rows))
+        classes, history = losses.decode_classes(state.classes), self.history_records(rows)
+        result = selected.result(self.n_select, spare, classes, history, self.chosen(state.sets[0].ridge))
         return replace(result, intercept=result.intercept + state.target_mean)
 
     def preview(self, state: BlockState, limit: int) -> Preview:
         selected, changes = state.sets[0], state.changes + state.changes_before_merge
-        w, objective = selected.w[selected.fixed : selected.k], selected.objective if state.started else np.nan
+        w, objective = selected.w[:, selected.fixed : selected.k], selected.objective if state.started else np.nan
         return self.preview_weights(selected.columns, w, limit, objective, changes, state.staleness)
 
     def nbytes(self, meta: Meta) -> int:
         entering = exchange.max_candidates(self.n_select)
         widest = meta.block_nbytes // (meta.n_samples * meta.itemsize)  # dense; a sparse block has its columns' ids too
-        one_set = set_nbytes(meta.n_samples, self.n_select, entering, meta.itemsize)
+        n_scores = len(losses.several_labels(self.params.loss, meta)) or 1
+        one_set = set_nbytes(meta.n_samples, self.n_select, entering, meta.itemsize, n_scores)
         return len(self._ridges(meta.n_samples)) * one_set + 16 * meta.n_samples + _SCORING_BYTES * widest
 
     def _ridges(self, n_samples: int) -> list[float]:
@@ -275,18 +279,20 @@ def _rows_to_hold_back(n_samples: int, are_labels: bool, seed: int) -> NDArray[n
     return np.sort(np.random.default_rng(seed).choice(n_samples, count, replace=False))
 
 
-def _evaluate(selected: SelectedSet, rows: NDArray[np.int64], weight: Floats, loss: losses.Loss) -> RidgeEvaluation:
+def _evaluate(selected: SelectedSet, rows: NDArray[np.int64], weight: Floats, loss: str) -> RidgeEvaluation:
     """Fit a selected set under several ridge penalties, and return the best evaluation on held-back rows."""
-    k, X, code, y, m = selected.k, selected.X, selected.code, selected.target[rows], weight[rows]
+    k, X = selected.k, selected.X
+    of_rows = replace(selected, target=selected.target[:, rows], importance=weight[rows])
     H, slope = selected.quadratic()
-    is_penalised, unused = np.arange(k) >= selected.fixed, np.empty(len(rows), X.dtype)
-    of_constant = residuals(code, np.full(len(y), y.mean()), y, m, unused)
+    is_penalised, unused = np.arange(k) >= selected.fixed, np.empty(of_rows.target.shape, X.dtype)
+    constant = np.repeat(of_rows.target.mean(axis=1, keepdims=True), len(rows), axis=1)
+    of_constant = of_rows.write_residuals(constant, unused)
     evaluations = []
     for ridge in np.array(_REFIT_RIDGES) * CURVATURE[loss]:
-        w = np.linalg.solve(H + np.diag(np.where(is_penalised, ridge, 1e-9)), slope)
-        u = (X[rows, :k] @ w.astype(X.dtype)).astype(np.float64)
-        share = residuals(code, u, y, m, unused) / max(of_constant, 1e-300)
-        evaluations.append(RidgeEvaluation(float(share), float(ridge), _score(u, y)))
+        w = np.linalg.solve(H + np.diag(np.where(is_penalised, ridge, 1e-9)), slope.T).T
+        u = (w.astype(X.dtype) @ X[rows, :k].T).astype(np.float64)
+        share = of_rows.write_residuals(u, unused) / max(of_constant, 1e-300)
+        evaluations.append(RidgeEvaluation(float(share), float(ridge), _score(u, of_rows.target)))
     return min(evaluations)
 
 
@@ -297,8 +303,9 @@ def _best_set(evaluations: Sequence[RidgeEvaluation]) -> int:
 
 
 def _score(u: Floats, y: Floats) -> float:
-    """Return the balanced accuracy of the scores u if all targets y are −1 or +1, otherwise R²."""
+    """Return the balanced accuracy of scores u (scores, rows) if all targets y are −1 or +1, otherwise R²."""
     if (np.abs(y) == 1).all():
-        return float(np.mean([float((u[y == side] * side > 0).mean()) for side in (-1, 1) if (y == side).any()]))
+        says, is_ = (u.argmax(axis=0), y.argmax(axis=0)) if len(u) > 1 else (u[0] > 0, y[0] > 0)
+        return float(np.mean([float((says[is_ == label] == label).mean()) for label in np.unique(is_)]))
     spread = float(((y - y.mean()) ** 2).sum())
     return 1 - float(((y - u) ** 2).sum()) / spread if spread else 0.0

@@ -36,6 +36,9 @@ class ColumnMethod(Algorithm):
     """The names of the numbers that are recorded after every pass."""
 
     params: OnlineSubstitution
+    """The parameters, with the loss that "auto" stands for."""
+    asked: OnlineSubstitution
+    """The parameters as the user gave them."""
 
     @property
     def name(self) -> str:
@@ -48,6 +51,11 @@ class ColumnMethod(Algorithm):
     @property
     def passes(self) -> int:
         return self.params.passes
+
+    def chosen(self, ridge: float) -> dict[str, float | str]:
+        """Return the values that the data decided for parameters that were "auto", in the form of `Result.chosen`."""
+        values = {"loss": self.params.loss, "ridge": ridge}
+        return {name: value for name, value in values.items() if getattr(self.asked, name) == "auto"}
 
     def new_history(self) -> Floats:
         """Return an array with a row of NaN for every pass."""
@@ -75,9 +83,12 @@ class ColumnMethod(Algorithm):
         columns: UnitColumns, w: Floats, limit: int, objective: float, changes: int, staleness: Any = None
     ) -> Preview:
         """Return a preview of the columns with the largest weights `w`, converted to the units of the data."""
-        order = np.argsort(-np.abs(w), kind="stable")[:limit]
+        w = np.atleast_2d(w)
+        order = np.argsort(-(w**2).sum(axis=0), kind="stable")[:limit]
         features, counts = columns.ids[order].astype(np.uint64), None if staleness is None else staleness.copy()
-        return Preview(float(objective), float(changes), features, w[order] / columns.norm[order], staleness=counts)
+        weights = (w[:, order] / columns.norm[order]).T
+        weights = weights[:, 0] if len(w) == 1 else weights
+        return Preview(float(objective), float(changes), features, weights, staleness=counts)
 
 
 @dataclass(slots=True)
@@ -103,11 +114,11 @@ class UnitColumns:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Mean and norm of every column of a block, and the gradient g and curvature d of the loss along the column."""
+    """Mean and norm of every column of a block, and the gradients g and curvature d of the loss along the column."""
 
     mean: Floats
     norm: Floats  # 0 for a constant column, which cannot explain anything
-    g: Floats  # xᵀr, the negative gradient of the loss with respect to the column's weight
+    g: Floats  # (scores, b): xᵀr, the negative gradient of the loss with respect to the column's weights
     d: Floats  # the curvature of the loss along the column, after the intercept has adapted
 
 
@@ -119,31 +130,36 @@ def columns_of(block: Block) -> AnyColumns:
 
 
 def sweep_block(block: AnyColumns, r: NDArray[Any], h: NDArray[Any], centred: bool) -> Sweep:
-    """Return the moments of all columns of a block, given the residual `r` and the curvature `h` of every row.
+    """Return the moments of all columns of a block, given residuals `r` (scores, n) and the curvature `h` of every row.
 
     An empty `h` stands for a curvature of 1 in all rows. Raise ColumnError if a column holds NaN or infinity.
     """
     sums = np.empty((len(block.ids), kernels.N_SUMS))
-    row_curvature = h if len(h) else np.ones(len(r), r.dtype)
+    rz = sums[:, 2][None] if len(r) == 1 else np.empty((len(r), len(block.ids)))
+    row_curvature = h if len(h) else np.ones(r.shape[1], r.dtype)
     if isinstance(block, ColumnBlock):
         if len(h):
-            kernels.sweep(block.X, r, h, sums)
+            kernels.sweep(block.X, r[0], h, sums)
         else:
-            kernels.sweep_uniform(block.X, r, sums)
+            kernels.sweep_uniform(block.X, r[0], sums)
         shift = block.X[0].astype(np.float64)
-        scale = _repeat_inexact_sums(block, r, row_curvature, sums, shift, centred)
+        if len(r) > 1:
+            kernels.several_products(block.X, r, rz)
+        scale = _repeat_inexact_sums(block, r, row_curvature, sums, rz, shift, centred)
     else:
-        kernels.sweep_sparse(block.indptr, block.rows, block.values, r, row_curvature, sums)
+        kernels.sweep_sparse(block.indptr, block.rows, block.values, r[0], row_curvature, sums)
         shift, scale = np.zeros(len(block.ids)), np.ones(len(block.ids))
+        if len(r) > 1:
+            kernels.several_products_sparse(block.indptr, block.rows, block.values, r, rz)
         if not np.isfinite(sums).all():
             bad = int(np.flatnonzero(~np.isfinite(sums).all(axis=1))[0])
             raise ColumnError(int(block.ids[bad]), "holds NaN or infinity; ingest the data again without it")
-    r_sum, h_sum = float(r.sum(dtype=np.float64)), float(row_curvature.sum(dtype=np.float64))
-    return _moments(sums, shift, scale, len(block.y), r_sum, h_sum, centred)
+    r_sum, h_sum = r.sum(axis=1, dtype=np.float64), float(row_curvature.sum(dtype=np.float64))
+    return _moments(sums, rz, shift, scale, len(block.y), r_sum, h_sum, centred)
 
 
 def _repeat_inexact_sums(
-    block: ColumnBlock, r: NDArray[Any], h: NDArray[Any], sums: Floats, shift: Floats, centred: bool
+    block: ColumnBlock, r: NDArray[Any], h: NDArray[Any], sums: Floats, rz: Floats, shift: Floats, centred: bool
 ) -> Floats:
     """Recompute in float64 the sums that overflowed, underflowed or lost digits, and return the columns' scales.
 
@@ -154,7 +170,7 @@ def _repeat_inexact_sums(
     tiny = np.finfo(block.X.dtype).tiny * 1e8
     z, zz = sums[:, 0], sums[:, 1]
     with np.errstate(invalid="ignore", over="ignore"):
-        left = zz - z * z / len(r) if centred else zz + 2 * shift * z + len(r) * shift**2
+        left = zz - z * z / len(h) if centred else zz + 2 * shift * z + len(h) * shift**2
         doubtful = ~np.isfinite(sums).all(axis=1) | (zz < tiny) | (left < _CANCELLED * zz)
     for j in np.flatnonzero(doubtful):
         column = block.X[:, j]
@@ -167,24 +183,27 @@ def _repeat_inexact_sums(
         x /= scale[j]
         shift[j] = x.mean()
         y = (x - shift[j])[:, None]
-        sums[j] = np.hstack([y, y * y, r[:, None] * y, h[:, None] * y, h[:, None] * y * y]).sum(axis=0)
+        sums[j] = np.hstack([y, y * y, r[0][:, None] * y, h[:, None] * y, h[:, None] * y * y]).sum(axis=0)
+        rz[:, j] = r @ y[:, 0]
     return scale
 
 
-def _moments(sums: Floats, shift: Floats, scale: Floats, n: int, r_sum: float, h_sum: float, centred: bool) -> Sweep:
+def _moments(
+    sums: Floats, rz: Floats, shift: Floats, scale: Floats, n: int, r_sum: Floats, h_sum: float, centred: bool
+) -> Sweep:
     """Return the moments of standardised columns from the sums over shifted and scaled columns."""
-    z, zz, rz, hz, hzz = sums.T
+    z, zz, _, hz, hzz = sums.T
     if centred:
         offset = z / n  # of the mean from the shift
         square = zz - offset * z
         square[square <= _CONSTANT * zz] = 0.0
-        g = rz - offset * r_sum
+        g = rz - r_sum[:, None] * offset
         tilt = hz - offset * h_sum
         d = hzz - 2 * offset * hz + offset**2 * h_sum - tilt**2 / h_sum
         mean = (shift + offset) * scale
     else:
         square = zz + 2 * shift * z + n * shift**2
-        g = rz + shift * r_sum
+        g = rz + r_sum[:, None] * shift
         d = hzz + 2 * shift * hz + h_sum * shift**2
         mean = np.zeros(len(sums))
     norm = np.sqrt(np.maximum(square, 0.0))
@@ -195,12 +214,13 @@ def _moments(sums: Floats, shift: Floats, scale: Floats, n: int, r_sum: float, h
 
 
 def gradients(block: AnyColumns, which: NDArray[np.int64], sweep: Sweep, r: NDArray[Any]) -> Floats:
-    """Return the gradients xᵀr of some standardised columns x of a block, given the block's `Sweep`."""
-    mean, norm, out = sweep.mean[which], sweep.norm[which], np.empty(len(which))
-    if isinstance(block, ColumnBlock):
-        kernels.products(block.X, which, mean, norm, r, out)
-    else:
-        kernels.products_sparse(block.indptr, block.rows, block.values, which, mean, norm, r, out)
+    """Return the gradients xᵀr (scores, columns) of some standardised columns x of a block, given its `Sweep`."""
+    mean, norm, out = sweep.mean[which], sweep.norm[which], np.empty((len(r), len(which)))
+    for row, of_score in zip(out, r, strict=True):
+        if isinstance(block, ColumnBlock):
+            kernels.products(block.X, which, mean, norm, of_score, row)
+        else:
+            kernels.products_sparse(block.indptr, block.rows, block.values, which, mean, norm, of_score, row)
     return out
 
 
@@ -223,4 +243,5 @@ def take_columns(block: AnyColumns, which: NDArray[np.int64], sweep: Sweep, dtyp
 def standardise_block(block: AnyColumns, centred: bool) -> UnitColumns:
     """Return standardised copies of all columns of a block."""
     zeros = np.zeros(len(block.y), block.X.dtype if isinstance(block, ColumnBlock) else np.float32)
-    return take_columns(block, np.arange(len(block.ids)), sweep_block(block, zeros, zeros[:0], centred), zeros.dtype)
+    sweep = sweep_block(block, zeros[None], zeros[:0], centred)
+    return take_columns(block, np.arange(len(block.ids)), sweep, zeros.dtype)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from daskfs.algorithms.losses import Floats
 from daskfs.algorithms.substitution.columns import AnyColumns, Sweep, UnitColumns, gradients, sweep_block, take_columns
-from daskfs.algorithms.substitution.selected_set import RejectedColumns, SelectedSet, transposed_product
+from daskfs.algorithms.substitution.selected_set import RejectedColumns, SelectedSet, products
 
 # How many columns of a block are nominated at most once the set is full: one in _SHARE, within two bounds.
 _SHARE = 8
@@ -34,7 +34,7 @@ class SetView:
     """The residuals, curvatures and threshold of a selected set, which a worker needs to nominate columns."""
 
     version: int
-    r: NDArray[Any]
+    r: NDArray[Any]  # (scores, n)
     h: NDArray[Any]  # empty if it is 1 in all rows
     ridge: float
     threshold: float
@@ -82,10 +82,16 @@ def view_set(selected: SelectedSet, n_select: int) -> SetView:
     )
 
 
+def _scores(g: Floats, d: Floats, ridge: float) -> Floats:
+    """Return twice the decrease of the loss by adding columns with gradients g (scores, columns) and curvatures d."""
+    scores: Floats = (g * g).sum(axis=0) / (d + ridge + _TINY)
+    return scores
+
+
 def score_block(view: SetView, block: AnyColumns) -> ScoredBlock:
     """Return the scores of all columns of a block: twice the decrease of the loss by adding the column."""
     sweep = sweep_block(block, view.r, view.h, view.centred)
-    score = np.where(sweep.norm > 0, sweep.g**2 / (sweep.d + view.ridge + _TINY), USELESS)
+    score = np.where(sweep.norm > 0, _scores(sweep.g, sweep.d, view.ridge), USELESS)
     return ScoredBlock(block, sweep, score, ~np.isin(block.ids.astype(np.int64), view.ids))
 
 
@@ -94,7 +100,7 @@ def _score_again(before: ScoredBlock, view: SetView) -> ScoredBlock:
     block, sweep, score, is_new = before
     score = score.copy()
     near = np.flatnonzero(is_new & (score > view.threshold / 2))
-    score[near] = gradients(block, near, sweep, view.r) ** 2 / (sweep.d[near] + view.ridge + _TINY)
+    score[near] = _scores(gradients(block, near, sweep, view.r), sweep.d[near], view.ridge)
     return ScoredBlock(block, sweep, score, is_new & ~np.isin(block.ids.astype(np.int64), view.ids))
 
 
@@ -118,8 +124,7 @@ def combine_candidates(
 ) -> Candidates:
     """Return the best columns of several nominations, scored again, and add all other columns to `rejected`."""
     columns, d = UnitColumns.join([part.columns for part in parts]), np.concatenate([part.d for part in parts])
-    score = np.concatenate([transposed_product(part.columns.X, view.r) for part in parts]) ** 2
-    score /= d + view.ridge + _TINY
+    score = _scores(np.hstack([products(part.columns.X, view.r) for part in parts]), d, view.ridge)
     best = np.sort(np.argsort(-score, kind="stable")[: max(_LEAST_CANDIDATES, view.room)])
     best = best[(score[best] > view.threshold) & ~np.isin(columns.ids[best], view.ids)]
     others = np.setdiff1d(np.arange(len(score)), best)
@@ -133,8 +138,7 @@ def accept(selected: SelectedSet, candidates: Candidates, n_select: int) -> int:
     before = selected.features.copy()
     keep = ~np.isin(columns.ids, before)
     if candidates.version != selected.version and keep.any():
-        curvature = (columns.X**2).T @ selected.h + selected.ridge
-        score = transposed_product(columns.X, selected.r) ** 2 / curvature
+        score = _scores(products(columns.X, selected.r), (columns.X**2).T @ selected.h, selected.ridge)
         if len(before) >= n_select:
             keep &= score > selected.threshold
     n_entered = 0

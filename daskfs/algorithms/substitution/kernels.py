@@ -105,6 +105,30 @@ def four_uniform_tile_sums(columns, shifts, r):
     return (a0, a1, a2), (b0, b1, b2), (c0, c1, c2), (d0, d1, d2)
 
 
+@summing
+def several_products(X, r, out):
+    """Compute the products Σ r z of every column x with each of several residuals r (scores, n), where z = x − x[0]."""
+    n, b = X.shape
+    for j in range(b):
+        for c in range(len(r)):
+            out[c, j] = 0.0
+        for start in range(0, n, _TILE):
+            stop = min(start + _TILE, n)
+            for c in range(len(r)):
+                out[c, j] += tile_product(X[start:stop, j], X[0, j], r[c, start:stop])
+
+
+@kernel
+def several_products_sparse(indptr, rows, values, r, out):
+    """Compute the products Σ r x of sparse columns x with each of several residuals r (scores, n)."""
+    for j in range(len(indptr) - 1):
+        for c in range(len(r)):
+            total = 0.0
+            for e in range(indptr[j], indptr[j + 1]):
+                total += r[c, rows[e]] * np.float64(values[e])
+            out[c, j] = total
+
+
 @kernel
 def sweep_sparse(indptr, rows, values, r, h, sums):
     """Compute the sums of `sweep`, without a shift, over the stored entries of sparse columns."""
@@ -184,33 +208,38 @@ def prune(inverse, w, fixed, keep):
     """Drop columns until `keep` remain, always the column whose removal raises the loss least; return a mask.
 
     `inverse` is H⁻¹ of the quadratic ½ wᵀHw − cᵀw with its minimum at `w`; without weight i the minimum is higher by ½
-    w_i² / (H⁻¹)_ii. `inverse` and `w` are updated in place. The first `fixed` columns are never dropped.
+    w_i² / (H⁻¹)_ii, summed over the rows of `w`, one for each score. `inverse` and `w` are updated in place. The first
+    `fixed` columns are never dropped.
     """
-    size = len(w)
+    size = len(inverse)
     alive = np.ones(size, np.bool_)
     left = size
     while left > keep:
         worst, least = -1, np.inf
         for i in range(fixed, size):
             if alive[i]:
-                cost = w[i] * w[i] / inverse[i, i]
+                cost = 0.0
+                for c in range(len(w)):
+                    cost += w[c, i] * w[c, i]
+                cost /= inverse[i, i]
                 if cost < least:
                     worst, least = i, cost
         if worst < 0:
             break
         alive[worst] = False
         left -= 1
-        pivot, weight = inverse[worst, worst], w[worst]
+        pivot = inverse[worst, worst]
         for a in range(size):
             if alive[a]:
                 factor = inverse[a, worst] / pivot
-                w[a] -= factor * weight
+                for c in range(len(w)):
+                    w[c, a] -= factor * w[c, worst]
                 for b in range(size):
                     inverse[a, b] -= factor * inverse[worst, b]
         for a in range(size):
             inverse[a, worst] = 0.0
             inverse[worst, a] = 0.0
-        w[worst] = 0.0
+        w[:, worst] = 0.0
     return alive
 
 
@@ -310,12 +339,14 @@ def _warm_up() -> None:
         sweep_uniform(X, ones.astype(dtype), np.empty((2, N_SUMS)))
         standardise(X, np.arange(2), ones, ones, np.empty((2, 2), dtype, order="F"))
         products(X, np.arange(2), ones, ones, ones.astype(dtype), np.empty(2))
+        several_products(X, np.ones((2, 2), dtype), np.empty((2, 2)))
     entries = np.arange(2, dtype=np.uint32), np.ones(2, np.float32)
     row = np.ones(2, np.float32)
     sweep_sparse(np.arange(3), *entries, row, row, np.empty((2, N_SUMS)))
     products_sparse(np.arange(3), *entries, np.arange(2), ones, ones, row, np.empty(2))
+    several_products_sparse(np.arange(3), *entries, np.ones((2, 2), np.float32), np.empty((2, 2)))
     standardise_sparse(np.arange(3), *entries, np.arange(2), ones, ones, np.empty((2, 2), np.float32, order="F"))
-    prune(eye.copy(), ones.copy(), 0, 1)
+    prune(eye.copy(), eye.copy(), 0, 1)
     slots = np.full(2, FREE)
     substitute(0, eye, ones, 0.9, 1.0, slots, ones, eye, ones, 1.0, 1, 1, np.inf)
     slot_for(1.0, ones, 2, 2, np.inf)

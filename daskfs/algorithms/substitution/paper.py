@@ -34,7 +34,7 @@ from daskfs.algorithms.substitution.columns import (
     sweep_block,
 )
 from daskfs.algorithms.substitution.kernels import EXCLUDED, FREE, power_step, slot_for, substitute
-from daskfs.algorithms.substitution.selected_set import SelectedSet, cross_product, set_nbytes, transposed_product
+from daskfs.algorithms.substitution.selected_set import SelectedSet, cross_product, products, set_nbytes
 from daskfs.protocol import Block, ColumnBlock, Meta, Preview, Result
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class Steps:
     def process(self, slots: ColumnSlots, block: AnyColumns, others: NDArray[np.int64]) -> int:
         """Process all columns of a block except the ids in `others`, and return how many columns have entered."""
         dtype = slots.X.dtype
-        sweep = sweep_block(block, (self._target - self._offset).astype(dtype), np.empty(0, dtype), self._centred)
+        sweep = sweep_block(block, (self._target - self._offset).astype(dtype)[None], np.empty(0, dtype), self._centred)
         is_excluded = (sweep.norm == 0) | np.isin(block.ids.astype(np.int64), others)
         process = self._process_batch if self._code == SQUARED else self._process_one_by_one
         start = total = 0
@@ -171,7 +171,7 @@ class Steps:
     def update_products(self, slots: ColumnSlots) -> None:
         """Recompute the products X_Sᵀ(y − offset) of the columns in the slots, after the offset has changed."""
         X = slots.X[:, : slots.k]
-        slots.c[: slots.k] = transposed_product(X, (self._target - self._offset).astype(X.dtype))
+        slots.c[: slots.k] = products(X, (self._target - self._offset).astype(X.dtype)[None])[0]
 
     def _process_batch(self, slots: ColumnSlots, batch: ColumnBatch, slot_of: NDArray[np.int64]) -> int:
         """Process a batch under the squared loss, with all products of columns computed at once."""
@@ -208,14 +208,14 @@ class Steps:
             gamma = self._gamma / max(slots.L, self._least_L)
             x = batch.standardised(q)
             w_q = gamma * float(x @ r)
-            w[:k] += gamma * transposed_product(X[:, :k], r)
+            w[:k] += gamma * products(X[:, :k], r[None])[0]
             slot = slot_for(w_q, w, k, self._budget, self._cutoff)
             if slot == FREE:
                 continue
             n_entered += 1
             _assign(slot_of, q, slot)
             slots.put(slot, batch, q, w_q)
-            slots.update_gram(slot, transposed_product(X[:, : slots.k], x))
+            slots.update_gram(slot, products(X[:, : slots.k], x[None])[0])
         return n_entered
 
 
@@ -225,7 +225,7 @@ class ColumnBatch:
     def __init__(self, block: AnyColumns, columns: NDArray[np.int64], sweep: Sweep, dtype: Any) -> None:
         self._block, self._columns, self._dtype = block, columns, dtype
         self.ids = block.ids[columns].astype(np.int64)
-        self.mean, self.g = sweep.mean[columns], sweep.g[columns]
+        self.mean, self.g = sweep.mean[columns], sweep.g[0, columns]
         self.norm = np.where(sweep.norm[columns] > 0, sweep.norm[columns], 1.0)
         near = np.abs(self.mean) * np.sqrt(len(block.y)) < _FAR * self.norm
         if isinstance(block, ColumnBlock) and near.all() and np.isfinite(1 / self.norm**2).all():
@@ -303,7 +303,7 @@ class PaperMethod(ColumnMethod):
 
     def result(self, state: PaperState) -> Result:
         history = self.history_records(state.history[: state.passes].tolist())
-        return fit_columns(state.slots.columns, state.target, self.params, state.spare, history)
+        return fit_columns(self, state.slots.columns, state.target, state.spare, history)
 
     def preview(self, state: PaperState, limit: int) -> Preview:
         slots, objective = state.slots, self.last_objective(state.history, state.passes)
@@ -322,14 +322,14 @@ def add_spare(spare: NDArray[np.int64], ids: NDArray[Any], n_select: int) -> NDA
 
 
 def fit_columns(
+    method: ColumnMethod,
     columns: UnitColumns,
     target: Target,
-    params: OnlineSubstitution,
     spare: NDArray[np.int64],
     history: Sequence[dict[str, float]],
 ) -> Result:
     """Return the result for the selected columns, with weights fitted jointly."""
-    n, k = columns.X.shape
+    (n, k), params = columns.X.shape, method.params
     selected = SelectedSet.empty(n, k, columns.X.dtype.itemsize, CODE[params.loss], params.intercept)
     fixed = selected.fixed
     selected.X[:, fixed:] = columns.X
@@ -337,4 +337,5 @@ def fit_columns(
     selected.ids[fixed:], selected.mean[fixed:], selected.norm[fixed:] = columns.ids, columns.mean, columns.norm
     selected.k = fixed + k
     selected.fit(SMALL_RIDGE * CURVATURE[params.loss] if params.ridge == "auto" else float(params.ridge))
-    return selected.result(params.n_select, spare, losses.decode_classes(target.classes), history)
+    classes, chosen = losses.decode_classes(target.classes), method.chosen(selected.ridge)
+    return selected.result(params.n_select, spare, classes, history, chosen)

@@ -42,8 +42,8 @@ REGISTRATION = Registration(
         ),
         Estimator(
             role="classifier",
-            summary="Tell two classes apart by a few columns of wide data",
-            loss="logistic",
+            summary="Tell classes apart by a few columns of wide data",
+            loss="auto",
             example="""
 >>> X = np.random.default_rng(0).normal(size=(100, 20))
 >>> y = np.where(X[:, 3] > X[:, 7], "spam", "ham")
@@ -60,5 +60,5 @@ REGISTRATION = Registration(
 array([ 1., -2.])""",
         ),
     ),
-    max_classes=2,
+    text_for_losses=("squared",),
 )

@@ -2,17 +2,19 @@
 
 The weights w of the set S minimise Σ m_i L(u_i, y_i) + ½ λ ‖w‖² with scores u = X_S w over standardised columns. The
 row weight m_i is 0 while row i is held back. The intercept, if there is one, is a constant column in slot 0, which is
-never penalised and never dropped.
+never penalised and never dropped. With more than two classes every class has a score, a target and weights of its own,
+over the same columns.
 
 The Hessian H = X_Sᵀ diag(h) X_S + λI is stored as its inverse, where h is the curvature of the loss in every row. A
 Newton step with a slightly outdated h still points downhill, and h is recomputed when it has changed much. For the
-squared loss h is constant and a single Newton step is exact. New columns enter by a block-wise extension of the
+squared loss h is constant and a single Newton step is exact. All scores share one H, and with several of them h is an
+average curvature. New columns enter by a block-wise extension of the
 inverse, and old columns leave by `prune`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,7 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-from daskfs.algorithms.loss_kernels import SQUARED, curvatures, residuals
+from daskfs.algorithms.loss_kernels import (
+    SOFTMAX,
+    SQUARED,
+    curvatures,
+    residuals,
+    softmax_curvatures,
+    softmax_residuals,
+)
 from daskfs.algorithms.losses import Floats
 from daskfs.algorithms.substitution.columns import UnitColumns
 from daskfs.algorithms.substitution.kernels import prune
@@ -37,6 +46,8 @@ _DRIFT = 0.1  # share of the curvature that may change before H is computed anew
 LEAST_RIDGE = 1e-7  # on columns of unit norm; the effect of a smaller one is lost in rounding
 _DUPLICATE = {4: 1e-5, 8: 1e-9}  # two columns are duplicates if 1 − |cosine| is smaller, by the bytes of a number
 _FINAL_CURVATURE = 1e-8  # the least curvature of a row in the final fit, only to make H invertible
+_FINAL_DESCENTS = 500  # steps of L-BFGS at most, for several scores
+_PAIRS = 12  # steps that L-BFGS remembers
 _FINAL_STEPS = 25  # of Newton's method at most in the final fit; from a good start it takes a few
 POOL_PER_FEATURE = 5  # rejected columns that are remembered for each feature to select
 
@@ -80,13 +91,13 @@ class SelectedSet:
     X: NDArray[Any]  # (n, slots), Fortran order
     mean: Floats
     norm: Floats
-    w: Floats
+    w: Floats  # (scores, slots)
     inverse: Floats  # of H
     diagonal: Floats  # of X_Sᵀ diag(h) X_S
-    target: Floats
+    target: Floats  # (scores, n)
     importance: Floats  # of every row
-    u: Floats  # the score of every row
-    r: NDArray[Any]  # the weighted residual of every row
+    u: Floats  # (scores, n): the scores of every row
+    r: NDArray[Any]  # (scores, n): the weighted residuals of every row
     h: NDArray[Any]  # the weighted curvature of every row
     uniform: bool = False  # whether h is 1 in all rows
     ridge: float = 0.0
@@ -96,15 +107,18 @@ class SelectedSet:
     rejected: RejectedColumns = field(default_factory=RejectedColumns)
 
     @classmethod
-    def empty(cls, n: int, slots: int, itemsize: int, code: int, intercept: bool, ridge: float = 0.0) -> SelectedSet:
+    def empty(
+        cls, n: int, slots: int, itemsize: int, code: int, intercept: bool, n_scores: int = 1, ridge: float = 0.0
+    ) -> SelectedSet:
         """Return a selected set with room for `slots` features that is empty except for the intercept."""
         dtype, size, fixed = np.dtype(f"f{itemsize}"), slots + intercept, int(intercept)
         X, inverse = np.zeros((n, size), dtype, order="F"), np.zeros((size, size))
         X[:, :fixed] = 1 / np.sqrt(n)
         return cls(
             code, fixed, fixed, np.full(size, INTERCEPT, np.int64), X, mean=np.zeros(size), norm=np.ones(size),
-            w=np.zeros(size), inverse=inverse, diagonal=np.ones(size), target=np.zeros(n), importance=np.ones(n),
-            u=np.zeros(n), r=np.zeros(n, dtype), h=np.zeros(n, dtype), ridge=ridge,
+            w=np.zeros((n_scores, size)), inverse=inverse, diagonal=np.ones(size), target=np.zeros((n_scores, n)),
+            importance=np.ones(n), u=np.zeros((n_scores, n)), r=np.zeros((n_scores, n), dtype), h=np.zeros(n, dtype),
+            ridge=ridge,
         )  # fmt: skip
 
     @property
@@ -122,7 +136,7 @@ class SelectedSet:
         """Recompute the curvature and the inverse Hessian, and take at most `steps` Newton steps."""
         k = self.k
         for _ in range(steps):
-            curvatures(self.code, self.u, self.target, self.importance, least_curvature, self.h)
+            self._write_curvatures(least_curvature, self.h)
             self.uniform = bool((self.h == 1).all())
             H = weighted_gram(self.X[:, :k], self.h)
             self.diagonal[:k] = np.diag(H)
@@ -136,7 +150,7 @@ class SelectedSet:
         if self.code == SQUARED:
             return
         h = np.empty_like(self.h)
-        curvatures(self.code, self.u, self.target, self.importance, _LEAST_CURVATURE, h)
+        self._write_curvatures(_LEAST_CURVATURE, h)
         if np.abs(h - self.h).sum() > _DRIFT * self.h.sum():
             self.refresh(steps)
             return
@@ -148,11 +162,15 @@ class SelectedSet:
     def _step(self) -> bool:
         """Take a Newton step with the stored inverse Hessian; return whether another step is worthwhile."""
         k, X = self.k, self.X
-        residuals(self.code, self.u, self.target, self.importance, self.r)
-        slope = transposed_product(X[:, :k], self.r) - self._penalty() * self.w[:k]
-        step = self.inverse[:k, :k] @ slope
-        before = self._search_line(step, X[:, :k] @ step.astype(X.dtype))
-        return float(slope @ step) > _WORTHWHILE * before
+        self.write_residuals(self.u, self.r)
+        slope = self._slope()
+        step = slope @ self.inverse[:k, :k]
+        before = self._search_line(step, step.astype(X.dtype) @ X[:, :k].T)
+        return float((slope * step).sum()) > _WORTHWHILE * before
+
+    def _slope(self) -> Floats:
+        """Return the negative gradient of the objective, from the residuals."""
+        return products(self.X[:, : self.k], self.r) - self._penalty() * self.w[:, : self.k]
 
     def enter(self, new: UnitColumns, n_select: int) -> int:
         """Fit new columns jointly with the selected set and keep the best columns; return how many new columns stay."""
@@ -165,9 +183,8 @@ class SelectedSet:
         if len(distinct) < len(new.ids):
             new, C, B = new.take(distinct), C[:, distinct], B[np.ix_(distinct, distinct)]
         inverse = _extend_inverse(self.inverse[:k, :k], C, B + self.ridge * np.eye(len(distinct)))
-        slope = np.concatenate([np.zeros(k), transposed_product(new.X, self.r)])
-        old = np.concatenate([self.w[:k], np.zeros(len(distinct))])
-        w = old + inverse @ slope
+        old = np.pad(self.w[:, :k], ((0, 0), (0, len(distinct))))
+        w = old + products(new.X, self.r) @ inverse[k:]
         alive = prune(inverse, w, fixed, fixed + n_select)
         holders = _slot_holders(alive, k)
         for slot in np.flatnonzero(holders >= k):
@@ -175,7 +192,7 @@ class SelectedSet:
             X[:, slot] = new.X[:, source]
             self.ids[slot], self.mean[slot], self.norm[slot] = new.ids[source], new.mean[source], new.norm[source]
             self.diagonal[slot] = B[source, source]
-        self._take_fit(inverse[np.ix_(holders, holders)], w[holders], old[holders])
+        self._take_fit(inverse[np.ix_(holders, holders)], w[:, holders], old[:, holders])
         return int(alive[k:].sum())
 
     def _take_fit(self, inverse: Floats, w: Floats, old: Floats) -> None:
@@ -184,14 +201,14 @@ class SelectedSet:
         The new weights `w` minimise a quadratic approximation of the loss. Unless the loss is the squared loss, the
         step from the `old` weights to `w` is shortened until the loss falls.
         """
-        size, X = len(w), self.X
+        size, X = len(inverse), self.X
         self.k = size
         self.inverse[:size, :size] = inverse
-        self.w[:size] = w
-        self.u[:] = X[:, :size] @ w.astype(X.dtype)
+        self.w[:, :size] = w
+        self.u[:] = w.astype(X.dtype) @ X[:, :size].T
         if self.code != SQUARED:
-            self.w[:size] = old
-            start = X[:, :size] @ old.astype(X.dtype)
+            self.w[:, :size] = old
+            start = old.astype(X.dtype) @ X[:, :size].T
             change = self.u - start
             self.u[:] = start
             self._search_line(w - old, change)
@@ -200,32 +217,53 @@ class SelectedSet:
     def _search_line(self, step: Floats, change: Floats) -> float:
         """Take a step of weights and scores, halved until the objective falls; return the objective before the step."""
         k = self.k
-        before = self._objective(self.u, self.w[:k])
+        before = self._objective(self.u, self.w[:, :k])
         for _ in range(_HALVINGS):
-            u, w = self.u + change, self.w[:k] + step
+            u, w = self.u + change, self.w[:, :k] + step
             if self._objective(u, w) <= before + 1e-12 * abs(before):
-                self.u[:], self.w[:k] = u, w
+                self.u[:], self.w[:, :k] = u, w
                 break
             step, change = step / 2, change / 2
         return before
 
     def _update_objective(self) -> None:
         """Recompute the residuals, the objective, and the threshold that new columns must exceed."""
-        loss = residuals(self.code, self.u, self.target, self.importance, self.r)
-        w = self.w[self.fixed : self.k]
-        self.objective = loss + 0.5 * self.ridge * float(w @ w)
-        self.threshold = float(self.usefulness().min()) if len(w) else 0.0
+        loss, w = self.write_residuals(self.u, self.r), self.w[:, self.fixed : self.k]
+        self.objective = loss + 0.5 * self.ridge * float((w * w).sum())
+        self.threshold = float(self.usefulness().min()) if w.size else 0.0
+
+    def write_residuals(self, u: Floats, r: NDArray[Any]) -> float:
+        """Write the weighted residuals for the scores u into r, and return the weighted sum of losses."""
+        if self.code == SOFTMAX:
+            return float(softmax_residuals(u, self.target, self.importance, r))
+        total = 0.0
+        for scores, target, out in zip(u, self.target, r, strict=True):
+            total += residuals(self.code, scores, target, self.importance, out)
+        return total
+
+    def _write_curvatures(self, least: float, h: NDArray[Any]) -> None:
+        """Write the weighted curvature of every row into h, of which none but by its weight is below `least`."""
+        if self.code == SOFTMAX:
+            softmax_curvatures(self.u, self.importance, least, h)
+            return
+        curvatures(self.code, self.u[0], self.target[0], self.importance, least, h)
+        if len(self.u) > 1 and self.code != SQUARED:
+            of_score = np.empty_like(h)
+            for u, target in zip(self.u[1:], self.target[1:], strict=True):
+                curvatures(self.code, u, target, self.importance, least, of_score)
+                h += of_score
+            h /= len(self.u)
 
     def quadratic(self) -> tuple[Floats, Floats]:
         """Return the Hessian H, without ridge penalty, and c of the quadratic ½ wᵀHw − cᵀw approximating the loss."""
         X = self.X[:, : self.k]
         H = weighted_gram(X, self.h)
-        return H, transposed_product(X, self.r) + H @ self.w[: self.k]
+        return H, products(X, self.r) + self.w[:, : self.k] @ H
 
     def usefulness(self) -> Floats:
         """Return, for every feature, twice the rise of the loss if the feature were removed from the set."""
         at = slice(self.fixed, self.k)
-        usefulness: Floats = self.w[at] ** 2 / np.diag(self.inverse)[at]
+        usefulness: Floats = (self.w[:, at] ** 2).sum(axis=0) / np.diag(self.inverse)[at]
         return usefulness
 
     def _penalty(self) -> Floats:
@@ -235,14 +273,40 @@ class SelectedSet:
         return ridge
 
     def _objective(self, u: Floats, w: Floats) -> float:
-        loss = residuals(self.code, u, self.target, self.importance, np.empty_like(self.r))
-        return float(loss) + 0.5 * float(self._penalty() @ w**2)
+        return self.write_residuals(u, np.empty_like(self.r)) + 0.5 * float((w**2 @ self._penalty()).sum())
 
     def fit(self, ridge: float) -> None:
         """Fit the weights of the set to the minimum of the loss under a given ridge penalty."""
         self.ridge = ridge
+        if len(self.w) > 1 and self.code != SQUARED:
+            self.refresh()
+            self._descend()
+            self.refresh(steps=1)
+            return
         self.refresh(_FINAL_STEPS)
         self.refresh(_FINAL_STEPS, _FINAL_CURVATURE)
+
+    def _descend(self) -> None:
+        """Minimise the loss of several scores by L-BFGS, in the metric of the Hessian that they share."""
+        k, X = self.k, self.X
+        pairs: list[tuple[Floats, Floats]] = []  # of steps, and how each changed the slope
+        slope = self._slope()
+        for _ in range(_FINAL_DESCENTS):
+            step, shares = slope.copy(), []
+            for moved, turned in reversed(pairs):
+                shares.append(float((moved * step).sum() / (moved * turned).sum()))
+                step -= shares[-1] * turned
+            step = step @ self.inverse[:k, :k]
+            for (moved, turned), share in zip(pairs, reversed(shares), strict=True):
+                step += (share - float((turned * step).sum() / (moved * turned).sum())) * moved
+            old, promised = self.w[:, :k].copy(), float((slope * step).sum())
+            before = self._search_line(step, step.astype(X.dtype) @ X[:, :k].T)
+            self.write_residuals(self.u, self.r)
+            previous, slope = slope, self._slope()
+            pair = self.w[:, :k] - old, previous - slope
+            if promised < _WORTHWHILE * before or float((pair[0] * pair[1]).sum()) <= 0:
+                break
+            pairs = [*pairs[1 - _PAIRS :], pair]
 
     def copy_fit(self) -> SelectedSet:
         """Return a copy of the set that shares the matrix X, which needs most of the memory."""
@@ -250,32 +314,41 @@ class SelectedSet:
         return replace(copied, X=self.X)
 
     def result(
-        self, n_select: int, spare: NDArray[np.int64], classes: tuple[Label, ...] | None, history: Sequence[Any]
+        self,
+        n_select: int,
+        spare: NDArray[np.int64],
+        classes: tuple[Label, ...] | None,
+        history: Sequence[Any],
+        chosen: Mapping[str, float | str],
     ) -> Result:
         """Return the features of a fitted set, the most useful first, with weights in the units of the data.
 
         If the data have fewer than `n_select` useful columns, because of constants and near-duplicates, the result is
         filled up with columns of `spare` with weight 0.
         """
-        order = self.fixed + np.argsort(-self.usefulness(), kind="stable")
-        raw = self.w[order] / self.norm[order]
-        intercept = (self.w[0] / np.sqrt(len(self.target)) if self.fixed else 0.0) - float(raw @ self.mean[order])
+        usefulness = self.usefulness()
+        order = self.fixed + np.argsort(-usefulness, kind="stable")
+        raw = self.w[:, order] / self.norm[order]
+        intercept = (self.w[:, 0] / np.sqrt(len(self.h)) if self.fixed else 0.0) - raw @ self.mean[order]
         fill = spare[~np.isin(spare, self.features)][: n_select - len(order)]
+        weights = np.pad(raw, ((0, 0), (0, len(fill))))
         return Result(
             features=np.concatenate([self.ids[order], fill]).astype(np.uint64),
-            weights=np.concatenate([raw, np.zeros(len(fill))]),
-            intercept=np.array([intercept]),
+            weights=weights[0] if len(weights) == 1 else weights.T,
+            intercept=intercept,
             classes=classes,
             history=history,
+            importance=np.pad(usefulness[order - self.fixed] / 2, (0, len(fill))),
+            chosen=chosen,
         )
 
 
-def set_nbytes(n: int, slots: int, entering: int, itemsize: int) -> int:
+def set_nbytes(n: int, slots: int, entering: int, itemsize: int, n_scores: int = 1) -> int:
     """Return the bytes of a selected set, and of the work on the set if `entering` columns enter at once."""
     size = slots + 1
     columns = n * (size + 2 * entering) * itemsize + min(n, _TILE) * size * itemsize
     small = 8 * 6 * (size + entering) ** 2
-    return columns + small + n * (3 * 8 + 2 * itemsize + 8)
+    return columns + small + n * (2 * itemsize + 16) + n * n_scores * (5 * 8 + 2 * itemsize)
 
 
 def _slot_holders(alive: NDArray[np.bool_], k: int) -> NDArray[np.int64]:
@@ -337,6 +410,9 @@ def weighted_gram(A: NDArray[Any], h: NDArray[Any]) -> Floats:
     return out
 
 
-def transposed_product(A: NDArray[Any], r: NDArray[Any]) -> Floats:
-    """Return Aᵀr, with sums over tiles of rows in the data's precision and the total in float64."""
-    return cross_product(A, r[:, None])[:, 0]
+def products(A: NDArray[Any], r: NDArray[Any]) -> Floats:
+    """Return the products rA of residuals r (scores, n), summed over tiles of rows in the data's precision."""
+    out = np.zeros((len(r), A.shape[1]))
+    for start in range(0, len(A), _TILE):
+        out += r[:, start : start + _TILE] @ A[start : start + _TILE]
+    return out

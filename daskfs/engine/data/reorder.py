@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -38,12 +39,12 @@ from daskfs.store.reorder.columns import (
     column_shape,
     cut_blocks,
     mark_gap,
-    merged_sizes,
+    merged_ranges,
     plan_columns,
     sort_columns,
 )
 from daskfs.store.reorder.plan import ReorderPlan, WriteTask
-from daskfs.store.reorder.rows import ROW_HEAD, RowSlots, block_bytes, plan_rows, row_arrays, slot_bits, sort_rows
+from daskfs.store.reorder.rows import RowSlots, block_bytes, plan_rows, row_arrays, slot_bits, sort_rows
 from daskfs.store.reorder.runs import KeyRange, Runs
 
 MEMORY = "512MB"
@@ -94,9 +95,9 @@ class Reorder(ABC):
                 plan.tasks.close()  # end its threads here; the garbage collector may wait for them in any thread
         return lambda origin: plan.close(writer, written, origin)
 
-    def runs(self, location: Location, count: int, head: np.dtype[Any], arrays: dict[str, np.dtype[Any]]) -> Runs:
+    def runs(self, location: Location, count: int, arrays: dict[str, np.dtype[Any]]) -> Runs:
         """Return the `count` sorted runs of this operation, to be stored in a new and unique folder."""
-        return Runs(location, f"{UNFINISHED}/{uuid.uuid4().hex[:8]}", count, head, arrays)
+        return Runs(location, f"{UNFINISHED}/{uuid.uuid4().hex[:8]}", count, arrays)
 
 
 def _write(task: WriteTask, location: Location) -> tuple[int, dict[str, ChunkRecords]]:
@@ -225,14 +226,15 @@ class Shuffler(Reorder):
 
     def plan(self, wanted: KeyRange, location: Location, moved: ProgressCounter) -> ReorderPlan:
         source, bits = self.source, slot_bits(self.source)
-        groups = consecutive_groups(block_bytes(source), self.budget.run_bytes)
-        runs = self.runs(location, len(groups), ROW_HEAD, row_arrays(source))
+        sizes = block_bytes(source)
+        groups = list(consecutive_groups(range(len(sizes)), sizes.__getitem__, self.budget.run_bytes))
+        runs = self.runs(location, len(groups), row_arrays(source))
         tasks = [(runs, number, source, blocks, wanted, bits) for number, blocks in enumerate(groups)]
         total = np.zeros((2, 1 << bits), np.int64)
         for counts in self.pool.unordered("sort", sort_rows, tasks):
             total += counts
             moved.add(int(counts[0].sum()))
-        return plan_rows(source, runs, wanted, RowSlots(total), self.budget.task_bytes)
+        return plan_rows(source, runs, wanted, RowSlots(total), "rows", self.budget.task_bytes)
 
 
 def transpose(
@@ -335,23 +337,20 @@ class Transposer(Reorder):
 
     def plan(self, wanted: KeyRange, location: Location, moved: ProgressCounter) -> ReorderPlan:
         source, sizes = self.source, self.source.block_entries()
-        groups = consecutive_groups(sizes, self.budget.run_bytes // _ENTRY_BYTES)
-        groups = [group for group in groups if sizes[group].any()]
+        some = consecutive_groups(range(len(sizes)), sizes.__getitem__, self.budget.run_bytes // _ENTRY_BYTES)
+        groups = [group for group in some if sizes[group].any()]
         most = max(1, self.budget.task_bytes // _ENTRY_BYTES)
         gap = mark_gap(source.n_entries, len(groups), most)
-        runs = self.runs(location, len(groups), COLUMN_HEAD, {"cells": CELL})
+        runs = self.runs(location, len(groups), {"heads": COLUMN_HEAD, "cells": CELL})
         tasks = [(runs, number, source, group, int(sizes[group].sum()), gap) for number, group in enumerate(groups)]
         summaries = self._sort(tasks, moved)
         shape = column_shape((run.sample for run in summaries), source.n_entries, self.block_entries, self.compression)
-        blocks = cut_blocks(merged_sizes(runs, summaries, gap, most // 2), shape)
-        return plan_columns(
-            source,
-            wanted,
-            blocks,
-            shape,
-            most - gap * len(groups),
-            lambda group: MergedColumns.of(runs, summaries, int(group[0].ids[0]), int(group[-1].ids[-1])),
-        )
+        if isinstance(self.pool, Threads):  # columns are merged once, here
+            ranges = merged_ranges(runs, summaries, gap, most // 2, ["cells"], self.pool.sharing)
+            return plan_columns(source, wanted, cut_blocks(ranges, shape), shape)
+        blocks = cut_blocks(merged_ranges(runs, summaries, gap, most // 2), shape)  # of sizes; each task merges its own
+        merged = partial(MergedColumns.of, runs, summaries)
+        return plan_columns(source, wanted, blocks, shape, merged, most - gap * len(groups))
 
     def _sort(self, tasks: list[tuple[Any, ...]], moved: ProgressCounter) -> list[RunSummary]:
         """Write all sorted runs in parallel, and return a summary of each sorted run, ordered by number."""

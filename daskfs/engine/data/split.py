@@ -33,14 +33,7 @@ from daskfs.store.dataset.layout import ROOT
 from daskfs.store.dataset.writer import check_free
 from daskfs.store.ingest.plan import is_done
 from daskfs.store.places.location import Location
-from daskfs.store.reorder.columns import (
-    ColumnArrays,
-    cut_blocks,
-    plan_columns,
-    plan_dense_share,
-    share_columns,
-    share_shape,
-)
+from daskfs.store.reorder.columns import ColumnArrays, cut_blocks, plan_columns, share_columns, share_shape
 from daskfs.store.reorder.plan import ReorderPlan
 from daskfs.store.reorder.rows import SLOTS_PER_BLOCK, RowShare, RowSlots, block_bytes, count_rows, plan_rows
 from daskfs.store.reorder.runs import KeyRange, draw_rows
@@ -190,12 +183,9 @@ class Splitter(Reorder):
         if source.kind == "sparse" and source.layout == "columns":
             shape = share_shape(share)
             blocks = _check_not_empty(cut_blocks(_counted(share_columns(share), moved), shape), location)
-            return plan_columns(source, wanted, blocks, shape, 0, lambda group: group[0])
+            return plan_columns(source, wanted, blocks, shape)
         slots = None if source.layout == "columns" else self._slots(share)
-        if source.kind == "dense":
-            return plan_dense_share(share, slots, self.budget.task_bytes)
-        assert slots is not None
-        return plan_rows(source, share, wanted, slots, self.budget.task_bytes)
+        return plan_rows(source, share, wanted, slots, source.layout, self.budget.task_bytes)
 
     def _slots(self, share: RowShare) -> RowSlots:
         """Count the wanted rows in each slot, which is one eighth of a block."""

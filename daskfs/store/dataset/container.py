@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,11 +52,6 @@ class _Array:
     def nbytes(self) -> int:
         return math.prod(self.shape) * self.dtype.itemsize
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the header entry of the array."""
-        kind = "scalar" if self.scalar else "fortran" if self.fortran else "array"
-        return {kind: self.dtype.str, "shape": list(self.shape)}
-
 
 def write_container(location: Location, key: str, about: Mapping[str, Any], values: State) -> None:
     """Store a JSON object and arrays under one key in one atomic step, so that readers see the old file or the new.
@@ -76,7 +71,8 @@ def write_container(location: Location, key: str, about: Mapping[str, Any], valu
     if len(header) > _MOST_HEADER:
         raise ValueError(f"a header of {len(header)} bytes: text that long belongs into arrays")
     start = _MAGIC + f"{len(header):08x}\n".encode() + header
-    parts, crc = [_raw(array) for array in arrays], google_crc32c.value(start)
+    parts = [np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in arrays]  # no copy, if in row order
+    crc = google_crc32c.value(start)
     for part in parts:
         crc = google_crc32c.extend(crc, part)
     location.write(key, start, *(part.data for part in parts), crc.to_bytes(CRC_BYTES, "little"))
@@ -102,11 +98,17 @@ def read_container(location: Location, key: str) -> tuple[dict[str, Any], State]
             values[name] = value
             continue
         memory = np.empty(value.nbytes, np.uint8)
-        for target, data in _pieces(location, key, position, memory):
+        for first in range(0, len(memory), _PIECE):
+            target = memory[first : first + _PIECE]
+            data = location.read(key, position + first, position + first + len(target))
+            if len(data) != len(target):
+                raise DamagedContainer("cut short while it was read")
             target[:] = np.frombuffer(data, np.uint8)
             crc = google_crc32c.extend(crc, data)
         position += value.nbytes
-        values[name] = _reshape(memory, value)
+        stored = memory.view(value.dtype)
+        array = stored.reshape(value.shape[::-1]).T if value.fortran else stored.reshape(value.shape)
+        values[name] = array[()] if value.scalar else array
     if location.read(key, position, size) != crc.to_bytes(CRC_BYTES, "little"):
         raise DamagedContainer("the checksum does not match: the bytes were altered")
     return about, values
@@ -120,17 +122,13 @@ def _describe(name: str, value: Any, arrays: list[NDArray[Any]]) -> dict[str, An
         array = np.asarray(value)
         fortran = array.flags.f_contiguous and not array.flags.c_contiguous
         arrays.append(array.T if fortran else array)
-        return _Array(array.dtype, array.shape, fortran, isinstance(value, np.generic)).to_json()
+        kind = "scalar" if isinstance(value, np.generic) else "fortran" if fortran else "array"
+        return {kind: array.dtype.str, "shape": list(array.shape)}
     if isinstance(value, float):
         return {"float": repr(value)}  # as text, since JSON has neither nan nor inf
     if isinstance(value, bool | int | str):
         return {type(value).__name__: value}
     raise TypeError(f"{name!r} is a {type(value).__name__}: only arrays, int, float, bool and str can be stored")
-
-
-def _raw(array: NDArray[Any]) -> NDArray[np.uint8]:
-    """Return the bytes of an array in row-major order, without a copy if the array is stored in row-major order."""
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
 def _header_length(start: bytes, size: int) -> int:
@@ -171,21 +169,3 @@ def _value(shape: list[int] | None = None, **kind: Any) -> Any:
     if math.prod(max(side, 1) for side in shape) >= 1 << 48:  # refused even if another side is 0 and the array empty
         raise ValueError(shape)
     return _Array(np.dtype(content), tuple(shape), name == "fortran", name == "scalar")
-
-
-def _pieces(
-    location: Location, key: str, position: int, memory: NDArray[np.uint8]
-) -> Iterator[tuple[NDArray[np.uint8], bytes]]:
-    """Yield consecutive parts of `memory`, each part with the bytes of the file to copy into the part."""
-    for start in range(0, len(memory), _PIECE):
-        target = memory[start : start + _PIECE]
-        data = location.read(key, position + start, position + start + len(target))
-        if len(data) != len(target):
-            raise DamagedContainer("cut short while it was read")
-        yield target, data
-
-
-def _reshape(memory: NDArray[np.uint8], array: _Array) -> Any:
-    stored = memory.view(array.dtype)
-    shaped = stored.reshape(array.shape[::-1]).T if array.fortran else stored.reshape(array.shape)
-    return shaped[()] if array.scalar else shaped

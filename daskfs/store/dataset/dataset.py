@@ -12,11 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from daskfs.errors import DatasetError, OptionError, check_choice, public_url
 from daskfs.protocol import Axis, Block, ColumnBlock, Kind, Label, Meta, SparseColumnBlock
-from daskfs.store.dataset.blocks import ColumnBlocks, RowBlocks, check_column_ids, read_columns
+from daskfs.store.dataset.blocks import ColumnBlocks, RowBlocks, SparseBlocks, SparseColumnBlocks, check_column_ids
 from daskfs.store.dataset.layout import ROOT, UNFINISHED, ArraySpec, Attributes, Layout, parse_root
-from daskfs.store.dataset.names import ColumnNames, ComputedNames, Names, TableNames, kmer_id, kmer_name
-from daskfs.store.dataset.reader import ArrayReader, StrictStore
-from daskfs.store.dataset.sparse_blocks import SparseBlocks, SparseColumnBlocks
+from daskfs.store.dataset.names import ComputedNames, StoredNames, kmer_id, kmer_name
+from daskfs.store.dataset.reader import ArrayReader
 from daskfs.store.places.location import Location
 from daskfs.store.places.read_ahead import Prefetcher
 
@@ -261,11 +260,9 @@ class Dataset:
         [[0, 2], [4]]
         """
         blocks = self._blocks("columns")
-        if isinstance(blocks, SparseColumnBlocks):
-            size = max(self.n_features, int(self.attributes["max_id"]) + 1)  # ids may be hashes
-            return read_columns(blocks, check_column_ids(ids, size), columns_per_block)
-        assert isinstance(blocks, ColumnBlocks)
-        return read_columns(blocks, check_column_ids(ids, self.n_features), columns_per_block)
+        assert isinstance(blocks, ColumnBlocks | SparseColumnBlocks)
+        size = max(self.n_features, int(self.attributes["max_id"]) + 1)  # ids may be hashes
+        return blocks.columns(check_column_ids(ids, size), columns_per_block)
 
     def targets(self) -> Iterator[NDArray[np.float64]]:
         """Yield the labels of all rows in order, piece by piece, without reading the features."""
@@ -301,15 +298,15 @@ class Dataset:
         """Return the dataset as a lazy xarray.Dataset with labelled dimensions, where a missing chunk is an error."""
         import xarray
 
-        return xarray.open_zarr(StrictStore(self.location.zarr_store()), chunks={}, consolidated=True)  # type: ignore[no-any-return]
+        return xarray.open_zarr(self.location.zarr_store(), chunks={}, consolidated=True)  # type: ignore[no-any-return]
 
     @cached_property
-    def _names(self) -> Names:
+    def _names(self) -> ComputedNames | StoredNames:
         source = self.attributes["names"]
         if source["from"] == "columns":
-            return ColumnNames(self._reader("feature"))
+            return StoredNames(self._reader("feature"))
         if source["from"] == "table":
-            return TableNames(*(self._reader(f"names/{part}") for part in ("first", "id", "name")))
+            return StoredNames(*(self._reader(f"names/{part}") for part in ("name", "id", "first")))
         if source["from"] == "kmers":
             shift = source["shift"]
             return ComputedNames(
@@ -348,17 +345,12 @@ class Dataset:
     def _blocks(self, axis: Axis) -> AnyBlocks:
         check_choice("axis", axis, Axis)
         if axis not in self._axes():
-            raise OptionError(
-                f"{self.url}: laid out in {self.layout}, it cannot be read in {axis}; {self._remedy(axis)}"
-            )
+            remedy = "daskfs transpose makes columns of it" if axis == "columns" else "read what it was transposed from"
+            remedy = "write it with layout='both'" if self.kind == "dense" else remedy
+            raise OptionError(f"{self.url}: laid out in {self.layout}, it cannot be read in {axis}; {remedy}")
         if axis not in self._block_readers:
             self._block_readers[axis] = self._new_blocks(axis)
         return self._block_readers[axis]
-
-    def _remedy(self, axis: Axis) -> str:
-        if self.kind == "dense":
-            return "write it with layout='both'"
-        return "daskfs transpose makes columns of it" if axis == "columns" else "read what it was transposed from"
 
     def _new_blocks(self, axis: Axis) -> AnyBlocks:
         if self.kind == "sparse":

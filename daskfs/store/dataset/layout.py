@@ -149,12 +149,8 @@ def dense_specs(shape: tuple[int, int], dtype: np.dtype[Any], cut: DenseShape) -
     dims = ("sample", "feature")
     columns = Codec(cut.compression.compression, columns_contiguous=True)
     by_column = ArraySpec("X", shape, (n_samples, width), dtype, dims, columns)
-    if cut.layout == "columns":
-        return [by_column]
-    by_row = ArraySpec(
-        "X_rows" if cut.layout == "both" else "X", shape, (height, n_features), dtype, dims, cut.compression
-    )
-    return [by_column, by_row] if cut.layout == "both" else [by_row]
+    by_row = ArraySpec("X", shape, (height, n_features), dtype, dims, cut.compression)
+    return {"columns": [by_column], "rows": [by_row], "both": [by_column, replace(by_row, name="X_rows")]}[cut.layout]
 
 
 def target_spec(n_samples: int) -> ArraySpec:

@@ -8,6 +8,7 @@ sorted run, drops duplicate names, and continues with the next slices.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -150,23 +151,15 @@ def cut_into_chunks(batches: Iterable[NameBatch]) -> Iterator[NameBatch]:
 
 def encode_names(names: NameBatch, chunk: int) -> bytes:
     """Return the chunk file of names as strings, with invalid UTF-8 replaced and "…" after a name that was cut."""
-    if int(names.lengths.max(initial=0)) < LONGEST and _is_utf8(names.text):
-        packed = np.zeros(4 + len(names.text) + 4 * chunk, np.uint8)
+    text = names.text.tobytes()
+    with suppress(UnicodeDecodeError):
+        text.decode()
+        packed = np.zeros(4 + len(text) + 4 * chunk, np.uint8)
         packed[:4] = np.frombuffer(np.uint32(chunk).tobytes(), np.uint8)
-        if pack_strings(names.text, names.starts, names.lengths, packed[4:]):
+        is_whole = int(names.lengths.max(initial=0)) < LONGEST
+        if is_whole and pack_strings(names.text, names.starts, names.lengths, packed[4:]):
             return append_crc(packed.tobytes())
-    text, spans = names.text.tobytes(), zip(names.starts.tolist(), names.lengths.tolist(), strict=True)
-    strings = [_to_string(text[start : start + length]) for start, length in spans]
-    return encode_strings(np.array(strings + [""] * (chunk - len(strings)), object))
-
-
-def _is_utf8(text: NDArray[np.uint8]) -> bool:
-    try:
-        text.tobytes().decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _to_string(name: bytes) -> str:
-    return name.decode("utf-8", "replace") + ("…" if len(name) == LONGEST else "")
+    strings = [""] * chunk
+    for i, (start, length) in enumerate(zip(names.starts.tolist(), names.lengths.tolist(), strict=True)):
+        strings[i] = text[start : start + length].decode("utf-8", "replace") + ("…" if length == LONGEST else "")
+    return encode_strings(np.array(strings, object))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,16 +30,6 @@ LONGEST_KMER = 31  # 1 + 2 * 31 bits: ids stay below 2^63
 _SEPARATORS = "^=:"  # between a name space, or a column, and the rest of a name
 
 
-class Names(Protocol):
-    """Interface of a mapping from feature ids to names."""
-
-    def of(self, ids: NDArray[np.uint64]) -> list[str]:
-        """Return the name of each feature id, in the order of `ids`."""
-
-    def members(self, space: str) -> NDArray[np.uint64]:
-        """Return the ids of all features in a name space in ascending order, by reading every name."""
-
-
 class ComputedNames:
     """Names that are computed from feature ids alone (numbers or k-mers), without name spaces but a feature's own."""
 
@@ -47,9 +37,11 @@ class ComputedNames:
         self._name_of, self._id_of, self._max_id = name_of, id_of, max_id
 
     def of(self, ids: NDArray[np.uint64]) -> list[str]:
+        """Return the name of each feature id, in the order of `ids`."""
         return [self._name_of(feature) for feature in ids.tolist()]
 
     def members(self, space: str) -> NDArray[np.uint64]:
+        """Return the id of the feature with this name, if there is one."""
         try:
             feature = self._id_of(space)
         except ValueError:  # no name of a feature
@@ -57,55 +49,48 @@ class ComputedNames:
         return np.array([feature] if 0 <= feature <= self._max_id else [], np.uint64)
 
 
-class ColumnNames:
-    """The names of the columns of a dense dataset."""
+class StoredNames:
+    """The names of columns on disk; or the names table, sorted by id, of a dataset whose ids are hashes of names.
 
-    def __init__(self, names: ArrayReader) -> None:
-        self._names = names
+    A names table has the arrays `ids` and `first`, the first id of each chunk. Without them, ids are column numbers.
+    """
 
-    def of(self, ids: NDArray[np.uint64]) -> list[str]:
-        step = self._names.spec.chunks[0]
-        chunks = {number: self._names.read(number) for number in np.unique(ids // np.uint64(step)).tolist()}
-        return [str(chunks[feature // step][feature % step]) for feature in ids.tolist()]
-
-    def members(self, space: str) -> NDArray[np.uint64]:
-        chunks = (self._names.read(number) for number in range(self._names.spec.n_chunks))
-        return np.flatnonzero(np.concatenate([_are_members(names, space) for names in chunks])).astype(np.uint64)
-
-
-class TableNames:
-    """The names table on disk, sorted by id, of a dataset whose feature ids are hashes of names."""
-
-    def __init__(self, first: ArrayReader, ids: ArrayReader, names: ArrayReader) -> None:
-        self._first, self._ids, self._names = first, ids, names
+    def __init__(self, names: ArrayReader, ids: ArrayReader | None = None, first: ArrayReader | None = None) -> None:
+        self._names, self._ids, self._first = names, ids, first
 
     def of(self, ids: NDArray[np.uint64]) -> list[str]:
-        if len(ids) == 0:
-            return []
-        chunk_of = np.searchsorted(self._first.read_all(), ids, side="right") - 1
+        """Return the name of each feature id, in the order of `ids`."""
+        if self._first is None:
+            chunk_of = (ids // np.uint64(self._names.spec.chunks[0])).astype(np.int64)
+        else:
+            chunk_of = np.searchsorted(self._first.read_all(), ids, side="right") - 1
         result: list[str] = [""] * len(ids)
         for chunk in np.unique(chunk_of).tolist():
             here = np.flatnonzero(chunk_of == chunk)
-            for at, name in zip(here.tolist(), self._in_chunk(chunk, ids[here]), strict=True):
-                result[at] = name
+            known = self._ids_in(chunk) if chunk >= 0 else np.empty(0, np.uint64)
+            at = np.searchsorted(known, ids[here])
+            for feature, position in zip(ids[here].tolist(), at.tolist(), strict=True):
+                if position == len(known) or known[position] != feature:
+                    url = self._names.location.url
+                    raise DatasetError(f"{url}: feature {feature} has no name here; another dataset's id?")
+            for i, name in zip(here.tolist(), self._names.read_strings(chunk, at), strict=True):
+                result[i] = name
         return result
 
     def members(self, space: str) -> NDArray[np.uint64]:
+        """Return the ids of all features in a name space in ascending order, by reading every name."""
         parts = [np.empty(0, np.uint64)]
-        for chunk in range(len(self._first.read_all())):
-            ids = self._ids.read(chunk)
+        for chunk in range(self._names.spec.n_chunks):
+            ids = self._ids_in(chunk)
             parts.append(ids[_are_members(self._names.read(chunk)[: len(ids)], space)])
         return np.concatenate(parts)
 
-    def _in_chunk(self, chunk: int, ids: NDArray[np.uint64]) -> list[str]:
-        known = self._ids.read(chunk) if chunk >= 0 else np.empty(0, np.uint64)
-        at = np.searchsorted(known, ids)
-        for feature, position in zip(ids.tolist(), at.tolist(), strict=True):
-            if position == len(known) or known[position] != feature:
-                raise DatasetError(
-                    f"{self._ids.location.url}: feature {feature} has no name here; another dataset's id?"
-                )
-        return self._names.read_strings(chunk, at)
+    def _ids_in(self, chunk: int) -> NDArray[np.uint64]:
+        """Return the ids of the features whose names are in a chunk."""
+        if self._ids is not None:
+            return self._ids.read(chunk)
+        (size,), (step,) = self._names.spec.shape, self._names.spec.chunks
+        return np.arange(chunk * step, min((chunk + 1) * step, size), dtype=np.uint64)
 
 
 def _are_members(names: NDArray[Any], space: str) -> NDArray[np.bool_]:
@@ -178,8 +163,14 @@ def check_vocabulary(dataset: Dataset, ids: NDArray[np.uint64], names: Sequence[
     A sparse dataset need not contain every selected feature, since an absent feature is zero.
     """
     source = dataset.attributes["names"]
-    if source["from"] == "table":
-        _check_hashes(dataset.url, ids, names)
+    if source["from"] == "table":  # ids are hashes of names: no need to read the dataset
+        for feature, name in zip(ids.tolist(), names, strict=True):
+            is_original = not name.endswith("…") and "\ufffd" not in name  # neither cut nor repaired by `name_runs`
+            if is_original and id_of_name(name) != feature:
+                raise OptionError(
+                    f"{dataset.url}: its features are hashed strings, and {feature} is not the hash of {name[:80]!r}; "
+                    "the selection is of another kind of data"
+                )
         return
     known = ids < dataset.n_features if dataset.kind == "dense" or source["from"] == "columns" else ids == ids
     if dataset.kind == "dense" and not known.all():
@@ -203,15 +194,4 @@ def check_labels(where: str, labels: Sequence[str], ids: NDArray[np.uint64], nam
             raise OptionError(
                 f"{where}: feature {feature} is {label[:80]!r} there and {name[:80]!r} in the selection; "
                 "give data with the same features in the same order"
-            )
-
-
-def _check_hashes(url: str, ids: NDArray[np.uint64], names: Sequence[str]) -> None:
-    """Raise OptionError if a feature id is not the hash of the feature's name, without reading the dataset."""
-    for feature, name in zip(ids.tolist(), names, strict=True):
-        is_original = not name.endswith("…") and "\ufffd" not in name  # neither cut nor repaired by `name_runs`
-        if is_original and id_of_name(name) != feature:
-            raise OptionError(
-                f"{url}: its features are hashed strings, and {feature} is not the hash of {name[:80]!r}; "
-                "the selection is of another kind of data"
             )

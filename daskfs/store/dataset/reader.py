@@ -18,9 +18,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from zarr.abc.store import ByteRequest
-from zarr.core.buffer import Buffer, BufferPrototype
-from zarr.storage import WrapperStore
 
 from daskfs.errors import ChunkError
 from daskfs.store.dataset.codec import (
@@ -45,20 +42,6 @@ class Damage:
 
     key: str
     reason: str
-
-
-class StrictStore(WrapperStore):  # type: ignore[type-arg]
-    """A Zarr store in which a missing chunk raises an error instead of being read as fill values."""
-
-    async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
-        value = await super().get(key, prototype, byte_range)
-        if value is None and "/c/" in key:
-            raise MissingChunk(key)
-        return value
-
-
-class MissingChunk(FileNotFoundError):
-    """Raised by `StrictStore` for a chunk that does not exist."""
 
 
 class ChunkBuffer:
@@ -102,7 +85,7 @@ class ArrayReader:
 
     def read(self, number: int, buffer: ChunkBuffer | None = None) -> NDArray[Any]:
         """Return the cells of chunk `number` without padding, in `buffer` or in the memory of the store's response."""
-        with self._errors(number):
+        with chunk_errors(self.location, self.spec.key(number)):
             if self.spec.is_text:
                 cells = decode_strings(self._file(number)).reshape(self.spec.chunks)
             else:
@@ -113,12 +96,12 @@ class ArrayReader:
 
     def read_strings(self, number: int, positions: NDArray[np.int64]) -> list[str]:
         """Return the strings at some positions of a chunk of text."""
-        with self._errors(number):
+        with chunk_errors(self.location, self.spec.key(number)):
             return decode_strings_at(self._file(number), positions)
 
     def file(self, number: int) -> bytes:
         """Return the bytes of the file of chunk `number`, checked but not decoded."""
-        with self._errors(number):
+        with chunk_errors(self.location, self.spec.key(number)):
             file = self._file(number)
             strip_crc(file)
         return file
@@ -127,9 +110,6 @@ class ArrayReader:
         """Return all cells of a one-dimensional array."""
         parts = [self.read(number).copy() for number in range(self.spec.n_chunks)]
         return np.concatenate(parts) if parts else np.empty(0, object if self.spec.is_text else self.spec.dtype)
-
-    def _errors(self, number: int) -> Any:
-        return chunk_errors(self.location, self.spec.key(number))
 
     def _file(self, number: int) -> bytes:
         file = self.location.read(self.spec.key(number))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+T = TypeVar("T")
 
 
 class RowRegrouper:
@@ -40,16 +42,19 @@ class RowRegrouper:
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def consecutive_groups(sizes: NDArray[np.int64], most: int) -> list[range]:
-    """Return ranges of consecutive items whose sizes sum up to at most `most`, or ranges of a single item.
+def consecutive_groups(items: Iterable[T], size: Callable[[T], int], most: int) -> Iterator[list[T]]:
+    """Yield groups of consecutive items whose sizes sum up to at most `most`, or groups of a single item.
 
-    >>> consecutive_groups(np.array([3, 4, 5, 20, 1]), most=10)
-    [range(0, 2), range(2, 3), range(3, 4), range(4, 5)]
+    >>> list(consecutive_groups([3, 4, 5, 20, 1], size=int, most=10))
+    [[3, 4], [5], [20], [1]]
     """
-    edges, first = np.concatenate([[0], np.cumsum(sizes)]), 0
-    result = []
-    while first < len(sizes):
-        last = max(first + 1, int(np.searchsorted(edges, edges[first] + most, side="right")) - 1)
-        result.append(range(first, last))
-        first = last
-    return result
+    group: list[T] = []
+    total = 0
+    for item in items:
+        if group and total + size(item) > most:
+            yield group
+            group, total = [], 0
+        group.append(item)
+        total += size(item)
+    if group:
+        yield group

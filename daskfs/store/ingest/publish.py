@@ -124,26 +124,6 @@ def _move_once(location: Location, staged: str, target: str) -> None:
             raise
 
 
-def write_block(
-    location: Location,
-    specs: dict[str, ArraySpec],
-    cells: dict[str, NDArray[Any]],
-    size: StagedBlock,
-    number: int,
-    first_chunk: int,
-) -> dict[str, ChunkRecords]:
-    """Write the arrays of block `number` to their final keys without staging, and return the chunk records."""
-    written = {}
-    for name, line in cells.items():
-        width = specs[name].chunks[1]
-        first, count = (first_chunk, size.chunks) if specs[name].dims[0] == "chunk" else (number, 1)
-        written[name] = [
-            write_chunk(location, specs[name], first + i, line[np.newaxis, i * width : (i + 1) * width])
-            for i in range(count)
-        ]
-    return written
-
-
 def write_block_index(writer: DatasetWriter, along: Axis, blocks: Sequence[StagedBlock]) -> None:
     """Write arrays with the number of rows or columns, the number of entries and the first chunk of each block."""
     lines, entries, chunks = (np.array(sizes, np.int64) for sizes in zip(*blocks, strict=True))

@@ -140,6 +140,10 @@ class BlockShape:
     entries: int
     compression: Codec = LZ4
 
+    def block(self, rows: int, entries: int) -> StagedBlock:
+        """Return the size of a block, which has one chunk of entries unless a single row is larger than a chunk."""
+        return StagedBlock(rows, entries, max(1, -(-entries // self.entries)))
+
     def specs(self, blocks: int, chunks: int) -> dict[str, ArraySpec]:
         """Return the specs of all arrays that a sparse dataset with `blocks` blocks and `chunks` chunks may have."""
         row = ("block", "row")
@@ -219,14 +223,13 @@ class SparsePieceWriter(PieceWriter[SparsePiece]):
     def take_rows(self, rows: RowArrays) -> None:
         """Write the arrays of one block of sparse rows as staged files."""
         count, entries = int(rows.progress[ROWS]), int(rows.progress[ENTRIES])
-        chunks = max(1, -(-entries // self._shape.entries))
-        number = len(self.piece.blocks)
+        block, number = self._shape.block(count, entries), len(self.piece.blocks)
         for name, cells in _needed_arrays(rows).items():
             spec = self._specs[name]
-            for i in range(chunks if name in ENTRY_ARRAYS else 1):
+            for i in range(block.chunks if name in ENTRY_ARRAYS else 1):
                 part = cells[i * spec.chunks[1] : (i + 1) * spec.chunks[1]]
                 self.write(staged_name(name, number, i), encode_chunk(spec, part[np.newaxis]))
-        self.piece.blocks.append(StagedBlock(count, entries, chunks))
+        self.piece.blocks.append(block)
         self.piece.max_id = max(self.piece.max_id, int(rows.ids[:entries].max(initial=0)))
         self.piece.add_labels(rows.y[:count])
 

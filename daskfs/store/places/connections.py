@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from typing import Any
@@ -98,7 +98,9 @@ def _new_store(scheme: str, bucket: str, options: Mapping[str, Any], retries: in
     identity = {name: config.pop(name) for name in _IDENTITY if name in config} if scheme == "s3" else {}
     kind = {"s3": stores.S3Store, "gs": stores.GCSStore, "az": stores.AzureStore}[scheme]
     if "access_key_id" in identity and "session_token" not in identity and os.environ.get("AWS_SESSION_TOKEN"):
-        config["credential_provider"] = _without_session_token(identity)
+        # A provider of keys keeps obstore from adding the session token of the environment.
+        keys = {"secret_access_key": "", **identity, "token": None, "expires_at": None}
+        config["credential_provider"] = lambda: keys
     else:
         config |= identity
     retry_config = {"max_retries": retries, "retry_timeout": timedelta(seconds=BUDGET)}
@@ -143,18 +145,14 @@ def _with_profile(config: dict[str, Any]) -> dict[str, Any]:
     """Add the access keys of an Amazon profile if a profile is named or if no other keys are configured."""
     profile = config.pop("profile", None)
     has_keys = {"access_key_id", "skip_signature"} & config.keys() or os.environ.get("AWS_ACCESS_KEY_ID")
-    if profile is None and (has_keys or not _has_aws_files()):
+    file = os.environ.get("AWS_SHARED_CREDENTIALS_FILE", os.path.expanduser("~/.aws/credentials"))
+    has_files = find_spec("botocore") is not None and ("AWS_PROFILE" in os.environ or os.path.exists(file))
+    if profile is None and (has_keys or not has_files):
         return config
     settings = _profile_settings(profile) or {}
     if _endpoint("s3", config):  # options and the environment take precedence
         settings.pop("endpoint", None)
     return settings | config
-
-
-def _has_aws_files() -> bool:
-    """Return True if an Amazon profile or credentials file is configured and botocore is installed to read the keys."""
-    file = os.environ.get("AWS_SHARED_CREDENTIALS_FILE", os.path.expanduser("~/.aws/credentials"))
-    return find_spec("botocore") is not None and ("AWS_PROFILE" in os.environ or os.path.exists(file))
 
 
 def _profile_settings(profile: str | None) -> dict[str, Any] | None:
@@ -180,14 +178,3 @@ def _profile_settings(profile: str | None) -> dict[str, Any] | None:
 
     settings = {"region": session.get_config_variable("region"), "endpoint": scoped.get("endpoint_url")}
     return {"credential_provider": credential, **{name: value for name, value in settings.items() if value}}
-
-
-def _without_session_token(identity: Mapping[str, str]) -> Callable[[], Any]:
-    """Return a provider of the given keys that keeps obstore from adding the session token of the environment."""
-    credential = {
-        "access_key_id": identity["access_key_id"],
-        "secret_access_key": identity.get("secret_access_key", ""),
-        "token": None,
-        "expires_at": None,
-    }
-    return lambda: credential

@@ -82,7 +82,7 @@ class FsspecFolder:
     def _call(self, key: str, operation: Callable[[str], T]) -> T:
         where = f"{self._url}/{key}".rstrip("/")
 
-        def attempt(number: int) -> T:
+        def attempt() -> T:
             try:
                 return operation(self._path(key))
             except (FileNotFoundError, NotADirectoryError, IsADirectoryError):

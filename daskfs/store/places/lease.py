@@ -79,7 +79,7 @@ class Lease:
         with self._lock:
             began = time.monotonic()
             try:
-                tag = self._folder.replace_tagged(KEY, _content(self._epoch, self._owner), self._tag)
+                tag = self._folder.put_if(KEY, _content(self._epoch, self._owner), self._tag)
             except FileNotFoundError:
                 tag = None
             if tag is None:
@@ -115,7 +115,7 @@ def check_writer(url: str) -> None:
 def _take(folder: ObjectFolder) -> Lease:
     owner = f"{socket.gethostname()}, process {os.getpid()}, {uuid.uuid4().hex}"
     while True:
-        tag = folder.create_tagged(KEY, _content(1, owner))
+        tag = folder.put_if(KEY, _content(1, owner), None)
         if tag is not None:
             return Lease(folder, tag, 1, owner)
         try:
@@ -126,7 +126,7 @@ def _take(folder: ObjectFolder) -> Lease:
         if not _is_abandoned(folder, other_tag, other):
             continue
         epoch = other["epoch"] + 1
-        tag = folder.replace_tagged(KEY, _content(epoch, owner), other_tag)
+        tag = folder.put_if(KEY, _content(epoch, owner), other_tag)
         if tag is not None:
             return Lease(folder, tag, epoch, owner)
 

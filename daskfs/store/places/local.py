@@ -7,7 +7,7 @@ import shutil
 import threading
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 
 from daskfs.errors import Busy
@@ -55,7 +55,8 @@ class LocalFolder:
         return True
 
     def replace_if(self, key: str, data: bytes, expected: bytes) -> bool:
-        with _replacing, self._brief_lock():
+        is_locked = fcntl is None or self.path in _locked or not self.path.is_dir()
+        with _replacing, nullcontext() if is_locked else self._lock():
             try:
                 if self.fetch(key, None, None) != expected:
                     return False
@@ -90,34 +91,23 @@ class LocalFolder:
 
     @contextmanager
     def one_writer(self) -> Iterator[None]:
-        """Hold an exclusive lock on the folder itself, which the operating system releases when the process ends."""
         self.path.mkdir(parents=True, exist_ok=True)
-        if fcntl is None:
+        with ExitStack() as stack:
+            if fcntl is not None:
+                try:
+                    stack.enter_context(self._lock(fcntl.LOCK_NB))
+                except BlockingIOError:
+                    raise Busy(f"{self._url}: another process is writing here; wait for it to end") from None
+                _locked.add(self.path)
+                stack.callback(_locked.discard, self.path)
             yield
-            return
-        folder = os.open(self.path, os.O_RDONLY)
-        try:
-            try:
-                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise Busy(f"{self._url}: another process is writing here; wait for it to end") from None
-            _locked.add(self.path)
-            try:
-                yield
-            finally:
-                _locked.discard(self.path)
-        finally:
-            os.close(folder)
 
     @contextmanager
-    def _brief_lock(self) -> Iterator[None]:
-        """Wait for the folder's lock and hold the lock, unless this process already holds the lock in `one_writer`."""
-        if fcntl is None or self.path in _locked or not self.path.is_dir():
-            yield
-            return
+    def _lock(self, how: int = 0) -> Iterator[None]:
+        """Hold an exclusive lock on the folder itself, which the operating system releases when the process ends."""
         folder = os.open(self.path, os.O_RDONLY)
         try:
-            fcntl.flock(folder, fcntl.LOCK_EX)
+            fcntl.flock(folder, fcntl.LOCK_EX | how)
             yield
         finally:
             os.close(folder)

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
 from zarr.core.buffer import Buffer, BufferPrototype
-from zarr.storage import LocalStore
 
 from daskfs.errors import OptionError, public_url
 from daskfs.store.places.connections import object_store
@@ -64,8 +63,8 @@ class Location:
         return ObjectFolder(self.url, self.options)
 
     def zarr_store(self) -> Store:
-        """Return the folder as a read-only Zarr store."""
-        return LocationStore(self) if self.path is None else LocalStore(self.path, read_only=True)
+        """Return the folder as a read-only Zarr store, in which a missing chunk is an error instead of fill values."""
+        return LocationStore(self)
 
     def read(self, key: str, start: int | None = None, stop: int | None = None) -> bytes:
         """Return the bytes of a key, or a range of the bytes. Raise FileNotFoundError if the key does not exist."""
@@ -179,6 +178,8 @@ class LocationStore(Store):
         try:
             return prototype.buffer.from_bytes(await asyncio.to_thread(self._read, key, byte_range))
         except FileNotFoundError:
+            if "/c/" in key:  # a chunk, which zarr would replace by fill values
+                raise
             return None
 
     async def get_partial_values(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import count
 from typing import Any, TypeVar
 
 import obstore
@@ -55,7 +56,7 @@ class ObjectFolder:
 
     def create(self, key: str, data: bytes) -> bool:
         lease.check_writer(self.url)
-        return self.create_tagged(key, data) is not None
+        return self.put_if(key, data, None) is not None
 
     def replace_if(self, key: str, data: bytes, expected: bytes) -> bool:
         lease.check_writer(self.url)
@@ -63,7 +64,7 @@ class ObjectFolder:
             now, tag = self.tagged(key)
         except FileNotFoundError:
             return False
-        return now == expected and self.replace_tagged(key, data, tag) is not None
+        return now == expected and self.put_if(key, data, tag) is not None
 
     def tagged(self, key: str) -> tuple[bytes, Tag]:
         """Return the bytes of a key and the e-tag of the version that was read."""
@@ -74,13 +75,27 @@ class ObjectFolder:
 
         return self._call(key, read)
 
-    def create_tagged(self, key: str, data: bytes) -> Tag | None:
-        """Write a new key and return the e-tag of the new object, or None if the key exists already."""
-        return self._put_if(key, data, "create")
+    def put_if(self, key: str, data: bytes, tag: Tag | None) -> Tag | None:
+        """Replace the version of a key with the e-tag `tag`, or create a new key if `tag` is None.
 
-    def replace_tagged(self, key: str, data: bytes, tag: Tag) -> Tag | None:
-        """Replace the version of a key with the e-tag `tag` and return the new e-tag, or None if the e-tag differs."""
-        return self._put_if(key, data, {"e_tag": tag})
+        Return the new e-tag, or None if the key has another e-tag or, for a new key, exists already.
+        """
+        mode: Any = "create" if tag is None else {"e_tag": tag}
+        attempts = count()
+
+        def put(path: str) -> Tag | None:
+            is_first = next(attempts) == 0
+            try:
+                return str(obstore.put(self._store, path, data, mode=mode, use_multipart=False)["e_tag"])
+            except BaseError as error:
+                if not isinstance(_translate(error, path, self._bucket), _NotAsExpected):
+                    raise
+            if is_first:
+                return None
+            now, new_tag = self.tagged(key)  # an earlier attempt may have succeeded although its response was lost
+            return new_tag if now == data else None
+
+        return self._call(key, put)
 
     def move(self, key: str, target: str) -> None:
         self._change(key, lambda path: obstore.copy(self._store, path, self._path(target)))
@@ -143,20 +158,6 @@ class ObjectFolder:
         else:
             obstore.put(self._store_with_retries, path, iter(parts), chunk_size=PART_BYTES, max_concurrency=_UPLOADS)
 
-    def _put_if(self, key: str, data: bytes, mode: Any) -> Tag | None:
-        def put(path: str, number: int) -> Tag | None:
-            try:
-                return str(obstore.put(self._store, path, data, mode=mode, use_multipart=False)["e_tag"])
-            except BaseError as error:
-                if not isinstance(_translate(error, path, self._bucket), _NotAsExpected):
-                    raise
-            if number == 0:
-                return None
-            now, tag = self.tagged(key)  # an earlier attempt may have succeeded although its response was lost
-            return tag if now == data else None
-
-        return self._call_numbered(key, put)
-
     def _change(self, key: str, operation: Callable[[str], object]) -> None:
         """Call an operation that writes, with retries; every attempt first checks that the lease is not lost."""
 
@@ -167,14 +168,11 @@ class ObjectFolder:
         self._call(key, attempt)
 
     def _call(self, key: str, operation: Callable[[str], T]) -> T:
-        return self._call_numbered(key, lambda path, number: operation(path))
-
-    def _call_numbered(self, key: str, operation: Callable[[str, int], T]) -> T:
         where = f"{self.url}/{key}".rstrip("/")
 
-        def attempt(number: int) -> T:
+        def attempt() -> T:
             try:
-                return operation(self._path(key), number)
+                return operation(self._path(key))
             except (BaseError, FileNotFoundError) as error:
                 raise _translate(error, where, self._bucket) from None
 

@@ -32,8 +32,8 @@ class TransientError(Exception):
     """A failure that a retry may overcome: an overloaded server, a lost connection, an incomplete response."""
 
 
-def with_retries(where: str, attempt: Callable[[int], T]) -> T:
-    """Call ``attempt(number)`` with 0, 1, 2, … until no `TransientError` is raised, and return the result.
+def with_retries(where: str, attempt: Callable[[], T]) -> T:
+    """Call ``attempt()`` until no `TransientError` is raised, and return the result.
 
     `where` names the file or object in messages. Raise StorageError after `BUDGET` seconds of failures. Raise
     Interrupted when the event given to `stop_retries_on` is set.
@@ -43,7 +43,7 @@ def with_retries(where: str, attempt: Callable[[int], T]) -> T:
     budget: float = min(BUDGET, getattr(_this_thread, "budget", BUDGET))
     while True:
         try:
-            return attempt(number)
+            return attempt()
         except TransientError as failure:
             reason = str(failure)
         waited = monotonic() - began

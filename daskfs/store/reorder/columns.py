@@ -1,35 +1,34 @@
 """Reordering of columns: a transpose sorts sparse entries by feature id, a split keeps some rows of every column.
 
 A sorted run of a transpose holds the columns of some consecutive rows. A *mark* is the feature id at every `gap`-th
-entry of a sorted run. A sorted run is cut at marks into slots, which can be read separately. The sizes of all columns
-are merged first, to decide how to cut the columns into blocks. The entries of a column stay in the order of the rows.
+entry of a sorted run. A sorted run is cut at marks into slots, which can be read separately. The columns of all sorted
+runs are merged in order and cut into blocks. On a cluster, only the sizes of columns are merged first, and every task
+merges the cells of its own blocks. The entries of a column stay in the order of the rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.errors import DatasetError
-from daskfs.protocol import Block, ColumnBlock, SparseBlock, SparseColumnBlock
+from daskfs.protocol import Block, SparseBlock, SparseColumnBlock
 from daskfs.store.dataset.codec import Codec
 from daskfs.store.dataset.dataset import Dataset
-from daskfs.store.dataset.layout import ArraySpec
-from daskfs.store.dataset.writer import ChunkRecords, write_chunk
+from daskfs.store.dataset.regroup import consecutive_groups
 from daskfs.store.ingest.arrays import block_shape
-from daskfs.store.ingest.publish import write_block
-from daskfs.store.ingest.staging import BlockShape, StagedBlock
-from daskfs.store.places.location import Location
+from daskfs.store.ingest.staging import BlockShape
 from daskfs.store.places.read_ahead import Prefetcher
 from daskfs.store.reorder.kernels import sort_by_key
-from daskfs.store.reorder.plan import ReorderPlan, WriteTask, block_ends
-from daskfs.store.reorder.rows import RowShare, RowSlots, dense_row_tasks, row_array
+from daskfs.store.reorder.plan import ReorderPlan, WriteTask, block_ends, sparse_chunks
+from daskfs.store.reorder.rows import RowShare
 from daskfs.store.reorder.runs import LARGEST_KEY, KeyRange, RecordBatch, Runs, Section, edges_of
 
 COLUMN_HEAD = np.dtype([("key", np.uint64), ("entries", np.uint32)])
@@ -61,13 +60,15 @@ class ColumnArrays(NamedTuple):
         cells = None if self.cells is None or other.cells is None else np.concatenate([self.cells, other.cells])
         return ColumnArrays(np.concatenate([self.ids, other.ids]), indptr, cells)
 
-    def copy(self) -> ColumnArrays:
-        """Return a copy, which does not keep alive the larger arrays of which these columns are a view."""
-        return ColumnArrays(self.ids.copy(), self.indptr.copy(), None if self.cells is None else self.cells.copy())
-
     def read(self) -> ColumnArrays:
-        """Return these columns, so that tasks can call `read` on a `ColumnArrays` as on a `MergedColumns`."""
+        """Return these columns, so that a task can read them as it reads `MergedColumns`."""
         return self
+
+    def arrays(self, first: int, last: int) -> dict[str, NDArray[Any]]:
+        """Return the arrays of a block with the columns `first` … `last` - 1, by the names that a dataset has."""
+        ids, indptr, cells = self.between(first, last)
+        assert cells is not None
+        return {"ids": ids, "indptr": indptr, "rows": cells["row"], "values": cells["value"]}
 
 
 def column_records(blocks: Iterable[Block], n_entries: int) -> RecordBatch:
@@ -98,7 +99,7 @@ class RunSummary(NamedTuple):
 
 
 def sort_columns(
-    runs: Runs, number: int, source: Dataset, blocks: range, n_entries: int, gap: int
+    runs: Runs, number: int, source: Dataset, blocks: Sequence[int], n_entries: int, gap: int
 ) -> tuple[int, RunSummary]:
     """Write the columns of some row blocks as a sorted run, and note the feature id at every `gap` entries (a mark)."""
     columns = column_records(map(source.read, blocks), n_entries)
@@ -130,15 +131,8 @@ class MergedColumns:
         last = [int(np.searchsorted(run.marks, np.uint64(high), "right")) for run in summaries]
         return cls(runs, Section(np.array(first), np.maximum(first, last)), low, high)
 
-    def sizes(self) -> ColumnArrays:
-        """Return the ids and sizes of the merged columns, without cells."""
-        return self._merge([])
-
-    def read(self) -> ColumnArrays:
-        """Return the merged columns with their cells."""
-        return self._merge(["cells"])
-
-    def _merge(self, names: list[str]) -> ColumnArrays:
+    def read(self, names: Sequence[str] = ("cells",)) -> ColumnArrays:
+        """Return the merged columns with their cells, or only their ids and sizes if `names` is empty."""
         records, order = self.runs.read(self.section, names)
         ids = records.field("key")[order]
         own = slice(
@@ -155,10 +149,12 @@ def mark_gap(n_entries: int, n_runs: int, task_entries: int) -> int:
     return max(1, task_entries // (8 * n_runs), n_entries // MOST_MARKS)
 
 
-def merged_sizes(runs: Runs, summaries: Sequence[RunSummary], gap: int, most: int) -> Iterable[ColumnArrays]:
-    """Return the sizes of all columns in ranges of feature ids, each range with at most `most` entries or one column.
+def merged_ranges(
+    runs: Runs, summaries: Sequence[RunSummary], gap: int, most: int, names: Sequence[str] = (), threads: int = 1
+) -> Iterable[ColumnArrays]:
+    """Return all columns in ranges of feature ids, each range with at most `most` entries or one column.
 
-    A thread reads the next range of feature ids while the caller works on a range.
+    The columns have cells if `names` is ``["cells"]``, else only sizes. Up to `threads` threads read the next ranges.
     """
     marks = np.sort(np.concatenate([run.marks for run in summaries]))
     step = max(most // gap - len(summaries), 1)  # a range may begin and end between marks in every run
@@ -167,9 +163,9 @@ def merged_sizes(runs: Runs, summaries: Sequence[RunSummary], gap: int, most: in
     ends = [0, *edges.tolist(), LARGEST_KEY + 1]
 
     def read(number: int, _: None) -> ColumnArrays:
-        return MergedColumns.of(runs, summaries, ends[number], ends[number + 1] - 1).sizes()
+        return MergedColumns.of(runs, summaries, ends[number], ends[number + 1] - 1).read(names)
 
-    return Prefetcher[ColumnArrays, None](read, range(len(ends) - 1), lambda: None, ahead=1)
+    return Prefetcher[ColumnArrays, None](read, range(len(ends) - 1), lambda: None, threads, threads)
 
 
 def cut_blocks(ranges: Iterable[ColumnArrays], shape: BlockShape) -> Iterator[ColumnArrays]:
@@ -182,7 +178,7 @@ def cut_blocks(ranges: Iterable[ColumnArrays], shape: BlockShape) -> Iterator[Co
         *edges, last = 0, *block_ends(np.arange(len(columns.ids) + 1), columns.indptr, shape)
         for first, end in pairwise(edges):
             yield columns.between(first, end)
-        rest = columns.between(edges[-1], last).copy()
+        rest = columns.between(edges[-1], last)
     if rest is not None:
         yield rest
 
@@ -192,8 +188,8 @@ def plan_columns(
     wanted: KeyRange,
     blocks: Iterable[ColumnArrays],
     shape: BlockShape,
-    task_entries: int,
-    reader: Callable[[list[ColumnArrays]], ColumnArrays | MergedColumns],
+    merged: Callable[[int, int], MergedColumns] | None = None,
+    task_entries: int = 0,
 ) -> ReorderPlan:
     """Plan tasks that write blocks of sparse columns.
 
@@ -205,82 +201,35 @@ def plan_columns(
         The blocks that `cut_blocks` yields.
     shape
         The largest numbers of columns and entries in a block.
+    merged
+        Function that returns the columns between two feature ids for a task to read, if `blocks` have no cells.
     task_entries
-        The most entries that a task writes, unless a single block has more.
-    reader
-        Function that returns the object from which a task reads the columns of some consecutive blocks.
+        The most entries that such a task writes, unless a single block has more. Other tasks write one block.
     """
-    names = ["ids", "indptr", "rows", *(["values"] if "values" in source.arrays else [])]
-    n_chunks = 0
-
-    def specs() -> dict[str, ArraySpec]:
-        arrays = shape.column_specs(len(plan.blocks), n_chunks)
-        return {name: arrays[name] for name in names}
 
     def tasks() -> Iterator[WriteTask]:
-        nonlocal n_chunks
-        for group in _groups_of_blocks(blocks, task_entries):
-            sizes = [_block_size(block, shape) for block in group]
+        n_chunks = 0
+        for group in consecutive_groups(blocks, attrgetter("n_entries"), task_entries):
             first_block, first_chunk = len(plan.blocks), n_chunks
+            sizes = [shape.block(len(block.ids), block.n_entries) for block in group]
             plan.blocks += sizes
             plan.first_ids += [int(block.ids[0]) for block in group]
             n_chunks += sum(size.chunks for size in sizes)
             # How long the arrays will be is not known yet, but their chunks are.
-            yield SparseColumnsTask(reader(group), specs(), sizes, first_block, first_chunk)
+            plan.specs = shape.column_specs(len(plan.blocks), n_chunks)
+            if "values" not in source.arrays:
+                del plan.specs["values"]
+            columns = group[0] if merged is None else merged(int(group[0].ids[0]), int(group[-1].ids[-1]))
+            chunks = partial(sparse_chunks, columns.read, plan.specs, sizes, first_block, first_chunk)
+            moved = sum(size.entries for size in sizes) if wanted.is_all else 0  # a split counts the blocks it reads
+            yield WriteTask(plan.specs, moved, chunks)
         n_entries = sum(block.entries for block in plan.blocks)
         if wanted.is_all and n_entries != source.n_entries:
             reason = f"{source.n_entries} entries were expected, {n_entries} found; verify it"
             raise DatasetError(f"{source.url}: {reason}")
 
-    plan = ReorderPlan(source, wanted, "columns", tasks(), specs)
+    plan = ReorderPlan(source, wanted, "columns", tasks(), {})
     return plan
-
-
-def _block_size(block: ColumnArrays, shape: BlockShape) -> StagedBlock:
-    return StagedBlock(len(block.ids), block.n_entries, max(1, -(-block.n_entries // shape.entries)))
-
-
-def _groups_of_blocks(blocks: Iterable[ColumnArrays], most: int) -> Iterator[list[ColumnArrays]]:
-    """Yield groups of consecutive blocks with at most `most` entries together, or of a single larger block."""
-    group: list[ColumnArrays] = []
-    for block in blocks:
-        if group and sum(other.n_entries for other in group) + block.n_entries > most:
-            yield group
-            group = []
-        group.append(block)
-    if group:
-        yield group
-
-
-@dataclass(frozen=True, slots=True)
-class SparseColumnsTask:
-    """A task that writes consecutive blocks of sparse columns."""
-
-    columns: ColumnArrays | MergedColumns
-    specs: dict[str, ArraySpec]
-    blocks: list[StagedBlock]
-    first_block: int
-    first_chunk: int
-
-    @property
-    def moved(self) -> int:
-        in_memory = isinstance(self.columns, ColumnArrays)  # then they were counted when they were read
-        return 0 if in_memory else sum(block.entries for block in self.blocks)
-
-    def write(self, location: Location) -> dict[str, ChunkRecords]:
-        columns = self.columns.read()
-        written: dict[str, ChunkRecords] = {name: [] for name in self.specs}
-        column, chunk = 0, self.first_chunk
-        for number, size in enumerate(self.blocks, self.first_block):
-            block = columns.between(column, column + size.rows)
-            assert block.cells is not None
-            cells = {"ids": block.ids, "indptr": block.indptr, "rows": block.cells["row"]}
-            if "values" in self.specs:
-                cells["values"] = block.cells["value"]
-            for name, lines in write_block(location, self.specs, cells, size, number, chunk).items():
-                written[name] += lines
-            column, chunk = column + size.rows, chunk + size.chunks
-        return written
 
 
 class IdSample(NamedTuple):
@@ -348,63 +297,3 @@ def share_columns(share: RowShare) -> Iterable[ColumnArrays]:
         return ColumnArrays(block.ids[filled], np.append(edges[filled], edges[-1]), cells)
 
     return Prefetcher[ColumnArrays, None](read, range(share.source.n_blocks()), lambda: None, ahead=1)
-
-
-def plan_dense_share(share: RowShare, slots: RowSlots | None, task_bytes: int) -> ReorderPlan:
-    """Plan tasks that write the wanted rows of a dense dataset in the layout of the source dataset.
-
-    `slots` is None if the dataset has no chunks of whole rows.
-    """
-    source, specs = share.source, dict[str, ArraySpec]()
-    tasks: list[WriteTask] = []
-    if source.layout != "rows":
-        X = specs["X"] = _column_array(source.arrays["X"], share.wanted.n_rows)
-        step = max(1, task_bytes // (X.chunks[0] * X.chunks[1] * int(X.dtype.itemsize)))
-        numbers = range(X.n_chunks)
-        tasks += [DenseColumnsTask(share, X, numbers[first : first + step]) for first in numbers[::step]]
-    if slots is not None:
-        rows = row_array(source, share.wanted.n_rows)
-        specs[rows.name] = rows
-        tasks += dense_row_tasks(rows, share, slots, source, task_bytes)
-    return ReorderPlan(source, share.wanted, source.layout, tasks, lambda: specs)
-
-
-def _column_array(array: ArraySpec, rows: int) -> ArraySpec:
-    """Return the spec of an array of whole columns for fewer rows; chunks keep their size and have more columns."""
-    (n, width), p = array.chunks, array.shape[1]
-    return replace(array, shape=(rows, p), chunks=(rows, min(p, max(1, n * width // rows))))
-
-
-@dataclass(frozen=True, slots=True)
-class DenseColumnsTask:
-    """A task that writes consecutive chunks of dense columns, with the wanted rows of every column."""
-
-    share: RowShare
-    spec: ArraySpec
-    chunks: range
-
-    @property
-    def moved(self) -> int:
-        width = self.spec.chunks[1]
-        return min(self.chunks.stop * width, self.spec.shape[1]) - self.chunks.start * width
-
-    def write(self, location: Location) -> dict[str, ChunkRecords]:
-        rows, width = _row_numbers(self.share.wanted, self.share.source.n_samples), self.spec.chunks[1]
-        columns, at = np.empty((self.moved, len(rows)), self.spec.dtype), 0
-        first = self.chunks.start * width
-        for block in self.share.source.columns(np.arange(first, first + self.moved)):
-            assert isinstance(block, ColumnBlock)
-            here = columns[at : at + len(block.ids)]
-            np.take(block.X.T, rows, axis=1, out=here, mode="clip")  # without mode="clip" numpy copies first
-            at += len(here)
-        lines = [
-            write_chunk(location, self.spec, number, columns[i * width : (i + 1) * width].T)
-            for i, number in enumerate(self.chunks)
-        ]
-        return {self.spec.name: lines}
-
-
-@lru_cache(maxsize=1)
-def _row_numbers(wanted: KeyRange, n_rows: int) -> NDArray[np.int64]:
-    """Return the numbers of the wanted rows, cached because every task of a split needs the row numbers."""
-    return np.flatnonzero(wanted.mask(0, n_rows))

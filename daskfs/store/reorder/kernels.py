@@ -61,17 +61,19 @@ def sort_by_key(keys, cargo, spare_keys, spare_cargo):
 
 
 @kernel
-def hash_slots(file, edges, out):
-    """Write the hash of every slot ``file[edges[i] : edges[i + 1]]`` of a sorted run to ``out[i]``."""
-    for i in range(len(out)):
-        out[i] = feature_id(file, edges[i], edges[i + 1])
+def hash_slots(file, edges):
+    """Return the hash of every slot ``file[edges[i] : edges[i + 1]]`` of a sorted run."""
+    hashes = np.empty(len(edges) - 1, np.uint64)
+    for i in range(len(hashes)):
+        hashes[i] = feature_id(file, edges[i], edges[i + 1])
+    return hashes
 
 
 @warms
 def _warm() -> None:
     keys, numbers = np.zeros(1, np.uint64), np.zeros(2, np.int64)
     sort_by_key(keys, keys.copy(), keys.copy(), keys.copy())
-    hash_slots(np.zeros(1, np.uint8), numbers, np.zeros(1, np.uint64))
+    hash_slots(np.zeros(1, np.uint8), numbers)
     for dtype in (np.uint32, np.uint64):
         cells = np.zeros(1, dtype)
         gather(cells, numbers, numbers.astype(np.uint32), cells.copy())

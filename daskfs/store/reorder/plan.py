@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -19,16 +20,53 @@ from daskfs.store.ingest.staging import BlockShape, StagedBlock
 from daskfs.store.places.location import Location
 from daskfs.store.reorder.runs import KeyRange
 
+Chunk = tuple[str, int, NDArray[Any]]
+"""The name of an array, the number of one of its chunks, and the cells of the chunk."""
 
-class WriteTask(Protocol):
+
+@dataclass(frozen=True, slots=True)
+class WriteTask:
     """A task that writes some chunks of the new dataset."""
 
-    @property
-    def moved(self) -> int:
-        """The number of rows, columns or entries that the task writes."""
+    specs: dict[str, ArraySpec]
+    moved: int
+    """The number of rows, columns or entries to report as progress when the chunks are written."""
+    chunks: Callable[[], Iterable[Chunk]]
+    """Function that reads the chunks to write; picklable, if the task runs in another process."""
 
     def write(self, location: Location) -> dict[str, ChunkRecords]:
         """Write the chunks, and return the manifest records of the chunks by array name."""
+        written = defaultdict[str, ChunkRecords](list)
+        for name, number, cells in self.chunks():
+            written[name].append(write_chunk(location, self.specs[name], number, cells))
+        return written
+
+
+class SparseLines(Protocol):
+    """Interface of sparse rows or columns in memory."""
+
+    def arrays(self, first: int, last: int, /) -> dict[str, NDArray[Any]]:
+        """Return the arrays of a block with the lines `first` … `last` - 1, by the names that a dataset has."""
+
+
+def sparse_chunks(
+    read: Callable[[], SparseLines],
+    specs: dict[str, ArraySpec],
+    blocks: list[StagedBlock],
+    first_block: int,
+    first_chunk: int,
+) -> Iterator[Chunk]:
+    """Yield the chunks of consecutive blocks of the sparse rows or columns that ``read()`` returns."""
+    lines, line, chunk = read(), 0, first_chunk
+    for number, block in enumerate(blocks, first_block):
+        for name, cells in lines.arrays(line, line + block.rows).items():
+            if name not in specs:
+                continue
+            width = specs[name].chunks[1]
+            first, count = (chunk, block.chunks) if specs[name].dims[0] == "chunk" else (number, 1)
+            for i in range(count):
+                yield name, first + i, cells[np.newaxis, i * width : (i + 1) * width]
+        line, chunk = line + block.rows, chunk + block.chunks
 
 
 @dataclass
@@ -40,8 +78,8 @@ class ReorderPlan:
     layout: Layout
     tasks: Iterable[WriteTask]
     """The tasks, which may be generated while the first tasks run already."""
-    specs: Callable[[], dict[str, ArraySpec]]
-    """Function that returns the specs of the arrays that the tasks write, to be called after the last task."""
+    specs: dict[str, ArraySpec]
+    """The arrays that the tasks write, complete after the last task."""
     blocks: list[StagedBlock] = field(default_factory=list)
     """The blocks of a sparse dataset, a list that is complete after the last task."""
     first_ids: list[int] = field(default_factory=list)
@@ -51,7 +89,7 @@ class ReorderPlan:
         self, writer: DatasetWriter, written: dict[str, list[NDArray[np.uint64]]], origin: dict[str, Any]
     ) -> None:
         """Write block index, labels, weights, names and attributes of the new dataset, so that the dataset opens."""
-        for name, spec in self.specs().items():
+        for name, spec in self.specs.items():
             writer.add(spec, np.concatenate(written[name]))
         if self.blocks:
             write_block_index(writer, "columns" if self.layout == "columns" else "rows", self.blocks)
@@ -91,15 +129,8 @@ class ReorderPlan:
 def block_ends(lines: NDArray[np.int64], entries: NDArray[np.int64], shape: BlockShape) -> list[int]:
     """Return where blocks end that hold as many whole slots (small groups of rows or columns) as fit, at least one.
 
-    Parameters
-    ----------
-    lines, entries
-        The numbers of rows (or columns) and of entries before each slot, with the totals at the end.
-    shape
-        The largest numbers of rows (or columns) and of entries in a block.
+    `lines` and `entries` are the numbers of rows (or columns) and entries before each slot, with the totals at the end.
 
-    Examples
-    --------
     >>> block_ends(np.array([0, 2, 4, 6]), np.array([0, 5, 9, 30]), BlockShape(rows=10, entries=10))
     [2, 3]
     """

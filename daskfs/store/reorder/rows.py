@@ -8,25 +8,24 @@ counted, the new order is cut into blocks of whole slots, and every task writes 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.errors import DatasetError
-from daskfs.protocol import RowBlock, SparseBlock
+from daskfs.protocol import ColumnBlock, RowBlock, SparseBlock
 from daskfs.store.dataset.dataset import Dataset
-from daskfs.store.dataset.layout import ArraySpec, target_spec
+from daskfs.store.dataset.layout import ArraySpec, Layout, target_spec
 from daskfs.store.dataset.reader import ArrayReader
 from daskfs.store.dataset.regroup import consecutive_groups
-from daskfs.store.dataset.writer import ChunkRecords, write_chunk
-from daskfs.store.ingest.publish import OPTIONAL, write_block
+from daskfs.store.ingest.publish import OPTIONAL
 from daskfs.store.ingest.staging import BlockShape, StagedBlock
-from daskfs.store.places.location import Location
-from daskfs.store.reorder.plan import ReorderPlan, WriteTask, block_ends
+from daskfs.store.reorder.plan import Chunk, ReorderPlan, WriteTask, block_ends, sparse_chunks
 from daskfs.store.reorder.runs import KeyRange, RecordBatch, Runs, Section, edges_of, row_keys
 
 ROW_HEAD = np.dtype(
@@ -36,23 +35,13 @@ ROW_HEAD = np.dtype(
 SLOTS_PER_BLOCK = 8  # more slots give fuller blocks and a longer index
 
 
-class RowBytes(NamedTuple):
-    """The memory in bytes that a row and an entry take while rows are moved."""
+def row_bytes(source: Dataset, rows: Any, entries: Any) -> Any:
+    """Return the memory in bytes that rows with these entries take while they are moved; both may be arrays.
 
-    row: int
-    entry: int
-
-    @classmethod
-    def of_source(cls, source: Dataset) -> RowBytes:
-        """Return the memory per row and per entry of a dataset; the tag of a row is assumed to take 200 bytes."""
-        row = 128 + (200 if "tag" in source.arrays else 0)
-        if source.kind == "dense":
-            return cls(row, int(source.arrays["X"].dtype.itemsize))
-        return cls(row, 12 if "values" in source.arrays else 8)
-
-    def of(self, rows: Any, entries: Any) -> Any:
-        """Return the memory in bytes of the given numbers of rows and entries, which may be arrays."""
-        return self.row * rows + self.entry * entries
+    The tag of a row is assumed to take 200 bytes.
+    """
+    entry = int(source.arrays["X"].dtype.itemsize) if source.kind == "dense" else 12 if "values" in source.arrays else 8
+    return (128 + (200 if "tag" in source.arrays else 0)) * rows + entry * entries
 
 
 def block_rows(source: Dataset) -> NDArray[np.int64]:
@@ -68,7 +57,7 @@ def block_bytes(source: Dataset) -> NDArray[np.int64]:
     """Return the memory in bytes that the rows of each row block take while the rows are moved."""
     rows = block_rows(source)
     entries = rows * source.n_features if source.kind == "dense" else source.block_entries()
-    return RowBytes.of_source(source).of(rows, entries)  # type: ignore[no-any-return]
+    return row_bytes(source, rows, entries)  # type: ignore[no-any-return]
 
 
 def slot_bits(source: Dataset) -> int:
@@ -82,14 +71,8 @@ def slot_bits(source: Dataset) -> int:
 
 
 def _row_array(source: Dataset) -> ArraySpec:
+    """Return the spec of a dense dataset's array of row chunks."""
     return source.arrays["X_rows" if source.layout == "both" else "X"]
-
-
-def row_array(source: Dataset, rows: int) -> ArraySpec:
-    """Return the spec of a dense dataset's array of row chunks, changed to another number of rows."""
-    array = _row_array(source)
-    height, p = array.chunks
-    return replace(array, shape=(rows, p), chunks=(min(rows, height), p))
 
 
 def _block_shape(source: Dataset) -> BlockShape:
@@ -98,20 +81,15 @@ def _block_shape(source: Dataset) -> BlockShape:
 
 
 def row_arrays(source: Dataset) -> dict[str, np.dtype[Any]]:
-    """Return the names and types of the arrays that hold the features and tags of a dataset's rows."""
+    """Return the names and types of the arrays of a dataset's rows: the heads, then features and tags."""
     if source.kind == "dense":
-        return {"X": source.arrays["X"].dtype}
-    types: dict[str, np.dtype[Any]] = {
-        "ids": np.dtype(np.uint64),
-        "values": np.dtype(np.float32),
-        "tag": np.dtype(np.uint8),
-    }
-    return {name: dtype for name, dtype in types.items() if name in source.arrays}
+        return {"heads": ROW_HEAD, "X": source.arrays["X"].dtype}
+    types = {"ids": np.uint64, "values": np.float32, "tag": np.uint8}
+    return {"heads": ROW_HEAD} | {name: np.dtype(types[name]) for name in types if name in source.arrays}
 
 
-def read_rows(source: Dataset, blocks: range, wanted: KeyRange) -> RecordBatch:
+def read_rows(source: Dataset, blocks: Sequence[int], wanted: KeyRange) -> RecordBatch:
     """Return the wanted rows of some blocks as a batch of records."""
-    heads: list[NDArray[Any]] = []
     pieces: dict[str, list[NDArray[Any]]] = {name: [] for name in row_arrays(source)}
     for number, block in zip(blocks, source.blocks(blocks, "rows", ahead=1), strict=True):
         assert isinstance(block, SparseBlock | RowBlock)
@@ -132,12 +110,15 @@ def read_rows(source: Dataset, blocks: range, wanted: KeyRange) -> RecordBatch:
             tags = [tag.encode() for tag in np.array(source.tags(number), object)[mask]]
             head["tag_bytes"][mask] = [len(tag) for tag in tags]
             pieces["tag"].append(np.frombuffer(b"".join(tags), np.uint8))
-        heads.append(head[mask])
+        pieces["heads"].append(head[mask])
     # The pieces of an array are dropped as soon as it is put together: only one array is in memory twice.
-    return RecordBatch(np.concatenate(heads), {name: np.concatenate(pieces.pop(name)) for name in list(pieces)})
+    arrays = {name: np.concatenate(pieces.pop(name)) for name in list(pieces)}
+    return RecordBatch(arrays.pop("heads"), arrays)
 
 
-def sort_rows(runs: Runs, number: int, source: Dataset, blocks: range, wanted: KeyRange, bits: int) -> NDArray[Any]:
+def sort_rows(
+    runs: Runs, number: int, source: Dataset, blocks: Sequence[int], wanted: KeyRange, bits: int
+) -> NDArray[Any]:
     """Write the wanted rows of some blocks as a sorted run; count the rows and entries in each slot (range of keys)."""
     records = read_rows(source, blocks, wanted)
     order = records.order()
@@ -148,29 +129,15 @@ def sort_rows(runs: Runs, number: int, source: Dataset, blocks: range, wanted: K
     return np.stack([np.diff(slots), np.diff(edges_of(heads["entries"])[slots])])
 
 
-class OrderedRows(Protocol):
-    """Rows in the order of a new dataset, of which any section can be read; the object is small and picklable."""
-
-    @property
-    def arrays(self) -> Mapping[str, np.dtype[Any]]:
-        """The names and types of the arrays that hold the features and tags of the rows."""
-
-    def read(self, section: Section, names: Iterable[str]) -> tuple[RecordBatch, NDArray[np.int64]]:
-        """Return records with the arrays `names`, and the positions of the section's rows among the records."""
-
-
 @dataclass(frozen=True, slots=True)
 class RowShare:
-    """The wanted rows of a dataset in the order of the dataset, an implementation of `OrderedRows`."""
+    """The wanted rows of a dataset in the order of the dataset, with the members of `Runs` that tasks read."""
 
     source: Dataset
     wanted: KeyRange
 
-    @property
-    def arrays(self) -> dict[str, np.dtype[Any]]:
-        return row_arrays(self.source)
-
-    def read(self, section: Section, names: Iterable[str]) -> tuple[RecordBatch, NDArray[np.int64]]:
+    def read(self, section: Section, names: object = None) -> tuple[RecordBatch, NDArray[np.int64]]:
+        """Return records with all arrays, and the positions of the section's own records, as `Runs.read`."""
         first, last = int(section.first_slot), int(section.last_slot)
         records = read_rows(self.source, range(first // SLOTS_PER_BLOCK, -(-last // SLOTS_PER_BLOCK)), self.wanted)
         return records, np.arange(len(records.heads))[section.skipped :][: section.n_records]
@@ -198,12 +165,8 @@ def count_rows(share: RowShare, blocks: range) -> NDArray[np.int64]:
 class RowSlots:
     """The numbers of rows and entries before each slot (a small piece of the new order of rows), and in total.
 
-    Parameters
-    ----------
-    counts
-        The numbers of rows and entries in each slot, as an array of shape (2, slots).
-    read_together
-        Sections begin at a multiple of this number of slots, since all slots of a source block are read together.
+    `counts` are the numbers in each slot, an array of shape (2, slots). Sections begin at a multiple of `read_together`
+    slots, since all slots of a source block are read together.
     """
 
     def __init__(self, counts: NDArray[np.int64], read_together: int = 1) -> None:
@@ -220,148 +183,128 @@ class RowSlots:
     def blocks(self, shape: BlockShape) -> list[StagedBlock]:
         """Return the sizes of the blocks that are made of consecutive slots (pieces of the new order of rows)."""
         edges = [0, *block_ends(self.rows, self.entries, shape)]
-        sizes = zip(np.diff(self.rows[edges]).tolist(), np.diff(self.entries[edges]).tolist(), strict=True)
-        return [StagedBlock(rows, entries, max(1, -(-entries // shape.entries))) for rows, entries in sizes]
+        return list(map(shape.block, np.diff(self.rows[edges]).tolist(), np.diff(self.entries[edges]).tolist()))
 
 
-def plan_rows(source: Dataset, rows: OrderedRows, wanted: KeyRange, slots: RowSlots, task_bytes: int) -> ReorderPlan:
-    """Plan tasks that write reordered rows in blocks of the source's shape, each within `task_bytes` or one block."""
-    n_rows, n_entries = int(slots.rows[-1]), int(slots.entries[-1])
-    if n_rows != wanted.n_rows or (wanted.is_all and n_entries != source.n_entries):
-        raise DatasetError(f"{source.url}: has not as many rows and entries as it says; verify it")
-    if source.kind == "sparse":
-        return _plan_sparse_rows(source, rows, wanted, slots, task_bytes)
-    X, y = replace(row_array(source, n_rows), name="X"), target_spec(n_rows)
-    tasks: list[WriteTask] = [
-        *dense_row_tasks(X, rows, slots, source, task_bytes),
-        *_target_tasks(y, rows, slots, source, task_bytes),
-    ]
-    return ReorderPlan(source, wanted, "rows", tasks, lambda: {"X": X, "y": y})
+OrderedRows = Runs | RowShare
+"""Rows in the order of a new dataset, of which any section can be read; the object is small and picklable."""
 
 
-def _plan_sparse_rows(
-    source: Dataset, rows: OrderedRows, wanted: KeyRange, slots: RowSlots, task_bytes: int
+def plan_rows(
+    source: Dataset, rows: OrderedRows, wanted: KeyRange, slots: RowSlots | None, layout: Layout, task_bytes: int
 ) -> ReorderPlan:
-    shape, each = _block_shape(source), RowBytes.of_source(source)
+    """Plan tasks that write reordered rows in blocks of the source's shape, each within `task_bytes` or one block.
+
+    `slots` is None if the layout has no blocks of whole rows. Only a `RowShare` can be written as columns.
+    """
+    if slots is not None:
+        n_rows, n_entries = int(slots.rows[-1]), int(slots.entries[-1])
+        if n_rows != wanted.n_rows or (wanted.is_all and n_entries != source.n_entries):
+            raise DatasetError(f"{source.url}: has not as many rows and entries as it says; verify it")
+    if source.kind == "dense":
+        return _plan_dense(source, rows, wanted, slots, layout, task_bytes)
+    assert slots is not None
+    shape = _block_shape(source)
     blocks = slots.blocks(shape)
     shape = BlockShape(max(block.rows for block in blocks), shape.entries, shape.compression)
     specs = shape.specs(len(blocks), sum(block.chunks for block in blocks))
     specs = {name: spec for name, spec in specs.items() if name not in OPTIONAL or name in source.arrays}
     first_row, _, first_chunk = (list(accumulate(column, initial=0)) for column in zip(*blocks, strict=True))
-    tasks = [
-        SparseRowsTask(
-            rows,
-            slots.section(first_row[group.start], first_row[group.stop]),
-            specs,
-            blocks[group.start : group.stop],
-            group.start,
-            first_chunk[group.start],
-        )
-        for group in consecutive_groups(np.array([each.of(block.rows, block.entries) for block in blocks]), task_bytes)
-    ]
-    return ReorderPlan(source, wanted, "rows", tasks, lambda: specs, blocks)
-
-
-def dense_row_tasks(
-    X: ArraySpec, rows: OrderedRows, slots: RowSlots, source: Dataset, task_bytes: int
-) -> list[DenseRowsTask]:
-    """Return tasks that write an array of dense rows, each task within `task_bytes` of memory or one chunk."""
-    (n, p), height = X.shape, X.chunks[0]
-    step = height * max(1, task_bytes // RowBytes.of_source(source).of(height, height * p))
-    return [
-        DenseRowsTask(rows, slots.section(first, min(first + step, n)), X, first // height)
-        for first in range(0, n, step)
-    ]
-
-
-def _target_tasks(
-    y: ArraySpec, rows: OrderedRows, slots: RowSlots, source: Dataset, task_bytes: int
-) -> list[TargetTask]:
-    """Return one task for each chunk of labels, which reads the rows in sections of at most `task_bytes`."""
-    n, tasks = y.shape[0], []
-    for number, start in enumerate(range(0, n, y.chunks[0])):
-        stop = min(start + y.chunks[0], n)
-        edges = [*range(start, stop, max(1, task_bytes // RowBytes.of_source(source).row)), stop]
-        tasks.append(TargetTask(rows, [slots.section(*ends) for ends in pairwise(edges)], y, number))
-    return tasks
+    tasks, done = [], 0
+    for group in consecutive_groups(blocks, lambda block: row_bytes(source, block.rows, block.entries), task_bytes):
+        section = slots.section(first_row[done], first_row[done + len(group)])
+        read = partial(SparseRows.read, rows, section)
+        chunks = partial(sparse_chunks, read, specs, group, done, first_chunk[done])
+        done += len(group)
+        tasks.append(WriteTask(specs, section.n_records or 0, chunks))
+    return ReorderPlan(source, wanted, "rows", tasks, specs, blocks)
 
 
 @dataclass(frozen=True, slots=True)
-class RowsTask:
-    """A task that writes the chunks of one section of the reordered rows."""
+class SparseRows:
+    """A section of sparse rows in memory."""
 
-    rows: OrderedRows
-    section: Section
+    records: RecordBatch
+    order: NDArray[np.int64]
 
-    @property
-    def moved(self) -> int:
-        return self.section.n_records or 0
+    @classmethod
+    def read(cls, rows: OrderedRows, section: Section) -> SparseRows:
+        return cls(*rows.read(section))
 
-
-@dataclass(frozen=True, slots=True)
-class SparseRowsTask(RowsTask):
-    """A task that writes consecutive blocks of sparse rows."""
-
-    specs: dict[str, ArraySpec]
-    blocks: list[StagedBlock]
-    first_block: int
-    first_chunk: int
-
-    def write(self, location: Location) -> dict[str, ChunkRecords]:
-        records, order = self.rows.read(self.section, self.rows.arrays)
-        written: dict[str, ChunkRecords] = {name: [] for name in self.specs}
-        row, chunk = 0, self.first_chunk
-        for number, block in enumerate(self.blocks, self.first_block):
-            cells = _block_cells(records, order[row : row + block.rows], self.specs)
-            for name, lines in write_block(location, self.specs, cells, block, number, chunk).items():
-                written[name] += lines
-            row, chunk = row + block.rows, chunk + block.chunks
-        return written
+    def arrays(self, first: int, last: int) -> dict[str, NDArray[Any]]:
+        """Return the arrays of a block with the rows `first` … `last` - 1, by the names that a dataset has."""
+        records, rows = self.records, self.order[first:last]
+        heads = records.heads[rows]
+        cells: dict[str, NDArray[Any]] = {name: records.take(name, rows) for name in records.arrays}
+        cells |= {"indptr": edges_of(heads["entries"]), "y": heads["y"], "weight": heads["weight"]}
+        if "tag" in cells:
+            text, ends = cells["tag"].tobytes(), accumulate(heads["tag_bytes"].tolist(), initial=0)
+            cells["tag"] = np.array([text[start:stop].decode() for start, stop in pairwise(ends)], object)
+        return cells
 
 
-def _block_cells(records: RecordBatch, rows: NDArray[np.int64], specs: dict[str, ArraySpec]) -> dict[str, NDArray[Any]]:
-    """Return the arrays (ids, values, indptr, y, weight, tag) of a block of sparse rows, by name."""
-    heads = records.heads[rows]
-    cells: dict[str, NDArray[Any]] = {name: records.take(name, rows) for name in ("ids", "values") if name in specs}
-    cells["indptr"] = edges_of(heads["entries"])
-    cells |= {name: heads[name] for name in ("y", "weight") if name in specs}
-    if "tag" in specs:
-        text, ends = records.take("tag", rows).tobytes(), accumulate(heads["tag_bytes"].tolist(), initial=0)
-        cells["tag"] = np.array([text[start:stop].decode() for start, stop in pairwise(ends)], object)
-    return cells
+def _plan_dense(
+    source: Dataset, rows: OrderedRows, wanted: KeyRange, slots: RowSlots | None, layout: Layout, task_bytes: int
+) -> ReorderPlan:
+    specs: dict[str, ArraySpec] = {}
+    tasks: list[WriteTask] = []
+    if layout != "rows":
+        assert isinstance(rows, RowShare)
+        (n, p), width = source.arrays["X"].shape, source.arrays["X"].chunks[1]
+        size = wanted.n_rows, min(p, max(1, n * width // wanted.n_rows))  # as large as the source's, so wider
+        X = specs["X"] = replace(source.arrays["X"], shape=(wanted.n_rows, p), chunks=size)
+        step = max(1, task_bytes // (X.chunks[0] * X.chunks[1] * int(X.dtype.itemsize)))
+        for first in range(0, X.n_chunks, step):
+            columns = range(first * X.chunks[1], min((first + step) * X.chunks[1], X.shape[1]))
+            tasks.append(WriteTask(specs, len(columns), partial(_dense_columns, rows, X, columns)))
+    if slots is not None:
+        name = "X_rows" if layout == "both" else "X"
+        n, (height, p) = wanted.n_rows, _row_array(source).chunks
+        height = min(n, height)
+        X = specs[name] = replace(_row_array(source), name=name, shape=(n, p), chunks=(height, p))
+        step = height * max(1, task_bytes // row_bytes(source, height, height * p))
+        for first in range(0, n, step):
+            section = slots.section(first, min(first + step, n))
+            chunks = partial(_dense_rows, rows, section, X, first // height)
+            tasks.append(WriteTask(specs, section.n_records or 0, chunks))
+        if isinstance(rows, Runs):  # the labels of other rows are copied from the source
+            y = specs["y"] = target_spec(n)
+            for number, start in enumerate(range(0, n, y.chunks[0])):
+                stop = min(start + y.chunks[0], n)
+                edges = [*range(start, stop, max(1, task_bytes // row_bytes(source, 1, 0))), stop]
+                sections = [slots.section(*ends) for ends in pairwise(edges)]
+                tasks.append(WriteTask(specs, 0, partial(_labels, rows, sections, number)))
+    return ReorderPlan(source, wanted, layout, tasks, specs)
 
 
-@dataclass(frozen=True, slots=True)
-class DenseRowsTask(RowsTask):
-    """A task that writes consecutive chunks of dense rows."""
-
-    spec: ArraySpec
-    first_chunk: int
-
-    def write(self, location: Location) -> dict[str, ChunkRecords]:
-        records, order = self.rows.read(self.section, ["X"])
-        height, width = self.spec.chunks
-        lines = []
-        for number, row in enumerate(range(0, len(order), height), self.first_chunk):
-            X = records.take("X", order[row : row + height]).reshape(-1, width)
-            lines.append(write_chunk(location, self.spec, number, X))
-        return {self.spec.name: lines}
+def _dense_rows(rows: OrderedRows, section: Section, X: ArraySpec, first_chunk: int) -> Iterator[Chunk]:
+    """Yield the chunks of whole rows that a section of the rows fills."""
+    records, order = rows.read(section, ["X"])
+    height, width = X.chunks
+    for number, row in enumerate(range(0, len(order), height), first_chunk):
+        yield X.name, number, records.take("X", order[row : row + height]).reshape(-1, width)
 
 
-@dataclass(frozen=True, slots=True)
-class TargetTask:
-    """A task that writes one chunk of the labels of dense rows, which spans many chunks of features."""
+def _labels(rows: Runs, sections: list[Section], number: int) -> Iterator[Chunk]:
+    """Yield one chunk of labels, which spans many chunks of features."""
+    parts = (rows.read(section, []) for section in sections)
+    yield "y", number, np.concatenate([records.heads["y"][order] for records, order in parts])
 
-    rows: OrderedRows
-    sections: list[Section]
-    spec: ArraySpec
-    number: int
 
-    @property
-    def moved(self) -> int:
-        return 0  # the rows are counted with their features
+def _dense_columns(share: RowShare, X: ArraySpec, columns: range) -> Iterator[Chunk]:
+    """Yield chunks of whole columns, with the wanted rows of every column."""
+    rows, width = _row_numbers(share.wanted, share.source.n_samples), X.chunks[1]
+    cells, at = np.empty((len(columns), len(rows)), X.dtype), 0
+    for block in share.source.columns(columns):
+        assert isinstance(block, ColumnBlock)
+        here = cells[at : at + len(block.ids)]
+        np.take(block.X.T, rows, axis=1, out=here, mode="clip")  # without mode="clip" numpy copies first
+        at += len(here)
+    for first in range(0, len(columns), width):
+        yield X.name, (columns.start + first) // width, cells[first : first + width].T
 
-    def write(self, location: Location) -> dict[str, ChunkRecords]:
-        parts = (self.rows.read(section, []) for section in self.sections)
-        y = np.concatenate([records.heads["y"][order] for records, order in parts])
-        return {self.spec.name: [write_chunk(location, self.spec, self.number, y)]}
+
+@lru_cache(maxsize=1)
+def _row_numbers(wanted: KeyRange, n_rows: int) -> NDArray[np.int64]:
+    """Return the numbers of the wanted rows, cached because every task of a split needs the row numbers."""
+    return np.flatnonzero(wanted.mask(0, n_rows))

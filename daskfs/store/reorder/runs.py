@@ -153,60 +153,46 @@ class Runs:
     location: Location
     folder: str
     count: int
-    head: np.dtype[Any]
-    arrays: dict[str, np.dtype[Any]]
+    arrays: dict[str, np.dtype[Any]]  # of which "heads" is the first
 
     def write(
         self, number: int, heads: NDArray[Any], slots: NDArray[np.int64], items: Callable[[str], NDArray[Any]]
     ) -> None:
-        """Write a sorted run to disk.
+        """Write a sorted run to disk: heads sorted by key, and for each other array name ``items(name)`` in that order.
 
-        Parameters
-        ----------
-        number
-            The number of the sorted run.
-        heads
-            Record heads sorted by key.
-        slots
-            The number of the first record in each slot, followed by the total number of records.
-        items
-            Function that returns the array of a given name, in the order of the heads.
+        `slots` holds the number of the first record in each slot, followed by the total number of records.
         """
-        index = np.zeros((len(slots), 1 + len(self.arrays), 2), np.uint64)
-        for column, name in enumerate(["heads", *self.arrays]):
+        index = np.zeros((len(slots), len(self.arrays), 2), np.uint64)
+        for column, name in enumerate(self.arrays):
             cells = heads if name == "heads" else items(name)
-            edges = slots if name == "heads" else edges_of(heads[LENGTHS[name]])[slots]
+            edges = cells.itemsize * (slots if name == "heads" else edges_of(heads[LENGTHS[name]])[slots])
             file = cells.view(np.uint8)
             self.location.write(self._key(number, name), file.data)
-            index[:, column, 0] = edges * cells.itemsize
-            index[:-1, column, 1] = _hashes(file, edges * cells.itemsize)
+            index[:, column, 0], index[:-1, column, 1] = edges, hash_slots(file, edges)
         self.location.write(self._key(number, "index"), index.data)
 
-    def read(self, section: Section, names: Iterable[str]) -> tuple[RecordBatch, NDArray[np.int64]]:
-        """Return the records in the slots (pieces) of a section, and the positions of the section's own records."""
+    def read(self, section: Section, names: Iterable[str] | None = None) -> tuple[RecordBatch, NDArray[np.int64]]:
+        """Return records with some or all arrays, and the positions of the section's own records among the records."""
         first, last = (np.broadcast_to(slot, self.count).tolist() for slot in section[:2])
         indexes = [self._read_index(number, first[number], last[number]) for number in range(self.count)]
-        heads = self._read_file(indexes, "heads").view(self.head)
-        records = RecordBatch(heads, {name: self._read_file(indexes, name).view(self.arrays[name]) for name in names})
-        order = records.order()
-        return records, order[section.skipped :][: section.n_records]
+        names = self.arrays if names is None else ["heads", *names]
+        arrays = {name: self._read_file(indexes, name) for name in names}
+        records = RecordBatch(arrays.pop("heads"), arrays)
+        return records, records.order()[section.skipped :][: section.n_records]
 
     def _read_index(self, number: int, first: int, last: int) -> NDArray[np.uint64]:
-        files, count = 1 + len(self.arrays), last - first + 1
+        count, line = last - first + 1, 16 * len(self.arrays)
         if count == 1:
-            return np.zeros((1, files, 2), np.uint64)
-        start = 16 * files * first
-        raw = self.location.read(self._key(number, "index"), start, start + 16 * files * count)
-        if len(raw) != 16 * files * count:
-            raise self._altered(number, "index")
-        index = np.frombuffer(raw, np.uint64).reshape(count, files, 2)
-        if np.any(index[1:, :, 0] < index[:-1, :, 0]):  # hashing would read beyond the end
+            return np.zeros((1, len(self.arrays), 2), np.uint64)
+        raw = self.location.read(self._key(number, "index"), line * first, line * (first + count))
+        index = np.frombuffer(raw, np.uint64, len(raw) // line * (line // 8)).reshape(-1, len(self.arrays), 2)
+        if len(raw) != line * count or np.any(index[1:, :, 0] < index[:-1, :, 0]):  # hashing would read beyond the end
             raise self._altered(number, "index")
         return index
 
-    def _read_file(self, indexes: list[NDArray[np.uint64]], name: str) -> NDArray[np.uint8]:
-        """Return the bytes of slots (pieces) of all sorted runs. Raise ChunkError if the hash of a slot differs."""
-        column = ["heads", *self.arrays].index(name)
+    def _read_file(self, indexes: list[NDArray[np.uint64]], name: str) -> NDArray[Any]:
+        """Return an array of some slots (pieces) of all sorted runs. Raise ChunkError if the hash of a slot differs."""
+        column = list(self.arrays).index(name)
         edges = [index[:, column, 0].astype(np.int64) for index in indexes]
         whole, at = np.empty(sum(int(edge[-1] - edge[0]) for edge in edges), np.uint8), 0
         for number, (edge, index) in enumerate(zip(edges, indexes, strict=True)):
@@ -217,10 +203,10 @@ class Runs:
             target = whole[at : at + stop - start]
             if len(file) == len(target):
                 target[:] = np.frombuffer(file, np.uint8)
-            if len(file) != len(target) or not np.array_equal(_hashes(target, edge - start), index[:-1, column, 1]):
+            if len(file) != len(target) or not np.array_equal(hash_slots(target, edge - start), index[:-1, column, 1]):
                 raise self._altered(number, name)
             at += len(target)
-        return whole
+        return whole.view(self.arrays[name])
 
     def _altered(self, number: int, name: str) -> ChunkError:
         reason = "altered or cut while it was in use; run it again"
@@ -228,12 +214,6 @@ class Runs:
 
     def _key(self, number: int, name: str) -> str:
         return f"{self.folder}/run.{number}.{name}"
-
-
-def _hashes(file: NDArray[np.uint8], edges: NDArray[np.int64]) -> NDArray[np.uint64]:
-    hashes = np.empty(len(edges) - 1, np.uint64)
-    hash_slots(file, edges, hashes)
-    return hashes
 
 
 def edges_of(lengths: NDArray[Any]) -> NDArray[np.int64]:
