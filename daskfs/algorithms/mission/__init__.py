@@ -37,7 +37,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.algorithms.losses import RowLoss, check_target, encode_classes, encode_target, positive_target
-from daskfs.algorithms.mission.calibration import FIRST_ROWS, are_in_order, count_first_rows, order_sums, rate_of, remark_on
+from daskfs.algorithms.mission.calibration import (
+    FIRST_ROWS,
+    are_in_order,
+    count_first_rows,
+    order_sums,
+    rate_of,
+    remark_on,
+)
 from daskfs.algorithms.mission.learn import calibrate, keep_selected, learn, merge_learned
 from daskfs.algorithms.mission.memory_kernels import ORDER, ROWS, Rule, SparseRows
 from daskfs.algorithms.mission.refit import RefitState, fits_in_memory, held_back_share, is_held_back
@@ -111,8 +118,8 @@ class Mission(Algorithm):
     loss
         "logistic" or "squared_hinge" for two classes, "softmax" for more, "squared" for numbers or two classes.
     passes
-        How many times to read the data and learn. "auto" stands for three times if there are at most 8,192 rows, and for
-        once otherwise, since more passes over many rows choose worse features.
+        How many times to read the data and learn. "auto" is three times for at most 8,192 rows, and once for more:
+        several passes over many rows choose worse features.
     width
         Cells in a row of the sketch, a power of two.
     depth
@@ -134,9 +141,9 @@ class Mission(Algorithm):
         With "active", the number of rows with a feature after which steps for the feature begin to get smaller.
     refit
         How many more times to read the data in the end, for better weights of the selected features. Some rows are held
-        back from all passes, at most a sixteenth and 4,096; without a smaller loss on these rows the weights stay. "auto"
-        reads once, keeps rows with their selected features in memory, up to 2^20 values, and fits these rows by a ridge
-        regression, with a ridge chosen on rows left out. No rows are held back if all rows can be kept.
+        back from all passes, at most a sixteenth and 4,096; without a smaller loss on these rows the weights stay.
+        "auto" reads once, keeps rows with their selected features in memory, up to 2^20 values, and fits these rows by
+        a ridge regression, with a ridge chosen on rows left out. No rows are held back if all rows can be kept.
     idf
         Read the data once more at first, and count the rows of every feature, so that rare features weigh more.
     interactions
@@ -159,7 +166,7 @@ class Mission(Algorithm):
 
     n_select: int
     loss: RowLoss = "logistic"
-    passes: int | Literal["auto"] = "auto"
+    passes: int | Literal["auto"] = "auto"  # type: ignore[assignment]  # `resolve` leaves a number
     width: int = 2**18
     depth: int = 3
     learning_rate: float | Literal["auto"] = "auto"

@@ -32,8 +32,8 @@ _FAR = 30.0  # standard deviations: with a mean this far from zero the intercept
 _MIN_PAIRS = 100  # of neighbouring rows
 _IN_ORDER = 0.8  # correlation of the targets of neighbouring rows: runs are five times as long as by chance
 _RUNS = (
-    "its rows are not mixed: neighbouring rows mostly have the same target. MISSION learns row by row, and from such rows "
-    "next to nothing: daskfs shuffle IN.zarr OUT.zarr writes them in random order"
+    "its rows are not mixed: neighbouring rows mostly have the same target. MISSION learns row by row, and from such "
+    "rows next to nothing: daskfs shuffle IN.zarr OUT.zarr writes them in random order"
 )
 _FAR_FROM_ZERO = (
     "its target is far from zero beside its spread; MISSION learns the intercept row by row like everything else, "

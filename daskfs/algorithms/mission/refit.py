@@ -31,6 +31,7 @@ _ONE_IN = 16  # rows, at most, are held back
 _MAX_ROWS = 4096
 _MAX_ENTRIES = 1 << 20  # of the held-back rows, on average
 _FIT_ENTRIES = 1 << 20  # kept in memory for `fit_ridge`
+_FIT_ROWS = 1 << 18
 _FACTORS = (1.0, 4.0)  # of the learning rate, one for each trial
 
 
@@ -88,8 +89,8 @@ class RefitState:
         learned: Any = (memory.weights, memory.pace, memory.bias, memory.bias_sum)
         path: Any = (memory.weights, memory.bias, np.zeros(1))
         trials = [Trial(*map(np.copy, learned), *map(np.zeros_like, path * 2)) for _ in _FACTORS]
-        nothing: Any = (np.zeros(0, np.int64), NO_ROWS)
-        return cls(trials if with_trials else [], *nothing, fit_share, *nothing)
+        no_numbers = np.zeros(0, np.int64)
+        return cls(trials if with_trials else [], no_numbers, NO_ROWS, fit_share, no_numbers, NO_ROWS)
 
     def start_pass(self) -> None:
         """Set the sums over rows of all trials to zero, since weights are averaged over the last pass only."""
@@ -113,7 +114,7 @@ class RefitState:
 
     def _keep_fewer(self, seed: int) -> None:
         """Halve the share of the kept rows until they are few enough."""
-        while len(self.fit_rows.ids) > _FIT_ENTRIES:
+        while len(self.fit_rows.ids) > _FIT_ENTRIES or len(self.fit_rows.y) > _FIT_ROWS:
             self.fit_share /= 2
             numbers = np.flatnonzero(_is_drawn(self.fit_numbers.astype(np.uint64), seed + 1, self.fit_share))
             self.fit_numbers, self.fit_rows = self.fit_numbers[numbers], take_rows(self.fit_rows, numbers)
@@ -212,7 +213,7 @@ def _joined(parts: Sequence[tuple[NDArray[np.int64], SparseRows]]) -> tuple[NDAr
 
 def fits_in_memory(meta: Meta) -> bool:
     """Return whether all rows can be kept in memory, and need not be learned one after the other."""
-    return meta.n_entries <= _FIT_ENTRIES
+    return meta.n_entries <= _FIT_ENTRIES and meta.n_samples <= _FIT_ROWS
 
 
 def held_back_share(meta: Meta) -> float:
@@ -235,10 +236,12 @@ def _is_drawn(numbers: NDArray[np.uint64], seed: int, share: float) -> NDArray[n
     return drawn
 
 
-def refit_nbytes(n_weights: int, meta: Meta) -> int:
+def refit_nbytes(n_weights: int, n_scores: int, meta: Meta) -> int:
     """Return the bytes that a refit of tables with `n_weights` weights takes beyond the tables."""
-    rows = held_back_share(meta) * meta.n_samples
-    return 4 * n_weights * (1 + 5 * len(_FACTORS)) + int(rows * (40 + 12 * meta.n_entries / meta.n_samples)) * 3
+    held = held_back_share(meta) * meta.n_samples
+    trials = 4 * n_weights * (1 + 5 * len(_FACTORS)) + int(held * (40 + 12 * meta.n_entries / meta.n_samples)) * 3
+    fit = 100 * min(meta.n_entries, _FIT_ENTRIES) + 8 * min(meta.n_samples, _FIT_ROWS) * (12 + 6 * n_scores)
+    return trials + fit + 200 * n_weights
 
 
 def _held_back_loss(held: SparseRows, memory: Memory, rule: Rule) -> float:

@@ -157,7 +157,7 @@ def count_bytes(params: Mission, meta: Meta) -> int:
     if is_scaled(params):
         learning += scaling_nbytes(meta)
     if params.n_refits:
-        refitting += refit_nbytes(count_slots(room) * n_scores, meta)
+        refitting += refit_nbytes(count_slots(room) * n_scores, n_scores, meta)
     counters = 3 * 2 * 4 * count_cells(params.width) if params.idf else 0
     return max(learning, refitting) + counters + interactions_nbytes(params.interactions, meta)
 
