@@ -40,8 +40,8 @@ class BatchRun:
     """
 
     def __init__(self, algorithm: Algorithm, seed: int, first: InMemory, classes: NDArray[Any] | None) -> None:
-        self.algorithm, self.seed, self.classes = algorithm, seed, classes
-        self.state = algorithm.start(first.meta, seed)
+        self.algorithm, self.seed, self.classes = algorithm.resolve(first.meta), seed, classes
+        self.state = self.algorithm.start(first.meta, seed)
         self.rows, self._digest = 0, ""
 
     def learn(self, batch: InMemory) -> None:

@@ -36,7 +36,7 @@ from typing import ClassVar, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.algorithms.losses import RowLoss, check_target, encode_classes, encode_target, positive_target
+from daskfs.algorithms.losses import RowLoss, check_target, encode_classes, encode_target, loss_for, positive_target
 from daskfs.algorithms.mission.calibration import (
     FIRST_ROWS,
     are_in_order,
@@ -100,6 +100,7 @@ from daskfs.protocol import (
     copy_state,
 )
 
+MissionLoss = Literal["auto", "logistic", "squared", "squared_hinge", "softmax"]
 MissionMethod = Literal["active", "paper", "hashing", "iht", "batch-iht"]
 MissionStage = Literal["count", "learn", "refit"]
 SIGHTINGS = 30.0
@@ -116,7 +117,8 @@ class Mission(Algorithm):
     n_select
         How many features to choose.
     loss
-        "logistic" or "squared_hinge" for two classes, "softmax" for more, "squared" for numbers or two classes.
+        "logistic" or "squared_hinge" for two classes, "softmax" for more, "squared" for numbers or two classes. "auto"
+        is "squared" for numbers, "logistic" for two classes, "softmax" for more.
     passes
         How many times to read the data and learn. "auto" is three times for at most 8,192 rows, and once for more:
         several passes over many rows choose worse features.
@@ -165,7 +167,7 @@ class Mission(Algorithm):
     verb: ClassVar[str] = "sketch"
 
     n_select: int
-    loss: RowLoss = "logistic"
+    loss: MissionLoss = "auto"
     passes: int | Literal["auto"] = "auto"  # type: ignore[assignment]  # `resolve` leaves a number
     width: int = 2**18
     depth: int = 3
@@ -181,7 +183,7 @@ class Mission(Algorithm):
     fading: float = 0.0
 
     def __post_init__(self) -> None:
-        check_choice("loss", self.loss, RowLoss)
+        check_choice("loss", self.loss, MissionLoss)
         check_choice("method", self.method, MissionMethod)
         for name in ("n_select", "width", "depth"):
             check_whole(name, getattr(self, name), 1)
@@ -197,7 +199,7 @@ class Mission(Algorithm):
         if self.refit != "auto":
             check_whole("refit", self.refit, 0)
         check_interactions(self.interactions)
-        if self.per_class and self.loss != "softmax":
+        if self.per_class and self.loss not in ("auto", "softmax"):
             raise OptionError("per_class: only loss='softmax' has weights for every class")
         if not 0 <= self.fading < 1:
             raise OptionError(f"fading={self.fading!r:.40}: must be a number from 0 up to 1")
@@ -210,9 +212,14 @@ class Mission(Algorithm):
         return Sharing(Schedule.SYNCHRONOUS, min_merges_per_pass=10, min_bytes_per_merge=16 << 20)
 
     def resolve(self, meta: Meta) -> Mission:
-        if self.passes != "auto":
-            return self
-        return replace(self, passes=_PASSES if self.method == "active" and meta.n_samples <= FIRST_ROWS else 1)
+        is_small = self.method == "active" and meta.n_samples <= FIRST_ROWS
+        passes = (_PASSES if is_small else 1) if self.passes == "auto" else self.passes
+        return replace(self, passes=passes, loss=loss_for(meta) if self.loss == "auto" else self.loss)
+
+    @property
+    def row_loss(self) -> RowLoss:
+        """The loss; "auto" is the loss for two classes where the target is not known."""
+        return "logistic" if self.loss == "auto" else self.loss
 
     @property
     def n_passes(self) -> int:
@@ -236,7 +243,7 @@ class Mission(Algorithm):
         return [stage for stage, number in times.items() for _ in range(number)]
 
     def start(self, meta: Meta, seed: int) -> MissionState:
-        check_target(self.loss, meta)
+        check_target(self.row_loss, meta)
         n_scores, room = count_scores(self, meta), room_of(self)
         several = n_scores > 1
         return MissionState(
@@ -326,7 +333,8 @@ class Mission(Algorithm):
         if state.refit is None:
             state = self._learn_buffer(copy_state(state))
             keep_selected(self, state.memory, self._rule(state))
-        return result_of(state, self._rule(state).bias_value)
+        chosen = {"loss": self.row_loss, "passes": self.n_passes, "learning_rate": rate_of(self, state.calibration)}
+        return replace(result_of(state, self._rule(state).bias_value), chosen=chosen)
 
     def nbytes(self, meta: Meta) -> int:
         return count_bytes(self, meta)

@@ -92,7 +92,7 @@ class MissionState:
 
 def count_scores(params: Mission, meta: Meta) -> int:
     """Return the number of scores of a row: one, or with softmax one for each class."""
-    return len(meta.classes or ()) if params.loss == "softmax" else 1
+    return len(meta.classes or ()) if params.row_loss == "softmax" else 1
 
 
 def has_sketch(params: Mission) -> bool:
@@ -166,10 +166,10 @@ def rule_of(params: Mission, room: int, calibration: Calibration | None = None, 
     """Return the parameters by which kernels learn, where each of L shards multiplies its learning rate by L."""
     norm, value = (calibration or NEUTRAL).mean_squares
     rate = rate_of(params, calibration)
-    if params.loss == "squared" and params.method != "active":
+    if params.row_loss == "squared" and params.method != "active":
         rate *= 2  # the paper's loss has no ½
     return Rule(
-        loss=CODE["logistic" if params.loss == "softmax" else params.loss],  # unused with several scores
+        loss=CODE[params.row_loss],  # unused with several scores
         rate=rate / norm * n_shards,
         decay=1 / (params.sightings * value) if params.method == "active" else 0.0,
         n_shards=float(n_shards),
