@@ -1,6 +1,6 @@
 """The exception classes of daskfs, whose messages state the problem, its location and a remedy.
 
-The command line reports a :class:`DaskfsError` in one line with exit code 2. Any other exception is a bug.
+The command line reports a :class:`DaskfsError` in one line with its `exit_code`. Any other exception is a bug.
 """
 
 from __future__ import annotations
@@ -40,6 +40,9 @@ class DaskfsError(Exception):
 
     The message of a DaskfsError never contains a password or a signature of a URL.
     """
+
+    exit_code = 2
+    """The exit code of a command that ends with this error: 2 for wrong usage or bad input."""
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*(redact(part) if isinstance(part, str) else part for part in arguments))
@@ -126,12 +129,20 @@ class JobError(DaskfsError):
     """Raised for an invalid job file, before the first step of the job."""
 
 
+class NotPublished(DaskfsError):
+    """Raised if a job ran to its end, and its result is not good enough to be published."""
+
+    exit_code = 3
+
+
 class WorkerError(DaskfsError):
     """Raised if tasks repeatedly kill the workers of a Dask cluster."""
 
 
 class Interrupted(DaskfsError):
     """Raised if a command was interrupted from outside and can be resumed by the same command."""
+
+    exit_code = 75
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

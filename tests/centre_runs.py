@@ -57,7 +57,9 @@ class Paced(daskfs.OnlineSubstitution):
     slower_by: float = 1.0
 
     def resolve(self, meta: Meta) -> Algorithm:
-        return {BlockMethod: PacedBlock, AsynchronousMethod: PacedAsynchronous}[type(super().resolve(meta))](self)
+        method = super().resolve(meta)
+        paced = {BlockMethod: PacedBlock, AsynchronousMethod: PacedAsynchronous}[type(method)]
+        return paced(method.params, method.asked)
 
     def sleep(self) -> None:
         is_slow = self.slow_worker is not None and get_worker().name == self.slow_worker

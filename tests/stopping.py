@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,3 +62,32 @@ def stopped_everywhere(run: Callable[[], object], target: Path, wanted: str, rep
         assert found.digest == wanted or found.kind == replaced
         if found.digest == wanted:
             (target / "zarr.json").unlink()  # it was complete but for the cleaning up: go on with the next stop
+
+
+SLOW = """
+import time
+from daskfs.cli import main
+from daskfs.engine.memory import ReorderMemory
+from daskfs.store.places.location import Location
+write = Location.write
+def slowly(*arguments):
+    time.sleep(0.03)
+    return write(*arguments)
+Location.write = slowly
+ReorderMemory.of = lambda *arguments, **sizes: ReorderMemory(1, 2000, 2000)
+main()
+"""
+
+
+@contextmanager
+def killed_at(folder: Path, pattern: str, *command: str) -> Iterator[None]:
+    """A slow command in a process of its own, which is killed at the end, and not before there is such a file."""
+    process, deadline = subprocess.Popen([sys.executable, "-c", SLOW, *command]), time.monotonic() + 60
+    try:
+        while not list(folder.glob(pattern)):
+            assert time.monotonic() < deadline, f"no {pattern} after a minute"
+            time.sleep(0.01)
+        yield
+    finally:
+        process.send_signal(signal.SIGKILL)
+        assert process.wait(timeout=60) == -signal.SIGKILL

@@ -1,4 +1,4 @@
-"""The `daskfs` command, with exit code 0 for success, 2 for wrong usage or bad input, and 75 for an interruption."""
+"""The `daskfs` command, whose exit code is 0 for success, or that of a `daskfs.errors.DaskfsError`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from rich.text import Text
 
 from daskfs.errors import DaskfsError, Interrupted, redact
 from daskfs.observe.terminal import messages, printable
-
-BAD_INPUT, INTERRUPTED = 2, 75
 
 COMMANDS = {
     "demo": ("demo", "See it work on data made on the spot."),
@@ -62,13 +60,13 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             _say("interrupted: run the same command again to go on", "yellow")
-            sys.exit(INTERRUPTED)
+            sys.exit(Interrupted.exit_code)
         except Interrupted as stop:
             _say(f"interrupted: {stop}", "yellow")
-            sys.exit(INTERRUPTED)
+            sys.exit(stop.exit_code)
         except (DaskfsError, OSError) as error:  # a full disk, a scheduler that is not there
             _say(f"error: {error}", "red")
-            sys.exit(BAD_INPUT)
+            sys.exit(getattr(error, "exit_code", DaskfsError.exit_code))
 
 
 def _say(message: str, style: str) -> None:

@@ -10,6 +10,7 @@ from daskfs.algorithms.registry import words_of
 from daskfs.errors import public_url
 from daskfs.observe.progress import count_progress
 from daskfs.observe.tables import (
+    baseline_lines,
     class_table,
     feature_table,
     metric_table,
@@ -91,6 +92,8 @@ def evaluate(run: str, dataset: str, as_json: bool, train: str | None, keep: boo
     tables += [size_table(sizes)] if sizes else []
     for table in filter(None, tables):
         output.print(terminal_table(table))
+    for line in baseline_lines(record):
+        output.print(printable(line), markup=False, soft_wrap=True)
     unknown = f", {evaluation.unknown_rows:,} with labels it does not know" if evaluation.unknown_rows else ""
     rows = f"{evaluation.rows:,} rows{', weighted' if evaluation.weighted else ''}{unknown}"
     output.print(printable(f"{public_url(run)} on {public_url(dataset)}: {rows}"), markup=False, soft_wrap=True)

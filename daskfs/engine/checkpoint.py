@@ -1,8 +1,4 @@
-"""Checkpoints: the state of a selection run and its position in the data, in one file.
-
-A checkpoint records the digest of the dataset, the algorithm with all parameters, and the seed, so that a checkpoint of
-another selection run is recognised. The file is replaced atomically, so that state and position always belong together.
-"""
+"""Checkpoints: the state of a selection run and its position in the data, in one file that is replaced atomically."""
 
 from __future__ import annotations
 
@@ -11,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields
+from math import isnan, nan
 from time import monotonic
 from typing import Any, Literal, get_args
 
@@ -35,7 +32,7 @@ class PassCost:
     """The seconds and bytes that one pass took."""
 
     seconds: float = 0.0
-    bytes: int = 0
+    bytes: float = 0
     closing: float = 0.0
     """The part of `seconds` after the last block, in which the driver runs `end_pass`."""
     workers: int = 0
@@ -43,20 +40,20 @@ class PassCost:
     has_centre: bool = False
     """Whether a centre (the dask actor that owns the state) did the merging, instead of the workers."""
     spent: Spent = field(default_factory=Spent)
-    """Time of all workers added up, and time of the centre (the dask actor that owns the state)."""
+    """Time of all workers added up, and time of the centre."""
 
     def times(self) -> dict[str, float]:
         """Return the seconds of the pass by purpose, on a cluster with the seconds of all workers added up by purpose.
 
         The idle seconds are the rest of the workers' time until the last block, in which workers waited for each other,
-        for the centre (the dask actor that owns the state), or for the first task of the pass.
+        for the centre, or for the first task of the pass. Seconds are NaN if the reports of tasks have not arrived.
         """
         times = {"seconds": self.seconds, "closing": self.closing}
         if not self.workers:
             return times
         busy, merging, scheduler = self.spent.busy, self.spent.merging, self.spent.scheduler
         known = busy + scheduler + (0.0 if self.has_centre else merging)
-        idle = max(0.0, self.workers * (self.seconds - self.closing) - known)
+        idle = max(self.workers * (self.seconds - self.closing) - known, 0.0)  # NaN if seconds are not known
         return {**times, "busy": busy, "merging": merging, "scheduler": scheduler, "idle": idle}
 
 
@@ -83,12 +80,7 @@ class Snapshot:
 class Checkpoint:
     """The file with the checkpoint of a selection run, which is overwritten again and again.
 
-    Parameters
-    ----------
-    location
-        The folder of the file.
-    identity
-        Digest of the dataset, seed, and algorithm. A checkpoint with another identity is refused.
+    The `identity` is the digest of the dataset, the seed and the algorithm; a file with another identity is refused.
     """
 
     def __init__(self, location: Location, identity: Mapping[str, Any]) -> None:
@@ -106,7 +98,7 @@ class Checkpoint:
         values = {f"{_STATE}{name}": value for name, value in flatten(snapshot.state).items()}
         values["seconds"] = np.array([cost.seconds for cost in snapshot.costs])
         values["bytes"] = np.array([cost.bytes for cost in snapshot.costs])
-        values["spent"] = np.array([_spent_row(cost) for cost in snapshot.costs])
+        values["spent"] = np.array([_spent_row(cost, cost.spent) for cost in snapshot.costs])
         try:
             write_container(self._location, KEY, {"of": self._identity, "at": at}, values)
         except OSError as error:
@@ -125,13 +117,11 @@ class Checkpoint:
         except (DamagedContainer, OSError) as error:
             raise self._refusal(f"the checkpoint cannot be read: {error}") from error
         try:
-            differences = list(_differences(about["of"], self._identity))
-            snapshot = None if differences else _snapshot(about["at"], values, kind)
+            if differences := "; ".join(_differences(about["of"], self._identity)):
+                raise self._refusal(f"the checkpoint is of another run: {differences}")
+            return _snapshot(about["at"], values, kind)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise self._refusal("not a checkpoint as daskfs writes them") from error
-        if differences:
-            raise self._refusal(f"the checkpoint is of another run: {'; '.join(differences)}")
-        return snapshot
 
     def _refusal(self, reason: str) -> CheckpointError:
         return CheckpointError(
@@ -148,15 +138,14 @@ def checkpoint_at(
         yield None
         return
     location = Location(url, options)
+    identity = {"dataset": dataset.digest, "seed": seed, "algorithm": describe_algorithm(algorithm)}
     with ExitStack() as lock:
         try:
             lock.enter_context(location.one_writer())
             location.sweep(KEY)
         except OSError as error:
             raise CheckpointError(f"{location.url}: no place for a checkpoint: {error}") from error
-        yield Checkpoint(
-            location, {"dataset": dataset.digest, "seed": seed, "algorithm": describe_algorithm(algorithm)}
-        )
+        yield Checkpoint(location, identity)
 
 
 def describe_algorithm(algorithm: Algorithm) -> dict[str, Any]:
@@ -188,15 +177,14 @@ def _snapshot(at: dict[str, Any], values: dict[str, Any], kind: type) -> Snapsho
     return Snapshot(state, max(at["lanes"], 1), schedule, at["stage"], at["position"], costs)
 
 
-def _spent_row(cost: PassCost) -> list[float]:
-    spent = cost.spent
+def _spent_row(cost: PassCost, spent: Spent) -> list[float]:
     return [cost.closing, cost.workers, spent.busy, spent.merging, float(cost.has_centre), spent.scheduler]
 
 
-def _cost(seconds: float, nbytes: int, row: list[float]) -> PassCost:
-    closing, workers, busy, merging, has_centre, scheduler = [*row, 0.0][:6]  # early versions lack the last one
-    spent = Spent(busy=float(busy), merging=float(merging), scheduler=float(scheduler))
-    return PassCost(float(seconds), int(nbytes), float(closing), int(workers), bool(has_centre), spent)
+def _cost(seconds: float, nbytes: float, row: list[float]) -> PassCost:
+    closing, workers, busy, merging, has_centre, scheduler = [*map(float, row), 0.0][:6]  # early versions lack the last
+    nbytes, spent = nan if isnan(nbytes) else int(nbytes), Spent(busy=busy, merging=merging, scheduler=scheduler)
+    return PassCost(float(seconds), nbytes, closing, int(workers), bool(has_centre), spent)
 
 
 def _differences(before: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:

@@ -6,7 +6,6 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from dask.utils import format_bytes, parse_bytes
 from distributed import Client
@@ -18,7 +17,9 @@ from daskfs.store.ingest.arrays import BLOCK_ENTRIES
 from daskfs.store.places.local import AHEAD
 
 _STATUS, _CLEAR_PEAK = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-_USABLE = 0.8  # of a worker's memory: beyond that Dask pauses it
+WORKING_BYTES = 48 << 20
+"""Bytes beyond states and blocks that a selection takes in a process: measured, by `pipelines/benchmarks/memory.py`."""
+USABLE = 0.8  # of a worker's memory: beyond that Dask pauses it
 
 # Measured, not derived: `pipelines/benchmarks/memory.py`, and a file of ten million different names.
 _BASE_BYTES = 64 << 20  # compiled kernels as they are loaded, merging names, marks of runs
@@ -34,16 +35,6 @@ def parse_memory(memory: int | str) -> int:
         return int(parse_bytes(memory))
     except ValueError as error:
         raise OptionError(f"--memory {memory}: not a size such as 512MB") from error
-
-
-def memory_per_thread(limit: int | None, used: int, threads: int) -> int | None:
-    """Return the bytes that each thread of a Dask worker may use, or None for a worker without a memory limit."""
-    return int((_USABLE * limit - used) / threads) if limit else None
-
-
-def memory_fraction(limit: int, needed: int) -> float:
-    """Return the fraction of a worker's memory that `needed` bytes are, capped where Dask would pause the worker."""
-    return min(_USABLE, needed / limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,35 +79,15 @@ class ReorderMemory:
 
     @classmethod
     def of(
-        cls,
-        action: str,
-        memory: int | str,
-        workers: int,
-        *,
-        largest_block: int,
-        total: int = 0,
-        fixed: int = 0,
-        each: int = 0,
-        run_factor: int = 2,
-        task_factor: int = 2,
-    ) -> ReorderMemory:
+        cls, action: str, memory: int | str, workers: int, *, largest_block: int, total: int = 0, fixed: int = 0,
+        each: int = 0, run_factor: int = 2, task_factor: int = 2,
+    ) -> ReorderMemory:  # fmt: skip
         """Split a memory budget among up to `workers` tasks. Raise OptionError if the budget is too small for one task.
 
-        Parameters
-        ----------
-        action
-            The name of the work in error messages: "shuffle", "split" or "transpose".
-        memory, workers
-            The budget, and how many tasks would share it.
-        largest_block, total
-            Bytes of the largest block and of all blocks, in memory; a sorted run has at least one block.
-        fixed, each
-            Further bytes that this process and each worker need.
-        run_factor, task_factor
-            How many copies of its bytes a run needs while it is sorted, and a task while the task writes blocks.
+        The `action` is the name of the work in error messages. A sorted run has at least one block, and the `total`
+        bytes of all blocks are at most `_MOST_RUNS` runs. This process needs `fixed` further bytes, and each worker
+        `each`. A run needs `run_factor` copies of its bytes while it is sorted, and a task that writes `task_factor`.
 
-        Examples
-        --------
         >>> from daskfs.engine.memory import ReorderMemory
         >>> ReorderMemory.of("split", "512MB", workers=2, largest_block=8 << 20, each=64 << 20)
         ReorderMemory(workers=2, run_bytes=77668352, task_bytes=77668352)
@@ -133,7 +104,11 @@ class ReorderMemory:
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """The memory that a selection needs in every process that takes part, beyond the Python process itself."""
+    """The memory that a selection needs in every process that takes part, beyond the idle Python process.
+
+    Besides states and blocks, a process needs `WORKING_BYTES` whatever the data: stacks and buffers of the threads that
+    read, arrays that the allocator keeps for a while, modules that are first used now.
+    """
 
     state: int
     blocks: int
@@ -157,76 +132,73 @@ class MemoryPlan:
         """Bytes of all states and blocks together."""
         return self.states * self.state + self.blocks
 
-    def check(self, available: int, where: str, remedy: str = "") -> None:
+    @property
+    def promised(self) -> int:
+        """The largest rise of a process's memory during the selection."""
+        return self.total + WORKING_BYTES
+
+    def broken_promise(self, used: int) -> str:
+        """Return a remark on a selection that used more memory than promised."""
+        return f"used {format_bytes(used)} of memory, more than promised ({self}); please report it, with the run.json"
+
+    def check(self, available: int, process: str, remedy: str = "") -> None:
         """Raise OptionError if less memory is available than the plan needs."""
         if self.total > available:
             raise OptionError(
-                f"{where} has {format_bytes(available)} of memory, the selection needs {self}; "
+                f"{process} has {format_bytes(available)} of memory, the selection needs {self}; "
                 f"{remedy}select fewer features, or write the dataset in smaller chunks"
             )
 
-    def check_worker(self, address: str, available: int | None) -> None:
-        """Raise OptionError if each thread of a worker has less memory than the plan needs."""
-        if available is not None:
-            remedy = "start it with a larger --memory-limit or fewer threads, "
-            self.check(max(available, 0), f"each thread of worker {address}", remedy)
+    def check_worker(self, address: str, limit: int | None, used: int, threads: int) -> None:
+        """Raise OptionError if a worker has a memory limit, and each of its threads less memory than the plan needs."""
+        if limit:
+            available, remedy = int((USABLE * limit - used) / threads), "a larger --memory-limit or fewer threads"
+            self.check(max(available, 0), f"each thread of worker {address}", f"start it with {remedy}, ")
 
     def __str__(self) -> str:
         """Return the memory plan in words.
 
         >>> from daskfs.engine.memory import MemoryPlan
         >>> print(MemoryPlan(state=40 << 20, blocks=30 << 20))
-        state 40.00 MiB + blocks 30.00 MiB = 70.00 MiB
+        state 40.00 MiB + blocks 30.00 MiB + process 48.00 MiB = 118.00 MiB
         """
         state = format_bytes(self.state) if self.states == 1 else f"{self.states} x {format_bytes(self.state)}"
-        return f"state {state} + blocks {format_bytes(self.blocks)} = {format_bytes(self.total)}"
+        process = format_bytes(WORKING_BYTES)
+        return f"state {state} + blocks {format_bytes(self.blocks)} + process {process} = {format_bytes(self.promised)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """The memory of the driver and of every worker when a selection starts, to be compared with the peak memory."""
+    """The memory of every process of a selection when it starts: of this process, or of the workers of a cluster."""
 
-    driver: int | None
-    workers: dict[str, int | None]
+    before: dict[str, int | None]
 
     @classmethod
     def begin(cls, client: Client | None) -> Footprint:
-        """Measure the memory of this process and of the workers, and reset the peaks that the system records."""
-        return cls(_reset_peak(), {} if client is None else _run_everywhere(client, _reset_peak))
+        """Measure the memory, and reset the peaks that the system records."""
+        return cls(_measure(client, "VmRSS", reset=True))
 
     def used(self, client: Client | None) -> int | None:
         """Return the largest rise of memory of any process since `begin`, or None if the system records no peaks."""
-        if client is None:
-            return _rise(self.driver, _peak())
-        now = _run_everywhere(client, _peak)
-        rises = [_rise(before, now.get(address)) for address, before in self.workers.items()]
-        return max((rise for rise in rises if rise is not None), default=None)
+        now = _measure(client, "VmHWM")
+        pairs = ((before, now.get(address)) for address, before in self.before.items())
+        rises = (max(peak - before, 0) for before, peak in pairs if before is not None and peak is not None)
+        return max(rises, default=None)
 
 
-def _rise(before: int | None, peak: int | None) -> int | None:
-    return None if before is None or peak is None else max(peak - before, 0)
-
-
-def _run_everywhere(client: Client, function: Any) -> dict[str, Any]:
+def _measure(client: Client | None, field: str, reset: bool = False) -> dict[str, int | None]:
+    if client is None:
+        return {"": _status(field, reset)}
     with suppress(Exception):  # a figure for the record is not worth a run that is done
-        results: dict[str, Any] = client.run(function, on_error="ignore")
-        return results
+        return dict(client.run(_status, field, reset, on_error="ignore"))
     return {}
 
 
-def _reset_peak() -> int | None:
+def _status(field: str, reset: bool) -> int | None:
+    """Return a field of this process's status in bytes, after a reset of its peak; None if the system has no such."""
     with suppress(OSError):
-        _CLEAR_PEAK.write_text("5")
-        return _status("VmRSS")
+        if reset:
+            _CLEAR_PEAK.write_text("5")
+        match = re.search(rf"^{field}:\s+(\d+) kB", _STATUS.read_text(), re.M)
+        return None if match is None else int(match[1]) << 10
     return None
-
-
-def _peak() -> int | None:
-    with suppress(OSError):
-        return _status("VmHWM")
-    return None
-
-
-def _status(field: str) -> int | None:
-    match = re.search(rf"^{field}:\s+(\d+) kB", _STATUS.read_text(), re.M)
-    return None if match is None else int(match[1]) << 10

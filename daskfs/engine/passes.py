@@ -1,28 +1,23 @@
-"""The loop over passes and blocks.
-
-A `SelectionRun` holds the position of a selection run, its costs, its checkpoint and its listener. Passes are carried
-out by a `PassRunner`, which is a `SerialRunner` in this process or another class on a Dask cluster.
-"""
+"""The loop over passes: a `SelectionRun`, whose passes are carried out by a `PassRunner`, here or on a Dask cluster."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import isnan, nan
 from time import monotonic
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.engine.checkpoint import Checkpoint, PassCost, Snapshot
 from daskfs.engine.events.listener import RunListener
-from daskfs.engine.events.messages import Spent
-from daskfs.engine.events.meter import Meter
-from daskfs.engine.shards import fold_shard, merge_states, merge_tree, revisit_columns, rounds_of
-from daskfs.protocol import Algorithm, Axis, Preview, State
+from daskfs.engine.events.messages import Event, Meter, Spent
+from daskfs.engine.shards import fold_blocks, merge_states, merge_tree, rounds_of
+from daskfs.protocol import Algorithm, Axis, Preview, State, copy_state
 from daskfs.store.dataset.dataset import Dataset
 
 _ALL = 1 << 20  # more features than a selected set has
@@ -50,50 +45,47 @@ class PassProgress:
     """How many features entered the selected set in the previous pass."""
 
 
-class PassRunner(Protocol):
-    """Interface of classes that carry out the passes of a selection run."""
+class PassRunner(ABC):
+    """Base class of classes that carry out the passes of a selection run."""
 
-    def run_pass(self, state: State, position: int, run: SelectionRun) -> State:
+    def __init__(self, run: SelectionRun) -> None:
+        self._run, self._dataset, self._algorithm = run, run.dataset, run.algorithm
+        self._n_shards, self._sizes = run.snapshot.n_shards, run.dataset.block_sizes(run.algorithm.axis)
+
+    @abstractmethod
+    def run_pass(self, state: State, position: int) -> State:
         """Return the state after all blocks from number `position` on have been folded into the state.
 
         After every block or round of blocks the runner calls ``if run.advance(position): run.save(state)``, which
         reports the progress and saves checkpoints.
         """
 
-    def revisit(self, state: State, ids: NDArray[np.uint64], run: SelectionRun) -> tuple[State, int]:
-        """Fold the columns `ids` into the state once more. Return the state and the bytes of these columns."""
+    @abstractmethod
+    def revisit(self, state: State, ids: NDArray[np.uint64]) -> tuple[State, Spent]:
+        """Fold the columns `ids` into the state once more. Return the state, and the time and bytes that this took."""
+
+    def close(self) -> None:  # noqa: B027  # nothing, in this process
+        """Release what the runner holds on a cluster; to be called when the selection run ends."""
 
 
+@dataclass
 class SelectionRun:
-    """One run of an algorithm over a dataset.
+    """One run of an algorithm over a dataset: its position, costs, checkpoint and events."""
 
-    Parameters
-    ----------
-    dataset, algorithm
-        The dataset to read, and the resolved algorithm.
-    snapshot
-        Where the run begins: at the start, or at a checkpoint.
-    checkpoint
-        The file where snapshots are saved, or None.
-    progress
-        Called with a `PassProgress` after every block or round.
-    listener
-        Sends events about the run.
-    """
+    dataset: Dataset
+    algorithm: Algorithm
+    """The algorithm, resolved for the dataset."""
+    snapshot: Snapshot
+    """The state and position of the run, at first those of the start or of a checkpoint."""
+    checkpoint: Checkpoint | None = None
+    progress: Callable[[PassProgress], None] | None = None
+    """Called after every block or round of blocks."""
+    send: Callable[[Event], None] | None = None
+    """Sends an event; None if events are turned off."""
 
-    def __init__(
-        self,
-        dataset: Dataset,
-        algorithm: Algorithm,
-        snapshot: Snapshot,
-        checkpoint: Checkpoint | None = None,
-        progress: Callable[[PassProgress], None] | None = None,
-        listener: RunListener | None = None,
-    ) -> None:
-        self.snapshot, self._dataset, self._algorithm = snapshot, dataset, algorithm
-        self.listener = listener or RunListener(dataset, algorithm)
-        self._checkpoint, self._progress = checkpoint, progress
-        self._bytes = np.concatenate([[0], np.cumsum(dataset.block_sizes(algorithm.axis))])
+    def __post_init__(self) -> None:
+        self.listener = RunListener(self.dataset, self.algorithm, self.send)
+        self._bytes = np.concatenate([[0], np.cumsum(self.dataset.block_sizes(self.algorithm.axis))])
         self._started = 0.0
         self._last_preview: Preview | None = None
         self._last_changes = nan
@@ -116,12 +108,25 @@ class SelectionRun:
         """Record how many blocks of the pass are done. Return whether the state should be saved now."""
         self.snapshot.position = position
         self._update_cost()
-        progress = self._pass_progress()
-        self.listener.progress(progress)
-        if self._progress is not None:
-            self._progress(progress)
-        at_end = position == len(self._bytes) - 1  # where a checkpoint is written anyway
-        return self._checkpoint is not None and not at_end and self._checkpoint.is_due()
+        is_in_columns, last = self.algorithm.axis == "columns", self._last_preview
+        now = PassProgress(
+            number=self.snapshot.passes + 1,
+            passes=self.algorithm.passes,
+            blocks_done=position,
+            blocks=len(self._bytes) - 1,
+            bytes_done=int(self._bytes[position]),
+            bytes=int(self._bytes[-1]),
+            axis=self.algorithm.axis,
+            items=self.dataset.n_features if is_in_columns else self.dataset.n_samples,
+            seconds=self.cost.seconds,
+            objective=last.objective if last else nan,
+            changes=self._last_changes,
+        )
+        self.listener.progress(now)
+        if self.progress is not None:
+            self.progress(now)
+        # At the end of a pass a checkpoint is written anyway.
+        return self.checkpoint is not None and position < len(self._bytes) - 1 and self.checkpoint.is_due()
 
     def note_work(self, workers: int, spent: Spent, has_centre: bool = False) -> None:
         """Record the time and bytes that the workers of a cluster have spent on the current pass so far."""
@@ -129,17 +134,17 @@ class SelectionRun:
 
     def save(self, state: State) -> None:
         """Write a checkpoint of the state at the current position."""
-        if self._checkpoint is not None:
-            began, now = monotonic(), self.snapshot
-            self._checkpoint.write(Snapshot(state, now.n_shards, now.schedule, now.stage, now.position, now.costs))
+        if self.checkpoint is not None:
+            began = monotonic()
+            self.checkpoint.write(replace(self.snapshot, state=state))
             self.listener.checkpoint(monotonic() - began)
 
     def _run_pass(self, runner: PassRunner) -> None:
         now = self.snapshot
         self._started = monotonic() - self.cost.seconds
-        state = runner.run_pass(self._hand_over_state(), now.position, self)
+        state = runner.run_pass(self._hand_over_state(), now.position)
         before, began = self._preview(state), monotonic()
-        now.state, go_on = self._algorithm.end_pass(state)
+        now.state, go_on = self.algorithm.end_pass(state)
         self.cost.closing = monotonic() - began
         now.position = len(self._bytes) - 1
         self._update_cost()
@@ -152,10 +157,10 @@ class SelectionRun:
 
     def _revisit(self, runner: PassRunner) -> None:
         self._started = monotonic()
-        nbytes, ids = 0, self._algorithm.revisit(self.snapshot.state)
+        spent, ids = Spent(), self.algorithm.revisit(self.snapshot.state)
         if len(ids):
-            self.snapshot.state, nbytes = runner.revisit(self._hand_over_state(), ids, self)
-        self.cost.seconds, self.cost.bytes = monotonic() - self._started, nbytes
+            self.snapshot.state, spent = runner.revisit(self._hand_over_state(), ids)
+        self.cost.seconds, self.cost.bytes = monotonic() - self._started, nan if isnan(spent.busy) else spent.bytes
         self.snapshot.stage = "finished"
         self.save(self.snapshot.state)
 
@@ -168,10 +173,14 @@ class SelectionRun:
         self.cost.seconds, self.cost.bytes = monotonic() - self._started, int(self._bytes[self.snapshot.position])
 
     def _preview(self, state: State) -> Preview | None:
-        """Return a preview of the selected set, or None if nobody receives previews or if the preview fails."""
-        with suppress(Exception):
-            limit = self._algorithm.n_select or _ALL  # some algorithms hold more candidates than they select
-            return self._algorithm.preview(state, limit) if self._progress or self.listener.run else None
+        """Return a preview of the selected set, or None if the algorithm fails to compute a preview.
+
+        Without a progress callback and without events there is no use for a preview, so that the result is None, too.
+        """
+        if self.progress is not None or self.send is not None:
+            with suppress(Exception):
+                limit = self.algorithm.n_select or _ALL  # some algorithms hold more candidates than they select
+                return self.algorithm.preview(state, limit)
         return None
 
     def _count_changes(self, before: Preview | None, after: Preview | None) -> float:
@@ -182,51 +191,30 @@ class SelectionRun:
             return before.changes
         return nan if after is None else new
 
-    def _pass_progress(self) -> PassProgress:
-        columns = self._algorithm.axis == "columns"
-        return PassProgress(
-            number=self.snapshot.passes + 1,
-            passes=self._algorithm.passes,
-            blocks_done=self.snapshot.position,
-            blocks=len(self._bytes) - 1,
-            bytes_done=self.cost.bytes,
-            bytes=int(self._bytes[-1]),
-            axis=self._algorithm.axis,
-            items=self._dataset.n_features if columns else self._dataset.n_samples,
-            seconds=self.cost.seconds,
-            objective=self._last_preview.objective if self._last_preview else nan,
-            changes=self._last_changes,
-        )
 
-
-class SerialRunner:
+class SerialRunner(PassRunner):
     """Carries out passes in this process: block by block, or shard by shard to repeat the result of a cluster."""
 
-    def __init__(self, dataset: Dataset, algorithm: Algorithm, n_shards: int = 1) -> None:
-        self._dataset, self._algorithm, self._n_shards = dataset, algorithm, n_shards
-
-    def run_pass(self, state: State, position: int, run: SelectionRun) -> State:
-        """Carry out a pass; see `PassRunner.run_pass`."""
+    def run_pass(self, state: State, position: int) -> State:
         if self._n_shards > 1:
-            return self._run_shards(state, position, run)
+            return self._run_shards(state, position)
         axis = self._algorithm.axis
         for block in self._dataset.blocks(range(position, self._dataset.n_blocks(axis)), axis):
             state = self._algorithm.update(state, block)
             position += 1
-            if run.advance(position):
-                run.save(state)
+            if self._run.advance(position):
+                self._run.save(state)
         return state
 
-    def revisit(self, state: State, ids: NDArray[np.uint64], run: SelectionRun) -> tuple[State, int]:
-        """Fold the columns `ids` into the state once more; see `PassRunner.revisit`."""
+    def revisit(self, state: State, ids: NDArray[np.uint64]) -> tuple[State, Spent]:
         meter = Meter()
-        return revisit_columns(self._algorithm, self._dataset, ids, state, meter), meter.total.bytes
+        return fold_blocks(self._algorithm, state, self._dataset.columns(ids), meter), meter.total
 
-    def _run_shards(self, state: State, position: int, run: SelectionRun) -> State:
-        sizes, merges = self._dataset.block_sizes(self._algorithm.axis), self._algorithm.sharing.min_merges_per_pass
-        fold, merge = partial(fold_shard, meter=Meter()), partial(merge_states, self._algorithm)
-        for shards in rounds_of(sizes, self._n_shards, merges, position):
-            state = merge_tree([fold(self._algorithm, self._dataset, blocks, state) for blocks in shards], merge)
-            if run.advance(shards[-1].stop):
-                run.save(state)
+    def _run_shards(self, state: State, position: int) -> State:
+        for shards in rounds_of(self._sizes, self._n_shards, self._algorithm.sharing.min_merges_per_pass, position):
+            parts = (self._dataset.blocks(blocks, self._algorithm.axis) for blocks in shards)
+            states = [fold_blocks(self._algorithm, copy_state(state), blocks, Meter()) for blocks in parts]
+            state = merge_tree(states, partial(merge_states, self._algorithm))
+            if self._run.advance(shards[-1].stop):
+                self._run.save(state)
         return state

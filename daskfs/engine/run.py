@@ -15,13 +15,12 @@ from distributed import Client
 from distributed.system import MEMORY_LIMIT
 
 from daskfs.engine.asynchronous.driver import AsynchronousRunner
-from daskfs.engine.checkpoint import Checkpoint, PassCost, Snapshot, checkpoint_at, describe_algorithm
+from daskfs.engine.checkpoint import PassCost, Snapshot, checkpoint_at, describe_algorithm
 from daskfs.engine.cluster.pool import current_client, prepare_workers
 from daskfs.engine.cluster.worker_pool import expected_workers, guard_memory, warn_of_lost_workers
-from daskfs.engine.events.listener import RunListener
-from daskfs.engine.events.messages import Event, refused_event
+from daskfs.engine.events.messages import refused_event
 from daskfs.engine.events.send import client_sender, events_enabled
-from daskfs.engine.memory import MemoryPlan, memory_per_thread
+from daskfs.engine.memory import MemoryPlan
 from daskfs.engine.passes import PassProgress, PassRunner, SelectionRun, SerialRunner
 from daskfs.engine.shards import one_blas_thread
 from daskfs.engine.synchronous import SynchronousRunner
@@ -93,13 +92,17 @@ def select(
         raise OptionError("resume: there is nothing to go on from without a checkpoint; say where it is")
     client = (client or current_client()) if dataset.travels else None
     send = client_sender(client) if client is not None and events_enabled() else None
-    with _refusal_event(send):
+    try:
         if client is not None:
             prepare_workers(client, [dataset.location.options], [algorithm])
         params, algorithm = algorithm, algorithm.resolve(dataset.meta)
         schedule = schedule_for(algorithm, client, synchronous)
         n_shards = n_shards_for(dataset, algorithm, client, synchronous)
         plan, checked = check_memory(dataset, algorithm, client, n_shards)
+    except OptionError as refusal:
+        if send is not None:
+            send(refused_event(refusal))
+        raise
     options = storage_options or dataset.location.options
     with _name_in_errors(dataset):
         algorithm.start(dataset.meta, seed)  # refuses what does not fit together, before there is a checkpoint
@@ -108,30 +111,29 @@ def select(
         _name_in_errors(dataset),
         one_blas_thread(),
     ):
-        start = algorithm.start(replace(dataset.meta, n_shards=n_shards), seed)
-        snapshot = _first_snapshot(Snapshot(start, n_shards, schedule), saved, resume)
-        del start  # the run replaces it
-        listener = RunListener(dataset, algorithm, send)
-        run = SelectionRun(dataset, algorithm, snapshot, saved, warn_of_lost_workers(client, progress), listener)
-        with _begin_and_failure_events(listener, snapshot, client):
-            with guard_memory(client, plan, checked), _runner(dataset, algorithm, client, snapshot) as runner:
+        snapshot = Snapshot(algorithm.start(replace(dataset.meta, n_shards=n_shards), seed), n_shards, schedule)
+        if resume and saved is not None and (last := saved.read(type(snapshot.state))) is not None:
+            snapshot = last
+        elif saved is not None:  # so that a place or state that cannot be written shows now, not after half a minute
+            saved.write(snapshot)
+        run = SelectionRun(dataset, algorithm, snapshot, saved, warn_of_lost_workers(client, progress), send)
+        run.listener.begun(snapshot, 0 if client is None else len(client.nthreads()))
+        try:
+            with guard_memory(client, plan, checked), closing(_runner(client, run)) as runner:
                 snapshot = run.finish(runner)
             result = _with_costs(algorithm.result(snapshot.state), snapshot.costs)
             selection = as_selection(result, dataset, params, seed)
-            listener.finished(selection.names, result.weights)
+        except BaseException as error:
+            run.listener.failed(error)
+            raise
+        run.listener.finished(selection.names, result.weights)
     return selection
 
 
 def as_selection(result: Result, dataset: Dataset, params: Algorithm, seed: int) -> Selection:
     """Return a `Selection` from a result, with feature names and the source; issue the result's remarks as warnings."""
-    source = {
-        "url": dataset.url,
-        "digest": dataset.digest,
-        "n_samples": dataset.n_samples,
-        "n_features": dataset.n_features,
-    }
-    remarks = (*result.remarks, *_remark_if_few(params, result, dataset.n_samples))
-    for remark in (*remarks, *_remark_on_numbers(params, result, dataset)):
+    source = {name: getattr(dataset, name) for name in ("url", "digest", "n_samples", "n_features")}
+    for remark in (*result.remarks, *_remarks(params, result, dataset)):
         warnings.warn(f"{public_url(dataset.url)}: {remark}", stacklevel=3)
     products = None if result.parents is None else named_products(dataset.names, result.parents)
     kind, inputs = "", None
@@ -184,56 +186,18 @@ def check_memory(
     plan = MemoryPlan.of(algorithm, dataset.meta, n_shards, dataset.ahead)
     workers = client.scheduler_info(n_workers=-1)["workers"]
     for address, worker in sorted(workers.items()):
-        used, threads = worker["metrics"]["memory"], worker["nthreads"]
-        plan.check_worker(address, memory_per_thread(worker["memory_limit"], used, threads))
+        plan.check_worker(address, worker["memory_limit"], worker["metrics"]["memory"], worker["nthreads"])
     return plan, frozenset(workers)
 
 
-def _first_snapshot(start: Snapshot, checkpoint: Checkpoint | None, resume: bool) -> Snapshot:
-    """Return the snapshot of the checkpoint to resume; without a checkpoint, save and return the `start` snapshot."""
-    if checkpoint is None:
-        return start
-    if resume and (snapshot := checkpoint.read(type(start.state))) is not None:
-        return snapshot
-    checkpoint.write(start)  # so that a place or state that cannot be written shows now, not after half a minute
-    return start
-
-
-@contextmanager
-def _runner(dataset: Dataset, algorithm: Algorithm, client: Client | None, snapshot: Snapshot) -> Iterator[PassRunner]:
-    """Yield the runner that carries out the passes, with the schedule and the number of shards of the snapshot."""
+def _runner(client: Client | None, run: SelectionRun) -> PassRunner:
+    """Return the runner that carries out the passes, with the schedule and the number of shards of the snapshot."""
     if client is None:
-        yield SerialRunner(dataset, algorithm, snapshot.n_shards)
-        return
-    is_asynchronous = snapshot.schedule == Schedule.ASYNCHRONOUS and expected_workers(client) > 1
-    with closing(
-        AsynchronousRunner(client, dataset, algorithm)
-        if is_asynchronous and isinstance(algorithm, AsynchronousAlgorithm)
-        else SynchronousRunner(client, dataset, algorithm, snapshot.n_shards)
-    ) as runner:
-        yield runner
-
-
-@contextmanager
-def _refusal_event(send: Callable[[Event], None] | None) -> Iterator[None]:
-    """Send an event if a selection run is refused before it begins."""
-    try:
-        yield
-    except OptionError as refusal:
-        if send is not None:
-            send(refused_event(refusal))
-        raise
-
-
-@contextmanager
-def _begin_and_failure_events(listener: RunListener, snapshot: Snapshot, client: Client | None) -> Iterator[None]:
-    """Tell the listener that a selection run begins, and report an error that ends the run."""
-    listener.begun(snapshot, 0 if client is None else len(client.nthreads()))
-    try:
-        yield
-    except BaseException as error:
-        listener.failed(error)
-        raise
+        return SerialRunner(run)
+    is_asynchronous = run.snapshot.schedule == Schedule.ASYNCHRONOUS and expected_workers(client) > 1
+    if is_asynchronous and isinstance(run.algorithm, AsynchronousAlgorithm):
+        return AsynchronousRunner(client, run)
+    return SynchronousRunner(client, run)
 
 
 def _with_costs(result: Result, costs: list[PassCost]) -> Result:
@@ -243,22 +207,19 @@ def _with_costs(result: Result, costs: list[PassCost]) -> Result:
     return replace(result, history=[old | new for old, new in zip(result.history, records, strict=False)])
 
 
-def _remark_on_numbers(params: Algorithm, result: Result, dataset: Dataset) -> tuple[str, ...]:
-    """Return the remark that whole numbers, which may be classes, were taken as numbers by ``loss="auto"``."""
-    n_values = len(dataset.classes or ())
-    is_guess = result.classes is None and getattr(params, "loss", "") == "auto"
-    if not is_guess or not 0 < 10 * n_values <= dataset.n_samples:
-        return ()
-    return (f"the target has {n_values} whole numbers and is taken as a number; give the loss if they are classes",)
-
-
-def _remark_if_few(params: Algorithm, result: Result, n_samples: int) -> list[str]:
-    """Return a list with a remark if fewer features were selected than requested, otherwise an empty list."""
+def _remarks(params: Algorithm, result: Result, dataset: Dataset) -> Iterator[str]:
+    """Yield remarks on fewer features than requested, and on whole numbers that ``loss="auto"`` took as numbers."""
     count, wanted = len(result.features), params.n_select or 0
     why = "the data have no more"
     if result.expansion is not None:  # there is no end of random features, but some rows are held back for the choice
-        why = "so few rows carry no more" if wanted > 0.8 * n_samples else "with more rounds there will be more"
-    return [f"{count:,} features of the {wanted:,} asked for: {why}"] if count < wanted else []
+        is_most = wanted > 0.8 * dataset.n_samples
+        why = "so few rows carry no more" if is_most else "with more rounds there will be more"
+    if count < wanted:
+        yield f"{count:,} features of the {wanted:,} asked for: {why}"
+    n_values = len(dataset.classes or ())
+    is_guess = result.classes is None and getattr(params, "loss", "") == "auto"
+    if is_guess and 0 < 10 * n_values <= dataset.n_samples:
+        yield f"the target has {n_values} whole numbers and is taken as a number; give the loss if they are classes"
 
 
 @contextmanager
@@ -266,9 +227,9 @@ def _name_in_errors(dataset: Dataset) -> Iterator[None]:
     """Convert an algorithm's error about a column or row number into an error with the column or row name."""
     try:
         yield
-    except ColumnError as error:
+    except (ColumnError, RowError) as error:
         name = dataset.names(np.array([error.feature], np.uint64))[0]
-        raise DatasetError(f"{dataset.url}: column {name!r} (number {error.feature}): {error.reason}") from error
-    except RowError as error:
-        name = dataset.names(np.array([error.feature], np.uint64))[0]
-        raise DatasetError(f"{dataset.url}: row {error.row}: feature {name!r}: {error.reason}") from error
+        where = f"column {name!r} (number {error.feature})"
+        if isinstance(error, RowError):
+            where = f"row {error.row}: feature {name!r}"
+        raise DatasetError(f"{dataset.url}: {where}: {error.reason}") from error

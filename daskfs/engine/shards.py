@@ -7,7 +7,7 @@ loop over all blocks. Folding and merging do not change the states in the argume
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from itertools import pairwise
@@ -17,10 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from daskfs.engine.events.meter import Meter
+from daskfs.engine.events.messages import Meter
 from daskfs.errors import CheckpointError
-from daskfs.protocol import Algorithm, State, copy_state
-from daskfs.store.dataset.dataset import Dataset
+from daskfs.protocol import Algorithm, Block, State, copy_state
 
 ShardBlocks = list[range]
 """One range of block numbers for every shard of a round."""
@@ -39,52 +38,43 @@ _PARTS_LEFT = 3  # groups into which the rest of a pass is cut per worker: it ru
 def rounds_of(sizes: NDArray[np.int64], n_shards: int, merges: int = 1, position: int = 0) -> list[ShardBlocks]:
     """Return the rounds of a pass from block `position` on: for every round, a range of blocks for every shard.
 
-    Parameters
-    ----------
-    sizes
-        Bytes of every block.
-    n_shards
-        How many shards share a round. Rounds of one shard are cut by size; rounds of several end at fixed blocks.
-    merges
-        The least number of rounds; large passes have more rounds, so that no task takes too long.
-    position
-        The first block that has not been folded into the state.
+    The `sizes` are the bytes of every block. Rounds of one shard are cut by size, rounds of several shards end at fixed
+    blocks. There are at least as many rounds as `merges`, and more in large passes, so that no task takes too long.
 
-    Examples
-    --------
     >>> from daskfs.engine.shards import rounds_of
     >>> rounds_of(np.full(6, 100), n_shards=2, merges=10)
     [[range(0, 1), range(1, 2)], [range(2, 3), range(3, 4)], [range(4, 5), range(5, 6)]]
     """
     n = len(sizes)
     if n_shards == 1:
-        return [[group] for group in groups_of(sizes, position, GROUP_BYTES)]
+        return [[group] for group in groups_of(sizes, position, lambda left: GROUP_BYTES)]
     wanted = max(merges, -(-int(sizes.sum()) // (n_shards * GROUP_BYTES)))
     count = max(1, min(wanted, n // n_shards))
     edges = [n_shards * (n // n_shards * number // count) for number in range(count)] + [n]  # shards of the same size
     if position not in edges:
         raise CheckpointError(f"no round of {n_shards} shards ends at block {position}: start over without resume")
-    return [_split(start, stop, n_shards) for start, stop in pairwise(edges) if start >= position]
+    return [
+        [range(*ends) for ends in pairwise(start + (stop - start) * shard // n_shards for shard in range(n_shards + 1))]
+        for start, stop in pairwise(edges)
+        if start >= position
+    ]
 
 
-def _split(start: int, stop: int, n_shards: int) -> ShardBlocks:
-    edges = [start + (stop - start) * shard // n_shards for shard in range(n_shards + 1)]
-    return [range(first, last) for first, last in pairwise(edges)]
+def groups_of(sizes: NDArray[np.int64], position: int, limit: Callable[[int], int]) -> Iterator[range]:
+    """Yield consecutive groups of blocks from block `position` on, of at least ``limit(left)`` bytes.
 
-
-def groups_of(sizes: NDArray[np.int64], position: int, limit: int) -> Iterator[range]:
-    """Yield consecutive groups of blocks from block `position` on, where a group ends with `limit` or more bytes.
+    The argument `left` is the number of bytes that are left at the start of the group.
 
     >>> from daskfs.engine.shards import groups_of
-    >>> list(groups_of(np.full(6, 100), 1, limit=200))
+    >>> list(groups_of(np.full(6, 100), 1, lambda left: 200))
     [range(1, 3), range(3, 5), range(5, 6)]
     """
-    first, total = position, 0
+    first, nbytes, left = position, 0, int(sizes[position:].sum())
     for number in range(position, len(sizes)):
-        total += int(sizes[number])
-        if total >= limit or number == len(sizes) - 1:
+        nbytes += int(sizes[number])
+        if nbytes >= limit(left) or number == len(sizes) - 1:
             yield range(first, number + 1)
-            first, total = number + 1, 0
+            first, left, nbytes = number + 1, left - nbytes, 0
 
 
 def shrinking_groups(sizes: NDArray[np.int64], position: int, workers: int) -> Iterator[range]:
@@ -96,20 +86,15 @@ def shrinking_groups(sizes: NDArray[np.int64], position: int, workers: int) -> I
     >>> list(shrinking_groups(np.full(10, 100), 2, workers=1))
     [range(2, 4), range(4, 6), range(6, 8), range(8, 9), range(9, 10)]
     """
-    first, nbytes, left = position, 0, int(sizes[position:].sum())
     largest = min(ASYNCHRONOUS_GROUP_BYTES, int(sizes.sum()) // (_GROUPS_PER_WORKER * workers))
     smallest = min(_LAST_GROUP_BYTES, largest // 2)
-    for number in range(position, len(sizes)):
-        nbytes += int(sizes[number])
-        if nbytes >= min(largest, max(smallest, left // (_PARTS_LEFT * workers))) or number == len(sizes) - 1:
-            yield range(first, number + 1)
-            first, left, nbytes = number + 1, left - nbytes, 0
+    return groups_of(sizes, position, lambda left: min(largest, max(smallest, left // (_PARTS_LEFT * workers))))
 
 
 def short_groups(sizes: NDArray[np.int64], position: int, workers: int) -> Iterator[range]:
     """Yield several groups of blocks for every worker, all groups of about the same size."""
     limit = min(ASYNCHRONOUS_GROUP_BYTES, int(sizes.sum()) // (_SHORT_GROUPS_PER_WORKER * workers))
-    return groups_of(sizes, position, limit)
+    return groups_of(sizes, position, lambda left: limit)
 
 
 def revisit_groups(n_columns: int, workers: int) -> Iterator[range]:
@@ -131,20 +116,9 @@ def merge_tree(items: Sequence[Mergeable], merge: Callable[..., Mergeable]) -> M
     return items[0]
 
 
-def fold_shard(algorithm: Algorithm, dataset: Dataset, blocks: range, *states: State, meter: Meter) -> State:
-    """Merge the states of the previous round, fold one shard's blocks into the merged state, and return the state."""
-    with meter.merging():
-        state = merge_states(algorithm, *states)
-    for block in meter.over(dataset.blocks(blocks, axis=algorithm.axis)):
-        state = algorithm.update(state, block)
-    return state
-
-
-def revisit_columns(
-    algorithm: Algorithm, dataset: Dataset, ids: NDArray[np.uint64], state: State, meter: Meter
-) -> State:
-    """Fold the columns `ids` into the state once more, and change the state in place."""
-    for block in meter.over(dataset.columns(ids)):
+def fold_blocks(algorithm: Algorithm, state: State, blocks: Iterable[Block], meter: Meter) -> State:
+    """Return the state after blocks have been folded into the state, which may change in place."""
+    for block in meter.over(blocks):
         state = algorithm.update(state, block)
     return state
 

@@ -21,8 +21,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
+from itertools import cycle
 from time import sleep
 from typing import Any, NamedTuple, TypeVar
 
@@ -30,20 +31,18 @@ import numpy as np
 from distributed import Client, Future, KilledWorker
 from numpy.typing import NDArray
 
+from daskfs.engine.checkpoint import Snapshot
 from daskfs.engine.cluster.worker_pool import GONE, await_result, require_worker
-from daskfs.engine.events.listener import RunListener
 from daskfs.engine.events.messages import TOP, Spent
 from daskfs.engine.events.send import TaskReports, measure_task
 from daskfs.engine.memory import MemoryPlan
-from daskfs.engine.passes import SelectionRun
-from daskfs.engine.shards import FAN_IN, ShardBlocks, fold_shard, merge_states, merge_tree, revisit_columns, rounds_of
+from daskfs.engine.passes import PassRunner, SelectionRun
+from daskfs.engine.shards import FAN_IN, ShardBlocks, fold_blocks, merge_states, merge_tree, rounds_of
 from daskfs.errors import Interrupted, WorkerError
 from daskfs.protocol import Algorithm, State, copy_state, put_fields, take_fields
 from daskfs.store.dataset.dataset import Dataset
 
 Value = TypeVar("Value")
-TaskInputs = dict[str, tuple[str, ...]]
-"""Keys of tasks, mapped to the keys of the tasks whose results they take."""
 
 _ATTEMPTS = 10  # at a pass that loses the state it began with
 _POLL = 5.0  # seconds between two checks that there are workers
@@ -65,8 +64,11 @@ class _TaskContext:
 
 def fold_task(context: _TaskContext, blocks: range, *states: State) -> State:
     """Fold one shard's blocks of a round into the merged states of the previous round, on a worker."""
+    algorithm = context.algorithm
     with measure_task(context.run, context.events) as meter:
-        return fold_shard(context.algorithm, context.dataset, blocks, *states, meter=meter)
+        with meter.merging():
+            state = merge_states(algorithm, *states)
+        return fold_blocks(algorithm, state, context.dataset.blocks(blocks, algorithm.axis), meter)
 
 
 def merge_task(context: _TaskContext, *states: State) -> State:
@@ -78,7 +80,7 @@ def merge_task(context: _TaskContext, *states: State) -> State:
 def revisit_task(context: _TaskContext, ids: NDArray[np.uint64], state: State) -> State:
     """Fold the columns `ids` into a copy of a state once more, on a worker."""
     with measure_task(context.run, context.events) as meter:
-        return revisit_columns(context.algorithm, context.dataset, ids, copy_state(state), meter)
+        return fold_blocks(context.algorithm, copy_state(state), context.dataset.columns(ids), meter)
 
 
 class _Round(NamedTuple):
@@ -88,139 +90,112 @@ class _Round(NamedTuple):
     """The first block number that is not yet in the states after the round."""
     heads: list[Future[Any]]
     """The states that the next round begins with."""
-    tasks: TaskInputs
+    tasks: list[str]
+    """Keys of all tasks of the round, for their reports."""
 
 
-@dataclass(slots=True)
-class _NewestState:
-    """The newest state of a pass that the driver has, and the time and bytes spent up to this state."""
-
-    state: State
-    position: int
-    spent: Spent
-
-
-class SynchronousRunner:
+class SynchronousRunner(PassRunner):
     """Carries out passes on the workers of a cluster, in a fixed number of shards."""
 
-    def __init__(self, client: Client, dataset: Dataset, algorithm: Algorithm, n_shards: int) -> None:
-        self._client, self._dataset, self._algorithm, self._n_shards = client, dataset, algorithm, n_shards
+    def __init__(self, client: Client, run: SelectionRun) -> None:
+        super().__init__(run)
+        self._client, self._reports = client, TaskReports(client)
+        self._context = _TaskContext(run.algorithm, run.dataset, self._reports.run, run.listener.run)
         self._preview: Future[Any] | None = None  # of a state, not yet received
-        self._sizes = dataset.block_sizes(algorithm.axis)
-        self._reports = TaskReports(client)
 
     def close(self) -> None:
-        """Stop receiving the reports of tasks; to be called when the selection run ends."""
         self._reports.close()
 
-    def run_pass(self, state: State, position: int, run: SelectionRun) -> State:
-        """Carry out a pass; see `PassRunner.run_pass`."""
-        newest = _NewestState(state, position, replace(run.cost.spent))
-        return self._with_retries(partial(self._attempt_pass, newest, run))
+    def run_pass(self, state: State, position: int) -> State:
+        newest = Snapshot(state, position=position)  # the newest state of the pass that the driver has
+        return self._with_retries(lambda: self._attempt_pass(newest))
 
-    def revisit(self, state: State, ids: NDArray[np.uint64], run: SelectionRun) -> tuple[State, int]:
-        """Fold the columns `ids` into the state once more, in one task; see `PassRunner.revisit`."""
-        return self._with_retries(partial(self._attempt_revisit, state, ids, run))
+    def revisit(self, state: State, ids: NDArray[np.uint64]) -> tuple[State, Spent]:
+        return self._with_retries(lambda: self._attempt_revisit(state, ids))
 
-    def _attempt_pass(self, newest: _NewestState, run: SelectionRun) -> State:
-        sharing = self._algorithm.sharing
-        shards = rounds_of(self._sizes, self._n_shards, sharing.min_merges_per_pass, newest.position)
-        if not shards:
+    def _attempt_pass(self, newest: Snapshot) -> State:
+        run, sharing = self._run, self._algorithm.sharing
+        rounds = rounds_of(self._sizes, self._n_shards, sharing.min_merges_per_pass, newest.position)
+        if not rounds:
             return newest.state
         self._reports.clear()
-        spent, context = replace(newest.spent), self._context(run)
+        before, ended = run.cost.spent, list[str]()
         travelling, driver_only = take_fields(newest.state, sharing.driver_only)
         root = self._scatter(travelling)  # held to the end: every other state can be computed again from it
-        pending = self._submit_pass(context, shards, root)
+        pending = self._submit_pass(rounds, root)
         heads: list[Future[Any]] = []
+
+        def fetch() -> State:
+            """Return the state after the rounds that have ended, merged on a worker, and record what it cost."""
+            last = merge_tree(heads, partial(self._submit, ended, "merge", merge_task, self._context))
+            try:
+                state = self._await_value(last)
+            finally:
+                if last not in heads:
+                    last.release()
+            self._note_work(ended, before)
+            return put_fields(state, driver_only)
+
         try:
             while pending:
                 _release(heads)  # states of the round before
                 position, heads, tasks = pending.popleft()
                 self._wait(heads)
-                self._count(tasks, spent)
+                ended += tasks
                 if run.advance(position):
-                    newest.state = put_fields(self._fetch(context, heads, run, spent), driver_only)
-                    newest.position, newest.spent = position, replace(spent)
+                    newest.state, newest.position = fetch(), position
                     run.save(newest.state)
-                self._request_preview(heads[0], run.listener)
-            return put_fields(self._fetch(context, heads, run, spent), driver_only)
+                self._request_preview(heads[0])
+            return fetch()
         finally:
             self._drop_preview()
             _release((root, *heads, *(head for waiting in pending for head in waiting.heads)))
 
-    def _context(self, run: SelectionRun) -> _TaskContext:
-        return _TaskContext(self._algorithm, self._dataset, self._reports.run, run.listener.run)
+    def _note_work(self, ended: list[str], before: Spent) -> Spent:
+        """Record the time and bytes of tasks in the run, added to those `before` the tasks, and return the sum."""
+        spent = self._reports.total(ended)
+        spent.add(before)
+        self._run.note_work(self._n_shards, spent)
+        return spent
 
-    def _submit_pass(self, context: _TaskContext, rounds: Sequence[ShardBlocks], root: Future[Any]) -> deque[_Round]:
+    def _submit_pass(self, rounds: Sequence[ShardBlocks], root: Future[Any]) -> deque[_Round]:
         """Submit all tasks of a pass, where every shard prefers a worker of its own."""
         pending: deque[_Round] = deque()
-        heads, addresses = [root], sorted(self._client.nthreads())
+        heads, addresses = [root], sorted(self._client.nthreads()) or [None]
         for shards in rounds:
-            tasks: TaskInputs = {}
+            tasks: list[str] = []
             heads = [
-                self._submit_state(
-                    tasks, self._algorithm.verb, fold_task, context, blocks, *heads,
-                    address=addresses[shard % len(addresses)] if addresses else None,
-                )
-                for shard, blocks in enumerate(shards)
-            ]  # fmt: skip
+                self._submit(tasks, self._algorithm.verb, fold_task, self._context, blocks, *heads, address=address)
+                for blocks, address in zip(shards, cycle(addresses))
+            ]
             if len(heads) > FAN_IN:
-                heads = [merge_tree(heads, partial(self._submit_state, tasks, "merge", merge_task, context))]
+                heads = [merge_tree(heads, partial(self._submit, tasks, "merge", merge_task, self._context))]
             pending.append(_Round(shards[-1].stop, heads, tasks))
         return pending
 
-    def _submit_state(
-        self, tasks: TaskInputs, name: str, function: Callable[..., State], *arguments: Any,
-        address: str | None = None,
-    ) -> Future[Any]:  # fmt: skip
-        """Submit a task that returns a state, and add its key and the keys of its inputs to `tasks`."""
-        future = self._submit(name, function, *arguments, address=address)
-        tasks[str(future.key)] = tuple(str(argument.key) for argument in arguments if isinstance(argument, Future))
-        return future
-
-    def _count(self, tasks: TaskInputs, spent: Spent) -> None:
-        """Add the time and bytes that the given tasks have reported to `spent`."""
-        for key, inputs in tasks.items():
-            spent.add(self._reports.of_task(key, inputs))
-
-    def _fetch(self, context: _TaskContext, heads: list[Future[Any]], run: SelectionRun, spent: Spent) -> State:
-        """Return the state after a round, merged on a worker, and record the workers' time and bytes in `run`."""
-        tasks: TaskInputs = {}
-        last = merge_tree(heads, partial(self._submit_state, tasks, "merge", merge_task, context))
-        try:
-            state = self._await_value(last)
-        finally:
-            if last not in heads:
-                _release([last])
-        self._count(tasks, spent)
-        run.note_work(self._n_shards, replace(spent))
-        return state
-
-    def _attempt_revisit(self, state: State, ids: NDArray[np.uint64], run: SelectionRun) -> tuple[State, int]:
+    def _attempt_revisit(self, state: State, ids: NDArray[np.uint64]) -> tuple[State, Spent]:
         self._reports.clear()
-        future = self._submit("revisit", revisit_task, self._context(run), ids, self._scatter(state))
+        tasks: list[str] = []
+        future = self._submit(tasks, "revisit", revisit_task, self._context, ids, self._scatter(state))
         try:
             state = self._await_value(future)
         finally:
-            _release([future])
-        spent = self._reports.total()
-        run.note_work(self._n_shards, spent)
-        return state, spent.bytes
+            future.release()
+        return state, self._note_work(tasks, Spent())
 
-    def _request_preview(self, head: Future[Any], listener: RunListener) -> None:
+    def _request_preview(self, head: Future[Any]) -> None:
         """Send previews of a shard's state at intervals, computed by small tasks on the worker that holds the state."""
         if self._preview is not None and self._preview.status == "finished":
             with suppress(Exception):
-                listener.preview(self._preview.result(timeout=_SOON))
+                self._run.listener.preview(self._preview.result(timeout=_SOON))
         if self._preview is not None and self._preview.status != "pending":
             self._drop_preview()
-        if self._preview is None and listener.is_preview_due():
-            self._preview = self._submit("preview", self._algorithm.preview, head, TOP)
+        if self._preview is None and self._run.listener.is_preview_due():
+            self._preview = self._submit([], "preview", self._algorithm.preview, head, TOP)
 
     def _drop_preview(self) -> None:
         if self._preview is not None:
-            _release([self._preview])
+            self._preview.release()
         self._preview = None
 
     def _await_value(self, future: Future[Any]) -> Any:
@@ -231,23 +206,25 @@ class SynchronousRunner:
 
     def _scatter(self, state: State) -> Future[Any]:
         """Send a state to a worker, so that the state does not pass through the scheduler again with every task."""
-        self._require_worker()
+        require_worker(self._client)
         with _unreachable_as_lost():
             # To one worker: Dask's own broadcast waits forever for a worker that is killed meanwhile.
             future: Future[Any] = self._client.scatter([state], hash=False)[0]
         return future
 
     def _submit(
-        self, name: str, function: Callable[..., Any], *arguments: Any, address: str | None = None
+        self, tasks: list[str], name: str, function: Callable[..., Any], *arguments: Any, address: str | None = None
     ) -> Future[Any]:
-        """Submit a task, preferably to the worker at `address`; any other worker may take the task if that worker dies.
+        """Submit a task, preferably to the worker at `address`, and add its key to `tasks`.
 
-        Without an address all shards would run one after the other on the worker that holds the state.
+        Without an address all shards would run one after the other on the worker that holds the state. Any other worker
+        may take the task if the worker at `address` dies.
         """
+        tasks.append(key := task_key(name))
+        elsewhere = address is not None
         return self._client.submit(
-            function, *arguments, key=task_key(name), pure=False, workers=address,
-            allow_other_workers=address is not None,
-        )  # fmt: skip
+            function, *arguments, key=key, pure=False, workers=address, allow_other_workers=elsewhere
+        )
 
     def _wait(self, futures: Sequence[Future[Any]]) -> None:
         """Wait for tasks without fetching their results. Raise the exception of a task that failed."""
@@ -256,13 +233,9 @@ class SynchronousRunner:
                 try:
                     future.exception(timeout=_POLL)
                 except TimeoutError:
-                    self._require_worker()
+                    require_worker(self._client)
             if future.status != "finished":
                 future.result()
-
-    def _require_worker(self) -> None:
-        with _unreachable_as_lost():
-            require_worker(self._client)
 
     def _with_retries(self, attempt: Callable[[], Value]) -> Value:
         """Return the value of `attempt`, which is called again if a state is lost together with all its replicas."""
@@ -272,18 +245,15 @@ class SynchronousRunner:
             except CancelledError as error:
                 lost = error
             except KilledWorker as killed:
-                raise self._killed_error(killed) from killed
+                plan = MemoryPlan.of(self._algorithm, self._dataset.meta, self._n_shards, self._dataset.ahead)
+                raise WorkerError(
+                    f"{self._dataset.url}: {killed.allowed_failures + 1} workers died of the same task; "
+                    f"their logs say why, and if it was memory: each needs {plan}"
+                ) from killed
             if self._client.status != "running":
                 break
             sleep(_PAUSE)
         raise Interrupted(GONE) from lost
-
-    def _killed_error(self, killed: KilledWorker) -> WorkerError:
-        plan = MemoryPlan.of(self._algorithm, self._dataset.meta, self._n_shards, self._dataset.ahead)
-        return WorkerError(
-            f"{self._dataset.url}: {killed.allowed_failures + 1} workers died of the same task; "
-            f"their logs say why, and if it was memory: each needs {plan}"
-        )
 
 
 def task_key(name: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import platform
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -165,6 +166,10 @@ class RunMeter:
     def record(self, selection: Selection, requested_by: Mapping[str, Any]) -> dict[str, Any]:
         """Return the JSON record of a selection run that ends now, including `requested_by` (command or job)."""
         used = self.before.used(self.client)
+        memory = {"promised": self.plan.promised, "used": used, "text": str(self.plan)}
+        if used is not None and used > self.plan.promised:
+            memory["remark"] = self.plan.broken_promise(used)
+            warnings.warn(str(memory["remark"]), stacklevel=2)
         read, passes = (_per_pass(selection, name) for name in ("bytes", "seconds"))
         return without_nan(  # type: ignore[no-any-return]
             {
@@ -181,7 +186,7 @@ class RunMeter:
                 "finished": datetime.now(UTC).isoformat(timespec="seconds"),
                 "seconds": max(monotonic() - self.clock, float(passes.sum())),  # passes before an interruption count
                 "workers": 0 if self.client is None else len(self.client.nthreads()),
-                "memory": {"promised": self.plan.total, "used": used, "text": str(self.plan)},
+                "memory": memory,
                 "bytes_read": int(read.sum()),
                 "offers": _staleness(selection),
             }

@@ -25,7 +25,7 @@ from distributed import Client, performance_report
 from daskfs.algorithms.registry import words_of
 from daskfs.engine.checkpoint import describe_algorithm
 from daskfs.engine.passes import PassProgress
-from daskfs.errors import JobError, OptionError, check_choice, public_url
+from daskfs.errors import NotPublished, OptionError, check_choice, public_url
 from daskfs.jit import COMPILING, is_cold
 from daskfs.job.data import DATA, CountProgressBar, Datasets, IngestProgressBar, Notify, Preparation, is_key, key_of
 from daskfs.job.request import Request
@@ -240,6 +240,8 @@ class JobRun:
             write_record(place, METRICS, without_nan({**record, **evaluation.record()}))
             shown = ", ".join(f"{name} {value:.4f}" for name, value in list(evaluation.metrics.items())[:3])
             self.listener.notify(f"evaluate: {shown} on {evaluation.rows:,} rows held back")
+            if evaluation.verdict:
+                self.listener.notify(f"evaluate: {evaluation.verdict}")
         else:
             self._skip("evaluate", place.url)
         with_sizes = self.job.evaluate is None or self.job.evaluate.sizes
@@ -261,10 +263,15 @@ class JobRun:
             value = (metrics or {}).get("metrics", {}).get(name)
             if value is None or value < bound:
                 score = "is not known" if value is None else f"is {value:.4f}"
-                raise JobError(
+                raise NotPublished(
                     f"not published: {name} {score}, at least {bound:g} was asked for; "
                     f"the run is in {public_url(place.url)}"
                 )
+        if metrics is not None and metrics.get("is_useless") and not self.job.publish.even_if_useless:
+            raise NotPublished(
+                f"not published: {metrics.get('verdict')}; the run is in {public_url(place.url)}; "
+                "publish.even_if_useless = true publishes it"
+            )
         pointer = pointer_of(self.job)
         files = [name for name in (RECORD, METRICS, SIZES, STABILITY) if place.exists(name)]
         changed = publish(pointer, place, files, self.job.name)

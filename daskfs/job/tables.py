@@ -148,6 +148,7 @@ class PublishTable(JobTable):
 
     to: str | None = None
     at_least: dict[str, float] = {}
+    even_if_useless: bool = False
 
     @model_validator(mode="after")
     def _check_metrics(self) -> PublishTable:

@@ -49,14 +49,30 @@ class ValueTable:
 
 
 def metric_table(record: Record, classes: Sequence[float | str] | None) -> ValueTable:
-    """Return a table of the metrics in a record of `Evaluation` with their intervals."""
+    """Return a table of the metrics in a record of `Evaluation` with their intervals and those of the baseline."""
     of = "" if classes is None else f" ({shown(classes[1])})" if len(classes) == 2 else " (mean over classes)"
     about = {"roc_auc": of, "average_precision": of}
+    baseline = record.get("baseline")  # earlier versions recorded none
+    constant = {} if baseline is None else baseline["metrics"]
     rows = [
-        (TITLES.get(name, name) + about.get(name, ""), value, record["intervals"].get(name))
+        (TITLES.get(name, name) + about.get(name, ""), value, record["intervals"].get(name), constant.get(name))
         for name, value in record["metrics"].items()
     ]
-    return ValueTable(("metric", "value", "95 % interval"), rows)
+    if baseline is None:
+        return ValueTable(("metric", "value", "95 % interval"), [row[:3] for row in rows])
+    return ValueTable(("metric", "value", "95 % interval", f"always {shown(baseline['answer'])}"), rows)
+
+
+def baseline_lines(record: Record) -> list[str]:
+    """Return sentences on a record of `Evaluation`: the best single feature, and whether the metrics mean anything."""
+    best = (record.get("baseline") or {}).get("best_feature")
+    lines = []
+    if best:
+        rows = "" if best["rows"] == record["rows"] else f", on {best['rows']:,} of the rows"
+        lines.append(
+            f"the best single feature, {shown(best['name'])}: {TITLES[best['metric']]} {best['value']:.4f}{rows}"
+        )
+    return [*lines, record["verdict"]] if record.get("verdict") else lines
 
 
 def class_table(record: Record, most: int, where: str) -> ValueTable | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from daskfs.errors import OptionError
 from daskfs.protocol import Label
+from daskfs.selection.baselines import Baseline, FeatureSample, class_baseline, value_baseline
 from daskfs.selection.column_slices import ColumnSlices
 from daskfs.selection.intervals import Interval
 from daskfs.selection.metrics import (
@@ -80,6 +81,8 @@ class Evaluation:
     per_class
         Along the dimension "class": "rows", "precision", "recall", "roc_auc" and "average_precision", and along "end",
         low and high, "recall_interval"; None where the target is a real number.
+    baseline
+        What the predictions have to beat: the same answer for all rows, and the best single feature.
     """
 
     rows: int
@@ -88,11 +91,23 @@ class Evaluation:
     metrics: dict[str, float]
     intervals: dict[str, Interval]
     per_class: xarray.Dataset | None
+    baseline: Baseline
+
+    @property
+    def is_useless(self) -> bool:
+        """Whether the predictions may be no better than the same answer for all rows, by the 95 % intervals."""
+        return self.baseline.verdict(self.metrics, self.intervals)[0]
+
+    @property
+    def verdict(self) -> str:
+        """A sentence if the predictions may be no better than the same answer for all rows, else ""."""
+        return self.baseline.verdict(self.metrics, self.intervals)[1]
 
     def record(self) -> dict[str, Any]:
         """Return all fields as values for JSON, with None for NaN and `per_class` as a list."""
         record: dict[str, Any] = {"rows": self.rows, "unknown_rows": self.unknown_rows, "weighted": self.weighted}
-        record |= {"metrics": self.metrics, "intervals": self.intervals}
+        record |= {"metrics": self.metrics, "intervals": self.intervals, "baseline": self.baseline.record()}
+        record |= {"is_useless": self.is_useless, "verdict": self.verdict}
         if self.per_class is not None:
             columns = {name: self.per_class[name].values.tolist() for name in ("class", *self.per_class.data_vars)}
             record["per_class"] = [
@@ -169,30 +184,40 @@ def score(scores: Scores, truth: Truth, classes: Sequence[Label] | None) -> floa
     return tally.score
 
 
-def evaluate(scores: Scores, truth: Truth, classes: Sequence[Label] | None, progress: CountProgress) -> Evaluation:
+def evaluate(
+    scores: Scores, truth: Truth, classes: Sequence[Label] | None, sample: FeatureSample | None, progress: CountProgress
+) -> Evaluation:
     """Return the metrics of classes, or those of a real target if `classes` is None."""
-    return (
-        _evaluate_values(scores, truth, progress)
-        if classes is None
-        else _evaluate_classes(scores, truth, classes, progress)
-    )
+    if classes is None:
+        evaluation = _evaluate_values(scores, truth, sample, progress)
+    else:
+        evaluation = _evaluate_classes(scores, truth, classes, sample, progress)
+    if sample is None:
+        return evaluation
+    best = sample.best(None if classes is None else len(classes))
+    return replace(evaluation, baseline=replace(evaluation.baseline, best_feature=best))
 
 
 def ignore_progress(done: int, total: int) -> None:
     """Do nothing, as the default of functions that report progress."""
 
 
-def _evaluate_values(scores: Scores, truth: Truth, progress: CountProgress) -> Evaluation:
+def _evaluate_values(scores: Scores, truth: Truth, sample: FeatureSample | None, progress: CountProgress) -> Evaluation:
     tally = ValueTally()
     for window, values, weight in truth.beside(scores):
         tally.add(values, window, weight)
+        if sample is not None:
+            sample.add(values)
         progress(tally.rows, truth.rows)
     metrics = {"r2": tally.r_squared, "mse": tally.squared.mean, "mae": tally.absolute.mean}
     intervals = {"r2": tally.r_squared_interval, "mse": tally.squared.interval, "mae": tally.absolute.interval}
-    return Evaluation(tally.rows, 0, truth.weighted, metrics, intervals, None)
+    baseline = value_baseline(tally.target_mean, tally.target_variance)
+    return Evaluation(tally.rows, 0, truth.weighted, metrics, intervals, None, baseline)
 
 
-def _evaluate_classes(scores: Scores, truth: Truth, classes: Sequence[Label], progress: CountProgress) -> Evaluation:
+def _evaluate_classes(
+    scores: Scores, truth: Truth, classes: Sequence[Label], sample: FeatureSample | None, progress: CountProgress
+) -> Evaluation:
     """Return the metrics of classes; progress counts every row once, and once more for each class."""
     tally, loss, count = ClassTally(len(classes), truth.n_labels), MeanTally(), len(classes)
     with tempfile.TemporaryFile() as file:  # it has no name: a killed process leaves nothing behind
@@ -202,6 +227,8 @@ def _evaluate_classes(scores: Scores, truth: Truth, classes: Sequence[Label], pr
             tally.add(numbers, predicted_classes(window), weight)
             loss.add(_known_losses(odds, numbers), weight)
             ranks.add(odds, numbers, weight)
+            if sample is not None:
+                sample.add(numbers)
             progress(int(tally.rows.sum()), truth.rows * (1 + count))
         qualities = []
         for number in range(count):
@@ -224,7 +251,8 @@ def _evaluate_classes(scores: Scores, truth: Truth, classes: Sequence[Label], pr
         "average_precision": mean_area_interval("average_precision", overall),
     }
     unknown = int(tally.rows[count:].sum())
-    return Evaluation(truth.rows, unknown, truth.weighted, metrics, intervals, per_class)
+    baseline = class_baseline(tally.shares, classes)
+    return Evaluation(truth.rows, unknown, truth.weighted, metrics, intervals, per_class, baseline)
 
 
 def _known_losses(odds: NDArray[np.float64], numbers: NDArray[np.int64]) -> NDArray[np.float64]:

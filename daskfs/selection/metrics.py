@@ -7,6 +7,7 @@ not occur, are NaN.
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,11 @@ class ClassTally:
     def weight(self) -> float:
         """The sum of the rows' weights, or the number of rows if they have no weights."""
         return float(self._weight.sum())
+
+    @property
+    def shares(self) -> NDArray[np.float64]:
+        """The share of every label in the weight of all rows."""
+        return self._weight / max(self.weight, sys.float_info.min)
 
     @property
     def accuracy(self) -> float:
@@ -191,6 +197,16 @@ class ValueTally:
             self._moments += (each * each) @ powers
             self._shared += (each * each * squared) @ powers[:, :3]
 
+    @property
+    def target_mean(self) -> float:
+        """The weighted mean of the target."""
+        return self._mean
+
+    @property
+    def target_variance(self) -> float:
+        """The weighted variance of the target, NaN without any weight."""
+        return self._spread / self._weight if self._weight else math.nan
+
     def _add_target(self, truth: NDArray[np.float64], weight: NDArray[np.float64], total: float) -> None:
         """Update the target's mean and sum of squared distances from the mean (Chan, Golub and LeVeque)."""
         if total == 0:
@@ -211,7 +227,7 @@ class ValueTally:
     @property
     def _unexplained(self) -> float:
         """The mean squared error divided by the variance of the target, which is 1 - R²."""
-        return float(_ratio(self.squared.mean, self._spread / self._weight)) if self._weight else math.nan
+        return float(_ratio(self.squared.mean, self.target_variance)) if self._weight else math.nan
 
     @property
     def r_squared_interval(self) -> Interval:

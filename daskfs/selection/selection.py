@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from daskfs.errors import OptionError, SelectionError, public_url
 from daskfs.protocol import Label, Result
+from daskfs.selection.baselines import FeatureSample
 from daskfs.selection.column_slices import ColumnSlices, as_dataset
 from daskfs.selection.evaluation import (
     CountProgress,
@@ -240,9 +241,11 @@ class Selection:
         """
         return self.model._scores_of(X)[1]
 
-    def _scores_of(self, X: Any) -> tuple[int, Scores]:
+    def _scores_of(self, X: Any, sample: FeatureSample | None = None) -> tuple[int, Scores]:
         """Return the number of rows of X, and the scores of the rows, slice by slice; kept features are left out."""
         columns = self.column_slices(X)
+        if sample is not None:
+            columns = sample.watch(columns)
         return columns.shape[0], linear_scores(columns, self.weights, self.intercept)
 
     def column_slices(self, X: Any) -> ColumnSlices:
@@ -382,16 +385,17 @@ class Selection:
         >>> evaluation.rows, evaluation.metrics["roc_auc"], evaluation.per_class.sizes["class"]
         (50, 1.0, 2)
         """
-        truth, scores = self._beside_truth(X, y)
+        sample = FeatureSample(self) if self.inputs is None else None
+        truth, scores = self._beside_truth(X, y, sample)
         if self.loss == "logistic" and self.weights.ndim == 2:
             scores = ((rows, against_the_rest(of_classes)) for rows, of_classes in scores)
-        return evaluate(scores, truth, self.classes, progress or ignore_progress)
+        return evaluate(scores, truth, self.classes, sample, progress or ignore_progress)
 
-    def _beside_truth(self, X: Any, y: ArrayLike | None) -> tuple[Truth, Scores]:
+    def _beside_truth(self, X: Any, y: ArrayLike | None, sample: FeatureSample | None = None) -> tuple[Truth, Scores]:
         dataset = as_dataset(X)
         if (y is None) == (dataset is None):
             raise OptionError("score a dataset, which brings its labels, or an array together with y")
-        count, scores = self.model._scores_of(X if dataset is None else dataset)
+        count, scores = self.model._scores_of(X if dataset is None else dataset, sample)
         return Truth(np.asarray(y) if dataset is None else dataset, self.classes, count), scores
 
     def to_xarray(self) -> xarray.Dataset:

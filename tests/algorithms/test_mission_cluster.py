@@ -40,9 +40,8 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> daskfs.Dataset:
 def shard_by_shard(dataset: daskfs.Dataset, algorithm: daskfs.Mission, shards: int) -> Result:
     """What shards give that run one after the other in this process."""
     state = algorithm.start(replace(dataset.meta, n_shards=shards), 0)
-    return algorithm.result(
-        SelectionRun(dataset, algorithm, Snapshot(state, shards)).finish(SerialRunner(dataset, algorithm, shards)).state
-    )
+    run = SelectionRun(dataset, algorithm, Snapshot(state, shards))
+    return algorithm.result(run.finish(SerialRunner(run)).state)
 
 
 @pytest.mark.parametrize("name", CASES)

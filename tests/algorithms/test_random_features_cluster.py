@@ -53,11 +53,9 @@ def test_two_processes_give_what_their_shards_give_and_what_one_gives(dataset, t
     algorithm = CASES[name]
     assert n_shards_for(dataset, algorithm, two_workers, synchronous=False) == 2
     shared = daskfs.select(dataset, algorithm, client=two_workers)
-    begun = Snapshot(algorithm.start(dataset.meta, 0), 2)
+    run = SelectionRun(dataset, algorithm, Snapshot(algorithm.start(dataset.meta, 0), 2))
     with one_blas_thread():  # as `select` and the workers have it
-        by_shards = algorithm.result(
-            SelectionRun(dataset, algorithm, begun).finish(SerialRunner(dataset, algorithm, 2)).state
-        )
+        by_shards = algorithm.result(run.finish(SerialRunner(run)).state)
     assert shared.features.tolist() == by_shards.features.tolist()
     assert shared.weights.tobytes() == by_shards.weights.tobytes()
     alone = daskfs.select(dataset, algorithm)

@@ -114,16 +114,17 @@ def test_a_task_that_reports_twice_is_counted_once(two_workers):
     reports = TaskReports(two_workers)
     try:
         two_workers.submit(int, pure=False).result()  # behind the subscription; events of a client overtake both
+        message = {"run": reports.run, "task": "a", "inputs": ["b"], "began": 10.0, "ended": 12.0}
         for busy in (1.0, 2.0):
-            message = {"run": reports.run, "task": "a", "began": 10.0, "ended": 12.0, "spent": asdict(Spent(busy=busy))}
-            two_workers.log_event(REPORTS, message)
-        message = {"run": reports.run, "task": "b", "began": 12.5, "ended": 13.0, "spent": asdict(Spent(busy=4.0))}
+            two_workers.log_event(REPORTS, {**message, "spent": asdict(Spent(busy=busy))})
+        message |= {"task": "b", "inputs": ["a", "unknown"], "began": 12.5, "ended": 13.0}
+        message |= {"spent": asdict(Spent(busy=4.0))}
         two_workers.log_event(REPORTS, message)
         two_workers.log_event(REPORTS, {**message, "run": "another", "task": "c"})
-        wait_until(lambda: reports.total().busy == 6.0, reports.total)
-        assert reports.of_task("b", ("a", "unknown")) == Spent(busy=4.0, scheduler=0.5)
-        assert reports.of_task("a", ("b",)) == Spent(busy=2.0)  # clocks of two machines may differ
-        assert reports.of_task("unknown", ()) == Spent()
+        wait_until(lambda: reports.total(["a", "b"]).busy == 6.0, lambda: reports.total(["a"]))
+        assert reports.total(["b"]) == Spent(busy=4.0, scheduler=0.5)
+        assert reports.total(["a"]) == Spent(busy=2.0)  # clocks of two machines may differ
+        assert np.isnan([reports.total(["a", "c"]).busy, reports.total(["unknown"]).scheduler]).all()
     finally:
         reports.close()
 
@@ -228,9 +229,9 @@ def test_groups_whose_last_words_were_lost_are_done_again(tmp_path, two_workers,
     small, note, submitted = small_dataset(tmp_path / "d"), driver.Ledger.note, driver.AsynchronousRunner._submit_groups
     done: list[list[int]] = []
 
-    def counting(self, home, places, stretch, groups):
-        done.append(list(groups))
-        return submitted(self, home, places, stretch, groups)
+    def counting(self, centre, addresses, unit):
+        done.append(list(unit.ledger.groups))
+        return submitted(self, centre, addresses, unit)
 
     def deaf(self, report):
         unheard = done[0][-1] if len(done) <= times else None

@@ -95,7 +95,7 @@ def test_names_of_a_piece_that_was_parsed_twice(tmp_path, sources, monkeypatch, 
 def test_names_of_a_piece_that_is_gone_before_a_resume(tmp_path, sources, monkeypatch):
     expected = files_of(Path(daskfs.ingest(sources, tmp_path / "whole", "vw", workers=1).url))
     with monkeypatch.context() as patch:
-        patch.setattr("daskfs.engine.data.ingest.begin_publishing", lambda *_: 1 / 0)
+        patch.setattr("daskfs.store.ingest.plan.begin_publishing", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             daskfs.ingest(sources, tmp_path / "x.zarr", "vw", workers=1)
     (tmp_path / "x.zarr/_unfinished/000001.json").unlink()
@@ -322,7 +322,7 @@ def test_staged_data_that_rots_before_a_resume_is_parsed_again(tmp_path, monkeyp
     rows = "\n".join(f"{i},{i % 7}" for i in range(200))
     (tmp_path / "x.csv").write_text(f"y,a\n{rows}\n")
     with monkeypatch.context() as patch:
-        patch.setattr("daskfs.engine.data.ingest.begin_publishing", lambda *_: 1 / 0)
+        patch.setattr("daskfs.store.ingest.plan.begin_publishing", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             daskfs.ingest(tmp_path / "x.csv", tmp_path / "x.zarr", "csv", label="y", table="dense")
     staged = sorted((tmp_path / "x.zarr/_unfinished").rglob("columns.*"))

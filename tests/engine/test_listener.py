@@ -17,9 +17,10 @@ from toy_algorithms import Tangled
 from toy_runs import local_cluster, small_dataset, wait_until
 
 import daskfs
+from daskfs.engine.checkpoint import PassCost
 from daskfs.engine.events import send
 from daskfs.engine.events.listener import RunListener
-from daskfs.engine.events.messages import TOPIC
+from daskfs.engine.events.messages import TOPIC, Spent
 from daskfs.protocol import Preview, Sharing, flatten
 
 K = 4
@@ -254,6 +255,14 @@ class TestWatch:
         assert told[-1]["why"].startswith("ValueError: <b>xxx")
         assert len(told[-1]["why"]) == 120
 
+    def test_seconds_that_are_not_known_are_not_told(self, tmp_path):
+        watch, told = self.watch(tmp_path / "d")
+        unknown = Spent(busy=math.nan, merging=2.0, scheduler=math.nan)
+        watch.pass_ended(PassCost(5.0, 100, closing=1.0, workers=2, spent=unknown), 1, 3.0, None, None)
+        assert told[0].keys() & {"seconds", "closing", "busy", "merging", "scheduler", "idle"} == {
+            "seconds", "closing", "merging",
+        }  # fmt: skip
+
     def test_nobody_is_told_without_a_listener(self, tmp_path):
         watch = RunListener(planted(tmp_path / "d"), daskfs.OnlineSubstitution(3))
         assert watch.run == ""
@@ -302,3 +311,6 @@ def test_a_listener_that_fails_is_no_harm(tmp_path, monkeypatch):
         time.sleep(2 * send.EVERY)
     assert given.weights.tobytes() == expected.weights.tobytes()
     assert set(send._unsent) <= before
+    unknown = given.history[["busy", "merging", "scheduler", "idle"]].to_array()
+    assert np.isnan(unknown).all()  # and not 0
+    assert (given.history.seconds > 0).all()

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from daskfs.engine.events.messages import Spent, feature_list, share_event, short
-from daskfs.engine.events.meter import NOTIFY_SECONDS, Meter, count_items
+from daskfs.engine.events.messages import Meter, Spent, count_items, feature_list, share_event, short
 from daskfs.protocol import RowBlock, SparseColumnBlock
 
 
@@ -43,22 +41,24 @@ def test_a_task_that_reads_works_waits_and_merges():
     with meter.waiting():
         clock.passes(16.0)
     nbytes = rows(5).nbytes
-    assert meter.finish() == Spent(
+    assert meter.total == Spent(
         blocks=2, items=10, bytes=2 * nbytes, busy=4 + 1 + 2 * 2, reading=5, merging=32, waiting=2 * 8 + 16,
         alone_bytes=nbytes, alone_seconds=4,
     )  # fmt: skip
     assert clock.now - 100 == meter.total.busy + meter.total.waiting + meter.total.merging  # nothing is lost
 
 
-def test_what_was_done_is_told_now_and_then_and_nothing_twice():
-    clock, told = Clock(), []
+def test_every_part_is_told_and_nothing_twice():
+    clock, told, total = Clock(), [], Spent()
     meter = Meter(told.append, clock)
     for _ in meter.over(rows(1) for _ in range(10)):
-        clock.passes(NOTIFY_SECONDS / 4)
-    assert [share.blocks for share in told] == [4, 4]
-    meter.finish()
-    assert [share.blocks for share in told] == [4, 4, 2]
-    assert sum(share.busy for share in told) == meter.total.busy == pytest.approx(2.5 * NOTIFY_SECONDS)
+        clock.passes(0.25)
+        with meter.waiting():
+            clock.passes(1.0)
+    for part in told:
+        total.add(part)
+    assert total == meter.total
+    assert (total.blocks, total.busy, total.waiting) == (10, 2.5, 10.0)
 
 
 def test_items_are_rows_or_columns():

@@ -149,9 +149,8 @@ def test_lanes_can_be_run_by_one_process(tmp_path, lanes):
     dataset, algorithm = small_dataset(tmp_path / "d"), Tangled(passes=2)
 
     def run(lanes):
-        return SelectionRun(dataset, algorithm, Snapshot(algorithm.start(dataset.meta, 0), lanes)).finish(
-            SerialRunner(dataset, algorithm, lanes)
-        )
+        whole = SelectionRun(dataset, algorithm, Snapshot(algorithm.start(dataset.meta, 0), lanes))
+        return whole.finish(SerialRunner(whole))
 
     state = run(lanes).state
     assert state.blocks + state.fresh == 2 * dataset.n_blocks()

@@ -111,7 +111,7 @@ def test_memory_plan_in_words(tmp_path):
     dataset = small_dataset(tmp_path / "d")
     plan = memory_plan(dataset, LargestColumns(3))
     assert (plan.state, plan.blocks, plan.total) == (320, 3 * 1440, 320 + 3 * 1440)
-    assert str(plan) == "state 320 B + blocks 4.22 kiB = 4.53 kiB"
+    assert str(plan) == "state 320 B + blocks 4.22 kiB + process 48.00 MiB = 48.00 MiB"
     assert str(MemoryPlan.of(LargestColumns(3), dataset.meta, n_shards=2)).startswith("state 4 x 320 B + blocks")
 
 
@@ -136,7 +136,7 @@ class Huge(Tangled):
 def test_f10_too_much_memory_is_said_with_the_plan_before_anything_starts(tmp_path, where, said, two_workers):
     with pytest.raises(OptionError, match=said) as caught:
         daskfs.select(small_dataset(tmp_path / "d"), Huge(), client=two_workers if where == "cluster" else None)
-    assert "state 1024.00 PiB + blocks 4.22 kiB = " in str(caught.value).replace("4 x ", "")
+    assert "state 1024.00 PiB + blocks 4.22 kiB + process 48.00 MiB = " in str(caught.value).replace("4 x ", "")
     assert "\n" not in str(caught.value)
 
 

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
-
 import numpy as np
 import pytest
 from sparse_rows import POOLS, Rows
-from stopping import Killed, dying_after, stopped_everywhere
+from stopping import Killed, dying_after, killed_at, stopped_everywhere
 
 import daskfs
 from daskfs.engine.memory import ReorderMemory
@@ -45,39 +39,14 @@ def test_it_may_stop_at_any_operation_and_start_over(tmp_path, rows, overwrite, 
     assert daskfs.verify_dataset(target) == []
 
 
-SLOW = """
-import sys, time
-from daskfs.cli import main
-from daskfs.store.reorder.runs import Runs
-from daskfs.engine.memory import ReorderMemory
-write = Runs.write
-def slowly(*arguments):
-    time.sleep(0.05)
-    return write(*arguments)
-Runs.write = slowly
-ReorderMemory.of = lambda *arguments, **sizes: ReorderMemory(1, 4000, 4000)
-main()
-"""
-
-
-def until(path: Path, pattern: str) -> None:
-    deadline = time.monotonic() + 60
-    while not list(path.glob(pattern)):
-        assert time.monotonic() < deadline, f"no {pattern} after a minute"
-        time.sleep(0.01)
-
-
 def test_a_killed_process_leaves_no_dataset_and_no_lock(tmp_path):
     rows = Rows.random(1, 400, POOLS["hashes"]).write(tmp_path / "rows.zarr", 10, 64)
     target = tmp_path / "mixed.zarr"
-    process = subprocess.Popen([sys.executable, "-c", SLOW, "shuffle", rows.url, str(target)])
-    try:
-        until(target, "_unfinished/*/run.1.index")
-        with pytest.raises(DatasetError, match="another process is writing"):
-            daskfs.shuffle(rows, target)
-    finally:
-        process.send_signal(signal.SIGKILL)
-        assert process.wait(timeout=60) == -signal.SIGKILL
+    with (
+        killed_at(target, "_unfinished/*/run.1.index", "shuffle", rows.url, str(target)),
+        pytest.raises(DatasetError, match="another process is writing"),
+    ):
+        daskfs.shuffle(rows, target)
     with pytest.raises(DatasetError, match="incomplete"):
         daskfs.open_dataset(target)
     assert daskfs.shuffle(rows, target).n_entries == rows.n_entries

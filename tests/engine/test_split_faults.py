@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 from sparse_rows import POOLS, Rows
-from stopping import Killed, dying_after
+from stopping import Killed, dying_after, killed_at
 
 import daskfs
 from daskfs.engine.memory import ReorderMemory
@@ -69,41 +65,16 @@ def test_it_may_stop_at_any_operation_and_start_over(tmp_path, sources, kind, ov
         assert daskfs.verify_dataset(place) == []
 
 
-SLOW = """
-import time
-from daskfs.cli import main
-from daskfs.store.places.location import Location
-from daskfs.engine.memory import ReorderMemory
-write = Location.write
-def slowly(*arguments):
-    time.sleep(0.01)
-    return write(*arguments)
-Location.write = slowly
-ReorderMemory.of = lambda *arguments, **sizes: ReorderMemory(1, 2000, 2000)
-main()
-"""
-
-
-def until(path: Path, pattern: str) -> None:
-    deadline = time.monotonic() + 60
-    while not list(path.glob(pattern)):
-        assert time.monotonic() < deadline, f"no {pattern} after a minute"
-        time.sleep(0.01)
-
-
 @pytest.mark.parametrize("moment", ["train.zarr/ids/c/3", "test.zarr/ids/c/1"])
 def test_a_killed_process_leaves_no_half_dataset_and_no_lock(tmp_path, moment):
     rows = Rows.random(1, 400, POOLS["hashes"]).write(tmp_path / "rows.zarr", 10, 64)
     wanted = daskfs.split(rows, tmp_path / "a.zarr", tmp_path / "b.zarr")
     places = tmp_path / "train.zarr", tmp_path / "test.zarr"
-    process = subprocess.Popen([sys.executable, "-c", SLOW, "split", rows.url, *map(str, places)])
-    try:
-        until(tmp_path, moment)
-        with pytest.raises(DatasetError, match="another process is writing"):
-            daskfs.split(rows, *places)
-    finally:
-        process.send_signal(signal.SIGKILL)
-        assert process.wait(timeout=60) == -signal.SIGKILL
+    with (
+        killed_at(tmp_path, moment, "split", rows.url, *map(str, places)),
+        pytest.raises(DatasetError, match="another process is writing"),
+    ):
+        daskfs.split(rows, *places)
     found = [digest(place) for place in places]
     assert found == ([wanted[0].digest, None] if moment.startswith("test") else [None, None])
     again = daskfs.split(rows, *places)

@@ -124,7 +124,7 @@ def test_workers_spill_as_before_when_whoever_ran_something_is_gone():
 
 def test_a_worker_that_is_too_small_is_told_what_to_do():
     with pytest.raises(OptionError, match=r"each thread of worker w has 1.00 kiB .* start it with a larger --memory-l"):
-        MemoryPlan(state=1 << 20, blocks=0).check_worker("w", 1024)
+        MemoryPlan(state=1 << 20, blocks=0).check_worker("w", 1280, 0, 1)
 
 
 def test_a_worker_that_leaves_is_named_while_the_run_goes_on(tmp_path, monkeypatch, caplog):

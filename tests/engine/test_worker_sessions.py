@@ -26,7 +26,7 @@ from daskfs.algorithms.substitution.asynchronous import AsynchronousMethod
 from daskfs.algorithms.substitution.block import BlockMethod
 from daskfs.engine.asynchronous import worker
 from daskfs.engine.asynchronous.worker import ActorCalls, CentreActor, CentreLost, Failure, forget, work_on
-from daskfs.engine.events.meter import Meter
+from daskfs.engine.events.messages import Meter
 from daskfs.errors import ColumnError, DaskfsError
 
 LOST = [
@@ -256,7 +256,7 @@ def test_the_next_group_begins_with_the_view_of_the_last(tmp_path, run, method, 
 
 def test_columns_seen_once_more(tmp_path, run, monkeypatch):
     dataset, algorithm, meters = small_dataset(tmp_path / "d"), Census(), []
-    monkeypatch.setattr("daskfs.engine.events.send.Meter", lambda notify: meters.append(Meter(notify)) or meters[-1])
+    monkeypatch.setattr("daskfs.engine.events.send.Meter", lambda *notify: meters.append(Meter(*notify)) or meters[-1])
     centre = Here(algorithm, dataset)
     ids = np.array([3, 17, 30], np.uint64)
     work_on(run, algorithm, dataset, centre, 0, 0, ids)

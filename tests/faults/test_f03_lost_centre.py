@@ -148,9 +148,9 @@ def test_f3_in_the_last_look_at_columns(tmp_path, method, three_workers, opened,
     struck, dataset = Once(lambda: kill_centre(three_workers), 1, 1), planted(tmp_path / "d")
     ask = driver.AsynchronousRunner._ask_centre
 
-    def asked_and_struck(self, centre, ledger, addresses, unit, before):
-        ask(self, centre, ledger, addresses, unit, before)
-        struck(Event(int(unit.verb == "revisit"), len(ledger.held)))
+    def asked_and_struck(self, centre, unit, threads):
+        ask(self, centre, unit, threads)
+        struck(Event(int(unit.verb == "revisit"), len(unit.ledger.held)))
 
     monkeypatch.setattr(driver.AsynchronousRunner, "_ask_centre", asked_and_struck)
     given = daskfs.select(dataset, paced(method, 0.02), client=three_workers)

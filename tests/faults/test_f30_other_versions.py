@@ -18,9 +18,9 @@ from toy_runs import check_same, small_dataset, wait_until
 import daskfs
 from daskfs.cli import main
 from daskfs.engine import run
+from daskfs.engine.cluster.plugin import check_same as check_same_versions
+from daskfs.engine.cluster.plugin import versions_here
 from daskfs.engine.cluster.pool import prepare_workers
-from daskfs.engine.cluster.versions import check_same as check_same_versions
-from daskfs.engine.cluster.versions import versions_here
 from daskfs.engine.events.messages import TOPIC
 from daskfs.errors import OptionError
 

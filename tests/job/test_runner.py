@@ -193,12 +193,29 @@ def test_dasks_own_report_is_kept_with_the_run(job):
 
 def test_what_is_not_good_enough_is_not_published(job):
     done = run("--set", "publish.at_least.roc_auc=0.999")
-    assert done.exit_code == 2
+    assert done.exit_code == 3
     assert re.search(
         r"error: not published: roc_auc is 0\.\d+, at least 0\.999 was asked for; the run is in", done.stderr
     )
     assert not Path("runs/clicks/published.json").exists()
     assert run().exit_code == 0
+
+
+def test_what_is_no_better_than_always_the_same_answer_is_not_published(job):
+    for number in range(2):
+        texts = [line.split("|")[1] for line in Path(f"clicks-{number}.vw").read_text().splitlines()]
+        labels = np.random.default_rng(number).choice([-1, 1], len(texts))
+        Path(f"clicks-{number}.vw").write_text("".join(f"{y} |{text}\n" for y, text in zip(labels, texts, strict=True)))
+    text = JOB.replace("[stability]\npairs = 1\n", "").replace("at_least = {accuracy = 0.5}", "")
+    Path("job.toml").write_text(text)
+    done = run()
+    assert done.exit_code == 3
+    assert re.search(r"error: not published: no better than always saying -?1, the most frequent class", done.stderr)
+    assert not Path("runs/clicks/published.json").exists()
+    report = next(Path("runs/clicks").glob("runs/*/report.html")).read_text()
+    assert "No better than always saying" in report
+    assert run("--set", "publish.even_if_useless=true").exit_code == 0
+    assert Path("runs/clicks/published.json").exists()
 
 
 @pytest.mark.parametrize("algorithm", ["mission", "substitution"])

@@ -56,14 +56,8 @@ class VersionedView(NamedTuple):
 class Centre:
     """Owner of the state of an asynchronous pass, which accepts offers of workers and returns copies of the state.
 
-    Parameters
-    ----------
-    algorithm
-        The algorithm that the state belongs to.
-    state
-        The state at the start of the pass; the centre changes it in place.
-    workers
-        Names of the workers of earlier passes, in the order of their numbers.
+    The `state` at the start of the pass is changed in place. The names of the `workers` of earlier passes come in the
+    order of their numbers.
     """
 
     def __init__(self, algorithm: AsynchronousAlgorithm, state: State, workers: Sequence[str] = ()) -> None:
@@ -83,22 +77,24 @@ class Centre:
 
     def offer(self, worker: int, attempt: Attempt, offer: State, known: int) -> VersionedView | None:
         """Accept an offer. Return a new view, or None if the version `known` to the worker is the newest."""
-        with self._busy():
-            self._state = self._algorithm.accept(self._state, offer)
-            self._arrived[attempt] += 1
-            self._finish_if_complete(attempt)
-            return self._newer_view(worker, known)
+        self._arrived[attempt] += 1
+        return self._accept(worker, attempt, [offer], known)
 
     def end_group(
         self, worker: int, attempt: Attempt, sent: int, offers: Sequence[State], known: int
     ) -> VersionedView | None:
         """Accept the last offers of a group after `sent` earlier offers. Return a view if `known` is outdated."""
+        self._sent[attempt] = sent
+        return self._accept(worker, attempt, offers, known)
+
+    def _accept(self, worker: int, attempt: Attempt, offers: Sequence[State], known: int) -> VersionedView | None:
         with self._busy():
             for offer in offers:
                 self._state = self._algorithm.accept(self._state, offer)
-            self._sent[attempt] = sent
-            self._finish_if_complete(attempt)
-            return self._newer_view(worker, known)
+            if attempt in self._sent and self._arrived[attempt] >= self._sent[attempt]:
+                self._finished.append(attempt.group)
+                del self._arrived[attempt], self._sent[attempt]  # a run may have very many
+            return None if known == self._state.version else self._view(worker)
 
     def report(self) -> CentreReport:
         """Return the ids of the features in the state, and the groups finished since the last report."""
@@ -115,11 +111,6 @@ class Centre:
         """Return a copy of the state, and the names of the workers."""
         return copy_state(self._state), list(self._workers)
 
-    def _finish_if_complete(self, attempt: Attempt) -> None:
-        if attempt in self._sent and self._arrived[attempt] >= self._sent[attempt]:
-            self._finished.append(attempt.group)
-            del self._arrived[attempt], self._sent[attempt]  # a run may have very many
-
     def _preview(self) -> Preview | None:
         if monotonic() < self._next_preview:
             return None
@@ -131,9 +122,6 @@ class Centre:
         began = monotonic()
         yield
         self._merging += monotonic() - began
-
-    def _newer_view(self, worker: int, known: int) -> VersionedView | None:
-        return None if known == self._state.version else self._view(worker)
 
     def _view(self, worker: int) -> VersionedView:
         return VersionedView(self._state.version, copy_state(self._algorithm.view(self._state, worker)))

@@ -19,13 +19,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from math import inf
 from queue import Empty, SimpleQueue
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from distributed import Client, Future, KilledWorker
@@ -36,12 +36,11 @@ from daskfs.engine.asynchronous.worker import ActorCalls, CentreActor, CentreLos
 from daskfs.engine.cluster.worker_pool import GONE, require_worker
 from daskfs.engine.events.messages import Spent
 from daskfs.engine.events.send import TaskReports
-from daskfs.engine.passes import SelectionRun
+from daskfs.engine.passes import PassRunner, SelectionRun
 from daskfs.engine.shards import revisit_groups, short_groups, shrinking_groups
 from daskfs.engine.synchronous import task_key
 from daskfs.errors import Interrupted, WorkerError
 from daskfs.protocol import AsynchronousAlgorithm, State
-from daskfs.store.dataset.dataset import Dataset
 
 CENTRE = "centre"
 """A worker with this resource (``dask worker --resources centre=1``) gets the actor with the state, and no groups."""
@@ -54,15 +53,15 @@ _FORGET_SECONDS = 3.0  # for workers to drop the sessions of a run
 _GONE_WORKER = "gone"  # in place of the name of a worker that is known to the state only
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerAddresses:
-    """Addresses of the workers of a cluster, separated by the resource `CENTRE`."""
+class WorkerAddresses(NamedTuple):
+    """The workers of a cluster that process groups of blocks."""
 
-    centres: list[str]
-    """Addresses of workers with the resource `CENTRE`."""
-    others: list[str]
+    workers: list[str] | None
+    """Addresses of the workers without the resource `CENTRE`; None if all workers are alike."""
     threads: int
     """Total number of threads of the workers that process groups of blocks."""
+    has_centre: bool
+    """Whether a worker has the resource `CENTRE`."""
 
 
 @dataclass(slots=True)
@@ -81,16 +80,6 @@ class CentreHandle:
     def call(self) -> ActorCalls:
         """Return an object that calls methods of the centre actor."""
         return ActorCalls(self.actor)
-
-    def close_pass(self) -> None:
-        """Let the centre actor close the pass, without waiting for its reply."""
-        self.closing = self.call.later("end_pass")
-
-    def await_closing(self) -> None:
-        """Wait until the centre actor has closed the pass, so that no worker gets a view of the previous pass."""
-        if self.closing is not None:
-            self.call.answer(self.closing)
-            self.closing = None
 
 
 @dataclass(slots=True)
@@ -118,49 +107,59 @@ class Ledger:
         return min((group.start for group in self.groups.values()), default=end)
 
 
-@dataclass(frozen=True)
+@dataclass
 class WorkUnit:
     """A unit of work for an asynchronous schedule: a pass, or a revisit of some columns."""
 
-    run: SelectionRun
+    ledger: Ledger
+    before: Spent
+    """The time and bytes of the pass before the run was resumed."""
     verb: str
     """The verb after which the Dask tasks of the unit of work are named."""
-    groups: Callable[[int], Iterator[range]]
+    cut: Callable[[int], Iterator[range]]
     """Function that returns the groups of blocks or columns for a number of threads."""
     columns: NDArray[np.uint64] | None = None
     """Ids of the columns to revisit, of which a group is a range; None for a pass, which has ranges of blocks."""
+    ended: list[str] = field(default_factory=list)
+    """Keys of tasks that have ended."""
 
     def items(self, group: range) -> GroupItems:
         """Return the block numbers or the column ids of a group."""
         return group if self.columns is None else self.columns[group.start : group.stop]
 
 
-class AsynchronousRunner:
+class AsynchronousRunner(PassRunner):
     """Carries out asynchronous passes on a cluster, with a centre (the dask actor that owns the state)."""
 
-    def __init__(self, client: Client, dataset: Dataset, algorithm: AsynchronousAlgorithm) -> None:
-        self._client, self._dataset, self._algorithm = client, dataset, algorithm
-        self._sizes = dataset.block_sizes(algorithm.axis)
-        self._reports = TaskReports(client)
+    _algorithm: AsynchronousAlgorithm
+
+    def __init__(self, client: Client, run: SelectionRun) -> None:
+        super().__init__(run)
+        self._client, self._reports = client, TaskReports(client)
         self._numbers = count()  # of groups, unique in a run: offers of an old group may come late
         self._workers: list[str] = []
         self._centre: CentreHandle | None = None
         # Asy-OS needs them. On two workers its recall fell with larger groups, a centre that stays, and all tasks in
         # one message: it keeps to short groups, a new view for each, and a new centre for every pass.
-        self._fresh = algorithm.sharing.needs_fresh_views
+        self._fresh = run.algorithm.sharing.needs_fresh_views
 
-    def run_pass(self, state: State, position: int, run: SelectionRun) -> State:
-        """Carry out a pass; see `PassRunner.run_pass`."""
-        if not self._workers and (position or run.snapshot.passes):  # resumed: the workers of the state are gone
+    def run_pass(self, state: State, position: int) -> State:
+        if not self._workers and (position or self._run.snapshot.passes):  # resumed: the workers of the state are gone
             self._workers = [_GONE_WORKER] * self._algorithm.n_workers(state)
         groups = partial(short_groups if self._fresh else shrinking_groups, self._sizes, position)
-        state, _ = self._complete(state, WorkUnit(run, self._algorithm.verb, groups))
-        self._close_pass()
+        state = self._complete(self._unit(state, self._algorithm.verb, groups))
+        if self._fresh:
+            self._drop_centre()
+        elif self._centre is not None:
+            try:
+                self._centre.closing = self._centre.call.later("end_pass")
+            except CentreLost:
+                self._drop_centre()
         return state
 
-    def revisit(self, state: State, ids: NDArray[np.uint64], run: SelectionRun) -> tuple[State, int]:
-        """Fold the columns `ids` into the state once more, shared among the workers; see `PassRunner.revisit`."""
-        return self._complete(state, WorkUnit(run, "revisit", partial(revisit_groups, len(ids)), np.sort(ids)))
+    def revisit(self, state: State, ids: NDArray[np.uint64]) -> tuple[State, Spent]:
+        unit = self._unit(state, "revisit", partial(revisit_groups, len(ids)), np.sort(ids))
+        return self._complete(unit), self._reports.total(unit.ended)
 
     def close(self) -> None:
         """Free the workers' sessions; a worker that cannot be reached drops its sessions in later selection runs."""
@@ -170,29 +169,29 @@ class AsynchronousRunner:
             with suppress(Exception):
                 self._client.run(forget, self._reports.run, on_error="ignore", callback_timeout=_FORGET_SECONDS)
 
-    def _complete(self, state: State, unit: WorkUnit) -> tuple[State, int]:
-        """Return the state after a unit of work, and how many bytes were processed."""
-        ledger: Ledger | None = None
-        reason, before = "", replace(unit.run.cost.spent)
+    def _unit(self, state: State, *arguments: Any) -> WorkUnit:
+        before = self._run.cost.spent
+        return WorkUnit(Ledger(state, {}, self._algorithm.held_features(state), before.merging), before, *arguments)
+
+    def _complete(self, unit: WorkUnit) -> State:
+        """Return the state after a unit of work, which goes on with a new centre actor whenever the actor is lost."""
+        reason, is_cut = "", False
         self._reports.clear()
         for _ in range(_ATTEMPTS):
             try:
                 addresses = self._addresses()
-                if ledger is None:
-                    held = self._algorithm.held_features(state)
-                    ledger = Ledger(state, self._number_groups(unit, addresses), held, before.merging)
-                elif self._fresh:  # what the lost centre knew of workers' own sets is known to no other
-                    ledger.groups = self._number_groups(unit, addresses)
-                return self._attempt(ledger, addresses, unit, before), self._reports.total().bytes
+                if self._fresh or not is_cut:  # what a lost centre knew of workers' own sets is known to no other
+                    unit.ledger.groups = dict(zip(self._numbers, unit.cut(addresses.threads), strict=False))
+                    is_cut = True
+                return self._attempt(unit, addresses)
+            except KilledWorker as killed:
+                raise WorkerError(f"{self._dataset.url}: workers died of the same blocks: {killed}") from killed
             except CentreLost as lost:
                 reason = str(lost)
                 self._drop_centre()
             if self._client.status != "running":
                 raise Interrupted(GONE)
         raise Interrupted(f"the centre of the run was lost again and again ({reason}); run the same again to go on")
-
-    def _number_groups(self, unit: WorkUnit, addresses: WorkerAddresses) -> dict[int, range]:
-        return dict(zip(self._numbers, unit.groups(addresses.threads), strict=False))
 
     def _addresses(self) -> WorkerAddresses:
         """Return the addresses of the workers, after waiting until there is at least one worker."""
@@ -208,56 +207,64 @@ class AsynchronousRunner:
         centres = {address for address, worker in workers.items() if CENTRE in worker["resources"]}
         others = workers.keys() - centres
         threads = sum(workers[address]["nthreads"] for address in others or centres)
-        return WorkerAddresses(sorted(centres), sorted(others), threads)
+        return WorkerAddresses(sorted(others) if centres and others else None, threads, bool(centres))
 
-    def _attempt(self, ledger: Ledger, addresses: WorkerAddresses, unit: WorkUnit, before: Spent) -> State:
+    def _attempt(self, unit: WorkUnit, addresses: WorkerAddresses) -> State:
         """Return the state after a unit of work that starts from the ledger. Raise CentreLost if the actor is lost."""
         if self._centre is None:
-            self._centre = self._open_centre(ledger, addresses)
-        centre = self._centre
-        centre.await_closing()
+            self._centre = self._open_centre(unit.ledger, addresses)
+        centre, groups = self._centre, unit.ledger.groups
+        if centre.closing is not None:  # so that no worker gets a view of the previous pass
+            centre.call.answer(centre.closing)
+            centre.closing = None
         futures: list[Future[Any]] = []
         try:
             for _ in range(_ATTEMPTS):
-                if not ledger.groups:
+                if not groups:
                     break  # otherwise workers died before the last offers of some groups had arrived
-                futures = self._submit_groups(centre, addresses, unit, ledger.groups)
+                futures = self._submit_groups(centre, addresses, unit)
                 for ended in self._as_they_end(futures, addresses):
                     self._check(ended, centre.future)
-                    self._ask_centre(centre, ledger, addresses, unit, before)
-                if ledger.groups:
-                    self._await_last_offers(ledger, centre)
-                    self._ask_centre(centre, ledger, addresses, unit, before)
+                    unit.ended += [str(future.key) for future in ended]
+                    self._ask_centre(centre, unit, addresses.threads)
+                self._await_last_offers(centre, unit, addresses.threads)
         finally:
             self._cancel(futures)
-        if ledger.groups:
+        if groups:
             raise CentreLost("what workers say does not reach it")
         state, self._workers = centre.call.now("state")
         centre.units += 1
         return state
 
-    def _ask_centre(
-        self, centre: CentreHandle, ledger: Ledger, addresses: WorkerAddresses, unit: WorkUnit, before: Spent
-    ) -> None:
+    def _ask_centre(self, centre: CentreHandle, unit: WorkUnit, threads: int) -> None:
         """Record a report of the centre actor in the ledger and the run, and save a checkpoint if one is due."""
         report: CentreReport = centre.call.now("report")
-        ledger.note(report)
-        spent = self._reports.total()
-        spent.add(replace(before, merging=ledger.merging))
-        unit.run.note_work(addresses.threads, spent, has_centre=True)
+        unit.ledger.note(report)
+        spent = self._reports.total(unit.ended)
+        spent.add(unit.before)
+        self._run.note_work(threads, replace(spent, merging=unit.ledger.merging), has_centre=True)
         if unit.columns is not None:
             return
         if report.preview is not None:
-            unit.run.listener.preview(report.preview)
-        if unit.run.advance(ledger.position(len(self._sizes))):
-            unit.run.save(centre.call.now("state")[0])
+            self._run.listener.preview(report.preview)
+        if self._run.advance(unit.ledger.position(len(self._sizes))):
+            self._run.save(centre.call.now("state")[0])
+
+    def _await_last_offers(self, centre: CentreHandle, unit: WorkUnit, threads: int) -> None:
+        """Wait for the offers of all tasks that have ended, until no more offers arrive for a few seconds."""
+        groups, deadline = unit.ledger.groups, monotonic() + _LAST_OFFERS
+        while groups and monotonic() < deadline:
+            left = len(groups)
+            self._ask_centre(centre, unit, threads)
+            if len(groups) < left:
+                deadline = monotonic() + _LAST_OFFERS
+            else:
+                sleep(_PAUSE)
 
     def _open_centre(self, ledger: Ledger, addresses: WorkerAddresses) -> CentreHandle:
         """Start a new centre actor with the state and the features of the ledger."""
-        future = self._client.submit(
-            CentreActor, actor=True, key=task_key("centre"), priority=100,
-            resources={CENTRE: 1} if addresses.centres else None,
-        )  # fmt: skip
+        resources = {CENTRE: 1} if addresses.has_centre else None
+        future = self._client.submit(CentreActor, actor=True, key=task_key("centre"), priority=100, resources=resources)
         try:
             centre = CentreHandle(future, self._await_actor(future, addresses))
             centre.call.now("open", self._algorithm, self._dataset, ledger.start, ledger.held, self._workers)
@@ -266,32 +273,11 @@ class AsynchronousRunner:
             raise
         return centre
 
-    def _close_pass(self) -> None:
-        """Let the centre actor close the pass, and drop an actor that is lost or cannot be used again."""
-        try:
-            if self._fresh:
-                self._drop_centre()
-            elif self._centre is not None:
-                self._centre.close_pass()
-        except CentreLost:
-            self._drop_centre()
-
     def _drop_centre(self) -> None:
         """Cancel the centre actor, which is lost or no longer needed."""
         if self._centre is not None:
             self._cancel([self._centre.future])
         self._centre = None
-
-    def _await_last_offers(self, ledger: Ledger, centre: CentreHandle) -> None:
-        """Wait for the offers of all tasks that have ended, until no more offers arrive for a few seconds."""
-        deadline = monotonic() + _LAST_OFFERS
-        while ledger.groups and monotonic() < deadline:
-            left = len(ledger.groups)
-            ledger.note(centre.call.now("report"))
-            if len(ledger.groups) < left:
-                deadline = monotonic() + _LAST_OFFERS
-            else:
-                sleep(_PAUSE)
 
     def _await_actor(self, future: Future[Any], addresses: WorkerAddresses) -> Any:
         """Return the centre actor as soon as Dask has started the actor, which takes a while on a busy cluster."""
@@ -300,38 +286,29 @@ class AsynchronousRunner:
                 with self._client.as_current():  # a copy belongs to this client, the original to the default one
                     return copy(future.result(_POLL))
             except TimeoutError:
-                if addresses.centres and not self._addresses().centres:
+                if addresses.has_centre and not self._addresses().has_centre:
                     raise CentreLost("the worker that is meant for it has left") from None
                 require_worker(self._client)
-            except KilledWorker as killed:
-                raise self._killed_error(killed) from killed
+            except KilledWorker:
+                raise
             except Exception as error:
                 raise CentreLost(repr(error)) from error
 
-    def _submit_groups(
-        self, centre: CentreHandle, addresses: WorkerAddresses, unit: WorkUnit, groups: dict[int, range]
-    ) -> list[Future[Any]]:
+    def _submit_groups(self, centre: CentreHandle, addresses: WorkerAddresses, unit: WorkUnit) -> list[Future[Any]]:
         """Submit a task for every group of blocks, in one message to the scheduler (for Asy-OS in many messages).
 
         Dask spreads tasks over idle workers only if many tasks come at once; single tasks would all go to the worker
         that holds the centre actor. Dask runs the tasks of one message in the order of their keys.
         """
-        name, events = task_key(unit.verb), unit.run.listener.run
-        arguments = [
-            (
-                self._reports.run, self._algorithm, self._dataset, centre.actor, centre.units, number,
-                unit.items(group), events,
-            )
-            for number, group in groups.items()
-        ]  # fmt: skip
-        workers = addresses.others if addresses.centres and addresses.others else None
+        name, run, groups = task_key(unit.verb), self._reports.run, unit.ledger.groups
+        common, events = (run, self._algorithm, self._dataset, centre.actor, centre.units), self._run.listener.run
+        tasks = [(*common, number, unit.items(group), events) for number, group in groups.items()]
         keys = [f"{name}{number:08x}" for number in groups]
+        options: dict[str, Any] = {"pure": False, "workers": addresses.workers}
         if self._fresh:
-            return [
-                self._client.submit(work_on, *each, key=key, pure=False, workers=workers)
-                for each, key in zip(arguments, keys, strict=True)
-            ]
-        return self._client.map(work_on, *zip(*arguments, strict=True), key=keys, pure=False, workers=workers)
+            pairs = zip(tasks, keys, strict=True)
+            return [self._client.submit(work_on, *task, key=key, **options) for task, key in pairs]
+        return self._client.map(work_on, *zip(*tasks, strict=True), key=keys, **options)
 
     def _as_they_end(self, futures: list[Future[Any]], addresses: WorkerAddresses) -> Iterator[list[Future[Any]]]:
         """Yield lists of futures that have ended at about the same time."""
@@ -361,7 +338,7 @@ class AsynchronousRunner:
             raise CentreLost(repr(error)) from error
         if not alive:
             raise CentreLost("all workers have left")
-        if addresses.centres and addresses.others and alive.isdisjoint(addresses.others):  # a restart changes addresses
+        if addresses.workers is not None and alive.isdisjoint(addresses.workers):  # a restart changes addresses
             raise CentreLost("all workers but that of the centre have left")
 
     def _check(self, ended: list[Future[Any]], centre: Future[Any]) -> None:
@@ -370,17 +347,14 @@ class AsynchronousRunner:
             try:
                 if future.status in ("error", "cancelled"):
                     future.result(_POLL)
-            except KilledWorker as killed:
-                raise self._killed_error(killed) from killed
+            except KilledWorker:
+                raise
             except Exception as error:
                 # Tasks that use an actor fail with it, and Dask decides what they are said to have raised.
                 if centre.status != "finished" or isinstance(error, CancelledError):
                     raise CentreLost(repr(error)) from error
                 raise
             future.release()
-
-    def _killed_error(self, killed: KilledWorker) -> WorkerError:
-        return WorkerError(f"{self._dataset.url}: workers died of the same blocks: {killed}")
 
     def _cancel(self, futures: list[Any]) -> None:
         if self._client.status == "running":

@@ -18,7 +18,6 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
@@ -29,9 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.engine.asynchronous.centre import Attempt, Centre, VersionedView, rebuild_state, with_target
-from daskfs.engine.events.meter import Meter
+from daskfs.engine.events.messages import Meter
 from daskfs.engine.events.send import measure_task
-from daskfs.protocol import AsynchronousAlgorithm, Block, State, copy_state
+from daskfs.protocol import AsynchronousAlgorithm, State, copy_state
 from daskfs.store.dataset.dataset import Dataset
 
 GroupItems = range | NDArray[np.uint64]
@@ -66,13 +65,9 @@ class CentreActor:
     _failure: Failure | None = None
 
     def open(
-        self,
-        algorithm: AsynchronousAlgorithm,
-        dataset: Dataset,
-        state: State,
-        held: NDArray[np.uint64],
+        self, algorithm: AsynchronousAlgorithm, dataset: Dataset, state: State, held: NDArray[np.uint64],
         workers: list[str],
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Create the `Centre` from a state and the ids of features that the state of the centre must hold."""
         state = with_target(algorithm, dataset, copy_state(state))
         self._centre = Centre(algorithm, rebuild_state(algorithm, dataset, state, held), workers)
@@ -116,19 +111,16 @@ class ActorCalls:
             try:
                 answer = _take(reply) if reply.done() else reply.result(_PATIENCE)
             except TimeoutError:  # never the answer itself: Dask turns that of a connection into another OSError
-                self._check_alive()
+                try:
+                    self._centre.ping().result(_PING_SECONDS)
+                except Exception as error:
+                    raise CentreLost("no sign of life") from error
             except Exception as error:  # Dask raises OSError, RuntimeError, KeyError or CancelledError
                 raise CentreLost(repr(error)) from error
             else:
                 if isinstance(answer, Failure):
                     raise answer.error
                 return answer
-
-    def _check_alive(self) -> None:
-        try:
-            self._centre.ping().result(_PING_SECONDS)
-        except Exception as error:
-            raise CentreLost("no sign of life") from error
 
 
 def _take(reply: Any) -> Any:
@@ -182,29 +174,13 @@ def forget(run: str) -> None:
 
 
 def work_on(
-    run: str,
-    algorithm: AsynchronousAlgorithm,
-    dataset: Dataset,
-    centre: Any,
-    unit: int,
-    group: int,
-    items: GroupItems,
-    events: str = "",
-) -> None:
-    """Process one group of blocks or columns on a worker, and send the resulting offers to the centre actor.
+    run: str, algorithm: AsynchronousAlgorithm, dataset: Dataset, centre: Any, unit: int, group: int,
+    items: GroupItems, events: str = "",
+) -> None:  # fmt: skip
+    """Process one group of blocks or columns (`items`) on a worker, and send the resulting offers to the centre actor.
 
-    Parameters
-    ----------
-    run
-        The name of the selection run in sessions and reports.
-    algorithm, dataset, centre
-        The algorithm, its dataset, and the centre actor.
-    unit
-        The number of the unit of work, such as a pass; every unit begins with a new view.
-    group, items
-        The number of the group, and its blocks or columns.
-    events
-        The name of the selection run in events; "" if events are turned off.
+    The `unit` is the number of the unit of work, such as a pass; every unit begins with a new view. The selection run
+    is named `run` in sessions and reports, and `events` in events ("" if events are turned off).
     """
     session, call, joins = _session(run), ActorCalls(centre), (centre.key, unit)
     fresh = algorithm.sharing.needs_fresh_views
@@ -212,11 +188,12 @@ def work_on(
     unsent: State | None = None
     with measure_task(run, events) as meter:
         take_replies = partial(_take_replies, session, call, meter)
+        blocks = dataset.blocks(items, algorithm.axis) if isinstance(items, range) else dataset.columns(items)
         if session.joined == joins:
             meter.total.scheduler += monotonic() - session.ended
         if session.joined != joins or fresh:
             session.joined, session.replies = None, deque([call.later("join", session.name)])
-        for block in meter.over(_read(dataset, algorithm, items)):
+        for block in meter.over(blocks):
             if session.joined is None:  # the reply came while the first block was read
                 with meter.waiting():
                     session.worker, session.newest = call.answer(session.replies.popleft())
@@ -244,7 +221,3 @@ def _take_replies(session: WorkerSession, call: ActorCalls, meter: Meter, most: 
     while session.replies and (len(session.replies) > most or session.replies[0].done()):
         with meter.waiting():
             session.newest = call.answer(session.replies.popleft()) or session.newest
-
-
-def _read(dataset: Dataset, algorithm: AsynchronousAlgorithm, items: GroupItems) -> Iterable[Block]:
-    return dataset.blocks(items, axis=algorithm.axis) if isinstance(items, range) else dataset.columns(items)

@@ -29,19 +29,16 @@ def cluster_at(address: str | None) -> Iterator[Client | None]:
         return
     address = _with_scheme(address)
     _check_security(address)
-    with _connect(address) as client:
-        yield client
-
-
-def _connect(address: str) -> Client:
-    """Return a client of the scheduler at an address. Raise OptionError with the reason if there is no scheduler."""
     try:
-        identity = asyncio.run(_identity(address))
+        identity, client = asyncio.run(_identity(address)), None
         if "workers" in identity:  # only a scheduler has them; workers and nannies have an identity, too
-            return Client(address, timeout=ANSWER_SECONDS, set_as_default=False)
+            client = Client(address, timeout=ANSWER_SECONDS, set_as_default=False)
     except (OSError, ValueError) as error:
         raise _refusal(address, error) from error
-    raise OptionError(f"--scheduler {address}: this is a {str(identity.get('type')).lower()}, not a scheduler")
+    if client is None:
+        raise OptionError(f"--scheduler {address}: this is a {str(identity.get('type')).lower()}, not a scheduler")
+    with client:
+        yield client
 
 
 def _with_scheme(address: str) -> str:
@@ -103,14 +100,10 @@ def _answers_without_tls(address: str) -> bool:
     parts, context = urlsplit(address), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
-        with (
-            socket.create_connection((parts.hostname, parts.port), ANSWER_SECONDS) as connection,
-            context.wrap_socket(connection),
-        ):
-            return False
-    except ssl.SSLEOFError:  # the connection was closed without an answer
-        return False
-    except ssl.SSLError as error:
-        return "ALERT" not in str(error.reason)  # an alert is an answer in TLS
+        with socket.create_connection((parts.hostname, parts.port), ANSWER_SECONDS) as connection:
+            context.wrap_socket(connection).close()
+    except ssl.SSLError as error:  # not if the connection is closed without an answer; an alert is an answer in TLS
+        return not isinstance(error, ssl.SSLEOFError) and "ALERT" not in str(error.reason)
     except OSError:
-        return False
+        pass
+    return False

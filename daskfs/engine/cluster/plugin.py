@@ -1,7 +1,6 @@
 """Dask plugins that prepare every worker process of a cluster, including workers that restart or join late.
 
-The plugins configure malloc and BLAS, load kernels, register storage options, and check versions and memory. A worker
-that does not pass a check is closed, and its log contains the reason.
+A worker that does not pass a check, of versions or of memory, is closed, and its log contains the reason.
 """
 
 from __future__ import annotations
@@ -13,20 +12,20 @@ import os
 import pickle
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import wraps
 from types import FrameType
 from typing import Any
 
 import scipy.linalg  # noqa: F401  # so that its BLAS, which kernels use, is among those limited to one thread
-from distributed import Scheduler, SchedulerPlugin, Worker, WorkerPlugin
+from distributed import Client, Scheduler, SchedulerPlugin, Worker, WorkerPlugin
+from distributed.versions import get_versions
 from threadpoolctl import threadpool_limits
 
-from daskfs.engine.cluster.versions import check_same, versions_here
 from daskfs.engine.events.messages import TOPIC, refused_event
 from daskfs.engine.events.send import events_enabled
-from daskfs.engine.memory import MemoryPlan, memory_fraction, memory_per_thread
+from daskfs.engine.memory import USABLE, MemoryPlan
 from daskfs.errors import OptionError
 from daskfs.jit import warm_up
 from daskfs.store.places.options import StorageOptions, register_options
@@ -34,6 +33,49 @@ from daskfs.store.places.options import StorageOptions, register_options
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEEP_BYTES = 1 << 30
 _frames_lock = threading.Lock()
+Versions = Mapping[str, str | None]
+WHOLE = ("daskfs", "dask", "distributed")
+"""Packages whose whole version must be the same in all processes of a cluster, since they exchange pickled objects."""
+FIRST_TWO = ("python", "numba", "numpy", "scipy", "zarr")
+"""Packages whose first two version numbers must be the same in all processes of a cluster."""
+_PACKAGES = [name for name in (*WHOLE, *FIRST_TWO) if name != "python"]
+
+
+def versions_here() -> Versions:
+    """Return the versions in this process of the packages to compare, with None for packages not installed."""
+    return _relevant(get_versions(_PACKAGES)["packages"])
+
+
+def check_versions(client: Client) -> None:
+    """Raise OptionError if the scheduler or a worker of a cluster has other versions than this process."""
+    versions: Any = client.get_versions(packages=_PACKAGES)
+    here = versions_here()
+    check_same("the Dask scheduler", _relevant(versions["scheduler"]["packages"]), here)
+    for address, worker in sorted(versions["workers"].items()):
+        check_same(f"worker {address}", _relevant(worker["packages"]), here)
+
+
+def check_same(process: str, there: Versions, here: Versions) -> None:
+    """Raise OptionError if the versions in another process (`there`) differ from the versions in this process (`here`).
+
+    >>> from daskfs.engine.cluster.plugin import check_same
+    >>> check_same("worker a", {"numpy": "2.3", "zarr": None}, {"numpy": "2.4", "zarr": "3.1"})
+    Traceback (most recent call last):
+        ...
+    daskfs.errors.OptionError: worker a has numpy 2.3 (here 2.4), no zarr (here 3.1); install the same everywhere
+    """
+    others = [
+        f"{name} {there[name]} (here {version})" if there[name] else f"no {name} (here {version})"
+        for name, version in here.items()
+        if there[name] != version
+    ]
+    if others:
+        raise OptionError(f"{process} has {', '.join(others)}; install the same everywhere")
+
+
+def _relevant(versions: Versions) -> Versions:
+    cut = {name: version and ".".join(version.split(".")[:2]) for name, version in versions.items()}
+    return {name: versions.get(name) for name in WHOLE} | {name: cut.get(name) for name in FIRST_TWO}
 
 
 class DaskfsWorker(WorkerPlugin):
@@ -97,16 +139,8 @@ class EnoughMemory(WorkerPlugin):
 
     From 60 % of a worker's memory on, Dask spills results to disk, which here are states that are needed again at once.
     Several selection runs may use a cluster at the same time, with one instance (a guard) for every run. The worker's
-    original spill settings are copied from guard to guard, and the last guard restores the settings.
-
-    Parameters
-    ----------
-    plan
-        The memory that the selection run needs.
-    checked
-        Addresses of workers that are known to have enough memory.
-    client
-        The id of the run's Dask client.
+    original spill settings are copied from guard to guard, and the last guard restores the settings. Workers at the
+    addresses in `checked` are known to have the memory of the `plan`; `client` is the id of the run's Dask client.
     """
 
     def __init__(self, plan: MemoryPlan, checked: frozenset[str], client: str) -> None:
@@ -124,8 +158,7 @@ class EnoughMemory(WorkerPlugin):
         manager, used = worker.memory_manager, worker.monitor.get_process_memory()
         if worker.address not in self._checked:
             with _close_if_refused(worker):
-                available = memory_per_thread(manager.memory_limit, used, worker.state.nthreads)
-                self._plan.check_worker(worker.address, available)
+                self._plan.check_worker(worker.address, manager.memory_limit, used, worker.state.nthreads)
         others = self._others_on(worker)
         self._before = others[0]._before if others else _spill_settings(manager)
         self._is_active, self._used = True, used
@@ -150,7 +183,7 @@ class EnoughMemory(WorkerPlugin):
         if guards:
             used = min(guard._used for guard in guards)  # of the first: later ones include what earlier runs use
             needed = worker.state.nthreads * sum(guard._plan.total for guard in guards)
-            fraction = memory_fraction(manager.memory_limit, used + needed)
+            fraction = min(USABLE, (used + needed) / manager.memory_limit)  # beyond that Dask pauses the worker
         manager.memory_spill_fraction = max(spill, fraction)
         manager.data.fast.n = max(limit, fraction * manager.memory_limit)
 

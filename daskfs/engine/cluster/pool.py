@@ -1,7 +1,4 @@
-"""Pools that run tasks: the threads of this process, or the workers of a Dask cluster.
-
-Kernels release the GIL, so threads use all cores of one machine; a cluster is for several machines.
-"""
+"""Pools that run tasks: threads of this process, which use all cores as kernels release the GIL, or Dask workers."""
 
 from __future__ import annotations
 
@@ -16,16 +13,13 @@ from distributed import Client, as_completed, get_client, get_worker
 from distributed.comm.core import CommClosedError
 from distributed.scheduler import KilledWorker
 
-from daskfs.engine.cluster.plugin import DaskfsWorker, StorageAccess, WarmKernels, avoid_frame_deadlock
-from daskfs.engine.cluster.versions import check_versions
+from daskfs.engine.cluster.plugin import DaskfsWorker, StorageAccess, WarmKernels, avoid_frame_deadlock, check_versions
 from daskfs.engine.cluster.worker_pool import GONE, LOOK_EVERY, await_result, keep_a_worker, register, require_worker
 from daskfs.errors import Interrupted, OptionError, WorkerError
 from daskfs.store.places.options import StorageOptions
 
 Task = tuple[Any, ...]
 WAIT_FOR_WORKERS = 30  # seconds; an adaptive cluster needs a moment to start the first
-
-
 ProgressCallback = Callable[[int, int], None]
 """Called with the amount of finished work, and the total amount of work."""
 
@@ -48,6 +42,10 @@ class Threads:
 
     def __init__(self, workers: int | None = None) -> None:
         self.sharing = workers or available_cores()  # how many tasks share this process's memory
+
+    def limited_to(self, workers: int) -> Threads:
+        """Return a pool of at most `workers` threads, so that their tasks keep within a memory budget."""
+        return Threads(workers)
 
     def unordered(self, name: str, function: Callable[..., Any], tasks: Iterable[Task]) -> Iterator[Any]:
         """Yield results as tasks end. An error cancels the tasks that have not begun."""
@@ -76,13 +74,16 @@ class DaskWorkers:
         self.sharing = 1
         prepare_workers(client, options, kernels_of)
 
+    def limited_to(self, workers: int) -> DaskWorkers:
+        """Return this pool, since the memory budget is that of every thread of a worker."""
+        return self
+
     def unordered(self, name: str, function: Callable[..., Any], tasks: Iterable[Task]) -> Iterator[Any]:
         """Yield results as tasks end. An error in a task, or in the iterator of tasks, cancels the remaining tasks."""
-        token, futures = os.urandom(4).hex(), []
+        key, futures = f"daskfs-{name}-{os.urandom(4).hex()}", []
         try:
             for i, task in enumerate(tasks):
-                key = f"daskfs-{name}-{token}-{i}"
-                futures.append(self._client.submit(function, *task, key=key, pure=False))
+                futures.append(self._client.submit(function, *task, key=f"{key}-{i}", pure=False))
             for future in self._finished(futures):
                 yield await_result(self._client, future)
                 future.release()
@@ -132,10 +133,7 @@ def pool(
 
 
 def current_client() -> Client | None:
-    """Return the current Dask client, or None if there is no client.
-
-    Return None inside a task, too, where waiting for other tasks of the same cluster could last forever.
-    """
+    """Return the current Dask client, or None if there is none, or in a task, which must not wait for other tasks."""
     with suppress(ValueError):
         get_worker()
         return None
@@ -147,14 +145,8 @@ def current_client() -> Client | None:
 def prepare_workers(client: Client, options: Iterable[StorageOptions] = (), kernels_of: Iterable[object] = ()) -> None:
     """Wait for the first worker, check versions, and register the plugins for all present and future workers.
 
-    Parameters
-    ----------
-    client
-        A client of the cluster.
-    options
-        Options of the stores that tasks will use.
-    kernels_of
-        Objects that tasks will use, such as an algorithm: their kernels are compiled, or loaded.
+    The plugins give workers the `options` of the stores that tasks will use, and compile or load the kernels of the
+    objects `kernels_of` that tasks will use, such as an algorithm.
     """
     avoid_frame_deadlock()  # the scheduler of a local cluster is in this process
     with keep_a_worker(client):
@@ -177,12 +169,9 @@ def in_order(where: Pool, name: str) -> Callable[[Callable[..., Any], Iterable[T
     """
 
     def run(function: Callable[..., Any], tasks: Iterable[Task]) -> list[Any]:
-        numbered = list(enumerate(tasks))
-        results: list[Any] = [None] * len(numbered)
-        calls = [(function, number, task) for number, task in numbered]
-        for number, result in where.unordered(name, _numbered, calls):
-            results[number] = result
-        return results
+        calls = [(function, number, task) for number, task in enumerate(tasks)]
+        results = dict(where.unordered(name, _numbered, calls))
+        return [results[number] for number in range(len(calls))]
 
     return run
 

@@ -14,7 +14,6 @@ from ipaddress import ip_address
 from time import monotonic, sleep
 from typing import Any
 
-import psutil
 from distributed import Client, LocalCluster, Scheduler, SpecCluster
 from distributed.comm.addressing import get_address_host
 from distributed.core import Status
@@ -30,9 +29,7 @@ LOOPBACK = "127.0.0.1"
 START_SECONDS = 120  # until worker processes on this machine have started
 WAIT_IN_QUEUE = 3600  # seconds for the first worker of a cluster that is started: batch systems have queues
 _PLAIN = ("tcp://", "ws://")  # whoever reaches these can run anything; TLS asks for a certificate
-WAIT_FOR_OTHERS = (
-    60  # seconds from the first worker to the last: a run shares its passes among those that are there at its start
-)
+WAIT_FOR_OTHERS = 60  # seconds from the first worker to the last: a run starts with those that are there
 
 
 @contextmanager
@@ -51,22 +48,18 @@ def cluster_for(scheduler: str | None, serial: bool, processes: int | None) -> I
 def local_cluster(processes: int | None = None) -> Iterator[Client]:
     """Yield a client of a new local cluster, with one process per core, that other machines cannot reach."""
     count = processes or available_cores()
+    dashboard = f"{LOOPBACK}:{_free_port(DASHBOARD_PORT)}"
+    options = {"n_workers": 0, "threads_per_worker": 1, "processes": True, "memory_limit": MEMORY_LIMIT // count}
     with (
         _silent("asyncio", "distributed"),
-        LocalCluster(
-            n_workers=0,
-            threads_per_worker=1,
-            processes=True,
-            host=LOOPBACK,
-            dashboard_address=f"{LOOPBACK}:{_free_port(DASHBOARD_PORT)}",
-            silence_logs=logging.CRITICAL,
-            memory_limit=MEMORY_LIMIT // count,
-        ) as cluster,
+        LocalCluster(host=LOOPBACK, dashboard_address=dashboard, silence_logs=logging.CRITICAL, **options) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         with _ignore_interrupts():
             cluster.scale(count)
-            _wait_for_processes(count)
+            deadline = monotonic() + START_SECONDS
+            while monotonic() < deadline and sum(bool(nanny.pid) for nanny in list(cluster.workers.values())) < count:
+                sleep(0.01)  # until all processes exist, whether or not they are ready
         try:
             client.wait_for_workers(count, timeout=START_SECONDS)
         except TimeoutError:
@@ -82,16 +75,8 @@ def cluster_of_class(
 ) -> Iterator[Client]:
     """Yield a client of a cluster of a class such as ``dask_jobqueue.SLURMCluster``; stop the cluster afterwards.
 
-    Parameters
-    ----------
-    path
-        The class, with its module.
-    arguments
-        Arguments of the class, as it documents them.
-    workers
-        How many workers to ask for, if the arguments do not say.
-    adapt
-        "minimum" and "maximum" of the workers, if their number is to follow the work.
+    The cluster is asked for a number of `workers`, if the `arguments` of the class do not say, or to `adapt` the number
+    to the work between a "minimum" and a "maximum".
     """
     with _start(path, arguments, workers, adapt) as cluster, Client(cluster, set_as_default=False) as client:
         try:
@@ -137,19 +122,16 @@ def _scale(cluster: Any, workers: int | None, adapt: Mapping[str, int] | None) -
 
 
 async def _start_all(cluster: SpecCluster) -> None:
-    """Return when every worker was started or queued. Raise the error of a worker that could not be started.
-
-    Dask itself would only log the error, and the selection run would wait for workers that never come.
-    """
+    """Return when every worker was started or queued. Raise the error of a worker, which Dask itself would only log."""
     with suppress(Exception):  # raised again below
         await cluster._correct_state()  # which `scale` has only scheduled
     workers = list(cluster.workers.values())
     results = await asyncio.gather(*workers, return_exceptions=True)  # starts those again that have failed
-    failed = {worker: error for worker, error in zip(workers, results, strict=True) if isinstance(error, Exception)}
-    for worker in failed:
+    failed = [(worker, error) for worker, error in zip(workers, results, strict=True) if isinstance(error, Exception)]
+    for worker, _ in failed:
         worker.status = Status.failed  # Dask then does not try to close it
-    for error in failed.values():
-        raise error
+    if failed:
+        raise failed[0][1]
 
 
 def _count_started(cluster: Any) -> int:
@@ -189,22 +171,6 @@ def _ignore_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _wait_for_processes(count: int) -> None:
-    """Wait until `count` worker processes exist, whether or not they are ready."""
-    deadline = monotonic() + START_SECONDS
-    while monotonic() < deadline:
-        children = psutil.Process().children()
-        if sum(any("spawn_main" in part for part in _command(child)) for child in children) >= count:
-            return
-        sleep(0.01)
-
-
-def _command(process: psutil.Process) -> list[str]:
-    with suppress(psutil.Error):  # it has just ended
-        return process.cmdline()
-    return []
-
-
 @contextmanager
 def _silent(*loggers: str) -> Iterator[None]:
     """Silence Dask's log messages while a cluster is started or stopped; errors are still raised."""
@@ -237,13 +203,11 @@ def exposed_addresses(cluster: Any) -> list[str]:
     if not isinstance(scheduler, Scheduler):
         return []
     addresses = [listener.listen_address for listener in scheduler.listeners]
-    exposed = [f"scheduler {address}" for address in addresses if address.startswith(_PLAIN) and is_exposed(address)]
-    dashboard = scheduler.services.get("dashboard")
-    if dashboard is not None:
+    places = [(f"scheduler {address}", address) for address in addresses if address.startswith(_PLAIN)]
+    if (dashboard := scheduler.services.get("dashboard")) is not None:
         host = f"[{dashboard.address}]" if ":" in dashboard.address else dashboard.address
-        if is_exposed(f"tcp://{host}:{dashboard.port}"):
-            exposed.append(f"dashboard http://{host}:{dashboard.port}")
-    return exposed
+        places.append((f"dashboard http://{host}:{dashboard.port}", f"tcp://{host}:{dashboard.port}"))
+    return [place for place, address in places if is_exposed(address)]
 
 
 def is_exposed(address: str) -> bool:

@@ -14,27 +14,19 @@ from typing import Any, Literal
 
 from distributed import Client
 
-from daskfs.engine.cluster.pool import Pool, Threads, in_order, pool
-from daskfs.engine.data.destination import Destination
+from daskfs.engine.cluster.pool import Pool, in_order, pool
+from daskfs.engine.data import reorder
 from daskfs.engine.memory import IngestMemory
-from daskfs.errors import DaskfsError, Interrupted, SourceError, StorageError, check_choice
+from daskfs.errors import DaskfsError, Interrupted, OptionError, SourceError, StorageError, check_choice, check_whole
 from daskfs.store.dataset.codec import Compression
 from daskfs.store.dataset.dataset import Dataset, open_dataset
-from daskfs.store.dataset.layout import DenseShape, Layout
+from daskfs.store.dataset.layout import ROOT, DenseShape, Layout
+from daskfs.store.dataset.writer import check_free, clear
+from daskfs.store.ingest import plan as planning
 from daskfs.store.ingest.dense_staging import DensePiece, DensePieceWriter, DensePlan, publish_dense
 from daskfs.store.ingest.formats import make_format
 from daskfs.store.ingest.formats.base import Format
-from daskfs.store.ingest.plan import (
-    WorkPiece,
-    abandon,
-    begin,
-    begin_publishing,
-    content_digest,
-    is_done,
-    new_plan,
-    plan_pieces,
-    request_digest,
-)
+from daskfs.store.ingest.plan import WorkPiece
 from daskfs.store.ingest.publish import SparsePlan, publish_sparse
 from daskfs.store.ingest.rows import BadLines, DenseBuilder, RowBuilder, borrow_names, drop_collected_names
 from daskfs.store.ingest.sources import find_sources
@@ -59,15 +51,9 @@ class IngestProgress:
 
     def after(self, work: WorkPiece, piece: AnyPiece) -> IngestProgress:
         """Return the progress after one more piece is staged."""
-        return IngestProgress(
-            self.pieces_done + 1,
-            self.pieces,
-            self.bytes_done + work.nbytes,
-            self.bytes,
-            self.rows + piece.rows,
-            self.entries + piece.entries,
-            self.bad_lines + piece.bad_lines,
-        )
+        rows, entries, bad = self.rows + piece.rows, self.entries + piece.entries, self.bad_lines + piece.bad_lines
+        done, nbytes = self.pieces_done + 1, self.bytes_done + work.nbytes
+        return IngestProgress(done, self.pieces, nbytes, self.bytes, rows, entries, bad)
 
 
 @dataclass(frozen=True)
@@ -156,38 +142,64 @@ def ingest(
     check_choice("compression", compression or "none", Compression)
     if isinstance(sources, str | os.PathLike):
         sources = [sources]
-    kind = make_format(format, options)
-    place = Destination.of(Location(url, storage_options), shuffle)
-    location = place.rows
-    leave_out = place.target.url, location.url
-    files = find_sources([os.fspath(source) for source in sources], source_options, leave_out)
+    kind, target = make_format(format, options), Location(url, storage_options)
+    if not isinstance(shuffle, bool):
+        check_whole("shuffle", shuffle, 0)
+    seed = None if shuffle is False else 0 if shuffle is True else shuffle
+    location = target if seed is None else Location(f"{target.url}.unshuffled", target.options)
+    files = find_sources([os.fspath(source) for source in sources], source_options, (target.url, location.url))
     where = pool(client, workers, [location.options, *(file.options for file in files)], [kind])
     budget = IngestMemory.of(memory, where.sharing)
-    if isinstance(where, Threads):
-        where = Threads(budget.workers)
-    request, content = request_digest(kind, files, layout, compression, on_bad_line), content_digest(files)
-    if place.is_shuffled(request, content, overwrite):
+    where = where.limited_to(budget.workers)
+    content = planning.content_digest(files)
+    request = planning.request_digest(kind, files, layout, compression, on_bad_line)
+    if seed is not None and _is_shuffled(target, location, reorder.shuffled_request(request, seed), content, overwrite):
         return open_dataset(url, storage_options)
     with location.one_writer():
-        if not overwrite and is_done(location, request, content):
-            return place.publish(memory, overwrite, client, workers)
-        plan = new_plan(kind, files, layout, compression, budget.chunk_bytes)
-        place.check(plan.shape)
-        work = list(plan_pieces(plan.format, files, request))
-        begin(location, plan, work, request, overwrite)
-        job = IngestJob(location, plan.format, plan.shape, budget, on_bad_line == "skip", max_bad_lines)
-        try:
-            pieces = _stage_pieces(job, work, where, progress)
-        except (StorageError, Interrupted):  # the store is unreachable, or another process has taken over
-            raise
-        except DaskfsError:
-            abandon(location)
-            raise
-        origin: dict[str, Any] = {"by": "ingest", "request": request, "content": content, "format": plan.format.name}
-        origin |= {"sources": len(files), "bad_lines": sum(piece.bad_lines for piece in pieces)}
-        begin_publishing(location, work)
-        _publish(job, pieces, origin, where)
-        return place.publish(memory, overwrite, client, workers)
+        if overwrite or not planning.is_done(location, request, content):
+            plan = planning.new_plan(kind, files, layout, compression, budget.chunk_bytes)
+            if seed is not None and isinstance(plan.shape, DenseShape) and plan.shape.layout != "rows":
+                location.remove_if_empty()
+                table = f"{target.url}: a dense table in {plan.shape.layout}"
+                raise OptionError(f"{table} cannot be shuffled row by row; use --layout rows")
+            work = list(planning.plan_pieces(plan.format, files, request))
+            planning.begin(location, plan, work, request, overwrite)
+            job = IngestJob(location, plan.format, plan.shape, budget, on_bad_line == "skip", max_bad_lines)
+            try:
+                pieces = _stage_pieces(job, work, where, progress)
+            except (StorageError, Interrupted):  # the store is unreachable, or another process has taken over
+                raise
+            except DaskfsError:
+                planning.abandon(location)
+                raise
+            planning.begin_publishing(location, work)
+            bad_lines = sum(piece.bad_lines for piece in pieces)
+            origin = {"by": "ingest", "request": request, "content": content, "format": plan.format.name}
+            _publish(job, pieces, {**origin, "sources": len(files), "bad_lines": bad_lines}, where)
+        if seed is not None:
+            reorder.shuffle(
+                open_dataset(location.url, location.options), target.url, seed, memory=memory or reorder.MEMORY,
+                overwrite=overwrite, client=client, workers=workers, storage_options=target.options,
+            )  # fmt: skip
+            _drop(location)
+    return open_dataset(target.url, target.options)
+
+
+def _is_shuffled(target: Location, unshuffled: Location, request: str, content: str, overwrite: bool) -> bool:
+    """Return True if the requested shuffled dataset is complete, or raise an error if the target is not free."""
+    if target.exists(ROOT) and not overwrite:
+        with target.one_writer():
+            if planning.is_done(target, request, content):
+                _drop(unshuffled)  # a kill may have come between the last write and this
+                return True
+    check_free(target, overwrite)
+    return False
+
+
+def _drop(location: Location) -> None:
+    if not location.is_empty():
+        clear(location)
+    location.remove_if_empty()
 
 
 def _stage_pieces(
@@ -261,14 +273,8 @@ def _parse_piece(job: IngestJob, work: WorkPiece) -> AnyPiece:
     names_bytes = job.memory.names_bytes if job.format.names_from["from"] == "table" else 1024
     with borrow_names(job.attempt, names_bytes) as collected:
         stage = SparsePieceWriter(job.location, work.number, work.key, job.shape, collected.begin_piece())
-        rows = RowBuilder(
-            stage.take_rows,
-            stage.take_names,
-            block_rows=job.shape.rows,
-            block_entries=job.shape.entries,
-            collected=collected,
-            bad_lines=bad_lines,
-        )
+        sizes = {"block_rows": job.shape.rows, "block_entries": job.shape.entries}
+        rows = RowBuilder(stage.take_rows, stage.take_names, collected=collected, bad_lines=bad_lines, **sizes)
         for part in work.parts:
             job.format.read(part, rows, job.memory.window_bytes)
         rows.finish()

@@ -11,11 +11,11 @@ import os
 import uuid
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from distributed import Client
@@ -31,18 +31,7 @@ from daskfs.store.dataset.regroup import consecutive_groups
 from daskfs.store.dataset.writer import ChunkRecords, check_free, new_writer, prepare, retire
 from daskfs.store.ingest.arrays import BLOCK_ENTRIES
 from daskfs.store.places.location import Location
-from daskfs.store.reorder.columns import (
-    CELL,
-    COLUMN_HEAD,
-    MergedColumns,
-    RunSummary,
-    column_shape,
-    cut_blocks,
-    mark_gap,
-    merged_ranges,
-    plan_columns,
-    sort_columns,
-)
+from daskfs.store.reorder import columns
 from daskfs.store.reorder.plan import ReorderPlan, WriteTask
 from daskfs.store.reorder.rows import RowSlots, block_bytes, plan_rows, row_arrays, slot_bits, sort_rows
 from daskfs.store.reorder.runs import KeyRange, Runs
@@ -65,47 +54,18 @@ class Reorder(ABC):
     action: ClassVar[str]
     source: Dataset
     budget: ReorderMemory
-    where: Pool
-
-    @property
-    def pool(self) -> Pool:
-        """The pool of workers, with as many threads as the memory budget allows if the workers are threads."""
-        return Threads(self.budget.workers) if isinstance(self.where, Threads) else self.where
+    pool: Pool
 
     @abstractmethod
     def to_move(self, n_rows: int) -> int:
-        """Return the total count of progress (in rows, entries or blocks) that `write` reports for `n_rows` rows."""
+        """Return the total count of progress (in rows, entries or blocks) that writing `n_rows` rows reports."""
 
     @abstractmethod
     def plan(self, wanted: KeyRange, location: Location, moved: ProgressCounter) -> ReorderPlan:
         """Write sorted runs, if an external sort is needed, and return the tasks that write the wanted rows."""
 
-    def write(self, wanted: KeyRange, location: Location, moved: ProgressCounter) -> Callable[[dict[str, Any]], None]:
-        """Write the wanted rows to a prepared location, and return a function that marks the new dataset complete."""
-        plan, writer = self.plan(wanted, location, moved), new_writer(location)
-        written = defaultdict[str, list[NDArray[np.uint64]]](list)
-        tasks = ((task, writer.location) for task in plan.tasks)
-        try:
-            for count, records in self.pool.unordered("write", _write, tasks):
-                for name, lines in records.items():
-                    written[name].append(np.array(lines, np.uint64))
-                moved.add(count)
-        finally:
-            if isinstance(plan.tasks, Generator):
-                plan.tasks.close()  # end its threads here; the garbage collector may wait for them in any thread
-        return lambda origin: plan.close(writer, written, origin)
 
-    def runs(self, location: Location, count: int, arrays: dict[str, np.dtype[Any]]) -> Runs:
-        """Return the `count` sorted runs of this operation, to be stored in a new and unique folder."""
-        return Runs(location, f"{UNFINISHED}/{uuid.uuid4().hex[:8]}", count, arrays)
-
-
-def _write(task: WriteTask, location: Location) -> tuple[int, dict[str, ChunkRecords]]:
-    return task.moved, task.write(location)
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(NamedTuple):
     """A dataset to be written: its location, the wanted rows of the source, and the origin stored in its metadata."""
 
     location: Location
@@ -121,13 +81,31 @@ def write_outputs(
     with ExitStack() as locks:
         for output in outputs:
             locks.enter_context(output.location.one_writer())
-        for number, output in enumerate(outputs):
-            prepare(output.location, overwrite)
-            output.location.write(f"{UNFINISHED}/{reorder.action}", b"")
-            close = reorder.write(output.wanted, output.location, moved)
+        for number, (location, wanted, origin) in enumerate(outputs):
+            prepare(location, overwrite)
+            location.write(f"{UNFINISHED}/{reorder.action}", b"")
+            plan, writer = reorder.plan(wanted, location, moved), new_writer(location)
+            written = defaultdict[str, list[NDArray[np.uint64]]](list)
+            tasks = ((task, writer.location) for task in plan.tasks)
+            try:
+                for count, records in reorder.pool.unordered("write", _write, tasks):
+                    for name, lines in records.items():
+                        written[name].append(np.array(lines, np.uint64))
+                    moved.add(count)
+            finally:
+                if isinstance(plan.tasks, Generator):
+                    plan.tasks.close()  # end its threads here; the garbage collector may wait for them in any thread
             for later in outputs[number + 1 :]:
                 retire(later.location)  # parts of two different splits must never lie side by side: they may share rows
-            close(output.origin)
+            plan.close(writer, written, origin)
+
+
+def _write(task: WriteTask, location: Location) -> tuple[int, dict[str, ChunkRecords]]:
+    return task.moved, task.write(location)
+
+
+def _new_runs_folder() -> str:
+    return f"{UNFINISHED}/{uuid.uuid4().hex[:8]}"
 
 
 def shuffle(
@@ -219,7 +197,8 @@ class Shuffler(Reorder):
         largest = int(sizes.max())
         each = BLOCK_FACTOR * largest + (_SLOT_BYTES << slot_bits(source))
         needs = {"largest_block": largest, "total": int(sizes.sum()), "each": each, "run_factor": 3}
-        return cls(source, ReorderMemory.of(cls.action, memory, where.sharing, **needs), where)
+        budget = ReorderMemory.of(cls.action, memory, where.sharing, **needs)
+        return cls(source, budget, where.limited_to(budget.workers))
 
     def to_move(self, n_rows: int) -> int:
         return 2 * n_rows
@@ -228,7 +207,7 @@ class Shuffler(Reorder):
         source, bits = self.source, slot_bits(self.source)
         sizes = block_bytes(source)
         groups = list(consecutive_groups(range(len(sizes)), sizes.__getitem__, self.budget.run_bytes))
-        runs = self.runs(location, len(groups), row_arrays(source))
+        runs = Runs(location, _new_runs_folder(), len(groups), row_arrays(source))
         tasks = [(runs, number, source, blocks, wanted, bits) for number, blocks in enumerate(groups)]
         total = np.zeros((2, 1 << bits), np.int64)
         for counts in self.pool.unordered("sort", sort_rows, tasks):
@@ -296,15 +275,6 @@ def transpose(
         raise OptionError(f"block_entries: {block_entries} entries are no block; 1 is the least")
     source = dataset if isinstance(dataset, Dataset) else open_dataset(dataset, storage_options)
     location = Location(url, storage_options)
-    _check_transposable(source, location)
-    where = pool(client, workers, [source.location.options, location.options])
-    transposer = Transposer.of(source, memory, where, block_entries, Codec(compression))
-    origin = {"by": "transpose", "source": source.digest}
-    write_outputs(transposer, [Output(location, KeyRange.every(0, source.n_samples), origin)], overwrite, progress)
-    return open_dataset(url, storage_options)
-
-
-def _check_transposable(source: Dataset, location: Location) -> None:
     if source.kind == "dense":
         raise OptionError(f"{source.url}: dense; write it with layout='columns' or 'both' instead")
     if source.layout == "columns":
@@ -315,6 +285,11 @@ def _check_transposable(source: Dataset, location: Location) -> None:
         raise OptionError(f"{source.url}: {source.n_samples:,} rows; at most {MOST_ROWS:,} can be transposed")
     if source.n_entries == 0:
         raise OptionError(f"{source.url}: has no entries, and so no columns to lay out")
+    where = pool(client, workers, [source.location.options, location.options])
+    transposer = Transposer.of(source, memory, where, block_entries, Codec(compression))
+    origin = {"by": "transpose", "source": source.digest}
+    write_outputs(transposer, [Output(location, KeyRange.every(0, source.n_samples), origin)], overwrite, progress)
+    return open_dataset(url, storage_options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,7 +305,7 @@ class Transposer(Reorder):
         """Return a transposer with a memory budget, or raise OptionError if the memory does not suffice."""
         needs = transpose_needs(source.n_samples, source.n_entries, int(source.block_entries().max()), block_entries)
         budget = ReorderMemory.of(cls.action, memory, where.sharing, **needs)
-        return cls(source, budget, where, block_entries, compression)
+        return cls(source, budget, where.limited_to(budget.workers), block_entries, compression)
 
     def to_move(self, n_rows: int) -> int:
         return 2 * self.source.n_entries
@@ -340,25 +315,24 @@ class Transposer(Reorder):
         some = consecutive_groups(range(len(sizes)), sizes.__getitem__, self.budget.run_bytes // _ENTRY_BYTES)
         groups = [group for group in some if sizes[group].any()]
         most = max(1, self.budget.task_bytes // _ENTRY_BYTES)
-        gap = mark_gap(source.n_entries, len(groups), most)
-        runs = self.runs(location, len(groups), {"heads": COLUMN_HEAD, "cells": CELL})
+        gap = columns.mark_gap(source.n_entries, len(groups), most)
+        arrays = {"heads": columns.COLUMN_HEAD, "cells": columns.CELL}
+        runs = Runs(location, _new_runs_folder(), len(groups), arrays)
         tasks = [(runs, number, source, group, int(sizes[group].sum()), gap) for number, group in enumerate(groups)]
-        summaries = self._sort(tasks, moved)
-        shape = column_shape((run.sample for run in summaries), source.n_entries, self.block_entries, self.compression)
-        if isinstance(self.pool, Threads):  # columns are merged once, here
-            ranges = merged_ranges(runs, summaries, gap, most // 2, ["cells"], self.pool.sharing)
-            return plan_columns(source, wanted, cut_blocks(ranges, shape), shape)
-        blocks = cut_blocks(merged_ranges(runs, summaries, gap, most // 2), shape)  # of sizes; each task merges its own
-        merged = partial(MergedColumns.of, runs, summaries)
-        return plan_columns(source, wanted, blocks, shape, merged, most - gap * len(groups))
-
-    def _sort(self, tasks: list[tuple[Any, ...]], moved: ProgressCounter) -> list[RunSummary]:
-        """Write all sorted runs in parallel, and return a summary of each sorted run, ordered by number."""
-        summaries: dict[int, RunSummary] = {}
-        for number, summary in self.pool.unordered("sort", sort_columns, tasks):
-            summaries[number] = summary
+        unordered: dict[int, columns.RunSummary] = {}
+        for number, summary in self.pool.unordered("sort", columns.sort_columns, tasks):
+            unordered[number] = summary
             moved.add(summary.n_entries)
-        return [summaries[number] for number in range(len(tasks))]
+        summaries = [unordered[number] for number in range(len(tasks))]
+        samples = (run.sample for run in summaries)
+        shape = columns.column_shape(samples, source.n_entries, self.block_entries, self.compression)
+        if isinstance(self.pool, Threads):  # columns are merged once, here
+            ranges = columns.merged_ranges(runs, summaries, gap, most // 2, ["cells"], self.pool.sharing)
+            return columns.plan_columns(source, wanted, columns.cut_blocks(ranges, shape), shape)
+        sizes_only = columns.merged_ranges(runs, summaries, gap, most // 2)  # each task merges its own columns
+        merged = partial(columns.MergedColumns.of, runs, summaries)
+        blocks = columns.cut_blocks(sizes_only, shape)
+        return columns.plan_columns(source, wanted, blocks, shape, merged, most - gap * len(groups))
 
 
 def transpose_needs(n_samples: int, n_entries: int, largest_block: int, block_entries: int) -> dict[str, int]:

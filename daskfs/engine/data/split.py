@@ -104,14 +104,18 @@ def split(
     source = dataset if isinstance(dataset, Dataset) else open_dataset(dataset, storage_options)
     count = _n_test_rows(fraction, source)
     train_place, test_place = Location(train, storage_options), Location(test, storage_options)
-    _check_places(source.location, train_place, test_place)
+    for place, other in permutations((source.location, train_place, test_place), 2):
+        if place.is_within(other):
+            raise OptionError(
+                f"{place.url}: is or lies in {other.url}; source, train and test need places of their own"
+            )
     if shuffle:
         check_laid_out_in_rows(source)
     test_rows, train_rows = draw_rows(seed, source.n_samples, count)
-    outputs = []
+    outputs, order = [], ", in random order" if shuffle else ""
+    origin = {"by": "split", "seed": seed, "source": source.digest, "content": source.digest}
     for name, location, wanted in (("train", train_place, train_rows), ("test", test_place, test_rows)):
-        request = _request(name, source, count, seed, shuffle)
-        origin = {"by": "split", "seed": seed, "source": source.digest, "content": source.digest}
+        request = f"split: {name}, {count} of {source.n_samples} rows for the test, seed {seed}{order}"
         if overwrite or not _is_written(location, request, source):
             outputs.append(Output(location, wanted, {**origin, "part": name, "request": request}))
     for output in outputs:
@@ -131,26 +135,12 @@ def _is_written(location: Location, request: str, source: Dataset) -> bool:
         return is_done(location, request, source.digest)
 
 
-def _request(name: str, source: Dataset, count: int, seed: int, shuffle: bool) -> str:
-    """Return a text that identifies the output `name` (train or test) of a split by seed and numbers of rows."""
-    order = ", in random order" if shuffle else ""
-    return f"split: {name}, {count} of {source.n_samples} rows for the test, seed {seed}{order}"
-
-
 def _n_test_rows(fraction: float, source: Dataset) -> int:
     if isinstance(fraction, bool) or not isinstance(fraction, Real) or not 0 < float(fraction) < 1:
         raise OptionError(f"fraction={fraction!r:.40}: the share of rows for the test must be between 0 and 1")
     if source.n_samples < 2:
         raise OptionError(f"{source.url}: has one row; one of the two parts would be empty")
     return min(max(round(float(fraction) * source.n_samples), 1), source.n_samples - 1)
-
-
-def _check_places(*places: Location) -> None:
-    for place, other in permutations(places, 2):
-        if place.is_within(other):
-            raise OptionError(
-                f"{place.url}: is or lies in {other.url}; source, train and test need places of their own"
-            )
 
 
 class Splitter(Reorder):
@@ -170,19 +160,19 @@ class Splitter(Reorder):
         needs = {"largest_block": largest, "fixed": fixed, "each": BLOCK_FACTOR * largest}
         budget = ReorderMemory.of(cls.action, memory, where.sharing, **needs)
         in_columns = (source.kind, source.layout) == ("sparse", "columns")
-        return cls(source, budget, Threads(budget.workers) if in_columns else where)
+        return cls(source, budget, (Threads() if in_columns else where).limited_to(budget.workers))
 
     def to_move(self, n_rows: int) -> int:
         if (self.source.kind, self.source.layout) == ("sparse", "columns"):
             return self.source.n_blocks()
-        columns = 0 if self.source.layout == "rows" else self.source.n_features
-        return columns + (0 if self.source.layout == "columns" else n_rows)
+        n_columns = 0 if self.source.layout == "rows" else self.source.n_features
+        return n_columns + (0 if self.source.layout == "columns" else n_rows)
 
     def plan(self, wanted: KeyRange, location: Location, moved: ProgressCounter) -> ReorderPlan:
         source, share = self.source, RowShare(self.source, wanted)
         if source.kind == "sparse" and source.layout == "columns":
             shape = share_shape(share)
-            blocks = _check_not_empty(cut_blocks(_counted(share_columns(share), moved), shape), location)
+            blocks = cut_blocks(_counted(share_columns(share), moved, location), shape)
             return plan_columns(source, wanted, blocks, shape)
         slots = None if source.layout == "columns" else self._slots(share)
         return plan_rows(source, share, wanted, slots, source.layout, self.budget.task_bytes)
@@ -194,17 +184,12 @@ class Splitter(Reorder):
         return RowSlots(np.concatenate(in_order(self.pool, "count")(count_rows, tasks), axis=1), SLOTS_PER_BLOCK)
 
 
-def _counted(blocks: Iterable[ColumnArrays], moved: ProgressCounter) -> Iterator[ColumnArrays]:
-    """Yield the blocks, and report every block as progress."""
+def _counted(blocks: Iterable[ColumnArrays], moved: ProgressCounter, location: Location) -> Iterator[ColumnArrays]:
+    """Yield the blocks, and report every block as progress. Raise DatasetError if no block has an entry."""
+    n_entries = 0
     for block in blocks:
         yield block
+        n_entries += block.n_entries
         moved.add(1)
-
-
-def _check_not_empty(blocks: Iterator[ColumnArrays], location: Location) -> Iterator[ColumnArrays]:
-    """Yield the blocks, or raise DatasetError if there is no block."""
-    block = next(blocks, None)
-    if block is None:
+    if not n_entries:
         raise DatasetError(f"{location.url}: none of its rows has an entry; use another seed or fraction")
-    yield block
-    yield from blocks

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from distributed import Client
 
-from daskfs.engine.cluster.pool import pool
+from daskfs.engine.cluster.pool import ProgressCallback, ProgressCounter, pool
 from daskfs.store.dataset.codec import DamagedChunk
 from daskfs.store.dataset.dataset import open_dataset
 from daskfs.store.dataset.layout import ArraySpec
@@ -24,7 +24,7 @@ def verify_dataset(
     storage_options: Mapping[str, Any] | None = None,
     client: Client | None = None,
     workers: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: ProgressCallback | None = None,
 ) -> list[Damage]:
     """Read every chunk of a dataset, and compare the chunk with its checksum and the manifest.
 
@@ -68,11 +68,10 @@ def verify_dataset(
         if spec.name in manifests
         for start in range(0, spec.n_chunks, BATCH)
     ]
-    total, checked = sum(len(manifest) for manifest in manifests.values()), 0
+    checked = ProgressCounter(sum(len(manifest) for manifest in manifests.values()), progress)
     for n_chunks, some in pool(client, workers, [dataset.location.options]).unordered("verify", _check, tasks):
-        checked, damage = checked + n_chunks, damage + some
-        if progress is not None:
-            progress(checked, total)
+        damage += some
+        checked.add(n_chunks)
     return sorted(damage, key=lambda chunk: chunk.key)
 
 

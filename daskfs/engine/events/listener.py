@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from math import isfinite
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -28,14 +29,9 @@ PREVIEW_EVERY = 2.0
 
 
 class RunListener:
-    """Sends events about a selection run. No method raises, since a selection run must not fail because of events.
+    """Sends events about a selection run with the function `send`, or nothing if it is None.
 
-    Parameters
-    ----------
-    dataset, algorithm
-        The dataset and the algorithm of the selection run.
-    send
-        Takes an event; None if nothing listens.
+    No method raises, since a selection run must not fail because of events.
     """
 
     def __init__(self, dataset: Dataset, algorithm: Algorithm, send: Callable[[Event], None] | None = None) -> None:
@@ -43,7 +39,7 @@ class RunListener:
         self.run = os.urandom(8).hex() if send is not None else ""
         """The name of the selection run in events; empty if events are turned off."""
         self._names: dict[int, str] = {}
-        self._last_preview: list[Any] = []
+        self._last_preview: Event = {}
         self._next_progress = self._next_preview = 0.0
 
     def begun(self, snapshot: Snapshot, workers: int) -> None:
@@ -78,26 +74,20 @@ class RunListener:
             products = None if preview.parents is None else named_products(self._look_up, preview.parents[:TOP])
             names = feature_names(self._look_up, preview.features[:TOP], products, preview.kind)
             staleness = None if preview.staleness is None else np.trim_zeros(preview.staleness, "b").tolist()
-            features = feature_list(names, preview.weights)
-            content = [features, number(preview.objective), number(preview.changes), staleness]
+            content = {"features": feature_list(names, preview.weights), "staleness": staleness}
+            content |= {"objective": number(preview.objective), "changes": number(preview.changes)}
             if content != self._last_preview:
                 self._last_preview = content
-                self._notify(
-                    "preview", features=features, objective=content[1], changes=content[2], staleness=staleness
-                )
+                self._notify("preview", **content)
 
     def pass_ended(
         self, cost: PassCost, number_of_pass: int, changes: float, before: Preview | None, after: Preview | None
     ) -> None:
         """Send an event that a pass has ended, with the previews `before` and `after` the call of `end_pass`."""
         self.preview(before)
-        self._notify(
-            "pass",
-            number=number_of_pass,
-            objective=None if after is None else number(after.objective),
-            changes=number(changes),
-            **{name: number(seconds) for name, seconds in cost.times().items()},
-        )
+        objective = None if after is None else number(after.objective)
+        times = {name: seconds for name, seconds in cost.times().items() if isfinite(seconds)}
+        self._notify("pass", number=number_of_pass, objective=objective, changes=number(changes), **times)
         self.preview(after)
 
     def checkpoint(self, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""The events of a selection run, and the record `Spent` of time and bytes in events.
+"""The events of a selection run, the record `Spent` of time and bytes in events, and the `Meter` that measures them.
 
 The driver and the workers of a selection run log events under the topic "daskfs" of Dask's scheduler, with
 `Worker.log_event` and `Client.log_event`. The dashboard's page and the metrics for Prometheus are built from events. An
@@ -24,12 +24,16 @@ depends on an event, since events are lost when workers die or the scheduler dis
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from daskfs.protocol import Block, ColumnBlock, SparseColumnBlock
 
 TOPIC = "daskfs"
 TOP = 20
@@ -70,6 +74,59 @@ class Spent:
         """Add the numbers of another record to this record."""
         for part in fields(self):
             setattr(self, part.name, getattr(self, part.name) + getattr(other, part.name))
+
+
+class Meter:
+    """Measures the blocks, bytes and seconds of a task: `total` is their sum, and `notify` is called with every part.
+
+    >>> from daskfs.engine.events.messages import Meter
+    >>> daskfs.write_dataset("eye.zarr", np.eye(4), np.arange(4))
+    >>> meter = Meter()
+    >>> for block in meter.over(daskfs.open_dataset("eye.zarr").blocks()):
+    ...     pass
+    >>> meter.total.blocks, meter.total.items
+    (1, 4)
+    """
+
+    def __init__(self, notify: Callable[[Spent], None] | None = None, clock: Callable[[], float] = perf_counter):
+        self.total, self._notify, self._clock = Spent(), notify, clock
+
+    def over(self, blocks: Iterable[Block]) -> Iterator[Block]:
+        """Yield the blocks, and measure how long the reading and the processing of every block take."""
+        began, alone = self._clock(), True
+        for block in blocks:
+            read, nbytes, items, waited = self._clock(), block.nbytes, count_items(block), self.total.waiting
+            yield block
+            ended = self._clock()
+            spent = Spent(1, items, nbytes, ended - began - (self.total.waiting - waited), read - began)
+            if alone:  # while the first block is read there is none to work on
+                spent.alone_bytes, spent.alone_seconds, alone = nbytes, read - began, False
+            self._add(spent)
+            began = ended
+
+    @contextmanager
+    def merging(self) -> Iterator[None]:
+        """Count the time inside the context as merging."""
+        began = self._clock()
+        yield
+        self._add(Spent(merging=self._clock() - began))
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Count the time inside the context as waiting, and not as a part of `busy`."""
+        began = self._clock()
+        yield
+        self._add(Spent(waiting=self._clock() - began))
+
+    def _add(self, spent: Spent) -> None:
+        self.total.add(spent)
+        if self._notify is not None:
+            self._notify(spent)
+
+
+def count_items(block: Block) -> int:
+    """Return the number of columns of a block of columns, or the number of rows of a block of rows."""
+    return len(block.ids if isinstance(block, ColumnBlock | SparseColumnBlock) else block.y)
 
 
 def share_event(run: str, worker: str, spent: Spent) -> Event:

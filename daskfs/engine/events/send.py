@@ -12,17 +12,17 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
+from math import nan
 from time import time
-from typing import Any, NamedTuple
+from typing import Any
 
 import dask
 from distributed import Client, get_worker
 
-from daskfs.engine.events.messages import TOPIC, Event, Spent, share_event
-from daskfs.engine.events.meter import Meter
+from daskfs.engine.events.messages import TOPIC, Event, Meter, Spent, share_event
 
 SWITCH = "daskfs.events"
 """The key in Dask's configuration that turns off the events of this process's selection runs if its value is False."""
@@ -31,7 +31,7 @@ EVERY = 0.5
 REPORTS = "daskfs-reports"
 """The Dask topic of the reports of tasks."""
 _unsent: dict[tuple[str, str], Spent] = {}  # of the workers in this process, by address and run
-_receivers: dict[tuple[str, str], TaskReports] = {}  # in this process, by client and run
+_receivers: dict[str, TaskReports] = {}  # in this process, by run
 _lock = threading.Lock()
 
 
@@ -55,14 +55,29 @@ def client_sender(client: Client) -> Callable[[Event], None]:
     return send
 
 
-def worker_sender(run: str) -> Callable[[Spent], None] | None:
-    """Return a function that sends a task's time and bytes as an event, or None without events or outside of a task.
+@contextmanager
+def measure_task(run: str, events: str) -> Iterator[Meter]:
+    """Measure the task that this thread runs, and report its time and bytes to the driver when the task has ended.
 
-    The records of a worker's tasks are added up until the worker's event loop sends the sum, since tasks may be short.
+    The argument `run` is the name of the selection run in `TaskReports`, and `events` is its name in events, or "" if
+    events are turned off.
     """
-    worker = _worker() if run else None
-    if worker is None:
-        return None
+    try:
+        worker = get_worker()
+    except ValueError:  # outside of a task
+        yield Meter()
+        return
+    began, meter = time(), Meter(_share_sender(worker, events) if events else None)
+    yield meter
+    with suppress(Exception):
+        task = worker.get_current_task()
+        inputs = [str(state.key) for state in worker.state.tasks[task].dependencies]
+        times = {"began": began, "ended": time(), "spent": asdict(meter.total)}
+        worker.log_event(REPORTS, {"run": run, "task": str(task), "inputs": inputs, **times})
+
+
+def _share_sender(worker: Any, run: str) -> Callable[[Spent], None]:
+    """Return a function that adds up the time and bytes of a worker's tasks, which its event loop sends as an event."""
 
     def send(spent: Spent) -> None:
         key = (worker.address, run)
@@ -77,93 +92,53 @@ def worker_sender(run: str) -> Callable[[Spent], None] | None:
 
 
 def _send(worker: Any, run: str) -> None:
-    """Send an event with a worker's time and bytes for a selection run since its last event, on the worker's loop."""
     with _lock:
-        spent = _unsent.pop((worker.address, run), None)
-    if spent is not None:
-        with suppress(Exception):
-            worker.log_event(TOPIC, share_event(run, str(worker.name), spent))
-
-
-def _worker() -> Any | None:
-    try:
-        return get_worker()
-    except ValueError:
-        return None
-
-
-@contextmanager
-def measure_task(run: str, events: str) -> Iterator[Meter]:
-    """Measure the task that this thread runs, and report its time and bytes to the driver.
-
-    Parameters
-    ----------
-    run
-        The name of the selection run in `TaskReports`.
-    events
-        The name of the selection run in events; "" if events are turned off.
-    """
-    began, meter = time(), Meter(worker_sender(events))
-    yield meter
-    spent = asdict(meter.finish())
+        spent = _unsent.pop((worker.address, run))
     with suppress(Exception):
-        worker = get_worker()
-        times = {"began": began, "ended": time()}
-        worker.log_event(REPORTS, {"run": run, "task": str(worker.get_current_task()), **times, "spent": spent})
-
-
-class TaskReport(NamedTuple):
-    """The time and bytes of a task, and when the task began and ended by its worker's clock."""
-
-    began: float
-    ended: float
-    spent: Spent
+        worker.log_event(TOPIC, share_event(run, str(worker.name), spent))
 
 
 class TaskReports:
-    """Receiver, on the driver, of the reports of one selection run's tasks.
+    """Receiver, on the driver, of the reports of one selection run's tasks, named `run`.
 
     Reports are stored by the key of their task, so that a task that Dask runs again is counted once.
     """
 
     def __init__(self, client: Client) -> None:
         self.run = os.urandom(8).hex()
-        self._client, self._reports = client, dict[str, TaskReport]()
+        self._client, self._reports = client, dict[str, Event]()
         with _lock:
-            _receivers[client.id, self.run] = self
+            _receivers[self.run] = self
             client.subscribe_topic(REPORTS, _receive)
 
-    def total(self) -> Spent:
-        """Return the sum of all reports since the last `clear`."""
-        total = Spent()
-        for report in list(self._reports.values()):
-            total.add(report.spent)
-        return total
+    def total(self, tasks: Iterable[str]) -> Spent:
+        """Return the time and bytes of tasks that have ended, with NaN for seconds if the report of a task is missing.
 
-    def of_task(self, key: str, inputs: tuple[str, ...]) -> Spent:
-        """Return the time and bytes of a task, with the seconds between the end of its last input and its own start.
-
-        These seconds are 0 if all inputs came from the driver, and the record is empty if the task has not reported.
+        The seconds of the scheduler are those between the end of a task's last input and the start of the task. Inputs
+        that come from the driver do not count, and neither do clocks of two machines that contradict each other.
         """
-        if (report := self._reports.get(key)) is None:
-            return Spent()
-        ready = [self._reports[name].ended for name in inputs if name in self._reports]
-        delay = max(0.0, report.began - max(ready)) if ready else 0.0  # clocks of two machines may differ
-        return replace(report.spent, scheduler=delay)
+        total = Spent()
+        for task in tasks:
+            if (report := self._reports.get(task)) is None:
+                return Spent(busy=nan, merging=nan, scheduler=nan)
+            total.add(Spent(**report["spent"]))
+            ready = [self._reports[name]["ended"] for name in report["inputs"] if name in self._reports]
+            total.scheduler += max(0.0, report["began"] - max(ready)) if ready else 0.0
+        return total
 
     def clear(self) -> None:
         """Delete all reports received so far."""
         self._reports.clear()
 
     def add(self, message: Event) -> None:
-        """Store the report in a message, in place of an earlier report of the same task."""
-        self._reports[message["task"]] = TaskReport(message["began"], message["ended"], Spent(**message["spent"]))
+        """Store a report, in place of an earlier report of the same task."""
+        self._reports[message["task"]] = message
 
     def close(self) -> None:
         """Stop receiving the reports of tasks; to be called when the selection run ends."""
         with _lock:
-            del _receivers[self._client.id, self.run]
-            if not any(client == self._client.id for client, _ in _receivers):
+            del _receivers[self.run]
+            if not any(other._client is self._client for other in _receivers.values()):
                 with suppress(Exception):  # the scheduler is gone
                     self._client.unsubscribe_topic(REPORTS)
 
@@ -171,6 +146,4 @@ class TaskReports:
 def _receive(event: tuple[float, Event]) -> None:
     """Pass a report to the receiver of its selection run, without raising, on the event loop of the client."""
     with suppress(Exception):
-        for (_, run), receiver in list(_receivers.items()):
-            if run == event[1]["run"]:
-                receiver.add(event[1])
+        _receivers[event[1]["run"]].add(event[1])

@@ -14,7 +14,7 @@ import tomli_w
 from daskfs.errors import public_url
 from daskfs.observe.report import plots as report_plots
 from daskfs.observe.report.text import counted, interval, label, number, seconds, size, visible
-from daskfs.observe.tables import TITLES, ValueTable, class_table, metric_table, size_table
+from daskfs.observe.tables import TITLES, ValueTable, baseline_lines, class_table, metric_table, size_table
 from daskfs.protocol import Words
 from daskfs.selection.records import Record
 from daskfs.selection.selection import Selection
@@ -87,6 +87,7 @@ def content(run: RunRecords) -> dict[str, Any]:
         "took": run.total("seconds", "seconds"),
         "read": run.total("bytes_read", "bytes"),
         "metrics": metrics and replace(metrics, rows=[row for row in metrics.rows if row[1] is not None]),
+        "baseline": [visible(line, 300) for line in baseline_lines(run.metrics or {})],
         "classes": class_table(run.metrics or {}, MOST_CLASSES, "metrics.json"),
         "metric": TITLES.get(run.sizes["metric"], "score") if run.sizes else "",
         "sizes": run.sizes and size_table(run.sizes),
