@@ -124,12 +124,19 @@ def entries_in(indptr, ids, values, keys, which):
 
 
 @kernel
-def are_all_one(values):
-    """Return whether all values are 1."""
-    for e in range(len(values)):
-        if values[e] != 1:
-            return False
-    return True
+def scale_some(ids, keys, unit, values, outside):
+    """Multiply the values of the features in the hash table `keys` by their unit, both inside and outside tables."""
+    shift = np.uint64(52)
+    flags = np.zeros(1 << 12, np.uint8)
+    for slot in range(len(keys)):
+        if keys[slot] != 0:
+            flags[mix(keys[slot] - _ONE) >> shift] = 1
+    for e in range(len(ids)):
+        h = mix(ids[e])
+        if flags[h >> shift]:
+            slot = find(keys, ids[e] + _ONE, h)
+            if slot >= 0:
+                values[e] = outside[e] = np.float32(values[e] * unit[slot])
 
 
 @kernel
@@ -174,7 +181,7 @@ def _warm_up() -> None:
     append_pairs(indptr, read_only, values, values, keys, keys, count_pairs(indptr, read_only, keys, keys))
     find_ids(ids, keys)
     entries_in(indptr, read_only, values, keys.reshape(1, -1), np.ones(1, np.bool_))
-    are_all_one(values)
+    scale_some(read_only, keys, np.ones(4), np.ones(2, np.float32), np.ones(2, np.float32))
     scale_entries(indptr, read_only, values, keys, np.ones(4), np.ones(4))
     for some in (ids, read_only):
         count_features(some, np.zeros((2, 2), np.uint32), 1)
