@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
+from typing import Any, get_args
 
 import click
 
@@ -13,11 +13,13 @@ from daskfs.engine.data.ingest import ingest as run_ingest
 from daskfs.engine.data.verify import verify_dataset
 from daskfs.errors import DatasetError, public_url
 from daskfs.jit import COMPILING, is_cold
-from daskfs.observe.describe import describe, info_table
+from daskfs.observe.describe import columns_table, describe, info_table, order_remark
 from daskfs.observe.progress import count_progress, ingest_progress
 from daskfs.observe.terminal import messages, output
 from daskfs.store.dataset.dataset import open_dataset
 from daskfs.store.ingest.formats import FORMATS, make_format
+from daskfs.store.ingest.formats.tabular import DATE_PARTS
+from daskfs.store.ingest.gaps import Missing
 
 
 class NumberList(click.ParamType[tuple[int, ...]]):
@@ -49,7 +51,16 @@ FORMAT_OPTIONS = [
     click.option("--labels", type=click.Choice(["auto", "numbers", "strings"]), help="What labels are."),
     click.option("--categorical", type=NameList(), help="csv, parquet: columns whose values are tokens."),
     click.option("--numeric", type=NameList(), help="csv, parquet: columns whose values are numbers."),
+    click.option("--dates", type=NameList(), help="csv, parquet: columns whose values are dates."),
+    click.option("--date-format", help="csv, parquet: how the texts of --dates are written, such as %d/%m/%Y."),
+    click.option("--date-parts", type=NameList(), help=f"csv, parquet: features of dates, {', '.join(DATE_PARTS)}."),
     click.option("--ignore", type=NameList(), help="csv, parquet: columns to leave out."),
+    click.option("--include", type=NameList(), help="csv, parquet: features, even if they look like identifiers."),
+    click.option(
+        "--missing",
+        type=click.Choice(get_args(Missing)),
+        help="csv, parquet: what becomes of missing numbers. Default: auto, the mean of the column.",
+    ),
     click.option("--table", type=click.Choice(["auto", "dense", "sparse"]), help="csv, parquet: kind of dataset."),
     click.option(
         "--dtype", type=click.Choice(["auto", "float32", "float64"]), help="csv, parquet: type of dense values."
@@ -91,7 +102,15 @@ def _format_options(command: Any) -> Any:
     "--max-bad-lines", type=int, default=1000, show_default=True, help="With skip: more than this is an error."
 )
 @click.option("--compression", type=click.Choice(["none", "lz4", "zstd"]), help="Default: none (dense), lz4 (sparse).")
-@click.option("--shuffle", is_flag=True, help="Rows in random order, as daskfs shuffle gives them.")
+@click.option("--like", help="A dataset of the same columns: same kinds of columns, gaps filled with its numbers.")
+@click.option(
+    "--order",
+    type=click.Choice(["auto", "as-is"]),
+    default="auto",
+    show_default=True,
+    help="auto: rows whose labels come in runs are shuffled (in datasets laid out in rows).",
+)
+@click.option("--shuffle", is_flag=True, help="Rows in random order in any case, as daskfs shuffle gives them.")
 @click.option("--overwrite", is_flag=True, help="Replace a dataset, or start over instead of resuming.")
 @click.option("--workers", type=click.IntRange(1), help="Threads; all cores by default.")
 @click.option("--scheduler", help="Run on the Dask cluster at this address.")
@@ -106,6 +125,8 @@ def ingest(
     on_bad_line: Any,
     max_bad_lines: int,
     compression: Any,
+    like: str | None,
+    order: Any,
     shuffle: bool,
     overwrite: bool,
     workers: int | None,
@@ -118,7 +139,7 @@ def ingest(
     Run the same command again to resume a killed ingest.
     """
     options = {name: value for name, value in format_options.items() if value is not None}
-    order: bool | int = options.get("seed", 0) if shuffle else False
+    seed: bool | int = options.get("seed", 0) if shuffle else False
     if shuffle and format_name != "fasta":
         options.pop("seed", None)  # the only format that draws rows
     if messages.is_terminal and is_cold(type(make_format(format_name, options)).__module__):
@@ -133,7 +154,9 @@ def ingest(
             on_bad_line=on_bad_line,
             max_bad_lines=max_bad_lines,
             compression=compression,
-            shuffle=order,
+            like=like,
+            order=order,
+            shuffle=seed,
             overwrite=overwrite,
             client=client,
             workers=workers,
@@ -143,10 +166,16 @@ def ingest(
     left_out = dataset.attributes["made"].get("bad_lines", 0)
     if left_out:
         messages.print(f"[yellow]{left_out:,} bad lines were left out[/]")
+    if (remark := order_remark(dataset)) is not None:
+        messages.print(remark)
+    if dropped := dataset.attributes["made"].get("dropped"):
+        messages.print(f"[yellow]{dropped:,} rows with missing values were left out[/]")
     if as_json:
         click.echo(json.dumps(describe(dataset), indent=1))
-    else:
-        click.echo(f"{dataset!r}"[1:-1].removeprefix("daskfs.Dataset "))
+        return
+    if (columns := columns_table(dataset.attributes)) is not None:
+        messages.print(columns)
+    click.echo(f"{dataset!r}"[1:-1].removeprefix("daskfs.Dataset "))
 
 
 @click.command()
@@ -157,8 +186,10 @@ def info(dataset: str, as_json: bool) -> None:
     facts = describe(open_dataset(dataset))
     if as_json:
         click.echo(json.dumps(facts, indent=1))
-    else:
-        output.print(info_table(facts))
+        return
+    output.print(info_table(facts))
+    if (columns := columns_table(facts)) is not None:
+        output.print(columns)
 
 
 @click.command()

@@ -30,6 +30,7 @@ from daskfs.selection.inputs import Inputs
 from daskfs.selection.products import feature_names, named_products
 from daskfs.selection.selection import Selection
 from daskfs.store.dataset.dataset import Dataset, open_dataset
+from daskfs.store.ingest.gaps import Fills
 
 
 def select(
@@ -141,7 +142,8 @@ def as_selection(result: Result, dataset: Dataset, params: Algorithm, seed: int)
         columns = np.arange(len(result.expansion.offset), dtype=np.uint64)
         kind, inputs = result.expansion.kernel, Inputs(dataset.names(columns), result.expansion)
     names = feature_names(dataset.names, result.features, products, kind)
-    return Selection.from_result(result, names, describe_algorithm(params), source, seed, products, inputs)
+    fills = Fills.from_record(dataset.attributes.get("missing"))
+    return Selection.from_result(result, names, describe_algorithm(params), source, seed, products, inputs, fills)
 
 
 def memory_plan(dataset: Dataset, algorithm: Algorithm) -> MemoryPlan:

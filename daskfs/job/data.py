@@ -94,7 +94,7 @@ class Preparation:
         key = self._key_of_sources(self.job.ingest)
         train = self._ingest(self.job.ingest.sources, self._place(key, "ingested.zarr"))
         others = self.job.ingest.test_sources
-        return Datasets(train, self._ingest(others, self._place(key, "test.zarr")) if others else None, key)
+        return Datasets(train, self._ingest(others, self._place(key, "test.zarr"), train) if others else None, key)
 
     def split_and_transpose(self, ingested: Datasets) -> Datasets:
         """Split the dataset if the job file has a table [split], and transpose it if the algorithm reads columns."""
@@ -141,7 +141,8 @@ class Preparation:
             if is_key(key) and key not in keys:  # other names are not of this job
                 self.out.delete(f"{DATA}/{key}")
 
-    def _ingest(self, sources: list[str], place: Location) -> Dataset:
+    def _ingest(self, sources: list[str], place: Location, train: Dataset | None = None) -> Dataset:
+        """Return the dataset of some sources. Columns and gaps of test tables are treated as those of `train`."""
         assert self.job.ingest is not None
         if existing := self._existing("ingest", place):
             return existing[0]
@@ -156,6 +157,7 @@ class Preparation:
                 storage_options=storage,
                 source_options=storage,
                 progress=progress,
+                like=train if self.job.ingest.source_format.is_table else None,
                 **{**self.job.ingest.options, "layout": self._layout},
             )
         self.notify(f"ingest: {dataset!r}"[:-1].replace("<daskfs.Dataset ", ""))

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from daskfs.algorithms.registry import fields_of, registrations
-from daskfs.engine.data.ingest import OnBadLine
+from daskfs.engine.data.ingest import OnBadLine, RowOrder
 from daskfs.engine.memory import parse_memory
 from daskfs.errors import OptionError, nearest, public_url
 from daskfs.protocol import Algorithm
@@ -44,6 +44,7 @@ class IngestTable(JobTable):
     on_bad_line: OnBadLine = "error"
     max_bad_lines: int = 1000
     compression: Compression | None = None
+    order: RowOrder = "auto"
     shuffle: bool | int = False
 
     @model_validator(mode="after")

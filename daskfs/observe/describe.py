@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ NAMES = {
     "kmers": "decoded from the id",
 }
 
+ORDER = {True: "mixed", False: "labels come in runs", None: "unknown"}
+
 
 def describe(dataset: Dataset) -> dict[str, Any]:
     """Return facts on a dataset, such as size, labels and storage, without reading features."""
@@ -37,6 +40,7 @@ def describe(dataset: Dataset) -> dict[str, Any]:
         "density": dataset.n_entries / max(cells, 1),
         "values": "all ones" if dataset.kind == "sparse" and "values" not in dataset.arrays else _value_type(dataset),
         "labels": _labels(dataset),
+        "mixed": dataset.attributes.get("mixed"),
         "weights": "weight" in dataset.arrays,
         "tags": "tag" in dataset.arrays,
         "names": dataset.attributes["names"]["from"],
@@ -46,8 +50,21 @@ def describe(dataset: Dataset) -> dict[str, Any]:
         "compression": main.codec.compression,
         "stored_bytes": dataset.stored_bytes,
         "digest": dataset.digest,
+        "missing": dataset.attributes.get("missing"),
+        "columns": dataset.attributes.get("columns"),
         "made": dataset.attributes.get("made", {}),
     }
+
+
+def order_remark(dataset: Dataset) -> str | None:
+    """Return a line on rows that came in runs of labels: what was done about it, or what to do; None for mixed rows."""
+    origin = dataset.attributes.get("made", {})
+    if origin.get("by") == "ingest" and "autocorrelation" in origin:
+        found = f"labels came in runs (autocorrelation {origin['autocorrelation']:.2f})"
+        return f"{found}: the rows were shuffled; --order as-is keeps them as they came"
+    if dataset.attributes.get("mixed") is False and dataset.layout == "rows":
+        return "labels come in runs: daskfs shuffle writes the rows in random order, for what learns row by row"
+    return None
 
 
 def _value_type(dataset: Dataset) -> str:
@@ -92,6 +109,7 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("kind", f"{facts['kind']}, in {facts['layout'] if facts['layout'] != 'both' else 'columns and rows'}"),
         ("shape", size),
         ("labels", _label_line(facts["labels"])),
+        ("order", ORDER[facts["mixed"]]),
         ("density", f"{facts['density']:.3g}  ({facts['entries']:,} entries, {facts['entries_per_row']:,.1f} a row)"),
         ("values", facts["values"]),
         ("stored", stored),
@@ -104,6 +122,54 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
     if facts["made"].get("bad_lines"):
         lines.append(("left out", f"{facts['made']['bad_lines']:,} bad lines"))
     return [*lines, ("digest", facts["digest"][:16])]
+
+
+MOST_LINES = 40  # of a table of columns in a terminal
+KINDS = {
+    "label": "label",
+    "numeric": "number",
+    "boolean": "boolean: 0 or 1",
+    "date": "date: seconds since 2000",
+    "time": "time: seconds",
+    "categorical": "category: 0 or 1 a text",
+    "identifier": "identifier: left out",
+    "ignored": "left out",
+}
+
+
+def columns_table(facts: Mapping[str, Any]) -> Table | None:
+    """Return what an ingest decided for every column as a table for a terminal, or None for data without columns.
+
+    In a wide table, columns of numbers without gaps are only counted.
+    """
+    columns = facts.get("columns")
+    if not columns:
+        return None
+    plain = [row for row in columns if row["kind"] == "numeric" and "gaps" not in row]
+    special = [row for row in columns if len(columns) <= MOST_LINES or row not in plain]
+    table = Table("column", "what it is", "gaps", box=None, padding=(0, 2))
+    for row in special[:MOST_LINES]:
+        table.add_row(*(Text(printable(cell)) for cell in (row["column"], KINDS[row["kind"]], _gap_line(row, facts))))
+    if len(special) > MOST_LINES:
+        table.add_row("…", f"{len(special) - MOST_LINES:,} more (daskfs info --json)", "")
+    if len(columns) > MOST_LINES and plain:
+        table.add_row("…", f"{len(plain):,} columns of numbers without gaps", "")
+    return table
+
+
+def _gap_line(row: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+    if "gaps" not in row:
+        return ""
+    how = (facts.get("missing") or {}).get("how")
+    if row["kind"] == "categorical":
+        done = "" if how == "zero" else f", {row['column']}=(missing)"
+    elif "fill" in row:
+        fill = f"{row['fill']:.6g}"
+        done = f", filled with the {'median' if how == 'median' else 'mean'} {fill}"
+        done += f" and {row['column']}=(missing)" if how == "indicator" else ""
+    else:
+        done = {"zero": ", taken for 0", "drop": ", rows left out"}.get(str(how), "")
+    return f"{row['gaps']:,}{done}"
 
 
 def _label_line(labels: dict[str, Any]) -> str:

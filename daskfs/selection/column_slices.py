@@ -24,6 +24,7 @@ from daskfs.protocol import ColumnBlock, Kind, RowBlock, SparseBlock, SparseColu
 from daskfs.store.dataset.dataset import Dataset, open_dataset
 from daskfs.store.dataset.names import check_labels, check_vocabulary
 from daskfs.store.ingest.arrays import stored_dtype
+from daskfs.store.ingest.gaps import GAP, Fills
 
 SLICE_CELLS = 1 << 20  # of an array in memory, in one slice
 WINDOW_CELLS = 1 << 21  # of dense columns, in one window of rows
@@ -152,8 +153,11 @@ def as_dataset(X: Any) -> Dataset | None:
     return X if isinstance(X, Dataset) else None
 
 
-def slice_columns(X: Any, ids: FeatureIds, names: Sequence[str]) -> ColumnSlices:
+def slice_columns(X: Any, ids: FeatureIds, names: Sequence[str], fills: Fills | None = None) -> ColumnSlices:
     """Return the columns of X with these ids, and raise an error if X has other names for the columns.
+
+    Missing values (NaN) of an array are filled as `fills` says, and are an error where it says nothing. An array need
+    not have the columns of indicators, which follow from its missing values.
 
     Examples
     --------
@@ -163,7 +167,7 @@ def slice_columns(X: Any, ids: FeatureIds, names: Sequence[str]) -> ColumnSlices
            [1., 0.]])
     """
     dataset = as_dataset(X)
-    return _from_array(X, ids, names) if dataset is None else _from_dataset(dataset, ids, names)
+    return _from_array(X, ids, names, fills) if dataset is None else _from_dataset(dataset, ids, names)
 
 
 def _from_dataset(dataset: Dataset, ids: FeatureIds, names: Sequence[str]) -> ColumnSlices:
@@ -207,13 +211,14 @@ def _entries(block: SparseBlock, ids: FeatureIds) -> Any:
     return sp.csr_array((block.values[hit], at[hit], hits_before[block.indptr]), shape=(len(block.y), len(ids)))
 
 
-def _from_array(X: Any, ids: FeatureIds, names: Sequence[str]) -> ColumnSlices:
+def _from_array(X: Any, ids: FeatureIds, names: Sequence[str], fills: Fills | None) -> ColumnSlices:
     X, labels = _unwrap(X)
     if len(X.shape) != 2:
         raise OptionError(f"X has shape {X.shape}: give rows and columns (a single row as X[None, :])")
     n_rows, width = X.shape
     if n_rows != n_rows:  # dask's NaN for "not known"
         raise OptionError("X does not know how many rows it has: call X.compute_chunk_sizes() first")
+    ids, names, fill = _columns_and_fills(ids, names, fills or Fills("error"), width)
     if len(ids) and int(ids.max()) >= width:
         worst = int(ids.argmax())
         raise OptionError(
@@ -227,7 +232,26 @@ def _from_array(X: Any, ids: FeatureIds, names: Sequence[str]) -> ColumnSlices:
     if hasattr(X, "iloc"):  # a DataFrame: its other columns, of whatever type, are not converted
         X, columns = X.iloc[:, columns].to_numpy(), np.arange(len(columns))
     kind: Kind = "sparse" if sp.issparse(X) else "dense"
-    return ColumnSlices((n_rows, len(ids)), kind, stored_dtype(X.dtype), _array_slices(X, order, columns))
+    slices = _array_slices(X, order, columns, fill[order], names)
+    return ColumnSlices((n_rows, len(ids)), kind, stored_dtype(X.dtype), slices)
+
+
+def _columns_and_fills(
+    ids: FeatureIds, names: Sequence[str], fills: Fills, width: int
+) -> tuple[FeatureIds, Sequence[str], NDArray[np.float64]]:
+    """Return the columns to read of an array of `width` columns, with names, and what replaces a NaN of each column.
+
+    The fill is NaN where gaps are an error. In place of an indicator that the array lacks, its column is read with the
+    fill inf.
+    """
+    values = [fills.value(name) for name in names]
+    fill = np.array([np.nan if value is None else value for value in values], np.float64)
+    marked = [at for at, name in enumerate(names) if name in fills.indicators and ids[at] >= width]
+    if not marked:
+        return ids, names, fill
+    ids, fill[marked] = ids.copy(), np.inf
+    ids[marked] = [fills.indicators[names[at]] for at in marked]
+    return ids, [name.removesuffix(f"={GAP}") if at in marked else name for at, name in enumerate(names)], fill
 
 
 def _unwrap(X: Any) -> tuple[Any, Any]:
@@ -248,15 +272,40 @@ def _unwrap(X: Any) -> tuple[Any, Any]:
     return X, labels
 
 
-def _array_slices(X: Any, order: NDArray[np.intp], columns: NDArray[np.intp]) -> Iterator[ColumnSlice]:
+def _array_slices(
+    X: Any, order: NDArray[np.intp], columns: NDArray[np.intp], fill: NDArray[np.float64], names: Sequence[str]
+) -> Iterator[ColumnSlice]:
     dtype, sparse = stored_dtype(X.dtype), sp.issparse(X)
     for start, stop in pairwise(_edges(X, len(columns))):
         cells: Any = X[:, columns].astype(dtype) if sparse else np.asarray(X[start:stop][:, columns], dtype)
-        bad = np.flatnonzero(~np.isfinite(cells.data if sparse else cells))
-        if len(bad):
-            row = cells.tocoo().coords[0][bad[0]] if sparse else start + bad[0] // len(columns)
-            raise OptionError(f"X[{row}] has a selected value that is not finite: fill it, or drop the row")
+        if not np.isfinite(cells.data if sparse else cells).all() or np.isinf(fill).any():
+            cells = _filled(cells, fill)
+            for row, column in _not_finite(cells)[:1]:
+                raise OptionError(
+                    f"X[{start + row}] has a value of {names[order[column]]!r} that is not finite, and nothing says "
+                    "how to fill gaps there: fill it, or drop the row"
+                )
         yield ColumnSlice(slice(start, stop), order, cells)
+
+
+def _not_finite(cells: Any) -> NDArray[np.intp]:
+    """Return row and column of every cell that is not finite."""
+    if not sp.issparse(cells):
+        return np.argwhere(~np.isfinite(cells))
+    entries = cells.tocoo()
+    return np.stack([coordinate[~np.isfinite(entries.data)] for coordinate in entries.coords], axis=1)
+
+
+def _filled(cells: Any, fill: NDArray[np.float64]) -> Any:
+    """Return cells with NaN replaced by the fill of each column; a column of fill inf becomes 1 at NaN and else 0."""
+    if sp.issparse(cells):
+        entries = cells.tocoo()
+        entries.data[:] = np.where(np.isnan(entries.data), fill[entries.coords[1]], entries.data)
+        return entries.tocsr()
+    gaps, marked = np.isnan(cells), np.isinf(fill)
+    cells = np.where(gaps, fill.astype(cells.dtype), cells)
+    cells[:, marked] = gaps[:, marked]
+    return cells
 
 
 def _edges(X: Any, width: int) -> list[int]:

@@ -15,6 +15,7 @@ from daskfs.errors import public_url
 from daskfs.protocol import Expansion
 from daskfs.selection.column_slices import ColumnSlice, ColumnSlices, FeatureIds, as_dataset, slice_columns
 from daskfs.selection.records import is_number
+from daskfs.store.ingest.gaps import Fills
 
 SLICE_CELLS = 1 << 20  # features of one slice, so that no more than a few megabytes are in memory
 _FAR = 1e18  # beyond this a cosine is noise, and a step function is constant
@@ -64,14 +65,14 @@ def inputs_from_record(record: Any) -> Inputs:
     return Inputs([column["name"] for column in inputs], Expansion(kernel, float(gamma), seed, **arrays))
 
 
-def expand_columns(X: Any, features: FeatureIds, inputs: Inputs) -> ColumnSlices:
+def expand_columns(X: Any, features: FeatureIds, inputs: Inputs, fills: Fills | None = None) -> ColumnSlices:
     """Return random features of the rows of X.
 
     After the last row, a warning says how many rows have a value outside the range of the training data.
     """
     dataset = as_dataset(X)
     source, where = (X, "X") if dataset is None else (dataset, public_url(dataset.url))
-    base = slice_columns(source, np.arange(len(inputs.names), dtype=np.uint64), inputs.names)
+    base = slice_columns(source, np.arange(len(inputs.names), dtype=np.uint64), inputs.names, fills)
     slices = _expand(base, features, inputs, where)
     return ColumnSlices((base.shape[0], len(features)), "dense", np.dtype(np.float32), slices)
 

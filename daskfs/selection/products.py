@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from daskfs.basis import LINEAR, is_linear
 from daskfs.protocol import NO_PARENT
 from daskfs.selection.column_slices import ColumnSlice, ColumnSlices, FeatureIds, as_dataset, slice_columns
+from daskfs.store.ingest.gaps import Fills
 
 TIMES = " × "
 
@@ -108,17 +109,20 @@ def feature_names(
     return [product_name(both) if is_product else next(columns) for both, is_product in pairs]
 
 
-def slice_features(X: Any, ids: FeatureIds, names: Sequence[str], products: Products | None) -> ColumnSlices:
+def slice_features(
+    X: Any, ids: FeatureIds, names: Sequence[str], products: Products | None, fills: Fills | None = None
+) -> ColumnSlices:
     """Return features of X as `slice_columns` does, where some features may be products of columns of X."""
     if products is None:
-        return slice_columns(X, ids, names)
+        return slice_columns(X, ids, names, fills)
     dataset = as_dataset(X)
     pairs, plain = np.flatnonzero(products.is_product), np.flatnonzero(~products.is_product)
     base_ids = np.concatenate([ids[plain], products.parents[pairs].T.ravel()])
     base_names = [names[at] for at in plain.tolist()]
     base_names += [products.names[at][side] for side in (0, 1) for at in pairs.tolist()]
     distinct, first, at = np.unique(base_ids, return_index=True, return_inverse=True)
-    base = slice_columns(X if dataset is None else dataset, distinct, [base_names[position] for position in first])
+    source = X if dataset is None else dataset
+    base = slice_columns(source, distinct, [base_names[position] for position in first], fills)
     plain_at, left_at, right_at = np.split(at, [len(plain), len(plain) + len(pairs)])
     order = np.concatenate([plain, pairs])
 

@@ -31,6 +31,7 @@ from daskfs.selection.metrics import against_the_rest, predicted_classes
 from daskfs.selection.predictions import Predictions, check_place
 from daskfs.selection.products import Products, parent_records, products_from_records, slice_features
 from daskfs.selection.run_folder import SOURCE, read_selection, resolve_run, write_selection
+from daskfs.store.ingest.gaps import Fills
 from daskfs.store.places.location import Location
 
 
@@ -105,6 +106,8 @@ class Selection:
         Features that are in the model because the parameter `keep` asked for them; None if there are none.
     chosen
         Values that the data decided for parameters of the algorithm such as ``loss="auto"``.
+    fills
+        How gaps of the dataset were filled, by name of the feature; missing values of X are filled in the same way.
 
     Examples
     --------
@@ -132,6 +135,7 @@ class Selection:
     importance: NDArray[np.float64] = None  # type: ignore[assignment]  # by default from the weights
     kept: KeptFeatures | None = None
     chosen: dict[str, Any] = field(default_factory=dict)
+    fills: Fills | None = None
 
     def __post_init__(self) -> None:
         if self.importance is None:
@@ -167,6 +171,7 @@ class Selection:
         seed: int,
         products: Products | None = None,
         inputs: Inputs | None = None,
+        fills: Fills | None = None,
     ) -> Selection:
         """Return the selection for an algorithm's result, without any secrets in the URL of the source."""
         k = len(result.features) - result.n_kept
@@ -189,6 +194,7 @@ class Selection:
             inputs=inputs,
             kept=kept,
             chosen=_through_json(result.chosen),
+            fills=None if fills is None else fills.of(_columns_used(names, products, inputs)),
             **importance,
         )
 
@@ -251,8 +257,8 @@ class Selection:
     def column_slices(self, X: Any) -> ColumnSlices:
         """Return the selected features of X, slice by slice: columns, products of columns, or random features."""
         if self.inputs is not None:
-            return expand_columns(X, self.features, self.inputs)
-        return slice_features(X, self.features, self.names, self.products)
+            return expand_columns(X, self.features, self.inputs, self.fills)
+        return slice_features(X, self.features, self.names, self.products, self.fills)
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return the scores of the rows of X: one score a row, or one for every class."""
@@ -461,9 +467,11 @@ class Selection:
         ranked = zip(self.features.tolist(), self.names, self.weights.tolist(), shares, parents_of, strict=True)
         random = {} if self.inputs is None else {"random_features": self.inputs.record()}
         kept = {} if self.kept is None else {"kept": self.kept.records()}
+        fills = {} if self.fills is None else {"missing": self.fills.record()}
         return {
             **random,
             **kept,
+            **fills,
             "algorithm": self.algorithm,
             "chosen": self.chosen,
             "classes": None if self.classes is None else list(self.classes),
@@ -511,10 +519,17 @@ def load_selection(url: str | os.PathLike[str], storage_options: Mapping[str, An
             inputs=inputs_from_record(record["random_features"]) if "random_features" in record else None,
             kept=KeptFeatures.from_records(record["kept"], intercept.shape) if "kept" in record else None,
             chosen=record.get("chosen", {}),
+            fills=Fills.from_record(record.get("missing")),
             **shares,
         )
     except ValueError as error:
         raise SelectionError(f"{location.url}: {error}; the selection is damaged, make it again") from error
+
+
+def _columns_used(names: list[str], products: Products | None, inputs: Inputs | None) -> set[str]:
+    """Return the names of the columns that the features are, or are computed from."""
+    parents = () if products is None else (name for pair in products.names for name in pair)
+    return {*names, *parents, *(() if inputs is None else inputs.names)}
 
 
 def _shares(importance: NDArray[np.float64]) -> NDArray[np.float64]:

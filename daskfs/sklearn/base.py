@@ -23,13 +23,14 @@ from daskfs.algorithms.losses import loss_for
 from daskfs.algorithms.registry import Estimator, Registration, default_of, fields_of
 from daskfs.engine.data.write import write_dataset
 from daskfs.engine.run import select
-from daskfs.errors import OptionError, check_whole
+from daskfs.errors import OptionError, check_choice, check_whole
 from daskfs.protocol import Algorithm, Axis, Meta
 from daskfs.selection.column_slices import as_dataset
 from daskfs.selection.selection import Selection
 from daskfs.store.dataset.dataset import Dataset, open_dataset
 from daskfs.store.in_memory import InMemory
 from daskfs.store.ingest.arrays import encode_target
+from daskfs.store.ingest.gaps import Missing, complete_rows, fill_matrix
 
 DEFAULT_SELECT = 100
 """The largest number of features that an estimator selects if the parameter `n_select` is not given."""
@@ -43,6 +44,7 @@ class SelectingEstimator(BaseEstimator):
     _numeric_target: ClassVar[bool] = False
     _default_share: ClassVar[float] = 1.0
     """The share of all features that an estimator selects if the parameter `n_select` is not given."""
+    missing: Missing
     random_state: Any
     n_features_in_: int
     selection_: Selection
@@ -70,6 +72,7 @@ class SelectingEstimator(BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = self.missing != "error"
         return tags
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -153,13 +156,17 @@ class SelectingEstimator(BaseEstimator):
             check_consistent_length(X, target)
             self._set_columns(X.shape[1], column_names(X))
             with TemporaryDirectory(prefix="daskfs-") as folder:  # written a chunk at a time
-                write_dataset(Path(folder) / "X", X, self._encode(target), layout=self._axis)
+                write_dataset(Path(folder) / "X", X, self._encode(target), layout=self._axis, missing=self.missing)
                 yield self._with_target(open_dataset(Path(folder) / "X"))
         else:
+            check_choice("missing", self.missing, Missing)
             X, target = self._validate(X, y)
             weight = None if sample_weight is None else check_weight(sample_weight, X)
-            names = getattr(self, "feature_names_in_", None)
-            yield self._with_target(InMemory(X, *encode_target(self._encode(target)), self._axis, names, weight))
+            if self.missing == "drop" and not (complete := complete_rows(X)).all():
+                X, target, weight = X[complete], target[complete], None if weight is None else weight[complete]
+            X, names, fills = fill_matrix(X, self.missing, getattr(self, "feature_names_in_", None))
+            encoded = encode_target(self._encode(target))
+            yield self._with_target(InMemory(X, *encoded, self._axis, names, weight, fills))
 
     def _validate(self, X: Any, y: Any, reset: bool = True, min_samples: int = 2) -> tuple[Any, NDArray[Any]]:
         checked: tuple[Any, NDArray[Any]] = validate_data(
@@ -170,9 +177,15 @@ class SelectingEstimator(BaseEstimator):
             accept_sparse="csr",
             dtype="numeric",
             ensure_min_samples=min_samples,
+            ensure_all_finite=self._finite,
             y_numeric=self._numeric_target,
         )
         return checked
+
+    @property
+    def _finite(self) -> Any:
+        """What scikit-learn's validation asks of the values of X."""
+        return True if self.missing == "error" else "allow-nan"
 
     def _set_columns(self, count: int, names: NDArray[Any] | None) -> None:
         self.n_features_in_ = count
@@ -187,7 +200,14 @@ class SelectingEstimator(BaseEstimator):
         if (dataset := as_dataset(X)) is not None:
             return dataset
         if not is_lazy(X):
-            checked = validate_data(self, in_memory(X), reset=False, accept_sparse="csr", dtype="numeric")
+            checked = validate_data(
+                self,
+                in_memory(X),
+                reset=False,
+                accept_sparse="csr",
+                dtype="numeric",
+                ensure_all_finite=self._finite,
+            )
             return checked.astype(np.float32) if sp.issparse(checked) else checked  # fit reads sparse data as float32
         if X.shape[1] != self.n_features_in_:
             raise OptionError(f"X has {X.shape[1]} columns, the estimator was fitted with {self.n_features_in_}")

@@ -103,8 +103,9 @@ class BatchEstimator(SelectingEstimator):
         target, labels = encode_labels(y, classes if self._batch_run is None else self._batch_run.classes)
         batch = InMemory(X, target, labels, "rows", getattr(self, "feature_names_in_", None), weight)
         if self._batch_run is None:
-            for name in self._registration.batches_refuse or ():
-                if getattr(self, name) not in (0, False, "auto"):
+            refused = dict.fromkeys(self._registration.batches_refuse or (), (0, False, "auto"))
+            for name, allowed in {**refused, "missing": ("error",)}.items():
+                if getattr(self, name) not in allowed:
                     raise OptionError(f"{name}: needs to know all rows beforehand, which partial_fit does not; use fit")
             self._batch_run = BatchRun(self._algorithm_for(batch.meta), self._seed(), batch, classes)
         self._selection = None

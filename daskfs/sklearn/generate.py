@@ -17,6 +17,7 @@ from daskfs.algorithms.registry import registration as registration_of
 from daskfs.sklearn.base import SelectingEstimator
 from daskfs.sklearn.batches import BatchClassifier, BatchRegressor, BatchSelector
 from daskfs.sklearn.roles import Classifier, ColumnSelector, FeatureTransformer, LinearModel, Regressor
+from daskfs.store.ingest.gaps import Missing
 
 ROLES: dict[str, type[SelectingEstimator]] = {
     "selector": ColumnSelector,
@@ -30,6 +31,10 @@ HOW_MANY = {
     False: "How many features to select: all there are, if they are fewer. By default all up to 100.",
 }
 RANDOM_STATE = "What random choices begin with: a whole number, a numpy RandomState, or None for chance."
+MISSING_VALUES = (
+    'What becomes of NaN in X: "error", or "mean", "median", "indicator", "drop" or "zero" as for `daskfs.ingest`. '
+    "Predictions fill new data in the same way."
+)
 AUTO_LOSS = {
     "classifier": '"auto" is "logistic" for two classes and "softmax" for more; or one of the algorithm\'s.',
     "softmax": '"auto" is "logistic" for two classes, "softmax" for more classes of text, else "squared"; or one of '
@@ -94,6 +99,7 @@ def _fields(registration: Registration, estimator: Estimator) -> Iterator[tuple[
         elif default is dataclasses.MISSING:  # n_select; scikit-learn wants defaults everywhere
             default, kinds[name] = None, kinds[name] | None
         yield name, kinds[name], dataclasses.field(default=default, kw_only=not is_positional)
+    yield "missing", Missing, dataclasses.field(default="error", kw_only=True)
     yield "random_state", Any, dataclasses.field(default=0, kw_only=True)
 
 
@@ -101,7 +107,7 @@ def _docstring(
     name: str, class_name: str, registration: Registration, estimator: Estimator, parameters: list[str]
 ) -> str:
     algorithm = registration.algorithm
-    texts = parameter_docs(algorithm) | {"random_state": RANDOM_STATE}
+    texts = parameter_docs(algorithm) | {"random_state": RANDOM_STATE, "missing": MISSING_VALUES}
     if default_of(algorithm, "n_select") is dataclasses.MISSING:
         texts["n_select"] = HOW_MANY[estimator.role == "selector"]
     losses = get_args(get_type_hints(algorithm).get("loss"))

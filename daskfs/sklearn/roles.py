@@ -38,6 +38,8 @@ class ColumnSelector(SelectorMixin, SelectingEstimator):
             return self.selection_.transform(dataset)[:, np.argsort(self.selection_.features)]
         if is_lazy(X):
             return take_columns(self._readable(X), self.get_support(indices=True))
+        if self.missing != "error":
+            return self.selection_.transform(self._readable(X))[:, np.argsort(self.selection_.features)]
         return super().transform(in_memory(X))
 
     def _get_support_mask(self) -> NDArray[np.bool_]:

@@ -23,6 +23,7 @@ from daskfs.protocol import Axis, SparseBlock, SparseColumnBlock
 from daskfs.store.dataset.blocks import BlocksOfColumns, SparseBlocks, SparseBuffers, SparseColumnBlocks, read_only
 from daskfs.store.dataset.codec import LZ4
 from daskfs.store.dataset.dataset import AnyBlocks, Dataset
+from daskfs.store.dataset.label_order import LabelOrder
 from daskfs.store.dataset.layout import (
     CHUNK_BYTES,
     ArraySpec,
@@ -36,6 +37,7 @@ from daskfs.store.dataset.layout import (
 from daskfs.store.dataset.names import check_column_names, feature_spec
 from daskfs.store.dataset.reader import ChunkBuffer
 from daskfs.store.ingest.arrays import BLOCK_ENTRIES, rows_shape, stored_dtype
+from daskfs.store.ingest.gaps import Fills
 from daskfs.store.places.location import Location
 from daskfs.store.reorder.columns import IdSample, column_shape
 from daskfs.store.reorder.plan import block_ends
@@ -58,6 +60,8 @@ class InMemory(Dataset):
         The names of the columns, or None if the columns have no names.
     weight
         The weights of the rows, or None if the rows have no weights.
+    fills
+        How gaps of X were filled, or None if X had no gaps.
 
     Examples
     --------
@@ -79,8 +83,10 @@ class InMemory(Dataset):
         axis: Axis,
         names: Sequence[Any] | None = None,
         weight: NDArray[np.float32] | None = None,
+        fills: Fills | None = None,
     ) -> None:
         super().__init__(Location("X"))
+        self._fills = fills
         self._labels = labels
         self._X = _canonical(X) if sp.issparse(X) else X
         self._held: dict[str, _HeldArray] = {}
@@ -115,6 +121,8 @@ class InMemory(Dataset):
             "n_entries": self._X.nnz if is_sparse else n_samples * n_features,
             "max_id": int(self._X.indices.max(initial=0)) if is_sparse else n_features - 1,
             "labels": self._labels.attributes(),
+            **({} if self._fills is None or self._fills.how == "error" else {"missing": self._fills.record()}),
+            "mixed": LabelOrder.of(self._held["y"].array).mixed,
             "names": {"from": "columns"} if "feature" in self._held else {"from": "ids", "prefix": "x"},
         }
         return attributes, {name: held.spec for name, held in self._held.items()}

@@ -48,7 +48,7 @@ def sources(tmp_path, monkeypatch) -> list[Path]:
 
 def test_a_cluster_writes_the_same_bytes_as_threads(tmp_path, sources, two_workers):
     for name, where in {"one": {"workers": 1}, "three": {"workers": 3}, "cluster": {"client": two_workers}}.items():
-        daskfs.ingest(sources, tmp_path / name, "vw", **where)
+        daskfs.ingest(sources, tmp_path / name, "vw", order="as-is", **where)
     one = files_of(tmp_path / "one")
     assert one == files_of(tmp_path / "three")
     assert one == files_of(tmp_path / "cluster")
@@ -103,7 +103,7 @@ def test_names_of_a_piece_that_is_gone_before_a_resume(tmp_path, sources, monkey
 
 
 def test_the_labels_of_all_pieces_share_one_numbering(tmp_path, sources):
-    ds = daskfs.ingest(sources, tmp_path / "x.zarr", "vw")
+    ds = daskfs.ingest(sources, tmp_path / "x.zarr", "vw", order="as-is")
     assert ds.classes == ("cat", "dog", "eel")
     written = [line.split(" ")[0] for path in sources for line in _lines(path)]
     y = np.concatenate([y.copy() for y in ds.targets()])
@@ -116,7 +116,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def test_every_name_comes_back(tmp_path, sources):
-    ds = daskfs.ingest(sources, tmp_path / "x.zarr", "vw", workers=2)
+    ds = daskfs.ingest(sources, tmp_path / "x.zarr", "vw", workers=2, order="as-is")
     rows = [line.split("|w ")[1].split() for path in sources for line in _lines(path)]
     number = 0
     for block in ds.blocks():

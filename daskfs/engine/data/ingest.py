@@ -15,26 +15,52 @@ from typing import Any, Literal
 from distributed import Client
 
 from daskfs.engine.cluster.pool import Pool, in_order, pool
-from daskfs.engine.data import reorder
+from daskfs.engine.data.reorder import shuffle_in_place, shuffled_request
 from daskfs.engine.memory import IngestMemory
-from daskfs.errors import DaskfsError, Interrupted, OptionError, SourceError, StorageError, check_choice, check_whole
+from daskfs.errors import (
+    DaskfsError,
+    Interrupted,
+    OptionError,
+    SourceError,
+    StorageError,
+    check_choice,
+    check_whole,
+)
 from daskfs.store.dataset.codec import Compression
 from daskfs.store.dataset.dataset import Dataset, open_dataset
-from daskfs.store.dataset.layout import ROOT, DenseShape, Layout
-from daskfs.store.dataset.writer import check_free, clear
-from daskfs.store.ingest import plan as planning
+from daskfs.store.dataset.layout import ROOT, UNSHUFFLED, DenseShape, Layout
 from daskfs.store.ingest.dense_staging import DensePiece, DensePieceWriter, DensePlan, publish_dense
 from daskfs.store.ingest.formats import make_format
 from daskfs.store.ingest.formats.base import Format
-from daskfs.store.ingest.plan import WorkPiece
+from daskfs.store.ingest.gaps import Fills
+from daskfs.store.ingest.plan import (
+    WorkPiece,
+    abandon,
+    begin,
+    begin_publishing,
+    content_digest,
+    is_done,
+    is_unshuffled,
+    new_plan,
+    plan_pieces,
+    request_digest,
+)
 from daskfs.store.ingest.publish import SparsePlan, publish_sparse
 from daskfs.store.ingest.rows import BadLines, DenseBuilder, RowBuilder, borrow_names, drop_collected_names
 from daskfs.store.ingest.sources import find_sources
-from daskfs.store.ingest.staging import BlockShape, SparsePiece, SparsePieceWriter, load_piece
+from daskfs.store.ingest.staging import (
+    BlockShape,
+    SparsePiece,
+    SparsePieceWriter,
+    load_piece,
+    merge_labels,
+    merge_orders,
+)
 from daskfs.store.places.location import Location
 
 AnyPiece = SparsePiece | DensePiece
 OnBadLine = Literal["error", "skip"]
+RowOrder = Literal["auto", "as-is"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +92,7 @@ class IngestJob:
     memory: IngestMemory
     skip_bad: bool
     most_bad: int
+    fills: Fills | None = None  # of the dataset to be like
     attempt: str = ""  # pieces of the same attempt share the names they have staged
 
 
@@ -79,6 +106,8 @@ def ingest(
     on_bad_line: OnBadLine = "error",
     max_bad_lines: int = 1000,
     compression: Compression | None = None,
+    like: Dataset | str | os.PathLike[str] | None = None,
+    order: RowOrder = "auto",
     shuffle: bool | int = False,
     overwrite: bool = False,
     client: Client | None = None,
@@ -110,9 +139,14 @@ def ingest(
         The largest number of bad lines that ``on_bad_line="skip"`` leaves out before the ingest fails.
     compression
         The compression of chunks, as for `write_dataset`.
+    like
+        A dataset from a table of the same columns, such as the training data of these test data: columns are of the
+        same kinds, the same columns are left out, and gaps are filled with the same numbers as in this dataset.
+    order
+        ``"auto"`` to store rows in random order (of seed 0) if their labels come in runs, as in sources with a file or
+        folder for each class, and if the dataset is laid out in rows. ``"as-is"`` to keep the order of the sources.
     shuffle
-        True (seed 0) or a seed to store the rows in random order, as the function `shuffle` does. Until the shuffle is
-        complete, the rows are kept in the order of the sources in a temporary dataset at `url` + ``.unshuffled``.
+        True (seed 0) or a seed to store the rows in random order in any case, as the function `shuffle` does.
     overwrite
         Replace an existing dataset, and do not resume an unfinished ingest.
     client
@@ -139,67 +173,77 @@ def ingest(
     """
     check_choice("layout", layout, Layout)
     check_choice("on_bad_line", on_bad_line, OnBadLine)
+    check_choice("order", order, RowOrder)
     check_choice("compression", compression or "none", Compression)
     if isinstance(sources, str | os.PathLike):
         sources = [sources]
-    kind, target = make_format(format, options), Location(url, storage_options)
-    if not isinstance(shuffle, bool):
-        check_whole("shuffle", shuffle, 0)
-    seed = None if shuffle is False else 0 if shuffle is True else shuffle
-    location = target if seed is None else Location(f"{target.url}.unshuffled", target.options)
-    files = find_sources([os.fspath(source) for source in sources], source_options, (target.url, location.url))
+    kind = make_format(format, options)
+    seed = _seed_of(shuffle)
+    location = Location(url, storage_options)
+    files = find_sources([os.fspath(source) for source in sources], source_options, (location.url,))
     where = pool(client, workers, [location.options, *(file.options for file in files)], [kind])
     budget = IngestMemory.of(memory, where.sharing)
     where = where.limited_to(budget.workers)
-    content = planning.content_digest(files)
-    request = planning.request_digest(kind, files, layout, compression, on_bad_line)
-    if seed is not None and _is_shuffled(target, location, reorder.shuffled_request(request, seed), content, overwrite):
-        return open_dataset(url, storage_options)
+    model = open_dataset(like, storage_options) if isinstance(like, str | os.PathLike) else like
+    kind = kind if model is None else kind.like(model)
+    asked = request_digest(kind, files, layout, compression, on_bad_line)
+    asked += "" if model is None else f" like {model.digest[:16]}"
+    request = asked if order == "auto" else f"{asked} as is"
+    made = request if seed is None else shuffled_request(request, seed)
+    content = content_digest(files)
     with location.one_writer():
-        if overwrite or not planning.is_done(location, request, content):
-            plan = planning.new_plan(kind, files, layout, compression, budget.chunk_bytes)
-            if seed is not None and isinstance(plan.shape, DenseShape) and plan.shape.layout != "rows":
-                location.remove_if_empty()
-                table = f"{target.url}: a dense table in {plan.shape.layout}"
-                raise OptionError(f"{table} cannot be shuffled row by row; use --layout rows")
-            work = list(planning.plan_pieces(plan.format, files, request))
-            planning.begin(location, plan, work, request, overwrite)
-            job = IngestJob(location, plan.format, plan.shape, budget, on_bad_line == "skip", max_bad_lines)
+        if not overwrite and is_done(location, made, content):
+            return open_dataset(url, storage_options)
+        if overwrite or not is_unshuffled(location, request, content):
+            plan = new_plan(kind, files, layout, compression, budget.chunk_bytes)
+            if seed is not None:
+                _check_in_rows(location, plan.shape)
+            work = list(plan_pieces(plan.format, files, request))
+            begin(location, plan, work, request, overwrite)
+            fills = None if model is None else Fills.from_record(model.attributes.get("missing")) or Fills("auto")
+            job = IngestJob(location, plan.format, plan.shape, budget, on_bad_line == "skip", max_bad_lines, fills)
             try:
                 pieces = _stage_pieces(job, work, where, progress)
             except (StorageError, Interrupted):  # the store is unreachable, or another process has taken over
                 raise
             except DaskfsError:
-                planning.abandon(location)
+                abandon(location)
                 raise
-            planning.begin_publishing(location, work)
-            bad_lines = sum(piece.bad_lines for piece in pieces)
-            origin = {"by": "ingest", "request": request, "content": content, "format": plan.format.name}
-            _publish(job, pieces, {**origin, "sources": len(files), "bad_lines": bad_lines}, where)
-        if seed is not None:
-            reorder.shuffle(
-                open_dataset(location.url, location.options), target.url, seed, memory=memory or reorder.MEMORY,
-                overwrite=overwrite, client=client, workers=workers, storage_options=target.options,
-            )  # fmt: skip
-            _drop(location)
-    return open_dataset(target.url, target.options)
+            origin: dict[str, Any] = {"by": "ingest", "request": request, "content": content}
+            origin |= {"format": plan.format.name, "sources": len(files)}
+            origin |= {"bad_lines": sum(piece.bad_lines for piece in pieces)}
+            origin |= {"dropped": sum(piece.dropped for piece in pieces)} if plan.format.is_table else {}
+            row_order = merge_orders(pieces, merge_labels(pieces))
+            in_runs = row_order.mixed is False and order == "auto" and _is_in_rows(plan.shape)
+            if in_runs:
+                origin["autocorrelation"] = round(row_order.autocorrelation, 3)
+            begin_publishing(location, work)
+            _publish(job, pieces, origin, UNSHUFFLED if in_runs or seed is not None else ROOT, where)
+        if location.exists(UNSHUFFLED):
+            shuffle_in_place(location, seed or 0, memory, {"request": made}, pool(client, workers, [location.options]))
+    return open_dataset(url, storage_options)
 
 
-def _is_shuffled(target: Location, unshuffled: Location, request: str, content: str, overwrite: bool) -> bool:
-    """Return True if the requested shuffled dataset is complete, or raise an error if the target is not free."""
-    if target.exists(ROOT) and not overwrite:
-        with target.one_writer():
-            if planning.is_done(target, request, content):
-                _drop(unshuffled)  # a kill may have come between the last write and this
-                return True
-    check_free(target, overwrite)
-    return False
+def _seed_of(shuffle: bool | int) -> int | None:
+    """Return the seed of the option `shuffle` (True for seed 0, or a seed), or None without a shuffle."""
+    if isinstance(shuffle, bool):
+        return 0 if shuffle else None
+    check_whole("shuffle", shuffle, 0)
+    return shuffle
 
 
-def _drop(location: Location) -> None:
-    if not location.is_empty():
-        clear(location)
-    location.remove_if_empty()
+def _is_in_rows(shape: BlockShape | DenseShape) -> bool:
+    return isinstance(shape, BlockShape) or shape.layout == "rows"
+
+
+def _check_in_rows(location: Location, shape: BlockShape | DenseShape) -> None:
+    """Raise OptionError if the rows must be shuffled, but the layout does not allow a shuffle."""
+    if not _is_in_rows(shape):
+        assert isinstance(shape, DenseShape)
+        location.remove_if_empty()
+        raise OptionError(
+            f"{location.url}: a dense table in {shape.layout} cannot be shuffled row by row; use --layout rows"
+        )
 
 
 def _stage_pieces(
@@ -283,10 +327,14 @@ def _parse_piece(job: IngestJob, work: WorkPiece) -> AnyPiece:
     return piece
 
 
-def _publish(job: IngestJob, pieces: list[Any], origin: dict[str, Any], where: Pool) -> None:
+def _publish(job: IngestJob, pieces: list[Any], origin: dict[str, Any], root: str, where: Pool) -> None:
     run = in_order(where, "publish")
+    options: dict[str, Any] = {"missing": job.format.missing, "given": job.fills}
+    options |= {"decisions": job.format.decisions, "root": root}
     if isinstance(job.shape, DenseShape):
-        names = job.format.column_names()
-        publish_dense(job.location, pieces, DensePlan(job.shape, names, origin), run, job.memory.rows_bytes)
+        plan = DensePlan(job.shape, job.format.column_names(), origin, **options)
+        publish_dense(job.location, pieces, plan, run, job.memory.rows_bytes)
     else:
-        publish_sparse(job.location, pieces, SparsePlan(job.shape, job.format.names_from, origin), run)
+        numbers = job.format.column_names() if job.format.is_table else ()
+        sparse = SparsePlan(job.shape, job.format.names_from, origin, numbers=numbers, **options)
+        publish_sparse(job.location, pieces, sparse, run)

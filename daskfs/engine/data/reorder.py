@@ -11,7 +11,7 @@ import os
 import uuid
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +26,7 @@ from daskfs.engine.memory import ReorderMemory
 from daskfs.errors import OptionError, check_choice, check_whole
 from daskfs.store.dataset.codec import Codec, Compression
 from daskfs.store.dataset.dataset import Dataset, open_dataset
-from daskfs.store.dataset.layout import UNFINISHED
+from daskfs.store.dataset.layout import UNFINISHED, UNSHUFFLED
 from daskfs.store.dataset.regroup import consecutive_groups
 from daskfs.store.dataset.writer import ChunkRecords, check_free, new_writer, prepare, retire
 from daskfs.store.ingest.arrays import BLOCK_ENTRIES
@@ -84,20 +84,28 @@ def write_outputs(
         for number, (location, wanted, origin) in enumerate(outputs):
             prepare(location, overwrite)
             location.write(f"{UNFINISHED}/{reorder.action}", b"")
-            plan, writer = reorder.plan(wanted, location, moved), new_writer(location)
-            written = defaultdict[str, list[NDArray[np.uint64]]](list)
-            tasks = ((task, writer.location) for task in plan.tasks)
-            try:
-                for count, records in reorder.pool.unordered("write", _write, tasks):
-                    for name, lines in records.items():
-                        written[name].append(np.array(lines, np.uint64))
-                    moved.add(count)
-            finally:
-                if isinstance(plan.tasks, Generator):
-                    plan.tasks.close()  # end its threads here; the garbage collector may wait for them in any thread
+            close = _write_tasks(reorder, wanted, location, moved)
             for later in outputs[number + 1 :]:
                 retire(later.location)  # parts of two different splits must never lie side by side: they may share rows
-            plan.close(writer, written, origin)
+            close(origin)
+
+
+def _write_tasks(
+    reorder: Reorder, wanted: KeyRange, location: Location, moved: ProgressCounter
+) -> Callable[[dict[str, Any]], None]:
+    """Write the wanted rows to a prepared location, and return a function that marks the new dataset complete."""
+    plan, writer = reorder.plan(wanted, location, moved), new_writer(location)
+    written = defaultdict[str, list[NDArray[np.uint64]]](list)
+    tasks = ((task, writer.location) for task in plan.tasks)
+    try:
+        for count, records in reorder.pool.unordered("write", _write, tasks):
+            for name, lines in records.items():
+                written[name].append(np.array(lines, np.uint64))
+            moved.add(count)
+    finally:
+        if isinstance(plan.tasks, Generator):
+            plan.tasks.close()  # end its threads here; the garbage collector may wait for them in any thread
+    return lambda origin: plan.close(writer, written, origin, reorder.action == Shuffler.action)
 
 
 def _write(task: WriteTask, location: Location) -> tuple[int, dict[str, ChunkRecords]]:
@@ -171,6 +179,17 @@ def shuffle(
     shuffler = Shuffler.of(source, memory, pool(client, workers, [source.location.options, location.options]))
     write_outputs(shuffler, [Output(location, KeyRange.every(seed, source.n_samples), origin)], overwrite, progress)
     return open_dataset(url, storage_options)
+
+
+def shuffle_in_place(
+    location: Location, seed: int, memory: int | str | None, origin: Mapping[str, Any], where: Pool
+) -> None:
+    """Replace the rows of an ingested dataset that only has the root `UNSHUFFLED` by the same rows in random order."""
+    source = Dataset(location, root=UNSHUFFLED)
+    shuffler = Shuffler.of(source, MEMORY if memory is None else memory, where)
+    wanted = KeyRange.every(seed, source.n_samples)
+    close = _write_tasks(shuffler, wanted, location, ProgressCounter(shuffler.to_move(source.n_samples), None))
+    close({**source.attributes["made"], "seed": seed, **origin})
 
 
 def check_laid_out_in_rows(source: Dataset) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Any, Literal
 
 import numpy as np
 from dask import config
 from dask.array import Array as DaskArray
-from dask.array import isfinite
+from dask.array import isfinite, isnan
 from dask.base import compute
 from dask.delayed import delayed
 from numpy.typing import ArrayLike, NDArray
@@ -19,11 +19,13 @@ from numpy.typing import ArrayLike, NDArray
 from daskfs.engine.cluster.pool import Threads, available_cores, in_order, pool
 from daskfs.errors import check_choice
 from daskfs.store.dataset.codec import Codec, Compression
+from daskfs.store.dataset.label_order import LabelOrder
 from daskfs.store.dataset.layout import CHUNK_BYTES, UNFINISHED, DenseShape, Labels, Layout, dense_specs, target_spec
 from daskfs.store.dataset.names import check_column_names
 from daskfs.store.dataset.writer import new_writer, prepare, retire
 from daskfs.store.ingest import arrays
 from daskfs.store.ingest.dense_staging import DensePlan, close_dense, publish_dense
+from daskfs.store.ingest.gaps import Fills, Missing, complete_rows, fill_matrix
 from daskfs.store.places.location import Location
 
 OnBadRow = Literal["error", "drop"]
@@ -40,6 +42,7 @@ def write_dataset(
     compression: Compression | None = None,
     chunk_bytes: int = CHUNK_BYTES,
     on_bad_row: OnBadRow = "error",
+    missing: Missing = "error",
     storage_options: Mapping[str, Any] | None = None,
 ) -> None:
     """Write a matrix and its labels as a dataset.
@@ -66,6 +69,9 @@ def write_dataset(
         The size of a chunk of dense data, which holds at least one whole column or row.
     on_bad_row
         ``"error"`` to raise an error at the first NaN or infinity, or ``"drop"`` to leave out rows with such values.
+    missing
+        What becomes of NaN: ``"error"``, or as for `ingest` ``"mean"``, ``"median"``, ``"indicator"``, ``"drop"`` or
+        ``"zero"``. What was filled in is stored, and selections fill new data in the same way.
     storage_options
         Address and keys of the store, with the option names of fsspec or obstore, by default environment variables.
 
@@ -79,14 +85,18 @@ def write_dataset(
     check_choice("layout", layout, Layout)
     check_choice("compression", compression or "none", Compression)
     check_choice("on_bad_row", on_bad_row, OnBadRow)
+    check_choice("missing", missing, Missing)
     X, feature_names = _unwrap(X, feature_names)
     raw_labels = np.asarray(y)
     arrays.check_shapes(X.shape, raw_labels.shape)
     arrays.stored_dtype(X.dtype)
-    if on_bad_row == "drop":
-        X, raw_labels = _drop_bad_rows(X, raw_labels)
+    if on_bad_row == "drop" or missing == "drop":
+        X, raw_labels = _drop_rows(X, raw_labels, only_gaps=on_bad_row != "drop")
         arrays.check_shapes(X.shape, raw_labels.shape)
     target, labels = arrays.encode_target(raw_labels)
+    fills = Fills(missing)
+    if not isinstance(X, DaskArray):
+        X, feature_names, fills = fill_matrix(X, missing, feature_names)
     if feature_names is not None:
         feature_names = check_column_names(feature_names, X.shape[1]).tolist()
     location = Location(url, storage_options)
@@ -95,15 +105,15 @@ def write_dataset(
         location.write(f"{UNFINISHED}/write_dataset", b"")
         if hasattr(X, "tocsr"):
             run = in_order(Threads(), "publish")  # renames on this machine's disk: nothing for a cluster
-            arrays.write_sparse(location, X, target, labels, feature_names, Codec(compression or "lz4"), run)
+            arrays.write_sparse(location, X, target, labels, feature_names, Codec(compression or "lz4"), run, fills)
             return
         shape = DenseShape(layout, chunk_bytes, Codec(compression or "none"))
-        plan = DensePlan(shape, feature_names, {"by": "write_dataset"})
+        plan = DensePlan(shape, feature_names, {"by": "write_dataset"}, missing=missing)
         if isinstance(X, DaskArray):
             pool(options=[location.options])  # so that workers can write
             _write_dask(location, X, target, labels, plan)
         else:
-            arrays.write_dense(new_writer(location), X, target, labels, plan)
+            arrays.write_dense(new_writer(location), X, target, labels, plan, fills)
 
 
 def _unwrap(X: Any, names: Sequence[Any] | None) -> tuple[Any, Sequence[Any] | None]:
@@ -134,19 +144,22 @@ def _cells_of_frame(frame: Any) -> Any:
     return frame.to_numpy(dtype=np.float64, na_value=np.nan) if cells.dtype.kind == "O" else cells
 
 
-def _drop_bad_rows(X: Any, y: Any) -> tuple[Any, Any]:
+def _drop_rows(X: Any, y: Any, only_gaps: bool) -> tuple[Any, Any]:
+    """Return X and y without the rows that have a NaN in X, or that have any value or label that is not finite."""
     if isinstance(X, DaskArray):
-        good = isfinite(X).all(axis=1).compute()
-        keep = good & (np.isfinite(y) if y.dtype.kind == "f" else True)
+        keep = (~isnan(X) if only_gaps else isfinite(X)).all(axis=1).compute()
+        if not only_gaps and y.dtype.kind == "f":
+            keep &= np.isfinite(y)
     else:
-        keep = arrays.finite_rows(X, y)
+        keep = complete_rows(X) if only_gaps else arrays.finite_rows(X, y)
     return (X, y) if keep.all() else (X[np.flatnonzero(keep)], y[keep])
 
 
 def _write_dask(location: Location, X: DaskArray, y: NDArray[np.float64], labels: Labels, plan: DensePlan) -> None:
     """Write a Dask array as a dense dataset, where the task that computes a chunk also writes the chunk."""
-    if X.numblocks[0] > 1 and plan.shape.layout != "rows":
-        _write_dask_rows(location, X, y, labels, plan)
+    across = X.numblocks[0 if plan.shape.layout == "columns" else 1]
+    if across > 1 or plan.shape.layout == "both" or plan.missing not in ("error", "drop"):
+        _write_dask_tiles(location, X, y, labels, plan)
         return
     writer = new_writer(location)
     write = delayed(arrays.write_checked_chunk, pure=False)
@@ -154,7 +167,7 @@ def _write_dask(location: Location, X: DaskArray, y: NDArray[np.float64], labels
         parts = X.rechunk(spec.chunks).to_delayed().reshape(-1)
         writer.add(spec, _compute([write(writer.location, spec, number, part) for number, part in enumerate(parts)]))
     writer.write(target_spec(len(y)), y)
-    close_dense(writer, X.shape, labels, plan)
+    close_dense(writer, X.shape, labels, LabelOrder.of(y), plan, {})
 
 
 def _compute(tasks: list[Any]) -> list[Any]:
@@ -164,18 +177,19 @@ def _compute(tasks: list[Any]) -> list[Any]:
         return list(compute(*tasks))
 
 
-def _write_dask_rows(location: Location, X: DaskArray, y: NDArray[np.float64], labels: Labels, plan: DensePlan) -> None:
-    """Write a Dask array with several chunks of rows by staging, because `rechunk` would hold all of X in memory."""
-    dtype = arrays.stored_dtype(X.dtype)
-    stage = delayed(arrays.stage_rows, pure=False)
-    rows = X.rechunk({1: -1})
-    first = [0, *accumulate(rows.chunks[0])]
-    tasks = [
-        stage(location, number, part, y[start:stop], start, dtype, plan.shape.layout)
-        for number, (part, (start, stop)) in enumerate(zip(rows.to_delayed()[:, 0], pairwise(first), strict=True))
-    ]
+def _write_dask_tiles(
+    location: Location, X: DaskArray, y: NDArray[np.float64], labels: Labels, plan: DensePlan
+) -> None:
+    """Write a Dask array by staging its chunks as they are, because `rechunk` would hold all of X in memory."""
+    dtype, names = arrays.stored_dtype(X.dtype), plan.names
+    stage = delayed(arrays.stage_tile, pure=False)
+    rows, columns = ([0, *accumulate(sizes)] for sizes in X.chunks)
+    tiles, tasks = X.to_delayed(), []
+    for number, (i, j) in enumerate(np.ndindex(*X.numblocks)):
+        of_tile = None if names is None else names[columns[j] : columns[j + 1]]
+        place = (rows[i], columns[j])
+        tasks.append(stage(location, number, tiles[i, j], place, dtype, plan.shape.layout, of_tile, plan.missing))
     pieces = _compute(tasks)
-    for piece in pieces:
-        piece.strings = [str(label) for label in labels.classes or ()] if labels.strings else []
     retire(location)
-    publish_dense(location, pieces, plan, in_order(pool(options=[location.options]), "publish"), group_bytes=64 << 20)
+    run = in_order(pool(options=[location.options]), "publish")
+    publish_dense(location, pieces, plan, run, group_bytes=64 << 20, target=(y, labels))

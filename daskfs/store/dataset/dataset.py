@@ -60,13 +60,13 @@ class Dataset:
     travels = True
     """Whether other processes can open the dataset."""
 
-    def __init__(self, location: Location, digest: str | None = None) -> None:
-        self.location, self._expected = location, digest
+    def __init__(self, location: Location, digest: str | None = None, root: str = ROOT) -> None:
+        self.location, self._expected, self._root_key = location, digest, root
         self._is_number = False  # True makes the target a real number, whatever its values
         self._block_readers: dict[Axis, AnyBlocks] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _shared_instance, (self.location, self._expected or self.digest)
+        return _shared_instance, (self.location, self._expected or self.digest, self._root_key)
 
     def __repr__(self) -> str:
         target = "real target" if self.classes is None else _shorten(self.classes)
@@ -90,7 +90,7 @@ class Dataset:
     @cached_property
     def _root(self) -> tuple[Attributes, Mapping[str, ArraySpec]]:
         try:
-            raw = self.location.read(ROOT)
+            raw = self.location.read(self._root_key)
         except (FileNotFoundError, NotADirectoryError):
             if self.location.exists(UNFINISHED):
                 raise DatasetError(f"{self.url}: incomplete; run the same command again to finish it") from None
@@ -144,7 +144,7 @@ class Dataset:
         """
         if self.attributes["labels"]["kind"] == "strings":
             raise OptionError(f"{self.url}: its labels are text, and no numbers")
-        same = Dataset(self.location, self.digest)
+        same = Dataset(self.location, self.digest, self._root_key)
         same._is_number = True
         return same
 
@@ -364,9 +364,9 @@ class Dataset:
 
 
 @lru_cache(maxsize=8)
-def _shared_instance(location: Location, digest: str) -> Dataset:
+def _shared_instance(location: Location, digest: str, root: str) -> Dataset:
     """Return the unpickled dataset, as one instance that all tasks in the process share."""
-    return Dataset(location, digest)
+    return Dataset(location, digest, root)
 
 
 def _shorten(classes: Sequence[Label]) -> str:

@@ -50,6 +50,8 @@ ROOT = "zarr.json"
 ATTRIBUTE = "daskfs"
 UNFINISHED = "_unfinished"
 PLAN = f"{UNFINISHED}/plan.json"
+UNSHUFFLED = f"{UNFINISHED}/unshuffled.json"
+"""The root metadata of an ingested dataset whose rows will be replaced by the same rows in random order."""
 STRING = np.dtypes.StringDType()
 CHUNK_BYTES = 8_000_000
 """Default size in bytes of a chunk of dense data."""

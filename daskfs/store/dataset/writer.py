@@ -16,6 +16,7 @@ from daskfs.store.dataset.layout import (
     PLAN,
     ROOT,
     UNFINISHED,
+    UNSHUFFLED,
     VERSION,
     ArraySpec,
     Attributes,
@@ -82,8 +83,11 @@ class DatasetWriter:
         """Write a small array as a whole and add the array to the dataset."""
         self.add(spec, write_array(self.location, spec, cells))
 
-    def close(self, attributes: Attributes) -> None:
-        """Write all metadata, the root zarr.json last, after which the dataset can be opened."""
+    def close(self, attributes: Attributes, root: str = ROOT) -> None:
+        """Write all metadata, the root zarr.json last, after which the dataset can be opened.
+
+        With `root` `UNSHUFFLED`, the dataset can be opened only by the shuffle that will replace it.
+        """
         for name, manifest in self.manifests.items():
             if missing := int(np.count_nonzero(manifest[:, 0] == 0)):
                 raise DatasetError(f"{self.location.url}: {missing} chunks of {name} were never written")
@@ -100,8 +104,9 @@ class DatasetWriter:
             self.location.write(f"{group}/{ROOT}", json.dumps(group_metadata()).encode())
         for spec in arrays + manifests:
             self.location.write(f"{spec.name}/{ROOT}", json.dumps(spec.metadata()).encode())
-        self.location.write(ROOT, root_metadata(attributes, arrays + manifests))
-        drop_staged(self.location)
+        self.location.write(root, root_metadata(attributes, arrays + manifests))
+        if root == ROOT:
+            drop_staged(self.location)
 
     def _move_to(self, location: Location) -> None:
         """Delete the old dataset in the target folder, and move the chunks of the new dataset there."""
@@ -114,7 +119,7 @@ class DatasetWriter:
 
 def new_writer(location: Location) -> DatasetWriter:
     """Return a writer for a folder checked by `prepare`; a dataset to overwrite stays until all chunks are written."""
-    if location.exists(ROOT):
+    if location.exists(ROOT) or location.exists(UNSHUFFLED):
         return DatasetWriter(location.below(STAGED), replaces=location)
     return DatasetWriter(location)
 
@@ -148,10 +153,13 @@ def prepare(location: Location, overwrite: bool) -> None:
 
 def retire(location: Location) -> None:
     """Delete the complete dataset in a folder, but not the staged new dataset; an interrupted call can be repeated."""
-    if location.exists(ROOT):
+    if location.exists(ROOT) or location.exists(UNSHUFFLED):
         location.write(RETIRING, b"")
     if location.exists(RETIRING):
         location.delete(ROOT)  # first, so that a half-deleted dataset does not open
+        if location.exists(UNSHUFFLED):
+            location.delete(PLAN)  # its staged pieces have been moved and are deleted with it: they cannot be resumed
+            location.delete(UNSHUFFLED)
         _delete_members(location)
         location.delete(RETIRING)
 

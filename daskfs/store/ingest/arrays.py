@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from daskfs.errors import DatasetError, OptionError
 from daskfs.store.dataset.codec import Codec
+from daskfs.store.dataset.label_order import LabelOrder
 from daskfs.store.dataset.layout import (
     ArraySpec,
     Labels,
@@ -22,7 +23,8 @@ from daskfs.store.dataset.layout import (
 )
 from daskfs.store.dataset.writer import DatasetWriter, retire, write_chunk
 from daskfs.store.ingest.dense_staging import DensePiece, DensePieceWriter, DensePlan, close_dense
-from daskfs.store.ingest.publish import RunTasks, SparsePlan, publish_sparse
+from daskfs.store.ingest.gaps import Fills, Missing, count_missing
+from daskfs.store.ingest.publish import RunTasks, SparsePlan, no_decisions, publish_sparse, table_facts
 from daskfs.store.ingest.rows import BadLines, LabelCodes, NameCollector, RowBuilder
 from daskfs.store.ingest.rows_kernels import first_not_finite
 from daskfs.store.ingest.staging import BlockShape, SparsePieceWriter
@@ -56,17 +58,28 @@ def encode_target(target: NDArray[Any]) -> tuple[NDArray[np.float64], Labels]:
     return numbers, Labels(False, None if distinct is None else tuple(distinct))
 
 
-def check_cells(part: NDArray[Any], spec: ArraySpec, number: int, first_row: int = 0) -> NDArray[Any]:
-    """Return the cells of chunk `number` of X in the stored dtype, or raise DatasetError if a cell is not finite."""
+def check_cells(
+    part: NDArray[Any], spec: ArraySpec, number: int, first_row: int = 0, first_column: int = 0, gaps: bool = False
+) -> NDArray[Any]:
+    """Return the cells of chunk `number` of X in the stored dtype, or raise DatasetError if a cell is not finite.
+
+    NaN may stay if `gaps` are allowed.
+    """
     with np.errstate(over="ignore"):
         cells = np.asarray(part, dtype=spec.dtype)
     order: Literal["C", "F"] = "F" if spec.codec.columns_contiguous else "C"
-    if (bad := first_not_finite(cells.reshape(-1, order=order))) >= 0:
+    line = cells.reshape(-1, order=order)
+    bad = int(first_not_finite(line))
+    if bad >= 0 and gaps:
+        bad = int(next(iter(np.flatnonzero(np.isinf(line))), -1))
+    if bad >= 0:
         row, column = np.unravel_index(bad, cells.shape, order=order)
         i, j = np.unravel_index(number, spec.grid)
         value, row, column = cells[row, column], row + i * spec.chunks[0] + first_row, column + j * spec.chunks[1]
+        column += first_column
         raise DatasetError(
-            f"X[{row}, {column}] is {value}: values must be finite (on_bad_row='drop' leaves the row out)"
+            f"X[{row}, {column}] is {value}: values must be finite (on_bad_row='drop' leaves the row out, "
+            "missing='mean', 'median', 'indicator' or 'zero' fills gaps)"
         )
     return cells
 
@@ -82,8 +95,9 @@ def write_dense(
     target: NDArray[np.float64],
     labels: Labels,
     plan: DensePlan,
+    fills: Fills,
 ) -> None:
-    """Write a numpy matrix X and its labels as a dense dataset."""
+    """Write a numpy matrix X and its labels as a dense dataset; `fills` says how its gaps were filled."""
     for spec in dense_specs(X.shape, stored_dtype(X.dtype), plan.shape):
         rows, columns = spec.chunks
         for number in range(spec.n_chunks):
@@ -91,23 +105,29 @@ def write_dense(
             part = X[i * rows : (i + 1) * rows, j * columns : (j + 1) * columns]
             writer.add(spec, [write_checked_chunk(writer.location, spec, number, part)])
     writer.write(target_spec(len(X)), target)
-    close_dense(writer, X.shape, labels, plan)
+    close_dense(writer, X.shape, labels, LabelOrder.of(target), plan, table_facts(no_decisions, {}, fills))
 
 
-def stage_rows(
+def stage_tile(
     location: Location,
     number: int,
     X: NDArray[Any],
-    y: NDArray[np.float64],
-    first: int,
+    first: tuple[int, int],
     dtype: np.dtype[Any],
     layout: Layout,
+    names: Sequence[str] | None,
+    missing: Missing,
 ) -> DensePiece:
-    """Check that rows `first`, first + 1, … of a dense matrix are finite, and stage these rows as one piece."""
+    """Check a tile of a dense matrix that begins at row and column `first`, and stage the tile as one piece."""
     whole = ArraySpec("X", X.shape, X.shape, dtype, ("sample", "feature"))
-    stage = DensePieceWriter(location, number, "", layout, segment_bytes=0)
-    stage.take_rows(check_cells(np.asarray(X), whole, 0, first_row=first), y)
-    return stage.close(LabelCodes(), BadLines())
+    cells = check_cells(np.asarray(X), whole, 0, *first, gaps=missing != "error")
+    stage, counts = DensePieceWriter(location, number, "", layout, segment_bytes=0), LabelCodes()
+    stage.piece.first_row, stage.piece.first_column = first
+    for column in np.flatnonzero(count_missing(cells)) if missing != "error" else ():
+        at = first[1] + int(column)
+        counts.gaps[f"x{at}" if names is None else names[int(column)]] = int(np.isnan(cells[:, column]).sum())
+    stage.take_rows(cells, np.zeros(len(cells)))
+    return stage.close(counts, BadLines())
 
 
 def write_sparse(
@@ -118,6 +138,7 @@ def write_sparse(
     feature_names: Sequence[Any] | None,
     compression: Codec,
     run: RunTasks,
+    fills: Fills,
 ) -> None:
     """Write a scipy.sparse matrix as a dataset, with sorted indices in every row and duplicate entries summed."""
     matrix = X.tocsr()
@@ -145,7 +166,7 @@ def write_sparse(
     if labels.strings:
         piece.strings = [str(label) for label in labels.classes or ()]
     names = {"from": "ids", "prefix": "x"} if feature_names is None else {"from": "columns"}
-    plan = SparsePlan(shape, names, {"by": "write_dataset"}, matrix.shape[1], feature_names)
+    plan = SparsePlan(shape, names, {"by": "write_dataset"}, matrix.shape[1], feature_names, fills=fills)
     publish_sparse(location, [piece], plan, run)
 
 

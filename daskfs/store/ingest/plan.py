@@ -15,8 +15,8 @@ from typing import Any
 
 from daskfs.errors import DatasetError
 from daskfs.store.dataset.codec import Codec, Compression
-from daskfs.store.dataset.dataset import open_dataset
-from daskfs.store.dataset.layout import PLAN, ROOT, UNFINISHED, DenseShape, Layout
+from daskfs.store.dataset.dataset import Dataset
+from daskfs.store.dataset.layout import PLAN, ROOT, UNFINISHED, UNSHUFFLED, DenseShape, Layout
 from daskfs.store.dataset.writer import clear, drop_staged, prepare, retire
 from daskfs.store.ingest.arrays import BLOCK_ENTRIES, block_shape
 from daskfs.store.ingest.formats.base import Format
@@ -74,13 +74,20 @@ def content_digest(sources: Sequence[Source]) -> str:
 
 def is_done(location: Location, request: str, content: str) -> bool:
     """Return True if the requested dataset is complete and was made from the current content of the sources."""
-    if not location.exists(ROOT):
-        return False
-    origin = open_dataset(location.url, location.options).attributes.get("made", {})
-    if (origin.get("request"), origin.get("content")) != (request, content):
+    if not location.exists(ROOT) or not _was_made_by(Dataset(location), request, content):
         return False
     drop_staged(location)  # a killed ingest may have left them
     return True
+
+
+def is_unshuffled(location: Location, request: str, content: str) -> bool:
+    """Return True if the requested rows are complete and only need to be put in random order."""
+    return location.exists(UNSHUFFLED) and _was_made_by(Dataset(location, root=UNSHUFFLED), request, content)
+
+
+def _was_made_by(dataset: Dataset, request: str, content: str) -> bool:
+    origin = dataset.attributes.get("made", {})
+    return (origin.get("request"), origin.get("content")) == (request, content)
 
 
 def begin(location: Location, plan: Plan, work: Sequence[WorkPiece], request: str, overwrite: bool) -> None:
@@ -88,6 +95,7 @@ def begin(location: Location, plan: Plan, work: Sequence[WorkPiece], request: st
     if location.exists(PLAN) and (overwrite or not location.exists(ROOT)):
         record = json.loads(location.read(PLAN))
         if record == json.loads(plan.to_json(request)) and not _published_otherwise(location, work):
+            location.delete(UNSHUFFLED)
             location.sweep()
             return
         if record["request"] != request and not overwrite:

@@ -11,7 +11,8 @@ in twenty million), the name that is kept may depend on the order of parsing, bu
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -70,10 +71,17 @@ class BadLines:
 
 
 class LabelCodes:
-    """A table of string labels, numbered in the order of their first appearance, whose numbers are stored in y."""
+    """String labels, numbered in the order of their first appearance, whose numbers are stored in y, and gap counts."""
 
     def __init__(self) -> None:
         self.labels = new_name_set(MOST_LABELS, 64 * MOST_LABELS)
+        self.gaps = Counter[str]()  # missing values, by column
+        self.dropped = 0  # rows left out because of a missing value
+
+    def count_gaps(self, gaps: Mapping[str, int], dropped: int) -> None:
+        """Add the numbers of missing values of some rows, by column, and the number of rows left out for them."""
+        self.gaps.update(gaps)
+        self.dropped += dropped
 
     def label_strings(self) -> list[str]:
         """Return the string labels parsed so far, ordered by their numbers."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
@@ -21,13 +22,14 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from daskfs.errors import SourceError
 from daskfs.store.dataset.codec import LZ4, Codec, DamagedChunk, strip_crc
+from daskfs.store.dataset.label_order import LabelOrder, join_orders, recoded_orders
 from daskfs.store.dataset.layout import (
     STRING,
     UNFINISHED,
     ArraySpec,
     Labels,
-    distinct_numbers,
     merge_number_labels,
     merge_string_labels,
 )
@@ -50,8 +52,10 @@ class StagedPiece:
     key: str  # a digest of the source and the options
     folder: str
     files: dict[str, tuple[int, int]] = field(default_factory=dict)  # size and crc32c, by name in the folder
-    numbers: list[float] | None = field(default_factory=list)  # distinct values of y, unless there are too many
+    order: LabelOrder = field(default_factory=lambda: LabelOrder(counts={}))  # of the labels of its rows
     strings: list[str] = field(default_factory=list)  # string labels, by their number in y
+    gaps: dict[str, int] = field(default_factory=dict)  # missing values, by column
+    dropped: int = 0  # rows left out because of a missing value
     bad_lines: int = 0
     bad_examples: list[str] = field(default_factory=list)
 
@@ -60,11 +64,19 @@ class StagedPiece:
         """The folders of all pieces whose staged files are needed to publish this piece."""
         return {self.folder}
 
+    def __post_init__(self) -> None:
+        if isinstance(self.order, dict):  # read from JSON
+            self.order = LabelOrder(**self.order)
+
+    @property
+    def numbers(self) -> list[float] | None:
+        """The distinct values of y in ascending order, or None if they cannot be classes."""
+        return None if self.order.counts is None else sorted(self.order.counts)
+
     def add_labels(self, y: NDArray[np.float64]) -> None:
-        """Add the distinct labels of y to the labels of the piece."""
-        distinct = distinct_numbers(y)
-        if self.numbers is not None:
-            self.numbers = None if distinct is None else sorted({*self.numbers, *distinct})
+        """Add the labels y of the next rows to the labels of the piece."""
+        if len(y):
+            self.order = self.order.followed_by(LabelOrder.of(y))
 
     def strings_used(self) -> list[str]:
         """Return the string labels of the staged rows, without labels of source records that gave no row."""
@@ -88,6 +100,7 @@ class PieceWriter(Generic[P]):
     def close(self, labels: LabelCodes, bad_lines: BadLines) -> P:
         """Write the record of the piece, after which the piece need not be parsed again, and return the record."""
         self.piece.strings = labels.label_strings()
+        self.piece.gaps, self.piece.dropped = dict(labels.gaps), labels.dropped
         self.piece.bad_lines, self.piece.bad_examples = bad_lines.count, bad_lines.examples
         self.location.write(_record_key(self.piece.number), json.dumps(asdict(self.piece)).encode())
         return self.piece
@@ -98,6 +111,30 @@ def merge_labels(pieces: Sequence[StagedPiece]) -> Labels:
     if any(piece.strings for piece in pieces):
         return merge_string_labels(piece.strings_used() for piece in pieces)
     return merge_number_labels(piece.numbers for piece in pieces)
+
+
+def merge_gaps(pieces: Sequence[StagedPiece]) -> dict[str, int]:
+    """Return the number of missing values of each column that has any, in all pieces together."""
+    gaps = Counter[str]()
+    for piece in pieces:
+        gaps.update(piece.gaps)
+    return dict(gaps)
+
+
+def check_rows(location: Location, pieces: Sequence[StagedPiece], rows: int) -> None:
+    """Raise SourceError if no row is left to be published."""
+    if not rows:
+        dropped = sum(piece.dropped for piece in pieces)
+        why = f"all {dropped:,} rows have a gap; choose another --missing" if dropped else "the sources hold no rows"
+        raise SourceError(f"{location.url}: {why}")
+
+
+def merge_orders(pieces: Sequence[StagedPiece], labels: Labels) -> LabelOrder:
+    """Return the sums over the labels of all pieces in order; string labels have the class numbers of `labels`."""
+    if labels.strings:
+        classes = [str(label) for label in labels.classes or ()]
+        return join_orders(recoded_orders([(piece.order, piece.strings) for piece in pieces], classes))
+    return join_orders(piece.order for piece in pieces)
 
 
 def new_folder(number: int) -> str:
@@ -191,6 +228,7 @@ class SparsePiece(StagedPiece):
     max_id: int = 0
 
     def __post_init__(self) -> None:  # a record read from JSON has plain lists
+        super().__post_init__()
         self.blocks = [StagedBlock(*block) for block in self.blocks]
         self.runs = [NameRun(*run) for run in self.runs]
 

@@ -86,7 +86,11 @@ class ReorderPlan:
     """The first feature id of each block of sparse columns."""
 
     def close(
-        self, writer: DatasetWriter, written: dict[str, list[NDArray[np.uint64]]], origin: dict[str, Any]
+        self,
+        writer: DatasetWriter,
+        written: dict[str, list[NDArray[np.uint64]]],
+        origin: dict[str, Any],
+        shuffled: bool = False,
     ) -> None:
         """Write block index, labels, weights, names and attributes of the new dataset, so that the dataset opens."""
         for name, spec in self.specs.items():
@@ -105,7 +109,8 @@ class ReorderPlan:
         rows = self.wanted.n_rows
         entries = sum(block.entries for block in self.blocks) if self.blocks else rows * self.source.n_features
         sizes = {"layout": self.layout, "n_samples": rows, "n_entries": entries}
-        writer.close({**self.source.attributes, **sizes, "made": origin})
+        mixed = True if shuffled else self.source.attributes.get("mixed")
+        writer.close({**self.source.attributes, **sizes, "mixed": mixed, "made": origin})
 
     def _copy_targets(self, writer: DatasetWriter) -> None:
         """Write the labels and weights of the wanted rows, for a dataset whose tasks write only features."""

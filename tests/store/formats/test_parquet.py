@@ -60,7 +60,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def mixed_rows(mixed: Path) -> Rows:
-    return rows_of(Parquet(label="y"), [mixed])
+    return rows_of(Parquet(label="y", missing="zero"), [mixed])
 
 
 def test_a_mixed_table_becomes_named_sparse_rows(mixed_rows: Rows) -> None:
@@ -69,7 +69,7 @@ def test_a_mixed_table_becomes_named_sparse_rows(mixed_rows: Rows) -> None:
 
 
 def test_what_is_resolved_is_a_record_that_survives_json(mixed: Path, mixed_rows: Rows) -> None:
-    format = resolved(Parquet(label="y"), mixed)
+    format = resolved(Parquet(label="y", missing="zero"), mixed)
     assert (format.kind, format.names_from) == ("sparse", {"from": "table"})
     assert (format.numeric, format.categorical) == (("clicks", "price", "new"), ("town", "user"))
     again = Parquet(**json.loads(json.dumps(asdict(format))))
@@ -81,7 +81,7 @@ def test_what_is_resolved_is_a_record_that_survives_json(mixed: Path, mixed_rows
 @pytest.mark.parametrize("window_bytes", [1, 500, 1 << 20])
 def test_how_a_file_is_cut_does_not_matter(mixed: Path, mixed_rows: Rows, part_bytes: int, window_bytes: int) -> None:
     rows = rows_of(
-        Parquet(label="y"),
+        Parquet(label="y", missing="zero"),
         [mixed],
         part_bytes=part_bytes,
         window_bytes=window_bytes,
@@ -94,7 +94,7 @@ def test_how_a_file_is_cut_does_not_matter(mixed: Path, mixed_rows: Rows, part_b
 
 def test_parts_are_runs_of_row_groups(mixed: Path) -> None:
     (source,) = find_sources([str(mixed)])
-    format = Parquet(label="y").resolve([source])
+    format = Parquet(label="y", missing="zero").resolve([source])
     single = [(part.start, part.stop) for part in format.parts(source, 1)]
     assert single == [(i, i + 1) for i in range(8)]
     for part_bytes in (2500, 5000, 10_000):
@@ -116,7 +116,13 @@ def test_parts_are_runs_of_row_groups(mixed: Path) -> None:
 def test_every_kind_of_text_is_categorical(tmp_path: Path, kind: pa.DataType) -> None:
     texts = ["b", None, "a", "", "b"]
     path = written(tmp_path / "t.parquet", {"y": [1, 2, 3, 4, 5], "t": pa.array(texts).cast(kind)}, rows_per_group=2)
-    assert rows_of(Parquet(label="y"), [path]).named() == [{"t=b": 1.0}, {}, {"t=a": 1.0}, {}, {"t=b": 1.0}]
+    assert rows_of(Parquet(label="y", missing="zero"), [path]).named() == [
+        {"t=b": 1.0},
+        {},
+        {"t=a": 1.0},
+        {},
+        {"t=b": 1.0},
+    ]
 
 
 def test_columns_can_be_forced_and_ignored(tmp_path: Path) -> None:
@@ -128,7 +134,7 @@ def test_columns_can_be_forced_and_ignored(tmp_path: Path) -> None:
         "x": ["p", "q"],
     }
     path = written(tmp_path / "t.parquet", columns)
-    format = Parquet(label="y", categorical=("id", "when"), numeric=("text",), ignore=("x",))
+    format = Parquet(label="y", categorical=("id", "when"), numeric=("text",), ignore=("x",), missing="zero")
     assert rows_of(format, [path]).named() == [
         {"id=7": 1.0, "text": 1.5, "when=2024-01-02": 1.0},
         {"id=8": 1.0, "text": 2.0},
@@ -137,7 +143,7 @@ def test_columns_can_be_forced_and_ignored(tmp_path: Path) -> None:
 
 def test_string_labels_are_classes(tmp_path: Path) -> None:
     path = written(tmp_path / "t.parquet", {"y": ["dog", "cat", "dog"], "t": ["a", "b", "c"]}, rows_per_group=1)
-    rows = rows_of(Parquet(label="y"), [path])
+    rows = rows_of(Parquet(label="y", missing="zero"), [path])
     assert [rows.labels[int(code)] for code in rows.y] == ["dog", "cat", "dog"]
 
 
@@ -162,7 +168,7 @@ def test_a_dense_table_is_stored_in_the_smallest_type_that_is_exact(
 ) -> None:
     a = pa.array([Decimal(0), Decimal(1), Decimal(1)] if pa.types.is_decimal(kind) else [0, 1, 1]).cast(kind)
     path = written(tmp_path / "t.parquet", {"a": a, "y": [0.1, 0.2, 0.3], "b": pa.array([2, 3, 4], pa.int8())})
-    rows = dense_rows_of(Parquet(label="y"), [path], window_bytes=1)
+    rows = dense_rows_of(Parquet(label="y", missing="zero"), [path], window_bytes=1)
     assert rows.X.dtype == dtype
     assert rows.X.tolist() == [[0, 2], [1, 3], [1, 4]]
     assert (rows.y.tolist(), rows.columns) == ([0.1, 0.2, 0.3], ["a", "b"])
@@ -176,18 +182,18 @@ def test_dtype_can_be_chosen(tmp_path: Path) -> None:
 
 def test_integers_beyond_2_to_the_53_are_rounded_not_refused(tmp_path: Path) -> None:
     path = written(tmp_path / "t.parquet", {"a": [2**60 + 1], "y": [1]})
-    assert dense_rows_of(Parquet(label="y"), [path]).X.item() == float(2**60)
+    assert dense_rows_of(Parquet(label="y", missing="zero"), [path]).X.item() == float(2**60)
 
 
 # Bad rows
 
 BAD = {
-    "NaN": ("x", float("nan"), "x: nan is NaN, infinite or too large for a float32"),
-    "infinite": ("x", float("-inf"), "x: -inf is NaN, infinite"),
-    "too large": ("x", 1e39, r"x: 1e\+39 is NaN, infinite or too large"),
+    "NaN": ("x", float("nan"), "x: no value; choose one of --missing"),
+    "infinite": ("x", float("-inf"), "x: -inf is infinite"),
+    "too large": ("x", 1e39, r"x: 1e\+39 is infinite or too large"),
     "text in a numeric column": ("n", "abc", "n: 'abc' is not a number; pass --categorical n"),
     "a label is missing": ("y", None, "y: the label is missing"),
-    "a label is NaN": ("y", float("nan"), "y: nan is NaN, infinite"),
+    "a label is NaN": ("y", float("nan"), "y: the label is missing"),
 }
 
 
@@ -211,13 +217,13 @@ def test_a_bad_row_is_named_exactly(
 ) -> None:
     path = written(tmp_path / "t.parquet", with_bad_cells(column, cell, [row]), rows_per_group=40)
     with pytest.raises(BadLineError, match=rf"t\.parquet:row {row + 1}: {reason}"):
-        rows_of(Parquet(label="y", numeric=("n",)), [path], window_bytes=window_bytes)
+        rows_of(Parquet(label="y", numeric=("n",), missing="error"), [path], window_bytes=window_bytes)
 
 
 @pytest.mark.parametrize(("column", "cell", "reason"), BAD.values(), ids=BAD)
 def test_skipping_leaves_out_the_bad_rows_and_nothing_else(tmp_path: Path, column: str, cell: Any, reason: str) -> None:
     bad = [0, 20, 21, 88]
-    format = Parquet(label="y", numeric=("n",))
+    format = Parquet(label="y", numeric=("n",), missing="error")
     clean = rows_of(format, [written(tmp_path / "clean.parquet", with_bad_cells("x", 1.0, []))])
     rows = rows_of(format, [written(tmp_path / "bad.parquet", with_bad_cells(column, cell, bad), 40)], skip_bad=True)
     assert rows.bad == len(bad)
@@ -228,8 +234,8 @@ def test_skipping_leaves_out_the_bad_rows_and_nothing_else(tmp_path: Path, colum
 def test_a_gap_in_a_dense_table_is_an_error_that_names_the_remedy(tmp_path: Path) -> None:
     first = written(tmp_path / "a.parquet", {"y": [1, 0], "a": [1, 2]})
     second = written(tmp_path / "b.parquet", {"y": [1, 0, 1], "a": [1, None, 2]})
-    with pytest.raises(BadLineError, match=r"b\.parquet:row 2: a: a gap .*--table sparse or --ignore a"):
-        dense_rows_of(Parquet(label="y"), [first, second])
+    with pytest.raises(BadLineError, match=r"b\.parquet:row 2: a: no value; choose one of --missing .*--ignore a"):
+        dense_rows_of(Parquet(label="y", missing="error"), [first, second])
 
 
 # Schemas and options
@@ -246,13 +252,16 @@ def test_a_gap_in_a_dense_table_is_an_error_that_names_the_remedy(tmp_path: Path
 def test_every_file_must_have_the_same_schema(tmp_path: Path, columns: dict[str, Any], message: str) -> None:
     first = written(tmp_path / "a.parquet", {"y": [1], "n": [2], "t": ["a"]})
     with pytest.raises(SourceError, match=message):
-        rows_of(Parquet(label="y"), [first, written(tmp_path / "b.parquet", columns)])
+        rows_of(Parquet(label="y", missing="zero"), [first, written(tmp_path / "b.parquet", columns)])
 
 
 def test_numbers_may_differ_in_width_between_files(tmp_path: Path) -> None:
     first = written(tmp_path / "a.parquet", {"y": [1], "n": pa.array([2], pa.int32()), "t": ["a"]})
     second = written(tmp_path / "b.parquet", {"y": [1.0], "n": [2.5], "t": pa.array(["b"]).dictionary_encode()})
-    assert rows_of(Parquet(label="y"), [first, second]).named() == [{"n": 2.0, "t=a": 1.0}, {"n": 2.5, "t=b": 1.0}]
+    assert rows_of(Parquet(label="y", missing="zero"), [first, second]).named() == [
+        {"n": 2.0, "t=a": 1.0},
+        {"n": 2.5, "t=b": 1.0},
+    ]
 
 
 def test_options_that_cannot_work(tmp_path: Path) -> None:
@@ -263,7 +272,7 @@ def test_options_that_cannot_work(tmp_path: Path) -> None:
         ({"label": "z"}, "--label z: no such column; there are y, n, when, list"),
         (
             {"label": "y"},
-            r"column when holds timestamp\[us\], neither number nor text: pass --categorical or --ignore when",
+            "column list holds list.*, no feature: pass --categorical or --ignore list",
         ),
         ({"label": "y", "numeric": ("when",), "ignore": ("list",)}, "column when .* cannot be numeric: pass --ignore"),
         ({"label": "y", "categorical": ("list",), "ignore": ("when",)}, "column list .* cannot be categorical"),
@@ -276,7 +285,7 @@ def test_a_file_that_is_no_parquet(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     path.write_bytes(b"y,a\n1,2\n" * 10)
     with pytest.raises(SourceError, match=r"t\.parquet: damaged, or no Parquet file"):
-        resolved(Parquet(label="y"), path)
+        resolved(Parquet(label="y", missing="zero"), path)
 
 
 def test_a_damaged_page_is_an_error_with_the_file_name(mixed: Path, tmp_path: Path) -> None:
@@ -285,16 +294,16 @@ def test_a_damaged_page_is_an_error_with_the_file_name(mixed: Path, tmp_path: Pa
     path = tmp_path / "damaged.parquet"
     path.write_bytes(content)
     with pytest.raises(SourceError, match=r"damaged\.parquet"):
-        rows_of(Parquet(label="y"), [path])
+        rows_of(Parquet(label="y", missing="zero"), [path])
 
 
 def test_a_file_without_rows(tmp_path: Path) -> None:
     empty = written(tmp_path / "a.parquet", {"y": pa.array([], pa.int64()), "t": pa.array([], pa.string())})
     full = written(tmp_path / "b.parquet", {"y": [1], "t": ["a"]})
-    assert rows_of(Parquet(label="y"), [empty, full]).named() == [{"t=a": 1.0}]
+    assert rows_of(Parquet(label="y", missing="zero"), [empty, full]).named() == [{"t=a": 1.0}]
 
 
 def test_without_pyarrow_the_error_says_what_to_install(mixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     with pytest.raises(OptionError, match=r"needs pyarrow: pip install 'daskfs\[tabular\]'"):
-        resolved(Parquet(label="y"), mixed)
+        resolved(Parquet(label="y", missing="zero"), mixed)

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from daskfs.errors import OptionError, nearest
-from daskfs.store.ingest.formats.base import Format
+from daskfs.store.ingest.formats.base import RESOLVED, Format
 from daskfs.store.ingest.formats.delimited import Delimited, TabSeparated
 from daskfs.store.ingest.formats.fasta import Fasta
 from daskfs.store.ingest.formats.parquet import Parquet
@@ -21,8 +21,8 @@ FORMATS: dict[str, type[Any]] = {
 
 
 def options_of(name: str) -> list[str]:
-    """Return the names of the options of a format."""
-    return [field.name for field in fields(_kind(name))]
+    """Return the names of the options of a format, without those that only `Format.resolve` fills in."""
+    return [field.name for field in fields(_kind(name)) if field.metadata != RESOLVED]
 
 
 def make_format(name: str, options: Mapping[str, Any]) -> Format:

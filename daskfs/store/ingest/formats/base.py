@@ -7,12 +7,14 @@ To add a format, write a module in this folder with a dataclass that extends `Fo
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, ClassVar, Literal, Self
 
 from daskfs.errors import OptionError
 from daskfs.protocol import Kind
+from daskfs.store.dataset.dataset import Dataset
+from daskfs.store.ingest.gaps import Fills, Missing
 from daskfs.store.ingest.rows import DenseBuilder, RowBuilder
 from daskfs.store.ingest.rows_kernels import BINARY, COUNTS, UNIT
 from daskfs.store.ingest.sources import Source, SourcePart
@@ -20,6 +22,8 @@ from daskfs.store.ingest.sources import Source, SourcePart
 LabelKind = Literal["auto", "numbers", "strings"]
 Weighting = Literal["count", "binary", "unit"]
 WEIGHTING_CODES = {"count": COUNTS, "binary": BINARY, "unit": UNIT}
+RESOLVED = {"by": "resolve"}
+"""The metadata of the fields of a format that are no options, and that only `Format.resolve` fills in."""
 NamesFrom = dict[str, Any]
 """The origin of feature names: ``{"from": "ids" | "table" | "kmers" | "columns", ...}``."""
 
@@ -28,6 +32,9 @@ class Format(ABC):
     """A source format: a frozen dataclass whose fields are the options of the format and can be written as JSON."""
 
     name: ClassVar[str]
+    is_table: ClassVar[bool] = False
+    missing: Missing = "error"
+    """What becomes of missing values, in formats of tables."""
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
@@ -62,8 +69,16 @@ class Format(ABC):
         """Parse one part of a source into sparse `rows`, with about `window_bytes` bytes of the source in memory."""
 
     def column_names(self) -> list[str]:
-        """Return the names of the feature columns in order, if the kind of the format is "dense"."""
+        """Return the names of the columns of a table that are numbers, in order."""
         raise NotImplementedError
+
+    def like(self, dataset: Dataset) -> Self:
+        """Return the format with the decisions that were made for a dataset, of tables of the same columns."""
+        raise OptionError(f"like: is for tables, and {self.name} is none; its features do not depend on other rows")
+
+    def decisions(self, gaps: Mapping[str, int], fills: Fills) -> list[dict[str, Any]]:
+        """Return what was decided for every column of a table, and no rows for formats that are no tables."""
+        return []
 
     def read_dense(self, part: SourcePart, rows: DenseBuilder, window_bytes: int) -> None:
         """Parse one part of a source into batches of dense rows, if the kind of the format is "dense"."""

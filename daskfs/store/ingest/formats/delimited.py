@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from daskfs.errors import OptionError, SourceError
 from daskfs.store.ingest.formats import tabular_kernels as kernels
 from daskfs.store.ingest.formats.numbers_kernels import LF
-from daskfs.store.ingest.formats.tabular import SAMPLE_BYTES, arrow, as_numbers, check_same_columns
+from daskfs.store.ingest.formats.tabular import NUMERIC, SAMPLE_BYTES, arrow, as_numbers, check_same_columns
 from daskfs.store.ingest.formats.tabular_rows import BadTableRow, TableFormat, TableRows, deliver
 from daskfs.store.ingest.rows import BadLines
 from daskfs.store.ingest.sources import Source, SourcePart, line_windows
@@ -50,6 +50,7 @@ class Delimited(TableFormat):
     name: ClassVar[str] = "csv"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if len(self.delimiter) != 1 or not self.delimiter.isascii() or self.delimiter in '"\r\n':
             raise OptionError(f"--delimiter {self.delimiter!r}: it must be one ASCII character, no quote or line end")
 
@@ -68,8 +69,7 @@ class Delimited(TableFormat):
         sample = _Sample()
         start = end if self.header else 0
         deliver(_CsvLines(window.text[start:], window.offset + start, source, parser), sample)
-        dtype = "float32" if self.dtype == "auto" else self.dtype
-        return replace(self, dtype=dtype).decide(columns, sample.table(strings))
+        return self.decide(columns, sample.table(strings), is_text=True)
 
     def slices(self, part: SourcePart, window_bytes: int) -> Iterator[TableRows]:
         parser = _Parser(self.delimiter, self.columns, self._types())
@@ -86,8 +86,9 @@ class Delimited(TableFormat):
         """Return the Arrow type with which pyarrow reads each column in use."""
         pa = arrow()
         label = pa.string() if self.labels == "strings" else pa.float64()
-        numeric, categorical = dict.fromkeys(self.numeric, pa.float64()), dict.fromkeys(self.categorical, pa.string())
-        return {self.label: label, **numeric, **categorical}
+        numbers = [name for name in self.numeric if self.kinds_of_columns[name] == NUMERIC]
+        strings = dict.fromkeys([*self.numeric, *self.categorical], pa.string())
+        return {self.label: label, **strings, **dict.fromkeys(numbers, pa.float64())}
 
     def _first_line(self, text: NDArray[np.uint8], source: Source) -> tuple[list[str], int]:
         """Return the fields of the first line, and the position where the second line starts."""

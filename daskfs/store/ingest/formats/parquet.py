@@ -1,18 +1,19 @@
 """The Parquet format: a table with typed columns and row groups that can be read independently of each other.
 
 A part of a Parquet file is a range of row groups, with ``SourcePart.start`` and ``SourcePart.stop`` in row groups.
-Columns of strings and dictionaries are categorical, columns of integers, floats, decimals and booleans are numeric. A
-null is a missing value, but NaN makes a bad row.
+Columns of strings and dictionaries are categorical unless all texts of the first rows are dates, times or booleans;
+columns of other types are numbers. Nulls and NaN are missing values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from daskfs.errors import SourceError
+from daskfs.store.ingest.formats.base import RESOLVED
 from daskfs.store.ingest.formats.tabular import SAMPLE_BYTES, arrow, check_same_columns, kind_of
 from daskfs.store.ingest.formats.tabular_rows import TableFormat, TableRows
 from daskfs.store.ingest.rows import BadLines
@@ -32,10 +33,10 @@ class Parquet(TableFormat):
     Parameters
     ----------
     kinds
-        The kind of each of `columns` (numeric or categorical), filled in by `resolve` and the same in every file.
+        The kind of the type of each of `columns`, filled in by `resolve` and the same in every file.
     """
 
-    kinds: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = field(default=(), metadata=RESOLVED)
 
     name: ClassVar[str] = "parquet"
 
@@ -48,7 +49,7 @@ class Parquet(TableFormat):
             used = [name for name in schema.names if name not in self.ignore]
             groups = range(file.num_row_groups)
             batches = (batch for group in groups for batch in _batches(file, group, used, SAMPLE_BYTES))
-            sample = next(batches, schema.empty_table())
+            sample = _first_rows(batches, schema.empty_table().select(used))
         return replace(self.decide(schema.names, sample), kinds=_kinds(schema))
 
     def parts(self, source: Source, part_bytes: int) -> Iterator[SourcePart]:
@@ -78,7 +79,7 @@ class Parquet(TableFormat):
     def _check_schema(self, source: Source, schema: pa.Schema) -> None:
         check_same_columns(source, schema.names, self.columns)
         for name, kind, wanted in zip(schema.names, _kinds(schema), self.kinds, strict=True):
-            if kind != wanted and name not in self.ignore:
+            if kind != wanted and name not in self.left_out():
                 raise SourceError(f"{source.url}: column {name} is {kind}, but {wanted} in the first file")
 
 
@@ -126,5 +127,13 @@ def _batches(file: pq.ParquetFile, group: int, columns: Sequence[str], window_by
     yield from file.iter_batches(batch_size=rows, row_groups=[group], columns=list(columns), use_threads=False)
 
 
+def _first_rows(batches: Iterator[pa.RecordBatch], empty: pa.Table) -> pa.Table:
+    """Return batches of about `SAMPLE_BYTES` bytes together as one table, however small the row groups are."""
+    sample: list[pa.RecordBatch] = []
+    while sum(batch.nbytes for batch in sample) < SAMPLE_BYTES and (batch := next(batches, None)) is not None:
+        sample.append(batch)
+    return arrow().Table.from_batches(sample) if sample else empty
+
+
 def _kinds(schema: pa.Schema) -> tuple[str, ...]:
-    return tuple(kind_of(field.type) for field in schema)
+    return tuple(kind_of(column.type) for column in schema)

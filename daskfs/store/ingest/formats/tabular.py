@@ -1,29 +1,57 @@
 """The options that table formats (CSV, TSV, Parquet) share, and the choice of default options from the first rows.
 
-In a sparse table, a numeric column is one feature with the column's name, and a categorical column has a feature
-``column=text`` with value 1 for each distinct text. Missing values and zeros are not stored in a sparse table. A dense
-table has a number in every cell and is stored as a matrix.
+A column of numbers, dates, times or booleans is one feature with the column's name. In a sparse table, a categorical
+column has a feature ``column=text`` with value 1 for each distinct text, and ``column=(missing)`` for a gap. Zeros are
+not stored in a sparse table. A dense table has a number in every cell and is stored as a matrix.
 """
 
 from __future__ import annotations
 
 import importlib
+import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
-from daskfs.errors import OptionError, SourceError
+from daskfs.errors import OptionError, SourceError, check_choice
 from daskfs.protocol import Kind
-from daskfs.store.ingest.formats.base import Format, LabelKind, NamesFrom
+from daskfs.store.dataset.dataset import Dataset
+from daskfs.store.ingest.formats.base import RESOLVED, Format, LabelKind, NamesFrom
+from daskfs.store.ingest.gaps import Fills, Missing
 from daskfs.store.ingest.sources import Source
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 SAMPLE_BYTES = 1 << 20  # of the first source, by which every "auto" is decided
-NUMERIC, CATEGORICAL = "numeric", "categorical"
+NUMERIC, BOOLEAN, DATE, TIME, CATEGORICAL = "numeric", "boolean", "date", "time", "categorical"
+LABEL, IDENTIFIER, IGNORED = "label", "identifier", "ignored"
+DATE_PARTS = {
+    "year": "year",
+    "month": "month",
+    "day": "day",
+    "weekday": "day_of_week",  # 0 is Monday
+    "hour": "hour",
+    "minute": "minute",
+}
+"""Parts of a date that can be features of their own, with the function of pyarrow.compute that computes each part."""
+FIRST_DAY = 946_684_800  # 2000-01-01, in seconds since 1970-01-01
+_ROWS_OF_IDENTIFIER = 20  # with fewer rows, distinct values are no sign of an identifier
+_DISTINCT_SHARE = 0.9
+_NAMED_AS_IDENTIFIER = re.compile(r"(^|.*[\W_])(id|uuid|guid|index|key|row)$|.*[a-z](Id|ID)$", re.IGNORECASE)
+
+
+class NumberColumn(NamedTuple):
+    """A feature that is a number in every row: a column of the source, or a part of a date."""
+
+    name: str
+    source: str
+    kind: str
+    date_format: str = ""
+    part: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,30 +62,60 @@ class TableOptions(Format):
     ----------
     label
         The column that holds the target. A label column must be given.
-    categorical, numeric
-        Columns to be read as texts or as numbers, whatever the first rows hold. The kinds of all other columns are
-        chosen from the first rows.
+    categorical, numeric, dates
+        Columns to be read as texts, as numbers, or as dates, whatever the first rows hold. The kinds of all other
+        columns are chosen from the first rows.
     ignore
         Columns that are no features.
+    include
+        Columns that are features even if they look like identifiers. A column with nearly as many texts as rows, or of
+        distinct whole numbers that count the rows or are called id, is an identifier and left out.
+    missing
+        What becomes of a missing number, date, time or boolean (see `daskfs.ingest`). A missing text is a text of its
+        own, ``column=(missing)``, except with ``"zero"``.
+    date_format
+        The format of the columns `dates` of text, such as ``"%d/%m/%Y"``, by default ISO 8601 (2024-12-31 23:59:59).
+    date_parts
+        Parts of dates that are features of their own, ``column:part``: year, month, day, weekday (Monday is 0), hour,
+        minute.
     labels
         ``"numbers"``, ``"strings"`` (each distinct text is a class) or ``"auto"``, chosen from the first rows.
     table
-        ``"dense"``, ``"sparse"`` or ``"auto"``, which is dense if the first rows have neither texts nor missing values.
+        ``"dense"``, ``"sparse"`` or ``"auto"``, which is dense if the first rows have no categorical column.
     dtype
-        The type of numbers in a dense table. ``"auto"`` is float32 for text files, and for Parquet if float32 holds
-        every column exactly. A sparse table always holds float32.
+        The type of numbers in a dense table. ``"auto"`` is float32 for text files without times of day, and for Parquet
+        if float32 holds every column exactly. A sparse table always holds float32.
     columns
         The names of all columns in order, the label among them, by default the column names of the first file.
+    iso_dates, booleans, times, identifiers
+        Columns of these kinds among those whose kind was not given, filled in by `resolve`.
     """
 
     label: str = ""
     categorical: tuple[str, ...] = ()
     numeric: tuple[str, ...] = ()
+    dates: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
+    include: tuple[str, ...] = ()
+    missing: Missing = "auto"
+    date_format: str = ""
+    date_parts: tuple[str, ...] = ()
     labels: LabelKind = "auto"
     table: Literal["auto", "dense", "sparse"] = "auto"
     dtype: Literal["auto", "float32", "float64"] = "auto"
     columns: tuple[str, ...] = ()
+    iso_dates: tuple[str, ...] = field(default=(), metadata=RESOLVED)
+    booleans: tuple[str, ...] = field(default=(), metadata=RESOLVED)
+    times: tuple[str, ...] = field(default=(), metadata=RESOLVED)
+    identifiers: tuple[str, ...] = field(default=(), metadata=RESOLVED)
+
+    is_table: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_choice("missing", self.missing, Missing)
+        for part in self.date_parts:
+            if part not in DATE_PARTS:
+                raise OptionError(f"--date-parts {part}: must be one of {', '.join(DATE_PARTS)}")
 
     @property
     def kind(self) -> Kind:
@@ -68,11 +126,41 @@ class TableOptions(Format):
         return {"from": "columns" if self.kind == "dense" else "table"}
 
     def column_names(self) -> list[str]:
-        return list(self.numeric)
+        return [column.name for column in self.number_columns]
+
+    @cached_property
+    def number_columns(self) -> list[NumberColumn]:
+        """The features that are numbers in order; the parts of a date follow the date."""
+        features = []
+        for name in self.numeric:
+            date_format = self.date_format if name in self.dates else ""
+            features.append(NumberColumn(name, name, self.kinds_of_columns[name], date_format))
+            if features[-1].kind == DATE:
+                features += [NumberColumn(f"{name}:{part}", name, DATE, date_format, part) for part in self.date_parts]
+        return features
+
+    @cached_property
+    def kinds_of_columns(self) -> dict[str, str]:
+        """The kind of every column by name, in the order of the source."""
+        kinds = dict.fromkeys(self.columns, NUMERIC) | {self.label: LABEL}
+        for kind, names in (
+            (CATEGORICAL, self.categorical),
+            (BOOLEAN, self.booleans),
+            (DATE, (*self.dates, *self.iso_dates)),
+            (TIME, self.times),
+            (IDENTIFIER, self.identifiers),
+            (IGNORED, self.ignore),
+        ):
+            kinds |= dict.fromkeys(names, kind)
+        return kinds
 
     def in_use(self) -> list[str]:
         """Return the names of the columns that are read, which are the label and the features."""
         return [self.label, *self.numeric, *self.categorical]
+
+    def left_out(self) -> set[str]:
+        """Return the names of the columns that are not read."""
+        return {*self.ignore, *self.identifiers}
 
     def check_columns(self, columns: Sequence[str]) -> None:
         """Raise OptionError if an option names a column that does not exist, or two options name the same column."""
@@ -81,41 +169,109 @@ class TableOptions(Format):
         if not self.label:
             raise OptionError(f"which column is the label? Pass --label with one of {join_names(columns)}")
         known, purpose = set(columns), dict[str, str]()
-        for option in ("label", "categorical", "numeric", "ignore"):
+        for option in ("label", "categorical", "numeric", "dates", "ignore", "include"):
             for name in [self.label] if option == "label" else getattr(self, option):
                 if name not in known:
                     raise OptionError(f"--{option} {name}: no such column; there are {join_names(columns)}")
+                if option == "include" and purpose.get(name) in ("categorical", "numeric", "dates"):
+                    continue
                 if purpose.setdefault(name, option) != option:
                     raise OptionError(f"column {name} cannot be --{purpose[name]} and --{option} at once")
         if known == {self.label, *self.ignore}:
             raise OptionError(f"no column is left to be a feature of {join_names(columns)}")
 
-    def decide(self, columns: Sequence[str], sample: pa.Table | pa.RecordBatch) -> Self:
-        """Return the options with every "auto" replaced by a choice from the types and missing values in `sample`."""
-        kinds = {field.name: kind_of(field.type) for field in sample.schema}
+    def decide(self, columns: Sequence[str], sample: pa.Table | pa.RecordBatch, is_text: bool = False) -> Self:
+        """Return the options with every "auto" replaced by a choice from the types and values in `sample`.
+
+        The numbers of text files (`is_text`) have no type, and float32 is good enough for them.
+        """
+        kinds = {column.name: kind_of(column.type) for column in sample.schema}
         kinds |= dict.fromkeys(self.numeric, NUMERIC) | dict.fromkeys(self.categorical, CATEGORICAL)
+        kinds |= (
+            dict.fromkeys((*self.dates, *self.iso_dates), DATE)
+            | dict.fromkeys(self.booleans, BOOLEAN)
+            | dict.fromkeys(self.times, TIME)
+        )
+        declared = {*self.numeric, *self.categorical, *self.dates}
         features = [name for name in columns if name != self.label and name not in self.ignore]
         for name in features:
+            if kinds[name] == CATEGORICAL and name not in declared:
+                kinds[name] = _kind_of_texts(sample[name])
             _check_castable(sample[name], name, kinds[name])
-        numeric = tuple(name for name in features if kinds[name] == NUMERIC)
+        kept = {*declared, *self.include}
+        identifiers = [
+            name for name in features if name not in kept and _is_identifier(sample[name], name, kinds[name])
+        ]
+        features = [name for name in features if name not in identifiers]
+        if not features:
+            raise OptionError(
+                f"{join_names(identifiers)}: look like identifiers, and no other column is left to be a feature; "
+                "pass --include with those to keep"
+            )
+        numeric = tuple(name for name in features if kinds[name] != CATEGORICAL)
         categorical = tuple(name for name in features if kinds[name] == CATEGORICAL)
-        gaps = any(sample[name].null_count for name in features)
-        dense = self.table == "dense" or (self.table == "auto" and not categorical and not gaps)
+        dense = self.table == "dense" or (self.table == "auto" and not categorical)
         if dense and categorical:
             raise OptionError(f"no dense table with text ({join_names(categorical)}): pass --table sparse or --ignore")
         if not dense and self.dtype == "float64":
             raise OptionError("a sparse table holds float32: leave out --dtype float64, or pass --table dense")
-        exact = not dense or all(_fits_float32(sample[name].type) for name in numeric)
+        to_fit = [name for name in numeric if dense and not (is_text and kinds[name] == NUMERIC)]
+        formats = dict.fromkeys(self.dates, self.date_format)
+        exact = all(_fits_float32(sample[name], kinds[name], formats.get(name, "")) for name in to_fit)
         return replace(
             self,
             columns=tuple(columns),
             numeric=numeric,
             categorical=categorical,
+            dates=tuple(self.dates),
+            iso_dates=tuple(name for name in numeric if kinds[name] == DATE and name not in self.dates),
+            times=tuple(name for name in numeric if kinds[name] == TIME),
+            booleans=tuple(name for name in numeric if kinds[name] == BOOLEAN),
+            identifiers=tuple(identifiers),
             ignore=tuple(self.ignore),
-            labels=_unless_auto(self.labels, "numbers" if kinds[self.label] == NUMERIC else "strings"),
+            include=tuple(self.include),
+            date_parts=tuple(self.date_parts),
+            labels=_unless_auto(self.labels, "numbers" if kinds[self.label] in (NUMERIC, BOOLEAN) else "strings"),
             table="dense" if dense else "sparse",
             dtype=_unless_auto(self.dtype, "float32" if exact else "float64"),
         )
+
+    def like(self, dataset: Dataset) -> Self:
+        columns = dataset.attributes.get("columns")
+        if columns is None:
+            raise OptionError(f"like: {dataset.url} was not ingested from a table, or by an older daskfs")
+        kinds = {row["column"]: row["kind"] for row in columns}
+
+        def of(*wanted: str) -> tuple[str, ...]:
+            return tuple(name for name, kind in kinds.items() if kind in wanted)
+
+        dtype: Any = str(dataset.arrays["X"].dtype) if dataset.kind == "dense" else "auto"
+        return replace(
+            self,
+            label=self.label or of(LABEL)[0],
+            categorical=of(CATEGORICAL),
+            numeric=of(NUMERIC, BOOLEAN, TIME),
+            booleans=of(BOOLEAN),
+            times=of(TIME),
+            iso_dates=tuple(name for name in of(DATE) if name not in self.dates),
+            ignore=of(IDENTIFIER, IGNORED),
+            labels="strings" if dataset.attributes["labels"]["kind"] == "strings" else "numbers",
+            missing=dataset.attributes.get("missing", {"how": "auto"})["how"],
+            table=dataset.kind,
+            dtype=dtype,
+        )
+
+    def decisions(self, gaps: Mapping[str, int], fills: Fills) -> list[dict[str, Any]]:
+        """Return what was decided for every column: its kind, its gaps, and what fills them."""
+        rows = []
+        for name, kind in self.kinds_of_columns.items():
+            row: dict[str, Any] = {"column": name, "kind": kind}
+            if gaps.get(name):
+                row["gaps"] = gaps[name]
+                if name in fills.values:
+                    row["fill"] = fills.values[name]
+            rows.append(row)
+        return rows
 
 
 def arrow(module: str = "pyarrow") -> Any:
@@ -127,28 +283,121 @@ def arrow(module: str = "pyarrow") -> Any:
 
 
 def kind_of(type: pa.DataType) -> str:
-    """Return NUMERIC or CATEGORICAL for an Arrow type, or the name of a type that is neither."""
+    """Return the kind of the columns of an Arrow type, or the name of a type that no feature can have."""
     types = arrow("pyarrow.types")
-    if types.is_integer(type) or types.is_floating(type) or types.is_boolean(type) or types.is_decimal(type):
+    if types.is_boolean(type):
+        return BOOLEAN
+    if types.is_integer(type) or types.is_floating(type) or types.is_decimal(type):
         return NUMERIC
     if types.is_null(type):  # only gaps so far; if text follows, the error says what to do
         return NUMERIC
-    if types.is_string(type) or types.is_large_string(type) or types.is_string_view(type) or types.is_dictionary(type):
+    if types.is_date(type) or types.is_timestamp(type):
+        return DATE
+    if types.is_time(type) or types.is_duration(type):
+        return TIME
+    if _is_text(type) or types.is_dictionary(type):
         return CATEGORICAL
     return str(type)
 
 
+def _is_text(type: pa.DataType) -> bool:
+    types = arrow("pyarrow.types")
+    return bool(types.is_string(type) or types.is_large_string(type) or types.is_string_view(type))
+
+
 def as_numbers(column: pa.Array) -> pa.Array:
     """Return a column cast to float64. Raise ArrowInvalid if the column holds text that is no number."""
+    column = _trimmed(column)
+    return column.cast(arrow().float64(), safe=False)  # not safe: integers beyond 2^53 are rounded
+
+
+def as_booleans(column: pa.Array) -> pa.Array:
+    """Return a column of booleans, or of the texts true and false, as 0 and 1. Raise ArrowInvalid for other texts."""
+    if kind_of(column.type) == CATEGORICAL:
+        column = _trimmed(column).cast(arrow().bool_())
+    return column.cast(arrow().float64())
+
+
+def as_dates(column: pa.Array, date_format: str = "") -> pa.Array:
+    """Return a column of dates, or of texts that are dates, as timestamps. Raise ArrowInvalid for other texts.
+
+    A text with an offset from UTC becomes a time in UTC, a text without an offset stays as it is.
+    """
     pa = arrow()
     if kind_of(column.type) == CATEGORICAL:
-        column = arrow("pyarrow.compute").utf8_trim_whitespace(column.cast(pa.string()))
-    return column.cast(pa.float64(), safe=False)  # not safe: integers beyond 2^53 are rounded
+        column = _trimmed(column)
+        if date_format:
+            return arrow("pyarrow.compute").strptime(column, format=date_format, unit="us")
+        try:
+            return column.cast(pa.timestamp("us"))
+        except pa.ArrowInvalid:
+            return column.cast(pa.timestamp("us", "UTC")).cast(pa.timestamp("us"))
+    if arrow("pyarrow.types").is_timestamp(column.type) and column.type.tz is not None:
+        column = column.cast(pa.timestamp(column.type.unit))
+    return column.cast(pa.timestamp("us"), safe=False)
+
+
+def as_seconds(column: pa.Array, kind: str, date_format: str = "", part: str = "") -> pa.Array:
+    """Return dates as seconds since 2000-01-01 or as a part such as the weekday, times as seconds since midnight."""
+    pa, compute, first = arrow(), arrow("pyarrow.compute"), FIRST_DAY
+    if kind == TIME and kind_of(column.type) == CATEGORICAL:
+        texts = _trimmed(column)
+        if compute.all(compute.match_substring(texts, ":")).as_py() is False:  # None where all are gaps
+            raise pa.ArrowInvalid("a time without a colon")
+        dates = compute.binary_join_element_wise("2000-01-01", texts, " ").cast(pa.timestamp("us"))
+    elif kind == TIME:
+        unit = pa.duration("us") if arrow("pyarrow.types").is_duration(column.type) else pa.time64("us")
+        dates, first = column.cast(unit, safe=False), 0
+    else:
+        dates = as_dates(column, date_format)
+        if part:
+            return getattr(compute, DATE_PARTS[part])(dates).cast(pa.float64())
+    seconds = compute.divide(dates.cast(pa.int64()).cast(pa.float64(), safe=False), 1e6)
+    return compute.subtract(seconds, float(first))
 
 
 def as_texts(column: pa.Array) -> pa.Array:
     """Return a column cast to strings. Raise ArrowInvalid if the column holds bytes that are not UTF-8."""
     return column.cast(arrow().string())
+
+
+def _trimmed(column: pa.Array) -> pa.Array:
+    if kind_of(column.type) == CATEGORICAL:
+        return arrow("pyarrow.compute").utf8_trim_whitespace(column.cast(arrow().string()))
+    return column
+
+
+def _kind_of_texts(column: pa.Array) -> str:
+    """Return BOOLEAN, DATE or TIME if all texts of a column are of this kind and there is a text, else CATEGORICAL."""
+    if column.null_count == len(column):
+        return CATEGORICAL
+    texts = arrow("pyarrow.compute").utf8_lower(column.drop_null().cast(arrow().string()))
+    if set(texts.unique().to_pylist()[:3]) <= {"true", "false"}:
+        return BOOLEAN
+    for kind in (DATE, TIME):
+        try:
+            as_seconds(column, kind)
+        except arrow().ArrowInvalid:
+            continue
+        return kind
+    return CATEGORICAL
+
+
+def _is_identifier(column: pa.Array, name: str, kind: str) -> bool:
+    """Return whether a column of the first rows has nearly as many values as rows, and no numbers that are measured."""
+    values = column.drop_null()
+    if len(values) < _ROWS_OF_IDENTIFIER or kind not in (CATEGORICAL, NUMERIC):
+        return False
+    distinct = len(values.unique())
+    if kind == CATEGORICAL:
+        return distinct >= _DISTINCT_SHARE * len(values)
+    if distinct < len(values):
+        return False
+    numbers = as_numbers(values).to_numpy()
+    if (numbers != numbers.round()).any():
+        return False
+    steps = numbers[1:] - numbers[:-1]
+    return bool((steps == 1).all() or (steps == -1).all() or _NAMED_AS_IDENTIFIER.fullmatch(name))
 
 
 def check_same_columns(source: Source, columns: Sequence[str], expected: Sequence[str]) -> None:
@@ -167,20 +416,35 @@ def join_names(names: Iterable[str], most: int = 50) -> str:
 
 
 def _check_castable(column: pa.Array, name: str, kind: str) -> None:
-    if kind not in (NUMERIC, CATEGORICAL):
-        raise OptionError(f"column {name} holds {kind}, neither number nor text: pass --categorical or --ignore {name}")
+    """Raise OptionError if the type of a column cannot be converted to its kind."""
+    empty = column.slice(0, 0)
     try:
-        (as_numbers if kind == NUMERIC else as_texts)(column.slice(0, 0))
+        if kind == CATEGORICAL:
+            as_texts(empty)
+        elif kind in (DATE, TIME):
+            as_seconds(empty, kind)
+        elif kind == BOOLEAN:
+            as_booleans(empty)
+        elif kind == NUMERIC:
+            as_numbers(empty)
+        else:
+            raise OptionError(f"column {name} holds {kind}, no feature: pass --categorical or --ignore {name}")
     except arrow().ArrowNotImplementedError as error:
         raise OptionError(f"column {name} holds {column.type}, it cannot be {kind}: pass --ignore {name}") from error
 
 
-def _fits_float32(type: pa.DataType) -> bool:
-    """Return True if float32 holds every number of an Arrow type exactly."""
-    types = arrow("pyarrow.types")
+def _fits_float32(column: pa.Array, kind: str, date_format: str) -> bool:
+    """Return whether float32 holds every number of a column's type exactly; of dates, whether they are whole days."""
+    types, type = arrow("pyarrow.types"), column.type
+    if kind == BOOLEAN:
+        return True
+    if kind == TIME:
+        return _is_text(type)
+    if kind == DATE:
+        return bool((as_seconds(column.drop_null(), kind, date_format).to_numpy() % 86_400 == 0).all())
     if types.is_integer(type):
         return bool(type.bit_width <= 16)
-    return bool(types.is_boolean(type) or types.is_float16(type) or types.is_float32(type))
+    return bool(types.is_float16(type) or types.is_float32(type))
 
 
 def _unless_auto(option: Any, choice: str) -> Any:

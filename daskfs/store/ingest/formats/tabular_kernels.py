@@ -1,7 +1,8 @@
 """Kernels that convert table cells to CSR entries, with the id of the column (numbers) or of ``column=text`` (texts).
 
-A missing value is stored as 0 among numbers and as the empty text among texts, and both are left out. Entries are first
-counted, then written column by column at the positions in `cursor`, which holds the next free position of each row.
+A missing value is NaN among numbers, which is an entry, and the empty text among texts. Zeros are no entries. Entries
+are first counted, then written column by column at the positions in `cursor`, which holds the next free position of
+each row.
 """
 
 from __future__ import annotations
@@ -55,59 +56,79 @@ def count_lines(text, delimiter):
 
 @kernel
 def first_beyond(values, largest):
-    """Return the position of the first NaN or number with an absolute value above `largest`, or -1 if there is none."""
+    """Return the position of the first number with an absolute value above `largest`, or -1, and the number of NaN."""
+    first, missing = -1, 0
     for i in range(len(values)):
         if not abs(values[i]) <= largest:
-            return i
-    return -1
+            if np.isnan(values[i]):
+                missing += 1
+            elif first < 0:
+                first = i
+    return first, missing
 
 
 @kernel
 def count_numbers(X, counts, used):
-    """Add the number of nonzero cells of each row of X to `counts`, and mark columns with a nonzero cell in `used`."""
+    """Add the number of entries of each row of X to `counts`, and mark features with an entry in `used`.
+
+    Every nonzero cell is an entry. If `used` is twice as long as a row, a NaN is also an entry of the column's
+    indicator, which is in the second half of `used`.
+    """
+    width, indicators = X.shape[1], len(used) > X.shape[1]
     for row in range(X.shape[0]):
-        for column in range(X.shape[1]):
+        for column in range(width):
             if X[row, column] != 0:
                 counts[row] += 1
                 used[column] = True
+                if indicators and np.isnan(X[row, column]):
+                    counts[row] += 1
+                    used[width + column] = True
 
 
 @kernel
-def count_texts(offsets, counts):
-    """Add 1 to ``counts[i]`` for each row i whose text in a column of strings is not empty."""
+def count_texts(offsets, count_empty, counts):
+    """Add 1 to ``counts[i]`` for each row i whose text in a column of strings is not empty, or for every row."""
     for row in range(len(counts)):
-        counts[row] += offsets[row + 1] > offsets[row]
+        counts[row] += count_empty or offsets[row + 1] > offsets[row]
 
 
 @kernel
-def put_numbers(X, column_ids, cursor, ids, values):
-    """Write every nonzero cell of X as an entry with the id of the column."""
+def put_numbers(X, feature_ids, cursor, ids, values):
+    """Write the entries that `count_numbers` counts; `feature_ids` are those of the columns, then of the indicators."""
+    width, indicators = X.shape[1], len(feature_ids) > X.shape[1]
     for row in range(X.shape[0]):
         at = cursor[row]
-        for column in range(X.shape[1]):
+        for column in range(width):
             if X[row, column] != 0:
-                ids[at] = column_ids[column]
+                ids[at] = feature_ids[column]
                 values[at] = X[row, column]
                 at += 1
+                if indicators and np.isnan(X[row, column]):
+                    ids[at] = feature_ids[width + column]
+                    values[at] = 1
+                    at += 1
         cursor[row] = at
 
 
 @kernel
-def put_texts(prefix, texts, first, cursor, ids, values, names):
-    """Write 1 under the id of ``prefix + text`` for rows from `first` on, and return the row where `names` is full."""
+def put_texts(prefix, texts, gap, first, cursor, ids, values, names):
+    """Write 1 under the id of ``prefix + text`` for rows from `first` on, and return the row where `names` is full.
+
+    In place of an empty text stands the text `gap`; if `gap` is empty too, the row gets no entry.
+    """
     offsets, data = texts.offsets, texts.data
-    longest = 0
+    longest = len(gap)
     for row in range(first, len(cursor)):
         longest = max(longest, offsets[row + 1] - offsets[row])
     name = np.empty(len(prefix) + longest, np.uint8)
     name[: len(prefix)] = prefix
     for row in range(first, len(cursor)):
         start, stop = offsets[row], offsets[row + 1]
-        if start == stop:
+        text = data[start:stop] if stop > start else gap
+        if len(text) == 0:
             continue
-        end = len(prefix) + stop - start
-        for i in range(start, stop):
-            name[len(prefix) + i - start] = data[i]
+        end = len(prefix) + len(text)
+        name[len(prefix) : end] = text
         feature = feature_id(name, 0, end)
         if not remember(names, feature, name, 0, end):
             return row
@@ -134,7 +155,7 @@ def _warm() -> None:
     count_lines(text.copy(), 44)
     first_beyond(numbers, 1.0)
     count_numbers(X, counts, np.zeros(1, np.bool_))
-    count_texts(offsets, counts)
+    count_texts(offsets, True, counts)
     put_numbers(X, ids, counts, ids, values)
-    put_texts(text, Texts(offsets, text), 0, counts, ids, values, names)
+    put_texts(text, Texts(offsets, text), text, 0, counts, ids, values, names)
     add_name(text, names)

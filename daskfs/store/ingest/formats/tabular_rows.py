@@ -17,7 +17,20 @@ from numpy.typing import NDArray
 
 from daskfs.store.dataset.hashing_kernels import id_of_name
 from daskfs.store.ingest.formats import tabular_kernels as kernels
-from daskfs.store.ingest.formats.tabular import TableOptions, arrow, as_numbers, as_texts
+from daskfs.store.ingest.formats.tabular import (
+    BOOLEAN,
+    DATE,
+    LABEL,
+    TIME,
+    NumberColumn,
+    TableOptions,
+    arrow,
+    as_booleans,
+    as_numbers,
+    as_seconds,
+    as_texts,
+)
+from daskfs.store.ingest.gaps import GAP, MISSING, indicator_name
 from daskfs.store.ingest.rows import BadLines, DenseBuilder, LabelCodes, RowBuilder
 from daskfs.store.ingest.rows_kernels import NAMES_FULL
 from daskfs.store.ingest.sources import SourcePart
@@ -100,9 +113,11 @@ class TableFormat(TableOptions):
 class _Cells(NamedTuple):
     """The numbers, texts and labels of converted and checked table rows."""
 
-    X: NDArray[Any]  # (rows, numeric columns); a gap is 0
+    X: NDArray[Any]  # (rows, number columns); a gap is NaN
     texts: list[pa.StringArray]  # one per categorical column; a gap is ""
     labels: Any  # float64 numbers, or dictionary-encoded strings
+    gaps: dict[str, int]  # by feature that is a number, and by categorical column
+    dropped: int = 0  # rows left out because of a gap
 
 
 class _DenseRows:
@@ -112,12 +127,10 @@ class _DenseRows:
         self._options, self._rows = options, rows
 
     def convert(self, batch: pa.RecordBatch) -> _Cells:
-        for name in self._options.numeric:
-            if batch[name].null_count:
-                raise BadTableRow(f"{name}: a gap in a dense table; pass --table sparse or --ignore {name}")
         return _convert(batch, self._options)
 
     def add(self, cells: _Cells) -> None:
+        self._rows.count_gaps(cells.gaps, cells.dropped)
         self._rows.append(cells.X, _targets(cells, self._options, self._rows))
 
     def report(self, rows: TableRows, reason: str) -> None:
@@ -129,20 +142,25 @@ class _SparseRows:
 
     def __init__(self, options: TableOptions, rows: RowBuilder) -> None:
         self._options, self._rows = options, rows
-        self._ids = np.array([id_of_name(name) for name in options.numeric], np.uint64)
-        self._names = [np.frombuffer(name.encode(), np.uint8) for name in options.numeric]
+        names = options.column_names()
+        if options.missing == "indicator":  # the second half marks gaps of the first
+            names += [indicator_name(name) for name in names]
+        self._ids = np.array([id_of_name(name) for name in names], np.uint64)
+        self._names = [np.frombuffer(name.encode(), np.uint8) for name in names]
         self._prefixes = [np.frombuffer(f"{name}=".encode(), np.uint8) for name in options.categorical]
+        self._gap = np.frombuffer(b"" if options.missing == "zero" else GAP.encode(), np.uint8)
 
     def convert(self, batch: pa.RecordBatch) -> _Cells:
         return _convert(batch, self._options)
 
     def add(self, cells: _Cells) -> None:
+        self._rows.count_gaps(cells.gaps, cells.dropped)
         texts = [_text_buffers(column) for column in cells.texts]
         indptr = np.zeros(len(cells.X) + 1, np.int64)
         used = np.zeros(len(self._names), np.bool_)
         kernels.count_numbers(cells.X, indptr[1:], used)
         for text in texts:
-            kernels.count_texts(text.offsets, indptr[1:])
+            kernels.count_texts(text.offsets, len(self._gap) > 0, indptr[1:])
         np.cumsum(indptr, out=indptr)
 
         ids, values = np.empty(indptr[-1], np.uint64), np.empty(indptr[-1], np.float32)
@@ -151,7 +169,7 @@ class _SparseRows:
         kernels.put_numbers(cells.X, self._ids, cursor, ids, values)
         for prefix, text in zip(self._prefixes, texts, strict=True):
             row, out = 0, (cursor, ids, values)
-            while (row := kernels.put_texts(prefix, text, row, *out, self._rows.names)) < len(cursor):
+            while (row := kernels.put_texts(prefix, text, self._gap, row, *out, self._rows.names)) < len(cursor):
                 self._rows.make_room(NAMES_FULL)
         self._rows.append(indptr, ids, values, _targets(cells, self._options, self._rows))
 
@@ -159,27 +177,42 @@ class _SparseRows:
         rows.report(self._rows.bad_lines, reason)
 
     def _name_columns(self, used: NDArray[np.bool_]) -> None:
-        """Add the names of the numeric columns that have a nonzero cell to the set of feature names."""
+        """Add the names of the number columns that have an entry to the set of feature names."""
         for column in np.flatnonzero(used):
             while not kernels.add_name(self._names[column], self._rows.names):
                 self._rows.make_room(NAMES_FULL)
 
 
 def _convert(batch: pa.RecordBatch, options: TableOptions) -> _Cells:
-    X = np.empty((len(batch), len(options.numeric)), options.dtype)
-    for i, name in enumerate(options.numeric):
-        X[:, i] = _numbers(batch[name], name, X.dtype, remedy=f"pass --categorical {name}")
-    return _Cells(X, [_texts(batch[name], name) for name in options.categorical], _labels(batch, options))
+    features, gaps = options.number_columns, dict[str, int]()
+    X = np.empty((len(batch), len(features)), options.dtype)
+    for i, column in enumerate(features):
+        X[:, i], missing = _numbers(batch[column.source], column, X.dtype)
+        if missing:
+            gaps[column.name] = missing
+    if gaps and options.missing == "error":
+        name = next(iter(gaps))
+        choices = ", ".join(choice for choice in MISSING if choice not in ("auto", "error"))
+        raise BadTableRow(f"{name}: no value; choose one of --missing {choices}, or pass --ignore {name}")
+    texts = [_texts(batch[name], name) for name in options.categorical]
+    if gaps and options.missing == "zero":
+        np.nan_to_num(X, copy=False, nan=0.0)
+    labels = _labels(batch, options)
+    complete = ~np.isnan(X).any(axis=1) if gaps and options.missing == "drop" else None
+    gaps |= {name: batch[name].null_count for name in options.categorical if batch[name].null_count}
+    if complete is None:
+        return _Cells(X, texts, labels, gaps)
+    kept = labels[complete] if isinstance(labels, np.ndarray) else labels.filter(complete).combine_chunks()
+    return _Cells(X[complete], [text.filter(complete) for text in texts], kept, gaps, int((~complete).sum()))
 
 
 def _labels(batch: pa.RecordBatch, options: TableOptions) -> Any:
     name, column = options.label, batch[options.label]
     if options.labels == "strings":
         labels = _texts(column, name).dictionary_encode()
-        missing = "" in labels.dictionary.to_pylist()
+        missing = int("" in labels.dictionary.to_pylist())
     else:
-        labels = _numbers(column, name, np.dtype(np.float64), remedy="pass --labels strings")
-        missing = column.null_count > 0
+        labels, missing = _numbers(column, NumberColumn(name, name, LABEL), np.dtype(np.float64))
     if missing:
         raise BadTableRow(f"{name}: the label is missing")
     return labels
@@ -194,16 +227,29 @@ def _targets(cells: _Cells, options: TableOptions, rows: LabelCodes) -> NDArray[
     return y
 
 
-def _numbers(column: pa.Array, name: str, dtype: np.dtype[Any], remedy: str) -> NDArray[np.float64]:
-    """Return a column as float64 with 0 for missing values. Raise BadTableRow if a number is not finite in `dtype`."""
+_NOUNS = {BOOLEAN: "true or false", DATE: "a date", TIME: "a time"}
+
+
+def _numbers(column: pa.Array, feature: NumberColumn, dtype: np.dtype[Any]) -> tuple[NDArray[np.float64], int]:
+    """Return a column as float64 with NaN for missing values, and how many are missing.
+
+    Raise BadTableRow if a value is not of the kind of the column, or if a number is infinite in `dtype`.
+    """
+    name, kind = feature.source, feature.kind
     try:
-        numbers = as_numbers(column)
+        if kind in (DATE, TIME):
+            numbers = as_seconds(column, kind, feature.date_format, feature.part)
+        else:
+            numbers = as_booleans(column) if kind == BOOLEAN else as_numbers(column)
     except arrow().ArrowInvalid as error:
-        raise BadTableRow(f"{name}: {str(column[0])[:60]!r} is not a number; {remedy}") from error
-    values: NDArray[np.float64] = numbers.fill_null(0.0).to_numpy()
-    if (at := kernels.first_beyond(values, float(np.finfo(dtype).max))) >= 0:
-        raise BadTableRow(f"{name}: {values[at]} is NaN, infinite or too large for a {dtype}")
-    return values
+        remedy = "pass --labels strings" if kind == LABEL else f"pass --categorical {name}"
+        noun = _NOUNS.get(kind, "a number")
+        raise BadTableRow(f"{name}: {str(column[0])[:60]!r} is not {noun}; {remedy}") from error
+    values: NDArray[np.float64] = numbers.fill_null(np.nan).to_numpy()
+    at, missing = kernels.first_beyond(values, float(np.finfo(dtype).max))
+    if at >= 0:
+        raise BadTableRow(f"{name}: {values[at]} is infinite or too large for a {dtype}")
+    return values, missing
 
 
 def _texts(column: pa.Array, name: str) -> pa.StringArray:
