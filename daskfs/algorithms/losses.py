@@ -32,6 +32,7 @@ _MOST_NUMBERED_CLASSES = 32
 _ROWS_PER_CLASS = 3
 
 CODE: dict[str, int] = {"squared": 0, "squared_hinge": 1, "logistic": 2, "softmax": 3}
+NAMES = {code: name for name, code in CODE.items()}
 CURVATURE: dict[str, float] = {"squared": 1.0, "squared_hinge": 1.0, "logistic": 0.25, "softmax": 0.5}
 
 
@@ -141,6 +142,20 @@ def normalise_weights(weight: NDArray[np.float32]) -> Floats:
         raise OptionError("every row has weight 0: there is nothing to fit")
     normalised: Floats = weight / weight.mean(dtype=np.float64)
     return normalised
+
+
+def row_losses(code: int, u: Floats, y: Floats) -> Floats:
+    """Return the loss of every row, summed over its scores, for scores u and targets y of shape (scores, rows)."""
+    if code == CODE["squared"]:
+        values = (u - y) ** 2 / 2
+    elif code == CODE["squared_hinge"]:
+        values = np.maximum(0, 1 - y * u) ** 2 / 2
+    elif code == CODE["logistic"]:
+        values = np.logaddexp(0, -y * u)
+    else:
+        values = np.logaddexp.reduce(u, axis=0, keepdims=True) - np.where(y > 0, u, 0.0).sum(axis=0)
+    total: Floats = values.sum(axis=0)
+    return total
 
 
 def best_constant(loss: str, y: Floats) -> float:

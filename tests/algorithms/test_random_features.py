@@ -40,7 +40,9 @@ def two_classes(tmp_path_factory):
 
 def plain(**fields):
     """As the paper has it, inputs and target as they are."""
-    return daskfs.SparseRandomFeatures(**({"gamma": 1.0, "scaling": "none", "screen": False, "linear": False} | fields))
+    return daskfs.SparseRandomFeatures(
+        **({"penalty": 1.0, "gamma": 1.0, "scaling": "none", "screen": False, "linear": False} | fields)
+    )
 
 
 def objective(selection, dataset, loss, penalty):
@@ -123,6 +125,33 @@ def test_linear_terms_are_no_worse_than_a_straight_line():
             scores[linear] = model.score(X[300:], y[300:])
     assert scores[True] > line - 0.01
     assert scores[False] < line - 0.02
+
+
+def test_gamma_and_penalty_are_chosen_together():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(1500, 2))
+    X[:2] = [0, 0], [1, 1]  # so that no row is outside the range
+    truth = np.sin(25 * X[:, 0]) + X[:, 1]
+    y = truth + 0.3 * rng.normal(size=1500)
+    fields = {"rounds": 3, "per_round": 100}
+    model = SparseRandomFeaturesRegressor(**fields).fit(X[:600], y[:600])
+    fixed = SparseRandomFeaturesRegressor(**fields, gamma=model.selection_.chosen["gamma"] / 16, penalty=0.1)
+    assert model.score(X[600:], truth[600:]) > 0.95
+    assert fixed.fit(X[:600], y[:600]).score(X[600:], truth[600:]) < 0.8  # the median heuristic alone
+    assert model.selection_.chosen["penalty"] > 0
+    assert fixed.selection_.chosen == {}
+    smoothest = SparseRandomFeaturesRegressor(**fields).fit(X[:600], X[:600, 1] ** 2 + 0.1 * rng.normal(size=600))
+    assert smoothest.selection_.chosen["gamma"] <= model.selection_.chosen["gamma"] / 4
+
+
+def test_the_loss_is_that_of_the_target(tmp_path):
+    X, score = smooth(200)
+    targets = {"squared": score, "logistic": np.round(2 * (score - score.min()))}
+    for loss, y in targets.items():
+        (tmp_path / loss).mkdir()
+        given = daskfs.select(written(tmp_path / loss, X, y), daskfs.SparseRandomFeatures(rounds=1, per_round=20))
+        assert given.chosen["loss"] == loss
+        assert (given.classes is None) == (loss == "squared")
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -256,7 +285,7 @@ def test_row_weights_count_as_repeated_rows(loss):
     y = y if loss == "squared" else np.where(y > np.median(y), 1.0, 0.0)
     weight = np.random.default_rng(2).integers(0, 4, 300)
     algorithm = daskfs.SparseRandomFeatures(
-        loss=loss, rounds=2, per_round=30, gamma=1.0, scaling="none", tolerance=1e-6
+        loss=loss, penalty=1.0, rounds=2, per_round=30, gamma=1.0, scaling="none", tolerance=1e-6
     )
 
     def fitted(*rows):
@@ -306,10 +335,9 @@ def test_rows_without_weight_are_refused():
         fitted(daskfs.SparseRandomFeatures(n_select=3), X, y, held_back.astype(np.float32))
 
 
-@pytest.mark.parametrize("fields", [{"penalty": "auto"}, {"n_select": 3}])
-def test_a_choice_without_rows_to_make_it_is_said(fields):
+def test_a_choice_without_rows_to_make_it_is_said():
     X, y = smooth(5)  # the seed holds none of them back
-    given = fitted(daskfs.SparseRandomFeatures(**{"penalty": 0.01, "rounds": 3, "per_round": 20} | fields), X, y)
+    given = fitted(daskfs.SparseRandomFeatures(penalty=0.01, rounds=3, per_round=20, n_select=3), X, y)
     assert any("too few rows to hold one back" in remark for remark in given.remarks)
 
 
@@ -429,7 +457,7 @@ def test_memory_is_as_promised_whatever_the_number_of_rows(tmp_path):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < algorithm.nbytes(dataset.meta) + 3 * dataset.meta.block_nbytes + 2_000_000
-    assert peak < 20_000 * 300 * 4 * 2  # far from an array of all features of all rows
+    assert peak < 20_000 * 300 * 4 * 3  # far from an array of all features of all rows
 
 
 @pytest.mark.parametrize(("n", "d", "n_classes"), [(1500, 3000, 0), (2500, 3, 400)])

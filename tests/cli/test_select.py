@@ -96,7 +96,7 @@ def test_random_features_by_their_flags(waves):
     flags = ("--penalty", "0.1", "--rounds", 2, "--per-round", 40, "--kernel", "gaussian")
     done = run("select", "waves.zarr", "--serial", "--algorithm", "random-features", "-k", 30, *flags, "--out", "run")
     assert done.exit_code == 0, done.output
-    assert re.search(r"1 +gaussian \d+ +[+-]", done.output)
+    assert re.search(r"1 +(gaussian \d+|x\d) +[\d.]+% +[+-]", done.output)
     assert "30 random features of waves.zarr, 400 samples" in done.output
     assert re.search(r"inputs that matter: x2 [89]\d\.\d%, x", done.output)
     record = json.loads(run("show", "run", "--json").output)

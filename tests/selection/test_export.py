@@ -25,7 +25,11 @@ CASES = {
     "waves, numbers": (daskfs.SparseRandomFeatures(**WAVES), "numbers", "LinearRegression"),
     "waves, three classes": (daskfs.SparseRandomFeatures(loss="logistic", **WAVES), "three", "SGDClassifier"),
     "rough waves": (daskfs.SparseRandomFeatures("laplacian", loss="squared_hinge", **WAVES), "two", "LinearSVC"),
-    "standard scale": (daskfs.SparseRandomFeatures(scaling="standard", **WAVES), "two", "SGDClassifier"),
+    "standard scale": (
+        daskfs.SparseRandomFeatures(scaling="standard", loss="squared", **WAVES),
+        "two",
+        "SGDClassifier",
+    ),
 }
 
 

@@ -40,16 +40,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
-from daskfs.algorithms.losses import Loss, encode_classes, positive_target
+from daskfs.algorithms.losses import Loss, encode_classes, loss_for, positive_target
 from daskfs.algorithms.random_features.inputs import count_inputs, merge_inputs, one_vs_rest_labels, rows_nbytes
 from daskfs.algorithms.random_features.models import PATH_LENGTH
 from daskfs.algorithms.random_features.result import add_record, make_preview, make_result
 from daskfs.algorithms.random_features.rounds import CANDIDATES, begin_pass, finish_pass
+from daskfs.algorithms.random_features.scale import scale_nbytes, sees_all_rows
 from daskfs.algorithms.random_features.state import RandomFeaturesState, Sums, initial_state
 from daskfs.algorithms.random_features.sums import GRAM_BYTES_PER_PASS, TILE_ROWS, add_block, add_pending, zero_sums
 from daskfs.basis import Kernel
 from daskfs.errors import OptionError, check_choice, check_positive, check_whole
 from daskfs.protocol import Algorithm, Axis, Block, Meta, Preview, Result, Schedule, Sharing, copy_state
+
+RandomFeaturesLoss = Literal["auto", "squared", "squared_hinge", "logistic"]
 
 
 @dataclass(frozen=True)
@@ -61,17 +64,20 @@ class SparseRandomFeatures(Algorithm):
     kernel
         The shape of features: ``"gaussian"`` or ``"laplacian"`` waves, the first smoother; ``"perceptron"`` steps.
     penalty
-        The paper's λ, for the sum over all rows: the larger, the fewer features. ``"auto"`` chooses it on a tenth of
-        the rows, which is held back. With a real target it applies to a target scaled to [0, 1] (see `scaling`).
+        The paper's λ, for the sum over all rows: the larger, the fewer features. ``"auto"`` chooses it by
+        cross-validation on up to 2,048 rows and, if there are more, on a tenth of the rows, which is held back. With a
+        real target it applies to a target scaled to [0, 1] (see `scaling`).
     rounds
         How often features are drawn at most. Rounds end when two in a row lower the objective by less than 0.1 %.
     per_round
         How many features may enter in a round.
     loss
-        ``"squared"`` for a number or classes, ``"squared_hinge"`` or ``"logistic"`` for classes. More than two classes
-        are separated one against the rest. (The paper's squared hinge has no ½: its λ is twice this one.)
+        ``"auto"`` is ``"squared"`` for a number and ``"logistic"`` for classes. With ``"squared"``, three or more
+        numbers are no classes; ``"squared_hinge"`` and ``"logistic"`` are for classes only. More than two classes are
+        separated one against the rest. (The paper's squared hinge has no ½: its λ is twice this one.)
     gamma
-        How fine features are, for scaled inputs; ``"auto"`` takes the scale from the median distance of two rows.
+        How fine features are, for scaled inputs; ``"auto"`` chooses among 1, 4 and 16 times the value that the
+        median distance of two rows gives (1, 2 and 4 times for the Laplacian kernel), on up to 2,048 rows.
     screen
         Admit only features that will have a weight; False is the paper's algorithm to the letter.
     linear
@@ -96,7 +102,7 @@ class SparseRandomFeatures(Algorithm):
     >>> sel = daskfs.select("waves.zarr", daskfs.SparseRandomFeatures(penalty=0.1, rounds=5))
     >>> sel.score("waves.zarr") > 0.99
     True
-    >>> sel.importance.input.values[0]
+    >>> sel.input_importance.input.values[0]
     'x1'
     """
 
@@ -104,10 +110,10 @@ class SparseRandomFeatures(Algorithm):
     verb: ClassVar[str] = "expand"
 
     kernel: Kernel = "gaussian"
-    penalty: float | Literal["auto"] = 1.0
+    penalty: float | Literal["auto"] = "auto"
     rounds: int = 20
     per_round: int = 500
-    loss: Loss = "squared"
+    loss: RandomFeaturesLoss = "auto"
     gamma: float | Literal["auto"] = "auto"
     screen: bool = True
     linear: bool = True
@@ -118,7 +124,7 @@ class SparseRandomFeatures(Algorithm):
 
     def __post_init__(self) -> None:
         check_choice("kernel", self.kernel, Kernel)
-        check_choice("loss", self.loss, Loss)
+        check_choice("loss", self.loss, RandomFeaturesLoss)
         check_choice("scaling", self.scaling, Literal["unit", "standard", "none"])
         for name in ("penalty", "gamma"):
             if getattr(self, name) != "auto":
@@ -142,19 +148,16 @@ class SparseRandomFeatures(Algorithm):
         return Sharing(Schedule.SYNCHRONOUS, min_bytes_per_merge=1 << 20, driver_only=driver_only)
 
     @property
-    def holds_back(self) -> bool:
-        """Whether a tenth of the rows is held back to choose a penalty, or a model of `n_select` features."""
-        return self.penalty == "auto" or self.n_select is not None
-
-    @property
     def has_linear_terms(self) -> bool:
         """Whether columns themselves may be features: they are candidates of every screening."""
         return self.linear and self.screen
 
     def start(self, meta: Meta, seed: int) -> RandomFeaturesState:
-        labels = one_vs_rest_labels(self.loss, meta)
+        loss = self._loss_for(meta)
+        labels = one_vs_rest_labels(loss, meta)
         classes = json.dumps(meta.classes) if len(labels) else encode_classes(meta)
         state = initial_state(seed, count_inputs(meta), len(labels) or 1, classes, labels, positive_target(meta))
+        state.loss, state.holds_back = loss, self._holds_back(meta)
         begin_pass(state, "inputs")
         return state
 
@@ -189,26 +192,38 @@ class SparseRandomFeatures(Algorithm):
         widest = largest + max(candidates, largest)  # features of a tile, and a weighted copy of some of them
         pending = 3 * 4 * d * TILE_ROWS  # before and after new rows are appended, and what remains
         rows = TILE_ROWS * (4 * widest + 8 * 10 * n_scores) + rows_nbytes(d, n_scores) + pending
-        models = 8 * largest * n_scores * (6 + (2 * PATH_LENGTH if self.holds_back else 0))  # and those to choose from
+        models = (
+            8 * largest * n_scores * (6 + (2 * PATH_LENGTH if self._holds_back(meta) else 0))
+        )  # and those to choose from
         directions = 4 * d * (largest + candidates) + 4 * 8 * d * n_scores  # and gradients of linear terms
         return self.driver_nbytes(meta) + 3 * slices + rows + directions + models
 
     def driver_nbytes(self, meta: Meta) -> int:
         matrices = 2 * self._n_grams(meta) + 3  # old and new Gram, one without the intercept, and two to factor it
-        return matrices * 8 * self._largest_set**2
+        return max(matrices * 8 * self._largest_set**2, scale_nbytes(count_inputs(meta)))
 
     def preview(self, state: RandomFeaturesState, limit: int) -> Preview:
         return make_preview(self, state, limit)
+
+    def _holds_back(self, meta: Meta) -> bool:
+        """Return whether a tenth of the rows is held back to choose a penalty, or a model of `n_select` features."""
+        is_large = not sees_all_rows(meta, count_inputs(meta))
+        return self.n_select is not None or (self.penalty == "auto" and is_large)
 
     @property
     def _largest_set(self) -> int:
         return min(self.max_features, self.rounds * self.per_round)
 
+    def _loss_for(self, meta: Meta) -> Loss:
+        if self.loss != "auto":
+            return self.loss
+        return "squared" if loss_for(meta) == "squared" else "logistic"
+
     def _n_scores(self, meta: Meta) -> int:
-        return len(one_vs_rest_labels(self.loss, meta)) or 1
+        return len(one_vs_rest_labels(self._loss_for(meta), meta)) or 1
 
     def _n_grams(self, meta: Meta) -> int:
-        return 1 if self.loss == "squared" else self._n_scores(meta)
+        return 1 if self._loss_for(meta) == "squared" else self._n_scores(meta)
 
 
 def _sums_of_pass(state: RandomFeaturesState) -> Sums:

@@ -30,8 +30,9 @@ LINEAR_DEVIATION: dict[Loss, float] = {"squared": 10.0, "squared_hinge": 1.0, "l
 penalty hardly shrinks a straight line. Other losses need the penalty where a straight line separates all classes."""
 WINDOW_CELLS = 1 << 19  # cells that are made dense and scaled at a time
 _HELD_BACK = 10  # one row of ten is held back for choices
-_SAMPLE_ROWS = 512  # at most,
+_SAMPLE_ROWS = 2048  # at most,
 _SAMPLE_CELLS = 1 << 18  # fewer if rows are long,
+_HEURISTIC_ROWS = 512  # of the sample, for the median distance
 _MIN_SAMPLE_ROWS = 32  # but at least this many
 _FLAT = 1e-12  # a variance below this share of the squared mean is rounding
 _MIX = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
@@ -121,27 +122,33 @@ def add_inputs(state: RandomFeaturesState, numbers: NDArray[np.int64], rows: Row
         sums.x_squared += rows.weight @ np.square(rows.X)
         sums.y += weight @ rows.Y
         sums.y_squared += weight @ np.square(rows.Y)
-    _extend_sample(inputs, hash_rows(numbers, state.seed), rows.X)
+    target = rows.Y.argmax(axis=1) if len(state.labels) else rows.Y[:, 0]
+    _extend_sample(inputs, hash_rows(numbers, state.seed), rows.X, target.astype(np.float64), rows.weight)
 
 
-def _extend_sample(inputs: InputSummary, keys: IdArray, X: NDArray[np.floating[Any]]) -> None:
+def _extend_sample(
+    inputs: InputSummary, keys: IdArray, X: NDArray[np.floating[Any]], target: Float64Array, weight: Float64Array
+) -> None:
     """Update the sample of rows, which has the rows with the smallest hash keys, each row once."""
-    room = _sample_rows(X.shape[1])
+    room = sample_rows(X.shape[1])
     if len(inputs.sample_keys) == room:
         better = keys < inputs.sample_keys[-1]
-        keys, X = keys[better], X[better]
+        keys, X, target, weight = keys[better], X[better], target[better], weight[better]
     all_keys, first = np.unique(np.concatenate([inputs.sample_keys, keys]), return_index=True)
     inputs.sample = np.concatenate([inputs.sample, X])[first[:room]]
+    inputs.sample_target = np.concatenate([inputs.sample_target, target])[first[:room]]
+    inputs.sample_weight = np.concatenate([inputs.sample_weight, weight])[first[:room]]
     inputs.sample_keys = all_keys[:room]
 
 
-def _sample_rows(d: int) -> int:
+def sample_rows(d: int) -> int:
+    """Return how many rows of d inputs are sampled."""
     return max(_MIN_SAMPLE_ROWS, min(_SAMPLE_ROWS, _SAMPLE_CELLS // max(d, 1)))
 
 
 def rows_nbytes(d: int, n_scores: int) -> int:
     """Return the bytes that a window of rows takes while it is scaled, plus those of the sample of rows."""
-    return 5 * 8 * max(WINDOW_CELLS, d + n_scores) + 4 * 8 * d * _sample_rows(d)
+    return 5 * 8 * max(WINDOW_CELLS, d + n_scores) + 4 * 8 * d * sample_rows(d)
 
 
 def merge_inputs(summaries: Sequence[InputSummary]) -> InputSummary:
@@ -151,12 +158,12 @@ def merge_inputs(summaries: Sequence[InputSummary]) -> InputSummary:
         merged.low, merged.high = np.minimum(merged.low, other.low), np.maximum(merged.high, other.high)
         merged.target_low = min(merged.target_low, other.target_low)
         merged.target_high = max(merged.target_high, other.target_high)
-        _extend_sample(merged, other.sample_keys, other.sample)
+        _extend_sample(merged, other.sample_keys, other.sample, other.sample_target, other.sample_weight)
     return merged
 
 
 def fix_scaling(params: SparseRandomFeatures, state: RandomFeaturesState, sums: Sums) -> None:
-    """Set the scaling of inputs and target, and the bandwidth gamma of the features."""
+    """Set the scaling of inputs and target, and the bandwidth gamma that `scale.choose_scale` may multiply."""
     inputs = state.inputs
     mean, deviation = _moments(inputs, sums)
     if params.scaling == "unit":
@@ -164,12 +171,13 @@ def fix_scaling(params: SparseRandomFeatures, state: RandomFeaturesState, sums: 
     elif params.scaling == "standard":
         inputs.offset, inputs.scale = mean, _inverse(deviation)
     inputs.centre = (mean - inputs.offset) * inputs.scale
-    inputs.stretch = LINEAR_DEVIATION[params.loss] * _inverse(deviation * inputs.scale)
+    inputs.stretch = LINEAR_DEVIATION[state.fitted_loss] * _inverse(deviation * inputs.scale)
     if params.scaling != "none" and not state.classes and inputs.target_high > inputs.target_low:
         inputs.target_offset = inputs.target_low
         inputs.target_scale = 1 / (inputs.target_high - inputs.target_low)
     if params.gamma == "auto":
-        inputs.gamma = median_gamma(params.kernel, (inputs.sample - inputs.offset) * inputs.scale)
+        rows = inputs.sample[:_HEURISTIC_ROWS]
+        inputs.gamma = median_gamma(params.kernel, (rows - inputs.offset) * inputs.scale)
     else:
         inputs.gamma = float(params.gamma)
 

@@ -209,7 +209,7 @@ def begin_choice(params: SparseRandomFeatures, state: RandomFeaturesState) -> bo
     """Set `state.models` to the models to choose from; return False if there is nothing to choose."""
     if params.n_select is not None:
         weights = _refits(params.n_select, state, params.tolerance)
-    elif params.penalty == "auto":
+    elif params.penalty == "auto" and state.holds_back:
         problems = lasso_problems(state)
         largest = max(lasso.largest_penalty(b) for _, b in problems)
         state.penalties = np.geomspace(largest, state.penalty, PATH_LENGTH + 1)[1:]

@@ -14,7 +14,7 @@ REGISTRATION = Registration(
         Estimator(
             role="transformer",
             summary="Compute random features that serve a target: a supervised `RBFSampler` of fewer columns",
-            loss="squared",
+            loss="auto",
             example="""
 >>> X = np.random.default_rng(0).uniform(size=(500, 3))
 >>> SparseRandomFeaturesTransformer(n_select=20, rounds=2).fit_transform(X, np.sin(6 * X[:, 1])).shape

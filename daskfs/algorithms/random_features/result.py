@@ -47,6 +47,7 @@ def make_result(params: SparseRandomFeatures, state: RandomFeaturesState) -> Res
         classes=decode_classes(state.classes),
         history=[dict(zip(HISTORY, record, strict=True)) for record in state.history.tolist()],
         importance=contributions[order],
+        chosen=_chosen(params, state),
         remarks=_remarks(params, state),
         expansion=Expansion(
             *(params.kernel, inputs.gamma, state.seed, inputs.offset, inputs.scale, inputs.low, inputs.high),
@@ -85,6 +86,12 @@ def _contributions(kernel: Kernel, state: RandomFeaturesState) -> Float64Array:
     values = features_with_ids(kernel, state, state.active).expand(_scaled_sample(state))
     strength = np.linalg.norm(state.model.weights, axis=1)
     return np.asarray(strength * values.std(axis=0, dtype=np.float64) if len(values) else strength)
+
+
+def _chosen(params: SparseRandomFeatures, state: RandomFeaturesState) -> dict[str, float | str]:
+    """Return the values that the data decided for parameters."""
+    values: dict[str, float | str] = {"loss": state.loss, "gamma": state.inputs.gamma, "penalty": state.penalty}
+    return {name: value for name, value in values.items() if getattr(params, name) == "auto"}
 
 
 def _scaled_sample(state: RandomFeaturesState) -> NDArray[np.float32]:
@@ -126,7 +133,7 @@ def _remarks(params: SparseRandomFeatures, state: RandomFeaturesState) -> tuple[
         remarks.append(
             f"there are as many features as max_features={params.max_features:,} allows: raise it, or penalty"
         )
-    is_final = params.n_select is None and params.penalty != "auto"  # else the held-back rows chose the model
+    is_final = not state.holds_back  # else the held-back rows chose the model
     if is_final and state.kkt_residual > max(_LARGE_RESIDUAL, params.tolerance):
         remarks.append(
             f"at the end weights are {state.kkt_residual:.1g} times the penalty away from optimal: "

@@ -19,6 +19,7 @@ from daskfs.algorithms.losses import best_constants
 from daskfs.algorithms.random_features import lasso, models
 from daskfs.algorithms.random_features.inputs import fix_scaling
 from daskfs.algorithms.random_features.models import keep_features
+from daskfs.algorithms.random_features.scale import choose_scale
 from daskfs.algorithms.random_features.state import (
     IdArray,
     PassKind,
@@ -43,11 +44,12 @@ if TYPE_CHECKING:
 CANDIDATES = 4  # drawn for every feature that may be admitted
 _MIN_GAIN = 1e-3  # a round is idle if it lowers the objective by less than this share of it;
 _PATIENCE = 2  # this many idle rounds in a row are the last ones
-_AUTO_PENALTY = 1e-3  # the penalty of rounds with penalty="auto", as a share of the largest that admits a feature
+_AUTO_PENALTY = 0.5  # the penalty of rounds as a share of that of the sample, if held-back rows choose a larger one
 _NEWTON_PASSES = 5  # at most in a round
 _FINAL_STEPS = 12  # of Newton's method at most on the final working set, not counting line searches
 _MAX_TARGET = 1e120  # its square is far from the largest float64;
 _MAX_UNSCALED_TARGET = 1e15  # the square of an unscaled target must fit into float32
+_NO_PENALTY = 1e-3  # stands for the penalty in the tolerance of a fit without one, as a share of the strongest
 _ROUNDING = 1e-6  # of an objective summed over float32 scores, or of a gradient, where Σ|terms| ≤ √(2 Σ1 ΣL)
 _NO_GAIN = 1e-9  # sums in float32 do not show changes of the objective below this share of it
 _SMALL_GAIN = 1e-4  # a Newton step that promises less than this share of the objective ends its round
@@ -86,14 +88,17 @@ def _finish_inputs(params: SparseRandomFeatures, state: RandomFeaturesState, sum
     if not total:
         raise OptionError(_ALL_HELD_BACK if sums.all_weight else _NO_WEIGHT)
     fix_scaling(params, state, sums)
+    state.total = total
+    choose_scale(params, state)
+    if params.penalty == "auto" and state.holds_back:
+        state.penalty *= _AUTO_PENALTY
     offset, scale = inputs.target_offset, inputs.target_scale
-    state.total, quadratic.n = total, np.array([total])
+    quadratic.n = np.array([total])
     quadratic.t = (sums.y - offset * total) * scale
     squares = (sums.y_squared - 2 * offset * sums.y + offset**2 * total) * scale**2
-    intercept, constant_loss = best_constants(params.loss, quadratic.t, squares, total)
+    intercept, constant_loss = best_constants(state.fitted_loss, quadratic.t, squares, total)
     state.model = replace(state.model, intercept=intercept)
     _set_constant_loss(state, constant_loss)
-    state.penalty = 0.0 if params.penalty == "auto" else float(params.penalty)
     _begin_round(params, state)
 
 
@@ -103,14 +108,14 @@ def _set_constant_loss(state: RandomFeaturesState, loss: float) -> None:
 
 def _begin_round(params: SparseRandomFeatures, state: RandomFeaturesState) -> None:
     room = min(params.per_round, params.max_features - len(state.active))
-    if state.round == params.rounds or state.idle == _PATIENCE or room <= 0:
+    if state.round == params.rounds or state.idle == _PATIENCE or room <= 0 or not state.penalty:
         _end_growth(params, state)
         return
     count = CANDIDATES * params.per_round if params.screen else room
     drawn = np.arange(state.drawn, state.drawn + count, dtype=np.uint64)
     state.drawn += count
     state.round += 1
-    if params.screen or state.penalty == 0:  # with penalty="auto" the first round must show how large penalties are
+    if params.screen:
         state.candidates = drawn
         begin_pass(state, "screen")
     else:
@@ -128,13 +133,9 @@ def _finish_screen(params: SparseRandomFeatures, state: RandomFeaturesState, sum
     if state.round == 1:
         _set_constant_loss(state, sums.loss)  # moments of a target far from zero have too few digits for it
         state.strongest = float(gradient.max())
-        if params.penalty == "auto" and state.strongest > _ROUNDING * np.sqrt(2 * state.total * sums.loss):
-            state.penalty = _AUTO_PENALTY * state.strongest  # else all features are constant, or the target is
     room = min(params.per_round, params.max_features - len(state.active))
-    strongest = np.argsort(-gradient, kind="stable")[:room] if params.screen else np.arange(len(gradient))
-    admitted = np.sort(strongest[gradient[strongest] > state.penalty]) if params.screen else strongest[:room]
-    if not state.penalty:
-        admitted = admitted[:0]
+    strongest = np.argsort(-gradient, kind="stable")[:room]
+    admitted = np.sort(strongest[gradient[strongest] > state.penalty])
     ids = candidates[admitted]
     state.candidates = state.candidates[:0]
     if len(ids):
@@ -146,7 +147,7 @@ def _finish_screen(params: SparseRandomFeatures, state: RandomFeaturesState, sum
 def _admit(params: SparseRandomFeatures, state: RandomFeaturesState, ids: IdArray) -> None:
     """Add the features with these ids to the working set."""
     weights = state.model.weights
-    state.n_known = len(state.active) if params.loss == "squared" else 0
+    state.n_known = len(state.active) if state.fitted_loss == "squared" else 0
     state.active = np.concatenate([state.active, ids])
     state.model = replace(state.model, weights=np.concatenate([weights, np.zeros((len(ids), weights.shape[1]))]))
     state.steps = state.newton_passes = 0
@@ -156,11 +157,11 @@ def _admit(params: SparseRandomFeatures, state: RandomFeaturesState, ids: IdArra
 def _begin_gram(params: SparseRandomFeatures, state: RandomFeaturesState) -> None:
     """Begin the passes that add up the part of the working set's Gram matrices that is not known yet."""
     quadratic, known, size = state.known_quadratic(), state.n_known, len(state.active)
-    gram = np.zeros((1 if params.loss == "squared" else len(state.model.intercept), size, size))
+    gram = np.zeros((1 if state.fitted_loss == "squared" else len(state.model.intercept), size, size))
     if known:
         gram[:, :known, :known] = quadratic.gram
     quadratic.gram = gram
-    begin_pass(state, "gram" if params.loss == "squared" else "newton")
+    begin_pass(state, "gram" if state.fitted_loss == "squared" else "newton")
 
 
 def _fill_gram(state: RandomFeaturesState, sums: Sums) -> bool:
@@ -219,7 +220,7 @@ def _finish_newton(params: SparseRandomFeatures, state: RandomFeaturesState, sum
     if growing:
         is_last = step.promised < _SMALL_GAIN * state.objective or state.newton_passes >= _NEWTON_PASSES
     else:
-        enough = params.tolerance * (1.0 if state.penalty else _AUTO_PENALTY * state.strongest)
+        enough = params.tolerance * (1.0 if state.penalty else _NO_PENALTY * state.strongest)
         no_gain = step.promised <= _NO_GAIN * state.objective
         is_last = state.steps == _FINAL_STEPS or step.residual <= enough or no_gain
     if not is_last:
@@ -271,7 +272,7 @@ def _end_round(params: SparseRandomFeatures, state: RandomFeaturesState, objecti
 def _end_growth(params: SparseRandomFeatures, state: RandomFeaturesState) -> None:
     if not len(state.active):
         begin_pass(state, "done")
-    elif params.loss == "squared":
+    elif state.fitted_loss == "squared":
         _end_newton(params, state)
     else:
         _begin_newton(params, state, "final")
@@ -295,7 +296,7 @@ def _end_newton(params: SparseRandomFeatures, state: RandomFeaturesState) -> Non
 
 def _finish_choose(params: SparseRandomFeatures, state: RandomFeaturesState, sums: Sums) -> None:
     models.end_choice(state, sums)
-    if params.loss == "squared":
+    if state.fitted_loss == "squared":
         begin_pass(state, "done")
     else:
         _begin_newton(params, state, "refit")

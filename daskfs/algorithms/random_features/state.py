@@ -7,11 +7,12 @@ set, and C is the number of scores: one for a number or two classes, and otherwi
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from daskfs.algorithms.losses import Loss
 from daskfs.algorithms.random_features.lasso import Float64Array
 
 IdArray = NDArray[np.uint64]
@@ -37,7 +38,9 @@ class InputSummary:
 
     low: Float64Array  # (d,)
     high: Float64Array  # (d,)
-    sample: Float64Array  # (up to 512, d): random rows, for the bandwidth and for the importance of inputs
+    sample: Float64Array  # (up to 2048, d): random rows, for bandwidth, penalty and importance
+    sample_target: Float64Array  # the targets of these rows, or the numbers of their classes
+    sample_weight: Float64Array  # their weights
     sample_keys: IdArray  # the hashes of these rows, ascending
     offset: Float64Array  # (d,): an input x is used as (x - offset) · scale
     scale: Float64Array  # (d,)
@@ -122,6 +125,7 @@ class RandomFeaturesState:
     history: Float64Array | None  # a row for every pass, with the columns `result.HISTORY`
     # The current pass.
     pending: Rows  # scaled rows that do not fill a tile yet
+    loss: str = "squared"  # as `fitted_loss` returns it
     pass_kind: str = "inputs"
     sums: Sums = field(default_factory=Sums)  # since the last merge, or since the pass began
     sums_before: Sums | None = None  # of this pass up to the last merge, equal in all shards
@@ -144,7 +148,8 @@ class RandomFeaturesState:
     objective_at_step: float = np.inf  # of the model after the latest step of Newton's method
     objective_of_round: float = np.inf  # at the end of the round before
     kkt_residual: float = 0.0  # of the last solution, as a share of the penalty
-    penalty: float = 0.0
+    penalty: float = 0.0  # of the rounds, or 0 if no feature explains anything
+    holds_back: bool = False  # whether a tenth of the rows is held back to choose a model
     diagonal_boost: float = 0.0  # the share by which diagonals of Gram matrices are raised against rounding
     strongest: float = 0.0  # the largest gradient of a candidate in the first round: a larger penalty admits no feature
     # The choice of a penalty or of exactly `n_select` features.
@@ -153,6 +158,11 @@ class RandomFeaturesState:
     ridges: Float64Array = field(default_factory=_empty)  # of these models, if they differ in it
     ridge: float = 0.0  # of the model that was chosen
     held_back: float = 1.0  # the weight of the held-back rows
+
+    @property
+    def fitted_loss(self) -> Loss:
+        """The loss that is minimised, which the data decide for ``loss="auto"``."""
+        return cast(Loss, self.loss)
 
     def known_quadratic(self) -> Quadratic:
         """Return `quadratic`, which only the driver's state has."""
@@ -168,6 +178,8 @@ def initial_state(
         low=np.full(d, np.inf),
         high=np.full(d, -np.inf),
         sample=np.empty((0, d)),
+        sample_target=np.empty(0),
+        sample_weight=np.empty(0),
         sample_keys=_no_ids(),
         offset=np.zeros(d),
         scale=np.ones(d),

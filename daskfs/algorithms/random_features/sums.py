@@ -123,7 +123,7 @@ def add_block(params: SparseRandomFeatures, state: RandomFeaturesState, block: B
     """Add the rows of a block to the sums of the pass; keep the last rows, which fill no tile, in `state.pending`."""
     assert isinstance(block, RowBlock | SparseBlock)
     for numbers, rows in row_windows(block, state):
-        held = held_back_mask(numbers, state.seed) if params.holds_back else np.zeros(len(numbers), np.bool_)
+        held = held_back_mask(numbers, state.seed) if state.holds_back else np.zeros(len(numbers), np.bool_)
         if state.pass_kind == "inputs":
             add_inputs(state, numbers, rows, ~held)
             continue
@@ -149,7 +149,7 @@ def _add_tiles(params: SparseRandomFeatures, state: RandomFeaturesState, rows: R
     """Add rows to the sums of the pass, in tiles of `TILE_ROWS`."""
     add = {"screen": _screen, "gram": _gram, "newton": _newton, "line": _compare, "choose": _compare}[state.pass_kind]
     tiles = (rows.part(slice(at, at + TILE_ROWS)) for at in range(0, len(rows.X), TILE_ROWS))
-    add(params.kernel, state, tiles, CODE[params.loss])
+    add(params.kernel, state, tiles, CODE[state.fitted_loss])
 
 
 def _screen(kernel: Kernel, state: RandomFeaturesState, tiles: Iterator[Rows], code: int) -> None:

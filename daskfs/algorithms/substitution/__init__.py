@@ -53,7 +53,8 @@ class OnlineSubstitution(Algorithm):
     method
         "block", the default and the best; "paper", algorithm 1 as published; "async", Asy-OS.
     ridge
-        Penalty on the squared weights of unit-norm columns; "auto" compares several on held-back rows.
+        Penalty on the squared weights of unit-norm columns; "auto" compares several on held-back rows, and again for
+        the weights.
     intercept
         Whether to fit a constant, and centre columns.
     step

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from daskfs.algorithms.losses import Floats, encode_target
 from daskfs.algorithms.substitution.columns import AnyColumns, ColumnMethod, UnitColumns, columns_of, standardise_block
 from daskfs.algorithms.substitution.paper import ColumnSlots, Steps, Target, add_spare, fit_columns, slots_nbytes
-from daskfs.algorithms.substitution.selected_set import products, set_nbytes
+from daskfs.algorithms.substitution.selected_set import products, set_nbytes, work_nbytes
 from daskfs.errors import OptionError
 from daskfs.protocol import AsynchronousAlgorithm, Block, Meta, Preview, Result, Schedule, Sharing
 
@@ -275,7 +275,12 @@ class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
     def nbytes(self, meta: Meta) -> int:
         n, k, workers = meta.n_samples, self.n_select, self.params.workers
         slots = slots_nbytes(n, k, meta.itemsize) + (workers - 1) * 8 * k * k
-        return slots + (workers + 1) * 3 * 8 * n + 2 * set_nbytes(n, k, 0, meta.itemsize)
+        return (
+            slots
+            + (workers + 1) * 3 * 8 * n
+            + 2 * set_nbytes(n, k, meta.itemsize)
+            + work_nbytes(n, k, 0, meta.itemsize)
+        )
 
     def _share(self, state: AsynchronousState, worker: int) -> tuple[int, float]:
         """Return how many columns a worker may hold, and the |weight| above which a column may exceed that number."""

@@ -4,39 +4,47 @@ The ridge penalty affects *which* columns are selected, not only their weights. 
 selected by their correlation with the residuals of the other columns. With a large ridge penalty columns are selected
 by their own correlation with the target, which is safer if there are far more columns than rows. Ridge penalties can be
 compared only by the features they select, after two passes, because features improve more slowly with a small penalty.
-Therefore several selected sets are built side by side without some held-back rows, and compared on the held-back rows.
-The best selected set continues with all rows. With many rows the ridge penalty matters little, so a small penalty is
-used and no rows are held back.
+Therefore trial sets under several penalties are built beside the selected set without some held-back rows, and compared
+on the held-back rows. Where rows are few, several folds of rows are held back in turn, each with trial sets of its own.
+The selected set has all rows and a large penalty, and it changes to another penalty only if the held-back rows prefer
+that by more than one standard error. With many rows the ridge penalty matters little, so a small penalty is used and no
+rows are held back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.algorithms import losses
-from daskfs.algorithms.losses import CURVATURE, Floats
+from daskfs.algorithms.losses import Floats
 from daskfs.algorithms.substitution import exchange
 from daskfs.algorithms.substitution.columns import AnyColumns, ColumnMethod, columns_of
 from daskfs.algorithms.substitution.exchange import Candidates, SetView
-from daskfs.algorithms.substitution.selected_set import LEAST_RIDGE, RejectedColumns, SelectedSet, set_nbytes
+from daskfs.algorithms.substitution.selected_set import (
+    LEAST_RIDGE,
+    RejectedColumns,
+    SelectedSet,
+    set_nbytes,
+    work_nbytes,
+)
 from daskfs.protocol import AsynchronousAlgorithm, Block, Meta, Preview, Result, Schedule, Sharing, copy_state
 
-# Ridges on columns of unit norm, divided by the largest curvature of the loss:
-_COMPARED_RIDGES = (1e-4, 0.02, 1.0, 10.0)
-_REFIT_RIDGES = (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)  # for the weights of a known set
+# The ridge on columns of unit norm that a comparison begins with, and the ridges compared with it, as shares of it:
+_FIRST_RIDGE = {"squared": 1.0, "squared_hinge": 1.0, "logistic": 0.2, "softmax": 0.4}
+_COMPARED_SHARES = (1.0, 10**-1.5, 1e-4)  # powers of √10, as in the search for the ridge of the final fit
+_TRIAL_FITS = 10.0 ** np.arange(-4, 1.5, 0.5)  # shares of it for the weights of trial sets
 SMALL_RIDGE = 1e-3  # if there are many rows
 _COMPARED_PASSES = 2
 _COMPARED_ROWS = range(24, 4097)  # with fewer no row can be held back, with more no comparison is needed
-_HELD_BACK = 0.1  # the share of rows held back,
-_ENOUGH_HELD_BACK = 100  # but at least as many,
-_MOST_HELD_BACK = 0.25  # and at most this share; always this share of labels, which say less than numbers
+_FEW_ROWS = 500  # up to which several folds are held back
+_FOLDS = 5
+_HELD_BACK = {True: 4, False: 10}  # with more rows, one in so many is held back: of labels more, as they say less
 _HARDLY_WORSE = 1.05  # times the least loss
-_NEARLY_PERFECT = 0.02  # sets with less loss are still improving, and a small ridge leads furthest
+_NEARLY_PERFECT = 0.02  # of the loss of a constant
 
 _SCORING_BYTES = 256  # for every column of a block: sums, moments, scores
 _MAX_STALENESS = 64  # larger values are counted as the largest below it
@@ -44,15 +52,14 @@ _MAX_STALENESS = 64  # larger values are counted as the largest below it
 
 @dataclass(slots=True)
 class BlockState:
-    """The state of `BlockMethod`: one selected set, or one set per ridge penalty while penalties are compared."""
+    """The state of `BlockMethod`: the selected set and, while penalties are compared, trial sets for every fold."""
 
-    sets: list[SelectedSet]
-    held_back: NDArray[np.int64]  # the rows on which ridges are compared
+    sets: list[SelectedSet]  # the selected set, then for every fold one for each of `_COMPARED_SHARES`
+    folds: NDArray[np.int64]  # the fold of every row; before the target is known, a random order of rows
     weight: Floats  # the weight of every row, 1 on average
     positive: float  # see `positive_target`
     labels: Floats  # see `several_labels`
     classes: str  # see `encode_classes`
-    refit_ridge: float  # the ridge of the final fit
     history: Floats
     staleness: NDArray[np.int64]  # how many offers of this pass were based on a view 0, 1, 2, … versions old
     started: bool = False  # whether the target is known
@@ -62,6 +69,9 @@ class BlockState:
     changes: int = 0  # columns that entered in this pass; with several shards, since the last merge
     changes_before_merge: int = 0
     just_merged: bool = False
+    least_ridge: float = (
+        LEAST_RIDGE  # of the final fit; held-back rows choose it, with weights of features they did not
+    )
     held_back_score: float = np.nan  # balanced accuracy or R² on held-back rows
 
 
@@ -96,18 +106,17 @@ class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
     history_fields = ("objective", "changes", "ridge", "held_back", "staleness", "staleness_max", "offers")
 
     def start(self, meta: Meta, seed: int) -> BlockState:
-        ridges, n = self._ridges(meta.n_samples), meta.n_samples
-        labels = losses.several_labels(self.params.loss, meta)
+        n, labels = meta.n_samples, losses.several_labels(self.params.loss, meta)
         shape = n, self.n_select, meta.itemsize, losses.CODE[self.params.loss], self.params.intercept, len(labels) or 1
-        rows = _rows_to_hold_back(n, meta.classes is not None, seed) if len(ridges) > 1 else np.empty(0, np.int64)
+        ridge, n_folds = self._first_ridge(n), self._n_folds(n)
+        shares = [1.0, *_COMPARED_SHARES * n_folds]
         return BlockState(
-            sets=[SelectedSet.empty(*shape, ridge) for ridge in ridges],
-            held_back=rows,
+            sets=[SelectedSet.empty(*shape, ridge * share) for share in shares],
+            folds=np.random.default_rng(seed).permutation(n if n_folds else 0),
             weight=np.ones(n),
             positive=losses.positive_target(meta),
             labels=labels,
             classes=losses.encode_classes(meta, len(labels) > 0),
-            refit_ridge=ridges[0],
             history=self.new_history(),
             staleness=np.zeros(_MAX_STALENESS, np.int64),
         )
@@ -185,10 +194,14 @@ class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
         target = losses.encode_targets(block.y, state.positive, state.labels)
         if self.params.intercept and not state.classes:  # float32 would lose digits to a large mean
             state.target_mean = float(np.average(target[0], weights=state.weight))
-        for selected in state.sets:
+        if len(state.folds):  # similar targets are spread over the folds
+            n_folds = _FOLDS if len(state.folds) <= _FEW_ROWS else _HELD_BACK[bool(state.classes)]
+            state.folds[np.lexsort((state.folds, block.y))] = np.arange(len(state.folds)) % n_folds
+        for number, selected in enumerate(state.sets):
             selected.target[:] = target - state.target_mean
             selected.importance[:] = state.weight
-            selected.importance[state.held_back] = 0.0
+            if number:
+                selected.importance[state.folds == (number - 1) // len(_COMPARED_SHARES)] = 0.0
             selected.refresh()
 
     def merge(self, states: Sequence[BlockState]) -> BlockState:
@@ -208,7 +221,7 @@ class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
         for selected in state.sets if state.changes else ():
             selected.refresh()  # removes accumulated rounding errors
         go_on = state.changes > 0 or len(state.sets) > 1
-        if len(state.sets) > 1:
+        if len(state.sets) > 1 and state.passes >= min(_COMPARED_PASSES, self.passes):
             self._compare_ridges(state)
         state.history[state.passes - 1] = self._history_row(state, state.sets[0])
         state.staleness[:] = 0
@@ -226,7 +239,10 @@ class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
 
     def result(self, state: BlockState) -> Result:
         selected = state.sets[0].copy_fit()
-        selected.fit(state.refit_ridge)
+        if self.params.ridge == "auto":
+            selected.fit_best(state.least_ridge)
+        else:
+            selected.fit()
         spare = selected.rejected.ids[np.argsort(-selected.rejected.scores, kind="stable")]
         rows = [*state.history[: state.passes].tolist(), self._history_row(state, selected)]
         classes, history = losses.decode_classes(state.classes), self.history_records(rows)
@@ -239,67 +255,87 @@ class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
         return self.preview_weights(selected.columns, w, limit, objective, changes, state.staleness)
 
     def nbytes(self, meta: Meta) -> int:
-        entering = exchange.max_candidates(self.n_select)
+        shape, n_scores = (meta.n_samples, self.n_select), len(losses.several_labels(self.params.loss, meta)) or 1
+        n_sets = 1 + self._n_folds(meta.n_samples) * len(_COMPARED_SHARES)
+        sets = n_sets * set_nbytes(*shape, meta.itemsize, n_scores)
+        work = work_nbytes(*shape, exchange.max_candidates(self.n_select), meta.itemsize, n_scores)
         widest = meta.block_nbytes // (meta.n_samples * meta.itemsize)  # dense; a sparse block has its columns' ids too
-        n_scores = len(losses.several_labels(self.params.loss, meta)) or 1
-        one_set = set_nbytes(meta.n_samples, self.n_select, entering, meta.itemsize, n_scores)
-        return len(self._ridges(meta.n_samples)) * one_set + 16 * meta.n_samples + _SCORING_BYTES * widest
+        return sets + work + 24 * meta.n_samples + _SCORING_BYTES * widest
 
-    def _ridges(self, n_samples: int) -> list[float]:
-        """Return the ridge penalties to compare, or a single penalty if no comparison is needed."""
+    def _first_ridge(self, n_samples: int) -> float:
+        """Return the ridge penalty to begin with."""
         if self.params.ridge != "auto":
-            return [max(float(self.params.ridge), LEAST_RIDGE)]
-        ridges = _COMPARED_RIDGES if n_samples in _COMPARED_ROWS else (SMALL_RIDGE,)
-        return [ridge * CURVATURE[self.params.loss] for ridge in ridges]
+            return max(float(self.params.ridge), LEAST_RIDGE)
+        return _FIRST_RIDGE[self.params.loss] * (1 if n_samples < _COMPARED_ROWS.stop else SMALL_RIDGE)
+
+    def _n_folds(self, n_samples: int) -> int:
+        """Return how many folds of rows are held back in turn to compare ridge penalties, or 0 without comparison."""
+        if self.params.ridge != "auto" or n_samples not in _COMPARED_ROWS:
+            return 0
+        return _FOLDS if n_samples <= _FEW_ROWS else 1
 
     def _compare_ridges(self, state: BlockState) -> None:
-        """Compare the selected sets on held-back rows; after the last comparison, fit the best on all rows."""
-        evaluations = [_evaluate(selected, state.held_back, state.weight, self.params.loss) for selected in state.sets]
-        best = _best_set(evaluations)
-        state.held_back_score = evaluations[best].score
-        if state.passes >= min(_COMPARED_PASSES, self.passes):
-            state.sets, state.held_back = [state.sets[best]], np.empty(0, np.int64)
-            state.sets[0].importance[:] = state.weight
-            state.sets[0].refresh()
-            state.refit_ridge = evaluations[best].ridge
+        """Compare the trial sets on held-back rows, and change to another ridge penalty if these prefer it clearly."""
+        trials = np.array(state.sets[1:], object).reshape(-1, len(_COMPARED_SHARES))
+        held_back = [np.flatnonzero(state.folds == fold) for fold in range(len(trials))]
+        row_losses, scores, ridges = [], [], []
+        for share in range(len(_COMPARED_SHARES)):
+            fits = [_trial_fits(sets[share], rows) for sets, rows in zip(trials, held_back, strict=True)]
+            of_fits = np.hstack([loss for loss, _ in fits]) * state.weight[np.concatenate(held_back)]
+            fit = int(of_fits.sum(axis=1).argmin())
+            row_losses.append(of_fits[fit])
+            scores.append(float(np.mean([score[fit] for _, score in fits])))
+            ridges.append(float(_TRIAL_FITS[fit]) * _FIRST_RIDGE[self.params.loss])
+        constant = state.sets[0].target.mean(axis=1, keepdims=True)
+        y = state.sets[0].target[:, np.concatenate(held_back)]
+        of_constant = losses.row_losses(state.sets[0].code, np.zeros_like(y) + constant, y)
+        best = _clearly_best(row_losses, float(of_constant.mean()))
+        state.held_back_score, state.least_ridge = scores[best], ridges[best]
+        selected, state.folds = state.sets[0], np.empty(0, np.int64)
+        if best > 0:
+            of_best = list(trials[:, best])
+            of_best[0].importance[:] = state.weight
+            of_best[0].refresh()
+            exchange.merge_sets([*of_best, selected], self.n_select)
+            selected = of_best[0]
+        state.sets = [selected]
 
 
-class RidgeEvaluation(NamedTuple):
-    """The loss and score of a selected set on held-back rows, with weights fitted under the best ridge penalty."""
+def _trial_fits(selected: SelectedSet, rows: NDArray[np.int64]) -> tuple[Floats, Floats]:
+    """Return the losses (fits, rows) of held-back rows for fits under several ridge penalties, and scores of the fits.
 
-    loss: float  # divided by that of a constant
-    ridge: float
-    score: float  # balanced accuracy, or R²
-
-
-def _rows_to_hold_back(n_samples: int, are_labels: bool, seed: int) -> NDArray[np.int64]:
-    """Return the random row numbers to hold back, in ascending order."""
-    most = int(_MOST_HELD_BACK * n_samples)
-    count = most if are_labels else max(int(_HELD_BACK * n_samples), min(most, _ENOUGH_HELD_BACK))
-    return np.sort(np.random.default_rng(seed).choice(n_samples, count, replace=False))
-
-
-def _evaluate(selected: SelectedSet, rows: NDArray[np.int64], weight: Floats, loss: str) -> RidgeEvaluation:
-    """Fit a selected set under several ridge penalties, and return the best evaluation on held-back rows."""
-    k, X = selected.k, selected.X
-    of_rows = replace(selected, target=selected.target[:, rows], importance=weight[rows])
+    The score is the balanced accuracy, or R².
+    """
+    k, X, y = selected.k, selected.X, selected.target[:, rows]
     H, slope = selected.quadratic()
-    is_penalised, unused = np.arange(k) >= selected.fixed, np.empty(of_rows.target.shape, X.dtype)
-    constant = np.repeat(of_rows.target.mean(axis=1, keepdims=True), len(rows), axis=1)
-    of_constant = of_rows.write_residuals(constant, unused)
-    evaluations = []
-    for ridge in np.array(_REFIT_RIDGES) * CURVATURE[loss]:
+    is_penalised, row_losses, scores = np.arange(k) >= selected.fixed, [], []
+    for ridge in _FIRST_RIDGE[losses.NAMES[selected.code]] * _TRIAL_FITS:
         w = np.linalg.solve(H + np.diag(np.where(is_penalised, ridge, 1e-9)), slope.T).T
         u = (w.astype(X.dtype) @ X[rows, :k].T).astype(np.float64)
-        share = of_rows.write_residuals(u, unused) / max(of_constant, 1e-300)
-        evaluations.append(RidgeEvaluation(float(share), float(ridge), _score(u, of_rows.target)))
-    return min(evaluations)
+        row_losses.append(losses.row_losses(selected.code, u, y))
+        scores.append(_score(u, y))
+    return np.array(row_losses), np.array(scores)
 
 
-def _best_set(evaluations: Sequence[RidgeEvaluation]) -> int:
-    """Return the number of the set with the least ridge penalty whose loss is near zero or near the least loss."""
-    limit = max(_HARDLY_WORSE * min(evaluation.loss for evaluation in evaluations), _NEARLY_PERFECT)
-    return next(number for number, evaluation in enumerate(evaluations) if evaluation.loss <= limit)
+def _clearly_best(row_losses: Sequence[Floats], of_constant: float) -> int:
+    """Return which ridge penalty to take, given losses of the same held-back rows, the first penalty's first.
+
+    The first penalty is left only if the least loss is below its loss by more than a standard error. Of the others,
+    which are in descending order, the last is taken whose loss is hardly worse than the least, or near zero in terms of
+    a constant's: such sets are still improving, and a small penalty leads furthest.
+
+    >>> rows = np.array([1.0, 2.0, 3.0, 4.0])
+    >>> _clearly_best([rows, rows - [0, 0, 0, 1], rows - [0.4, 0.3, 0.2, 0.3]], 9.0)
+    2
+    >>> _clearly_best([rows, rows - [3, 0, 0, -2]], 9.0)
+    0
+    """
+    means = [float(loss.mean()) for loss in row_losses]
+    gain = row_losses[0] - row_losses[int(np.argmin(means))]
+    if gain.mean() <= gain.std(ddof=1) / np.sqrt(len(gain)):
+        return 0
+    limit = max(_HARDLY_WORSE * min(means), _NEARLY_PERFECT * of_constant)
+    return max(number for number, mean in enumerate(means) if mean <= limit)
 
 
 def _score(u: Floats, y: Floats) -> float:

@@ -34,7 +34,7 @@ from daskfs.algorithms.substitution.columns import (
     sweep_block,
 )
 from daskfs.algorithms.substitution.kernels import EXCLUDED, FREE, power_step, slot_for, substitute
-from daskfs.algorithms.substitution.selected_set import SelectedSet, cross_product, products, set_nbytes
+from daskfs.algorithms.substitution.selected_set import SelectedSet, cross_product, products, set_nbytes, work_nbytes
 from daskfs.protocol import Block, ColumnBlock, Meta, Preview, Result
 
 if TYPE_CHECKING:
@@ -311,7 +311,7 @@ class PaperMethod(ColumnMethod):
 
     def nbytes(self, meta: Meta) -> int:
         n, k = meta.n_samples, self.n_select
-        return slots_nbytes(n, k, meta.itemsize) + set_nbytes(n, k, 0, meta.itemsize)
+        return slots_nbytes(n, k, meta.itemsize) + set_nbytes(n, k, meta.itemsize) + work_nbytes(n, k, 0, meta.itemsize)
 
 
 def add_spare(spare: NDArray[np.int64], ids: NDArray[Any], n_select: int) -> NDArray[np.int64]:
@@ -336,6 +336,11 @@ def fit_columns(
     selected.target[:] = target.y
     selected.ids[fixed:], selected.mean[fixed:], selected.norm[fixed:] = columns.ids, columns.mean, columns.norm
     selected.k = fixed + k
-    selected.fit(SMALL_RIDGE * CURVATURE[params.loss] if params.ridge == "auto" else float(params.ridge))
+    if params.ridge == "auto":
+        selected.ridge = SMALL_RIDGE * CURVATURE[params.loss]
+        selected.fit_best()
+    else:
+        selected.ridge = float(params.ridge)
+        selected.fit()
     classes, chosen = losses.decode_classes(target.classes), method.chosen(selected.ridge)
     return selected.result(params.n_select, spare, classes, history, chosen)

@@ -11,12 +11,7 @@ from daskfs.protocol import Words
 
 def _explain_history(history: Mapping[str, Sequence[float]]) -> str:
     if len(set(history.get("ridge", ()))) > 1:
-        return (
-            "Objectives of different ridges do not compare, and while rows are held back these are left out: "
-            "they may rise from one pass to the next."
-        )
-    if history.get("held_back"):
-        return "While rows are held back, objectives leave them out: with all rows in the end it may rise."
+        return "Objectives of different ridges do not compare: they may rise from one pass to the next."
     return ""
 
 

@@ -48,6 +48,11 @@ _DUPLICATE = {4: 1e-5, 8: 1e-9}  # two columns are duplicates if 1 − |cosine| 
 _FINAL_CURVATURE = 1e-8  # the least curvature of a row in the final fit, only to make H invertible
 _FINAL_DESCENTS = 500  # steps of L-BFGS at most, for several scores
 _PAIRS = 12  # steps that L-BFGS remembers
+_ROWS_TO_CHOOSE = 4096  # on which ridges of the final fit are compared at most
+_ENOUGH_ROWS = 100  # for each feature, with which the ridge of the final fit hardly matters
+_CHOICE_FACTOR = 10**0.5  # from one of these ridges to the next
+_MOST_CHOICES = 12  # of these factors, up or down
+_LEAST_LEFT = 1e-3  # of the curvature of a row, without the row
 _FINAL_STEPS = 25  # of Newton's method at most in the final fit; from a good start it takes a few
 POOL_PER_FEATURE = 5  # rejected columns that are remembered for each feature to select
 
@@ -135,12 +140,13 @@ class SelectedSet:
     def refresh(self, steps: int = 3, least_curvature: float = _LEAST_CURVATURE) -> None:
         """Recompute the curvature and the inverse Hessian, and take at most `steps` Newton steps."""
         k = self.k
-        for _ in range(steps):
-            self._write_curvatures(least_curvature, self.h)
-            self.uniform = bool((self.h == 1).all())
-            H = weighted_gram(self.X[:, :k], self.h)
-            self.diagonal[:k] = np.diag(H)
-            self.inverse[:k, :k] = _inverse(H + np.diag(self._penalty()))
+        for number in range(steps):
+            if number == 0 or self.code != SQUARED:
+                self._write_curvatures(least_curvature, self.h)
+                self.uniform = bool((self.h == 1).all())
+                H = weighted_gram(self.X[:, :k], self.h)
+                self.diagonal[:k] = np.diag(H)
+                self.inverse[:k, :k] = _inverse(H + np.diag(self._penalty()))
             if not self._step():
                 break
         self._update_objective()
@@ -275,16 +281,73 @@ class SelectedSet:
     def _objective(self, u: Floats, w: Floats) -> float:
         return self.write_residuals(u, np.empty_like(self.r)) + 0.5 * float((w**2 @ self._penalty()).sum())
 
-    def fit(self, ridge: float) -> None:
-        """Fit the weights of the set to the minimum of the loss under a given ridge penalty."""
-        self.ridge = ridge
+    def fit(self) -> None:
+        """Fit the weights of the set to the minimum of the loss under the ridge penalty."""
         if len(self.w) > 1 and self.code != SQUARED:
             self.refresh()
             self._descend()
             self.refresh(steps=1)
             return
         self.refresh(_FINAL_STEPS)
-        self.refresh(_FINAL_STEPS, _FINAL_CURVATURE)
+        if self.code != SQUARED:
+            self.refresh(_FINAL_STEPS, _FINAL_CURVATURE)
+
+    def fit_best(self, least_ridge: float = LEAST_RIDGE) -> None:
+        """Fit the weights under the ridge penalty with the least leave-one-out loss, but at least `least_ridge`.
+
+        Of many rows a part is enough to choose the penalty, and of very many for each feature any penalty will do.
+        """
+        if len(self.h) > _ENOUGH_ROWS * self.k:
+            self.fit()
+            return
+        rows = np.arange(0, len(self.h), -(-len(self.h) // _ROWS_TO_CHOOSE))
+        trial, losses = self._part(rows), dict[int, float]()
+        best, ridge = 0, max(self.ridge, least_ridge)
+        for direction in (1, -1):
+            while abs(best) < _MOST_CHOICES:
+                for number in (best, best + direction):
+                    if number not in losses:
+                        trial.ridge = max(ridge * _CHOICE_FACTOR**number, least_ridge)
+                        trial.fit()
+                        losses[number] = trial._leave_one_out()
+                if losses[best + direction] >= losses[best]:
+                    break
+                best += direction
+        self.ridge = max(ridge * _CHOICE_FACTOR**best, least_ridge)
+        self.fit()
+
+    def _part(self, rows: NDArray[np.int64]) -> SelectedSet:
+        """Return a copy of the set with some of the rows, which shares the matrix X if these are all rows."""
+        if len(rows) == len(self.h):
+            return self.copy_fit()
+        copied: SelectedSet = copy_state(replace(self, X=self.X[:0]))
+        arrays = {name: getattr(self, name)[..., rows] for name in ("target", "importance", "u", "r", "h")}
+        return replace(copied, X=np.asfortranarray(self.X[rows, : self.k]), **arrays)
+
+    def _leave_one_out(self) -> float:
+        """Return the loss of all rows, of which each is scored by weights that were fitted without it.
+
+        A Newton step from the joint fit gives these scores; for the squared loss they are exact.
+        """
+        X, u, shared = self.X[:, : self.k], np.empty_like(self.u), None
+        if len(u) == 1 or self.code == SQUARED:
+            shared = _leverages(X, self.inverse[: self.k, : self.k])
+        for c in range(len(u)):
+            h = self.h if shared is not None else self._curvature_of(c)
+            at = _leverages(X, _inverse(weighted_gram(X, h) + np.diag(self._penalty()))) if shared is None else shared
+            u[c] = self.u[c] - at * self.r[c] / np.maximum(1 - at * h, _LEAST_LEFT)
+        return self.write_residuals(u, np.empty_like(self.r))
+
+    def _curvature_of(self, c: int) -> Floats:
+        """Return the weighted curvature of every row along one of several scores."""
+        h = np.empty(len(self.h))
+        if self.code != SOFTMAX:
+            curvatures(self.code, self.u[c], self.target[c], self.importance, _FINAL_CURVATURE, h)
+            return h
+        p = np.where(self.target[c] > 0, 1.0, 0.0) - self.r[c] / np.maximum(self.importance, 1e-12)
+        # Only differences of scores matter: of two scores, each has half of the curvature of their difference.
+        curved: Floats = self.importance * np.maximum(p * (1 - p), _FINAL_CURVATURE) * len(self.u) / (len(self.u) - 1)
+        return curved
 
     def _descend(self) -> None:
         """Minimise the loss of several scores by L-BFGS, in the metric of the Hessian that they share."""
@@ -343,12 +406,26 @@ class SelectedSet:
         )
 
 
-def set_nbytes(n: int, slots: int, entering: int, itemsize: int, n_scores: int = 1) -> int:
-    """Return the bytes of a selected set, and of the work on the set if `entering` columns enter at once."""
+def set_nbytes(n: int, slots: int, itemsize: int, n_scores: int = 1) -> int:
+    """Return the bytes of a selected set with `slots` features."""
     size = slots + 1
-    columns = n * (size + 2 * entering) * itemsize + min(n, _TILE) * size * itemsize
-    small = 8 * 6 * (size + entering) ** 2
-    return columns + small + n * (2 * itemsize + 16) + n * n_scores * (5 * 8 + 2 * itemsize)
+    return n * size * itemsize + 8 * size * (size + 8) + n * (8 + itemsize) + n * n_scores * (16 + itemsize)
+
+
+def work_nbytes(n: int, slots: int, entering: int, itemsize: int, n_scores: int = 1) -> int:
+    """Return the bytes of the work on a selected set if `entering` columns enter at once, and of the final fit."""
+    size = slots + 1
+    columns = 2 * n * entering * itemsize + min(n, _TILE) * size * (itemsize + 16)
+    return columns + 8 * 6 * (size + entering) ** 2 + n * (16 + itemsize) + n * n_scores * (40 + 2 * itemsize)
+
+
+def _leverages(X: NDArray[Any], inverse: Floats) -> Floats:
+    """Return xᵀ H⁻¹ x of every row x of X, given the inverse of H."""
+    out = np.empty(len(X))
+    for start in range(0, len(X), _TILE):
+        rows = X[start : start + _TILE].astype(np.float64)
+        out[start : start + _TILE] = ((rows @ inverse) * rows).sum(axis=1)
+    return out
 
 
 def _slot_holders(alive: NDArray[np.bool_], k: int) -> NDArray[np.int64]:

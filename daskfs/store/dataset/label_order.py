@@ -44,15 +44,17 @@ class LabelOrder:
         """Return the sums over an array of at least one label."""
         labels, counts = np.unique(y, return_counts=True)
         are_classes = len(labels) <= MOST_CLASSES and np.array_equal(labels, np.round(labels))
-        steps, mean = np.diff(y), float(y.mean())
+        with np.errstate(over="ignore", invalid="ignore"):  # then the autocorrelation is NaN
+            steps, mean = np.diff(y), float(y.mean())
+            squares, spread = float(steps @ steps), float(((y - mean) ** 2).sum())
         return cls(
             rows=len(y),
             first=float(y[0]),
             last=float(y[-1]),
             changes=int(np.count_nonzero(steps)),
-            squares=float(steps @ steps),
+            squares=squares,
             mean=mean,
-            spread=float(((y - mean) ** 2).sum()),
+            spread=spread,
             counts=dict(zip(labels.tolist(), counts.tolist(), strict=True)) if are_classes else None,
         )
 
@@ -66,9 +68,9 @@ class LabelOrder:
             first=self.first,
             last=later.last,
             changes=self.changes + later.changes + (step != 0),
-            squares=self.squares + later.squares + step**2,
+            squares=self.squares + later.squares + step * step,
             mean=self.mean + shift * later.rows / rows,
-            spread=self.spread + later.spread + shift**2 * self.rows * later.rows / rows,
+            spread=self.spread + later.spread + shift * shift * self.rows * later.rows / rows,
             counts=_add(self.counts, later.counts),
         )
 

@@ -1,0 +1,127 @@
+"""The choice of gamma and of a penalty before the first round, by cross-validation on the sample of rows.
+
+The finer waves are, the more noise they explain, and the larger the penalty must be: both are chosen together. For
+every gamma, a lasso on some hundred waves and the linear terms is fitted to three quarters of the sampled rows for
+descending penalties until the squared error on the other quarter rises, and so for every quarter. Sums over noise
+grow with the square root of the number of rows, and so does the penalty from the sample to all rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskfs.algorithms.losses import Loss
+from daskfs.algorithms.random_features import lasso
+from daskfs.algorithms.random_features.inputs import features_with_ids, sample_rows
+from daskfs.algorithms.random_features.lasso import Float64Array
+from daskfs.algorithms.random_features.state import RandomFeaturesState, Rows
+from daskfs.basis import LINEAR
+from daskfs.protocol import Meta
+
+if TYPE_CHECKING:
+    from daskfs.algorithms.random_features import SparseRandomFeatures
+
+MULTIPLES = {"gaussian": (1.0, 4.0, 16.0), "laplacian": (1.0, 2.0, 4.0), "perceptron": (1.0,)}
+"""Multiples of the gamma of the median heuristic that are compared."""
+_GRADIENT: dict[Loss, float] = {"squared": 1.0, "squared_hinge": 1.0, "logistic": 0.5}
+"""The gradient of a loss at score 0, as a share of that of the squared loss, which stands for it here."""
+_WAVES = 768
+_MOST_LINEAR = 256  # columns; if there are more, linear terms take no part in the comparison
+_FIRST_WAVE = 1 << 61  # far from the ids of the rounds
+_MOST_TARGETS = 3  # classes that are compared, the most frequent ones
+_FOLDS = 4
+_PENALTIES = 0.6 ** np.arange(15)  # as shares of the largest that admits a wave
+_PATIENCE = 2  # penalties that raise the error, after which smaller ones are not tried
+_TOLERANCE = 1e-2
+_CONSTANT = 1e-12  # a target that differs by less, as a share of itself, is constant
+_ROUNDING = 1e-5  # added to the diagonal of Gram matrices that are summed in float32
+
+
+def scale_nbytes(d: int) -> int:
+    """Return the bytes that the choice takes."""
+    A, rows = _WAVES + (d if d <= _MOST_LINEAR else 0), sample_rows(d)
+    return 8 * A * A * (_FOLDS + 3) + 4 * 4 * rows * A
+
+
+def sees_all_rows(meta: Meta, d: int) -> bool:
+    """Return whether the sample has all rows, so that the penalty need not be chosen on held-back rows."""
+    return meta.n_samples <= sample_rows(d)
+
+
+def choose_scale(params: SparseRandomFeatures, state: RandomFeaturesState) -> None:
+    """Set gamma and the penalty of the rounds where they are "auto"."""
+    inputs = state.inputs
+    if params.penalty != "auto":
+        state.penalty = float(params.penalty)
+    if "auto" not in (params.penalty, params.gamma):
+        return
+    rows = _scaled_sample(state)
+    to_sample = _GRADIENT[state.fitted_loss] * np.sqrt(state.total / max(float(rows.weight.sum()), 1.0))
+    multiples = MULTIPLES[params.kernel] if params.gamma == "auto" else (1.0,)
+    fixed = None if params.penalty == "auto" else state.penalty / to_sample
+    if fixed is not None and len(multiples) == 1:
+        return
+    errors, gamma = [], inputs.gamma
+    for multiple in multiples:
+        inputs.gamma = gamma * multiple
+        errors.append((*_least_error(params, state, rows, fixed), inputs.gamma))
+    _, penalty, inputs.gamma = min(errors)
+    if fixed is None:
+        state.penalty = penalty * to_sample
+
+
+def _scaled_sample(state: RandomFeaturesState) -> Rows:
+    """Return the sampled rows with their targets, or ±1 for each of the most frequent classes."""
+    inputs = state.inputs
+    used = inputs.sample_weight > 0
+    X = ((inputs.sample[used] - inputs.offset) * inputs.scale).astype(np.float32)
+    y = inputs.sample_target[used]
+    if len(state.labels):
+        codes, counts = np.unique(y, return_counts=True)
+        Y = np.where(y[:, None] == codes[np.argsort(-counts, kind="stable")[:_MOST_TARGETS]], 1.0, -1.0)
+    else:
+        Y = ((y - inputs.target_offset) * inputs.target_scale)[:, None]
+    return Rows(X, Y, inputs.sample_weight[used])
+
+
+def _least_error(
+    params: SparseRandomFeatures, state: RandomFeaturesState, rows: Rows, fixed: float | None
+) -> tuple[float, float]:
+    """Return the least error of all penalties, or of a fixed one, and the penalty; 0 if nothing can be explained."""
+    d = rows.X.shape[1]
+    n_linear = d if params.has_linear_terms and d <= _MOST_LINEAR else 0
+    ids = np.array([*range(LINEAR, LINEAR + n_linear), *range(_FIRST_WAVE, _FIRST_WAVE + _WAVES)], np.uint64)
+    Phi = features_with_ids(params.kernel, state, ids).expand(rows.X)
+    residuals = (
+        (rows.Y - np.average(rows.Y, axis=0, weights=rows.weight)) * rows.weight[:, None] if len(Phi) else rows.Y
+    )
+    top = float(np.abs(Phi[:, n_linear:].T @ residuals.astype(np.float32)).max(initial=0.0))
+    spread = float(np.abs(residuals).sum())
+    if len(Phi) < _FOLDS or top <= _ROUNDING * spread or spread <= _CONSTANT * float(np.abs(rows.Y).sum()):
+        return 0.0, 0.0
+    penalties: Float64Array = np.array([fixed]) if fixed is not None else np.asarray(top * _PENALTIES, np.float64)
+    paths = [_errors(Phi, rows, np.arange(len(Phi)) % _FOLDS == fold, penalties) for fold in range(_FOLDS)]
+    errors: list[float] = []
+    for each in zip(*paths, strict=True):
+        errors.append(sum(each))
+        if len(errors) - 1 - int(np.argmin(errors)) == _PATIENCE:
+            break
+    best = int(np.argmin(errors))
+    return errors[best], float(penalties[best])
+
+
+def _errors(Phi: NDArray[np.float32], rows: Rows, test: NDArray[np.bool_], penalties: Float64Array) -> Iterator[float]:
+    """Yield the weighted squared error on the test rows, for every penalty of a fit to the other rows."""
+    weight = rows.weight[~test]
+    centre, mean = np.average(Phi[~test], axis=0, weights=weight), np.average(rows.Y[~test], axis=0, weights=weight)
+    root = np.sqrt(weight)[:, None]
+    P = ((Phi[~test] - centre) * root).astype(np.float32)
+    gram, b = (P.T @ P).astype(np.float64), (P.T @ ((rows.Y[~test] - mean) * root)).astype(np.float64)
+    gram.flat[:: len(gram) + 1] *= 1 + _ROUNDING
+    for solution in lasso.solve_path([(gram, b)], penalties * (1 - 1 / _FOLDS), _TOLERANCE):
+        error = (Phi[test] - centre) @ solution.weights + mean - rows.Y[test]
+        yield float(rows.weight[test] @ np.square(error).sum(axis=1))
