@@ -40,8 +40,8 @@ class BatchRun:
     """
 
     def __init__(self, algorithm: Algorithm, seed: int, first: InMemory, classes: NDArray[Any] | None) -> None:
-        self.algorithm, self.seed, self.classes = algorithm, seed, classes
-        self.state = algorithm.start(first.meta, seed)
+        self.algorithm, self.seed, self.classes = algorithm.resolve(first.meta), seed, classes
+        self.state = self.algorithm.start(first.meta, seed)
         self.rows, self._digest = 0, ""
 
     def learn(self, batch: InMemory) -> None:
@@ -103,8 +103,9 @@ class BatchEstimator(SelectingEstimator):
         target, labels = encode_labels(y, classes if self._batch_run is None else self._batch_run.classes)
         batch = InMemory(X, target, labels, "rows", getattr(self, "feature_names_in_", None), weight)
         if self._batch_run is None:
-            for name in (*(self._registration.batches_refuse or ()), "missing"):
-                if getattr(self, name) and (name, self.missing) != ("missing", "error"):
+            refused = dict.fromkeys(self._registration.batches_refuse or (), (0, False, "auto"))
+            for name, allowed in {**refused, "missing": ("error",)}.items():
+                if getattr(self, name) not in allowed:
                     raise OptionError(f"{name}: needs to know all rows beforehand, which partial_fit does not; use fit")
             self._batch_run = BatchRun(self._algorithm_for(batch.meta), self._seed(), batch, classes)
         self._selection = None

@@ -24,10 +24,18 @@ def objective(X, Y, S, ridge):
     return 0.5 * ((Y - X_S @ W) ** 2).sum() + 0.5 * ridge * (W**2).sum(), W
 
 
-def without_each(X, Y, S, ridge):
-    """How much the objective rises without each column of S."""
-    best = objective(X, Y, S, ridge)[0]
-    return np.array([objective(X, Y, S[:i] + S[i + 1 :], ridge)[0] - best for i in range(len(S))])
+def elimination(X, Y, S, ridge):
+    """Columns of S, the last removed first; always the one goes without which the objective rises least. And the rises,
+    or larger ones of columns removed before.
+    """
+    order, rises = [], []
+    while S:
+        trials = [(objective(X, Y, [i for i in S if i != j], ridge)[0], j) for j in S]
+        value, worst = min(trials)
+        rises.append(max([value - objective(X, Y, S, ridge)[0], *rises[-1:]]))
+        order.append(worst)
+        S = [i for i in S if i != worst]
+    return order[::-1], np.array(rises[::-1])
 
 
 def substitute(X, Y, S, ridge):

@@ -205,7 +205,9 @@ def standardise_sparse(indptr, rows, values, columns, mean, norm, out):
 
 @kernel
 def prune(inverse, w, fixed, keep):
-    """Drop columns until `keep` remain, always the column whose removal raises the loss least; return a mask.
+    """Drop columns until `keep` remain, always the column whose removal raises the loss least.
+
+    Return a mask of the columns that remain, and the dropped columns in order with twice the rise of the loss by each.
 
     `inverse` is H⁻¹ of the quadratic ½ wᵀHw − cᵀw with its minimum at `w`; without weight i the minimum is higher by ½
     w_i² / (H⁻¹)_ii, summed over the rows of `w`, one for each score. `inverse` and `w` are updated in place. The first
@@ -213,6 +215,7 @@ def prune(inverse, w, fixed, keep):
     """
     size = len(inverse)
     alive = np.ones(size, np.bool_)
+    dropped, rises = np.empty(size - keep, np.int64), np.empty(size - keep)
     left = size
     while left > keep:
         worst, least = -1, np.inf
@@ -227,6 +230,7 @@ def prune(inverse, w, fixed, keep):
         if worst < 0:
             break
         alive[worst] = False
+        dropped[size - left], rises[size - left] = worst, least
         left -= 1
         pivot = inverse[worst, worst]
         for a in range(size):
@@ -240,7 +244,7 @@ def prune(inverse, w, fixed, keep):
             inverse[a, worst] = 0.0
             inverse[worst, a] = 0.0
         w[:, worst] = 0.0
-    return alive
+    return alive, dropped[: size - left], rises[: size - left]
 
 
 @summing

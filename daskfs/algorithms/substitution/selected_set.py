@@ -191,7 +191,7 @@ class SelectedSet:
         inverse = _extend_inverse(self.inverse[:k, :k], C, B + self.ridge * np.eye(len(distinct)))
         old = np.pad(self.w[:, :k], ((0, 0), (0, len(distinct))))
         w = old + products(new.X, self.r) @ inverse[k:]
-        alive = prune(inverse, w, fixed, fixed + n_select)
+        alive, _, _ = prune(inverse, w, fixed, min(fixed + n_select, len(inverse)))
         holders = _slot_holders(alive, k)
         for slot in np.flatnonzero(holders >= k):
             source = holders[slot] - k
@@ -271,6 +271,17 @@ class SelectedSet:
         at = slice(self.fixed, self.k)
         usefulness: Floats = (self.w[:, at] ** 2).sum(axis=0) / np.diag(self.inverse)[at]
         return usefulness
+
+    def elimination(self) -> tuple[NDArray[np.int64], Floats]:
+        """Return the slots of all features, the most important first, and the importance of these features.
+
+        Features are removed one after the other, always the one without which the loss rises least. Its importance is
+        this rise, or that of a feature removed before it, if larger. So the first features are a good set by
+        themselves, which they need not be in the order of `usefulness`: that is small for both of two similar features.
+        """
+        k = self.k
+        _, dropped, rises = prune(self.inverse[:k, :k].copy(), self.w[:, :k].copy(), self.fixed, self.fixed)
+        return dropped[::-1], np.maximum.accumulate(rises / 2)[::-1]
 
     def _penalty(self) -> Floats:
         """Return the ridge penalty of every slot in use, which is 0 for the intercept."""
@@ -384,13 +395,12 @@ class SelectedSet:
         history: Sequence[Any],
         chosen: Mapping[str, float | str],
     ) -> Result:
-        """Return the features of a fitted set, the most useful first, with weights in the units of the data.
+        """Return the features of a fitted set, the most important first, with weights in the units of the data.
 
         If the data have fewer than `n_select` useful columns, because of constants and near-duplicates, the result is
         filled up with columns of `spare` with weight 0.
         """
-        usefulness = self.usefulness()
-        order = self.fixed + np.argsort(-usefulness, kind="stable")
+        order, importance = self.elimination()
         raw = self.w[:, order] / self.norm[order]
         intercept = (self.w[:, 0] / np.sqrt(len(self.h)) if self.fixed else 0.0) - raw @ self.mean[order]
         fill = spare[~np.isin(spare, self.features)][: n_select - len(order)]
@@ -401,7 +411,7 @@ class SelectedSet:
             intercept=intercept,
             classes=classes,
             history=history,
-            importance=np.pad(usefulness[order - self.fixed] / 2, (0, len(fill))),
+            importance=np.pad(importance, (0, len(fill))),
             chosen=chosen,
         )
 

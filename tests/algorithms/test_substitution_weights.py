@@ -1,0 +1,148 @@
+"""The ridge of the selection, the ridge of the weights, and importance, against plain numpy and scikit-learn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from reference import forward_backward as plain
+from scipy.special import softmax
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
+from sklearn.linear_model import LogisticRegression, LogisticRegressionCV, RidgeCV
+from sklearn.metrics import roc_auc_score
+from sklearn.preprocessing import StandardScaler
+
+import daskfs
+from daskfs.algorithms.losses import CODE, row_losses
+from daskfs.algorithms.substitution.selected_set import SelectedSet
+
+pytestmark = pytest.mark.kernels
+
+
+def store(folder, X, y):
+    daskfs.write_dataset(folder / "d.zarr", X, y, overwrite=True)
+    return daskfs.open_dataset(folder / "d.zarr")
+
+
+def fitted(X, y, loss, ridge):
+    """A selected set of all columns, already standardised, and an intercept."""
+    n, k = X.shape
+    selected = SelectedSet.empty(n, k, 8, CODE[loss], intercept=True, n_scores=len(y), ridge=ridge)
+    selected.X[:, 1:], selected.target[:], selected.k, selected.ids[1:] = X, y, k + 1, np.arange(k)
+    selected.fit()
+    return selected
+
+
+@pytest.mark.parametrize("n_scores", [1, 3])
+def test_importance_is_what_the_objective_loses_one_feature_after_the_other(tmp_path, n_scores):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 10)) + rng.normal(size=(80, 1))
+    score = X[:, :4] @ rng.normal(size=(4, 3)) + rng.normal(size=(80, 3))
+    y, ridge = score[:, 0] if n_scores == 1 else score.argmax(axis=1), 0.3
+    algorithm = daskfs.OnlineSubstitution(5, loss="squared", ridge=ridge)
+    selection = daskfs.select(store(tmp_path, X, y), algorithm)
+    Y = y[:, None] if n_scores == 1 else plain.indicators(y)
+    order, rises = plain.elimination(plain.standardised(X), Y, selection.features.astype(int).tolist(), ridge)
+    assert selection.features.tolist() == order
+    np.testing.assert_allclose(selection.importance, rises / rises.sum(), rtol=1e-6)
+
+
+def test_importance_of_two_classes_is_close_to_what_the_objective_loses(tmp_path):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(400, 6))
+    y = X @ [2, 1.5, 1, 0.7, 0.5, 0.3] + rng.logistic(size=400) > 0
+    selection = daskfs.select(store(tmp_path, X, y), daskfs.OnlineSubstitution(6, ridge=0.2))
+    Z = plain.standardised(X)[:, selection.features.astype(int)]
+
+    def objective(columns):
+        if not columns.shape[1]:
+            return -(y.mean() * np.log(y.mean()) + (1 - y.mean()) * np.log(1 - y.mean())) * 400
+        fit = LogisticRegression(C=5, tol=1e-10, max_iter=1000).fit(columns, y)
+        loss = np.logaddexp(0, -np.where(y, 1, -1) * fit.decision_function(columns)).sum()
+        return loss + 0.1 * (fit.coef_**2).sum()
+
+    loses = np.array([objective(Z[:, :m]) - objective(Z[:, : m + 1]) for m in range(6)])
+    np.testing.assert_allclose(selection.importance, loses / loses.sum(), rtol=0.5)
+    assert selection.features.tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_the_first_of_two_copies_of_the_truth_is_a_good_set(tmp_path):
+    """Without one of two similar columns next to nothing is lost; the better one comes first all the same."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(300, 5))
+    X[:, 1] = X[:, 0] + 0.05 * rng.normal(size=300)
+    y = 5 * X[:, 0] + X[:, 2] + 0.5 * X[:, 3] + 0.3 * rng.normal(size=300)
+    selection = daskfs.select(store(tmp_path, X, y), daskfs.OnlineSubstitution(4, ridge=0.1))
+    assert selection.features[0] in (0, 1)
+
+
+@pytest.mark.parametrize(("loss", "within"), [("squared", 1e-9), ("logistic", 0.01), ("softmax", 0.1)])
+def test_leave_one_out_is_what_fits_without_each_row_give(loss, within):
+    rng = np.random.default_rng(2)
+    X = plain.standardised(rng.normal(size=(40, 4)))
+    score = 8 * X @ rng.normal(size=(4, 3)) + rng.normal(size=(40, 3))
+    y = {"squared": score.T[:1], "logistic": np.sign(score.T[:1]), "softmax": plain.indicators(score.argmax(axis=1)).T}
+    whole = fitted(X, y[loss], loss, ridge=0.3)
+    total = 0.0
+    for row in range(40):
+        part = fitted(X, y[loss], loss, ridge=0.3)
+        part.importance[row] = 0
+        part.fit()
+        total += row_losses(CODE[loss], part.u, y[loss])[row]
+    assert whole._leave_one_out() == pytest.approx(total, rel=within)
+
+
+def wide(seed, is_number, n=80, p=600):
+    """Correlated columns, far more than rows, and 600 rows to judge by."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n + 600, 15)) @ (rng.normal(size=(15, p)) * (rng.random((15, p)) < 0.2))
+    X += rng.normal(size=X.shape)
+    score = X[:, :10] @ rng.normal(size=10)
+    y = score / score.std() + 0.7 * rng.normal(size=len(X))
+    return X, y if is_number else (y > 0).astype(int), n
+
+
+def halves(load, seed):
+    X, y = load(return_X_y=True)
+    order = np.random.default_rng(seed).permutation(len(X))
+    return X[order], y[order], len(X) // 2
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # of scikit-learn, on defaults of its next version
+@pytest.mark.parametrize(
+    ("make", "k"),
+    [
+        pytest.param(lambda seed: wide(seed, is_number=True), 10, id="wide, a number"),
+        pytest.param(lambda seed: wide(seed, is_number=True), 40, id="wide, a number, 40"),
+        pytest.param(lambda seed: wide(seed, is_number=False), 10, id="wide, two classes"),
+        pytest.param(lambda seed: halves(load_diabetes, seed), 4, id="diabetes"),
+        pytest.param(lambda seed: halves(load_breast_cancer, seed), 8, id="breast cancer"),
+        pytest.param(lambda seed: halves(load_wine, seed), 5, id="wine"),
+    ],
+)
+def test_weights_are_as_good_as_a_cross_validated_fit_of_the_same_columns(tmp_path, make, k):
+    """The mean R² or AUC over four seeds."""
+    scores = []
+    for seed in range(4):
+        X, y, train = make(seed)
+        selection = daskfs.select(store(tmp_path, X[:train], y[:train]), daskfs.OnlineSubstitution(k), seed=seed)
+        columns = StandardScaler().fit(X[:train]).transform(X)[:, selection.features.astype(int)]
+        if selection.classes is None:
+            refit = RidgeCV(np.logspace(-3, 4, 15)).fit(columns[:train], y[:train])
+            scores.append([selection.score(X[train:], y[train:]), refit.score(columns[train:], y[train:])])
+            continue
+        refit = LogisticRegressionCV(Cs=8, cv=5, max_iter=500, tol=1e-3).fit(columns[:train], y[:train])
+        theirs, own = refit.predict_proba(columns[train:]), selection.decision_function(X[train:])
+        own = own if own.ndim == 1 else softmax(own, axis=1)
+        both = own, theirs if own.ndim == 2 else theirs[:, 1]
+        scores.append([roc_auc_score(y[train:], column, multi_class="ovr") for column in both])
+    own, theirs = np.mean(scores, axis=0)
+    assert own >= theirs - 0.005
+
+
+def test_the_ridge_stays_without_evidence_and_goes_with_it(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 300)).astype(np.float32)
+    noise = daskfs.select(store(tmp_path, X, rng.normal(size=100)), daskfs.OnlineSubstitution(5))
+    assert noise.chosen["ridge"] == 1.0
+    clear = daskfs.select(store(tmp_path, *load_breast_cancer(return_X_y=True)), daskfs.OnlineSubstitution(8))
+    assert clear.chosen["ridge"] < 0.2
