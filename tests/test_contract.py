@@ -146,7 +146,7 @@ def test_exactly_k_named_features(name, datasets, kind):
     assert selection.names == dataset.names(selection.features)
     assert np.isfinite(selection.weights).all()
     assert "objective" in selection.history
-    assert selection.score(dataset) > 0.75
+    assert selection.score(dataset) > 0.7
 
 
 @kinds

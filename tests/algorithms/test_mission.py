@@ -72,6 +72,7 @@ def test_softmax_without_collisions_is_softmax_regression(method):
         "intercept": False,
         "sightings": 1e9,
         "scale": False,
+        "refit": 0,
     }
     given = selected(daskfs.Mission(40, method=method, **options), rows, y, classes=(0.0, 1.0, 2.0))
     assert set(given.features.tolist()) == expected.keys()
@@ -122,7 +123,7 @@ def test_blocks_may_be_cut_anywhere(cuts, method):
 def test_the_memory_of_a_block_may_be_reused():
     """As the store does: the first rows wait for more, and may not be views of their block."""
     rows, y = some_rows(200, 40)
-    chosen, block = daskfs.Mission(5, width=2**6), block_of(rows, y)
+    chosen, block = daskfs.Mission(5, width=2**6, refit=0), block_of(rows, y)
     expected = selected(chosen, rows, y)
     state = chosen.update(chosen.start(meta_of(rows), seed=0), block)
     for array in (block.indptr, block.ids, block.values, block.y):

@@ -20,10 +20,10 @@ methods = pytest.mark.parametrize("method", METHODS)
 def test_empty_rows_teach_the_constant_only(method):
     rows, y = some_rows(400, 50)
     without = selected(
-        daskfs.Mission(5, method=method, width=2**8, intercept=False, learning_rate=0.5, scale=False), rows, y
+        daskfs.Mission(5, method=method, width=2**8, intercept=False, learning_rate=0.5, scale=False, refit=0), rows, y
     )
     rows = [row for pair in zip(rows, [{}] * 400, strict=True) for row in pair]
-    half = daskfs.Mission(5, method=method, width=2**8, intercept=False, learning_rate=0.25, scale=False)
+    half = daskfs.Mission(5, method=method, width=2**8, intercept=False, learning_rate=0.25, scale=False, refit=0)
     given = selected(half, rows, np.repeat(y, 2))
     assert given.features.tolist() == without.features.tolist()
     np.testing.assert_allclose(given.weights, without.weights, rtol=1e-3)
@@ -128,15 +128,30 @@ def test_columns_are_refused_in_a_line(tmp_path):
         daskfs.select(tmp_path / "x.zarr", daskfs.Mission(2))
 
 
-@pytest.mark.parametrize("is_sorted", [True, False])
-def test_rows_in_the_order_of_classes_are_remarked_on(tmp_path, is_sorted, recwarn):
+@pytest.mark.parametrize(("run", "is_sorted"), [(10_000, True), (600, True), (10, True), (1, False)])
+def test_rows_in_the_order_of_classes_are_remarked_on(tmp_path, run, is_sorted, recwarn):
     X = sp.random_array((20_000, 50), density=0.1, format="csr", rng=np.random.default_rng(0))
-    y = np.arange(20_000) >= 10_000 if is_sorted else np.arange(20_000) % 2
+    y = np.arange(20_000) // run % 2 if is_sorted else np.random.default_rng(1).random(20_000) < 0.3
     daskfs.write_dataset(tmp_path / "x.zarr", X, y)
     daskfs.select(tmp_path / "x.zarr", daskfs.Mission(5, width=2**8))
     said = [str(warning.message) for warning in recwarn]
     assert len(said) == is_sorted
-    assert all("x.zarr: its first rows are all of one class" in line for line in said)
+    assert all("x.zarr: its rows are not mixed" in line for line in said)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared", "softmax"])
+def test_few_rows_are_mixed_in_memory(tmp_path, loss, recwarn):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 40))
+    y = X[:, :3] @ [3, -2, 2] + rng.normal(size=3000)
+    y = y if loss == "squared" else np.digitize(y, [0] if loss == "logistic" else [-2, 2])
+    features = []
+    for order in (np.argsort(y, kind="stable"), rng.permutation(3000)):
+        name = tmp_path / f"{len(features)}.zarr"
+        daskfs.write_dataset(name, X[order], y[order], layout="rows")
+        features.append(set(daskfs.select(name, daskfs.Mission(3, loss=loss, width=2**8)).features.tolist()))
+    assert features == [{0, 1, 2}] * 2
+    assert not recwarn.list
 
 
 @pytest.mark.parametrize("method", ["paper", "hashing", "iht", "batch-iht"])

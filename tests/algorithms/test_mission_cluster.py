@@ -39,6 +39,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> daskfs.Dataset:
 
 def shard_by_shard(dataset: daskfs.Dataset, algorithm: daskfs.Mission, shards: int) -> Result:
     """What shards give that run one after the other in this process."""
+    algorithm = algorithm.resolve(dataset.meta)
     state = algorithm.start(replace(dataset.meta, n_shards=shards), 0)
     run = SelectionRun(dataset, algorithm, Snapshot(state, shards))
     return algorithm.result(run.finish(SerialRunner(run)).state)

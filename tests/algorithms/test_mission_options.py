@@ -152,7 +152,7 @@ def test_interactions_of_nothing_are_refused(clicked, given, said):
 @pytest.mark.parametrize("method", ["active", "paper"])
 def test_what_fades_is_the_sketch_beside_the_largest(method):
     rows, y = some_rows(600, 300)
-    chosen = daskfs.Mission(20, method=method, width=2**12, learning_rate=1.0)
+    chosen = daskfs.Mission(20, method=method, width=2**12, learning_rate=1.0, refit=0)
     state = passed(chosen, chosen.start(meta_of(rows), 0), rows, y)
     before = copy_state(state)
     rule = rule_of(chosen, state.room)
@@ -173,6 +173,6 @@ def test_fading_leaves_less_noise_behind():
     rows, y = some_rows(2000, 1000)
     sizes = []
     for fading in (0.0, 0.5):
-        chosen = daskfs.Mission(100, width=2**8, fading=fading, learning_rate=1.0)
+        chosen = daskfs.Mission(100, width=2**8, fading=fading, learning_rate=1.0, refit=0)
         sizes.append(np.abs(passed(chosen, chosen.start(meta_of(rows), 0), rows, y).memory.sketch).mean())
     assert sizes[1] < 0.5 * sizes[0]

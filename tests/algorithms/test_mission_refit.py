@@ -26,7 +26,7 @@ def log_loss(weights: dict[int, float], rows: list[dict[int, float]], y: np.ndar
 def begun(chosen: daskfs.Mission, rows: list[dict[int, float]], y: np.ndarray, shards: int = 1) -> MissionState:
     """The state after all passes but the refit."""
     state = chosen.start(replace(meta_of(rows), n_shards=shards), seed=0)
-    for _ in range(chosen.passes):
+    for _ in range(chosen.n_passes):
         state, _ = chosen.end_pass(chosen.update(state, block_of(rows, y)))
     return state
 
@@ -58,7 +58,7 @@ def test_the_refit_is_averaged_regression_on_the_selected_features(monkeypatch):
 def test_a_refit_makes_the_loss_on_other_rows_smaller():
     rows, y = some_rows(6000, 400)
     train, test = slice(0, 3000), slice(3000, 6000)
-    plain = selected(daskfs.Mission(40, width=2**10), rows[train], y[train])
+    plain = selected(daskfs.Mission(40, width=2**10, refit=0), rows[train], y[train])
     refitted = selected(daskfs.Mission(40, width=2**10, refit=1), rows[train], y[train])
     assert refitted.history[-1]["refitted"] == 1
     losses = [log_loss(weights_of(result), rows[test], y[test]) for result in (plain, refitted)]

@@ -24,7 +24,7 @@ def dense(n: int = 1500, p: int = 30, seed: int = 0) -> tuple[np.ndarray, np.nda
     y = np.where(X[:, 3] - 2 * X[:, 7] + X[:, 11] + 0.3 * rng.normal(size=n) > 0, 1.0, -1.0)
     X[:, 7] = 5.86 + 0.01 * X[:, 7]
     X[:, 20:25] = np.exp(X[:, 20:25])
-    X[:, 25:28] *= rng.random((n, 3)) < 0.1
+    X[:, 25:28] *= rng.random((n, 3)) < 0.35
     X[:, 28], X[:, 29] = 0, 3
     return X, y
 

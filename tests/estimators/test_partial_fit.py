@@ -17,6 +17,7 @@ from daskfs.sklearn import MissionClassifier, MissionRegressor, MissionSelector
 
 ROWS = 9000  # more than wait until a rate is found
 WIDTH = 2**10
+ONCE = {"width": WIDTH, "passes": 1, "refit": 0}
 
 
 @pytest.fixture(scope="module", name="X")
@@ -34,30 +35,30 @@ def cuts(seed: int) -> list[np.ndarray]:
 
 
 CASES = {
-    "rate by a race": (MissionClassifier(3, width=WIDTH), daskfs.Mission(3, width=WIDTH), lambda X: score_of(X) > 0),
+    "rate by a race": (MissionClassifier(3, **ONCE), daskfs.Mission(3, **ONCE), lambda X: score_of(X) > 0),
     "a rate": (
-        MissionClassifier(3, width=WIDTH, learning_rate=0.5),
-        daskfs.Mission(3, width=WIDTH, learning_rate=0.5),
+        MissionClassifier(3, **ONCE, learning_rate=0.5),
+        daskfs.Mission(3, **ONCE, learning_rate=0.5),
         lambda X: np.where(score_of(X) > 0, "up", "down"),
     ),
     "three classes": (
-        MissionClassifier(3, width=WIDTH, learning_rate=0.5),
-        daskfs.Mission(3, "softmax", width=WIDTH, learning_rate=0.5),
+        MissionClassifier(3, **ONCE, learning_rate=0.5),
+        daskfs.Mission(3, "softmax", **ONCE, learning_rate=0.5),
         labels,
     ),
     "paper": (
-        MissionClassifier(3, width=WIDTH, learning_rate=0.2, method="paper"),
-        daskfs.Mission(3, width=WIDTH, learning_rate=0.2, method="paper"),
+        MissionClassifier(3, **ONCE, learning_rate=0.2, method="paper"),
+        daskfs.Mission(3, **ONCE, learning_rate=0.2, method="paper"),
         lambda X: score_of(X) > 0,
     ),
     "batch-iht": (
-        MissionClassifier(3, width=WIDTH, learning_rate=0.2, method="batch-iht"),
-        daskfs.Mission(3, width=WIDTH, learning_rate=0.2, method="batch-iht"),
+        MissionClassifier(3, **ONCE, learning_rate=0.2, method="batch-iht"),
+        daskfs.Mission(3, **ONCE, learning_rate=0.2, method="batch-iht"),
         lambda X: score_of(X) > 0,
     ),
-    "numbers": (MissionRegressor(2, width=WIDTH), daskfs.Mission(2, "squared", width=WIDTH), score_of),
-    "selector of numbers": (MissionSelector(2, width=WIDTH), daskfs.Mission(2, "squared", width=WIDTH), score_of),
-    "selector of classes": (MissionSelector(3, width=WIDTH), daskfs.Mission(3, "softmax", width=WIDTH), labels),
+    "numbers": (MissionRegressor(2, **ONCE), daskfs.Mission(2, "squared", **ONCE), score_of),
+    "selector of numbers": (MissionSelector(2, **ONCE), daskfs.Mission(2, "squared", **ONCE), score_of),
+    "selector of classes": (MissionSelector(3, **ONCE), daskfs.Mission(3, "softmax", **ONCE), labels),
 }
 
 
@@ -84,15 +85,15 @@ def test_batches_are_select(case, kind, X, tmp_path):
 
 
 def test_any_time_is_the_selection_of_the_rows_so_far(X):
-    y, batches = score_of(X) > 0, MissionClassifier(3, width=WIDTH)
+    y, batches = score_of(X) > 0, MissionClassifier(3, **ONCE)
     for start, stop in pairwise((0, 10, 200, 8500)):
         batches.partial_fit(X[start:stop], y[start:stop], classes=[False, True])
-        whole = MissionClassifier(3, width=WIDTH).fit(X[:stop], y[:stop])
+        whole = MissionClassifier(3, **ONCE).fit(X[:stop], y[:stop])
         assert differences(batches.selection_, whole.selection_) == []
 
 
 def test_memory_does_not_grow_with_rows(X):
-    y, estimator, sizes = score_of(X) > 0, MissionClassifier(3, width=WIDTH, learning_rate=0.5), []
+    y, estimator, sizes = score_of(X) > 0, MissionClassifier(3, **ONCE, learning_rate=0.5), []
     for _ in range(4):
         for rows in np.split(np.arange(ROWS), 3):
             estimator.partial_fit(X[rows], y[rows], classes=[False, True])
@@ -103,7 +104,7 @@ def test_memory_does_not_grow_with_rows(X):
 
 def test_it_goes_on_after_a_pickle(X):
     y, classes = score_of(X) > 0, [False, True]
-    one = MissionClassifier(3, width=WIDTH).partial_fit(X[:5000], y[:5000], classes)
+    one = MissionClassifier(3, **ONCE).partial_fit(X[:5000], y[:5000], classes)
     other = pickle.loads(pickle.dumps(one))
     for estimator in (one, other):
         estimator.partial_fit(X[5000:], y[5000:])
@@ -112,12 +113,12 @@ def test_it_goes_on_after_a_pickle(X):
 
 def test_weights_count_in_batches_too(X):
     y, weight = score_of(X) > 0, np.random.default_rng(1).random(ROWS)
-    whole = MissionClassifier(3, width=WIDTH).fit(X, y, sample_weight=weight)
-    batches = MissionClassifier(3, width=WIDTH)
+    whole = MissionClassifier(3, **ONCE).fit(X, y, sample_weight=weight)
+    batches = MissionClassifier(3, **ONCE)
     for rows in cuts(3):
         batches.partial_fit(X[rows], y[rows], [False, True], sample_weight=weight[rows])
     assert differences(batches.selection_, whole.selection_) == []
-    assert differences(batches.selection_, MissionClassifier(3, width=WIDTH).fit(X, y).selection_) != []
+    assert differences(batches.selection_, MissionClassifier(3, **ONCE).fit(X, y).selection_) != []
 
 
 def test_what_cannot_be(X):
@@ -132,14 +133,14 @@ def test_what_cannot_be(X):
         with pytest.raises(OptionError, match="use fit"):
             MissionRegressor(**option).partial_fit(X, score_of(X))
     with pytest.raises(ValueError, match="12 features"):
-        MissionRegressor(width=WIDTH).partial_fit(X, score_of(X)).partial_fit(sp.csr_array(X[:, :5]), score_of(X))
+        MissionRegressor(**ONCE).partial_fit(X, score_of(X)).partial_fit(sp.csr_array(X[:, :5]), score_of(X))
 
 
 def test_a_value_that_is_too_large_is_named_by_its_row_among_all(X):
-    estimator, y = MissionRegressor(2, width=WIDTH).partial_fit(X[:5], score_of(X[:5])), score_of(X)
+    estimator, y = MissionRegressor(2, **ONCE).partial_fit(X[:5], score_of(X[:5])), score_of(X)
     bad = X[5:10].copy()
     bad[2, 3] = 1e30
     with pytest.raises(RowError, match="row 7, feature 3"):
         estimator.partial_fit(bad, y[5:10])
     estimator.partial_fit(X[5:], y[5:])
-    assert differences(estimator.selection_, MissionRegressor(2, width=WIDTH).fit(X, y).selection_) == []
+    assert differences(estimator.selection_, MissionRegressor(2, **ONCE).fit(X, y).selection_) == []

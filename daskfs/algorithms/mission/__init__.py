@@ -30,17 +30,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.algorithms.losses import RowLoss, check_target, encode_classes, encode_target, positive_target
-from daskfs.algorithms.mission.calibration import count_first_rows, rate_of, remark_on
+from daskfs.algorithms.losses import RowLoss, check_target, encode_classes, encode_target, loss_for, positive_target
+from daskfs.algorithms.mission.calibration import (
+    FIRST_ROWS,
+    are_in_order,
+    count_first_rows,
+    order_sums,
+    rate_of,
+    remark_on,
+)
 from daskfs.algorithms.mission.learn import calibrate, keep_selected, learn, merge_learned
-from daskfs.algorithms.mission.memory_kernels import ROWS, Rule, SparseRows
-from daskfs.algorithms.mission.refit import RefitState, held_back_share, is_held_back
+from daskfs.algorithms.mission.memory_kernels import ORDER, ROWS, Rule, SparseRows
+from daskfs.algorithms.mission.refit import RefitState, fits_in_memory, held_back_share, is_held_back
 from daskfs.algorithms.mission.rows import (
     NO_ROWS,
     RowCounts,
@@ -55,6 +62,7 @@ from daskfs.algorithms.mission.rows import (
     read_only,
     rows_of,
     slice_rows,
+    take_rows,
     unusable_value,
     windows,
 )
@@ -92,9 +100,11 @@ from daskfs.protocol import (
     copy_state,
 )
 
+MissionLoss = Literal["auto", "logistic", "squared", "squared_hinge", "softmax"]
 MissionMethod = Literal["active", "paper", "hashing", "iht", "batch-iht"]
 MissionStage = Literal["count", "learn", "refit"]
 SIGHTINGS = 30.0
+_PASSES = 3  # over few rows
 _MAX_BITS = 30  # three rows of 2^30 cells are 12 GB; kernels count cells in 32 bits
 
 
@@ -107,9 +117,11 @@ class Mission(Algorithm):
     n_select
         How many features to choose.
     loss
-        "logistic" or "squared_hinge" for two classes, "softmax" for more, "squared" for numbers or two classes.
+        "logistic" or "squared_hinge" for two classes, "softmax" for more, "squared" for numbers or two classes. "auto"
+        is "squared" for numbers, "logistic" for two classes, "softmax" for more.
     passes
-        How many times to read the data and learn.
+        How many times to read the data and learn. "auto" is three times for at most 8,192 rows, and once for more:
+        several passes over many rows choose worse features.
     width
         Cells in a row of the sketch, a power of two.
     depth
@@ -132,6 +144,8 @@ class Mission(Algorithm):
     refit
         How many more times to read the data in the end, for better weights of the selected features. Some rows are held
         back from all passes, at most a sixteenth and 4,096; without a smaller loss on these rows the weights stay.
+        "auto" reads once, keeps rows with their selected features in memory, up to 2^20 values, and fits these rows by
+        a ridge regression, with a ridge chosen on rows left out. No rows are held back if all rows can be kept.
     idf
         Read the data once more at first, and count the rows of every feature, so that rare features weigh more.
     interactions
@@ -153,8 +167,8 @@ class Mission(Algorithm):
     verb: ClassVar[str] = "sketch"
 
     n_select: int
-    loss: RowLoss = "logistic"
-    passes: int = 1
+    loss: MissionLoss = "auto"
+    passes: int | Literal["auto"] = "auto"  # type: ignore[assignment]  # `resolve` leaves a number
     width: int = 2**18
     depth: int = 3
     learning_rate: float | Literal["auto"] = "auto"
@@ -163,15 +177,15 @@ class Mission(Algorithm):
     intercept: bool = True
     scale: bool = True
     sightings: float = SIGHTINGS
-    refit: int = 0
+    refit: int | Literal["auto"] = "auto"
     idf: bool = False
     interactions: str | None = None
     fading: float = 0.0
 
     def __post_init__(self) -> None:
-        check_choice("loss", self.loss, RowLoss)
+        check_choice("loss", self.loss, MissionLoss)
         check_choice("method", self.method, MissionMethod)
-        for name in ("n_select", "passes", "width", "depth"):
+        for name in ("n_select", "width", "depth"):
             check_whole(name, getattr(self, name), 1)
         if self.width.bit_count() != 1 or not 2 <= self.width <= 1 << _MAX_BITS:
             raise OptionError(f"width={self.width}: must be a power of two, from 2 to 2**{_MAX_BITS}")
@@ -180,9 +194,12 @@ class Mission(Algorithm):
         if self.learning_rate != "auto":
             check_positive("learning_rate", self.learning_rate, " or 'auto'")
         check_positive("sightings", self.sightings)
-        check_whole("refit", self.refit, 0)
+        if self.passes != "auto":
+            check_whole("passes", self.passes, 1)
+        if self.refit != "auto":
+            check_whole("refit", self.refit, 0)
         check_interactions(self.interactions)
-        if self.per_class and self.loss != "softmax":
+        if self.per_class and self.loss not in ("auto", "softmax"):
             raise OptionError("per_class: only loss='softmax' has weights for every class")
         if not 0 <= self.fading < 1:
             raise OptionError(f"fading={self.fading!r:.40}: must be a number from 0 up to 1")
@@ -194,14 +211,39 @@ class Mission(Algorithm):
         # Shards drift apart with fewer merges. 16 MB are some 40 ms of learning, four times what a merge takes.
         return Sharing(Schedule.SYNCHRONOUS, min_merges_per_pass=10, min_bytes_per_merge=16 << 20)
 
+    def resolve(self, meta: Meta) -> Mission:
+        is_small = self.method == "active" and meta.n_samples <= FIRST_ROWS
+        passes = (_PASSES if is_small else 1) if self.passes == "auto" else self.passes
+        return replace(self, passes=passes, loss=loss_for(meta) if self.loss == "auto" else self.loss)
+
+    @property
+    def row_loss(self) -> RowLoss:
+        """The loss; "auto" is the loss for two classes where the target is not known."""
+        return "logistic" if self.loss == "auto" else self.loss
+
+    @property
+    def n_passes(self) -> int:
+        """How often the data are read to learn; "auto" is once where the number of rows is not known."""
+        return 1 if self.passes == "auto" else self.passes
+
+    @property
+    def n_refits(self) -> int:
+        """How often the data are read for a refit."""
+        if self.refit == "auto":
+            return int(self.method == "active")
+        return self.refit
+
+    def _fits_at_once(self, meta: Meta) -> bool:
+        return self.refit == "auto" and not self.per_class and fits_in_memory(meta)
+
     @property
     def _stages(self) -> list[MissionStage]:
         """The stage of every pass: "count", "learn" or "refit"."""
-        times: dict[MissionStage, int] = {"count": int(self.idf), "learn": self.passes, "refit": self.refit}
+        times: dict[MissionStage, int] = {"count": int(self.idf), "learn": self.n_passes, "refit": self.n_refits}
         return [stage for stage, number in times.items() for _ in range(number)]
 
     def start(self, meta: Meta, seed: int) -> MissionState:
-        check_target(self.loss, meta)
+        check_target(self.row_loss, meta)
         n_scores, room = count_scores(self, meta), room_of(self)
         several = n_scores > 1
         return MissionState(
@@ -213,7 +255,8 @@ class Mission(Algorithm):
             n_samples=meta.n_samples,
             n_shards=meta.n_shards,
             seed=seed,
-            held_back=held_back_share(meta) if self.refit else 0.0,
+            held_back=held_back_share(meta) if self.n_refits and not self._fits_at_once(meta) else 0.0,
+            fits_at_once=self._fits_at_once(meta),
             history=np.full((len(self._stages), len(HISTORY)), np.nan),
             counts=RowCounts.empty(self.width) if self.idf else None,
             name_spaces=name_spaces_of(self.interactions, meta),
@@ -224,7 +267,7 @@ class Mission(Algorithm):
             raise OptionError("MISSION reads rows: write dense data with layout='rows' or 'both'")
         if state.merged_shards > 1:  # from here on this is one shard of several, with a common past
             state.totals_before += state.memory.totals
-            state.memory.totals[:], state.merged_shards = 0.0, 1
+            state.memory.totals[:], state.merged_shards, state.last_target = 0.0, 1, np.nan
             if state.counts is not None:
                 state.counts.before += state.counts.since
                 state.counts.since[:] = 0
@@ -233,12 +276,13 @@ class Mission(Algorithm):
             count_rows(state.counts, rows.ids)
             state.memory.totals[ROWS] += len(rows.y)
             return state
-        if not state.held_back:
-            return self._learn_or_buffer(state, rows, block.first)
-        held = is_held_back(block.first, len(rows.y), state.seed, state.held_back)
         if stage == "learn":
-            return self._learn_or_buffer(state, ignore_rows(rows, held), block.first)
-        return self._refit(state, rows, held, block.first)
+            state.memory.totals[ORDER:] += order_sums(rows.y, state.last_target)
+            state.last_target = float(rows.y[-1]) if len(rows.y) else state.last_target
+        held = is_held_back(block.first, len(rows.y), state.seed, state.held_back)
+        if stage == "refit":
+            return self._refit(state, rows, held, block.first)
+        return self._learn_or_buffer(state, ignore_rows(rows, held) if state.held_back else rows, block.first)
 
     def merge(self, states: Sequence[MissionState]) -> MissionState:
         if self._stages[states[0].passes] == "learn":
@@ -253,7 +297,7 @@ class Mission(Algorithm):
             counts = [state.counts.since for state in states if state.counts is not None]
             merged.counts.since = np.sum(counts, axis=0, dtype=np.uint32)
         if merged.refit is not None:
-            merged.refit = RefitState.merge([state.refit for state in states if state.refit], shards)
+            merged.refit = RefitState.merge([state.refit for state in states if state.refit], shards, merged.seed)
         return merged
 
     def end_pass(self, state: MissionState) -> tuple[MissionState, bool]:
@@ -263,7 +307,9 @@ class Mission(Algorithm):
             state = self._learn_buffer(state)
             if not has_sketch(self):
                 keep_selected(self, state.memory, self._rule(state))
-        loss, weight, rows = state.memory.totals + state.totals_before
+        loss, weight, rows, *order = state.memory.totals + state.totals_before
+        if stage == "learn" and not state.mixes:
+            state.remark = remark_on(np.array(order), has_classes=bool(state.classes))
         rate = rate_of(self, state.calibration)
         if not np.isfinite(loss):
             raise OptionError(f"learning_rate={rate:g}: weights grew beyond all bounds; take a smaller one")
@@ -271,14 +317,15 @@ class Mission(Algorithm):
         record[:3] = loss / weight if weight else np.nan, rows, np.nan if stage == "count" else rate
         if state.counts is not None:
             state.idf, state.counts = idf_of(state.counts, rows), None
-        state.memory.totals[:], state.totals_before[:], state.merged_shards = 0.0, 0.0, 1
-        if stage == "learn" and is_last and self.refit:
+        state.memory.totals[:], state.totals_before[:], state.merged_shards, state.last_target = 0.0, 0.0, 1, np.nan
+        if stage == "learn" and is_last and self.n_refits:
             self._start_refit(state)
         elif state.refit is not None and not is_last:
             state.refit.start_pass()
         elif state.refit is not None:
             state.memory, *verdict = state.refit.choose_weights(state.memory, self._rule(state))
-            record[3:] = verdict
+            record[3:], state.slopes = verdict, state.refit.slopes(state.memory)
+            record[0] = record[0] if weight else verdict[0]
         state.passes += 1
         return state, state.passes < len(self._stages)
 
@@ -286,7 +333,8 @@ class Mission(Algorithm):
         if state.refit is None:
             state = self._learn_buffer(copy_state(state))
             keep_selected(self, state.memory, self._rule(state))
-        return result_of(state, self._rule(state).bias_value)
+        chosen = {"loss": self.row_loss, "passes": self.n_passes, "learning_rate": rate_of(self, state.calibration)}
+        return replace(result_of(state, self._rule(state).bias_value), chosen=chosen)
 
     def nbytes(self, meta: Meta) -> int:
         return count_bytes(self, meta)
@@ -311,26 +359,31 @@ class Mission(Algorithm):
 
     def _learn_or_buffer(self, state: MissionState, rows: SparseRows, first: int) -> MissionState:
         """Learn rows, or buffer the first rows until there are enough rows to calibrate the step size."""
-        if state.calibration is not None:
+        if state.calibration is not None and not state.mixes:
             return self._learn(state, rows, first)
         if not are_usable(rows).all():
             raise unusable_value(rows, first)
         if state.buffer is None:
             state.buffer, state.buffer_start = NO_ROWS, first
         state.buffer = join_rows([state.buffer, rows])  # a copy: the store reuses the memory of blocks
-        return state if count_first_rows(state.buffer) is None else self._learn_buffer(state)
+        return state if state.mixes or count_first_rows(state.buffer) is None else self._learn_buffer(state)
 
     def _learn_buffer(self, state: MissionState) -> MissionState:
         """Calibrate the step size on the rows in the buffer, learn these rows, and return the state."""
         if state.buffer is None:
             return state
         rows, state.buffer = read_only(*state.buffer), None
-        first_rows = slice_rows(rows, 0, count_first_rows(rows) or len(rows.y))
-        state.remark = remark_on(first_rows.y, has_classes=bool(state.classes))
-        if is_scaled(self):
-            state.scaling = Scaling.measure(first_rows, self.intercept and self.interactions is None)
-        state.calibration = calibrate(self, state, _scaled(state, first_rows), state.buffer_start)
-        return self._learn(state, rows, state.buffer_start)
+        count = len(rows.y) if state.mixes else count_first_rows(rows) or len(rows.y)
+        first_rows, others = slice_rows(rows, 0, count), slice_rows(rows, count, len(rows.y))
+        if self.method == "active" and are_in_order(order_sums(first_rows.y)):
+            state.mixes = count == state.n_samples
+            first_rows = take_rows(first_rows, np.random.default_rng([state.seed, state.passes]).permutation(count))
+        if state.calibration is None:
+            if is_scaled(self):
+                state.scaling = Scaling.measure(first_rows, self.intercept and self.interactions is None)
+            state.calibration = calibrate(self, state, _scaled(state, first_rows), state.buffer_start)
+        state = self._learn(state, first_rows, state.buffer_start)
+        return self._learn(state, others, state.buffer_start + count)
 
     def _learn(self, state: MissionState, rows: SparseRows, first: int) -> MissionState:
         for part in self._windows(state, rows, first):
@@ -345,19 +398,23 @@ class Mission(Algorithm):
         keep_selected(self, state.memory, self._rule(state))
         nothing = np.empty(0, np.float32)
         state.memory = resize_tables(state.memory._replace(sketch=nothing, tail=nothing), count_slots(self.n_select))
-        state.refit = RefitState.start(state.memory)
+        fit_share = 1.0 if self.refit == "auto" and not self.per_class else 0.0
+        state.refit = RefitState.start(state.memory, fit_share, not state.fits_at_once)
 
     def _refit(self, state: MissionState, rows: SparseRows, held: NDArray[np.bool_], first: int) -> MissionState:
         assert state.refit is not None
-        is_first = state.passes == len(self._stages) - self.refit
+        is_first = state.passes == len(self._stages) - self.n_refits
         rule, done = self._rule(state, state.n_shards), 0
         for part in self._windows(state, rows, first):
             which = held[done : done + len(part.y)]
             if is_first:
                 state.refit.hold_back(state.memory.keys, part, which, first + done)
+                state.refit.keep(state.memory.keys, part, which, first + done, state.seed)
             if state.refit.learn(state.memory, rule, ignore_rows(part, which)) < len(part.y):
                 raise unusable_value(rows, first)
             done += len(part.y)
+        if not state.refit.trials:
+            state.memory.totals[ROWS] += len(rows.y)
         return state
 
 

@@ -29,10 +29,11 @@ _FIRST_RATE = 2  # the search begins with this one and the next: usual data are 
 PAPER_RATE = 0.5
 _SLOWER = 2  # the best rate is divided by this: slower steps tell signal from noise better, and many more rows follow
 _FAR = 30.0  # standard deviations: with a mean this far from zero the intercept is learned too late
-_MIN_ROWS = 500  # rows of one class: hardly by chance
-_ONE_CLASS = (
-    "its first rows are all of one class; MISSION learns row by row, and from rows in the order of their classes "
-    "next to nothing: daskfs shuffle IN.zarr OUT.zarr writes them in random order"
+_MIN_PAIRS = 100  # of neighbouring rows
+_IN_ORDER = 0.8  # correlation of the targets of neighbouring rows: runs are five times as long as by chance
+_RUNS = (
+    "its rows are not mixed: neighbouring rows mostly have the same target. MISSION learns row by row, and from such "
+    "rows next to nothing: daskfs shuffle IN.zarr OUT.zarr writes them in random order"
 )
 _FAR_FROM_ZERO = (
     "its target is far from zero beside its spread; MISSION learns the intercept row by row like everything else, "
@@ -61,11 +62,30 @@ def count_first_rows(rows: SparseRows) -> int | None:
     return count if count <= len(rows.y) else None
 
 
-def remark_on(y: NDArray[np.float64], has_classes: bool) -> str:
-    """Return a remark for users on the target of the first rows, usually an empty text."""
-    if has_classes:
-        return _ONE_CLASS if len(y) >= _MIN_ROWS and np.ptp(y) == 0 else ""
-    return _FAR_FROM_ZERO if abs(y.mean()) > _FAR * y.std() > 0 else ""
+def order_sums(y: NDArray[np.float64], before: float = np.nan) -> NDArray[np.float64]:
+    """Return sums over consecutive rows from which `are_in_order` tells whether they are mixed; sums may be added up.
+
+    The argument `before` is the target of the row before these rows, or NaN.
+    """
+    steps = np.diff(y, prepend=y[:0] if np.isnan(before) else before)
+    return np.array([len(y), y.sum(), y @ y, len(steps), steps @ steps])
+
+
+def are_in_order(sums: NDArray[np.float64]) -> bool:
+    """Return whether neighbouring rows mostly have similar targets, as in rows that are sorted by class."""
+    n, total, square, pairs, steps = sums
+    variance = square / max(n, 1) - (total / max(n, 1)) ** 2
+    return bool(pairs >= _MIN_PAIRS and variance > 0 and 1 - steps / pairs / (2 * variance) > _IN_ORDER)
+
+
+def remark_on(sums: NDArray[np.float64], has_classes: bool) -> str:
+    """Return a remark for users on the target, from the sums of `order_sums` over a pass; usually an empty text."""
+    if are_in_order(sums):
+        return _RUNS
+    n, total, square, *_ = sums
+    mean = total / max(n, 1)
+    is_far = not has_classes and abs(mean) > _FAR * max(0.0, square / max(n, 1) - mean**2) ** 0.5 > 0
+    return _FAR_FROM_ZERO if is_far else ""
 
 
 def mean_squares(parts: Iterable[SparseRows]) -> NDArray[np.float64]:

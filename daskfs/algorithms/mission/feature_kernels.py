@@ -103,12 +103,40 @@ def larger_of_two(ids, cells, bits, out):
 
 
 @kernel
-def are_all_one(values):
-    """Return whether all values are 1."""
-    for e in range(len(values)):
-        if values[e] != 1:
-            return False
-    return True
+def entries_in(indptr, ids, values, keys, which):
+    """Return indptr, ids and values of the rows in the mask `which`, with only the features in a table of `keys`."""
+    out_indptr, total = np.zeros(which.sum() + 1, np.int64), 0
+    for r in range(len(which)):
+        total += which[r] * (indptr[r + 1] - indptr[r])
+    out_ids, out_values, o, row = np.empty(total, np.uint64), np.empty(total, np.float32), 0, 0
+    for r in range(len(which)):
+        if not which[r]:
+            continue
+        for e in range(indptr[r], indptr[r + 1]):
+            h, known = mix(ids[e]), False
+            for t in range(len(keys)):
+                known = known or find(keys[t], ids[e] + _ONE, h) >= 0
+            out_ids[o], out_values[o] = ids[e], values[e]
+            o += known
+        row += 1
+        out_indptr[row] = o
+    return out_indptr, out_ids[:o].copy(), out_values[:o].copy()
+
+
+@kernel
+def scale_some(ids, keys, unit, values, outside):
+    """Multiply the values of the features in the hash table `keys` by their unit, both inside and outside tables."""
+    shift = np.uint64(52)
+    flags = np.zeros(1 << 12, np.uint8)
+    for slot in range(len(keys)):
+        if keys[slot] != 0:
+            flags[mix(keys[slot] - _ONE) >> shift] = 1
+    for e in range(len(ids)):
+        h = mix(ids[e])
+        if flags[h >> shift]:
+            slot = find(keys, ids[e] + _ONE, h)
+            if slot >= 0:
+                values[e] = outside[e] = np.float32(values[e] * unit[slot])
 
 
 @kernel
@@ -152,7 +180,8 @@ def _warm_up() -> None:
         array.flags.writeable = False
     append_pairs(indptr, read_only, values, values, keys, keys, count_pairs(indptr, read_only, keys, keys))
     find_ids(ids, keys)
-    are_all_one(values)
+    entries_in(indptr, read_only, values, keys.reshape(1, -1), np.ones(1, np.bool_))
+    scale_some(read_only, keys, np.ones(4), np.ones(2, np.float32), np.ones(2, np.float32))
     scale_entries(indptr, read_only, values, keys, np.ones(4), np.ones(4))
     for some in (ids, read_only):
         count_features(some, np.zeros((2, 2), np.uint32), 1)

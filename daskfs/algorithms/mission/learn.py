@@ -68,7 +68,7 @@ def learn(params: Mission, state: MissionState, rule: Rule, rows: SparseRows) ->
             return learned
         if (at + stop - start) % every == 0:
             rows_of_pass = state.totals_before[ROWS] + shards * memory.totals[ROWS]
-            done = (state.passes - params.idf + rows_of_pass / state.n_samples) / params.passes
+            done = (state.passes - params.idf + rows_of_pass / state.n_samples) / params.n_passes
             fade(memory, rule, np.float32(1 - params.fading * min(1.0, done)), params.method == "active")
         start = stop
     return count

@@ -1,5 +1,9 @@
 """The refit of MISSION: the selected features are learned again without a sketch and its traces of other features.
 
+With "auto", rows with their selected features are kept in memory while the data are read once more: all rows if they
+are few enough, or a random sample of a fixed size. `fit_ridge` fits them. If these are all rows, that is the result.
+Otherwise all rows are learned besides, one after the other, and the best weights are kept.
+
 Several learning rates are tried, since the best rate to select features may be too slow to fit weights. The last
 weights of every trial, and their mean over the last pass (Polyak averaging), compete with the weights before the refit.
 The weights with the least loss on held-back rows are kept. Held-back rows are never learned, and stay in memory.
@@ -12,16 +16,22 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from daskfs.algorithms.mission.feature_kernels import entries_in
+from daskfs.algorithms.mission.fit import RidgeRows, fit_ridge
 from daskfs.algorithms.mission.general_kernels import Drift, refit_rows
-from daskfs.algorithms.mission.memory_kernels import LOSS, WEIGHT, Memory, Rule, SparseRows
+from daskfs.algorithms.mission.memory_kernels import LOSS, UNIT, WEIGHT, Memory, Rule, SparseRows
 from daskfs.algorithms.mission.rows import NO_ROWS, join_rows, read_only, take_rows
+from daskfs.algorithms.mission.table_kernels import find_ids
 from daskfs.protocol import Meta
 
 _ONE_IN = 16  # rows, at most, are held back
 _MAX_ROWS = 4096
 _MAX_ENTRIES = 1 << 20  # of the held-back rows, on average
+_FIT_ENTRIES = 1 << 20  # kept in memory for `fit_ridge`
+_FIT_ROWS = 1 << 18
 _FACTORS = (1.0, 4.0)  # of the learning rate, one for each trial
 
 
@@ -61,20 +71,26 @@ class Trial(NamedTuple):
 
 @dataclass(slots=True)
 class RefitState:
-    """The state of a refit beside the memory: trials of learning rates, and held-back rows."""
+    """The state of a refit beside the memory: trials of learning rates, held-back rows, and rows to fit in memory."""
 
     trials: list[Trial]
     held_numbers: NDArray[np.int64]
     """The row numbers of `held_rows`, ascending."""
     held_rows: SparseRows
+    fit_share: float
+    """The share of rows that are kept in memory, 0 for none."""
+    fit_numbers: NDArray[np.int64]
+    """The row numbers of `fit_rows`, ascending."""
+    fit_rows: SparseRows
 
     @classmethod
-    def start(cls, memory: Memory) -> RefitState:
+    def start(cls, memory: Memory, fit_share: float, with_trials: bool) -> RefitState:
         """Return the initial state of a refit of the features in the memory's tables."""
         learned: Any = (memory.weights, memory.pace, memory.bias, memory.bias_sum)
         path: Any = (memory.weights, memory.bias, np.zeros(1))
         trials = [Trial(*map(np.copy, learned), *map(np.zeros_like, path * 2)) for _ in _FACTORS]
-        return cls(trials, np.zeros(0, np.int64), NO_ROWS)
+        no_numbers = np.zeros(0, np.int64)
+        return cls(trials if with_trials else [], no_numbers, NO_ROWS, fit_share, no_numbers, NO_ROWS)
 
     def start_pass(self) -> None:
         """Set the sums over rows of all trials to zero, since weights are averaged over the last pass only."""
@@ -84,19 +100,29 @@ class RefitState:
 
     def hold_back(self, keys: NDArray[np.uint64], rows: SparseRows, which: NDArray[np.bool_], first: int) -> None:
         """Keep the held-back rows of a block, with only the features in the tables `keys`."""
-        numbers = np.flatnonzero(which)
-        if len(numbers) == 0:
-            return
-        own = take_rows(rows, numbers)
-        inside = np.isin(own.ids, keys[keys > 0] - np.uint64(1))
-        indptr, values = np.concatenate([[0], np.cumsum(inside)])[own.indptr], own.values[inside]
-        weight = own.weight if len(own.weight) else np.ones(len(numbers), np.float32)
-        own = read_only(indptr, own.ids[inside], values, values, own.pairs, own.y, weight)
-        self._join([(self.held_numbers, self.held_rows), (numbers + first, own)])
+        if which.any():
+            part = np.flatnonzero(which) + first, _restricted(rows, keys, which)
+            self.held_numbers, self.held_rows = _joined([(self.held_numbers, self.held_rows), part])
+
+    def keep(self, keys: NDArray[np.uint64], rows: SparseRows, held: NDArray[np.bool_], first: int, seed: int) -> None:
+        """Keep a share of the rows of a block to fit in memory, with only the features in the tables `keys`."""
+        which = is_held_back(first, len(rows.y), seed + 1, self.fit_share) & ~held
+        if which.any():
+            part = np.flatnonzero(which) + first, _restricted(rows, keys, which)
+            self.fit_numbers, self.fit_rows = _joined([(self.fit_numbers, self.fit_rows), part])
+            self._keep_fewer(seed)
+
+    def _keep_fewer(self, seed: int) -> None:
+        """Halve the share of the kept rows until they are few enough."""
+        while len(self.fit_rows.ids) > _FIT_ENTRIES or len(self.fit_rows.y) > _FIT_ROWS:
+            self.fit_share /= 2
+            numbers = np.flatnonzero(_is_drawn(self.fit_numbers.astype(np.uint64), seed + 1, self.fit_share))
+            self.fit_numbers, self.fit_rows = self.fit_numbers[numbers], take_rows(self.fit_rows, numbers)
 
     def learn(self, memory: Memory, rule: Rule, rows: SparseRows) -> int:
         """Learn rows in every trial up to a value that is not finite; return the number of rows learned."""
-        for trial, factor in zip(self.trials, _FACTORS, strict=True):
+        learned = len(rows.y)
+        for trial, factor in zip(self.trials, _FACTORS[: len(self.trials)], strict=True):
             own = trial.learned_in(memory if trial is self.trials[0] else memory._replace(totals=np.zeros(3)))
             drift = Drift(trial.drift, trial.bias_drift, trial.clock)
             learned = int(refit_rows(rows, own, drift, rule._replace(rate=factor * rule.rate)))
@@ -105,19 +131,27 @@ class RefitState:
         return learned
 
     @classmethod
-    def merge(cls, refits: Sequence[RefitState], shards: Sequence[int]) -> RefitState:
+    def merge(cls, refits: Sequence[RefitState], shards: Sequence[int], seed: int) -> RefitState:
         """Return the refit state with the mean of the shards' trials, and with all their held-back rows."""
         shares, trials = np.array(shards) / sum(shards), []
         for own in zip(*(refit.trials for refit in refits), strict=True):
             arrays = zip(*(trial.with_path() for trial in own), strict=True)
             trials.append(Trial(*(_mean(parts, shares) for parts in arrays)))
-        merged = cls(trials, refits[0].held_numbers, refits[0].held_rows)
-        merged._join([(refit.held_numbers, refit.held_rows) for refit in refits])
+        share = min(refit.fit_share for refit in refits)
+        held = _joined([(refit.held_numbers, refit.held_rows) for refit in refits])
+        kept = _joined([(refit.fit_numbers, refit.fit_rows) for refit in refits])
+        merged = cls(trials, *held, share, *kept)
+        merged._keep_fewer(seed)
         return merged
 
     def choose_weights(self, memory: Memory, rule: Rule) -> tuple[Memory, float, bool]:
         """Return the memory with the best weights, their loss on held-back rows, and whether the weights are new."""
         choices = [(memory.weights, memory.bias)]
+        if len(self.fit_rows.y):
+            *fitted, loss = self._fit(memory, rule)
+            if not self.trials:
+                return memory._replace(weights=fitted[0], bias=fitted[1]), loss, True
+            choices.append((fitted[0], fitted[1]))
         for trial in map(Trial.with_path, self.trials):
             rows = np.float32(max(1.0, float(trial.path_rows[0])))
             choices += [(trial.weights, trial.bias), (trial.path / rows, trial.bias_path / rows)]
@@ -126,10 +160,60 @@ class RefitState:
         best = int(np.nan_to_num(losses, nan=np.inf).argmin())
         return candidates[best], float(losses[best]), best > 0
 
-    def _join(self, parts: Sequence[tuple[NDArray[np.int64], SparseRows]]) -> None:
-        """Set the held-back rows to the rows of all parts, each row once, since shards may hold the same rows."""
-        self.held_numbers, order = np.unique(np.concatenate([part for part, _ in parts]), return_index=True)
-        self.held_rows = take_rows(join_rows([rows for _, rows in parts]), order)
+    def slopes(self, memory: Memory) -> NDArray[np.float64]:
+        """Return, for every weight in the tables, how fast the mean loss of the best constant falls with that weight.
+
+        The slope is the covariance of feature and target, or for softmax of the feature and each class.
+        """
+        rows = self.fit_rows if len(self.fit_rows.y) else self.held_rows
+        share = rows.weight / max(1e-30, float(rows.weight.sum()))
+        targets = rows.y[:, None] if len(memory.bias) == 1 else rows.y[:, None] == np.arange(len(memory.bias))
+        residuals = (targets - share @ targets) * share[:, None]
+        entry_rows, slopes, (_, capacity, vector) = (
+            np.repeat(np.arange(len(rows.y)), np.diff(rows.indptr)),
+            np.zeros(memory.weights.shape),
+            memory.weights.shape,
+        )
+        for t, keys in enumerate(memory.keys):
+            slots = find_ids(rows.ids, keys)
+            inside = np.flatnonzero(slots >= 0)
+            slots, of = slots[inside], entry_rows[inside]
+            values = rows.values[inside] * memory.pace[t, slots, UNIT]
+            for c in range(vector):
+                slopes[t, :, c] = np.bincount(slots, values * residuals[of, t * vector + c], capacity)
+        return slopes
+
+    def _fit(self, memory: Memory, rule: Rule) -> tuple[NDArray[np.float32], NDArray[np.float32], float]:
+        """Return weights and bias of a fit of the rows kept in memory, and their loss on rows left out of it."""
+        keys, rows = memory.keys[0], self.fit_rows
+        slots = find_ids(rows.ids, keys)
+        columns = np.cumsum(keys > 0) - 1
+        values = rows.values * memory.pace[0, slots, UNIT].astype(np.float64)
+        X = sp.csr_array((values, columns[slots], rows.indptr.copy()), (len(rows.y), columns[-1] + 1))
+        weight, has_intercept = rows.weight.astype(np.float64), bool(rule.bias_value > 0)
+        ridge_rows = RidgeRows(X, rows.y, weight, len(memory.bias), rule.loss, has_intercept)
+        fitted, intercept, loss = fit_ridge(ridge_rows)
+        weights = np.zeros_like(memory.weights)
+        weights[0, keys > 0] = fitted
+        return weights, (intercept / (rule.bias_value or 1.0)).astype(np.float32), loss
+
+
+def _restricted(rows: SparseRows, keys: NDArray[np.uint64], which: NDArray[np.bool_]) -> SparseRows:
+    """Return copies of the rows in the mask `which`, with only the features in the tables `keys`."""
+    indptr, ids, values = entries_in(rows.indptr, rows.ids, rows.values, keys, which)
+    weight = rows.weight[which] if len(rows.weight) else np.ones(int(which.sum()), np.float32)
+    return read_only(indptr, ids, values, values, NO_ROWS.pairs, rows.y[which], weight)
+
+
+def _joined(parts: Sequence[tuple[NDArray[np.int64], SparseRows]]) -> tuple[NDArray[np.int64], SparseRows]:
+    """Return the numbers and rows of all parts, each row once, since shards may hold the same rows."""
+    numbers, order = np.unique(np.concatenate([part for part, _ in parts]), return_index=True)
+    return numbers, take_rows(join_rows([rows for _, rows in parts]), order)
+
+
+def fits_in_memory(meta: Meta) -> bool:
+    """Return whether all rows can be kept in memory, and need not be learned one after the other."""
+    return meta.n_entries <= _FIT_ENTRIES and meta.n_samples <= _FIT_ROWS
 
 
 def held_back_share(meta: Meta) -> float:
@@ -140,16 +224,24 @@ def held_back_share(meta: Meta) -> float:
 
 def is_held_back(first: int, count: int, seed: int, share: float) -> NDArray[np.bool_]:
     """Return a mask of the held-back rows among rows first … first + count - 1, by row number and seed alone."""
-    numbers = np.arange(first, first + count, dtype=np.uint64) + (np.uint64(seed % 2**32) << np.uint64(32))
+    return _is_drawn(np.arange(first, first + count, dtype=np.uint64), seed, share)
+
+
+def _is_drawn(numbers: NDArray[np.uint64], seed: int, share: float) -> NDArray[np.bool_]:
+    """Return a mask of row numbers that belong to a random share of all rows; a smaller share is part of a larger."""
+    numbers = numbers + (np.uint64(seed % 2**32) << np.uint64(32))
     mixed = (numbers ^ (numbers >> np.uint64(31))) * np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
-    return (mixed >> np.uint64(32)) < np.uint64(share * 2**32)
+    drawn: NDArray[np.bool_] = (mixed >> np.uint64(32)) < np.uint64(share * 2**32)
+    return drawn
 
 
-def refit_nbytes(n_weights: int, meta: Meta) -> int:
+def refit_nbytes(n_weights: int, n_scores: int, meta: Meta) -> int:
     """Return the bytes that a refit of tables with `n_weights` weights takes beyond the tables."""
-    rows = held_back_share(meta) * meta.n_samples
-    return 4 * n_weights * (1 + 5 * len(_FACTORS)) + int(rows * (40 + 12 * meta.n_entries / meta.n_samples)) * 3
+    held = held_back_share(meta) * meta.n_samples
+    trials = 4 * n_weights * (1 + 5 * len(_FACTORS)) + int(held * (40 + 12 * meta.n_entries / meta.n_samples)) * 3
+    fit = 100 * min(meta.n_entries, _FIT_ENTRIES) + 8 * min(meta.n_samples, _FIT_ROWS) * (12 + 6 * n_scores)
+    return trials + fit + 200 * n_weights
 
 
 def _held_back_loss(held: SparseRows, memory: Memory, rule: Rule) -> float:

@@ -17,17 +17,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.algorithms.mission.feature_kernels import are_all_one, scale_entries
+from daskfs.algorithms.mission.feature_kernels import scale_entries, scale_some
 from daskfs.algorithms.mission.memory_kernels import UNIT, Memory, SparseRows
 from daskfs.algorithms.mission.rows import read_only, slice_rows
 from daskfs.algorithms.mission.table_kernels import find_ids, insert_ids
 from daskfs.protocol import Meta
 
-_NUMERIC = 1 / 16  # share of the first rows, from which on a feature with different values is numeric
+_NUMERIC = 1 / 4  # share of the first rows, from which on a feature with different values is numeric
 _MIN_ROWS = 8  # that tell its moments
 _SAME = 1e-9  # relative variance of |v| below which all values are the same
 _MAX_ID = 1 << 16  # up to which ids index arrays
-_LOOK = 1 << 17  # entries to look at where ids are larger and must be sorted, in at least _LOOK_ROWS rows
+_LOOK = 1 << 15  # entries to look at where ids are larger and must be sorted, in at least _LOOK_ROWS rows
 _LOOK_ROWS = 64
 
 
@@ -43,6 +43,8 @@ class Scaling:
     @classmethod
     def measure(cls, rows: SparseRows, centre: bool) -> Scaling:
         """Return the moments of numeric features from the first rows, with means of 0 unless `centre` is true."""
+        if _are_all_one(rows.values):  # words, of which none is numeric
+            return cls(np.zeros(1, np.uint64), np.zeros(1), np.zeros(1))
         if int(rows.ids.max(initial=0)) > _MAX_ID:
             stop = int(np.searchsorted(rows.indptr, _LOOK, side="right")) - 1
             rows = slice_rows(rows, 0, min(len(rows.y), max(stop, _LOOK_ROWS)))
@@ -82,12 +84,20 @@ class Scaling:
 
 def scale_rows(rows: SparseRows, scaling: Scaling | None) -> SparseRows:
     """Return the rows with scaled values of numeric features, and with −1 or +1 for all others outside the tables."""
-    if scaling is None or (not scaling.keys.any() and are_all_one(rows.values)):
+    if scaling is None or (not scaling.keys.any() and _are_all_one(rows.values)):
         return rows
-    if not scaling.keys.any():
-        return rows._replace(outside=np.sign(rows.values))
-    arrays = scale_entries(rows.indptr, rows.ids, rows.values, scaling.keys, scaling.mean, scaling.unit)
-    return read_only(*arrays, rows.pairs, rows.y, rows.weight)
+    if scaling.mean.any():
+        arrays = scale_entries(rows.indptr, rows.ids, rows.values, scaling.keys, scaling.mean, scaling.unit)
+        return read_only(*arrays, rows.pairs, rows.y, rows.weight)
+    values, outside = rows.values, np.sign(rows.values)
+    if scaling.keys.any():
+        values = values.copy()
+        scale_some(rows.ids, scaling.keys, scaling.unit, values, outside)
+    return read_only(rows.indptr, rows.ids, values, outside, rows.pairs, rows.y, rows.weight)
+
+
+def _are_all_one(values: NDArray[np.float32]) -> bool:
+    return len(values) == 0 or bool(values.min() == 1 == values.max())
 
 
 def scaling_nbytes(meta: Meta) -> int:

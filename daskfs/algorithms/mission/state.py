@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from daskfs.algorithms.losses import CODE, decode_classes
 from daskfs.algorithms.mission.calibration import FIRST_ENTRIES, FIRST_ROWS, NEUTRAL, Calibration, rate_of
-from daskfs.algorithms.mission.memory_kernels import UNIT, Memory, Rule, SparseRows
+from daskfs.algorithms.mission.memory_kernels import SUM, UNIT, Memory, Rule, SparseRows
 from daskfs.algorithms.mission.refit import RefitState, refit_nbytes
 from daskfs.algorithms.mission.rows import (
     NameSpaces,
@@ -54,18 +54,24 @@ class MissionState:
     seed: int
     held_back: float
     """The share of rows that are held back for the refit."""
+    fits_at_once: bool
+    """Whether the refit keeps all rows in memory, so that no rows are held back."""
     history: NDArray[np.float64]
     """(passes, columns): a row for every pass, with the columns in `HISTORY`."""
     passes: int = 0
     """The number of finished passes."""
-    totals_before: NDArray[np.float64] = field(default_factory=lambda: np.zeros(3))
+    totals_before: NDArray[np.float64] = field(default_factory=lambda: np.zeros(8))
     """The totals of this pass up to the last merge; `memory.totals` has this shard's totals since the merge."""
+    last_target: float = np.nan
+    """The target of the last row that was read, NaN at the beginning of a pass and after a merge."""
     merged_shards: int = 1
     """The number of shards that this state was merged from; 1 as soon as the state learns again."""
     buffer: SparseRows | None = None
     """The first rows, until there are enough rows to calibrate the step size."""
     buffer_start: int = 0
     """The number of the first row in the buffer."""
+    mixes: bool = False
+    """Whether all rows are put into the buffer in every pass, and learned in random order, since they are not mixed."""
     calibration: Calibration | None = None
     """The step size estimated from the first rows; None before these rows are learned."""
     remark: str = ""
@@ -80,11 +86,13 @@ class MissionState:
     """Tables of name spaces; None without interactions."""
     refit: RefitState | None = None
     """The state of the refit; None before the passes that refit."""
+    slopes: NDArray[np.float64] | None = None
+    """(T, capacity, V): `RefitState.slopes` of the weights in the tables; None before the refit has ended."""
 
 
 def count_scores(params: Mission, meta: Meta) -> int:
     """Return the number of scores of a row: one, or with softmax one for each class."""
-    return len(meta.classes or ()) if params.loss == "softmax" else 1
+    return len(meta.classes or ()) if params.row_loss == "softmax" else 1
 
 
 def has_sketch(params: Mission) -> bool:
@@ -124,7 +132,7 @@ def _arrays(params: Mission, n_scores: int, room: int) -> dict[str, tuple[tuple[
         "status": ((tables, 2), np.float64),
         "bias": ((n_scores,), np.float32),
         "bias_sum": ((1,), np.float32),
-        "totals": ((3,), np.float64),
+        "totals": ((8,), np.float64),
     }
 
 
@@ -148,8 +156,8 @@ def count_bytes(params: Mission, meta: Meta) -> int:
     learning += 2 * buffer + meta.block_nbytes
     if is_scaled(params):
         learning += scaling_nbytes(meta)
-    if params.refit:
-        refitting += refit_nbytes(count_slots(room) * n_scores, meta)
+    if params.n_refits:
+        refitting += refit_nbytes(count_slots(room) * n_scores, n_scores, meta)
     counters = 3 * 2 * 4 * count_cells(params.width) if params.idf else 0
     return max(learning, refitting) + counters + interactions_nbytes(params.interactions, meta)
 
@@ -158,10 +166,10 @@ def rule_of(params: Mission, room: int, calibration: Calibration | None = None, 
     """Return the parameters by which kernels learn, where each of L shards multiplies its learning rate by L."""
     norm, value = (calibration or NEUTRAL).mean_squares
     rate = rate_of(params, calibration)
-    if params.loss == "squared" and params.method != "active":
+    if params.row_loss == "squared" and params.method != "active":
         rate *= 2  # the paper's loss has no ½
     return Rule(
-        loss=CODE["logistic" if params.loss == "softmax" else params.loss],  # unused with several scores
+        loss=CODE[params.row_loss],  # unused with several scores
         rate=rate / norm * n_shards,
         decay=1 / (params.sightings * value) if params.method == "active" else 0.0,
         n_shards=float(n_shards),
@@ -208,14 +216,19 @@ def result_of(state: MissionState, bias_value: float) -> Result:
     keys, weights = state.memory.keys, state.memory.weights
     features = np.unique(keys[keys > 0]) - np.uint64(1)
     by_class = np.zeros((len(features), len(state.memory.bias)))  # of scaled values
-    units = np.zeros_like(by_class)
+    units, contributions = np.zeros_like(by_class), np.zeros_like(by_class)
+    # Without a refit, the sum of squared gradients says how often a feature had large values.
+    slopes = np.sqrt(state.memory.pace[..., SUM, None]) if state.slopes is None else state.slopes
+    slopes = np.broadcast_to(slopes if slopes.any() else np.ones_like(slopes), weights.shape)
     vector = weights.shape[2]
     for t in range(len(keys)):
         slots = np.flatnonzero(keys[t])
         at = np.searchsorted(features, keys[t, slots] - np.uint64(1))
         by_class[at, t * vector : (t + 1) * vector] = weights[t, slots]
         units[at, t * vector : (t + 1) * vector] = state.memory.pace[t, slots, UNIT, None]
-    order = np.argsort(-np.linalg.norm(by_class, axis=1), kind="stable")
+        contributions[at, t * vector : (t + 1) * vector] = weights[t, slots] * slopes[t, slots]
+    importance = np.abs(contributions).sum(axis=1)
+    order = np.argsort(-importance, kind="stable")
     parents = parents_of(state.memory, features) if state.memory.parents.size else None
     by_class *= units * factors_of(state.idf, features, parents)[:, None]
     intercept = state.memory.bias.astype(np.float64) * bias_value
@@ -230,13 +243,14 @@ def result_of(state: MissionState, bias_value: float) -> Result:
         classes=decode_classes(state.classes),
         history=[dict(zip(HISTORY, record, strict=True)) for record in state.history[: state.passes].tolist()],
         parents=None if parents is None else parents[order],
+        importance=importance[order],
         remarks=(state.remark,) if state.remark else (),
     )
 
 
 def preview_of(state: MissionState, limit: int) -> Preview:
     """Return the current features and weights in the tables, perhaps with too many features or slightly old weights."""
-    loss, weight, _ = state.memory.totals + state.totals_before
+    loss, weight, *_ = state.memory.totals + state.totals_before
     objective = loss / weight if weight else np.nan
     if state.passes and not weight:
         objective = state.history[state.passes - 1, 0]

@@ -43,6 +43,7 @@ MOST_ROWS = 1 << 32  # of a transpose: a row's number is stored in 32 bits
 BLOCK_FACTOR = 8  # a block of rows is read ahead, decoded and copied; or put together, encoded and written
 _SLOT_BYTES = 400  # the index of a run while it is sorted, and the sums over all runs
 _ENTRY_BYTES = 16  # of a transpose: id, row number and value
+_SHORT = 4  # entries of a column on average, below which its size is not much less to merge than the column
 _ENCODING_BYTES = 64  # per entry of a block of columns that is being encoded
 TARGET_BYTES = 24  # per row of a dataset in columns: label, weight, whether the row is wanted, its new number
 
@@ -343,9 +344,10 @@ class Transposer(Reorder):
             unordered[number] = summary
             moved.add(summary.n_entries)
         summaries = [unordered[number] for number in range(len(tasks))]
-        samples = (run.sample for run in summaries)
+        samples = [run.sample for run in summaries]
         shape = columns.column_shape(samples, source.n_entries, self.block_entries, self.compression)
-        if isinstance(self.pool, Threads):  # columns are merged once, here
+        are_short = source.n_entries < _SHORT * columns.count_columns(samples)
+        if are_short and isinstance(self.pool, Threads):  # to merge sizes takes as long as to merge columns: do it once
             ranges = columns.merged_ranges(runs, summaries, gap, most // 2, ["cells"], self.pool.sharing)
             return columns.plan_columns(source, wanted, columns.cut_blocks(ranges, shape), shape)
         sizes_only = columns.merged_ranges(runs, summaries, gap, most // 2)  # each task merges its own columns

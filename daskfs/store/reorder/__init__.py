@@ -6,8 +6,8 @@ feature id. A split keeps the rows whose random key lies in a range, in the orde
 
 1. `runs`: tasks write groups of source blocks as sorted runs, files of records sorted by key, except for a split.
 2. `rows` and `columns`: the sizes of the records in key order decide how the new dataset is cut into blocks.
-3. `plan`: every task merges one range of keys from all sorted runs and writes the blocks of that range. A transpose by
-   threads merges outside its tasks, so that columns are merged once.
+3. `plan`: every task merges one range of keys from all sorted runs and writes the blocks of that range. Short columns
+   are merged before their tasks if the tasks are threads, so that they are merged once.
 
 The content of the new dataset depends on the source, the seed and the block size, but not on the memory or the number
 of workers.

@@ -2,8 +2,8 @@
 
 A sorted run of a transpose holds the columns of some consecutive rows. A *mark* is the feature id at every `gap`-th
 entry of a sorted run. A sorted run is cut at marks into slots, which can be read separately. The columns of all sorted
-runs are merged in order and cut into blocks. On a cluster, only the sizes of columns are merged first, and every task
-merges the cells of its own blocks. The entries of a column stay in the order of the rows.
+runs are merged in order and cut into blocks. On a cluster, and if columns are long, only the sizes of columns are
+merged first, and every task merges the cells of its own blocks. The entries of a column stay in the order of the rows.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -27,7 +26,7 @@ from daskfs.store.ingest.arrays import block_shape
 from daskfs.store.ingest.staging import BlockShape
 from daskfs.store.places.read_ahead import Prefetcher
 from daskfs.store.reorder.kernels import sort_by_key
-from daskfs.store.reorder.plan import ReorderPlan, WriteTask, block_ends, sparse_chunks
+from daskfs.store.reorder.plan import ReorderPlan, WriteTask, sparse_chunks
 from daskfs.store.reorder.rows import RowShare
 from daskfs.store.reorder.runs import LARGEST_KEY, KeyRange, RecordBatch, Runs, Section, edges_of
 
@@ -54,11 +53,16 @@ class ColumnArrays(NamedTuple):
         cells = None if self.cells is None else self.cells[start:stop]
         return ColumnArrays(self.ids[first:last], self.indptr[first : last + 1] - start, cells)
 
-    def followed_by(self, other: ColumnArrays) -> ColumnArrays:
-        """Return these columns followed by the columns of `other`."""
-        indptr = np.concatenate([self.indptr, other.indptr[1:] + self.indptr[-1]])
-        cells = None if self.cells is None or other.cells is None else np.concatenate([self.cells, other.cells])
-        return ColumnArrays(np.concatenate([self.ids, other.ids]), indptr, cells)
+    @classmethod
+    def joined(cls, parts: list[ColumnArrays]) -> ColumnArrays:
+        """Return the columns of several parts as one, without a copy if there is only one part."""
+        if len(parts) == 1:
+            return parts[0]
+        before = edges_of([part.n_entries for part in parts]).tolist()
+        edges = [part.indptr[:-1] + shift for part, shift in zip(parts, before, strict=False)]
+        cells = [part.cells for part in parts if part.cells is not None]
+        ids, indptr = np.concatenate([part.ids for part in parts]), np.concatenate([*edges, before[-1:]])
+        return cls(ids, indptr, np.concatenate(cells) if cells else None)
 
     def read(self) -> ColumnArrays:
         """Return these columns, so that a task can read them as it reads `MergedColumns`."""
@@ -170,17 +174,22 @@ def merged_ranges(
 
 def cut_blocks(ranges: Iterable[ColumnArrays], shape: BlockShape) -> Iterator[ColumnArrays]:
     """Cut columns into blocks, which do not depend on how the columns are divided into `ranges`."""
-    rest: ColumnArrays | None = None
+    block: list[ColumnArrays] = []  # what is known of the next block, from several ranges
     for columns in ranges:
-        if not len(columns.ids):
-            continue
-        columns = columns if rest is None else rest.followed_by(columns)
-        *edges, last = 0, *block_ends(np.arange(len(columns.ids) + 1), columns.indptr, shape)
-        for first, end in pairwise(edges):
-            yield columns.between(first, end)
-        rest = columns.between(edges[-1], last)
-    if rest is not None:
-        yield rest
+        first, count = 0, len(columns.ids)
+        while first < count:
+            n_columns, n_entries = sum(len(part.ids) for part in block), sum(part.n_entries for part in block)
+            room = int(columns.indptr[first]) + shape.entries - n_entries
+            end = min(int(np.searchsorted(columns.indptr, room, side="right")) - 1, first + shape.rows - n_columns)
+            end = min(max(end, first if block else first + 1), count)
+            if end > first:
+                block.append(columns.between(first, end))
+            if end < count:
+                yield ColumnArrays.joined(block)
+                block = []
+            first = end
+    if block:
+        yield ColumnArrays.joined(block)
 
 
 def plan_columns(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from daskfs.errors import ChunkError
 from daskfs.store.dataset.names_kernels import gather, gather_text
@@ -216,6 +216,6 @@ class Runs:
         return f"{self.folder}/run.{number}.{name}"
 
 
-def edges_of(lengths: NDArray[Any]) -> NDArray[np.int64]:
+def edges_of(lengths: ArrayLike) -> NDArray[np.int64]:
     """Return the start of each of several items of these lengths that lie end to end, and the end of the last item."""
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])

@@ -1,0 +1,97 @@
+"""The last fit of MISSION: a ridge regression of the selected features, on rows that are kept in memory.
+
+It minimises Σ loss(w·x + b, y) + ½ ridge · Σ (σ_j w_j)², where σ_j is the standard deviation of feature j. The ridge is
+the one with the least loss of rows that were left out: by cross-validation, or of a quarter of the rows where there are
+many.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.optimize
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from daskfs.algorithms.loss_kernels import residuals
+
+_RIDGES = (1e3, 1e2, 1e1, 1.0, 0.1, 0.01)
+_FOLDS = 4
+_MANY = 1 << 18  # entries times scores, from which on one fold has to do
+_STEPS = 60
+
+
+@dataclass(frozen=True)
+class RidgeRows:
+    """Rows (n, k) and their targets, and the loss of linear models on these rows."""
+
+    X: sp.csr_array
+    y: NDArray[np.float64]
+    """(n,): the target as the losses take it, or the class number."""
+    weight: NDArray[np.float64]  # (n,)
+    n_scores: int
+    code: int
+    """The loss of `losses.CODE` if there is one score; with several scores the loss is softmax."""
+    intercept: bool
+
+    def take(self, which: NDArray[np.bool_]) -> RidgeRows:
+        """Return some of the rows."""
+        X, y, weight = self.X[np.flatnonzero(which)], self.y[which], self.weight[which]
+        return RidgeRows(X, y, weight, self.n_scores, self.code, self.intercept)
+
+    def variances(self) -> NDArray[np.float64]:
+        """Return the variance of every column."""
+        share = self.weight / max(self.weight.sum(), 1e-300)
+        mean, square = self.X.T @ share, self.X.power(2).T @ share
+        variance: NDArray[np.float64] = np.maximum(square - mean**2, 1e-12 * square)
+        return variance
+
+    def loss(self, model: NDArray[np.float64], ridge: float = 0.0) -> tuple[float, NDArray[np.float64]]:
+        """Return the loss of a model, and the gradient.
+
+        A model is the weights (k, scores) and then the intercepts (1, scores), flat. Intercepts have no penalty.
+        """
+        W = model.reshape(-1, self.n_scores)
+        Z, Y = self.X @ W[:-1] + self.intercept * W[-1], self.y
+        if self.n_scores == 1:
+            R = np.empty_like(Z)
+            total = float(residuals(self.code, Z[:, 0], Y, self.weight, R[:, 0]))
+        else:
+            right = np.arange(len(Y)), Y.astype(np.int64)
+            Z -= Z.max(axis=1, keepdims=True)
+            log_total = np.log(np.exp(Z).sum(axis=1))
+            total = float(self.weight @ (log_total - Z[right]))
+            R = -np.exp(Z - log_total[:, None])
+            R[right] += 1
+            R *= self.weight[:, None]
+        gradient = np.vstack([ridge * W[:-1] - self.X.T @ R, -int(self.intercept) * R.sum(axis=0)])
+        return total + 0.5 * ridge * float(np.square(W[:-1]).sum()), gradient.ravel()
+
+    def minimise(self, ridge: float, start: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the model with the least penalised loss."""
+        best = scipy.optimize.minimize(
+            self.loss, start, args=(ridge,), jac=True, method="L-BFGS-B", options={"maxiter": _STEPS}
+        )
+        return np.asarray(best.x)
+
+
+def fit_ridge(rows: RidgeRows) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+    """Return weights (k, scores), intercepts (scores,) and the mean loss of rows while they were left out."""
+    spread = np.sqrt(rows.variances())
+    spread[spread == 0] = np.inf
+    X = sp.csr_array(rows.X @ sp.diags_array(1 / spread))
+    scaled = RidgeRows(X, rows.y, rows.weight, rows.n_scores, rows.code, rows.intercept)
+    folds = np.random.default_rng(0).permutation(len(rows.y)) % _FOLDS
+    n_folds = 1 if X.nnz * rows.n_scores > _MANY else _FOLDS
+    parts = [(scaled.take(folds != fold), scaled.take(folds == fold)) for fold in range(n_folds)]
+    start = np.zeros((X.shape[1] + 1) * rows.n_scores)
+    models, losses = [start] * n_folds, np.full(len(_RIDGES), np.inf)
+    for i, ridge in enumerate(_RIDGES):
+        models = [part.minimise(ridge, model) for (part, _), model in zip(parts, models, strict=True)]
+        losses[i] = sum(left_out.loss(model)[0] for (_, left_out), model in zip(parts, models, strict=True))
+        if i > 1 and losses[i] > losses[i - 1] > losses[i - 2]:
+            break
+    total = sum(left_out.weight.sum() for _, left_out in parts)
+    model = scaled.minimise(_RIDGES[int(losses.argmin())], models[0]).reshape(-1, rows.n_scores)
+    return model[:-1] / spread[:, None], model[-1] * rows.intercept, float(losses.min() / total) if total else np.nan
