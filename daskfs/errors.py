@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from numbers import Integral, Real
-from typing import get_args
+from typing import Any, get_args
 
 _USER = re.compile(r"://[^/\s]*@")
 _QUERY = re.compile(r"(://[^\s?]+)\?\S+?(?=(?::\d+)?:?(?:\s|$))")  # a line's number and a colon may follow it
@@ -23,6 +23,15 @@ def public_url(url: str) -> str:
     's3://bucket/x.zarr'
     """
     return re.sub(r"://[^/]*@", "://", url).split("?")[0] if "://" in url else url
+
+
+def without_secrets(value: Any) -> Any:
+    """Return a JSON value without users, passwords and queries of URLs, and without null, which TOML lacks."""
+    if isinstance(value, dict):
+        return {key: without_secrets(member) for key, member in value.items() if member is not None}
+    if isinstance(value, list):
+        return [without_secrets(member) for member in value if member is not None]
+    return " ".join(map(public_url, value.split(" "))) if isinstance(value, str) else value
 
 
 def redact(text: str) -> str:

@@ -25,7 +25,8 @@ def export(folder: Path, overwrite: bool) -> None:
     An existing file that differs, perhaps because somebody edited it, is kept unless --overwrite is given.
     """
     sources = {source.name: source.read_bytes() for source in sorted(dags_folder().glob("*.py"))}
-    edited = [name for name, content in sources.items() if _differs(folder / name, content)]
+    existing = [name for name in sources if (folder / name).exists()]
+    edited = [name for name in existing if (folder / name).read_bytes() != sources[name]]
     if edited and not overwrite:
         raise OptionError(f"{folder / edited[0]} differs from the one that comes with daskfs: --overwrite replaces it")
     folder.mkdir(parents=True, exist_ok=True)
@@ -38,7 +39,3 @@ def dags_folder() -> Path:
     """Return the folder of the DAGs in the installed package, or in the checkout of an editable installation."""
     package = Path(daskfs.__file__).parent
     return next(folder for folder in (package / "dags", package.parent / "pipelines" / "airflow") if folder.is_dir())
-
-
-def _differs(path: Path, content: bytes) -> bool:
-    return path.exists() and path.read_bytes() != content

@@ -1,92 +1,101 @@
-"""The commands `daskfs ingest`, `info` and `verify`, which write, describe and check a dataset."""
+"""The commands `daskfs ingest`, `info`, `verify`, `shuffle`, `split` and `transpose` on datasets."""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
+from functools import reduce
 from typing import Any, get_args
 
 import click
 
 from daskfs.engine.cluster.connect import cluster_at
 from daskfs.engine.data.ingest import ingest as run_ingest
+from daskfs.engine.data.reorder import MEMORY
+from daskfs.engine.data.reorder import shuffle as run_shuffle
+from daskfs.engine.data.reorder import transpose as run_transpose
+from daskfs.engine.data.split import split as run_split
 from daskfs.engine.data.verify import verify_dataset
 from daskfs.errors import DatasetError, public_url
 from daskfs.jit import COMPILING, is_cold
 from daskfs.observe.describe import columns_table, describe, info_table, order_remark
 from daskfs.observe.progress import count_progress, ingest_progress
 from daskfs.observe.terminal import messages, output
-from daskfs.store.dataset.dataset import open_dataset
-from daskfs.store.ingest.formats import FORMATS, make_format
+from daskfs.store.dataset.dataset import Dataset, open_dataset
+from daskfs.store.ingest.formats import FORMATS
 from daskfs.store.ingest.formats.tabular import DATE_PARTS
 from daskfs.store.ingest.gaps import Missing
 
 
-class NumberList(click.ParamType[tuple[int, ...]]):
-    """The click type of an option with comma-separated whole numbers."""
+class ListOf(click.ParamType[tuple[Any, ...]]):
+    """The click type of an option with comma-separated whole numbers or names."""
 
-    name = "N,N,..."
+    def __init__(self, kind: type, name: str) -> None:
+        self.kind, self.name = kind, name
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[Any, ...]:
         try:
-            return tuple(int(part) for part in str(value).split(",") if part)
+            return tuple(self.kind(part) for part in str(value).split(",") if part)
         except ValueError:
             self.fail(f"{value!r} is not a list of whole numbers, such as 6,8,10", param, ctx)
 
 
-class NameList(click.ParamType[tuple[str, ...]]):
-    """The click type of an option with comma-separated names."""
-
-    name = "A,B,..."
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        return tuple(part for part in str(value).split(",") if part)
-
-
+NUMBERS, NAMES = ListOf(int, "N,N,..."), ListOf(str, "A,B,...")
 # Options of formats. Names are fields of the classes of formats; `make_format` refuses those that a class lacks.
-FORMAT_OPTIONS = [
-    click.option(
-        "--label", help="csv, parquet: the label's column; fasta: file or header:REGEX; text: folder or column:N."
+FORMAT_OPTIONS: dict[str, tuple[Any, str]] = {
+    "--label": (str, "csv, parquet: the label's column; fasta: file or header:REGEX; text: folder or column:N."),
+    "--labels": (["auto", "numbers", "strings"], "What labels are."),
+    "--categorical": (NAMES, "csv, parquet: columns whose values are tokens."),
+    "--numeric": (NAMES, "csv, parquet: columns whose values are numbers."),
+    "--dates": (NAMES, "csv, parquet: columns whose values are dates."),
+    "--date-format": (str, "csv, parquet: how the texts of --dates are written, such as %d/%m/%Y."),
+    "--date-parts": (NAMES, f"csv, parquet: features of dates, {', '.join(DATE_PARTS)}."),
+    "--ignore": (NAMES, "csv, parquet: columns to leave out."),
+    "--include": (NAMES, "csv, parquet: features, even if they look like identifiers."),
+    "--missing": (
+        list(get_args(Missing)),
+        "csv, parquet: what becomes of missing numbers. Default: auto, the mean of the column.",
     ),
-    click.option("--labels", type=click.Choice(["auto", "numbers", "strings"]), help="What labels are."),
-    click.option("--categorical", type=NameList(), help="csv, parquet: columns whose values are tokens."),
-    click.option("--numeric", type=NameList(), help="csv, parquet: columns whose values are numbers."),
-    click.option("--dates", type=NameList(), help="csv, parquet: columns whose values are dates."),
-    click.option("--date-format", help="csv, parquet: how the texts of --dates are written, such as %d/%m/%Y."),
-    click.option("--date-parts", type=NameList(), help=f"csv, parquet: features of dates, {', '.join(DATE_PARTS)}."),
-    click.option("--ignore", type=NameList(), help="csv, parquet: columns to leave out."),
-    click.option("--include", type=NameList(), help="csv, parquet: features, even if they look like identifiers."),
-    click.option(
-        "--missing",
-        type=click.Choice(get_args(Missing)),
-        help="csv, parquet: what becomes of missing numbers. Default: auto, the mean of the column.",
-    ),
-    click.option("--table", type=click.Choice(["auto", "dense", "sparse"]), help="csv, parquet: kind of dataset."),
-    click.option(
-        "--dtype", type=click.Choice(["auto", "float32", "float64"]), help="csv, parquet: type of dense values."
-    ),
-    click.option("--delimiter", help="csv: what separates fields."),
-    click.option("--header/--no-header", default=None, help="csv, tsv: whether the first line names the columns."),
-    click.option("-k", "--k", type=NumberList(), help="fasta: lengths of k-mers, 1 to 31."),
-    click.option(
-        "--canonical/--stranded", default=None, help="fasta: count a k-mer and its reverse complement as one."
-    ),
-    click.option("--position/--no-position", default=None, help="fasta: a k-mer's position is part of the feature."),
-    click.option("--read-length", type=int, help="fasta: rows are reads of this length."),
-    click.option("--coverage", type=float, help="fasta: how often reads cover a record on average."),
-    click.option("--seed", type=int, help="fasta: which reads are drawn; with --shuffle: which order."),
-    click.option("--documents", type=click.Choice(["lines", "files"]), help="text: what a document is."),
-    click.option("--words", type=NumberList(), help="text: sizes of word n-grams."),
-    click.option("--chars", type=NumberList(), help="text: sizes of character n-grams."),
-    click.option("--lowercase/--keep-case", default=None, help="text: whether case matters."),
-    click.option("--weighting", type=click.Choice(["count", "binary", "unit"]), help="fasta, text: values of a row."),
-]
+    "--table": (["auto", "dense", "sparse"], "csv, parquet: kind of dataset."),
+    "--dtype": (["auto", "float32", "float64"], "csv, parquet: type of dense values."),
+    "--delimiter": (str, "csv: what separates fields."),
+    "--header/--no-header": (bool, "csv, tsv: whether the first line names the columns."),
+    "-k": (NUMBERS, "fasta: lengths of k-mers, 1 to 31."),
+    "--canonical/--stranded": (bool, "fasta: count a k-mer and its reverse complement as one."),
+    "--position/--no-position": (bool, "fasta: a k-mer's position is part of the feature."),
+    "--read-length": (int, "fasta: rows are reads of this length."),
+    "--coverage": (float, "fasta: how often reads cover a record on average."),
+    "--seed": (int, "fasta: which reads are drawn; with --shuffle: which order."),
+    "--documents": (["lines", "files"], "text: what a document is."),
+    "--words": (NUMBERS, "text: sizes of word n-grams."),
+    "--chars": (NUMBERS, "text: sizes of character n-grams."),
+    "--lowercase/--keep-case": (bool, "text: whether case matters."),
+    "--weighting": (["count", "binary", "unit"], "fasta, text: values of a row."),
+}
+COMPRESSION = click.Choice(["none", "lz4", "zstd"])
+SCHEDULER = click.option("--scheduler", help="Run on the Dask cluster at this address.")
+WORKERS = click.option("--workers", type=click.IntRange(1), help="Threads; all cores by default.")
+REORDER_OPTIONS = (
+    click.option("--memory", default=MEMORY, show_default=True, help="What the command may use."),
+    click.option("--overwrite", is_flag=True, help="Replace a dataset that is there already."),
+    WORKERS,
+    SCHEDULER,
+)
 
 
-def _format_options(command: Any) -> Any:
-    for option in reversed(FORMAT_OPTIONS):
-        command = option(command)
-    return command
+def _options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a decorator that adds several options to a command, in this order."""
+    return lambda command: reduce(lambda result, option: option(result), reversed(options), command)
+
+
+def _format_option(flags: str, kind: Any, about: str) -> Callable[[Any], Any]:
+    names = [flags, "--k"] if flags == "-k" else [flags]
+    return click.option(*names, type=click.Choice(kind) if isinstance(kind, list) else kind, default=None, help=about)
+
+
+def _print(dataset: Dataset) -> None:
+    click.echo(f"{dataset!r}"[1:-1].removeprefix("daskfs.Dataset "))
 
 
 @click.command()
@@ -101,7 +110,7 @@ def _format_options(command: Any) -> Any:
 @click.option(
     "--max-bad-lines", type=int, default=1000, show_default=True, help="With skip: more than this is an error."
 )
-@click.option("--compression", type=click.Choice(["none", "lz4", "zstd"]), help="Default: none (dense), lz4 (sparse).")
+@click.option("--compression", type=COMPRESSION, help="Default: none (dense), lz4 (sparse).")
 @click.option("--like", help="A dataset of the same columns: same kinds of columns, gaps filled with its numbers.")
 @click.option(
     "--order",
@@ -112,59 +121,32 @@ def _format_options(command: Any) -> Any:
 )
 @click.option("--shuffle", is_flag=True, help="Rows in random order in any case, as daskfs shuffle gives them.")
 @click.option("--overwrite", is_flag=True, help="Replace a dataset, or start over instead of resuming.")
-@click.option("--workers", type=click.IntRange(1), help="Threads; all cores by default.")
-@click.option("--scheduler", help="Run on the Dask cluster at this address.")
+@WORKERS
+@SCHEDULER
 @click.option("--json", "as_json", is_flag=True, help="For machines: what daskfs info --json prints.")
-@_format_options
+@_options(*(_format_option(flags, *about) for flags, about in FORMAT_OPTIONS.items()))
 def ingest(
     sources: tuple[str, ...],
     out: str,
     format_name: str,
-    layout: Any,
-    memory: str | None,
-    on_bad_line: Any,
-    max_bad_lines: int,
-    compression: Any,
-    like: str | None,
-    order: Any,
     shuffle: bool,
-    overwrite: bool,
-    workers: int | None,
     scheduler: str | None,
     as_json: bool,
-    **format_options: Any,
+    **options: Any,
 ) -> None:
     """Write SOURCES (paths, folders, globs, URLs; plain or .gz .bz2 .xz .zst) as the dataset OUT.
 
     Run the same command again to resume a killed ingest.
     """
-    options = {name: value for name, value in format_options.items() if value is not None}
+    options = {name: value for name, value in options.items() if value is not None}
     seed: bool | int = options.get("seed", 0) if shuffle else False
     if shuffle and format_name != "fasta":
         options.pop("seed", None)  # the only format that draws rows
-    if messages.is_terminal and is_cold(type(make_format(format_name, options)).__module__):
+    if messages.is_terminal and is_cold(FORMATS.get(format_name, FORMATS["svmlight"]).__module__):
         messages.print(COMPILING)
     with cluster_at(scheduler) as client, ingest_progress() as progress:
-        dataset = run_ingest(
-            sources,
-            out,
-            format_name,
-            layout=layout,
-            memory=memory,
-            on_bad_line=on_bad_line,
-            max_bad_lines=max_bad_lines,
-            compression=compression,
-            like=like,
-            order=order,
-            shuffle=seed,
-            overwrite=overwrite,
-            client=client,
-            workers=workers,
-            progress=progress,
-            **options,
-        )
-    left_out = dataset.attributes["made"].get("bad_lines", 0)
-    if left_out:
+        dataset = run_ingest(sources, out, format_name, shuffle=seed, client=client, progress=progress, **options)
+    if left_out := dataset.attributes["made"].get("bad_lines", 0):
         messages.print(f"[yellow]{left_out:,} bad lines were left out[/]")
     if (remark := order_remark(dataset)) is not None:
         messages.print(remark)
@@ -175,7 +157,7 @@ def ingest(
         return
     if (columns := columns_table(dataset.attributes)) is not None:
         messages.print(columns)
-    click.echo(f"{dataset!r}"[1:-1].removeprefix("daskfs.Dataset "))
+    _print(dataset)
 
 
 @click.command()
@@ -195,8 +177,8 @@ def info(dataset: str, as_json: bool) -> None:
 @click.command()
 @click.argument("dataset")
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
-@click.option("--workers", type=click.IntRange(1), help="Threads; all cores by default.")
-@click.option("--scheduler", help="Run on the Dask cluster at this address.")
+@WORKERS
+@SCHEDULER
 def verify(dataset: str, as_json: bool, workers: int | None, scheduler: str | None) -> None:
     """Compare every chunk of DATASET with its checksum, and exit with code 2 if a chunk is damaged."""
     chunks = sum(spec.n_chunks for spec in open_dataset(dataset).content.values())
@@ -211,3 +193,56 @@ def verify(dataset: str, as_json: bool, workers: int | None, scheduler: str | No
     if damage:
         raise DatasetError(f"{dataset}: {len(damage)} of {chunks} chunks are damaged; ingest the data again")
     click.echo(f"{public_url(dataset)}: {chunks:,} chunks, all as they were written")
+
+
+@click.command()
+@click.argument("source", metavar="IN")
+@click.argument("out")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Which order.")
+@_options(*REORDER_OPTIONS)
+def shuffle(source: str, out: str, seed: int, scheduler: str | None, **options: Any) -> None:
+    """Write a copy OUT of the dataset IN, which is laid out in rows, with the rows in random order.
+
+    Algorithms that learn row by row, such as MISSION, need rows that are not sorted by class. The order depends only on
+    the seed and the number of rows. Labels, row weights, tags and names are kept. A killed shuffle starts over when the
+    same command is run again.
+    """
+    with cluster_at(scheduler) as client, count_progress("shuffling") as progress:
+        dataset = run_shuffle(source, out, seed, client=client, progress=progress, **options)
+    _print(dataset)
+
+
+@click.command()
+@click.argument("source", metavar="IN")
+@click.argument("train")
+@click.argument("test")
+@click.option("--test", "fraction", type=float, default=0.2, show_default=True, help="The share of rows for TEST.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Which rows.")
+@click.option("--shuffle", is_flag=True, help="Both parts in random order, where IN is laid out in rows.")
+@_options(*REORDER_OPTIONS)
+def split(source: str, train: str, test: str, fraction: float, scheduler: str | None, **options: Any) -> None:
+    """Write the rows of the dataset IN as two datasets, TRAIN and TEST.
+
+    Rows of TEST are drawn at random, depending only on the seed, the share and the number of rows. Two copies of a
+    dataset with different layouts are split in the same way. Labels, row weights, tags and names are kept. The same
+    command run again completes an interrupted split.
+    """
+    with cluster_at(scheduler) as client, count_progress("splitting") as progress:
+        parts = run_split(source, train, test, fraction, client=client, progress=progress, **options)
+    for dataset in parts:
+        _print(dataset)
+
+
+@click.command()
+@click.argument("rows")
+@click.argument("columns")
+@click.option("--compression", type=COMPRESSION, default="lz4", show_default=True)
+@_options(*REORDER_OPTIONS)
+def transpose(rows: str, columns: str, scheduler: str | None, **options: Any) -> None:
+    """Write a copy COLUMNS, laid out in columns, of the sparse dataset ROWS, for algorithms that stream columns.
+
+    Labels, row weights and names are kept. A killed transpose starts over when the same command is run again.
+    """
+    with cluster_at(scheduler) as client, count_progress("transposing") as progress:
+        dataset = run_transpose(rows, columns, client=client, progress=progress, **options)
+    _print(dataset)

@@ -7,22 +7,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 import click
 import numpy as np
-from rich.table import Table
-from rich.text import Text
 
 from daskfs.engine.data.write import write_dataset
 from daskfs.errors import OptionError
+from daskfs.job.data import JobListener
 from daskfs.job.execute import execute
-from daskfs.job.runner import JobListener
 from daskfs.observe.progress import count_progress, ingest_progress, pass_progress
-from daskfs.observe.tables import TITLES
+from daskfs.observe.tables import TITLES, ValueTable, terminal_table
 from daskfs.observe.terminal import output, warnings_as_notes
 from daskfs.selection.records import METRICS, REPORT, read_record
-from daskfs.selection.selection import Selection, load_selection
+from daskfs.selection.selection import load_selection
 
 JOB = """# {title}; run it again: daskfs run {name}.toml
 out = "{name}"
@@ -136,30 +133,24 @@ PROBLEMS = [
 ]
 
 
-SHOWN = 12  # names on a line
-
-
 @click.command()
 @click.option("--out", type=click.Path(path_type=Path), help="Where to put the files; a temporary folder by default.")
 def demo(out: Path | None) -> None:
     """Run three small jobs whose answers are known: ingest, split, select, evaluate, report, publish."""
     folder = out or Path(tempfile.mkdtemp(prefix="daskfs-demo-"))
     folder.mkdir(parents=True, exist_ok=True)
-    table = Table(box=None, padding=(0, 1), header_style="bold")
-    for title in ("job", "algorithm", "features", "on rows held back", "s"):
-        table.add_column(title, no_wrap=True)
-    reports = []
+    rows, reports = [], []
     for number, problem in enumerate(PROBLEMS, 1):
         output.print(f"\n[bold]{number}. {problem.title}[/]", highlight=False)
-        output.print(f"   {problem.truth}", markup=False)
+        _print(problem.truth)
         row, report = _run(problem, folder)
-        table.add_row(*map(Text, row))
+        rows.append(row)
         reports.append(report)
     output.print()
-    output.print(table)
+    output.print(terminal_table(ValueTable(("job", "algorithm", "features", "on rows held back", "s"), rows)))
     output.print("\nReports to look at, each a file of its own:")
     for report in reports:
-        output.print(f"   {report}", soft_wrap=True, markup=False)
+        _print(report)
     output.print(f"Look again: daskfs show {folder}/genes", soft_wrap=True, markup=False)
     output.print(f"Run again:  daskfs run {folder}/genes.toml", soft_wrap=True, markup=False)
 
@@ -173,25 +164,17 @@ def _run(problem: DemoProblem, folder: Path) -> tuple[list[str], str]:
         outcome = execute(job, JobListener(_print, ingest_progress, pass_progress, count_progress))
     assert outcome.run is not None
     selection, metrics = load_selection(outcome.run.url), read_record(outcome.run, METRICS) or {}
-    output.print(f"   found: {_selected_names(selection)}", markup=False)
-    size = f"{len(selection.features)}" + ("" if selection.inputs else f" of {selection.source['n_features']:,}")
-    row = [problem.name, outcome.job.select.algorithm, size, _score(problem.metric, metrics)]
-    return [*row, f"{monotonic() - begun:.0f}"], f"{outcome.run.url}/{REPORT}"
+    names, size = ", ".join(selection.names), f"{len(selection.features)} of {selection.source['n_features']:,}"
+    if selection.inputs is not None:
+        shares, size = selection.input_importance[:3], f"{len(selection.features)}"
+        pairs = zip(shares.input.values, shares.values, strict=True)
+        names = f"waves across {', '.join(f'{name} {share:.0%}' for name, share in pairs)}"
+    _print(f"found: {names}")
+    value, (low, high) = metrics["metrics"][problem.metric], metrics["intervals"][problem.metric]
+    score = f"{TITLES[problem.metric]} {value:.3f} ({low:.3f}–{high:.3f})"
+    row = [problem.name, outcome.job.select.algorithm, size, score, f"{monotonic() - begun:.0f}"]
+    return row, f"{outcome.run.url}/{REPORT}"
 
 
 def _print(line: str) -> None:
     output.print(f"   {line}", soft_wrap=True, markup=False)
-
-
-def _selected_names(selection: Selection) -> str:
-    if selection.inputs is not None:
-        shares = selection.input_importance[:3]
-        pairs = zip(shares.input.values, shares.values, strict=True)
-        return f"waves across {', '.join(f'{name} {share:.0%}' for name, share in pairs)}"
-    more = ", …" if len(selection.names) > SHOWN else ""
-    return ", ".join(selection.names[:SHOWN]) + more
-
-
-def _score(metric: str, metrics: dict[str, Any]) -> str:
-    value, (low, high) = metrics["metrics"][metric], metrics["intervals"][metric]
-    return f"{TITLES[metric]} {value:.3f} ({low:.3f}–{high:.3f})"

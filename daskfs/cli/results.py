@@ -37,15 +37,15 @@ MOST_CLASSES = 50  # rows of a table
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 def show(run: str, top: int | None, as_json: bool) -> None:
     """Show the features that RUN selected, most important first, and a summary of every pass over the data."""
-    selection = load_selection(run)
+    print_selection(load_selection(run), as_json, top)
+
+
+def print_selection(selection: Selection, as_json: bool, top: int | None = None) -> None:
+    """Print the `top` most important features of a selection and lines about the selection, or all of it as JSON."""
     if as_json:
         click.echo(json.dumps(selection_record(selection, top), indent=1, allow_nan=False))
-    else:
-        print_selection(selection, TOP if top is None else top)
-
-
-def print_selection(selection: Selection, top: int = TOP) -> None:
-    """Print a table of the `top` most important features of a selection, and lines about the selection."""
+        return
+    top = TOP if top is None else top
     output.print(terminal_table(feature_table(selection, top)))
     if len(selection.features) > top:
         output.print(f"… and {len(selection.features) - top:,} more")

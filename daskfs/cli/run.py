@@ -9,8 +9,9 @@ from typing import Any
 import click
 
 from daskfs.errors import OptionError, public_url, redact
+from daskfs.job.data import JobListener
 from daskfs.job.execute import execute
-from daskfs.job.runner import STEPS, JobListener, JobStep
+from daskfs.job.runner import STEPS, JobStep
 from daskfs.observe.progress import count_progress, ingest_progress, pass_progress
 from daskfs.observe.terminal import messages, printable, warnings_as_notes
 

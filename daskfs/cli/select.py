@@ -6,7 +6,6 @@ flag, and the "Parameters" section of the dataclass's docstring is the help text
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 import types
@@ -27,10 +26,8 @@ from daskfs.jit import COMPILING, is_cold
 from daskfs.job.execute import announce
 from daskfs.job.request import Request
 from daskfs.observe.progress import pass_progress
-from daskfs.observe.tables import selection_record
 from daskfs.observe.terminal import messages, warnings_as_notes
 from daskfs.protocol import Algorithm
-from daskfs.selection.selection import Selection
 from daskfs.store.dataset.dataset import open_dataset
 from daskfs.store.places.location import Location
 
@@ -179,7 +176,7 @@ def select(
     if not overwrite and (finished := request.load_finished()) is not None:
         if not resume:
             raise OptionError(f"{out}: holds this run, finished; --resume shows it, --overwrite runs it again")
-        _print(finished, as_json)
+        print_selection(finished, as_json)
         return
     if messages.is_terminal and is_cold(type(algorithm).__module__):
         messages.print(COMPILING)
@@ -195,13 +192,6 @@ def select(
         dask_report = performance_report(performance) if performance else nullcontext()
         with pass_progress() as progress, client.as_current() if client else nullcontext(), dask_report:
             selection = request.run(client, requested_by, overwrite, progress)
-    _print(selection, as_json)
+    print_selection(selection, as_json)
     if not as_json:
         click.echo(f"kept in {public_url(out)}")
-
-
-def _print(selection: Selection, as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps(selection_record(selection), indent=1, allow_nan=False))
-    else:
-        print_selection(selection)

@@ -19,9 +19,11 @@ from distributed import Client
 from daskfs.engine.data.ingest import IngestProgress, ingest
 from daskfs.engine.data.reorder import transpose
 from daskfs.engine.data.split import split
+from daskfs.engine.passes import PassProgress
+from daskfs.errors import public_url
 from daskfs.jit import COMPILING, is_cold
 from daskfs.job.request import must_transpose
-from daskfs.job.tables import IngestTable, Job
+from daskfs.job.tables import Job
 from daskfs.store.dataset.dataset import Dataset, open_dataset
 from daskfs.store.dataset.layout import ROOT
 from daskfs.store.ingest.plan import content_digest
@@ -29,13 +31,30 @@ from daskfs.store.ingest.sources import find_sources
 from daskfs.store.places.location import Location
 
 DATA = "data"
-Notify = Callable[[str], None]
-IngestProgressBar = Callable[[], AbstractContextManager[Callable[[IngestProgress], None]]]
-CountProgressBar = Callable[[str], AbstractContextManager[Callable[[int, int], None]]]
 
 
 class _MissingError(Exception):
-    """Raised in a dry run if a dataset of the job is not written yet, and caught by `Preparation.find`."""
+    """Raised in a dry run if a dataset of the job is not written yet, and caught by `DataSteps.find`."""
+
+
+@dataclass(frozen=True)
+class JobListener:
+    """Callbacks that report the progress of a job.
+
+    Parameters
+    ----------
+    notify
+        A function that is called with a line of text for every step.
+    ingesting, selecting
+        Context managers that show the progress of an ingest, and of a selection.
+    counting
+        A context manager that shows the progress (items done, items in all) of any other step, given the step's name.
+    """
+
+    notify: Callable[[str], None]
+    ingesting: Callable[[], AbstractContextManager[Callable[[IngestProgress], None]]]
+    selecting: Callable[[], AbstractContextManager[Callable[[PassProgress], None]]]
+    counting: Callable[[str], AbstractContextManager[Callable[[int, int], None]]]
 
 
 @dataclass(frozen=True)
@@ -48,50 +67,46 @@ class Datasets:
     """The key of the folder of the datasets, or None if the job did not write the datasets."""
 
 
-@dataclass(frozen=True)
-class Preparation:
+@dataclass
+class DataSteps:
     """The steps that write the datasets of a job from its sources.
 
     Parameters
     ----------
-    job, out
-        The job, and the output folder of the job.
+    job
+        The job to run.
     client
         The Dask client to use, or None to use this process.
-    notify
-        A function that is called with a line of text for every step.
-    skip
-        A function that is called with the name of a step whose output exists, and the location of the output.
-    ingest_progress, count_progress
-        Context managers that show the progress of an ingest, and of any other long step.
+    listener
+        Callbacks that report the progress of the job.
     dry_run
         Raise an internal error instead of writing a missing dataset (used by `find`).
     """
 
     job: Job
-    out: Location
     client: Client | None
-    notify: Notify
-    skip: Callable[[str, str], None]
-    ingest_progress: IngestProgressBar
-    count_progress: CountProgressBar
+    listener: JobListener
     dry_run: bool = False
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
+        self.out, self.storage = Location(self.job.out, self.job.storage), self.job.storage or None
+        self.is_skipped = False
+        """Whether the output of the last step was there already."""
+
+    def check_sources(self) -> None:
         """Raise an error if a source or dataset of the job cannot be read, before anything is written."""
-        if self.job.data is not None:
-            for url in filter(None, (self.job.data.train, self.job.data.test)):
-                open_dataset(url, self.job.storage)
-        if self.job.ingest is not None:
-            self._key_of_sources(self.job.ingest)
+        if self.job.data is None:
+            self._key_of_sources()
+        else:
+            self.ingest()
 
     def ingest(self) -> Datasets:
         """Return the datasets that the job file names, or ingest the sources and return the new datasets."""
-        if self.job.data is not None:
-            test = self.job.data.test and open_dataset(self.job.data.test, self.job.storage)
-            return Datasets(open_dataset(self.job.data.train, self.job.storage), test or None, None)
+        if (data := self.job.data) is not None:
+            test = open_dataset(data.test, self.storage) if data.test else None
+            return Datasets(open_dataset(data.train, self.storage), test, None)
         assert self.job.ingest is not None
-        key = self._key_of_sources(self.job.ingest)
+        key = self._key_of_sources()
         train = self._ingest(self.job.ingest.sources, self._place(key, "ingested.zarr"))
         others = self.job.ingest.test_sources
         return Datasets(train, self._ingest(others, self._place(key, "test.zarr"), train) if others else None, key)
@@ -109,7 +124,7 @@ class Preparation:
 
     def find(self) -> Datasets | None:
         """Return the datasets for the current sources if all datasets are complete, otherwise None."""
-        looking = replace(self, dry_run=True, skip=lambda step, where: None)
+        looking = DataSteps(self.job, self.client, replace(self.listener, notify=lambda line: None), dry_run=True)
         try:
             return looking.split_and_transpose(looking.ingest())
         except _MissingError:
@@ -118,11 +133,16 @@ class Preparation:
     def _existing(self, step: str, *places: Location) -> list[Dataset]:
         """Return the output datasets of a step if they are complete, else [] (in a dry run, raise _MissingError)."""
         if all(place.exists(ROOT) for place in places):
-            self.skip(step, places[-1].url)
+            self.skip(step, places[-1])
             return [open_dataset(place.url, place.options) for place in places]
         if self.dry_run:
             raise _MissingError
         return []
+
+    def skip(self, step: str, place: Location) -> None:
+        """Report that a step is skipped because the output of the step exists."""
+        self.is_skipped = True
+        self.listener.notify(f"{step}: there already, {public_url(place.url)}")
 
     def halves(self, dataset: Dataset, place: Location, seed: int) -> tuple[Dataset, Dataset]:
         """Write the rows of a dataset as two datasets, random halves of the rows that depend on the seed."""
@@ -131,8 +151,8 @@ class Preparation:
     def _write_split(
         self, dataset: Dataset, train: Location, test: Location, share: float, seed: int, title: str
     ) -> tuple[Dataset, Dataset]:
-        options: dict[str, Any] = {"seed": seed, "client": self.client, "storage_options": self.job.storage or None}
-        with self.count_progress(title) as progress:
+        options: dict[str, Any] = {"seed": seed, "client": self.client, "storage_options": self.storage}
+        with self.listener.counting(title) as progress:
             return split(dataset, train.url, test.url, share, progress=progress, **options)
 
     def drop_others(self, keys: set[str | None]) -> None:
@@ -147,20 +167,19 @@ class Preparation:
         if existing := self._existing("ingest", place):
             return existing[0]
         if is_cold(self.job.ingest.source_format.__module__):
-            self.notify(f"ingest: {COMPILING}")
-        storage = self.job.storage or None
-        with self.ingest_progress() as progress:
+            self.listener.notify(f"ingest: {COMPILING}")
+        with self.listener.ingesting() as progress:
             dataset = ingest(
                 sources,
                 place.url,
                 client=self.client,
-                storage_options=storage,
-                source_options=storage,
+                storage_options=self.storage,
+                source_options=self.storage,
                 progress=progress,
                 like=train if self.job.ingest.source_format.is_table else None,
                 **{**self.job.ingest.options, "layout": self._layout},
             )
-        self.notify(f"ingest: {dataset!r}"[:-1].replace("<daskfs.Dataset ", ""))
+        self.listener.notify(f"ingest: {dataset!r}"[:-1].replace("<daskfs.Dataset ", ""))
         return dataset
 
     def _split(self, dataset: Dataset, key: str) -> tuple[Dataset, Dataset]:
@@ -169,24 +188,26 @@ class Preparation:
         if existing := self._existing("split", train, test):
             return existing[0], existing[1]
         parts = self._write_split(dataset, train, test, self.job.split.test, self.job.split.seed, "split")
-        self.notify(f"split: {parts[0].n_samples:,} rows to select from, {parts[1].n_samples:,} held back")
+        self.listener.notify(f"split: {parts[0].n_samples:,} rows to select from, {parts[1].n_samples:,} held back")
         return parts
 
     def _transpose(self, dataset: Dataset, place: Location) -> Dataset:
         if existing := self._existing("transpose", place):
             return existing[0]
-        with self.count_progress("transpose") as progress:
-            storage = self.job.storage or None
-            columns = transpose(dataset, place.url, client=self.client, storage_options=storage, progress=progress)
-        self.notify(f"transpose: {columns.n_features:,} columns, which {self.job.select.algorithm} reads")
+        with self.listener.counting("transpose") as progress:
+            options: dict[str, Any] = {"client": self.client, "storage_options": self.storage}
+            columns = transpose(dataset, place.url, progress=progress, **options)
+        self.listener.notify(f"transpose: {columns.n_features:,} columns, which {self.job.select.algorithm} reads")
         return columns
 
     def _place(self, key: str, name: str) -> Location:
         return self.out.below(f"{DATA}/{key}/{name}")
 
-    def _key_of_sources(self, table: IngestTable) -> str:
+    def _key_of_sources(self) -> str:
         """Return a digest of the sources and their format options, or raise SourceError if no source exists."""
-        sources = find_sources([*table.sources, *table.test_sources], self.job.storage or None, (self.out.url,))
+        table = self.job.ingest
+        assert table is not None
+        sources = find_sources([*table.sources, *table.test_sources], self.storage, (self.out.url,))
         return key_of([table.model_dump(mode="json"), self._layout, content_digest(sources)])
 
     @property

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -19,9 +19,9 @@ from daskfs.engine.cluster.start import cluster_for, cluster_of_class, exposed_a
 from daskfs.engine.data.ingest import IngestProgress
 from daskfs.engine.passes import PassProgress
 from daskfs.errors import public_url
-from daskfs.job.data import Notify
+from daskfs.job.data import JobListener
 from daskfs.job.file import load_job
-from daskfs.job.runner import JobListener, JobRun, JobStep
+from daskfs.job.runner import JobRun, JobStep
 from daskfs.job.tables import ClusterTable, Job
 from daskfs.observe.dashboard import PAGE, enable_for, is_enabled, is_here
 from daskfs.observe.progress import pass_detail
@@ -81,17 +81,11 @@ def execute(
 
 
 def needs_cluster(path: str | os.PathLike[str], changes: Mapping[str, Any] | None = None) -> bool:
-    """Return True if a job has unfinished steps that use a Dask cluster (ingest, split, select or stability).
-
-    Parameters
-    ----------
-    path, changes
-        The job file and changes of its values, as for `execute`.
-    """
+    """Return True if a job has unfinished steps that use a Dask cluster (ingest, split, select or stability)."""
     return JobRun(load_job(path, changes), None, lines(lambda line: None)).needs_cluster()
 
 
-def announce(client: Client | None, notify: Notify) -> None:
+def announce(client: Client | None, notify: Callable[[str], None]) -> None:
     """Report the dashboard address of a Dask cluster, and whether other machines can reach the cluster.
 
     If the scheduler runs in this process, add the tab "daskfs" to the dashboard.
@@ -122,25 +116,19 @@ def job_cluster(cluster: ClusterTable) -> Iterator[Client | None]:
         yield client
 
 
-def lines(notify: Notify) -> JobListener:
+def lines(notify: Callable[[str], None]) -> JobListener:
     """Return a listener that logs a line for every step, and a progress line every ten seconds during a step."""
 
-    @contextmanager
-    def ingesting() -> Iterator[Callable[[IngestProgress], None]]:
-        due = _due()
-        yield lambda now: notify(_ingest_line(now)) if due() else None
+    def showing(line: Callable[..., str]) -> Callable[..., AbstractContextManager[Callable[..., None]]]:
+        @contextmanager
+        def shown(*step: str) -> Iterator[Callable[..., None]]:
+            due = _due()
+            yield lambda *now: notify(line(*step, *now)) if due() else None
 
-    @contextmanager
-    def selecting() -> Iterator[Callable[[PassProgress], None]]:
-        due = _due()
-        yield lambda now: notify(_pass_line(now)) if due() else None
+        return shown
 
-    @contextmanager
-    def counting(what: str) -> Iterator[Callable[[int, int], None]]:
-        due = _due()
-        yield lambda done, total: notify(f"{what}: {done:,} of {total:,}") if due() else None
-
-    return JobListener(notify, ingesting, selecting, counting)
+    counting = showing(lambda what, done, total: f"{what}: {done:,} of {total:,}")
+    return JobListener(notify, showing(_ingest_line), showing(_pass_line), counting)
 
 
 def _due() -> Callable[[], bool]:

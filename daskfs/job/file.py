@@ -24,6 +24,14 @@ _SECRET = {
     "cluster": re.compile(r"password|passphrase|(^|_)token$|^(client_)?secret$|(access|api)_key$", re.IGNORECASE),
 }
 """For each table of a job file, a pattern of key names that hold secrets (with Kubernetes exceptions in [cluster])."""
+_PATHS = {
+    "": {"out"},
+    "ingest": {"sources", "test_sources"},
+    "data": {"train", "test"},
+    "publish": {"to"},
+    "report": {"to"},
+}
+"""For each table of a job file, the keys that hold paths."""
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
@@ -62,7 +70,8 @@ def load_job(path: str | os.PathLike[str], changes: Mapping[str, Any] | None = N
     for key, value in (changes or {}).items():
         _change(content, key, value)
     try:
-        _check_secrets(content)
+        for table, looks_secret in _SECRET.items():
+            _check_no_secret(table, content.get(table), looks_secret)
         job = Job.model_validate(_absolute(_substitute(content), path.absolute().parent))
     except ValidationError as error:
         raise JobError(_refusal(path, text, error)) from None
@@ -83,27 +92,18 @@ def _change(content: dict[str, Any], key: str, value: Any) -> None:
     content[last] = value
 
 
-def _check_secrets(content: Mapping[str, Any]) -> None:
-    for table, looks_secret in _SECRET.items():
-        _check_no_secret(table, content.get(table), looks_secret)
-
-
-def _check_no_secret(where: str, table: Any, looks_secret: re.Pattern[str]) -> None:
-    if isinstance(table, list):
-        for value in table:
-            _check_no_secret(where, value, looks_secret)
-    for key, value in _keys_of(table):
-        _check_no_secret(f"{where}.{key}", value, looks_secret)
-        if looks_secret.search(key) and isinstance(value, str) and not _VARIABLE.fullmatch(value):
+def _check_no_secret(where: str, value: Any, looks_secret: re.Pattern[str]) -> None:
+    """Raise OptionError for a secret in a table, where ``{name = "A", value = "b"}`` also counts as ``{A = "b"}``."""
+    if isinstance(value, list):
+        for member in value:
+            _check_no_secret(where, member, looks_secret)
+    if not isinstance(value, dict):
+        return
+    named = {str(value["name"]): value["value"]} if {"name", "value"} <= value.keys() else {}
+    for key, member in (*value.items(), *named.items()):
+        _check_no_secret(f"{where}.{key}", member, looks_secret)
+        if looks_secret.search(key) and isinstance(member, str) and not _VARIABLE.fullmatch(member):
             raise OptionError(f'{where}.{key}: no secrets in a file; write "${{NAME}}" and set NAME in the environment')
-
-
-def _keys_of(table: Any) -> list[tuple[str, Any]]:
-    """Return the keys and values of a table, in which ``{name = "A", value = "b"}`` also counts as ``{A = "b"}``."""
-    if not isinstance(table, dict):
-        return []
-    named = [(str(table["name"]), table["value"])] if {"name", "value"} <= table.keys() else []
-    return [*table.items(), *named]
 
 
 def _substitute(value: Any, where: str = "") -> Any:
@@ -122,30 +122,16 @@ def _substitute(value: Any, where: str = "") -> Any:
 
 def _absolute(content: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Return the content of a job file with all relative paths made absolute, relative to `folder`."""
-    _check_tables(content)
     for table, keys in _PATHS.items():
         inside = content if not table else content.get(table, {})
+        if not isinstance(inside, dict):
+            raise OptionError(f"{table}: must be a table, [{table}]")
         for key in keys & inside.keys():
             value = inside[key]
             if value == "":
                 raise OptionError(f"{f'{table}.{key}'.lstrip('.')}: is empty; '.' is the folder of this file")
             inside[key] = [_path(item, folder) for item in value] if isinstance(value, list) else _path(value, folder)
     return content
-
-
-_PATHS = {
-    "": {"out"},
-    "ingest": {"sources", "test_sources"},
-    "data": {"train", "test"},
-    "publish": {"to"},
-    "report": {"to"},
-}
-
-
-def _check_tables(content: Mapping[str, Any]) -> None:
-    for table in filter(None, _PATHS):
-        if not isinstance(content.get(table, {}), dict):
-            raise OptionError(f"{table}: must be a table, [{table}]")
 
 
 def _path(value: Any, folder: Path) -> Any:

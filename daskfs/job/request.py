@@ -10,7 +10,7 @@ import json
 import platform
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import psutil
 from distributed import Client
-from numpy.typing import NDArray
 
 from daskfs import __version__
 from daskfs.engine.checkpoint import KEY, describe_algorithm
@@ -109,20 +108,12 @@ class Request:
     ) -> Selection:
         """Run the feature selection, and store the selection and the record of the selection run in the folder.
 
-        Parameters
-        ----------
-        client
-            The Dask client to use, or None to use this process.
-        requested_by
-            The origin of the request, a "command" or a "job", to be stored in the record.
-        overwrite
-            Replace an unfinished selection run of another request.
-        progress
-            A callback for the progress, as for `select`.
+        Without a client, the selection runs in this process. The record contains `requested_by`, the "command" or the
+        "job". With `overwrite`, an unfinished selection run of another request is replaced.
         """
         if client is None:
             warm_up(type(self.algorithm).__module__)  # before the clock of the run starts
-        meter = RunMeter(client, self.plan(client), Footprint.begin(client))
+        plan, before, begun, clock = self.plan(client), Footprint.begin(client), datetime.now(UTC), monotonic()
         run = partial(
             select,
             self.dataset,
@@ -142,7 +133,14 @@ class Request:
             selection = run()
         for name in (METRICS, SIZES, STABILITY, REPORT):  # files of the run that this one replaces
             self.out.delete(name)
-        write_record(self.out, RUN_RECORD, meter.record(selection, requested_by))
+        used, workers = before.used(client), 0 if client is None else len(client.nthreads())
+        memory = {"promised": plan.promised, "used": used, "text": str(plan)}
+        if used is not None and used > plan.promised:
+            memory["remark"] = plan.broken_promise(used)
+            warnings.warn(str(memory["remark"]), stacklevel=2)
+        cost = {"workers": workers, "memory": memory}
+        record = {**requested_by, **cost, **_run_record(selection, begun, monotonic() - clock)}
+        write_record(self.out, RUN_RECORD, without_nan(record))
         selection.save(self.out.url, self.out.options)  # last: with it the run is finished
         self.out.delete(CHECKPOINT)  # useless now, and as large as the memory of the run
         return selection
@@ -153,50 +151,25 @@ def must_transpose(dataset: Dataset, algorithm: Algorithm) -> bool:
     return dataset.kind == "sparse" and (algorithm.axis, dataset.layout) == ("columns", "rows")
 
 
-@dataclass(slots=True)
-class RunMeter:
-    """A measurement of the time, the memory and the bytes read of a selection run."""
-
-    client: Client | None
-    plan: MemoryPlan
-    before: Footprint
-    begun: datetime = field(default_factory=lambda: datetime.now(UTC))
-    clock: float = field(default_factory=monotonic)
-
-    def record(self, selection: Selection, requested_by: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the JSON record of a selection run that ends now, including `requested_by` (command or job)."""
-        used = self.before.used(self.client)
-        memory = {"promised": self.plan.promised, "used": used, "text": str(self.plan)}
-        if used is not None and used > self.plan.promised:
-            memory["remark"] = self.plan.broken_promise(used)
-            warnings.warn(str(memory["remark"]), stacklevel=2)
-        read, passes = (_per_pass(selection, name) for name in ("bytes", "seconds"))
-        return without_nan(  # type: ignore[no-any-return]
-            {
-                **requested_by,
-                "version": VERSION,
-                "daskfs": __version__,
-                "python": platform.python_version(),
-                "packages": {name: version(name) for name in PACKAGES},
-                "machine": {"cores": available_cores(), "memory": psutil.virtual_memory().total},
-                "algorithm": selection.algorithm,
-                "seed": selection.seed,
-                "source": selection.source,
-                "started": self.begun.isoformat(timespec="seconds"),
-                "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-                "seconds": max(monotonic() - self.clock, float(passes.sum())),  # passes before an interruption count
-                "workers": 0 if self.client is None else len(self.client.nthreads()),
-                "memory": memory,
-                "bytes_read": int(read.sum()),
-                "offers": _staleness(selection),
-            }
-        )
-
-
-def _per_pass(selection: Selection, name: str) -> NDArray[np.float64]:
-    """Return the column `name` of the selection's history with 0 for NaN, or an empty array if there is no column."""
+def _run_record(selection: Selection, begun: datetime, seconds: float) -> dict[str, Any]:
+    """Return the part of a run's JSON record on versions, the machine, the selection and its history."""
     history = selection.history
-    return np.nan_to_num(history[name].values) if name in history else np.zeros(0)
+    totals = {name: float(history[name].sum()) if name in history else 0.0 for name in ("bytes", "seconds")}
+    return {
+        "version": VERSION,
+        "daskfs": __version__,
+        "python": platform.python_version(),
+        "packages": {name: version(name) for name in PACKAGES},
+        "machine": {"cores": available_cores(), "memory": psutil.virtual_memory().total},
+        "algorithm": selection.algorithm,
+        "seed": selection.seed,
+        "source": selection.source,
+        "started": begun.isoformat(timespec="seconds"),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seconds": max(seconds, totals["seconds"]),  # passes before an interruption count
+        "bytes_read": int(totals["bytes"]),
+        "offers": _staleness(selection),
+    }
 
 
 def _staleness(selection: Selection) -> dict[str, float] | None:
@@ -204,8 +177,5 @@ def _staleness(selection: Selection) -> dict[str, float] | None:
     history = selection.history
     if "staleness_max" not in history or not np.isfinite(history.staleness_max.values).any():
         return None
-    return {
-        "count": float(np.nansum(history.offers.values)),
-        "staleness": float(np.nanmean(history.staleness.values)),
-        "staleness_max": float(np.nanmax(history.staleness_max.values)),
-    }
+    values = {"count": history.offers.sum(), "staleness": history.staleness.mean()}
+    return {name: float(value) for name, value in {**values, "staleness_max": history.staleness_max.max()}.items()}

@@ -14,20 +14,19 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 from typing import Any, Literal, get_args
 
-from distributed import Client, performance_report
+from distributed import performance_report
 
 from daskfs.algorithms.registry import words_of
 from daskfs.engine.checkpoint import describe_algorithm
-from daskfs.engine.passes import PassProgress
 from daskfs.errors import NotPublished, OptionError, check_choice, public_url
 from daskfs.jit import COMPILING, is_cold
-from daskfs.job.data import DATA, CountProgressBar, Datasets, IngestProgressBar, Notify, Preparation, is_key, key_of
+from daskfs.job.data import DATA, Datasets, DataSteps, is_key, key_of
 from daskfs.job.request import Request
 from daskfs.job.tables import Job, StabilityTable
 from daskfs.observe.report import check_replaceable as check_report
@@ -49,59 +48,21 @@ AGAIN = "again"
 PERFORMANCE = "performance.html"
 
 
-@dataclass(frozen=True)
-class JobListener:
-    """Callbacks that report the progress of a job.
-
-    Parameters
-    ----------
-    notify
-        A function that is called with a line of text for every step.
-    ingesting, selecting
-        Context managers that show the progress of an ingest, and of a selection.
-    counting
-        A context manager that shows the progress (items done, items in all) of any other step, given the step's name.
-    """
-
-    notify: Notify
-    ingesting: IngestProgressBar
-    selecting: Callable[[], AbstractContextManager[Callable[[PassProgress], None]]]
-    counting: CountProgressBar
-
-
 @dataclass
-class JobRun:
-    """One execution of a job, which runs the steps whose output is missing.
+class JobRun(DataSteps):
+    """One execution of a job, which runs the steps whose output is missing."""
 
-    Parameters
-    ----------
-    job
-        The job to run.
-    client
-        The Dask client to use, or None to use this process.
-    listener
-        Callbacks that report the progress of the job.
-    """
-
-    job: Job
-    client: Client | None
-    listener: JobListener
     seconds: dict[str, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self._is_skipped = False
-        self.out = Location(self.job.out, self.job.storage)
-        callbacks = self.listener.notify, self._skip, self.listener.ingesting, self.listener.counting
-        self._preparation = Preparation(self.job, self.out, self.client, *callbacks)
+    """The time in seconds of every step that was not skipped."""
 
     def check(self) -> None:
         """Raise an error if the job cannot run, before anything is written."""
         if not (self.out.is_empty() or self.out.exists(PUBLISHED) or self._holds_runs_only()):
             raise OptionError(f"{public_url(self.out.url)}: holds something that is no job's; choose another out")
-        self._preparation.check()
+        self.check_sources()
         check_pointer(pointer_of(self.job))
         if self.job.report.to is not None:
-            check_report(self.job.report.to, self.job.storage or None)
+            check_report(self.job.report.to, self.storage)
 
     def _holds_runs_only(self) -> bool:
         """Return True if the folders `data` and `runs` of the output folder contain only names that a job writes."""
@@ -110,40 +71,41 @@ class JobRun:
 
     def needs_cluster(self) -> bool:
         """Return True if a dataset, the selection or the stability of the job is not computed yet."""
-        datasets = self._preparation.find()
+        datasets = self.find()
         if datasets is None:
             return True
-        place = self._place(datasets)
+        place = self._run_folder(datasets)
         return not place.exists(RECORD) or not self._is_stability_known(place)
 
     def run(self, until: JobStep = "publish") -> Location | None:
         """Run all steps up to `until` whose output is missing, and return the folder of the selection run, if any."""
         check_choice("until", until, JobStep)
-        last = STEPS.index(until)
         with self.out.one_writer():
-            ingested = self._timed("ingest", self._preparation.ingest)
-            if last < STEPS.index("split"):
+            with self._timed("ingest"):
+                ingested = self.ingest()
+            if until == "ingest":
                 return None
-            datasets = self._timed("split", lambda: self._preparation.split_and_transpose(ingested))
-            if last < STEPS.index("select"):
+            with self._timed("split"):
+                datasets = self.split_and_transpose(ingested)
+            if until == "split":
                 return None
-            place = self._place(datasets)
-            selection = self._timed("select", lambda: self._select(datasets, place))
-            self._note_seconds(place)
+            place = self._run_folder(datasets)
+            with self._timed("select", place):
+                selection = self._select(datasets, place)
             todo: dict[str, Callable[[], object]] = {
                 "stability": lambda: self._stability(datasets, place, selection),
                 "evaluate": lambda: self._evaluate(datasets, place, selection),
                 "report": lambda: self._report(place),
                 "publish": lambda: self._publish(place),
             }
-            for step in STEPS[3 : last + 1]:
-                self._timed(step, todo[step])
-                self._note_seconds(place)
+            for step in STEPS[3 : STEPS.index(until) + 1]:
+                with self._timed(step, place):
+                    todo[step]()
             if until == "publish":
-                self._preparation.drop_others({ingested.key, datasets.key})
+                self.drop_others({ingested.key, datasets.key})
         return place
 
-    def _place(self, datasets: Datasets) -> Location:
+    def _run_folder(self, datasets: Datasets) -> Location:
         """Return the folder of the selection run of the job's algorithm on `datasets`."""
         select = self.job.select
         test = None if datasets.test is None else datasets.test.digest
@@ -156,7 +118,7 @@ class JobRun:
     def _select(self, datasets: Datasets, place: Location) -> Selection:
         request = self._request(datasets.train, place, self.job.select.seed)
         if (finished := request.load_finished()) is not None:
-            self._skip("select", place.url)
+            self.skip("select", place)
             return finished
         request.check()
         self.listener.notify(f"select: memory {request.plan(self.client)}")
@@ -189,7 +151,7 @@ class JobRun:
         if (table := self.job.stability) is None:
             return
         if self._is_stability_known(place):
-            self._skip("stability", place.url)
+            self.skip("stability", place)
             return
         seeds, over = self._repetitions(table)
         selections = [] if table.pairs else [selection]
@@ -223,7 +185,7 @@ class JobRun:
         """Yield selections from pairs of disjoint random halves of the rows, and delete the halves after use."""
         for pair in zip(seeds[::2], seeds[1::2], strict=True):
             folder = f"{AGAIN}/halves-{pair[0]}"
-            halves = self._preparation.halves(datasets.train, place.below(folder), pair[0])
+            halves = self.halves(datasets.train, place.below(folder), pair[0])
             for half, seed in zip(halves, pair, strict=True):
                 request = self._request(half, place.below(f"{AGAIN}/half-{seed}"), seed)
                 yield request.load_finished() or self._run(request)
@@ -243,7 +205,7 @@ class JobRun:
             if evaluation.verdict:
                 self.listener.notify(f"evaluate: {evaluation.verdict}")
         else:
-            self._skip("evaluate", place.url)
+            self.skip("evaluate", place)
         with_sizes = self.job.evaluate is None or self.job.evaluate.sizes
         if with_sizes and not _is_of(read_record(place, SIZES), test.digest):
             with self.listener.counting("sizes") as progress:
@@ -253,8 +215,7 @@ class JobRun:
 
     def _report(self, place: Location) -> None:
         for out in (None, self.job.report.to) if self.job.report.to else (None,):
-            storage = self.job.storage or None
-            written = write_report(place.url, out, overwrite=True, storage_options=storage, words_of=words_of)
+            written = write_report(place.url, out, overwrite=True, storage_options=self.storage, words_of=words_of)
             self.listener.notify(f"report: {public_url(written)}")
 
     def _publish(self, place: Location) -> None:
@@ -277,30 +238,24 @@ class JobRun:
         changed = publish(pointer, place, files, self.job.name)
         self.listener.notify(f"publish: {public_url(pointer.url)}{'' if changed else ', as it was'}")
 
-    def _note_seconds(self, place: Location) -> None:
-        """Add the seconds of every step to run.json, and keep the recorded seconds of a step that was skipped."""
-        record = read_record(place, RUN_RECORD)
-        if record is None:
+    @contextmanager
+    def _timed(self, step: str, place: Location | None = None) -> Iterator[None]:
+        """Measure the seconds of a step, and add them to run.json in the folder of the selection run.
+
+        The recorded seconds of a step that is skipped now stay, and those of "select" include interrupted parts.
+        """
+        begun, self.is_skipped = monotonic(), False
+        yield
+        if not self.is_skipped:
+            self.seconds[step] = round(monotonic() - begun, 3)
+        record = None if place is None else read_record(place, RUN_RECORD)
+        if place is None or record is None:
             return
         known = record.get("steps", {})
         steps = {**self.seconds, **known}
-        steps["select"] = max(
-            steps.get("select", 0.0), round(record.get("seconds") or 0.0, 3)
-        )  # with interrupted parts
+        steps["select"] = max(steps.get("select", 0.0), round(record.get("seconds") or 0.0, 3))
         if steps != known:
             write_record(place, RUN_RECORD, {**record, "steps": steps})
-
-    def _timed(self, step: str, do: Callable[[], Any]) -> Any:
-        begun, self._is_skipped = monotonic(), False
-        result = do()
-        if not self._is_skipped:
-            self.seconds[step] = round(monotonic() - begun, 3)
-        return result
-
-    def _skip(self, step: str, where: str) -> None:
-        """Report that a step is skipped because the output of the step exists."""
-        self._is_skipped = True
-        self.listener.notify(f"{step}: there already, {public_url(where)}")
 
 
 def pointer_of(job: Job) -> Location:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from daskfs.algorithms.registry import fields_of, registrations
 from daskfs.engine.data.ingest import OnBadLine, RowOrder
 from daskfs.engine.memory import parse_memory
-from daskfs.errors import OptionError, nearest, public_url
+from daskfs.errors import OptionError, nearest, without_secrets
 from daskfs.protocol import Algorithm
 from daskfs.store.dataset.codec import Compression
 from daskfs.store.dataset.layout import Layout
@@ -179,14 +179,11 @@ class ClusterTable(JobTable):
             raise OptionError("scheduler, serial, processes, start: choose one of them")
         if self.start is None and (self.arguments or self.workers or self.adapt):
             raise OptionError('arguments, workers and adapt are for a class to start: say which, start = "…"')
-        if self.adapt is not None:
-            _check_bounds(self.adapt)
+        if (adapt := self.adapt) is not None and (
+            adapt.keys() != {"minimum", "maximum"} or not 0 <= adapt["minimum"] <= adapt["maximum"] >= 1
+        ):
+            raise OptionError("adapt: must be {minimum = …, maximum = …}, from 0 and from 1 on")
         return self
-
-
-def _check_bounds(adapt: dict[str, int]) -> None:
-    if adapt.keys() != {"minimum", "maximum"} or not 0 <= adapt["minimum"] <= adapt["maximum"] >= 1:
-        raise OptionError("adapt: must be {minimum = …, maximum = …}, from 0 and from 1 on")
 
 
 class Job(JobTable):
@@ -228,13 +225,5 @@ class Job(JobTable):
     @property
     def record(self) -> dict[str, Any]:
         """The content of the job file without credentials and addresses of clusters, to be stored in a record."""
-        return _public(self.model_dump(mode="json", exclude={"storage", "cluster"}, exclude_none=True))  # type: ignore[no-any-return]
-
-
-def _public(value: Any) -> Any:
-    """Return a value of a job file with passwords and signatures removed from all URLs."""
-    if isinstance(value, dict):
-        return {key: _public(member) for key, member in value.items()}
-    if isinstance(value, list):
-        return [_public(member) for member in value]
-    return public_url(value) if isinstance(value, str) else value
+        whole = self.model_dump(mode="json", exclude={"storage", "cluster"}, exclude_none=True)
+        return without_secrets(whole)  # type: ignore[no-any-return]

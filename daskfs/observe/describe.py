@@ -28,6 +28,7 @@ ORDER = {True: "mixed", False: "labels come in runs", None: "unknown"}
 def describe(dataset: Dataset) -> dict[str, Any]:
     """Return facts on a dataset, such as size, labels and storage, without reading features."""
     main = dataset.arrays["X" if dataset.kind == "dense" else "ids" if dataset.layout == "rows" else "rows"]
+    values = dataset.arrays.get("X" if dataset.kind == "dense" else "values")
     cells = dataset.n_samples * dataset.n_features
     return {
         "url": public_url(dataset.url),
@@ -38,7 +39,7 @@ def describe(dataset: Dataset) -> dict[str, Any]:
         "entries": dataset.n_entries,
         "entries_per_row": dataset.n_entries / dataset.n_samples,
         "density": dataset.n_entries / max(cells, 1),
-        "values": "all ones" if dataset.kind == "sparse" and "values" not in dataset.arrays else _value_type(dataset),
+        "values": str(values.dtype) if values else "all ones",
         "labels": _labels(dataset),
         "mixed": dataset.attributes.get("mixed"),
         "weights": "weight" in dataset.arrays,
@@ -67,10 +68,6 @@ def order_remark(dataset: Dataset) -> str | None:
     return None
 
 
-def _value_type(dataset: Dataset) -> str:
-    return str(dataset.arrays["X" if dataset.kind == "dense" else "values"].dtype)
-
-
 def _labels(dataset: Dataset) -> dict[str, Any]:
     if dataset.classes is None:
         low, high, total = math.inf, -math.inf, 0.0
@@ -81,11 +78,8 @@ def _labels(dataset: Dataset) -> dict[str, Any]:
     meta = dataset.meta
     for y in dataset.targets():
         counts += np.bincount(meta.class_codes(y), minlength=len(counts))
-    return {"kind": "classes", "counts": {_label(c): int(n) for c, n in zip(dataset.classes, counts, strict=True)}}
-
-
-def _label(label: float | str) -> str:
-    return label if isinstance(label, str) else f"{label:g}"
+    names = [label if isinstance(label, str) else f"{label:g}" for label in dataset.classes]
+    return {"kind": "classes", "counts": dict(zip(names, counts.tolist(), strict=True))}
 
 
 def info_table(facts: dict[str, Any]) -> Table:
@@ -95,33 +89,27 @@ def info_table(facts: dict[str, Any]) -> Table:
     )
     table.add_column(style="bold")
     table.add_column(overflow="fold")
-    for label, value in _lines(facts):
-        table.add_row(label, Text(printable(value)))  # Text, so that nothing in a name or label is taken for markup
+    stored = format_bytes(facts["stored_bytes"])
+    left_out = facts["made"].get("bad_lines")
+    lines = {
+        "kind": f"{facts['kind']}, in {facts['layout'] if facts['layout'] != 'both' else 'columns and rows'}",
+        "shape": f"{facts['samples']:,} samples x {facts['features']:,} features"
+        + (" (ids below that)" if facts["kind"] == "sparse" and facts["names"] in ("ids", "kmers") else ""),
+        "labels": _label_line(facts["labels"]),
+        "order": ORDER[facts["mixed"]],
+        "density": f"{facts['density']:.3g}  ({facts['entries']:,} entries, {facts['entries_per_row']:,.1f} a row)",
+        "values": facts["values"],
+        "stored": f"{stored} in {facts['chunks']:,} chunks, {facts['compression']} + crc32c",
+        "blocks": f"{facts['blocks']:,}, chunks of {format_bytes(facts['chunk_bytes'])}",
+        "names": NAMES[facts["names"]],
+        "rows have": ", ".join(what for what in ("weights", "tags") if facts[what]),
+        "left out": f"{left_out:,} bad lines" if left_out else "",
+        "digest": facts["digest"][:16],
+    }
+    for label, value in lines.items():
+        if value:
+            table.add_row(label, Text(printable(value)))  # Text, so that nothing in a name is taken for markup
     return table
-
-
-def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    counted = {"ids": " (ids below that)", "kmers": " (ids below that)"}.get(facts["names"], "")
-    size = f"{facts['samples']:,} samples x {facts['features']:,} features"
-    size += counted if facts["kind"] == "sparse" else ""
-    stored = f"{format_bytes(facts['stored_bytes'])} in {facts['chunks']:,} chunks, {facts['compression']} + crc32c"
-    lines = [
-        ("kind", f"{facts['kind']}, in {facts['layout'] if facts['layout'] != 'both' else 'columns and rows'}"),
-        ("shape", size),
-        ("labels", _label_line(facts["labels"])),
-        ("order", ORDER[facts["mixed"]]),
-        ("density", f"{facts['density']:.3g}  ({facts['entries']:,} entries, {facts['entries_per_row']:,.1f} a row)"),
-        ("values", facts["values"]),
-        ("stored", stored),
-        ("blocks", f"{facts['blocks']:,}, chunks of {format_bytes(facts['chunk_bytes'])}"),
-        ("names", NAMES[facts["names"]]),
-    ]
-    extras = [what for what in ("weights", "tags") if facts[what]]
-    if extras:
-        lines.append(("rows have", ", ".join(extras)))
-    if facts["made"].get("bad_lines"):
-        lines.append(("left out", f"{facts['made']['bad_lines']:,} bad lines"))
-    return [*lines, ("digest", facts["digest"][:16])]
 
 
 MOST_LINES = 40  # of a table of columns in a terminal

@@ -78,14 +78,7 @@ def baseline_lines(record: Record) -> list[str]:
 def class_table(record: Record, most: int, where: str) -> ValueTable | None:
     """Return a table of metrics for the first `most` classes, or None for two classes or a real target.
 
-    Parameters
-    ----------
-    record
-        A record of `Evaluation`.
-    most
-        The largest number of rows of the table.
-    where
-        Where a reader sees the metrics of all classes, for the note of a table that is cut.
+    A table that is cut says `where` the metrics of all classes are.
     """
     lines = record.get("per_class") or []
     if len(lines) <= 2:

@@ -24,7 +24,7 @@ from daskfs.algorithms.registry import Estimator, Registration, default_of, fiel
 from daskfs.engine.data.write import write_dataset
 from daskfs.engine.run import select
 from daskfs.errors import OptionError, check_choice, check_whole
-from daskfs.protocol import Algorithm, Axis, Meta
+from daskfs.protocol import Algorithm, Meta
 from daskfs.selection.column_slices import as_dataset
 from daskfs.selection.selection import Selection
 from daskfs.store.dataset.dataset import Dataset, open_dataset
@@ -77,12 +77,6 @@ class SelectingEstimator(BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return "selection_" in vars(self)
-
-    @property
-    def _axis(self) -> Axis:
-        """The axis along which the algorithm reads data, "columns" or "rows"."""
-        axis: Axis = self._registration.algorithm.axis  # type: ignore[attr-defined]  # a class
-        return axis
 
     def _encode(self, y: NDArray[Any]) -> NDArray[Any]:
         """Return the target y as numbers or strings that a dataset can store."""
@@ -140,7 +134,7 @@ class SelectingEstimator(BaseEstimator):
     @contextmanager
     def _open(self, X: Any, y: Any, sample_weight: Any) -> Iterator[Dataset]:
         """Yield X, y and sample weights as one dataset, after scikit-learn's validation of data in memory."""
-        dataset = as_dataset(X)
+        dataset, axis = as_dataset(X), self._registration.algorithm.axis  # type: ignore[attr-defined]  # a class
         if dataset is not None:
             if y is not None or sample_weight is not None:
                 raise OptionError("a dataset brings its labels and weights: fit it without y and sample_weight")
@@ -156,36 +150,25 @@ class SelectingEstimator(BaseEstimator):
             check_consistent_length(X, target)
             self._set_columns(X.shape[1], column_names(X))
             with TemporaryDirectory(prefix="daskfs-") as folder:  # written a chunk at a time
-                write_dataset(Path(folder) / "X", X, self._encode(target), layout=self._axis, missing=self.missing)
+                write_dataset(Path(folder) / "X", X, self._encode(target), layout=axis, missing=self.missing)
                 yield self._with_target(open_dataset(Path(folder) / "X"))
         else:
             check_choice("missing", self.missing, Missing)
-            X, target = self._validate(X, y)
+            X, target = self._validate(X, y, ensure_min_samples=2)
             weight = None if sample_weight is None else check_weight(sample_weight, X)
             if self.missing == "drop" and not (complete := complete_rows(X)).all():
                 X, target, weight = X[complete], target[complete], None if weight is None else weight[complete]
             X, names, fills = fill_matrix(X, self.missing, getattr(self, "feature_names_in_", None))
             encoded = encode_target(self._encode(target))
-            yield self._with_target(InMemory(X, *encoded, self._axis, names, weight, fills))
+            yield self._with_target(InMemory(X, *encoded, axis, names, weight, fills))
 
-    def _validate(self, X: Any, y: Any, reset: bool = True, min_samples: int = 2) -> tuple[Any, NDArray[Any]]:
-        checked: tuple[Any, NDArray[Any]] = validate_data(
-            self,
-            in_memory(X),
-            y,
-            reset=reset,
-            accept_sparse="csr",
-            dtype="numeric",
-            ensure_min_samples=min_samples,
-            ensure_all_finite=self._finite,
-            y_numeric=self._numeric_target,
-        )
-        return checked
-
-    @property
-    def _finite(self) -> Any:
-        """What scikit-learn's validation asks of the values of X."""
-        return True if self.missing == "error" else "allow-nan"
+    def _validate(self, X: Any, y: Any, **options: Any) -> Any:
+        """Return X and y, or X alone if y is "no_validation", after scikit-learn's validation of data in memory."""
+        finite = True if self.missing == "error" else "allow-nan"
+        rules: dict[str, Any] = {"accept_sparse": "csr", "dtype": "numeric", "ensure_all_finite": finite, **options}
+        if not isinstance(y, str):
+            rules["y_numeric"] = self._numeric_target
+        return validate_data(self, in_memory(X), y, **rules)
 
     def _set_columns(self, count: int, names: NDArray[Any] | None) -> None:
         self.n_features_in_ = count
@@ -200,14 +183,7 @@ class SelectingEstimator(BaseEstimator):
         if (dataset := as_dataset(X)) is not None:
             return dataset
         if not is_lazy(X):
-            checked = validate_data(
-                self,
-                in_memory(X),
-                reset=False,
-                accept_sparse="csr",
-                dtype="numeric",
-                ensure_all_finite=self._finite,
-            )
+            checked = self._validate(X, "no_validation", reset=False)
             return checked.astype(np.float32) if sp.issparse(checked) else checked  # fit reads sparse data as float32
         if X.shape[1] != self.n_features_in_:
             raise OptionError(f"X has {X.shape[1]} columns, the estimator was fitted with {self.n_features_in_}")

@@ -29,14 +29,7 @@ from daskfs.store.in_memory import InMemory
 class BatchRun:
     """One pass over batches of rows, with the same algorithm state as in `daskfs.select` after the same rows.
 
-    Parameters
-    ----------
-    algorithm, seed
-        The algorithm, and the seed of the algorithm's random choices.
-    first
-        The first batch, from which the state is initialised without learning.
-    classes
-        The class labels of all batches, or None for a real target.
+    The state is initialised from the first batch without learning; `classes` are the labels of all batches.
     """
 
     def __init__(self, algorithm: Algorithm, seed: int, first: InMemory, classes: NDArray[Any] | None) -> None:
@@ -97,41 +90,6 @@ class BatchEstimator(SelectingEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return self._selection is not None or self._batch_run is not None
 
-    def _learn_batch(self, X: Any, y: Any, classes: NDArray[Any] | None, sample_weight: Any) -> Self:
-        X, y = self._validate(X, y, reset=self._batch_run is None, min_samples=1)
-        weight = np.ones(X.shape[0], np.float32) if sample_weight is None else check_weight(sample_weight, X)
-        target, labels = encode_labels(y, classes if self._batch_run is None else self._batch_run.classes)
-        batch = InMemory(X, target, labels, "rows", getattr(self, "feature_names_in_", None), weight)
-        if self._batch_run is None:
-            refused = dict.fromkeys(self._registration.batches_refuse or (), (0, False, "auto"))
-            for name, allowed in {**refused, "missing": ("error",)}.items():
-                if getattr(self, name) not in allowed:
-                    raise OptionError(f"{name}: needs to know all rows beforehand, which partial_fit does not; use fit")
-            self._batch_run = BatchRun(self._algorithm_for(batch.meta), self._seed(), batch, classes)
-        self._selection = None
-        self._batch_run.learn(batch)
-        return self
-
-
-class BatchSelector(BatchEstimator):
-    """A feature selector that also learns from batches of rows with `partial_fit`."""
-
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Learn from a batch of rows, as `MissionClassifier.partial_fit` does.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            X, y and sample weights as for `fit`, but only data in memory.
-        classes
-            The class labels of all batches, required in the first call, or None for a real target.
-        """
-        return self._learn_batch(X, y, None if classes is None else np.unique(classes), sample_weight)
-
-
-class BatchClassifier(BatchEstimator, Classifier):
-    """A classifier that also learns from batches of rows with `partial_fit`."""
-
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Learn from a batch of rows, and keep the state of the algorithm for the next batch.
 
@@ -144,22 +102,30 @@ class BatchClassifier(BatchEstimator, Classifier):
         X, y, sample_weight
             X, y and sample weights as for `fit`, but only data in memory.
         classes
-            The class labels of all batches, required in the first call.
+            The class labels of all batches, required in the first call; None for a selector with a real target.
         """
-        _check_partial_fit_first_call(self, classes)
-        self._check_classes()
-        return self._learn_batch(X, y, self.classes_, sample_weight)
+        if isinstance(self, Classifier):
+            _check_partial_fit_first_call(self, classes)
+            self._check_classes()
+            classes = self.classes_
+        X, y = self._validate(X, y, reset=self._batch_run is None)
+        weight = np.ones(X.shape[0], np.float32) if sample_weight is None else check_weight(sample_weight, X)
+        known = self._batch_run.classes if self._batch_run else None if classes is None else np.unique(classes)
+        batch = InMemory(X, *encode_labels(y, known), "rows", getattr(self, "feature_names_in_", None), weight)
+        if self._batch_run is None:
+            refused = dict.fromkeys(self._registration.batches_refuse or (), (0, False, "auto"))
+            for name, allowed in {**refused, "missing": ("error",)}.items():
+                if getattr(self, name) not in allowed:
+                    raise OptionError(f"{name}: needs to know all rows beforehand, which partial_fit does not; use fit")
+            self._batch_run = BatchRun(self._algorithm_for(batch.meta), self._seed(), batch, known)
+        self._selection = None
+        self._batch_run.learn(batch)
+        return self
 
 
 class BatchRegressor(BatchEstimator):
     """A regressor that also learns from batches of rows with `partial_fit`."""
 
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn from a batch of rows, as `MissionClassifier.partial_fit` does.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            X, y and sample weights as for `fit`, but only data in memory.
-        """
-        return self._learn_batch(X, y, None, sample_weight)
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # type: ignore[override]
+        """Learn from a batch of rows, as `MissionClassifier.partial_fit` does; a regressor has no classes."""
+        return super().partial_fit(X, y, None, sample_weight)

@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args, get_type_hints
 from daskfs.algorithms.registry import ALGORITHMS, Estimator, Registration, default_of, fields_of, parameter_docs
 from daskfs.algorithms.registry import registration as registration_of
 from daskfs.sklearn.base import SelectingEstimator
-from daskfs.sklearn.batches import BatchClassifier, BatchRegressor, BatchSelector
+from daskfs.sklearn.batches import BatchEstimator, BatchRegressor
 from daskfs.sklearn.roles import Classifier, ColumnSelector, FeatureTransformer, LinearModel, Regressor
 from daskfs.store.ingest.gaps import Missing
 
@@ -25,7 +25,6 @@ ROLES: dict[str, type[SelectingEstimator]] = {
     "classifier": Classifier,
     "regressor": Regressor,
 }
-BATCH_ROLES = {"selector": BatchSelector, "classifier": BatchClassifier, "regressor": BatchRegressor}
 HOW_MANY = {
     True: "How many features to select: all there are, if they are fewer. By default half of them, and 100 at most.",
     False: "How many features to select: all there are, if they are fewer. By default all up to 100.",
@@ -44,10 +43,10 @@ AUTO_LOSS = {
 """Documentation of ``loss="auto"`` for classifiers, for other estimators with a softmax loss, and for the rest."""
 
 
-def estimator_names() -> dict[str, str]:
-    """Return a dict from the name of every estimator class to the name of its algorithm class."""
+def estimator_names() -> dict[str, tuple[str, Estimator]]:
+    """Return the name of every estimator class, with the name of its algorithm class and its `Estimator`."""
     return {
-        _class_name(class_name, estimator): class_name
+        class_name + estimator.role.capitalize(): (class_name, estimator)
         for class_name in ALGORITHMS
         for estimator in registration_of(class_name).estimators
     }
@@ -55,9 +54,8 @@ def estimator_names() -> dict[str, str]:
 
 def make_estimator(name: str) -> type[SelectingEstimator]:
     """Create and return the estimator class with a name from `estimator_names`."""
-    class_name = estimator_names()[name]
+    class_name, estimator = estimator_names()[name]
     registration = registration_of(class_name)
-    (estimator,) = (each for each in registration.estimators if _class_name(class_name, each) == name)
     fields = list(_fields(registration, estimator))
     namespace = {
         "__module__": "daskfs.sklearn",
@@ -65,13 +63,8 @@ def make_estimator(name: str) -> type[SelectingEstimator]:
         "_registration": registration,
         "_estimator": estimator,
     }
-    return dataclasses.make_dataclass(
-        name, fields, bases=_bases(registration, estimator), namespace=namespace, eq=False, repr=False
-    )
-
-
-def _class_name(class_name: str, estimator: Estimator) -> str:
-    return class_name + estimator.role.capitalize()
+    bases = _bases(registration, estimator)
+    return dataclasses.make_dataclass(name, fields, bases=bases, namespace=namespace, eq=False, repr=False)
 
 
 def _bases(registration: Registration, estimator: Estimator) -> tuple[type, ...]:
@@ -80,7 +73,7 @@ def _bases(registration: Registration, estimator: Estimator) -> tuple[type, ...]
     if has_columns and estimator.role in ("classifier", "regressor"):
         bases.insert(0, LinearModel)
     if registration.batches_refuse is not None:
-        bases.insert(0, BATCH_ROLES[estimator.role])
+        bases.insert(0, BatchRegressor if estimator.role == "regressor" else BatchEstimator)
     return tuple(bases)
 
 

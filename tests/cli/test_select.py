@@ -56,7 +56,8 @@ def test_select_and_show(data):
     assert selection.weights.tolist() == expected.weights.tolist()
     assert (selection.seed, selection.algorithm["n_select"], selection.source["url"]) == (7, 4, "d.zarr")
     for rank, (name, weight) in enumerate(zip(selection.names, selection.weights, strict=True), 1):
-        assert re.search(rf"^ +{rank} +{name} +{re.escape(f'{weight:+.4g}')}\s*$", done.stdout, re.MULTILINE)
+        share = rf"{selection.importance[rank - 1]:.2%}"
+        assert re.search(rf"^ +{rank} +{name} +{share} +{re.escape(f'{weight:+.4g}')}\s*$", done.stdout, re.MULTILINE)
     for step, objective in enumerate(selection.history.objective.values, 1):
         assert re.search(rf"^step {step}: objective {objective:.6g}, \d+\.\d s$", done.stdout, re.MULTILINE)
     assert done.stdout.endswith("kept in run\n")
@@ -147,7 +148,7 @@ def test_json_for_machines(data):
     run(*SELECT)
     selection, record = daskfs.load_selection("run"), json.loads(run("show", "run", "--json").stdout)
     assert record["features"] == [
-        {"rank": rank, "id": id_, "name": name, "weight": weight}
+        {"rank": rank, "id": id_, "name": name, "weight": weight, "importance": selection.importance[rank - 1]}
         for rank, (id_, name, weight) in enumerate(
             zip(selection.features.tolist(), selection.names, selection.weights.tolist(), strict=True), 1
         )

@@ -90,7 +90,7 @@ def test_a_folder_for_each_class_is_shuffled_unless_told_otherwise(tmp_path, mon
     assert mixed.digest == daskfs.shuffle(kept, tmp_path / "shuffled.zarr").digest
     assert sorted(path.name for path in (tmp_path / "x.zarr").iterdir() if path.name.startswith("_")) == []
     again = json.loads((tmp_path / "x.zarr/zarr.json").read_text())
-    monkeypatch.setattr(engine, "new_plan", None)  # a second call does nothing
+    monkeypatch.setattr("daskfs.store.ingest.plan.new_plan", None)  # a second call does nothing
     assert ingest_folders(tmp_path).attributes == again["attributes"]["daskfs"]
 
 

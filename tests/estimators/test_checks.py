@@ -96,13 +96,13 @@ def test_parameters_are_those_of_the_algorithm(estimator):
     algorithm = next(kind for name, kind in ALGORITHMS.items() if type(estimator).__name__.startswith(name))
     defaults = type(estimator)().get_params()
     expected = {field.name: field.default for field in fields(algorithm)}
-    assert defaults.pop("random_state") == 0
+    assert (defaults.pop("random_state"), defaults.pop("missing")) == (0, "error")
     assert defaults.keys() - expected.keys() == set()
     assert expected.keys() - defaults.keys() <= ELSEWHERE
     assert {name: value for name, value in defaults.items() if value != expected[name]}.keys() <= ELSEWHERE
     documented = type(estimator).__doc__
     assert "(those of" not in documented
-    assert all(f"\n{name}\n    " in documented for name in [*defaults, "random_state"])
+    assert all(f"\n{name}\n    " in documented for name in [*defaults, "missing", "random_state"])
 
 
 def test_daskfs_itself_does_not_wait_for_scikit_learn():

@@ -36,7 +36,7 @@ CASES = [
     (MissionClassifier(2, width=2**10, passes=4), daskfs.Mission(2, width=2**10, passes=4)),
     (MissionRegressor(2, width=2**10, refit=1), daskfs.Mission(2, "squared", width=2**10, refit=1)),
     (SparseRandomFeaturesClassifier(**WAVES), daskfs.SparseRandomFeatures(loss="logistic", **WAVES)),
-    (SparseRandomFeaturesRegressor(**WAVES), daskfs.SparseRandomFeatures(**WAVES)),
+    (SparseRandomFeaturesRegressor(**WAVES), daskfs.SparseRandomFeatures(loss="squared", **WAVES)),
     (SparseRandomFeaturesTransformer(**WAVES), daskfs.SparseRandomFeatures(**WAVES)),
 ]
 every = pytest.mark.parametrize(("estimator", "algorithm"), CASES, ids=[type(case[0]).__name__ for case in CASES])

@@ -160,7 +160,7 @@ def test_f19_a_dataset_that_was_there_survives_arguments_that_cannot_work(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("task", "rows"), [("write_checked_chunk", 60), ("stage_rows", 13)], ids=["columns as they are", "rows"]
+    ("task", "rows"), [("write_checked_chunk", 60), ("stage_tile", 13)], ids=["columns as they are", "rows"]
 )
 def test_f19_no_chunk_is_written_after_the_error(tmp_path, monkeypatch, task, rows):
     """Or it would land in the dataset that is written next in the same place."""

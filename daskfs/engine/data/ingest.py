@@ -29,22 +29,12 @@ from daskfs.errors import (
 from daskfs.store.dataset.codec import Compression
 from daskfs.store.dataset.dataset import Dataset, open_dataset
 from daskfs.store.dataset.layout import ROOT, UNSHUFFLED, DenseShape, Layout
+from daskfs.store.ingest import plan as planning
 from daskfs.store.ingest.dense_staging import DensePiece, DensePieceWriter, DensePlan, publish_dense
 from daskfs.store.ingest.formats import make_format
 from daskfs.store.ingest.formats.base import Format
 from daskfs.store.ingest.gaps import Fills
-from daskfs.store.ingest.plan import (
-    WorkPiece,
-    abandon,
-    begin,
-    begin_publishing,
-    content_digest,
-    is_done,
-    is_unshuffled,
-    new_plan,
-    plan_pieces,
-    request_digest,
-)
+from daskfs.store.ingest.plan import WorkPiece
 from daskfs.store.ingest.publish import SparsePlan, publish_sparse
 from daskfs.store.ingest.rows import BadLines, DenseBuilder, RowBuilder, borrow_names, drop_collected_names
 from daskfs.store.ingest.sources import find_sources
@@ -186,20 +176,20 @@ def ingest(
     where = where.limited_to(budget.workers)
     model = open_dataset(like, storage_options) if isinstance(like, str | os.PathLike) else like
     kind = kind if model is None else kind.like(model)
-    asked = request_digest(kind, files, layout, compression, on_bad_line)
+    asked = planning.request_digest(kind, files, layout, compression, on_bad_line)
     asked += "" if model is None else f" like {model.digest[:16]}"
     request = asked if order == "auto" else f"{asked} as is"
     made = request if seed is None else shuffled_request(request, seed)
-    content = content_digest(files)
+    content = planning.content_digest(files)
     with location.one_writer():
-        if not overwrite and is_done(location, made, content):
+        if not overwrite and planning.is_done(location, made, content):
             return open_dataset(url, storage_options)
-        if overwrite or not is_unshuffled(location, request, content):
-            plan = new_plan(kind, files, layout, compression, budget.chunk_bytes)
+        if overwrite or not planning.is_unshuffled(location, request, content):
+            plan = planning.new_plan(kind, files, layout, compression, budget.chunk_bytes)
             if seed is not None:
                 _check_in_rows(location, plan.shape)
-            work = list(plan_pieces(plan.format, files, request))
-            begin(location, plan, work, request, overwrite)
+            work = list(planning.plan_pieces(plan.format, files, request))
+            planning.begin(location, plan, work, request, overwrite)
             fills = None if model is None else Fills.from_record(model.attributes.get("missing")) or Fills("auto")
             job = IngestJob(location, plan.format, plan.shape, budget, on_bad_line == "skip", max_bad_lines, fills)
             try:
@@ -207,7 +197,7 @@ def ingest(
             except (StorageError, Interrupted):  # the store is unreachable, or another process has taken over
                 raise
             except DaskfsError:
-                abandon(location)
+                planning.abandon(location)
                 raise
             origin: dict[str, Any] = {"by": "ingest", "request": request, "content": content}
             origin |= {"format": plan.format.name, "sources": len(files)}
@@ -217,7 +207,7 @@ def ingest(
             in_runs = row_order.mixed is False and order == "auto" and _is_in_rows(plan.shape)
             if in_runs:
                 origin["autocorrelation"] = round(row_order.autocorrelation, 3)
-            begin_publishing(location, work)
+            planning.begin_publishing(location, work)
             _publish(job, pieces, origin, UNSHUFFLED if in_runs or seed is not None else ROOT, where)
         if location.exists(UNSHUFFLED):
             shuffle_in_place(location, seed or 0, memory, {"request": made}, pool(client, workers, [location.options]))

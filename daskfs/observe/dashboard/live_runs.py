@@ -138,7 +138,7 @@ class ClosedPass:
 
 @dataclass(slots=True)
 class LiveRun:
-    """State of a selection run on the scheduler, as far as events tell."""
+    """State of a selection run on the scheduler, as far as events tell; ``on_…`` takes events with this "what"."""
 
     run: str
     began: float
@@ -198,6 +198,63 @@ class LiveRun:
         """Return the workers that are slow or, while the selection run lasts, stuck."""
         return slow_workers(self.paces) | (set() if self.ended else self.stuck)
 
+    def on_begun(self, event: Mapping[str, Any], when: float) -> None:
+        self.algorithm, self.dataset = _text(event["algorithm"]), _text(event["dataset"])
+        self.blocks, self.n_workers = _count(event["blocks"]), _count(event["workers"])
+        self.passes = None if event["passes"] is None else _count(event["passes"])
+        self.passes_done, self.client = _count(event["done"]), _text(event.get("client", ""))
+        self.number = self.passes_done + 1
+
+    def on_progress(self, event: Mapping[str, Any], when: float) -> None:
+        number, blocks = _count(event["number"]), _count(event["blocks"])
+        self.number, self.blocks, self.blocks_done = number, blocks, _count(event["blocks_done"])
+        self.fraction = min(1.0, self.blocks_done / blocks) if blocks else 0.0
+
+    def on_share(self, event: Mapping[str, Any], when: float) -> None:
+        counts = {name: _count(event[name]) for name in ("blocks", "items", "bytes", "alone_bytes")}
+        names = ("busy", "reading", "merging", "waiting", "alone_seconds")
+        share = Spent(**counts, **{name: _positive(event[name]) for name in names})  # type: ignore[arg-type]
+        worker = _text(event["name"])
+        if worker not in self.workers and len(self.workers) >= MOST_WORKERS:
+            worker = OTHERS
+        self.workers.setdefault(worker, Spent()).add(share)
+        self.paces.setdefault(worker, WorkerPace(when)).add(share, when)
+        self.total.add(share)
+        if share.alone_seconds > 0:
+            self.alone[worker] = max(self.alone.get(worker, 0.0), share.alone_bytes / share.alone_seconds)
+        self.flow.add(when, share.bytes, share.items)
+
+    def on_preview(self, event: Mapping[str, Any], when: float) -> None:
+        objective, changes = _maybe(event["objective"]), _maybe(event["changes"])
+        staleness = [] if event["staleness"] is None else [_count(lag) for lag in event["staleness"][:MOST_STALENESS]]
+        features = _features(event["features"])
+        self.objective, self.features = objective, features
+        self.changes = None if changes is None else max(changes, self.changes or 0.0)  # a lost centre's count too
+        if any(staleness):  # counts begin anew with every pass
+            self.staleness = staleness
+        if objective != next(reversed(self.objectives.y), None):
+            self.objectives.add(self.number - 1 + self.fraction, objective)
+
+    def on_pass(self, event: Mapping[str, Any], when: float) -> None:
+        times = {name: _positive(event[name]) for name in _TIMES if name in event}
+        over = ClosedPass(_count(event["number"]), _maybe(event["objective"]), _maybe(event["changes"]), times)
+        self.closed = [*self.closed[-(MOST_POINTS - 1) :], over]
+        self.objective = self.objective if over.objective is None else over.objective
+        self.objectives.add(over.number, over.objective)
+        self.changes_before += over.changes or 0.0
+        self.merging_before += times.get("merging", 0.0)
+        self.changes, self.passes_done, self.number, self.fraction = None, over.number, over.number + 1, 0.0
+
+    def on_checkpoint(self, event: Mapping[str, Any], when: float) -> None:
+        self.checkpoints.add(when - self.began, _positive(event["seconds"]))
+        self.n_checkpoints += 1
+
+    def on_ended(self, event: Mapping[str, Any], when: float) -> None:
+        why = None if event["why"] is None else _text(event["why"])
+        if event["features"] is not None:
+            self.features = _features(event["features"])
+        self.ended, self.why = True, why
+
 
 class LiveRuns:
     """The selection runs of a scheduler, the newest last.
@@ -230,11 +287,11 @@ class LiveRuns:
             if event["what"] == "refused":  # belongs to no run
                 return self._note_refusal(_text(event["worker"]), _text(event["why"]))
             name = _text(event["run"])
-            handle = _HANDLERS[event["what"]]
             run = self.runs.get(name) or LiveRun(name, when)
+            update = getattr(run, f"on_{event['what']}")
             if run.why == GONE and event["what"] != "share":  # a connection was lost, and made again
                 run.ended, run.why = False, None
-            handle(run, event, when)
+            update(event, when)
             run.heard = when
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
             return False
@@ -280,81 +337,6 @@ class LiveRuns:
 
     def _open(self) -> list[LiveRun]:
         return [run for run in self.runs.values() if not run.ended]
-
-
-def _begun(run: LiveRun, event: Mapping[str, Any], when: float) -> None:
-    run.algorithm, run.dataset = _text(event["algorithm"]), _text(event["dataset"])
-    run.blocks, run.n_workers = _count(event["blocks"]), _count(event["workers"])
-    run.passes = None if event["passes"] is None else _count(event["passes"])
-    run.passes_done, run.client = _count(event["done"]), _text(event.get("client", ""))
-    run.number = run.passes_done + 1
-
-
-def _progress(run: LiveRun, event: Mapping[str, Any], when: float) -> None:
-    number, blocks = _count(event["number"]), _count(event["blocks"])
-    run.number, run.blocks, run.blocks_done = number, blocks, _count(event["blocks_done"])
-    run.fraction = min(1.0, run.blocks_done / blocks) if blocks else 0.0
-
-
-def _share(run: LiveRun, event: Mapping[str, Any], when: float) -> None:
-    counts = {name: _count(event[name]) for name in ("blocks", "items", "bytes", "alone_bytes")}
-    names = ("busy", "reading", "merging", "waiting", "alone_seconds")
-    share = Spent(**counts, **{name: _positive(event[name]) for name in names})  # type: ignore[arg-type]
-    worker = _text(event["name"])
-    if worker not in run.workers and len(run.workers) >= MOST_WORKERS:
-        worker = OTHERS
-    run.workers.setdefault(worker, Spent()).add(share)
-    run.paces.setdefault(worker, WorkerPace(when)).add(share, when)
-    run.total.add(share)
-    if share.alone_seconds > 0:
-        run.alone[worker] = max(run.alone.get(worker, 0.0), share.alone_bytes / share.alone_seconds)
-    run.flow.add(when, share.bytes, share.items)
-
-
-def _preview(run: LiveRun, event: Mapping[str, Any], when: float) -> None:
-    objective, changes = _maybe(event["objective"]), _maybe(event["changes"])
-    staleness = [] if event["staleness"] is None else [_count(lag) for lag in event["staleness"][:MOST_STALENESS]]
-    features = _features(event["features"])
-    run.objective, run.features = objective, features
-    run.changes = None if changes is None else max(changes, run.changes or 0.0)  # changes of a lost centre count too
-    if any(staleness):  # counts begin anew with every pass
-        run.staleness = staleness
-    if objective != next(reversed(run.objectives.y), None):
-        run.objectives.add(run.number - 1 + run.fraction, objective)
-
-
-def _pass(run: LiveRun, event: Mapping[str, Any], when: float) -> None:
-    times = {name: _positive(event[name]) for name in _TIMES if name in event}
-    over = ClosedPass(_count(event["number"]), _maybe(event["objective"]), _maybe(event["changes"]), times)
-    run.closed = [*run.closed[-(MOST_POINTS - 1) :], over]
-    run.objective = run.objective if over.objective is None else over.objective
-    run.objectives.add(over.number, over.objective)
-    run.changes_before += over.changes or 0.0
-    run.merging_before += times.get("merging", 0.0)
-    run.changes, run.passes_done, run.number, run.fraction = None, over.number, over.number + 1, 0.0
-
-
-def _checkpoint(run: LiveRun, event: Mapping[str, Any], when: float) -> None:
-    run.checkpoints.add(when - run.began, _positive(event["seconds"]))
-    run.n_checkpoints += 1
-
-
-def _ended(run: LiveRun, event: Mapping[str, Any], when: float) -> None:
-    why = None if event["why"] is None else _text(event["why"])
-    if event["features"] is not None:
-        run.features = _features(event["features"])
-    run.ended, run.why = True, why
-
-
-_HANDLERS = {
-    "begun": _begun,
-    "progress": _progress,
-    "share": _share,
-    "preview": _preview,
-    "pass": _pass,
-    "checkpoint": _checkpoint,
-    "ended": _ended,
-}
 
 
 def _text(value: object) -> str:

@@ -155,12 +155,7 @@ def _hash(script: str) -> str:
 def feature_columns(selection: Selection, times: Mapping[int, int] | None) -> dict[str, Any]:
     """Return columns for the page's table: names as text, numbers as the bytes of a typed array in base64.
 
-    Parameters
-    ----------
-    selection
-        The selection.
-    times
-        How often each feature was selected under other seeds, by its id; None if unknown.
+    `times` tells how often each feature was selected under other seeds, by its id; it is None if that is unknown.
     """
     by_class = selection.weights.ndim == 2
     largest = np.abs(selection.weights).argmax(axis=1) if by_class else None

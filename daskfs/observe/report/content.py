@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tomli_w
 
-from daskfs.errors import public_url
+from daskfs.errors import without_secrets
 from daskfs.observe.report import plots as report_plots
 from daskfs.observe.report.text import counted, interval, label, number, seconds, size, visible
 from daskfs.observe.tables import TITLES, ValueTable, baseline_lines, class_table, metric_table, size_table
@@ -179,7 +179,7 @@ def pair_table(selection: Selection) -> ValueTable | None:
 
 def command(run: RunRecords) -> list[str]:
     """Return lines that repeat the selection run: the recorded command or job file, or else a line of Python."""
-    recorded = _without_secrets(run.record.get("command") or run.record.get("job"))
+    recorded = without_secrets(run.record.get("command") or run.record.get("job"))
     if isinstance(recorded, list):
         recorded = shlex.join(map(str, recorded))
     elif isinstance(recorded, dict):
@@ -189,12 +189,3 @@ def command(run: RunRecords) -> list[str]:
     algorithm = f"daskfs.{selection.algorithm.get('name', '')}({fields})"
     python = f"daskfs.select({selection.source['url']!r}, {algorithm}, seed={selection.seed})"
     return str(recorded or python)[:LONGEST_COMMAND].rstrip().split("\n")
-
-
-def _without_secrets(value: Any) -> Any:
-    """Return a JSON value without users, passwords and signatures of URLs, and without null, which TOML lacks."""
-    if isinstance(value, dict):
-        return {key: _without_secrets(member) for key, member in value.items() if member is not None}
-    if isinstance(value, list):
-        return [_without_secrets(member) for member in value if member is not None]
-    return " ".join(map(public_url, value.split(" "))) if isinstance(value, str) else value

@@ -35,17 +35,7 @@ PlotJson = dict[str, Any]
 def plots(
     sizes: Record | None, stability: Record | None, history: xarray.Dataset, curves: Mapping[str, str]
 ) -> dict[str, PlotJson]:
-    """Return the plots of the page by their names.
-
-    Parameters
-    ----------
-    sizes, stability
-        Records of scores by number of features, and of repeated selections.
-    history
-        The history of the selection.
-    curves
-        Names of columns of the history to plot, with the titles of the columns.
-    """
+    """Return the plots of the page by their names, with `curves` for the columns of the history that have a title."""
     result = {}
     if sizes is not None and len(sizes["sizes"]) > 1:
         result["sizes"] = size_curve(sizes, TITLES.get(sizes["metric"], "score"))
