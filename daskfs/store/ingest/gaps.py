@@ -30,7 +30,8 @@ MISSING = {
     "zero": "0, as if the gap were nothing",
 }
 GAP = "(missing)"
-COLUMNS_AT_ONCE = {"mean": 4096, "median": 16}  # so that sums, or counts of digits, take a few megabytes
+COLUMNS_AT_ONCE = {"mean": 4096, "median": 8}  # so that sums, or counts of digits, take a few megabytes
+_TASKS = 8  # at most, as the sums of all tasks are in memory at once
 
 
 _ROWS_AT_ONCE = 4096
@@ -135,7 +136,7 @@ def fill_values(
 
 def _means(ids: Sequence[int], parts: Sequence[CellsPart], run: Any) -> list[float]:
     sums, counts = np.zeros((len(ids), kernels.LIMBS), np.int64), np.zeros(len(ids), np.int64)
-    for more, count in run(_sum_part, [(part, ids) for part in parts]):
+    for more, count in run(_sum_parts, [(some, ids) for some in _shares(parts)]):
         sums += more
         counts += count
     return [_mean(limbs, int(count)) for limbs, count in zip(sums, counts, strict=True)]
@@ -146,10 +147,17 @@ def _mean(limbs: NDArray[np.int64], count: int) -> float:
     return float(Fraction(total, count << kernels.EXPONENT_BIAS)) if count else 0.0
 
 
-def _sum_part(part: CellsPart, ids: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _shares(parts: Sequence[CellsPart]) -> list[Sequence[CellsPart]]:
+    """Return the parts in a few groups, one for each task."""
+    step = -(-len(parts) // _TASKS)
+    return [parts[first : first + step] for first in range(0, len(parts), step)]
+
+
+def _sum_parts(parts: Sequence[CellsPart], ids: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     sums, counts = np.zeros((len(ids), kernels.LIMBS), np.int64), np.zeros(len(ids), np.int64)
-    for i, (values, zeros) in enumerate(part.columns(ids)):
-        counts[i] = zeros + kernels.add_exactly(values, sums[i])
+    for part in parts:
+        for i, (values, zeros) in enumerate(part.columns(ids)):
+            counts[i] += zeros + kernels.add_exactly(values, sums[i])
     return sums, counts
 
 
@@ -158,9 +166,9 @@ def _medians(ids: Sequence[int], parts: Sequence[CellsPart], run: Any) -> list[f
     prefixes, ranks = [0] * len(ids), [-1] * len(ids)
     for shift in range(64 - kernels.DIGIT_BITS, -1, -kernels.DIGIT_BITS):
         counts = np.zeros((len(ids), 1 << kernels.DIGIT_BITS), np.int64)
-        for more in run(_count_part, [(part, ids, shift, prefixes) for part in parts]):
+        for more in run(_count_parts, [(some, ids, shift, prefixes) for some in _shares(parts)]):
             counts += more
-        for i, below in enumerate(np.cumsum(counts, axis=1)):
+        for i, below in enumerate(map(np.cumsum, counts)):
             if ranks[i] < 0:
                 ranks[i] = (int(below[-1]) - 1) // 2
             digit = int(np.searchsorted(below, ranks[i], side="right"))
@@ -170,14 +178,17 @@ def _medians(ids: Sequence[int], parts: Sequence[CellsPart], run: Any) -> list[f
     return [_number(prefix) for prefix in prefixes]
 
 
-def _count_part(part: CellsPart, ids: Sequence[int], shift: int, prefixes: Sequence[int]) -> NDArray[np.int64]:
+def _count_parts(
+    parts: Sequence[CellsPart], ids: Sequence[int], shift: int, prefixes: Sequence[int]
+) -> NDArray[np.int64]:
     counts = np.zeros((len(ids), 1 << kernels.DIGIT_BITS), np.int64)
-    for i, (values, zeros) in enumerate(part.columns(ids)):
-        kernels.count_digit(values, shift, prefixes[i], counts[i])
-        if zeros:
-            zero = np.zeros(1 << kernels.DIGIT_BITS, np.int64)
-            kernels.count_digit(np.zeros(1), shift, prefixes[i], zero)
-            counts[i] += zeros * zero
+    for part in parts:
+        for i, (values, zeros) in enumerate(part.columns(ids)):
+            kernels.count_digit(values, shift, prefixes[i], counts[i])
+            if zeros:
+                zero = np.zeros(1 << kernels.DIGIT_BITS, np.int64)
+                kernels.count_digit(np.zeros(1), shift, prefixes[i], zero)
+                counts[i] += zeros * zero
     return counts
 
 
