@@ -61,8 +61,8 @@ def order_remark(dataset: Dataset) -> str | None:
     """Return a line on rows that came in runs of labels: what was done about it, or what to do; None for mixed rows."""
     origin = dataset.attributes.get("made", {})
     if origin.get("by") == "ingest" and "autocorrelation" in origin:
-        remark = f"labels came in runs (autocorrelation {origin['autocorrelation']:.2f})"
-        return f"{remark}: the rows were shuffled; --order as-is keeps them as they came"
+        runs = f"labels came in runs (autocorrelation {origin['autocorrelation']:.2f})"
+        return f"{runs}: the rows were shuffled; --order as-is keeps them as they came"
     if dataset.attributes.get("mixed") is False and dataset.layout == "rows":
         return "labels come in runs: daskfs shuffle writes the rows in random order, for what learns row by row"
     return None

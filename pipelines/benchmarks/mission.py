@@ -142,8 +142,8 @@ def learn(work: Path, rounds: int) -> None:
 
     contenders = {
         "MISSION, paper": learning(daskfs.Mission(K, method="paper"), train.meta, blocks),
-        "MISSION, active": learning(daskfs.Mission(K, learning_rate=RATE), train.meta, blocks),
-        "MISSION, active, rate raced": learning(daskfs.Mission(K), train.meta, blocks),
+        "MISSION, active": learning(daskfs.Mission(K, learning_rate=RATE, refit=0), train.meta, blocks),
+        "MISSION, active, rate raced": learning(daskfs.Mission(K, refit=0), train.meta, blocks),
         "hashing": hashing,
         "SGDClassifier": sgd,
     }
@@ -165,7 +165,7 @@ def classes(n_classes: int, work: Path, rounds: int) -> None:
     ]
     indptr, ids, values, y = joined(blocks)
     meta = Meta("sparse", len(y), train.n_features, len(ids), 1 << 30, tuple(map(float, range(n_classes))), 1 << 24)
-    algorithm = daskfs.Mission(K, loss="softmax", width=2**14, learning_rate=RATE)
+    algorithm = daskfs.Mission(K, loss="softmax", width=2**14, learning_rate=RATE, refit=0)
     paper = daskfs.Mission(K, loss="softmax", width=2**14, method="paper")
 
     def hashing() -> None:

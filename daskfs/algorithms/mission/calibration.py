@@ -67,8 +67,9 @@ def order_sums(y: NDArray[np.float64], before: float = np.nan) -> NDArray[np.flo
 
     The argument `before` is the target of the row before these rows, or NaN.
     """
-    steps = np.diff(y, prepend=y[:0] if np.isnan(before) else before)
-    return np.array([len(y), y.sum(), y @ y, len(steps), steps @ steps])
+    steps, has_before = y[1:] - y[:-1], len(y) > 0 and not np.isnan(before)
+    across = (y[0] - before) ** 2 if has_before else 0.0
+    return np.array([len(y), y.sum(), y @ y, len(steps) + has_before, steps @ steps + across])
 
 
 def are_in_order(sums: NDArray[np.float64]) -> bool:

@@ -224,6 +224,8 @@ def held_back_share(meta: Meta) -> float:
 
 def is_held_back(first: int, count: int, seed: int, share: float) -> NDArray[np.bool_]:
     """Return a mask of the held-back rows among rows first … first + count - 1, by row number and seed alone."""
+    if share == 0:
+        return np.zeros(count, np.bool_)
     return _is_drawn(np.arange(first, first + count, dtype=np.uint64), seed, share)
 
 

@@ -308,7 +308,7 @@ class SelectedSet:
 
         Of many rows a part is enough to choose the penalty, and of very many for each feature any penalty will do.
         """
-        if len(self.h) > _ENOUGH_ROWS * self.k:
+        if len(self.h) > max(_ENOUGH_ROWS * self.k, _ROWS_TO_CHOOSE):
             self.fit()
             return
         rows = np.arange(0, len(self.h), -(-len(self.h) // _ROWS_TO_CHOOSE))

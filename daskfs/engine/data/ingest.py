@@ -179,10 +179,10 @@ def ingest(
     asked = planning.request_digest(kind, files, layout, compression, on_bad_line)
     asked += "" if model is None else f" like {model.digest[:16]}"
     request = asked if order == "auto" else f"{asked} as is"
-    made = request if seed is None else shuffled_request(request, seed)
+    shuffled = request if seed is None else shuffled_request(request, seed)
     content = planning.content_digest(files)
     with location.one_writer():
-        if not overwrite and planning.is_done(location, made, content):
+        if not overwrite and planning.is_done(location, shuffled, content):
             return open_dataset(url, storage_options)
         if overwrite or not planning.is_unshuffled(location, request, content):
             plan = planning.new_plan(kind, files, layout, compression, budget.chunk_bytes)
@@ -210,7 +210,9 @@ def ingest(
             planning.begin_publishing(location, work)
             _publish(job, pieces, origin, UNSHUFFLED if in_runs or seed is not None else ROOT, where)
         if location.exists(UNSHUFFLED):
-            shuffle_in_place(location, seed or 0, memory, {"request": made}, pool(client, workers, [location.options]))
+            shuffle_in_place(
+                location, seed or 0, memory, {"request": shuffled}, pool(client, workers, [location.options])
+            )
     return open_dataset(url, storage_options)
 
 

@@ -41,9 +41,9 @@ AGAIN = 12  # updates without news after which everything is sent again
 BLUE, GREEN, ORANGE, RED, GREY, VIOLET = "#4c78a8", "#54a24b", "#f58518", "#e45756", "#888888", "#b279a2"
 OF_TIMES = (BLUE, ORANGE, "#eeca3b", "#d8d8d8", VIOLET)
 OF_WORKERS = ("#9ecae9", BLUE, ORANGE, "#d8d8d8")
-PlotAxis = tuple[list[str], str]
+AxisRange = tuple[list[str], str]
 """The columns that an axis shows, and the room that page.js gives to their values: "above", "around", "bars", …"""
-OVER_TIME: PlotAxis = ["x"], "around"
+OVER_TIME: AxisRange = ["x"], "around"
 _ACROSS: dict[str, Any] = {"sizing_mode": "stretch_width"}
 _GRID = """
 :host { display: grid !important; grid-auto-flow: dense; gap: 6px 14px;
@@ -199,7 +199,7 @@ def _figures(sources: dict[str, ColumnDataSource]) -> list[figure]:
     return [objective, changes, read, times, items, workers, staleness, checkpoints]
 
 
-def _figure(source: str, title: str, label: str, x: PlotAxis, y: PlotAxis, **options: Any) -> figure:
+def _figure(source: str, title: str, label: str, x: AxisRange, y: AxisRange, **options: Any) -> figure:
     """Return an empty plot of columns of a source, whose tags tell page.js how the axes follow the data."""
     ranges = {"x_range": Range1d(syncable=False), "y_range": Range1d(syncable=False)}
     look = {"height": 230, "frame_align": False, "toolbar_location": None, "tools": "", "stylesheets": [_CELL]}

@@ -213,7 +213,7 @@ def plan_rows(
     tasks, done = [], 0
     for group in consecutive_groups(blocks, lambda block: row_bytes(source, block.rows, block.entries), task_bytes):
         section = slots.section(first_row[done], first_row[done + len(group)])
-        read = partial(SparseRows.read, rows, section)
+        read = partial(SortedSparseRows.read, rows, section)
         chunks = partial(sparse_chunks, read, specs, group, done, first_chunk[done])
         done += len(group)
         tasks.append(WriteTask(specs, section.n_records or 0, chunks))
@@ -221,14 +221,14 @@ def plan_rows(
 
 
 @dataclass(frozen=True, slots=True)
-class SparseRows:
+class SortedSparseRows:
     """A section of sparse rows in memory."""
 
     records: RecordBatch
     order: NDArray[np.int64]
 
     @classmethod
-    def read(cls, rows: OrderedRows, section: Section) -> SparseRows:
+    def read(cls, rows: OrderedRows, section: Section) -> SortedSparseRows:
         return cls(*rows.read(section))
 
     def arrays(self, first: int, last: int) -> dict[str, NDArray[Any]]:
