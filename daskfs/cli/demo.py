@@ -146,8 +146,10 @@ def demo(out: Path | None) -> None:
         row, report = _run(problem, folder)
         rows.append(row)
         reports.append(report)
+    table = terminal_table(ValueTable(("job", "algorithm", "features", "on rows held back", "s"), rows))
+    table.padding = 0, 1  # for terminals of 80 columns
     output.print()
-    output.print(terminal_table(ValueTable(("job", "algorithm", "features", "on rows held back", "s"), rows)))
+    output.print(table)
     output.print("\nReports to look at, each a file of its own:")
     for report in reports:
         _print(report)

@@ -86,7 +86,7 @@ def test_it_says_the_same_where_daskfs_is_not(case, served, data):
     assert model == CASES[case][2]
     if selection.classes is not None:
         assert np.array_equal(labels, selection.predict(X))
-    loss = selection.algorithm["loss"]
+    loss = selection.loss
     assert (sure is not None) == (loss in ("logistic", "softmax"))
     if sure is not None:
         if scores.ndim == 1:
