@@ -35,14 +35,16 @@ from daskfs.protocol import AsynchronousAlgorithm, Block, Meta, Preview, Result,
 
 # The ridge on columns of unit norm that a comparison begins with, and the ridges compared with it, as shares of it:
 _FIRST_RIDGE = {"squared": 1.0, "squared_hinge": 1.0, "logistic": 0.2, "softmax": 0.4}
-_COMPARED_SHARES = (1.0, 10**-1.5, 1e-4)  # powers of √10, as in the search for the ridge of the final fit
+_SHARES = (1.0, 10**-1.5, 1e-4)  # powers of √10, as in the search for the ridge of the final fit
+_SHARES_FOR_CLASSES = _SHARES[:2]  # labels are too noisy for the least
 _TRIAL_FITS = 10.0 ** np.arange(-4, 1.5, 0.5)  # shares of it for the weights of trial sets
 SMALL_RIDGE = 1e-3  # if there are many rows
 _COMPARED_PASSES = 2
 _COMPARED_ROWS = range(24, 4097)  # with fewer no row can be held back, with more no comparison is needed
 _FEW_ROWS = 250  # up to which several folds are held back
 _FOLDS = 5
-_HELD_BACK = {True: 4, False: 10}  # with more rows, one in so many is held back: of labels more, as they say less
+_HELD_BACK = 10  # with more rows, one in so many is held back
+_HELD_BACK_OF_CLASSES = 4  # or of classes, which say less than numbers, one in so many, and twice
 _HARDLY_WORSE = 1.05  # times the least loss
 _NEARLY_PERFECT = 0.02  # of the loss of a constant
 
@@ -54,7 +56,7 @@ _MAX_STALENESS = 64  # larger values are counted as the largest below it
 class BlockState:
     """The state of `BlockMethod`: the selected set and, while penalties are compared, trial sets for every fold."""
 
-    sets: list[SelectedSet]  # the selected set, then for every fold one for each of `_COMPARED_SHARES`
+    sets: list[SelectedSet]  # the selected set, then for every fold one for each of the shares
     folds: NDArray[np.int64]  # the fold of every row; before the target is known, a random order of rows
     weight: Floats  # the weight of every row, 1 on average
     positive: float  # see `positive_target`
@@ -109,7 +111,7 @@ class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
         n, labels = meta.n_samples, losses.several_labels(self.params.loss, meta)
         shape = n, self.n_select, meta.itemsize, losses.CODE[self.params.loss], self.params.intercept, len(labels) or 1
         ridge, n_folds = self._first_ridge(n), self._n_folds(n)
-        shares = [1.0, *_COMPARED_SHARES * n_folds]
+        shares = [1.0, *self._shares * n_folds]
         return BlockState(
             sets=[SelectedSet.empty(*shape, ridge * share) for share in shares],
             folds=np.random.default_rng(seed).permutation(n if n_folds else 0),
@@ -195,13 +197,14 @@ class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
         if self.params.intercept and not state.classes:  # float32 would lose digits to a large mean
             state.target_mean = float(np.average(target[0], weights=state.weight))
         if len(state.folds):  # similar targets are spread over the folds
-            n_folds = _FOLDS if len(state.folds) <= _FEW_ROWS else _HELD_BACK[bool(state.classes)]
+            one_in = _HELD_BACK if self.params.loss == "squared" else _HELD_BACK_OF_CLASSES
+            n_folds = _FOLDS if len(state.folds) <= _FEW_ROWS else one_in
             state.folds[np.lexsort((state.folds, block.y))] = np.arange(len(state.folds)) % n_folds
         for number, selected in enumerate(state.sets):
             selected.target[:] = target - state.target_mean
             selected.importance[:] = state.weight
             if number:
-                selected.importance[state.folds == (number - 1) // len(_COMPARED_SHARES)] = 0.0
+                selected.importance[state.folds == (number - 1) // len(self._shares)] = 0.0
             selected.refresh()
 
     def merge(self, states: Sequence[BlockState]) -> BlockState:
@@ -256,7 +259,7 @@ class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
 
     def nbytes(self, meta: Meta) -> int:
         shape, n_scores = (meta.n_samples, self.n_select), len(losses.several_labels(self.params.loss, meta)) or 1
-        n_sets = 1 + self._n_folds(meta.n_samples) * len(_COMPARED_SHARES)
+        n_sets = 1 + self._n_folds(meta.n_samples) * len(self._shares)
         sets = n_sets * set_nbytes(*shape, meta.itemsize, n_scores)
         work = work_nbytes(*shape, exchange.max_candidates(self.n_select), meta.itemsize, n_scores)
         widest = meta.block_nbytes // (meta.n_samples * meta.itemsize)  # dense; a sparse block has its columns' ids too
@@ -272,14 +275,21 @@ class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
         """Return how many folds of rows are held back in turn to compare ridge penalties, or 0 without comparison."""
         if self.params.ridge != "auto" or n_samples not in _COMPARED_ROWS:
             return 0
-        return _FOLDS if n_samples <= _FEW_ROWS else 1
+        if n_samples <= _FEW_ROWS:
+            return _FOLDS
+        return 1 if self.params.loss == "squared" else 2
+
+    @property
+    def _shares(self) -> tuple[float, ...]:
+        """The ridge penalties that are compared, as shares of the first."""
+        return _SHARES if self.params.loss == "squared" else _SHARES_FOR_CLASSES
 
     def _compare_ridges(self, state: BlockState) -> None:
         """Compare the trial sets on held-back rows, and change to another ridge penalty if these prefer it clearly."""
-        trials = np.array(state.sets[1:], object).reshape(-1, len(_COMPARED_SHARES))
+        trials = np.array(state.sets[1:], object).reshape(-1, len(self._shares))
         held_back = [np.flatnonzero(state.folds == fold) for fold in range(len(trials))]
         row_losses, scores, ridges = [], [], []
-        for share in range(len(_COMPARED_SHARES)):
+        for share in range(len(self._shares)):
             fits = [_trial_fits(sets[share], rows) for sets, rows in zip(trials, held_back, strict=True)]
             of_fits = np.hstack([loss for loss, _ in fits]) * state.weight[np.concatenate(held_back)]
             fit = int(of_fits.sum(axis=1).argmin())
