@@ -90,7 +90,7 @@ def test_from_sources_to_a_report(job):
         *("history.zarr", "metrics.json", "report.html", "run.json", "selection.json", "sizes.json", "stability.json"),
     ]
     assert {"w^word3", "w^word7"} <= set(daskfs.load_selection("runs/clicks").names)
-    assert told["metrics"]["accuracy"] > 0.6
+    assert told["metrics"]["roc_auc"] > 0.6  # the best possible is .7
     record = json.loads((folder / "run.json").read_text())
     assert record["job"]["select"]["algorithm"] == "mission"
     assert set(record["steps"]) >= {"ingest", "split", "select", "stability", "evaluate"}
