@@ -39,6 +39,7 @@ from daskfs.protocol import Label, Result, copy_state
 INTERCEPT = -1  # the id in slot 0
 _TILE = 16_384  # rows multiplied in the data's precision before they are added up in float64
 _WORTHWHILE = 1e-9  # another step follows if one promises at least this share of the objective
+_NOTHING = 1e-12  # share of the objective below which the last steps of a fit of several scores end
 _ATTEMPTS = 8  # at an inverse, with more and more ridge
 _HALVINGS = 20  # of a step that leads uphill
 _LEAST_CURVATURE = 1e-2  # of a row: it makes steps shorter, and an outdated H useful for longer
@@ -378,7 +379,7 @@ class SelectedSet:
             self.write_residuals(self.u, self.r)
             previous, slope = slope, self._slope()
             pair = self.w[:, :k] - old, previous - slope
-            if promised < _WORTHWHILE * before or float((pair[0] * pair[1]).sum()) <= 0:
+            if promised < _NOTHING * before or float((pair[0] * pair[1]).sum()) <= 0:
                 break
             pairs = [*pairs[1 - _PAIRS :], pair]
 
