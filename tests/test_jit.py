@@ -190,12 +190,14 @@ print(*called)
         },
         "daskfs.store.ingest.formats.vw": {
             "store.ingest.formats.vw_kernels",
+            "store.ingest.gaps_kernels",
             "store.ingest.rows_kernels",
             "store.dataset.names_kernels",
             "store.dataset.hashing_kernels",
         },
         "daskfs.store.ingest.formats.delimited": {
             "store.ingest.formats.tabular_kernels",
+            "store.ingest.gaps_kernels",
             "store.ingest.rows_kernels",
             "store.dataset.names_kernels",
             "store.dataset.hashing_kernels",
