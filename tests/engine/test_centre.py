@@ -393,10 +393,11 @@ def check_set(selected: SelectedSet) -> None:
     centred = DATA.X[:, ids] - DATA.X[:, ids].mean(axis=0)
     X = np.column_stack([np.full(N, N**-0.5), centred / np.linalg.norm(centred, axis=0)])
     np.testing.assert_allclose(selected.X[:, :k], X, atol=1e-12)
-    w, importance = selected.w[:k], selected.importance
+    [target], [weights], importance = selected.target, selected.w, selected.importance  # of the only score
+    w = weights[:k]
     penalty = np.r_[0.0, np.full(k - fixed, selected.ridge)]
-    np.testing.assert_allclose(selected.target, DATA.y - DATA.y.mean())
-    missed = selected.target - X @ w
+    np.testing.assert_allclose(target, DATA.y - DATA.y.mean())
+    missed = target - X @ w
     assert selected.objective == pytest.approx((importance @ missed**2 + penalty @ w**2) / 2)
     H = (X * importance[:, None]).T @ X + np.diag(penalty)
     np.testing.assert_allclose(selected.inverse[:k, :k] @ H, np.eye(k), atol=1e-7)

@@ -96,8 +96,8 @@ def test_the_csv_holds_no_formula(folder, chromium):
     assert names[len(HOSTILE) : len(HOSTILE) + len(FORMULAS)] == [f"'{formula}" for formula in FORMULAS]
     assert max(map(len, names)) <= 501
     assert not [one for one in raw if one < " " and one not in "\r\n"]
-    assert [line[3] for line in lines] == [str(rank) for rank in range(1, len(NAMES) + 1)]
-    assert {line[4] for line in lines} == {"-1"}  # a number stays one
+    assert [line[4] for line in lines] == [str(rank) for rank in range(1, len(NAMES) + 1)]
+    assert {line[5] for line in lines} == {"-1"}  # a number stays one
     assert [line[2] for line in lines] == [str(number) for number in range(len(NAMES))]
 
 

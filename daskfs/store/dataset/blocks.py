@@ -21,7 +21,7 @@ from daskfs.protocol import Axis, ColumnBlock, RowBlock, SparseBlock, SparseColu
 from daskfs.store.dataset.reader import ArrayReader, ChunkBuffer
 from daskfs.store.places.read_ahead import Prefetcher
 
-_RECENT = 4  # chunks of labels in memory: blocks are read a few at a time, nearly in order
+_RECENT = 4  # chunks of labels, and of weights, in memory: blocks are read a few at a time, nearly in order
 
 Arrays = dict[str, ArrayReader]
 SparseBuffers = dict[str, ChunkBuffer]
@@ -40,7 +40,8 @@ class RowBlocks:
 
     def __init__(self, X: ArrayReader, y: ArrayReader, weight: ArrayReader | None = None) -> None:
         self._X, self._y, self._weight, self._lock = X, y, weight, threading.Lock()
-        self._label_chunk = lru_cache(2 * _RECENT)(lambda array, number: array.read(number))
+        kept = _RECENT if weight is None else 2 * _RECENT
+        self._label_chunk = lru_cache(kept)(lambda array, number: array.read(number))
         self.count = X.spec.n_chunks
         self.nbytes = int(np.prod(X.spec.chunks)) * X.spec.dtype.itemsize + 8 * X.spec.chunks[0]
         self.sizes = _extents(X, 0) * (X.spec.shape[1] * int(X.spec.dtype.itemsize) + 8)
