@@ -4,6 +4,7 @@ The store cuts a dataset into *blocks*. The engine decides which worker reads wh
 folds blocks into a *state* and turns the final state into a *result*:
 
     state = algorithm.start(meta, seed)
+    before the first pass:               state = algorithm.update(state, columns of algorithm.visit_first(state))
     for each pass:
         for each block:                  state = algorithm.update(state, block)
         (several shards of a pass)       state = algorithm.merge([state of shard 0, state of shard 1, ...])
@@ -310,6 +311,10 @@ class Algorithm:
         """Finish a pass. Return the state, and whether another pass is needed."""
         raise NotImplementedError
 
+    def visit_first(self, state: State) -> NDArray[np.uint64]:
+        """Return ids of columns to fold into the state before the first pass; by default no ids."""
+        return np.empty(0, np.uint64)
+
     def revisit(self, state: State) -> NDArray[np.uint64]:
         """Return ids of columns to fold into the state once more after the last pass; by default no ids."""
         return np.empty(0, np.uint64)
@@ -336,7 +341,7 @@ class AsynchronousAlgorithm(Algorithm):
 
     The state of an asynchronous algorithm has a field ``version`` that rises when views change. An offer may reach the
     dask actor with the state late, twice or never without harm. An `update` with a block of no columns only copies the
-    target into the state. Workers also send the columns to `revisit` as offers.
+    target into the state. Workers also send the columns of `visit_first` and `revisit` as offers.
     """
 
     def view(self, state: State, worker: int) -> State:

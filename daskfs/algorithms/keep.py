@@ -11,14 +11,19 @@ from daskfs.errors import OptionError
 from daskfs.protocol import Meta
 
 
+def names_to_keep(keep: Sequence[str]) -> tuple[str, ...]:
+    """Return the value of the parameter as a tuple. Raise OptionError if it is a single text."""
+    if isinstance(keep, str) or not all(isinstance(name, str) for name in keep):
+        raise OptionError(f"keep={keep!r:.80}: give a list of names, such as ['age', 'batch']")
+    return tuple(keep)
+
+
 def kept_features(keep: Sequence[str], meta: Meta) -> NDArray[np.uint64]:
     """Return the ids of the features that `keep` names, in the order of the names.
 
     A name is that of a column, or of a name space such as a column of categories, all of whose features are kept.
     Raise OptionError for a name that the dataset does not have.
     """
-    if isinstance(keep, str):
-        raise OptionError(f"keep={keep!r:.80}: give a list of names, such as [{keep!r:.40}]")
     ids = [np.empty(0, np.uint64)]
     for name in keep:
         members = meta.members(name)

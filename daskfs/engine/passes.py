@@ -61,8 +61,8 @@ class PassRunner(ABC):
         """
 
     @abstractmethod
-    def revisit(self, state: State, ids: NDArray[np.uint64]) -> tuple[State, Spent]:
-        """Fold the columns `ids` into the state once more. Return the state, and the time and bytes that this took."""
+    def fold_columns(self, state: State, ids: NDArray[np.uint64]) -> tuple[State, Spent]:
+        """Fold the columns `ids` into the state. Return the state, and the time and bytes that this took."""
 
     def close(self) -> None:  # noqa: B027  # nothing, in this process
         """Release what the runner holds on a cluster; to be called when the selection run ends."""
@@ -98,6 +98,8 @@ class SelectionRun:
 
     def finish(self, runner: PassRunner) -> Snapshot:
         """Carry out all remaining passes, then fold in the columns to revisit, and return the final snapshot."""
+        if self.snapshot.passes == self.snapshot.position == 0 and self.snapshot.stage == "passes":
+            self._fold_columns(runner, self.algorithm.visit_first(self.snapshot.state))
         while self.snapshot.stage == "passes":
             self._run_pass(runner)
         if self.snapshot.stage == "revisit":
@@ -157,12 +159,16 @@ class SelectionRun:
 
     def _revisit(self, runner: PassRunner) -> None:
         self._started = monotonic()
-        spent, ids = Spent(), self.algorithm.revisit(self.snapshot.state)
-        if len(ids):
-            self.snapshot.state, spent = runner.revisit(self._hand_over_state(), ids)
+        spent = self._fold_columns(runner, self.algorithm.revisit(self.snapshot.state))
         self.cost.seconds, self.cost.bytes = monotonic() - self._started, nan if isnan(spent.busy) else spent.bytes
         self.snapshot.stage = "finished"
         self.save(self.snapshot.state)
+
+    def _fold_columns(self, runner: PassRunner, ids: NDArray[np.uint64]) -> Spent:
+        if not len(ids):
+            return Spent()
+        self.snapshot.state, spent = runner.fold_columns(self._hand_over_state(), ids)
+        return spent
 
     def _hand_over_state(self) -> State:
         """Return the state and drop the stored reference, so that a runner can free the state when it is replaced."""
@@ -206,7 +212,7 @@ class SerialRunner(PassRunner):
                 self._run.save(state)
         return state
 
-    def revisit(self, state: State, ids: NDArray[np.uint64]) -> tuple[State, Spent]:
+    def fold_columns(self, state: State, ids: NDArray[np.uint64]) -> tuple[State, Spent]:
         meter = Meter()
         return fold_blocks(self._algorithm, state, self._dataset.columns(ids), meter), meter.total
 

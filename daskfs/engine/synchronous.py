@@ -77,8 +77,8 @@ def merge_task(context: _TaskContext, *states: State) -> State:
         return merge_states(context.algorithm, *states)
 
 
-def revisit_task(context: _TaskContext, ids: NDArray[np.uint64], state: State) -> State:
-    """Fold the columns `ids` into a copy of a state once more, on a worker."""
+def columns_task(context: _TaskContext, ids: NDArray[np.uint64], state: State) -> State:
+    """Fold the columns `ids` into a copy of a state, on a worker."""
     with measure_task(context.run, context.events) as meter:
         return fold_blocks(context.algorithm, copy_state(state), context.dataset.columns(ids), meter)
 
@@ -110,8 +110,8 @@ class SynchronousRunner(PassRunner):
         newest = Snapshot(state, position=position)  # the newest state of the pass that the driver has
         return self._with_retries(lambda: self._attempt_pass(newest))
 
-    def revisit(self, state: State, ids: NDArray[np.uint64]) -> tuple[State, Spent]:
-        return self._with_retries(lambda: self._attempt_revisit(state, ids))
+    def fold_columns(self, state: State, ids: NDArray[np.uint64]) -> tuple[State, Spent]:
+        return self._with_retries(lambda: self._attempt_columns(state, ids))
 
     def _attempt_pass(self, newest: Snapshot) -> State:
         run, sharing = self._run, self._algorithm.sharing
@@ -173,10 +173,10 @@ class SynchronousRunner(PassRunner):
             pending.append(_Round(shards[-1].stop, heads, tasks))
         return pending
 
-    def _attempt_revisit(self, state: State, ids: NDArray[np.uint64]) -> tuple[State, Spent]:
+    def _attempt_columns(self, state: State, ids: NDArray[np.uint64]) -> tuple[State, Spent]:
         self._reports.clear()
         tasks: list[str] = []
-        future = self._submit(tasks, "revisit", revisit_task, self._context, ids, self._scatter(state))
+        future = self._submit(tasks, "revisit", columns_task, self._context, ids, self._scatter(state))
         try:
             state = self._await_value(future)
         finally:

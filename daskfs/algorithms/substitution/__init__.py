@@ -25,6 +25,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
+from daskfs.algorithms.keep import kept_features, names_to_keep
 from daskfs.algorithms.losses import RowLoss, check_target, loss_for
 from daskfs.algorithms.substitution.asynchronous import AsynchronousMethod
 from daskfs.algorithms.substitution.block import BlockMethod
@@ -57,6 +58,9 @@ class OnlineSubstitution(Algorithm):
         the weights.
     intercept
         Whether to fit a constant, and centre columns.
+    keep
+        Names of features that are always in the model and are not counted in `n_select`, such as age or batch. A name
+        stands for a column, or for all features of a column of categories. Kept features have no ridge penalty.
     step
         For "paper" and "async": the step length as a share of 1/L, the longest safe step.
     budget
@@ -84,6 +88,7 @@ class OnlineSubstitution(Algorithm):
     method: SubstitutionMethod = "block"
     ridge: float | Literal["auto"] = "auto"
     intercept: bool = True
+    keep: tuple[str, ...] = ()
     step: float = 0.9
     budget: Budget = "elastic"
     workers: int = 1
@@ -97,6 +102,7 @@ class OnlineSubstitution(Algorithm):
             check_whole(name, getattr(self, name), least)
         if self.ridge != "auto":
             check_positive("ridge", self.ridge, " or 'auto'")
+        object.__setattr__(self, "keep", names_to_keep(self.keep))
         check_positive("step", self.step)
         if self.step > 1:
             raise OptionError(f"step={self.step}: must be above 0 and at most 1, or steps overshoot")
@@ -108,9 +114,15 @@ class OnlineSubstitution(Algorithm):
             loss = "logistic"
         if loss == "softmax" and self.method != "block":
             raise OptionError(f"method={self.method!r} tells two classes apart, as in the paper: use method='block'")
-        if self.n_select > meta.n_features:
+        n_kept = len(kept_features(self.keep, meta))
+        if self.n_select + n_kept > meta.n_features:
             few = "features" if meta.kind == "dense" else "features with entries"
-            raise OptionError(f"n_select={self.n_select:,}: the dataset has only {meta.n_features:,} {few}")
+            beside = f" beside {n_kept:,} to keep" if n_kept else ""
+            raise OptionError(f"n_select={self.n_select:,}{beside}: the dataset has only {meta.n_features:,} {few}")
+        if n_kept and n_kept >= meta.n_samples - 1:
+            raise OptionError(f"keep: {n_kept:,} features to keep fit {meta.n_samples:,} rows whatever these are")
+        if n_kept and self.method != "block":
+            raise OptionError(f"method={self.method!r} keeps no features, as the paper does not: use method='block'")
         if meta.weighted and self.method != "block":
             raise OptionError(f"method={self.method!r} knows no weights of rows, as the paper does: use method='block'")
         method = {"block": BlockMethod, "paper": PaperMethod, "async": AsynchronousMethod}[self.method]

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.algorithms import losses
+from daskfs.algorithms.keep import kept_features
 from daskfs.algorithms.losses import Floats
 from daskfs.algorithms.substitution import exchange
 from daskfs.algorithms.substitution.columns import AnyColumns, ColumnMethod, columns_of
@@ -108,12 +109,12 @@ class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
     history_fields = ("objective", "changes", "ridge", "held_back", "staleness", "staleness_max", "offers")
 
     def start(self, meta: Meta, seed: int) -> BlockState:
-        n, labels = meta.n_samples, losses.several_labels(self.params.loss, meta)
+        n, labels, keep = meta.n_samples, losses.several_labels(self.params.loss, meta), self._keep(meta)
         shape = n, self.n_select, meta.itemsize, losses.CODE[self.params.loss], self.params.intercept, len(labels) or 1
         ridge, n_folds = self._first_ridge(n), self._n_folds(n)
         shares = [1.0, *self._shares * n_folds]
         return BlockState(
-            sets=[SelectedSet.empty(*shape, ridge * share) for share in shares],
+            sets=[SelectedSet.empty(*shape, ridge * share, keep) for share in shares],
             folds=np.random.default_rng(seed).permutation(n if n_folds else 0),
             weight=np.ones(n),
             positive=losses.positive_target(meta),
@@ -184,7 +185,7 @@ class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
         return state
 
     def held_features(self, state: BlockState) -> NDArray[np.uint64]:
-        return np.unique(np.concatenate([selected.features for selected in state.sets])).astype(np.uint64)
+        return np.unique(np.concatenate([selected.held.ids for selected in state.sets])).astype(np.uint64)
 
     def _take_target(self, state: BlockState, block: AnyColumns) -> None:
         """Copy the target from the first block into the state."""
@@ -236,6 +237,9 @@ class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
         staleness = self.summarise_staleness(state.staleness)
         return [selected.objective, state.changes, selected.ridge, state.held_back_score, *staleness]
 
+    def visit_first(self, state: BlockState) -> NDArray[np.uint64]:
+        return state.sets[0].awaited.astype(np.uint64)
+
     def revisit(self, state: BlockState) -> NDArray[np.uint64]:
         rejected = state.sets[0].rejected
         return rejected.ids[rejected.scores > exchange.USELESS].astype(np.uint64)
@@ -258,12 +262,17 @@ class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
         return self.preview_weights(selected.columns, w, limit, objective, changes, state.staleness)
 
     def nbytes(self, meta: Meta) -> int:
-        shape, n_scores = (meta.n_samples, self.n_select), len(losses.several_labels(self.params.loss, meta)) or 1
+        n_kept = len(self._keep(meta))
+        slots = self.n_select + n_kept
+        shape, n_scores = (meta.n_samples, slots), len(losses.several_labels(self.params.loss, meta)) or 1
         n_sets = 1 + self._n_folds(meta.n_samples) * len(self._shares)
-        sets = n_sets * set_nbytes(*shape, meta.itemsize, n_scores)
+        sets = n_sets * set_nbytes(*shape, meta.itemsize, n_scores, n_kept)
         work = work_nbytes(*shape, exchange.max_candidates(self.n_select), meta.itemsize, n_scores)
         widest = meta.block_nbytes // (meta.n_samples * meta.itemsize)  # dense; a sparse block has its columns' ids too
         return sets + work + 24 * meta.n_samples + _SCORING_BYTES * widest
+
+    def _keep(self, meta: Meta) -> NDArray[np.uint64]:
+        return kept_features(self.params.keep, meta)
 
     def _first_ridge(self, n_samples: int) -> float:
         """Return the ridge penalty to begin with."""
@@ -320,7 +329,7 @@ def _trial_fits(selected: SelectedSet, rows: NDArray[np.int64]) -> tuple[Floats,
     H, slope = selected.quadratic()
     is_penalised, row_losses, scores = np.arange(k) >= selected.fixed, [], []
     for ridge in _FIRST_RIDGE[losses.NAMES[selected.code]] * _TRIAL_FITS:
-        w = np.linalg.solve(H + np.diag(np.where(is_penalised, ridge, 1e-9)), slope.T).T
+        w = np.linalg.solve(H + np.diag(np.where(is_penalised, ridge, LEAST_RIDGE)), slope.T).T
         u = (w.astype(X.dtype) @ X[rows, :k].T).astype(np.float64)
         row_losses.append(losses.row_losses(selected.code, u, y))
         scores.append(_score(u, y))

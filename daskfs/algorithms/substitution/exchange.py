@@ -11,7 +11,7 @@ view may cause a useless nomination, but no wrong result, because `accept` score
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,7 +40,9 @@ class SetView:
     threshold: float
     room: int  # how many features the set still lacks
     centred: bool
-    ids: NDArray[np.int64]
+    ids: NDArray[np.int64]  # of the features in the set
+    awaited: NDArray[np.int64]  # of columns to keep that are not in the set yet
+    beside: NDArray[Any]  # see `SelectedSet`
 
 
 @dataclass(slots=True)
@@ -77,8 +79,10 @@ def view_set(selected: SelectedSet, n_select: int) -> SetView:
         ridge=selected.ridge,
         threshold=selected.threshold if room <= 0 else 0.0,
         room=room,
-        centred=bool(selected.fixed),
-        ids=np.sort(selected.features),
+        centred=bool(selected.intercept),
+        ids=np.sort(selected.held.ids),
+        awaited=selected.awaited,
+        beside=selected.beside,
     )
 
 
@@ -90,9 +94,19 @@ def _scores(g: Floats, d: Floats, ridge: float) -> Floats:
 
 def score_block(view: SetView, block: AnyColumns) -> ScoredBlock:
     """Return the scores of all columns of a block: twice the decrease of the loss by adding the column."""
-    sweep = sweep_block(block, view.r, view.h, view.centred)
-    score = np.where(sweep.norm > 0, _scores(sweep.g, sweep.d, view.ridge), USELESS)
-    return ScoredBlock(block, sweep, score, ~np.isin(block.ids.astype(np.int64), view.ids))
+    r = np.concatenate([view.r, view.beside]) if len(view.beside) else view.r
+    sweep = sweep_block(block, r, view.h, view.centred)
+    if len(view.beside):
+        explained = (sweep.g[len(view.r) :] ** 2).sum(axis=0)
+        sweep = replace(sweep, g=sweep.g[: len(view.r)], d=np.maximum(sweep.d - explained, 0))
+    ids = block.ids.astype(np.int64)
+    score = _with_awaited(view, ids, _scores(sweep.g, sweep.d, view.ridge))
+    return ScoredBlock(block, sweep, np.where(sweep.norm > 0, score, USELESS), ~np.isin(ids, view.ids))
+
+
+def _with_awaited(view: SetView, ids: NDArray[np.int64], score: Floats) -> Floats:
+    """Return scores of columns, which are infinite for columns to keep that are not in the set yet."""
+    return np.where(np.isin(ids, view.awaited), np.inf, score) if len(view.awaited) else score
 
 
 def _score_again(before: ScoredBlock, view: SetView) -> ScoredBlock:
@@ -125,6 +139,7 @@ def combine_candidates(
     """Return the best columns of several nominations, scored again, and add all other columns to `rejected`."""
     columns, d = UnitColumns.join([part.columns for part in parts]), np.concatenate([part.d for part in parts])
     score = _scores(np.hstack([products(part.columns.X, view.r) for part in parts]), d, view.ridge)
+    score = _with_awaited(view, columns.ids, score)
     best = np.sort(np.argsort(-score, kind="stable")[: max(_LEAST_CANDIDATES, view.room)])
     best = best[(score[best] > view.threshold) & ~np.isin(columns.ids[best], view.ids)]
     others = np.setdiff1d(np.arange(len(score)), best)
@@ -135,21 +150,22 @@ def combine_candidates(
 def accept(selected: SelectedSet, candidates: Candidates, n_select: int) -> int:
     """Let candidates that still lower the loss enter the selected set, and return how many candidates stay."""
     columns, score = candidates.columns, candidates.score
-    before = selected.features.copy()
+    before, is_full = selected.held.ids.copy(), len(selected.features) >= n_select
     keep = ~np.isin(columns.ids, before)
     if candidates.version != selected.version and keep.any():
-        score = _scores(products(columns.X, selected.r), (columns.X**2).T @ selected.h, selected.ridge)
-        if len(before) >= n_select:
-            keep &= score > selected.threshold
+        score = _scores(products(columns.X, selected.r), selected.curvature_of(columns), selected.ridge)
+        if is_full:
+            keep &= (score > selected.threshold) | np.isin(columns.ids, selected.awaited)
     n_entered = 0
     if keep.any():
         n_entered = selected.enter(columns if keep.all() else columns.take(keep), n_select)
     if n_entered:
         selected.settle()
         selected.version += 1
-    selected.rejected.remove(selected.features)
+    held = selected.held.ids
+    selected.rejected.remove(held)
     scores = dict(zip(columns.ids.tolist(), score.tolist(), strict=True))
-    out = np.setdiff1d(np.concatenate([columns.ids, before]), selected.features)
+    out = np.setdiff1d(np.concatenate([columns.ids, before]), held)
     out_scores = np.array([scores.get(feature, selected.threshold) for feature in out.tolist()])
     selected.rejected.add(out, out_scores, n_select)
     return n_entered
@@ -173,13 +189,13 @@ def merge_sets(sets: Sequence[SelectedSet], n_select: int) -> None:
     """Let the columns of several selected sets enter the first of these sets."""
     selected = sets[0]
     for other in sets[1:]:
-        is_new = ~np.isin(other.features, selected.features)
+        is_new = ~np.isin(other.held.ids, selected.held.ids)
         if is_new.any():
-            selected.enter(other.columns.take(is_new), n_select)
+            selected.enter(other.held.take(is_new), n_select)
             selected.settle()
-        out = np.setdiff1d(other.features, selected.features)
+        out = np.setdiff1d(other.held.ids, selected.held.ids)
         selected.rejected.add(out, np.full(len(out), selected.threshold), n_select)
         selected.rejected.add(other.rejected.ids, other.rejected.scores, n_select)
         selected.version = max(selected.version, other.version)
-    selected.rejected.remove(selected.features)
+    selected.rejected.remove(selected.held.ids)
     selected.version += 1

@@ -1,9 +1,9 @@
 """The selected set of `method="block"`: columns in slots, fitted jointly, and exchanged by exact loss.
 
 The weights w of the set S minimise Σ m_i L(u_i, y_i) + ½ λ ‖w‖² with scores u = X_S w over standardised columns. The
-row weight m_i is 0 while row i is held back. The intercept, if there is one, is a constant column in slot 0, which is
-never penalised and never dropped. With more than two classes every class has a score, a target and weights of its own,
-over the same columns.
+row weight m_i is 0 while row i is held back. The first slots are fixed: their columns are hardly penalised and never
+dropped. These are the intercept, a constant column in slot 0 if there is one, and the columns to keep. With more than
+two classes every class has a score, a target and weights of its own, over the same columns.
 
 The Hessian H = X_Sᵀ diag(h) X_S + λI is stored as its inverse, where h is the curvature of the loss in every row. A
 Newton step with a slightly outdated h still points downhill, and h is recomputed when it has changed much. For the
@@ -44,6 +44,7 @@ _ATTEMPTS = 8  # at an inverse, with more and more ridge
 _HALVINGS = 20  # of a step that leads uphill
 _LEAST_CURVATURE = 1e-2  # of a row: it makes steps shorter, and an outdated H useful for longer
 _DRIFT = 0.1  # share of the curvature that may change before H is computed anew
+_NO_IDS = np.empty(0, np.int64)
 LEAST_RIDGE = 1e-7  # on columns of unit norm; the effect of a smaller one is lost in rounding
 _DUPLICATE = {4: 1e-5, 8: 1e-9}  # two columns are duplicates if 1 − |cosine| is smaller, by the bytes of a number
 _FINAL_CURVATURE = 1e-8  # the least curvature of a row in the final fit, only to make H invertible
@@ -91,7 +92,8 @@ class SelectedSet:
     """Selected columns with their joint fit, as arrays with a fixed number of slots, of which `k` are in use."""
 
     code: int  # the code of the loss
-    fixed: int  # how many slots are never dropped: 1 with an intercept, else 0
+    intercept: int  # 1 with an intercept in slot 0, else 0
+    fixed: int  # how many slots are never dropped: the intercept, and the columns to keep that have entered
     k: int
     ids: NDArray[np.int64]
     X: NDArray[Any]  # (n, slots), Fortran order
@@ -110,32 +112,55 @@ class SelectedSet:
     threshold: float = 0.0  # by how much the loss would rise without the least useful feature, times two
     objective: float = np.nan
     version: int = 0  # rises whenever the set changes
+    keep: NDArray[np.int64] = field(default_factory=lambda: _NO_IDS)  # ids of the columns to keep
+    beside: NDArray[Any] = field(default_factory=lambda: np.empty((0, 0)))  # see `_write_beside`
     rejected: RejectedColumns = field(default_factory=RejectedColumns)
 
     @classmethod
     def empty(
-        cls, n: int, slots: int, itemsize: int, code: int, intercept: bool, n_scores: int = 1, ridge: float = 0.0
+        cls,
+        n: int,
+        slots: int,
+        itemsize: int,
+        code: int,
+        intercept: bool,
+        n_scores: int = 1,
+        ridge: float = 0.0,
+        keep: NDArray[Any] = _NO_IDS,
     ) -> SelectedSet:
-        """Return a selected set with room for `slots` features that is empty except for the intercept."""
-        dtype, size, fixed = np.dtype(f"f{itemsize}"), slots + intercept, int(intercept)
+        """Return a set with room for `slots` features beside those to keep, empty except for the intercept."""
+        dtype, size, fixed = np.dtype(f"f{itemsize}"), slots + len(keep) + intercept, int(intercept)
         X, inverse = np.zeros((n, size), dtype, order="F"), np.zeros((size, size))
         X[:, :fixed] = 1 / np.sqrt(n)
         return cls(
-            code, fixed, fixed, np.full(size, INTERCEPT, np.int64), X, mean=np.zeros(size), norm=np.ones(size),
+            code, fixed, fixed, fixed, np.full(size, INTERCEPT, np.int64), X, mean=np.zeros(size), norm=np.ones(size),
             w=np.zeros((n_scores, size)), inverse=inverse, diagonal=np.ones(size), target=np.zeros((n_scores, n)),
             importance=np.ones(n), u=np.zeros((n_scores, n)), r=np.zeros((n_scores, n), dtype), h=np.zeros(n, dtype),
-            ridge=ridge,
+            ridge=ridge, keep=keep.astype(np.int64),
         )  # fmt: skip
 
     @property
     def features(self) -> NDArray[np.int64]:
-        """The ids of the features in the set, in the order of slots."""
+        """The ids of the selected features, in the order of slots."""
         return self.ids[self.fixed : self.k]
 
     @property
     def columns(self) -> UnitColumns:
-        """The columns of the features in the set, as views without copies."""
-        at = slice(self.fixed, self.k)
+        """The columns of the selected features, as views without copies."""
+        return self._slots(self.fixed)
+
+    @property
+    def held(self) -> UnitColumns:
+        """The columns to keep that have entered, and those of the selected features, as views without copies."""
+        return self._slots(self.intercept)
+
+    @property
+    def awaited(self) -> NDArray[np.int64]:
+        """The ids of the columns to keep that have not entered yet."""
+        return np.setdiff1d(self.keep, self.ids[self.intercept : self.fixed])
+
+    def _slots(self, start: int) -> UnitColumns:
+        at = slice(start, self.k)
         return UnitColumns(self.ids[at], self.X[:, at], self.mean[at], self.norm[at])
 
     def refresh(self, steps: int = 3, least_curvature: float = _LEAST_CURVATURE) -> None:
@@ -148,9 +173,31 @@ class SelectedSet:
                 H = weighted_gram(self.X[:, :k], self.h)
                 self.diagonal[:k] = np.diag(H)
                 self.inverse[:k, :k] = _inverse(H + np.diag(self._penalty()))
+                self._write_beside(H)
             if not self._step():
                 break
         self._update_objective()
+
+    def _write_beside(self, H: Floats) -> None:
+        """Write the matrix B (columns kept, n) with ‖Bx‖², the part of a column's curvature that kept columns explain.
+
+        A column x is without its projection on the intercept. H is the Hessian without ridge penalty.
+        """
+        start, stop = self.intercept, self.fixed
+        if start == stop:
+            return
+        K, gram = self.X[:, start:stop] * self.h[:, None], H[start:stop, start:stop]
+        if start:
+            tilt = H[0, start:stop] / H[0, 0]
+            K -= (self.h * self.X[0, 0])[:, None] * tilt.astype(K.dtype)
+            gram = gram - np.outer(tilt, tilt) * H[0, 0]
+        root = np.linalg.cholesky(_inverse(gram + LEAST_RIDGE * np.eye(stop - start)))
+        self.beside = np.ascontiguousarray(root.T.astype(K.dtype) @ K.T)
+
+    def curvature_of(self, new: UnitColumns) -> Floats:
+        """Return the curvature of the loss along new columns, after the kept columns have adapted."""
+        whole: Floats = (new.X**2).T @ self.h
+        return np.maximum(whole - (products(new.X, self.beside) ** 2).sum(axis=0), 0) if len(self.beside) else whole
 
     def settle(self, steps: int = 3) -> None:
         """Take Newton steps after columns were exchanged, with a new Hessian if the curvature has changed much."""
@@ -181,10 +228,14 @@ class SelectedSet:
 
     def enter(self, new: UnitColumns, n_select: int) -> int:
         """Fit new columns jointly with the selected set and keep the best columns; return how many new columns stay."""
+        awaited = np.isin(new.ids, self.awaited)
+        if awaited.any():
+            self._fix(new.take(awaited))
+            return int(awaited.sum()) + (0 if awaited.all() else self.enter(new.take(~awaited), n_select))
         fixed, k, X = self.fixed, self.k, self.X
         weighted = new.X if self.uniform else new.X * self.h[:, None]
         C, B = cross_product(X[:, :k], weighted), cross_product(new.X, weighted)
-        distinct = _distinct(C[fixed:], B, self.diagonal[fixed:k], _DUPLICATE[X.dtype.itemsize])
+        distinct = _distinct(C[self.intercept :], B, self.diagonal[self.intercept : k], _DUPLICATE[X.dtype.itemsize])
         if not len(distinct):
             return 0
         if len(distinct) < len(new.ids):
@@ -201,6 +252,18 @@ class SelectedSet:
             self.diagonal[slot] = B[source, source]
         self._take_fit(inverse[np.ix_(holders, holders)], w[:, holders], old[:, holders])
         return int(alive[k:].sum())
+
+    def _fix(self, new: UnitColumns) -> None:
+        """Put columns to keep behind the other fixed columns, whose places selected columns may have to leave."""
+        for number in range(len(new.ids)):
+            fixed, last = self.fixed, self.k
+            for array in (self.ids, self.mean, self.norm, self.diagonal):
+                array[last] = array[fixed]
+            self.X[:, last], self.w[:, last] = self.X[:, fixed], self.w[:, fixed]
+            self.X[:, fixed], self.w[:, fixed] = new.X[:, number], 0.0
+            self.ids[fixed], self.mean[fixed], self.norm[fixed] = new.ids[number], new.mean[number], new.norm[number]
+            self.fixed, self.k = fixed + 1, last + 1
+        self.refresh()
 
     def _take_fit(self, inverse: Floats, w: Floats, old: Floats) -> None:
         """Store the inverse Hessian and the weights of the columns that are in the slots now.
@@ -235,9 +298,9 @@ class SelectedSet:
 
     def _update_objective(self) -> None:
         """Recompute the residuals, the objective, and the threshold that new columns must exceed."""
-        loss, w = self.write_residuals(self.u, self.r), self.w[:, self.fixed : self.k]
-        self.objective = loss + 0.5 * self.ridge * float((w * w).sum())
-        self.threshold = float(self.usefulness().min()) if w.size else 0.0
+        w = self.w[:, : self.k]
+        self.objective = self.write_residuals(self.u, self.r) + 0.5 * float((w**2 @ self._penalty()).sum())
+        self.threshold = float(self.usefulness().min()) if self.k > self.fixed else 0.0
 
     def write_residuals(self, u: Floats, r: NDArray[Any]) -> float:
         """Write the weighted residuals for the scores u into r, and return the weighted sum of losses."""
@@ -285,9 +348,9 @@ class SelectedSet:
         return dropped[::-1], np.maximum.accumulate(rises / 2)[::-1]
 
     def _penalty(self) -> Floats:
-        """Return the ridge penalty of every slot in use, which is 0 for the intercept."""
+        """Return the ridge penalty of every slot in use, which is 0 for the intercept and tiny for columns to keep."""
         ridge = np.full(self.k, self.ridge)
-        ridge[: self.fixed] = 0.0
+        ridge[: self.fixed], ridge[: self.intercept] = LEAST_RIDGE, 0.0
         return ridge
 
     def _objective(self, u: Floats, w: Floats) -> float:
@@ -399,28 +462,33 @@ class SelectedSet:
         """Return the features of a fitted set, the most important first, with weights in the units of the data.
 
         If the data have fewer than `n_select` useful columns, because of constants and near-duplicates, the result is
-        filled up with columns of `spare` with weight 0.
+        filled up with columns of `spare` with weight 0. The columns to keep come last, constant ones with weight 0.
         """
         order, importance = self.elimination()
-        raw = self.w[:, order] / self.norm[order]
-        intercept = (self.w[:, 0] / np.sqrt(len(self.h)) if self.fixed else 0.0) - raw @ self.mean[order]
-        fill = spare[~np.isin(spare, self.features)][: n_select - len(order)]
-        weights = np.pad(raw, ((0, 0), (0, len(fill))))
+        raw = self.w[:, : self.k] / self.norm[: self.k]
+        intercept = self.w[:, 0] / np.sqrt(len(self.h)) if self.intercept else np.zeros(len(self.w))
+        intercept -= raw[:, self.intercept :] @ self.mean[self.intercept : self.k]
+        fill = spare[~np.isin(spare, [*self.held.ids, *self.keep])][: n_select - len(order)]
+        of_kept = np.zeros((len(self.w), len(self.keep)))
+        slots = np.arange(self.intercept, self.fixed)
+        of_kept[:, [self.keep.tolist().index(feature) for feature in self.ids[slots].tolist()]] = raw[:, slots]
+        weights = np.hstack([raw[:, order], np.zeros((len(self.w), len(fill))), of_kept])
         return Result(
-            features=np.concatenate([self.ids[order], fill]).astype(np.uint64),
+            features=np.concatenate([self.ids[order], fill, self.keep]).astype(np.uint64),
             weights=weights[0] if len(weights) == 1 else weights.T,
             intercept=intercept,
             classes=classes,
             history=history,
-            importance=np.pad(importance, (0, len(fill))),
+            importance=np.pad(importance, (0, len(fill) + len(self.keep))),
+            n_kept=len(self.keep),
             chosen=chosen,
         )
 
 
-def set_nbytes(n: int, slots: int, itemsize: int, n_scores: int = 1) -> int:
-    """Return the bytes of a selected set with `slots` features."""
+def set_nbytes(n: int, slots: int, itemsize: int, n_scores: int = 1, n_kept: int = 0) -> int:
+    """Return the bytes of a selected set with `slots` features, of which `n_kept` are to be kept."""
     size = slots + 1
-    return n * size * itemsize + 8 * size * (size + 8) + n * (8 + itemsize) + n * n_scores * (16 + itemsize)
+    return n * (size + n_kept) * itemsize + 8 * size * (size + 8) + n * (8 + itemsize) + n * n_scores * (16 + itemsize)
 
 
 def work_nbytes(n: int, slots: int, entering: int, itemsize: int, n_scores: int = 1) -> int:

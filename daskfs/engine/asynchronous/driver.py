@@ -10,7 +10,7 @@ Asy-OS, the whole pass is repeated, since a worker without another group would n
 At the end of a pass the driver fetches the state and calls `end_pass`. The centre also calls `end_pass` on its own
 copy, so that the next pass begins without sending the state to the centre again.
 
-A `WorkUnit` is a pass, or a revisit of some columns after the last pass.
+A `WorkUnit` is a pass, or a visit of some columns before the first or after the last pass.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class CentreHandle:
     """The future of the dask actor, which keeps the actor alive."""
     actor: Any
     units: int = 0
-    """How many units of work (passes or revisits) this centre actor has completed."""
+    """How many units of work (passes or visits) this centre actor has completed."""
     closing: Any = None
     """The outstanding reply of the centre actor to the call of `end_pass`, or None."""
 
@@ -109,7 +109,7 @@ class Ledger:
 
 @dataclass
 class WorkUnit:
-    """A unit of work for an asynchronous schedule: a pass, or a revisit of some columns."""
+    """A unit of work for an asynchronous schedule: a pass, or a visit of some columns."""
 
     ledger: Ledger
     before: Spent
@@ -119,7 +119,7 @@ class WorkUnit:
     cut: Callable[[int], Iterator[range]]
     """Function that returns the groups of blocks or columns for a number of threads."""
     columns: NDArray[np.uint64] | None = None
-    """Ids of the columns to revisit, of which a group is a range; None for a pass, which has ranges of blocks."""
+    """Ids of the columns to visit, of which a group is a range; None for a pass, which has ranges of blocks."""
     ended: list[str] = field(default_factory=list)
     """Keys of tasks that have ended."""
 
@@ -157,7 +157,7 @@ class AsynchronousRunner(PassRunner):
                 self._drop_centre()
         return state
 
-    def revisit(self, state: State, ids: NDArray[np.uint64]) -> tuple[State, Spent]:
+    def fold_columns(self, state: State, ids: NDArray[np.uint64]) -> tuple[State, Spent]:
         unit = self._unit(state, "revisit", partial(revisit_groups, len(ids)), np.sort(ids))
         return self._complete(unit), self._reports.total(unit.ended)
 
