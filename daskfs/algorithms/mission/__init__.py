@@ -36,6 +36,7 @@ from typing import ClassVar, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from daskfs.algorithms.keep import kept_features, names_to_keep
 from daskfs.algorithms.losses import RowLoss, check_target, encode_classes, encode_target, loss_for, positive_target
 from daskfs.algorithms.mission.calibration import (
     FIRST_ROWS,
@@ -135,6 +136,9 @@ class Mission(Algorithm):
         With softmax, choose `n_select` features for every class, as published, and not for all classes together.
     intercept
         Whether to fit a constant.
+    keep
+        Names of features that are always in the model and are not counted in `n_select`, such as age or site. A name
+        stands for a feature, or for all features of a name space or of a column of categories.
     scale
         With "active", learn from values that do not depend on the units of features: values of features that are in
         many rows are standardised by their moments in the first rows, and others are divided by a typical value. The
@@ -175,6 +179,7 @@ class Mission(Algorithm):
     method: MissionMethod = "active"
     per_class: bool = False
     intercept: bool = True
+    keep: tuple[str, ...] = ()
     scale: bool = True
     sightings: float = SIGHTINGS
     refit: int | Literal["auto"] = "auto"
@@ -193,6 +198,7 @@ class Mission(Algorithm):
             raise OptionError(f"depth={self.depth}: must be an odd number from 1 to {MAX_DEPTH}")
         if self.learning_rate != "auto":
             check_positive("learning_rate", self.learning_rate, " or 'auto'")
+        object.__setattr__(self, "keep", names_to_keep(self.keep))
         check_positive("sightings", self.sightings)
         if self.passes != "auto":
             check_whole("passes", self.passes, 1)
@@ -244,7 +250,8 @@ class Mission(Algorithm):
 
     def start(self, meta: Meta, seed: int) -> MissionState:
         check_target(self.row_loss, meta)
-        n_scores, room = count_scores(self, meta), room_of(self)
+        n_scores, keep = count_scores(self, meta), kept_features(self.keep, meta)
+        room = room_of(self, len(keep))
         several = n_scores > 1
         return MissionState(
             memory=empty_memory(self, n_scores, room),
@@ -257,6 +264,7 @@ class Mission(Algorithm):
             seed=seed,
             held_back=held_back_share(meta) if self.n_refits and not self._fits_at_once(meta) else 0.0,
             fits_at_once=self._fits_at_once(meta),
+            keep=keep,
             history=np.full((len(self._stages), len(HISTORY)), np.nan),
             counts=RowCounts.empty(self.width) if self.idf else None,
             name_spaces=name_spaces_of(self.interactions, meta),
@@ -396,8 +404,8 @@ class Mission(Algorithm):
     def _start_refit(self, state: MissionState) -> None:
         """Prune the tables to the selected features, shrink the tables to few slots, and drop the sketch."""
         keep_selected(self, state.memory, self._rule(state))
-        nothing = np.empty(0, np.float32)
-        state.memory = resize_tables(state.memory._replace(sketch=nothing, tail=nothing), count_slots(self.n_select))
+        nothing, slots = np.empty(0, np.float32), count_slots(self.n_select + len(state.keep))
+        state.memory = resize_tables(state.memory._replace(sketch=nothing, tail=nothing), slots)
         fit_share = 1.0 if self.refit == "auto" and not self.per_class else 0.0
         state.refit = RefitState.start(state.memory, fit_share, not state.fits_at_once)
 

@@ -25,8 +25,8 @@ from daskfs.algorithms.mission.memory_kernels import (
     read_weights,
 )
 from daskfs.algorithms.mission.rows import slice_rows, windows
-from daskfs.algorithms.mission.scaling import in_units_of
-from daskfs.algorithms.mission.state import MissionState, empty_memory, has_sketch, rule_of
+from daskfs.algorithms.mission.scaling import in_units_of, units_of
+from daskfs.algorithms.mission.state import MissionState, empty_memory, has_sketch, rule_of, with_kept
 from daskfs.protocol import copy_state, put_fields, take_fields
 
 if TYPE_CHECKING:
@@ -75,14 +75,18 @@ def learn(params: Mission, state: MissionState, rule: Rule, rows: SparseRows) ->
 
 
 def calibrate(params: Mission, state: MissionState, rows: SparseRows, first: int) -> Calibration:
-    """Estimate the step size from the first rows, with trials of several learning rates if the rate is "auto"."""
+    """Estimate the step size from the first rows, with trials of several learning rates if the rate is "auto".
+
+    Features to keep enter the tables before, in units of the first rows.
+    """
     squares = mean_squares(windows(rows, state.name_spaces, first))
-    calibration = Calibration(squares, NEUTRAL.rate_losses.copy())
+    calibration, units = Calibration(squares, NEUTRAL.rate_losses.copy()), units_of(state.keep, rows)
+    state.memory = with_kept(state.memory, state.keep, units)
     if params.learning_rate == "auto" and params.method == "active":
         rule = rule_of(params, state.room, calibration)
 
         def loss_at(rate: float) -> float:
-            trial = empty_memory(params, len(state.memory.bias), state.room)
+            trial = with_kept(empty_memory(params, len(state.memory.bias), state.room), state.keep, units)
             for part in windows(rows, state.name_spaces, first):
                 _learn(params, trial, rule._replace(rate=rate / squares[0]), part)
             return float(trial.totals[LOSS] / trial.totals[WEIGHT]) if trial.totals[WEIGHT] else 0.0
@@ -143,7 +147,7 @@ def _merge_memories(params: Mission, memories: Sequence[Memory], shards: Sequenc
     for name, mean in means.items():
         for share, memory in zip(shares[1:], memories[1:], strict=True):
             add_share(mean, getattr(memory, name), share)
-    merged = empty_memory(params, len(memories[0].bias), room)._replace(**means)
+    merged = empty_memory(params, len(memories[0].bias), room)._replace(**means, kept=memories[0].kept)
     merged.totals[:] = sum(memory.totals for memory in memories)
     rule = rule_of(params, room)
     for t in range(len(merged.keys)):

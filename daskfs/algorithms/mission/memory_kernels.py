@@ -47,6 +47,7 @@ class Memory(NamedTuple):
     """(T, capacity, 2): SUM, the sum of squared gradients, as in AdaGrad, and UNIT, by which values are multiplied."""
     parents: NDArray[np.uint64]
     """(T, capacity, 2): ids of the parents of pairs, or (T, 0, 2) without interactions."""
+    kept: NDArray[np.uint64]  # ascending keys of the features to keep, which pruning leaves in all tables
     status: NDArray[np.float64]  # (T, 2): COUNT, THRESHOLD
     bias: NDArray[np.float32]
     """(C,): weights of the constant feature, whose value is `Rule.bias_value`."""
@@ -64,7 +65,7 @@ class Rule(NamedTuple):
     bias_value: float  # 0 without an intercept
     bits: int
     depth: int
-    n_select: int  # features that pruning leaves in each table
+    n_select: int  # features that pruning leaves in each table, beside those to keep
     room: int  # features at which a table is pruned
     scores_all: bool  # whether features outside the tables count in a score, too
 
@@ -141,14 +142,31 @@ def nth(values, n):
     return values[n]
 
 
+@helper
+def is_in(key, ascending):
+    """Return whether a key is among ascending keys."""
+    low, high = 0, len(ascending)
+    while low < high:
+        middle = (low + high) >> 1
+        if ascending[middle] < key:
+            low = middle + 1
+        else:
+            high = middle
+    return low < len(ascending) and ascending[low] == key
+
+
 @kernel
 def keep_largest(keys, weights, pace, parents, memory, rule, t, to_sketch):
-    """Fill table t with the largest entries, of equals the smaller keys; move others to the sketch if `to_sketch`."""
-    n, keep, place = len(keys), rule.n_select, new_place()
+    """Fill table t with the largest entries, of equals the smaller keys; move others to the sketch if `to_sketch`.
+
+    Features to keep count as the largest of all.
+    """
+    n, keep, place = len(keys), rule.n_select + len(memory.kept), new_place()
     size, least, last = np.empty(n, np.float32), np.float32(-1), np.uint64(0)
     for q in range(n):
         size[q] = norm(weights[q])
-        if not size[q] >= 0:  # NaN, after steps at too large a rate; `end_pass` raises the error
+        # Steps at too large a rate lead to NaN, of which `end_pass` raises an error.
+        if not size[q] >= 0 or is_in(keys[q], memory.kept):
             size[q] = np.inf
     if n > keep:
         least = nth(size.copy(), n - keep)

@@ -96,6 +96,17 @@ def scale_rows(rows: SparseRows, scaling: Scaling | None) -> SparseRows:
     return read_only(rows.indptr, rows.ids, values, outside, rows.pairs, rows.y, rows.weight)
 
 
+def units_of(ids: NDArray[np.uint64], rows: SparseRows) -> NDArray[np.float32]:
+    """Return the units of features in a table, from the first value of each in scaled rows; 1 without any value."""
+    order = np.flatnonzero((rows.values != 0) & np.isin(rows.ids, ids))
+    features, first = np.unique(rows.ids[order], return_index=True)
+    units, at = np.ones(len(ids), np.float32), np.searchsorted(features, ids)
+    known = np.isin(ids, features)
+    entries = order[first[at[known]]]
+    units[known] = rows.outside[entries] / rows.values[entries]
+    return units
+
+
 def _are_all_one(values: NDArray[np.float32]) -> bool:
     return len(values) == 0 or bool(values.min() == 1 == values.max())
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from daskfs.algorithms.keep import kept_features
 from daskfs.algorithms.losses import CODE, decode_classes
 from daskfs.algorithms.mission.calibration import FIRST_ENTRIES, FIRST_ROWS, NEUTRAL, Calibration, rate_of
-from daskfs.algorithms.mission.memory_kernels import SUM, UNIT, Memory, Rule, SparseRows
+from daskfs.algorithms.mission.memory_kernels import COUNT, SUM, UNIT, Memory, Rule, SparseRows
 from daskfs.algorithms.mission.refit import RefitState, refit_nbytes
 from daskfs.algorithms.mission.rows import (
     NameSpaces,
@@ -21,8 +22,8 @@ from daskfs.algorithms.mission.rows import (
     parents_of,
 )
 from daskfs.algorithms.mission.scaling import Scaling, scaling_nbytes
-from daskfs.algorithms.mission.table_kernels import FILTER_BYTES, insert_ids
-from daskfs.protocol import Meta, Preview, Result
+from daskfs.algorithms.mission.table_kernels import FILTER_BYTES, find_ids, insert_ids
+from daskfs.protocol import NO_PARENT, Meta, Preview, Result
 
 if TYPE_CHECKING:
     from daskfs.algorithms.mission import Mission
@@ -56,6 +57,8 @@ class MissionState:
     """The share of rows that are held back for the refit."""
     fits_at_once: bool
     """Whether the refit keeps all rows in memory, so that no rows are held back."""
+    keep: NDArray[np.uint64]
+    """Ids of the features to keep, in the order in which they were named."""
     history: NDArray[np.float64]
     """(passes, columns): a row for every pass, with the columns in `HISTORY`."""
     passes: int = 0
@@ -105,12 +108,12 @@ def is_scaled(params: Mission) -> bool:
     return params.scale and params.method == "active"
 
 
-def room_of(params: Mission, longest_row: int = 0) -> int:
+def room_of(params: Mission, n_kept: int, longest_row: int = 0) -> int:
     """Return the number of features at which a table is pruned, which without a sketch has room for a whole row."""
     if has_sketch(params):
-        return int(_SLACK * params.n_select) + _MIN_SLACK
+        return int(_SLACK * params.n_select) + _MIN_SLACK + n_kept
     cells = params.depth * params.width if params.method == "batch-iht" else 0
-    return params.n_select + max(_MIN_ROW, longest_row, cells)
+    return params.n_select + n_kept + max(_MIN_ROW, longest_row, cells)
 
 
 def count_slots(features: int) -> int:
@@ -129,6 +132,7 @@ def _arrays(params: Mission, n_scores: int, room: int) -> dict[str, tuple[tuple[
         "weights": ((tables, slots, vector), np.float32),
         "pace": ((tables, slots, 2), np.float32),
         "parents": ((tables, 0 if params.interactions is None else slots, 2), np.uint64),
+        "kept": ((0,), np.uint64),
         "status": ((tables, 2), np.float64),
         "bias": ((n_scores,), np.float32),
         "bias_sum": ((1,), np.float32),
@@ -142,10 +146,21 @@ def empty_memory(params: Mission, n_scores: int, room: int) -> Memory:
     return Memory(**{name: np.zeros(shape, dtype) for name, (shape, dtype) in arrays.items()})
 
 
+def with_kept(memory: Memory, ids: NDArray[np.uint64], units: NDArray[np.float32]) -> Memory:
+    """Return an empty memory with features to keep in every table; the values of feature i are divided by units[i]."""
+    for t, keys in enumerate(memory.keys):
+        insert_ids(ids, keys)
+        slots = find_ids(ids, keys)
+        memory.pace[t, slots, UNIT] = units
+        memory.parents[t, slots if memory.parents.size else slots[:0]] = NO_PARENT
+    memory.status[:, COUNT] += len(ids)
+    return memory._replace(kept=np.sort(ids) + np.uint64(1))
+
+
 def count_bytes(params: Mission, meta: Meta) -> int:
     """Return the most bytes that the state and temporary arrays take."""
     n_scores, longest_row = count_scores(params, meta), 2 * min(meta.block_nbytes // 4, meta.n_entries)
-    room = room_of(params, longest_row)
+    room = room_of(params, len(kept_features(params.keep, meta)), longest_row)
     arrays = _arrays(params, n_scores, room).values()
     learning: int = sum(int(np.prod(shape)) * np.dtype(dtype).itemsize for shape, dtype in arrays)
     refitting = learning
@@ -184,8 +199,9 @@ def rule_of(params: Mission, room: int, calibration: Calibration | None = None, 
 
 def make_room(params: Mission, state: MissionState, longest_row: int) -> None:
     """Enlarge the tables of a method without a sketch if they cannot hold a whole row beside the selected features."""
-    if not has_sketch(params) and params.n_select + longest_row > state.room:
-        state.room = room_of(params, 1 << (longest_row - 1).bit_length())
+    n_kept = len(state.keep)
+    if not has_sketch(params) and params.n_select + n_kept + longest_row > state.room:
+        state.room = room_of(params, n_kept, 1 << (longest_row - 1).bit_length())
         state.memory = resize_tables(state.memory, count_slots(state.room))
 
 
@@ -229,6 +245,7 @@ def result_of(state: MissionState, bias_value: float) -> Result:
         contributions[at, t * vector : (t + 1) * vector] = weights[t, slots] * slopes[t, slots]
     importance = np.abs(contributions).sum(axis=1)
     order = np.argsort(-importance, kind="stable")
+    order = np.concatenate([order[~np.isin(features[order], state.keep)], np.searchsorted(features, _kept_in(state))])
     parents = parents_of(state.memory, features) if state.memory.parents.size else None
     by_class *= units * factors_of(state.idf, features, parents)[:, None]
     intercept = state.memory.bias.astype(np.float64) * bias_value
@@ -244,12 +261,21 @@ def result_of(state: MissionState, bias_value: float) -> Result:
         history=[dict(zip(HISTORY, record, strict=True)) for record in state.history[: state.passes].tolist()],
         parents=None if parents is None else parents[order],
         importance=importance[order],
+        n_kept=len(_kept_in(state)),
         remarks=(state.remark,) if state.remark else (),
     )
 
 
+def _kept_in(state: MissionState) -> NDArray[np.uint64]:
+    """Return the features to keep, or none before they are in the tables."""
+    return state.keep if len(state.memory.kept) else state.keep[:0]
+
+
 def preview_of(state: MissionState, limit: int) -> Preview:
-    """Return the current features and weights in the tables, perhaps with too many features or slightly old weights."""
+    """Return the current features and weights in the tables, perhaps with too many features or slightly old weights.
+
+    Features to keep come last.
+    """
     loss, weight, *_ = state.memory.totals + state.totals_before
     objective = loss / weight if weight else np.nan
     if state.passes and not weight:
