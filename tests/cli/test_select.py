@@ -373,3 +373,17 @@ def test_an_unfinished_run_of_something_else_is_not_gone_on_with(data):
     assert "the checkpoint is of another run: seed=9, now 0" in done.stderr
     assert run(*SELECT, "--overwrite").exit_code == 0
     assert daskfs.load_selection("run").seed == 0
+
+
+def test_features_to_keep(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    daskfs.write_dataset("d.zarr", X, 3 * X[:, 5] + X[:, 8], GENES, layout="both")
+    for algorithm in ("substitution", "mission"):
+        select = ("select", "d.zarr", "--serial", "--algorithm", algorithm, "-k", "1")
+        done = run(*select, "--keep", "gene5,gene7", "--out", algorithm)
+        assert done.exit_code == 0, done.stderr
+        selection = daskfs.load_selection(algorithm)
+        assert (selection.names, selection.kept.names) == (["gene8"], ["gene5", "gene7"])
+        for name, weight in zip(selection.kept.names, selection.kept.weights, strict=True):
+            assert re.search(rf"^ +kept +{name} +{re.escape(f'{weight:+.4g}')}\s*$", done.stdout, re.MULTILINE)
+    assert run(*select, "--keep", "age", "--out", "run").stderr.endswith("keep: the dataset has no feature 'age'\n")

@@ -218,6 +218,14 @@ def test_what_is_no_better_than_always_the_same_answer_is_not_published(job):
     assert Path("runs/clicks/published.json").exists()
 
 
+def test_features_to_keep_are_in_every_step(job):
+    Path("job.toml").write_text(JOB.replace("k = 5", 'k = 2\nkeep = ["w^word20"]'))
+    done = run()
+    assert done.exit_code == 0, done.stderr
+    selection = daskfs.load_selection("runs/clicks")
+    assert (set(selection.names), selection.kept.names) == ({"w^word3", "w^word7"}, ["w^word20"])
+
+
 @pytest.mark.parametrize("algorithm", ["mission", "substitution"])
 def test_dense_sources_are_laid_out_as_the_algorithm_reads_them(job, algorithm):
     X = np.random.default_rng(0).normal(size=(400, 6))
