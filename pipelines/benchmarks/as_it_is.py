@@ -292,7 +292,7 @@ def sorted_texts(folder: Path) -> str:
         for document in range(600):
             words = np.concatenate([rng.integers(0, 3000, 60), 3000 + 40 * number + rng.integers(0, 40, 4)])
             (folder / "texts" / topic / f"{document}.txt").write_text(" ".join(f"w{word}" for word in words))
-    daskfs.ingest(str(folder / "texts"), folder / "all.zarr", format="text", label="folder")
+    daskfs.ingest(str(folder / "texts"), folder / "all.zarr", format="text", documents="files")
     daskfs.split(folder / "all.zarr", folder / "train.zarr", folder / "test.zarr", 0.3)
     selection = daskfs.select(folder / "train.zarr", daskfs.Mission(160))
     return f"accuracy {selection.evaluate(folder / 'test.zarr').metrics['accuracy']:.2f}"
@@ -413,7 +413,7 @@ def from_csv(frame: pd.DataFrame, name: str, seed: int, k: int = 6) -> tuple[flo
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         frame.to_csv(f"{folder}/table.csv", index=False)
-        daskfs.ingest(f"{folder}/table.csv", f"{folder}/all.zarr", format="csv", label="y")
+        daskfs.ingest(f"{folder}/table.csv", f"{folder}/all.zarr", format="csv", label="y", layout="both")
         daskfs.split(f"{folder}/all.zarr", f"{folder}/train.zarr", f"{folder}/test.zarr", 0.3, seed=seed)
         if name == "substitution" and daskfs.open_dataset(f"{folder}/train.zarr").layout == "rows":
             daskfs.transpose(f"{folder}/train.zarr", f"{folder}/columns.zarr")
