@@ -26,7 +26,7 @@ from daskfs.engine.checkpoint import KEY, describe_algorithm
 from daskfs.engine.cluster.pool import available_cores, prepare_workers
 from daskfs.engine.memory import Footprint, MemoryPlan
 from daskfs.engine.passes import PassProgress
-from daskfs.engine.run import memory_plan, n_shards_for, select
+from daskfs.engine.run import check_targets, memory_plan, n_shards_for, select
 from daskfs.errors import CheckpointError, OptionError
 from daskfs.jit import warm_up
 from daskfs.protocol import Algorithm
@@ -60,6 +60,7 @@ class Request:
                 f"run daskfs transpose {dataset.url} COLUMNS.zarr, and select from that"
             )
         dataset.n_blocks(algorithm.axis)
+        check_targets(algorithm.resolve(dataset.meta), dataset)
         if self.out.exists(ROOT):
             raise OptionError(f"{self.out.url}: is a dataset; choose another place for the run")
         if not (self.out.exists(RECORD) or self.is_begun()) and self._holds_something():
