@@ -95,7 +95,7 @@ class ColumnBlock:
     ids: NDArray[np.uint64]  # (b,), ascending
     X: NDArray[np.floating[Any]]  # (n, b), Fortran order
     y: NDArray[np.float64]
-    """Target of every row: the number itself, or the class number where labels are strings; (n, targets) for several."""
+    """Target of every row: the number itself, or the class number where labels are strings; or (n, targets)."""
     weight: NDArray[np.float32] | None = None
     """Importance weight of every row; None if the rows have no weights."""
 

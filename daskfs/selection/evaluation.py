@@ -47,10 +47,10 @@ class Evaluation:
     """Metrics of predictions with 95 % intervals, where an undefined metric is NaN.
 
     For classes, `metrics` has "accuracy", "balanced_accuracy", "log_loss", "roc_auc" and "average_precision"; for a
-    real target "r2", "mse" and "mae", for several targets their means over the targets. The areas "roc_auc" and "average_precision" are exact and count ties as
-    scikit-learn does. For two classes, "roc_auc" and "average_precision" are the areas of the second class. For more
-    than two classes, "roc_auc" and "average_precision" are means over the classes that occur, each class against all
-    other rows.
+    real target "r2", "mse" and "mae", for several targets their means over the targets. The areas "roc_auc" and
+    "average_precision" are exact and count ties as scikit-learn does. For two classes, "roc_auc" and
+    "average_precision" are the areas of the second class. For more than two classes, "roc_auc" and "average_precision"
+    are means over the classes that occur, each class against all other rows.
 
     The log loss takes scores for log-odds: a single score goes through the logistic function, several go through
     softmax. Models fitted one class against the rest (loss "logistic") have logistic probabilities divided by their sum
@@ -201,8 +201,8 @@ def linear_scores(columns: ColumnSlices, weights: NDArray[np.float64], intercept
 def score(scores: Scores, truth: Truth, classes: Sequence[Label] | None, targets: Sequence[str] | None = None) -> float:
     """Return the balanced accuracy of scores, or R² for a real target, without regard to weights of rows."""
     tally = ScoreTally(None if classes is None else len(classes), truth.n_labels, len(targets or (0,)))
-    for window, targets, _ in truth.beside(scores):
-        tally.add(targets, window)
+    for window, values, _ in truth.beside(scores):
+        tally.add(values, window)
     return tally.score
 
 

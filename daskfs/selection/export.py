@@ -54,7 +54,7 @@ def _with_weights(
     classes: Sequence[Any] | None,
     names: Sequence[str] | None,
 ) -> BaseEstimator:
-    """Return the scikit-learn model with these weights, ``(k,)``, ``(k, classes)`` or ``(k, targets)``, as its fitted attributes."""
+    """Return the scikit-learn model with these weights, ``(k,)`` or ``(k, scores)``, as its fitted attributes."""
     if classes is None and weights.ndim == 2:  # several targets
         model.coef_, model.intercept_ = weights.T.copy(), intercept.copy()
     elif classes is None:

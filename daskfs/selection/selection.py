@@ -60,7 +60,7 @@ class KeptFeatures:
 
     @classmethod
     def from_records(cls, records: Sequence[Mapping[str, Any]], shape: tuple[int, ...]) -> KeptFeatures:
-        """Return the kept features of records; `shape` is that of one weight, ``()``, ``(classes,)`` or ``(targets,)``."""
+        """Return the kept features of records; `shape` is that of one weight, such as ``()`` or ``(classes,)``."""
         weights = np.array([record["weight"] for record in records], np.float64).reshape(-1, *shape)
         return cls(np.array([record["id"] for record in records], np.uint64), [r["name"] for r in records], weights)
 
@@ -419,10 +419,11 @@ class Selection:
     def to_xarray(self) -> xarray.Dataset:
         """Return features, names, weights, intercept and history as labelled arrays."""
         several = self.weights.shape[1:] != ()
-        dims = () if not several else ("class",) if self.targets is None else ("target",)
+        dim = "class" if self.targets is None else "target"
+        dims = (dim,) if several else ()
         coords: dict[str, Any] = {"feature": self.features, "name": ("feature", np.array(self.names, object))}
         if several:
-            coords[dims[0]] = np.array(self.classes if self.targets is None else self.targets)
+            coords[dim] = np.array(self.classes if self.targets is None else self.targets)
         variables = {
             "weights": (("feature", *dims), self.weights),
             "importance": ("feature", self.importance),

@@ -41,7 +41,7 @@ class LabelOrder:
 
     @classmethod
     def of(cls, y: NDArray[np.float64]) -> Self:
-        """Return the sums over an array of at least one label; the order of several targets (rows, targets) is unknown."""
+        """Return the sums over an array of at least one label, or no sums over several targets (rows, targets)."""
         if y.ndim > 1:
             return cls()
         labels, counts = np.unique(y, return_counts=True)
