@@ -126,7 +126,7 @@ class Correlations(NamedTuple):
     scale: FloatArray
     mean_x: FloatArray
     mean_y: FloatArray
-    unit: FloatArray
+    unit: FloatArray = np.ones(1)
     """What targets were divided by."""
 
 
