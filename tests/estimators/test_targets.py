@@ -88,7 +88,7 @@ def test_in_a_search():
 def test_other_regressors_take_one_target(estimator, tmp_path):
     with pytest.raises(ValueError, match=r"y should be a 1d array|takes one target"):
         estimator.fit(X, Y)
-    with pytest.raises(ValueError, match="takes one target"):
+    with pytest.raises(ValueError, match=r"y has shape \(200, 3\), and .*Regressor takes one target"):
         clone(estimator).fit(da.from_array(X), Y)
     daskfs.write_dataset(tmp_path / "d", X, Y, layout="rows")
     with pytest.raises(OptionError, match="takes one target"):
@@ -98,6 +98,8 @@ def test_other_regressors_take_one_target(estimator, tmp_path):
 def test_classifiers_refuse_numbers(tmp_path):
     with pytest.raises(ValueError, match=r"y should be a 1d array"):
         OnlineSubstitutionClassifier(2).fit(X, (Y > 0).astype(int))
+    with pytest.raises(OptionError, match=r"y has shape \(200, 3\), and OnlineSubstitutionClassifier takes one target"):
+        OnlineSubstitutionClassifier(2).fit(da.from_array(X), (Y > 0).astype(int))
     daskfs.write_dataset(tmp_path / "d", X, Y)
     with pytest.raises(OptionError, match="real number, not a class: use a regressor"):
         OnlineSubstitutionClassifier(2).fit(tmp_path / "d")

@@ -116,7 +116,7 @@ def test_a_matrix_in_memory_has_the_same_targets(tmp_path, layout):
     X, Y = problem()
     kind, axis = ("sparse" if "sparse" in layout else "dense"), "rows" if "rows" in layout else "columns"
     here = InMemory(sp.csr_array(X) if kind == "sparse" else X, *encode_target(Y, ["a", "b", "c"]), axis)
-    assert here.meta.targets == here.with_real_target().target_names == ("a", "b", "c")
+    assert here.with_real_target().meta.targets == here.target_names == ("a", "b", "c")
     block = here.read(0)
     assert np.array_equal(block.y, Y[: len(block.y)])
     assert here.meta.block_nbytes >= block.nbytes
