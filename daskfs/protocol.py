@@ -77,6 +77,8 @@ class Meta:
     mixed: bool | None = None
     """Whether the labels come in no particular order of rows; False for rows sorted by label or in runs of a label, and
     None where this is not known, as in datasets written by older versions."""
+    targets: tuple[str, ...] | None = None
+    """The names of several targets, which are real numbers; None where rows have one target or a class."""
 
     def class_codes(self, y: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return the class numbers 0 … C-1 of target values in the encoding of `ColumnBlock.y`."""
@@ -94,7 +96,7 @@ class ColumnBlock:
     ids: NDArray[np.uint64]  # (b,), ascending
     X: NDArray[np.floating[Any]]  # (n, b), Fortran order
     y: NDArray[np.float64]
-    """Target of every row: the number itself, or the class number where labels are strings."""
+    """Target of every row: the number itself, or the class number where labels are strings; or (n, targets)."""
     weight: NDArray[np.float32] | None = None
     """Importance weight of every row; None if the rows have no weights."""
 
@@ -176,8 +178,8 @@ class Result:
 
     features: NDArray[np.uint64]
     """The selected features, most important first; then the `n_kept` features that the user asked to keep."""
-    weights: NDArray[np.float64]  # (k,) or (k, classes), aligned with `features`
-    intercept: NDArray[np.float64]  # (1,) or (classes,)
+    weights: NDArray[np.float64]  # (k,), (k, classes) or (k, targets), aligned with `features`
+    intercept: NDArray[np.float64]  # (1,), (classes,) or (targets,)
     classes: tuple[Label, ...] | None
     """The labels that the scores tell apart, of which a positive score means the second; None for a real target."""
     history: Sequence[dict[str, float]]  # one record per pass or round, "objective" in each
@@ -206,7 +208,7 @@ class Preview:
     """How many features entered the selected set since the pass began; NaN where the algorithm does not count them."""
     features: NDArray[np.uint64]
     """The ids of a few features, the most important first."""
-    weights: NDArray[np.float64]  # (t,) or (t, classes), aligned with `features`
+    weights: NDArray[np.float64]  # (t,), (t, classes) or (t, targets), aligned with `features`
     parents: NDArray[np.uint64] | None = None
     """(k, 2): ids of the two factors of features that are products; see `Result.parents`."""
     staleness: NDArray[np.int64] | None = None
@@ -278,6 +280,8 @@ class Algorithm:
 
     axis: ClassVar[Axis]
     """Whether the algorithm streams blocks of columns or blocks of rows."""
+    several_targets: ClassVar[bool] = False
+    """Whether the algorithm selects features for several targets at once (see `Meta.targets`)."""
     verb: ClassVar[str] = "read"
     """A verb for the work on blocks, such as "read", after which Dask tasks are named."""
 

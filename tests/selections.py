@@ -23,6 +23,7 @@ def selection_of(
     history: Sequence[dict[str, float]] = HISTORY,
     url: str = "data/genes.zarr",
     loss: str = "squared",
+    targets: tuple[str, ...] | None = None,
 ) -> Selection:
     """A selection of these features, with weights 1, 2, 3, … and nameless columns unless told otherwise."""
     weights = np.arange(1.0, 1 + len(features)) if weights is None else np.array(weights, np.float64)
@@ -33,4 +34,5 @@ def selection_of(
         algorithm={"name": "OnlineSubstitution", "n_select": len(features), "ridge": "auto", "loss": loss},
         source={"url": url, "digest": "ab" * 32, "n_samples": 50, "n_features": 12},
         seed=3,
+        targets=targets,
     )

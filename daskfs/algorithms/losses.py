@@ -30,6 +30,7 @@ RowLoss = Literal["logistic", "squared", "squared_hinge", "softmax"]
 
 _MOST_NUMBERED_CLASSES = 32
 _ROWS_PER_CLASS = 3
+_ROUNDING = 1e-12  # a target is constant if its deviation is a smaller share of its mean
 
 CODE: dict[str, int] = {"squared": 0, "squared_hinge": 1, "logistic": 2, "softmax": 3}
 NAMES = {code: name for name, code in CODE.items()}
@@ -72,7 +73,8 @@ def check_target(loss: RowLoss, meta: Meta, several: bool = False) -> None:
             f"all {meta.n_samples:,} samples have the label {classes[0]!r}: there is nothing to tell apart"
         )
     if classes is None and loss != "squared":
-        raise OptionError(f"loss={loss!r} takes classes, the target is a real number: use loss='squared'")
+        target = "the target is a real number" if meta.targets is None else "several targets are real numbers"
+        raise OptionError(f"loss={loss!r} takes classes, {target}: use loss='squared'")
     if len(several_labels(loss, meta)) and loss != "softmax" and not several:
         shown = ", ".join(map(str, (classes or ())[:5])) + (", …" if len(classes or ()) > 5 else "")
         takes = "numbers or two classes" if loss == "squared" else "two classes"
@@ -111,12 +113,32 @@ def positive_target(meta: Meta) -> float:
 def encode_targets(y: Floats, positive: float, labels: Floats) -> Floats:
     """Return the targets (scores, rows): one of `encode_target`, or with several `labels` one for each of them.
 
+    Several targets, which are numbers in the columns of y, are the rows of the result.
+
     >>> encode_targets(np.array([0.0, 5.0, 7.0]), positive=float("nan"), labels=np.array([0.0, 5.0, 7.0]))
     array([[ 1., -1., -1.],
            [-1.,  1., -1.],
            [-1., -1.,  1.]])
     """
+    if y.ndim > 1:
+        return np.ascontiguousarray(y.T, np.float64)
     return np.where(y == labels[:, None], 1.0, -1.0) if len(labels) else encode_target(y, positive)[None]
+
+
+def target_units(target: Floats, weight: Floats, centred: bool) -> tuple[Floats, Floats]:
+    """Return mean and standard deviation of every target (scores, rows), with weights of rows of mean 1.
+
+    Unless `centred`, means are 0 and deviations are those from 0. The deviation of a constant target is given as 1.
+
+    >>> target_units(np.array([[1.0, 3.0], [5.0, 5.0]]), np.ones(2), centred=True)
+    (array([2., 5.]), array([1., 1.]))
+    """
+    mean = np.average(target, axis=1, weights=weight) if centred else np.zeros(len(target))
+    apart = target - mean[:, None]
+    largest = np.maximum(np.abs(apart).max(axis=1), np.finfo(np.float64).tiny)  # squares of it might overflow
+    scale = largest * np.sqrt(np.average((apart / largest[:, None]) ** 2, axis=1, weights=weight))
+    is_constant = (scale <= _ROUNDING * np.abs(mean)) | (scale < np.finfo(np.float64).tiny)
+    return mean, np.where(is_constant, 1.0, scale)
 
 
 def encode_target(y: Floats, positive: float) -> Floats:

@@ -43,6 +43,8 @@ class Estimator:
     """The default of `loss`, where "auto" depends on the target; None if the loss is squared and not a parameter."""
     omits: tuple[str, ...] = ()
     """Names of fields of the algorithm that are not parameters of this estimator."""
+    several_targets: bool = False
+    """Whether `fit` takes several numeric targets, the columns of a two-dimensional y."""
     refuses: Mapping[str, str] = field(default_factory=dict)
     """Names of fields that must keep their default in this estimator, with the reason for every field."""
 

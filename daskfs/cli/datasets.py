@@ -44,7 +44,11 @@ class ListOf(click.ParamType[tuple[Any, ...]]):
 NUMBERS, NAMES = ListOf(int, "N,N,..."), ListOf(str, "A,B,...")
 # Options of formats. Names are fields of the classes of formats; `make_format` refuses those that a class lacks.
 FORMAT_OPTIONS: dict[str, tuple[Any, str]] = {
-    "--label": (str, "csv, parquet: the label's column; fasta: file or header:REGEX; text: folder or column:N."),
+    "--label": (
+        str,
+        "csv, parquet: the label's column, or A,B,... for several targets; fasta: file or header:REGEX; "
+        "text: folder or column:N.",
+    ),
     "--labels": (["auto", "numbers", "strings"], "What labels are."),
     "--categorical": (NAMES, "csv, parquet: columns whose values are tokens."),
     "--numeric": (NAMES, "csv, parquet: columns whose values are numbers."),
@@ -91,7 +95,10 @@ def _options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def _format_option(flags: str, kind: Any, about: str) -> Callable[[Any], Any]:
     names = [flags, "--k"] if flags == "-k" else [flags]
-    return click.option(*names, type=click.Choice(kind) if isinstance(kind, list) else kind, default=None, help=about)
+    repeated = flags == "--label"  # the last one alone would be the wrong target
+    return click.option(
+        *names, type=click.Choice(kind) if isinstance(kind, list) else kind, default=None, multiple=repeated, help=about
+    )
 
 
 def _print(dataset: Dataset) -> None:
@@ -138,6 +145,8 @@ def ingest(
 
     Run the same command again to resume a killed ingest.
     """
+    labels = options.pop("label")
+    options["label"] = labels[0] if len(labels) == 1 else list(labels) or None
     options = {name: value for name, value in options.items() if value is not None}
     seed: bool | int = options.get("seed", 0) if shuffle else False
     if shuffle and format_name != "fasta":

@@ -17,6 +17,7 @@ from daskfs.observe.tables import (
     selection_lines,
     selection_record,
     size_table,
+    target_table,
     terminal_table,
 )
 from daskfs.observe.terminal import output, printable, warnings_as_notes
@@ -64,7 +65,8 @@ def evaluate(run: str, dataset: str, as_json: bool, train: str | None, keep: boo
 
     Metrics for classes are accuracy, balanced accuracy, log loss (scores are taken as log-odds, as for the losses
     logistic and softmax), ROC AUC and average precision (of the second of two classes, or the mean over several
-    classes). Metrics for real targets are R², mean squared and mean absolute error. Row weights are taken into account.
+    classes). Metrics for real targets are R², mean squared and mean absolute error, of several targets their means and
+    those of every target. Row weights are taken into account.
     Intervals are 95 % confidence intervals of the metrics.
 
     With --sizes, the dataset that RUN was selected from, also show balanced accuracy or R² against the number of
@@ -89,6 +91,7 @@ def evaluate(run: str, dataset: str, as_json: bool, train: str | None, keep: boo
         click.echo(json.dumps(shown, indent=1, allow_nan=False))
         return
     tables = [metric_table(record, selection.classes), class_table(record, MOST_CLASSES, "--json")]
+    tables += [target_table(record, MOST_CLASSES, "--json")]
     tables += [size_table(sizes)] if sizes else []
     for table in filter(None, tables):
         output.print(terminal_table(table))

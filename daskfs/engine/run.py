@@ -97,6 +97,7 @@ def select(
         if client is not None:
             prepare_workers(client, [dataset.location.options], [algorithm])
         params, algorithm = algorithm, algorithm.resolve(dataset.meta)
+        check_targets(algorithm, dataset)
         schedule = schedule_for(algorithm, client, synchronous)
         n_shards = n_shards_for(dataset, algorithm, client, synchronous)
         plan, checked = check_memory(dataset, algorithm, client, n_shards)
@@ -143,7 +144,20 @@ def as_selection(result: Result, dataset: Dataset, params: Algorithm, seed: int)
         kind, inputs = result.expansion.kernel, Inputs(dataset.names(columns), result.expansion)
     names = feature_names(dataset.names, result.features, products, kind)
     fills = Fills.from_record(dataset.attributes.get("missing"))
-    return Selection.from_result(result, names, describe_algorithm(params), source, seed, products, inputs, fills)
+    return Selection.from_result(
+        result, names, describe_algorithm(params), source, seed, products, inputs, fills, dataset.target_names
+    )
+
+
+def check_targets(algorithm: Algorithm, dataset: Dataset) -> None:
+    """Raise OptionError if rows have several targets, and the algorithm takes one."""
+    names = dataset.target_names
+    if names is not None and not algorithm.several_targets:
+        some = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+        raise OptionError(
+            f"{algorithm.name} takes one target, {public_url(dataset.url)} has {len(names)} ({some}): "
+            "use OnlineSubstitution, or write the data with one of them"
+        )
 
 
 def memory_plan(dataset: Dataset, algorithm: Algorithm) -> MemoryPlan:

@@ -26,7 +26,7 @@ from daskfs.engine.checkpoint import KEY, describe_algorithm
 from daskfs.engine.cluster.pool import available_cores, prepare_workers
 from daskfs.engine.memory import Footprint, MemoryPlan
 from daskfs.engine.passes import PassProgress
-from daskfs.engine.run import memory_plan, n_shards_for, select
+from daskfs.engine.run import check_targets, memory_plan, n_shards_for, select
 from daskfs.errors import CheckpointError, OptionError
 from daskfs.jit import warm_up
 from daskfs.protocol import Algorithm
@@ -59,6 +59,7 @@ class Request:
                 f"{dataset.url}: is laid out in rows, and {type(algorithm).__name__} reads columns; "
                 f"run daskfs transpose {dataset.url} COLUMNS.zarr, and select from that"
             )
+        check_targets(algorithm.resolve(dataset.meta), dataset)
         dataset.n_blocks(algorithm.axis)
         if self.out.exists(ROOT):
             raise OptionError(f"{self.out.url}: is a dataset; choose another place for the run")

@@ -69,17 +69,28 @@ def order_remark(dataset: Dataset) -> str | None:
 
 
 def _labels(dataset: Dataset) -> dict[str, Any]:
+    if dataset.target_names is not None:
+        return {"kind": "targets", "targets": dict(zip(dataset.target_names, _ranges(dataset), strict=True))}
     if dataset.classes is None:
-        low, high, total = math.inf, -math.inf, 0.0
-        for y in dataset.targets():
-            low, high, total = min(low, float(y.min())), max(high, float(y.max())), total + float(y.sum())
-        return {"kind": "real", "min": low, "max": high, "mean": total / dataset.n_samples}
+        return {"kind": "real", **_ranges(dataset)[0]}
     counts = np.zeros(len(dataset.classes), np.int64)
     meta = dataset.meta
     for y in dataset.targets():
         counts += np.bincount(meta.class_codes(y), minlength=len(counts))
     names = [label if isinstance(label, str) else f"{label:g}" for label in dataset.classes]
     return {"kind": "classes", "counts": dict(zip(names, counts.tolist(), strict=True))}
+
+
+def _ranges(dataset: Dataset) -> list[dict[str, float]]:
+    """Return smallest, largest and mean value of every target."""
+    count = len(dataset.target_names or ("",))
+    low, high, total = np.full(count, math.inf), np.full(count, -math.inf), np.zeros(count)
+    for y in dataset.targets():
+        values = y.reshape(len(y), -1)
+        low, high = np.minimum(low, values.min(axis=0)), np.maximum(high, values.max(axis=0))
+        total += values.sum(axis=0)
+    ranges = zip(low.tolist(), high.tolist(), (total / dataset.n_samples).tolist(), strict=True)
+    return [dict(zip(("min", "max", "mean"), values, strict=True)) for values in ranges]
 
 
 def info_table(facts: dict[str, Any]) -> Table:
@@ -160,9 +171,18 @@ def _gap_line(row: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     return f"{row['gaps']:,}{done}"
 
 
+def _range_line(facts: Mapping[str, float]) -> str:
+    return f"{facts['min']:.4g} … {facts['max']:.4g}, mean {facts['mean']:.4g}"
+
+
 def _label_line(labels: dict[str, Any]) -> str:
     if labels["kind"] == "real":
-        return f"real, {labels['min']:.4g} … {labels['max']:.4g}, mean {labels['mean']:.4g}"
+        return f"real, {_range_line(labels)}"
+    if labels["kind"] == "targets":
+        targets = list(labels["targets"].items())
+        shown = "; ".join(f"{name}, {_range_line(facts)}" for name, facts in targets[:8])
+        more = f" and {len(targets) - 8} more" if len(targets) > 8 else ""
+        return f"{len(targets)} real targets: {shown}{more}"
     counts = list(labels["counts"].items())
     shown = ", ".join(f"{label} ({count:,})" for label, count in counts[:8])
     more = f" and {len(counts) - 8} more" if len(counts) > 8 else ""

@@ -35,6 +35,7 @@ STEP = {
     "seconds": "{:.1f} s",
 }
 """Columns of the history that the terminal shows, with their formats."""
+MOST_TARGETS = 4  # targets whose weights a table of features shows
 MOST_INPUTS = 8  # inputs of random features that a line names
 LONGEST_NAME = 100  # characters of a name or a label that a table shows
 
@@ -52,6 +53,8 @@ def metric_table(record: Record, classes: Sequence[float | str] | None) -> Value
     """Return a table of the metrics in a record of `Evaluation` with their intervals and those of the baseline."""
     of = "" if classes is None else f" ({shown(classes[1])})" if len(classes) == 2 else " (mean over classes)"
     about = {"roc_auc": of, "average_precision": of}
+    if record.get("per_target"):
+        about = dict.fromkeys(("r2", "mse", "mae"), " (mean over targets)")
     baseline = record.get("baseline")  # earlier versions recorded none
     constant = {} if baseline is None else baseline["metrics"]
     rows = [
@@ -90,6 +93,17 @@ def class_table(record: Record, most: int, where: str) -> ValueTable | None:
     return ValueTable([titles[name] for name in known], rows, note)
 
 
+def target_table(record: Record, most: int, where: str) -> ValueTable | None:
+    """Return a table of metrics for the first `most` of several targets, or None for one target and for classes."""
+    lines = record.get("per_target") or []
+    if not lines:
+        return None
+    titles = {name: TITLES[name] for name in ("r2", "mse", "mae")} | {"r2_interval": "95 % interval of R²"}
+    rows = [(shown(line["target"]), *(line.get(name) for name in titles)) for line in lines[:most]]
+    note = f"… and {len(lines) - most:,} more; {where} has all" if len(lines) > most else ""
+    return ValueTable(["target", *titles.values()], rows, note)
+
+
 def size_table(record: Record) -> ValueTable:
     """Return a table of scores of the first n features for several n, and of all features as selected."""
     rows = list(zip(record["sizes"], record["scores"], record["intervals"], strict=True))
@@ -104,26 +118,33 @@ def feature_table(selection: Selection, top: int) -> ValueTable:
     """Return a table of the most important features, and of the features that were kept whatever their importance."""
     lines = zip(selection.names[:top], selection.importance[:top], selection.weights[:top], strict=True)
     rows: list[tuple[Any, ...]] = [
-        (rank, name, f"{share:7.2%}", _weight(weight, selection)) for rank, (name, share, weight) in enumerate(lines, 1)
+        (rank, name, f"{share:7.2%}", *_weights(weight, selection))
+        for rank, (name, share, weight) in enumerate(lines, 1)
     ]
     if selection.kept is not None:
         kept = zip(selection.kept.names, selection.kept.weights, strict=True)
-        rows += [("kept", name, "", _weight(weight, selection)) for name, weight in kept]
-    return ValueTable(("rank", "feature", "importance", _weight_title(selection)), rows)
+        rows += [("kept", name, "", *_weights(weight, selection)) for name, weight in kept]
+    more = len(selection.targets or ()) - MOST_TARGETS
+    note = f"… and weights of {more:,} more targets; --json has all" if more > 0 else ""
+    return ValueTable(("rank", "feature", "importance", *_weight_titles(selection)), rows, note)
 
 
-def _weight_title(selection: Selection) -> str:
+def _weight_titles(selection: Selection) -> list[str]:
+    if selection.targets is not None:
+        return [f"weight of {shown(name)}" for name in selection.targets[:MOST_TARGETS]]
     if selection.classes is None:
-        return "weight"
+        return ["weight"]
     is_binary = selection.weights.ndim == 1
-    return f"weight (above 0: {shown(selection.classes[1])})" if is_binary else "largest weight, of class"
+    return [f"weight (above 0: {shown(selection.classes[1])})" if is_binary else "largest weight, of class"]
 
 
-def _weight(weight: NDArray[np.float64], selection: Selection) -> str:
+def _weights(weight: NDArray[np.float64], selection: Selection) -> list[str]:
+    if selection.targets is not None:  # in different units: none is the largest
+        return [f"{number:+.4g}" for number in weight[:MOST_TARGETS].tolist()]
     if weight.ndim == 0 or selection.classes is None:
-        return f"{weight:+.4g}"
+        return [f"{weight:+.4g}"]
     largest = int(np.abs(weight).argmax())
-    return f"{weight[largest]:+.4g}  {shown(selection.classes[largest])}"
+    return [f"{weight[largest]:+.4g}  {shown(selection.classes[largest])}"]
 
 
 def terminal_table(table: ValueTable) -> Table:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 SAMPLE_ROWS = 1 << 14  # rows on which single features are compared
 SAMPLE_FEATURES = 10  # the most important features, which are compared
+EACH_MEAN = "the mean of each target"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class SingleFeature:
         The name of the feature.
     metric
         "roc_auc", of rows ordered by the feature (for several classes the mean over classes, each against the rest), or
-        "r2" of the best straight line through the feature.
+        "r2" of the best straight line through the feature (for several targets the mean over targets).
     value
         The value of the metric.
     rows
@@ -52,7 +53,8 @@ class Baseline:
     Parameters
     ----------
     answer
-        The prediction: the most frequent class, or the mean of a real target, of the rows that are evaluated.
+        The prediction: the most frequent class, or the mean of a real target, of the rows that are evaluated; for
+        several targets the words of `EACH_MEAN`.
     metrics
         The metrics of that prediction, as far as they are known.
     best_feature
@@ -81,6 +83,8 @@ class Baseline:
         answer = f"{self.answer:.4g}" if isinstance(self.answer, float) else repr(self.answer)
         if not includes or not any(includes.values()):
             return False, ""
+        if "r2" in includes and self.answer == EACH_MEAN:
+            return True, f"no better than always saying {EACH_MEAN}: {_shown('r2', intervals)}"
         if "r2" in includes:
             return True, f"no better than always saying {answer}, the mean of the target: {_shown('r2', intervals)}"
         if all(includes.values()):
@@ -123,6 +127,11 @@ def class_baseline(shares: NDArray[np.float64], classes: Sequence[Label]) -> Bas
 def value_baseline(mean: float, variance: float) -> Baseline:
     """Return the baseline of a real target with this mean and variance."""
     return Baseline(mean, {"r2": 0.0, "mse": variance})
+
+
+def target_baseline(variance: float) -> Baseline:
+    """Return the baseline of several real targets with this mean of their variances."""
+    return Baseline(EACH_MEAN, {"r2": 0.0, "mse": variance})
 
 
 class FeatureSample:
@@ -170,12 +179,19 @@ class FeatureSample:
         if not len(self._names):
             return None
         target = np.concatenate(self._targets)
-        by = self._r_squared(target) if n_classes is None else self._areas(target, n_classes)
+        by = self._mean_r_squared(target) if n_classes is None else self._areas(target, n_classes)
         if np.isnan(by).all():
             return None
         best = int(np.nanargmax(by))
         metric = "r2" if n_classes is None else "roc_auc"
         return SingleFeature(self._names[best], metric, float(by[best]), len(target))
+
+    def _mean_r_squared(self, target: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return R² of every feature, averaged over several targets; a constant target does not count."""
+        if target.ndim == 1:
+            return self._r_squared(target)
+        each = [self._r_squared(values) for values in target.T if np.ptp(values) > 0]
+        return np.mean(each, axis=0) if each else np.full(len(self._names), math.nan)
 
     def _r_squared(self, target: NDArray[np.float64]) -> NDArray[np.float64]:
         cells, target = self._cells - self._cells.mean(axis=0), target - target.mean()

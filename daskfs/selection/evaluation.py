@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from daskfs.errors import OptionError
 from daskfs.protocol import Label
-from daskfs.selection.baselines import Baseline, FeatureSample, class_baseline, value_baseline
+from daskfs.selection.baselines import Baseline, FeatureSample, class_baseline, target_baseline, value_baseline
 from daskfs.selection.column_slices import ColumnSlices
-from daskfs.selection.intervals import Interval
+from daskfs.selection.intervals import Interval, mean_interval
 from daskfs.selection.metrics import (
     ClassTally,
     MeanTally,
@@ -37,7 +37,7 @@ from daskfs.store.dataset.regroup import RowRegrouper
 WINDOW_CELLS = 1 << 18  # scores that are judged in one go
 
 Scores = Iterator[tuple[slice, NDArray[np.float64]]]
-"""Slices of rows, in order and without gaps, with their scores: ``(rows,)`` or ``(rows, classes)``."""
+"""Slices of rows, in order and without gaps, with scores ``(rows,)``, ``(rows, classes)`` or ``(rows, targets)``."""
 CountProgress = Callable[[int, int], None]
 """A function that is called with the amount done and the total amount."""
 
@@ -47,10 +47,10 @@ class Evaluation:
     """Metrics of predictions with 95 % intervals, where an undefined metric is NaN.
 
     For classes, `metrics` has "accuracy", "balanced_accuracy", "log_loss", "roc_auc" and "average_precision"; for a
-    real target "r2", "mse" and "mae". The areas "roc_auc" and "average_precision" are exact and count ties as
-    scikit-learn does. For two classes, "roc_auc" and "average_precision" are the areas of the second class. For more
-    than two classes, "roc_auc" and "average_precision" are means over the classes that occur, each class against all
-    other rows.
+    real target "r2", "mse" and "mae", for several targets their means over the targets. The areas "roc_auc" and
+    "average_precision" are exact and count ties as scikit-learn does. For two classes, "roc_auc" and
+    "average_precision" are the areas of the second class. For more than two classes, "roc_auc" and "average_precision"
+    are means over the classes that occur, each class against all other rows.
 
     The log loss takes scores for log-odds: a single score goes through the logistic function, several go through
     softmax. Models fitted one class against the rest (loss "logistic") have logistic probabilities divided by their sum
@@ -62,7 +62,8 @@ class Evaluation:
     the recalls. The interval of ROC AUC uses DeLong's exact variance, that of average precision the infinitesimal
     jackknife, both on the scale of log-odds. For several classes, the mean of the classes' standard errors is used,
     which makes their intervals too wide. The intervals of log loss and errors use the variance over rows on a
-    logarithmic scale, that of R² the delta method for log(1 - R²). Uneven weights of rows make intervals wider.
+    logarithmic scale, that of R² the delta method for log(1 - R²). The interval of the mean R² of several targets has
+    the means of the ends of their intervals, which makes it too wide. Uneven weights of rows make intervals wider.
 
     A row whose label is not among the selection's classes counts as predicted wrongly, and makes the log loss NaN.
 
@@ -83,6 +84,9 @@ class Evaluation:
         low and high, "recall_interval"; None where the target is a real number.
     baseline
         What the predictions have to beat: the same answer for all rows, and the best single feature.
+    per_target
+        Along the dimension "target": "r2", "mse" and "mae", and along "end", low and high, "r2_interval"; None unless
+        there are several targets.
     """
 
     rows: int
@@ -92,6 +96,7 @@ class Evaluation:
     intervals: dict[str, Interval]
     per_class: xarray.Dataset | None
     baseline: Baseline
+    per_target: xarray.Dataset | None = None
 
     @property
     def is_useless(self) -> bool:
@@ -104,17 +109,22 @@ class Evaluation:
         return self.baseline.verdict(self.metrics, self.intervals)[1]
 
     def record(self) -> dict[str, Any]:
-        """Return all fields as values for JSON, with None for NaN and `per_class` as a list."""
+        """Return all fields as values for JSON, with None for NaN, and `per_class` and `per_target` as lists."""
         record: dict[str, Any] = {"rows": self.rows, "unknown_rows": self.unknown_rows, "weighted": self.weighted}
         record |= {"metrics": self.metrics, "intervals": self.intervals, "baseline": self.baseline.record()}
         record |= {"is_useless": self.is_useless, "verdict": self.verdict}
         if self.per_class is not None:
-            columns = {name: self.per_class[name].values.tolist() for name in ("class", *self.per_class.data_vars)}
-            record["per_class"] = [
-                dict(zip(columns, line, strict=True)) for line in zip(*columns.values(), strict=True)
-            ]
+            record["per_class"] = _lines(self.per_class, "class")
+        if self.per_target is not None:
+            record["per_target"] = _lines(self.per_target, "target")
         plain: dict[str, Any] = without_nan(record)
         return plain
+
+
+def _lines(table: xarray.Dataset, dim: str) -> list[dict[str, Any]]:
+    """Return the variables of a dataset as one record for every place along a dimension."""
+    columns = {name: table[name].values.tolist() for name in (dim, *map(str, table.data_vars))}
+    return [dict(zip(columns, line, strict=True)) for line in zip(*columns.values(), strict=True)]
 
 
 class Truth:
@@ -128,12 +138,24 @@ class Truth:
         The labels that the scores tell apart; None for a real target.
     n_rows
         The number of rows with scores.
+    targets
+        The names of several targets, of which every row has a value; None for one.
     """
 
-    def __init__(self, source: Dataset | NDArray[Any], classes: Sequence[Label] | None, n_rows: int) -> None:
-        shape = (source.n_samples,) if isinstance(source, Dataset) else source.shape
-        if shape != (n_rows,) or n_rows == 0:
-            raise OptionError(f"labels of shape {shape} for {n_rows} rows: one a row, please, and one row at least")
+    def __init__(
+        self,
+        source: Dataset | NDArray[Any],
+        classes: Sequence[Label] | None,
+        n_rows: int,
+        targets: Sequence[str] | None = None,
+    ) -> None:
+        if isinstance(source, Dataset):
+            _check_target_names(source, targets)
+        several = () if targets is None else (len(targets),)
+        shape = (source.n_samples, *several) if isinstance(source, Dataset) else source.shape
+        if shape != (n_rows, *several) or n_rows == 0:
+            each = "one a row" if targets is None else f"{len(targets)} targets a row"
+            raise OptionError(f"labels of shape {shape} for {n_rows} rows: {each}, please, and one row at least")
         self.rows, self.n_labels = n_rows, 0
         if classes is None:
             self._targets = RowRegrouper(_values(source))
@@ -176,19 +198,26 @@ def linear_scores(columns: ColumnSlices, weights: NDArray[np.float64], intercept
         yield slice(done, n_rows), np.tile(intercept, (n_rows - done, 1)).reshape(n_rows - done, *weights.shape[1:])
 
 
-def score(scores: Scores, truth: Truth, classes: Sequence[Label] | None) -> float:
+def score(scores: Scores, truth: Truth, classes: Sequence[Label] | None, targets: Sequence[str] | None = None) -> float:
     """Return the balanced accuracy of scores, or R² for a real target, without regard to weights of rows."""
-    tally = ScoreTally(None if classes is None else len(classes), truth.n_labels)
-    for window, targets, _ in truth.beside(scores):
-        tally.add(targets, window)
+    tally = ScoreTally(None if classes is None else len(classes), truth.n_labels, len(targets or (0,)))
+    for window, values, _ in truth.beside(scores):
+        tally.add(values, window)
     return tally.score
 
 
 def evaluate(
-    scores: Scores, truth: Truth, classes: Sequence[Label] | None, sample: FeatureSample | None, progress: CountProgress
+    scores: Scores,
+    truth: Truth,
+    classes: Sequence[Label] | None,
+    targets: Sequence[str] | None,
+    sample: FeatureSample | None,
+    progress: CountProgress,
 ) -> Evaluation:
-    """Return the metrics of classes, or those of a real target if `classes` is None."""
-    if classes is None:
+    """Return the metrics of classes, or those of one or several real targets if `classes` is None."""
+    if targets is not None:
+        evaluation = _evaluate_targets(scores, truth, targets, sample, progress)
+    elif classes is None:
         evaluation = _evaluate_values(scores, truth, sample, progress)
     else:
         evaluation = _evaluate_classes(scores, truth, classes, sample, progress)
@@ -213,6 +242,35 @@ def _evaluate_values(scores: Scores, truth: Truth, sample: FeatureSample | None,
     intervals = {"r2": tally.r_squared_interval, "mse": tally.squared.interval, "mae": tally.absolute.interval}
     baseline = value_baseline(tally.target_mean, tally.target_variance)
     return Evaluation(tally.rows, 0, truth.weighted, metrics, intervals, None, baseline)
+
+
+def _evaluate_targets(
+    scores: Scores, truth: Truth, targets: Sequence[str], sample: FeatureSample | None, progress: CountProgress
+) -> Evaluation:
+    """Return the metrics of several real targets: means over the targets, and those of every target."""
+    tallies, squared, absolute = [ValueTally() for _ in targets], MeanTally(), MeanTally()
+    for window, values, weight in truth.beside(scores):
+        squared.add(((values - window) ** 2).mean(axis=1), weight)
+        absolute.add(np.abs(values - window).mean(axis=1), weight)
+        for number, tally in enumerate(tallies):
+            tally.add(values[:, number], window[:, number], weight)
+        if sample is not None:
+            sample.add(values)
+        progress(tallies[0].rows, truth.rows)
+    ends = np.array([tally.r_squared_interval for tally in tallies])
+    columns = {
+        "r2": [tally.r_squared for tally in tallies],
+        "mse": [tally.squared.mean for tally in tallies],
+        "mae": [tally.absolute.mean for tally in tallies],
+    }
+    metrics = {name: float(np.mean(values)) for name, values in columns.items()}
+    intervals = {"r2": mean_interval(ends), "mse": squared.interval, "mae": absolute.interval}
+    variables: dict[str, Any] = {name: ("target", values) for name, values in columns.items()}
+    variables["r2_interval"] = (("target", "end"), ends)
+    per_target = xarray.Dataset(variables, coords={"target": np.array(targets, object), "end": ["low", "high"]})
+    baseline = target_baseline(float(np.mean([tally.target_variance for tally in tallies])))
+    rows = tallies[0].rows
+    return Evaluation(rows, 0, truth.weighted, metrics, intervals, None, baseline, per_target)
 
 
 def _evaluate_classes(
@@ -271,6 +329,16 @@ def _per_class(tally: ClassTally, qualities: Sequence[RankQuality], classes: Seq
     variables: dict[str, Any] = {name: ("class", column) for name, column in columns.items()}
     variables["recall_interval"] = (("class", "end"), tally.recall_intervals)
     return xarray.Dataset(variables, coords={"class": np.array(classes), "end": ["low", "high"]})
+
+
+def _check_target_names(dataset: Dataset, targets: Sequence[str] | None) -> None:
+    """Raise OptionError if a dataset has other targets than the selection predicts."""
+    own = dataset.target_names
+    if own == (None if targets is None else tuple(targets)):
+        return
+    has = "one target" if own is None else f"the targets {', '.join(own[:5])}{', …' if len(own) > 5 else ''}"
+    wants = "one" if targets is None else f"{', '.join(targets[:5])}{', …' if len(targets) > 5 else ''}"
+    raise OptionError(f"{dataset.url}: has {has}, the selection predicts {wants}: write the data with the same targets")
 
 
 def _values(source: Dataset | NDArray[Any]) -> Iterable[NDArray[np.float64]]:

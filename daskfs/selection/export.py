@@ -54,8 +54,10 @@ def _with_weights(
     classes: Sequence[Any] | None,
     names: Sequence[str] | None,
 ) -> BaseEstimator:
-    """Return the scikit-learn model with these weights, ``(k,)`` or ``(k, classes)``, as its fitted attributes."""
-    if classes is None:
+    """Return the scikit-learn model with these weights, ``(k,)`` or ``(k, scores)``, as its fitted attributes."""
+    if classes is None and weights.ndim == 2:  # several targets
+        model.coef_, model.intercept_ = weights.T.copy(), intercept.copy()
+    elif classes is None:
         model.coef_, model.intercept_ = weights.copy(), float(intercept[0])
     else:
         model.classes_ = np.array(classes)

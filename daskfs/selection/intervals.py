@@ -66,6 +66,16 @@ def mean_of_shares(shares: FloatArray, low: FloatArray, high: FloatArray) -> Int
     return max(float(mean - down), 0.0), min(float(mean + up), 1.0)
 
 
+def mean_interval(ends: FloatArray) -> Interval:
+    """Return the means of low and high ends (intervals, 2): the interval of a mean whose parts may rise together.
+
+    >>> mean_interval(np.array([[0.5, 0.7], [0.1, 0.5]]))
+    (0.3, 0.6)
+    """
+    low, high = ends.mean(axis=0).tolist()
+    return low, high
+
+
 def on_log_scale(value: float, error: float) -> Interval:
     """Return the interval of a value above 0 with this standard error, if the value's logarithm is normal.
 

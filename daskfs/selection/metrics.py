@@ -18,6 +18,7 @@ from daskfs.selection.intervals import (
     Interval,
     effective_rows,
     mean_error,
+    mean_interval,
     mean_of_shares,
     on_log_scale,
     wilson,
@@ -254,30 +255,36 @@ class ScoreTally:
         The number of classes that scores tell apart; None for a real target.
     n_labels
         The number of labels that rows can have (see `ClassTally`).
+    n_targets
+        The number of real targets. Of several, scores and targets are ``(rows, targets)``, and R² is the mean of each.
     """
 
-    def __init__(self, n_classes: int | None, n_labels: int) -> None:
-        self._values = ValueTally()
+    def __init__(self, n_classes: int | None, n_labels: int, n_targets: int = 1) -> None:
+        self._values = [ValueTally() for _ in range(n_targets)]
         self._classes = None if n_classes is None else ClassTally(n_classes, n_labels)
 
     def add(self, truth: NDArray[Any], scores: NDArray[np.float64], weight: Weights = None) -> None:
         """Add one or more rows to the metric."""
         if self._classes is None:
-            self._values.add(truth, scores, weight)
+            columns = zip(self._values, truth.reshape(len(truth), -1).T, scores.reshape(len(scores), -1).T, strict=True)
+            for tally, values, predicted in columns:
+                tally.add(values, predicted, weight)
         else:
             self._classes.add(truth, predicted_classes(scores), weight)
 
     @property
     def score(self) -> float:
         """The balanced accuracy of classes, or R² of a real target."""
-        return self._values.r_squared if self._classes is None else self._classes.balanced_accuracy
+        if self._classes is not None:
+            return self._classes.balanced_accuracy
+        return float(np.mean([tally.r_squared for tally in self._values]))
 
     @property
     def interval(self) -> Interval:
         """The 95 % interval of the balanced accuracy or of R²."""
-        if self._classes is None:
-            return self._values.r_squared_interval
-        return self._classes.balanced_accuracy_interval
+        if self._classes is not None:
+            return self._classes.balanced_accuracy_interval
+        return mean_interval(np.array([tally.r_squared_interval for tally in self._values]))
 
 
 def predicted_classes(scores: NDArray[np.float64]) -> NDArray[np.int64]:

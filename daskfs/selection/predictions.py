@@ -2,9 +2,10 @@
 
 ::
 
-    prediction  (sample)          the label of a class (text or number), or the value
+    prediction  (sample)          the label of a class (text or number), or the value; (sample, target) of several
     score       (sample)          the score behind the prediction; (sample, class) where every class has a score
     class       (class)           the labels of these columns of scores
+    target      (target)          the names of several targets, of which predictions and scores are the same
 
 The group of predictions is complete once its root metadata exist, and a manifest has size and crc32c of every chunk.
 Earlier predictions are replaced only when all chunks are written.
@@ -16,7 +17,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ class Predictions:
     Parameters
     ----------
     shape
-        The shape of the scores: ``(rows,)`` or ``(rows, classes)``.
+        The shape of the scores: ``(rows,)``, ``(rows, classes)`` or ``(rows, targets)``.
     scores
         Blocks of scores, in order.
     predict
@@ -49,6 +50,8 @@ class Predictions:
         The labels of the classes; None for a real target.
     origin
         The source and the model, for the record.
+    targets
+        The names of several targets; None for one target and for classes.
     """
 
     shape: tuple[int, ...]
@@ -56,6 +59,7 @@ class Predictions:
     predict: Callable[[NDArray[np.float64]], NDArray[Any]]
     classes: Sequence[Label] | None
     origin: dict[str, Any]
+    targets: Sequence[str] | None = None
 
     def write(self, location: Location, overwrite: bool, progress: Callable[[int, int], None]) -> None:
         """Write all predictions, or leave nothing behind after an error; call `check_place` first."""
@@ -67,7 +71,10 @@ class Predictions:
 
     def _write_all(self, writer: DatasetWriter, progress: Callable[[int, int], None]) -> None:
         self._write_rows(writer, progress)
-        if len(self.shape) == 2:
+        if self.targets is not None:
+            names = ArraySpec("target", self.shape[1:], self.shape[1:], STRING, ("target",))
+            writer.write(names, np.array(self.targets, object))
+        elif len(self.shape) == 2:
             labels = ArraySpec("class", self.shape[1:], self.shape[1:], self._label_type, ("class",))
             writer.write(labels, np.array(self.classes))
         classes = None if self.classes is None else list(self.classes)
@@ -76,9 +83,11 @@ class Predictions:
     def _write_rows(self, writer: DatasetWriter, progress: Callable[[int, int], None]) -> None:
         n_rows, columns = self.shape[0], self.shape[1:]
         step = min(max(CHUNK_CELLS // math.prod(columns), 1), n_rows)
-        dims = ("sample", "class")[: len(self.shape)]
+        dims = ("sample", "class" if self.targets is None else "target")[: len(self.shape)]
         score = ArraySpec("score", self.shape, (step, *columns), np.dtype(np.float64), dims)
         prediction = ArraySpec("prediction", (n_rows,), (step,), self._label_type, ("sample",))
+        if self.targets is not None:
+            prediction = replace(score, name="prediction")
         rows = RowRegrouper(self.scores)
         for number, start in enumerate(range(0, n_rows, step)):
             scores = rows.take(min(step, n_rows - start))

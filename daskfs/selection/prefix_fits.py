@@ -81,8 +81,11 @@ class CrossSums:
         self._sum_x, self._sum_y, self._yy = np.zeros(width), np.zeros(targets), np.zeros(targets)
         self._xx, self._xy = np.zeros((width, width)), np.zeros((width, targets))
 
-    def correlations(self) -> Correlations:
-        """Return correlations for `prefix_fits`, where a constant column has correlation 0 with every other column."""
+    def correlations(self, standardise: bool = False) -> Correlations:
+        """Return correlations for `prefix_fits`, where a constant column has correlation 0 with every other column.
+
+        With `standardise`, targets are divided by their standard deviations, so that one ridge penalty suits all.
+        """
         total = self._weight or 1.0
         mean_x, mean_y = self._sum_x / total, self._sum_y / total
         R = self._xx / total
@@ -94,7 +97,12 @@ class CrossSums:
         r = (self._xy / total - np.outer(mean_x, mean_y)) * scale[:, None]
         spread = np.maximum(self._yy / total - mean_y**2, 0.0)
         rows = total**2 / self.squares if self.squares else 0.0
-        return Correlations(R, r, float(spread.sum()), rows, scale, self._origin_x + mean_x, self._origin_y + mean_y)
+        mean_x, mean_y, unit = self._origin_x + mean_x, self._origin_y + mean_y, np.ones(len(spread))
+        if standardise:
+            varies = np.sqrt(spread) > CONSTANT * np.abs(mean_y)
+            unit[varies] = np.sqrt(spread[varies])
+        spread = spread / unit**2
+        return Correlations(R, r / unit, float(spread.sum()), rows, scale, mean_x, mean_y / unit, unit)
 
     def _scale(self, variance: FloatArray, mean: FloatArray, about_origin: FloatArray) -> FloatArray:
         """Return one over the standard deviation of each column, or 0 if the deviation is only rounding."""
@@ -118,6 +126,8 @@ class Correlations(NamedTuple):
     scale: FloatArray
     mean_x: FloatArray
     mean_y: FloatArray
+    unit: FloatArray = np.ones(1)
+    """What targets were divided by."""
 
 
 class PrefixFit(NamedTuple):
@@ -199,7 +209,8 @@ def _within(of: Correlations, present: NDArray[np.bool_]) -> tuple[FloatArray, C
     np.fill_diagonal(W, 1.0)
     r *= narrow[:, None]
     spread = float(np.sum(1 - root**2))
-    return W, of._replace(R=W + r @ r.T, r=r, spread=spread, scale=of.scale * narrow, mean_y=root)
+    scale, unit = of.scale * narrow, np.ones(1)
+    return W, of._replace(R=W + r @ r.T, r=r, spread=spread, scale=scale, mean_y=root, unit=unit)
 
 
 def _inverse_factor(R: FloatArray, ridge: float) -> FloatArray:
@@ -224,5 +235,5 @@ def _inverse_factor_from(W: FloatArray, least: float) -> tuple[float, FloatArray
 def _unscale(of: Correlations, weights: FloatArray, at_mean: FloatArray, ridge: float) -> PrefixFit:
     """Return the linear model of unscaled columns, where `at_mean` is the model's value at the means of the columns."""
     size = len(weights)
-    own = weights * of.scale[:size, None]
-    return PrefixFit(own, at_mean - of.mean_x[:size] @ own, ridge)
+    own = weights * of.scale[:size, None] * of.unit
+    return PrefixFit(own, at_mean * of.unit - of.mean_x[:size] @ own, ridge)

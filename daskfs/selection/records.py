@@ -178,6 +178,7 @@ SHAPES: dict[str, tuple[dict[str, Check], dict[str, Check]]] = {
             "unknown_rows": is_count,
             "weighted": _is_flag,
             "per_class": _list_of(_with(**{"class": _is_label})),
+            "per_target": _list_of(_with(target=_is_text)),
             "baseline": _with(answer=_is_label, metrics=_object_of(_maybe_number)),
             "is_useless": _is_flag,
             "verdict": _is_text,

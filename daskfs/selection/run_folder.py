@@ -1,6 +1,7 @@
 """Files of a selection run, ``selection.json`` and ``history.zarr``, and of a job, ``published.json``.
 
-The file selection.json holds `version`, `algorithm`, `seed`, `source`, `classes`, `intercept` and `features`.
+The file selection.json holds `version`, `algorithm`, `seed`, `source`, `classes`, `intercept` and `features`, and the
+names of several `targets` where there are any.
 `features` is a list of ``{"id", "importance", "name", "rank", "weight"}``, one a line; a product of two features also
 has ``"parents"``. `kept` is such a list of the features that the user asked to keep, and `chosen` holds values that the
 data decided for parameters. Equal models give equal bytes: keys are sorted, numbers have the fewest digits that read
@@ -100,6 +101,8 @@ def _parse(raw: bytes) -> Record:
             _check_feature(feature, number)
     _check_numbers(record, "intercept")
     record["classes"] = _classes(record)
+    if "targets" in record:
+        _check_targets(record["targets"])
     as_json(
         [record["algorithm"], record["source"], record["chosen"], record["classes"]]
     ).encode()  # or it could not be saved again
@@ -114,6 +117,15 @@ def _classes(record: Record) -> list[Label] | None:
     if not kinds <= {int, float} and kinds != {str}:
         raise ValueError("classes are neither all strings nor all numbers")
     return [label if isinstance(label, str) else float(label) for label in record["classes"]]
+
+
+def _check_targets(targets: Any) -> None:
+    """Raise ValueError unless a value is a list of at least two different strings that can be saved again."""
+    if not isinstance(targets, list) or not all(isinstance(name, str) for name in targets):
+        raise ValueError("targets are not a list of names")
+    if len(targets) < 2 or len(set(targets)) < len(targets):
+        raise ValueError("targets are fewer than two, or two have the same name")
+    as_json(targets).encode()
 
 
 def _check_feature(feature: Record, rank: int) -> None:

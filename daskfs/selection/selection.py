@@ -46,7 +46,7 @@ class KeptFeatures:
     names
         The names of the features.
     weights
-        The weights of the features: ``(n,)``, or ``(n, classes)`` where there are more than two classes.
+        The weights of the features: ``(n,)``, ``(n, classes)`` of more than two classes, or ``(n, targets)``.
     """
 
     features: NDArray[np.uint64]
@@ -60,7 +60,7 @@ class KeptFeatures:
 
     @classmethod
     def from_records(cls, records: Sequence[Mapping[str, Any]], shape: tuple[int, ...]) -> KeptFeatures:
-        """Return the kept features of records; `shape` is that of one weight, ``()`` or ``(classes,)``."""
+        """Return the kept features of records; `shape` is that of one weight, such as ``()`` or ``(classes,)``."""
         weights = np.array([record["weight"] for record in records], np.float64).reshape(-1, *shape)
         return cls(np.array([record["id"] for record in records], np.uint64), [r["name"] for r in records], weights)
 
@@ -81,9 +81,10 @@ class Selection:
     names
         The names of the features.
     weights
-        The weights of the features: ``(k,)``, or ``(k, classes)`` where there are more than two classes.
+        The weights of the features: ``(k,)``, ``(k, classes)`` of more than two classes, or ``(k, targets)`` of several
+        targets.
     intercept
-        The intercept of the scores: ``(1,)`` or ``(classes,)``.
+        The intercept of the scores: ``(1,)``, ``(classes,)`` or ``(targets,)``.
     classes
         The labels that scores tell apart; None where the target is a real number.
     history
@@ -108,6 +109,8 @@ class Selection:
         Values that the data decided for parameters of the algorithm such as ``loss="auto"``.
     fills
         How gaps of the dataset were filled, by name of the feature; missing values of X are filled in the same way.
+    targets
+        The names of several targets, which are real numbers; None for one target and for classes.
 
     Examples
     --------
@@ -136,6 +139,7 @@ class Selection:
     kept: KeptFeatures | None = None
     chosen: dict[str, Any] = field(default_factory=dict)
     fills: Fills | None = None
+    targets: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.importance is None:
@@ -150,7 +154,10 @@ class Selection:
         kept = () if self.kept is None else self.kept.features.tolist()
         if len({*self.features.tolist(), *kept}) != count + len(kept):
             raise OptionError("a feature is there twice")
-        if (n_classes not in (None, 2)) if len(shape) == 1 else shape[1:] != (n_classes,):
+        if self.targets is not None:
+            if n_classes is not None or shape[1:] != (len(self.targets),):
+                raise OptionError(f"weights of shape {shape} do not predict {len(self.targets)} targets")
+        elif (n_classes not in (None, 2)) if len(shape) == 1 else shape[1:] != (n_classes,):
             raise OptionError(f"weights of shape {shape} do not tell {n_classes} classes apart")
         if self.intercept.shape != (shape[1:] or (1,)):
             raise OptionError(f"an intercept of shape {self.intercept.shape} beside weights of shape {shape}")
@@ -172,6 +179,7 @@ class Selection:
         products: Products | None = None,
         inputs: Inputs | None = None,
         fills: Fills | None = None,
+        targets: tuple[str, ...] | None = None,
     ) -> Selection:
         """Return the selection for an algorithm's result, without any secrets in the URL of the source."""
         k = len(result.features) - result.n_kept
@@ -195,6 +203,7 @@ class Selection:
             kept=kept,
             chosen=_through_json(result.chosen),
             fills=None if fills is None else fills.of(_columns_used(names, products, inputs)),
+            targets=targets,
             **importance,
         )
 
@@ -232,7 +241,7 @@ class Selection:
         return f"<daskfs.Selection {self.source['url']}: {size}, {names}>"
 
     def scores(self, X: Any) -> Scores:
-        """Yield slices of rows with their scores, one score a row or one for every class.
+        """Yield slices of rows with their scores, one score a row or one for every class or target.
 
         Arrays, and datasets laid out in rows, are scored block by block. For datasets laid out in columns, the scores
         of all rows are yielded at once and held in memory.
@@ -261,7 +270,7 @@ class Selection:
         return slice_features(X, self.features, self.names, self.products, self.fills)
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return the scores of the rows of X: one score a row, or one for every class."""
+        """Return the scores of the rows of X: one score a row, or one for every class or target."""
         count, blocks = self.model._scores_of(X)
         scores = np.empty((count, *self.weights.shape[1:]))
         for rows, block in blocks:
@@ -271,7 +280,7 @@ class Selection:
         return scores
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the predicted values of a real target, or the predicted labels of classes."""
+        """Return the predicted values of a real target, ``(rows, targets)`` of several, or the labels of classes."""
         return self._predictions(self.decision_function(X))
 
     def write_predictions(
@@ -322,6 +331,7 @@ class Selection:
             scores=(block for _, block in blocks),
             predict=self._predictions,
             classes=self.classes,
+            targets=self.targets,
             origin={
                 "by": "write_predictions",
                 "algorithm": self.algorithm,
@@ -360,18 +370,20 @@ class Selection:
     def score(self, X: Any, y: ArrayLike | None = None) -> float:
         """Return the balanced accuracy of classes, or R² of a real target, without regard to weights of rows.
 
+        R² of several targets is the mean of each target's.
+
         Parameters
         ----------
         X
             A dataset (or its path or URL), or an array.
         y
-            The target of the rows of an array; a dataset has its own.
+            The target of the rows of an array, ``(rows, targets)`` of several; a dataset has its own.
         """
         truth, scores = self._beside_truth(X, y)
-        return score(scores, truth, self.classes)
+        return score(scores, truth, self.classes, self.targets)
 
     def evaluate(self, X: Any, y: ArrayLike | None = None, *, progress: CountProgress | None = None) -> Evaluation:
-        """Return all metrics, overall and for each class, with weighted rows (see `Evaluation`).
+        """Return all metrics, overall and for each class or target, with weighted rows (see `Evaluation`).
 
         A temporary file (``TMPDIR``) grows by 12 bytes a row and class. Memory does not grow with the number of rows,
         except for the scores of a dataset laid out in columns.
@@ -395,26 +407,27 @@ class Selection:
         truth, scores = self._beside_truth(X, y, sample)
         if self.loss == "logistic" and self.weights.ndim == 2:
             scores = ((rows, against_the_rest(of_classes)) for rows, of_classes in scores)
-        return evaluate(scores, truth, self.classes, sample, progress or ignore_progress)
+        return evaluate(scores, truth, self.classes, self.targets, sample, progress or ignore_progress)
 
     def _beside_truth(self, X: Any, y: ArrayLike | None, sample: FeatureSample | None = None) -> tuple[Truth, Scores]:
         dataset = as_dataset(X)
         if (y is None) == (dataset is None):
             raise OptionError("score a dataset, which brings its labels, or an array together with y")
         count, scores = self.model._scores_of(X if dataset is None else dataset, sample)
-        return Truth(np.asarray(y) if dataset is None else dataset, self.classes, count), scores
+        return Truth(np.asarray(y) if dataset is None else dataset, self.classes, count, self.targets), scores
 
     def to_xarray(self) -> xarray.Dataset:
         """Return features, names, weights, intercept and history as labelled arrays."""
-        by_class = self.weights.shape[1:] != ()
-        dims = ("class",) if by_class else ()
+        several = self.weights.shape[1:] != ()
+        dim = "class" if self.targets is None else "target"
+        dims = (dim,) if several else ()
         coords: dict[str, Any] = {"feature": self.features, "name": ("feature", np.array(self.names, object))}
-        if by_class:
-            coords["class"] = np.array(self.classes)
+        if several:
+            coords[dim] = np.array(self.classes if self.targets is None else self.targets)
         variables = {
             "weights": (("feature", *dims), self.weights),
             "importance": ("feature", self.importance),
-            "intercept": (dims, self.intercept if by_class else self.intercept[0]),
+            "intercept": (dims, self.intercept if several else self.intercept[0]),
         }
         attributes = {"algorithm": json.dumps(self.algorithm), "source": json.dumps(self.source), "seed": self.seed}
         return self.history.assign(variables).assign_coords(coords).assign_attrs(attributes)
@@ -468,10 +481,12 @@ class Selection:
         random = {} if self.inputs is None else {"random_features": self.inputs.record()}
         kept = {} if self.kept is None else {"kept": self.kept.records()}
         fills = {} if self.fills is None else {"missing": self.fills.record()}
+        targets = {} if self.targets is None else {"targets": list(self.targets)}
         return {
             **random,
             **kept,
             **fills,
+            **targets,
             "algorithm": self.algorithm,
             "chosen": self.chosen,
             "classes": None if self.classes is None else list(self.classes),
@@ -520,6 +535,7 @@ def load_selection(url: str | os.PathLike[str], storage_options: Mapping[str, An
             kept=KeptFeatures.from_records(record["kept"], intercept.shape) if "kept" in record else None,
             chosen=record.get("chosen", {}),
             fills=Fills.from_record(record.get("missing")),
+            targets=tuple(record["targets"]) if "targets" in record else None,
             **shares,
         )
     except ValueError as error:

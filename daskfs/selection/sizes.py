@@ -36,7 +36,7 @@ class SizePath:
     Parameters
     ----------
     metric
-        "balanced_accuracy" for classes, "r2" for numbers, as in `Evaluation`.
+        "balanced_accuracy" for classes, "r2" for numbers (the mean over several targets), as in `Evaluation`.
     sizes
         Numbers of features, ascending.
     scores
@@ -204,7 +204,7 @@ def _origin(dataset: Dataset) -> dict[str, str]:
 def _cross_sums(selection: Selection, train: Dataset, report: Callable[[int], None]) -> CrossSums:
     """Return the sums over rows for the fits of all sizes, from one pass over the training data."""
     columns, sums = selection.column_slices(train), CrossSums()
-    truth = Truth(train, selection.classes, columns.shape[0])
+    truth = Truth(train, selection.classes, columns.shape[0], selection.targets)
     if selection.classes is not None and truth.n_labels > len(selection.classes):
         raise OptionError(f"{train.url}: has labels that the selection does not know; give what it was selected from")
     for window in columns.row_windows():
@@ -215,9 +215,9 @@ def _cross_sums(selection: Selection, train: Dataset, report: Callable[[int], No
 
 
 def _as_columns(targets: NDArray[Any], selection: Selection) -> NDArray[np.float64]:
-    """Return the targets as columns: one column of values, or a column of 0 and 1 for every class."""
+    """Return the targets as columns: one column of values for every target, or one of 0 and 1 for every class."""
     if selection.classes is None:
-        return targets.astype(np.float64)[:, None]
+        return targets.astype(np.float64).reshape(len(targets), -1)
     n_classes = 2 if selection.weights.ndim == 1 else len(selection.classes)
     one_hot: NDArray[np.float64] = (targets[:, None] == np.arange(n_classes)).astype(np.float64)
     return one_hot
@@ -226,7 +226,7 @@ def _as_columns(targets: NDArray[Any], selection: Selection) -> NDArray[np.float
 def _fit(selection: Selection, sums: CrossSums, sizes: Sequence[int]) -> list[PrefixFit]:
     """Return the fit of every size; two classes that share one score get the difference of their discriminants."""
     if selection.classes is None:
-        return prefix_fits(sums.correlations(), sizes)
+        return prefix_fits(sums.correlations(standardise=selection.targets is not None), sizes)
     fits = prefix_discriminants(sums.correlations(), sizes)
     if selection.weights.ndim == 2:
         return fits
@@ -244,9 +244,10 @@ def _score_fits(
         weights[: len(fit.weights), at] = fit.weights
     intercepts = np.concatenate([selection.intercept, *(fit.intercept for fit in fits)])
     columns = selection.column_slices(test)
-    truth = Truth(test, selection.classes, columns.shape[0])
+    truth = Truth(test, selection.classes, columns.shape[0], selection.targets)
     n_classes = None if selection.classes is None else len(selection.classes)
-    tallies = [ScoreTally(n_classes, truth.n_labels) for _ in range(1 + len(fits))]
+    n_targets = len(selection.targets or (0,))
+    tallies = [ScoreTally(n_classes, truth.n_labels, n_targets) for _ in range(1 + len(fits))]
     done = 0
     for window, targets, weight in truth.beside(linear_scores(columns, weights.reshape(len(weights), -1), intercepts)):
         scores = window.reshape(len(window), *weights.shape[1:])

@@ -57,7 +57,8 @@ class SelectingEstimator(BaseEstimator):
         X
             A matrix of samples and features, or a daskfs dataset or its path.
         y
-            The target of every row, not given for a dataset, which contains a target.
+            The target of every row, not given for a dataset, which contains a target. Estimators of Online
+            Substitution other than classifiers also take several numbers a row, ``(rows, targets)``.
         sample_weight
             The weight of every row, not given for a dataset, which contains row weights.
         """
@@ -71,6 +72,7 @@ class SelectingEstimator(BaseEstimator):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
+        tags.target_tags.multi_output = self._estimator.several_targets
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = self.missing != "error"
         return tags
@@ -146,21 +148,26 @@ class SelectingEstimator(BaseEstimator):
                 raise OptionError("sample_weight: rows of dask arrays have no weights; give them in memory")
             if y is None:
                 raise OptionError("y: a dask array needs the target of its rows beside it")
-            target = np.asarray(y)
+            target = self._one_or_several(np.asarray(y))
             check_consistent_length(X, target)
             self._set_columns(X.shape[1], column_names(X))
+            encoded: Any = self._encode(target)
+            if target.ndim == 2 and _target_names(y) is not None:
+                encoded = pd.DataFrame(encoded, columns=_target_names(y))
             with TemporaryDirectory(prefix="daskfs-") as folder:  # written a chunk at a time
-                write_dataset(Path(folder) / "X", X, self._encode(target), layout=axis, missing=self.missing)
+                write_dataset(Path(folder) / "X", X, encoded, layout=axis, missing=self.missing)
                 yield self._with_target(open_dataset(Path(folder) / "X"))
         else:
             check_choice("missing", self.missing, Missing)
+            names_of_targets = _target_names(y)
             X, target = self._validate(X, y, ensure_min_samples=2)
+            target = self._one_or_several(target)
             weight = None if sample_weight is None else check_weight(sample_weight, X)
             if self.missing == "drop" and not (complete := complete_rows(X)).all():
                 X, target, weight = X[complete], target[complete], None if weight is None else weight[complete]
             X, names, fills = fill_matrix(X, self.missing, getattr(self, "feature_names_in_", None))
-            encoded = encode_target(self._encode(target))
-            yield self._with_target(InMemory(X, *encoded, axis, names, weight, fills))
+            labels = encode_target(self._encode(target), names_of_targets)
+            yield self._with_target(InMemory(X, *labels, axis, names, weight, fills))
 
     def _validate(self, X: Any, y: Any, **options: Any) -> Any:
         """Return X and y, or X alone if y is "no_validation", after scikit-learn's validation of data in memory."""
@@ -168,7 +175,17 @@ class SelectingEstimator(BaseEstimator):
         rules: dict[str, Any] = {"accept_sparse": "csr", "dtype": "numeric", "ensure_all_finite": finite, **options}
         if not isinstance(y, str):
             rules["y_numeric"] = self._numeric_target
+            rules["multi_output"] = self._estimator.several_targets
         return validate_data(self, in_memory(X), y, **rules)
+
+    def _one_or_several(self, target: Any) -> NDArray[Any]:
+        """Return a target of one column as a vector, and several targets, if the estimator takes them, unchanged."""
+        if sp.issparse(target):
+            raise OptionError("y is sparse: give several targets as a dense array, y.toarray()")
+        array: NDArray[Any] = target[:, 0] if target.ndim == 2 and target.shape[1] == 1 else target
+        if array.ndim == 2 and not self._estimator.several_targets:
+            raise OptionError(f"y has shape {array.shape}, and {type(self).__name__} takes one target")
+        return array
 
     def _set_columns(self, count: int, names: NDArray[Any] | None) -> None:
         self.n_features_in_ = count
@@ -232,6 +249,12 @@ def _check_names(names: NDArray[Any] | None, fitted: NDArray[Any] | None) -> Non
         raise OptionError(
             f"column {at} of X is {names[at]!r:.60}, the estimator was fitted with {fitted[at]!r:.60} there"
         )
+
+
+def _target_names(y: Any) -> list[str] | None:
+    """Return the names of several targets if y is a DataFrame, otherwise None."""
+    columns = getattr(y, "columns", None)
+    return None if columns is None or len(columns) < 2 else [str(name) for name in columns]
 
 
 def _names_of(dataset: Dataset) -> NDArray[Any] | None:

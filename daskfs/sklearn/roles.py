@@ -150,12 +150,12 @@ class Regressor(RegressorMixin, SelectingEstimator):
     _numeric_target = True
 
     def predict(self, X: Any) -> NDArray[np.float64]:
-        """Return the predicted target of every row of X."""
+        """Return the predicted target of every row of X, or the predicted targets (rows, targets)."""
         X = self._readable(X)
         return self.selection_.predict(X)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return R² of the predictions for X against y, or against the target of a dataset X."""
+        """Return R² (of several targets the mean) of the predictions for X against y, or the target of a dataset X."""
         X, y = _labelled(self, X, y)
         return float(super().score(X, y, sample_weight))
 
@@ -171,7 +171,7 @@ class LinearModel:
 
     @property
     def coef_(self) -> NDArray[np.float64]:
-        """The weights of all columns, 0 for columns that were not selected, with a row per score of a classifier."""
+        """The weights of all columns, 0 for columns not selected, with a row per score of a classifier or target."""
         check_is_fitted(self)
         try:
             columns = selected_columns(self.selection_.model, self.n_features_in_)
@@ -187,7 +187,9 @@ class LinearModel:
         """The score of a row whose columns are all 0."""
         check_is_fitted(self)
         intercept = self.selection_.intercept
-        return float(intercept[0]) if isinstance(self, RegressorMixin) else _one_for_two(intercept)
+        if not isinstance(self, RegressorMixin):
+            return _one_for_two(intercept)
+        return float(intercept[0]) if len(intercept) == 1 else intercept
 
 
 def selected_columns(selection: Selection, width: int) -> NDArray[np.intp]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, NoReturn
@@ -93,7 +94,7 @@ class InMemory(Dataset):
         if not sp.issparse(X):
             cut = dense_specs(X.shape, stored_dtype(X.dtype), DenseShape(axis, CHUNK_BYTES))
             self._hold(cut[0], X)
-        self._hold(target_spec(len(target)), target)
+        self._hold(target_spec(len(target), labels.targets), target)
         if weight is not None:
             self._hold(weight_spec(len(weight)), weight)
         if names is not None:
@@ -104,7 +105,7 @@ class InMemory(Dataset):
         raise TypeError("a matrix in memory stays in its process: write it with daskfs.write_dataset")
 
     def with_real_target(self) -> InMemory:
-        self._labels = Labels(False, None)
+        self._labels = Labels(False, None, self._labels.targets)
         return self
 
     def _hold(self, spec: ArraySpec, array: NDArray[Any]) -> None:
@@ -185,7 +186,8 @@ class _HeldRows(SparseBlocks):
                 room *= 2  # as `RowBuilder` enlarges a block for one huge row
             fitting = int(np.searchsorted(indptr, indptr[edges[-1]] + room, side="right")) - 1
             edges.append(min(fitting, edges[-1] + shape.rows))
-        self._set_sizes(np.diff(edges), np.diff(indptr[edges]).astype(np.int64), weight is not None)
+        n_targets = math.prod(self._y.shape[1:])
+        self._set_sizes(np.diff(edges), np.diff(indptr[edges]).astype(np.int64), weight is not None, n_targets)
 
     def new_buffers(self) -> SparseBuffers:
         return {}

@@ -131,7 +131,7 @@ def test_help_comes_from_the_docstring(two):
 
 
 def test_parameters_of_other_docstrings():
-    assert parameter_docs(daskfs.write_dataset)["y"] == "The labels of the rows, numbers or strings."
+    assert parameter_docs(daskfs.write_dataset)["overwrite"] == "Replace an existing dataset."
     assert parameter_docs(int) == {}
 
 

@@ -90,6 +90,33 @@ def test_weights_of_every_class_in_table_and_csv(runs, chromium):
     assert columns == selection.weights.tolist()
 
 
+def test_weights_of_every_target_in_table_and_csv(tmp_path, chromium, monkeypatch):
+    weights = np.array([[1.0, -2e6, 0.5], [-3.0, 1e6, 0.25]])
+    made = selection_of([7, 4], weights, intercept=[0.0, 1.0, 2.0], targets=("mass", "=height", "age"))
+    made.save(tmp_path / "run")
+    options = "[...document.querySelectorAll('#class option')].map((option) => option.textContent)"
+    weighed = "[...document.querySelectorAll('#features td.weight')].map((cell) => cell.textContent)"
+    with chromium.page(Path(write_report(tmp_path / "run"))) as page:
+        assert page.evaluate(options) == ["mass", "=height", "age"]
+        assert page.evaluate(weighed) == ["+1.000", "−3.000"]  # of the first target: units of others differ
+        page.evaluate(
+            "const of = document.getElementById('class'); of.value = '2'; of.dispatchEvent(new Event('change'))"
+        )
+        assert page.evaluate(weighed) == ["+0.5000", "+0.2500"]
+        lines = table(page.download(DOWNLOAD, "selected-features.csv"))
+        said = page.evaluate("document.body.innerText")
+        assert page.complaints == []
+    assert [[float(line[f"weight of {name}"]) for name in made.targets] for line in lines] == weights.tolist()
+    assert "2 of 12 features predict 3 numbers (mass, =height, age)" in said
+    assert "Every target has weights of its own, in its own units." in said
+    monkeypatch.setattr("daskfs.observe.report.MOST_WEIGHTS", 4)
+    with chromium.page(Path(write_report(tmp_path / "run"))) as page:
+        assert page.evaluate(options) == ["mass", "=height"]
+        assert page.evaluate(weighed) == ["+1.000", "−3.000"]
+        said = page.evaluate("document.body.innerText")
+    assert "here are those of the first 2 targets, selection.json has all." in said
+
+
 def test_pairs_name_their_parents(tmp_path, chromium):
     none, pair = [NO_PARENT, NO_PARENT], [2**63 - 1, 4]
     made = Products(np.array([pair, none, [4, 1]], np.uint64), [("left", "right"), ("", ""), ("right", "one")])

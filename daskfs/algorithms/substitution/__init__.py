@@ -48,7 +48,8 @@ class OnlineSubstitution(Algorithm):
         How many features to select.
     loss
         "auto" is "squared" for numbers, "logistic" for two classes, "softmax" for more. The others, "squared",
-        "squared_hinge" and "logistic", tell each of several classes from the rest.
+        "squared_hinge" and "logistic", tell each of several classes from the rest. Several targets, which are
+        numbers, have the squared loss, each in units of its standard deviation.
     passes
         How many times to read the data at most.
     method
@@ -110,6 +111,10 @@ class OnlineSubstitution(Algorithm):
     def resolve(self, meta: Meta) -> Algorithm:
         loss: RowLoss = loss_for(meta) if self.loss == "auto" else self.loss
         check_target(loss, meta, several=self.method == "block")
+        if meta.targets is not None and self.method != "block":
+            raise OptionError(
+                f"method={self.method!r} takes one target, the dataset has {len(meta.targets)}: use method='block'"
+            )
         if loss == "softmax" and len(meta.classes or ()) == 2:
             loss = "logistic"
         if loss == "softmax" and self.method != "block":

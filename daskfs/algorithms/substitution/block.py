@@ -14,7 +14,7 @@ rows are held back.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,7 +66,8 @@ class BlockState:
     history: Floats
     staleness: NDArray[np.int64]  # how many offers of this pass were based on a view 0, 1, 2, … versions old
     started: bool = False  # whether the target is known
-    target_mean: float = 0.0  # subtracted from a target of numbers
+    target_mean: Floats = field(default_factory=lambda: np.zeros(1))  # of each target of numbers, and
+    target_scale: Floats = field(default_factory=lambda: np.ones(1))  # its deviation, if there are several targets
     passes: int = 0
     version: int = 0
     changes: int = 0  # columns that entered in this pass; with several shards, since the last merge
@@ -106,11 +107,13 @@ class BlockWorker:
 class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
     """The default method, which fits the best columns of a block jointly with the selected set and drops the worst."""
 
+    several_targets = True
     history_fields = ("objective", "changes", "ridge", "held_back", "staleness", "staleness_max", "offers")
 
     def start(self, meta: Meta, seed: int) -> BlockState:
         n, labels, keep = meta.n_samples, losses.several_labels(self.params.loss, meta), self._keep(meta)
-        shape = n, self.n_select, meta.itemsize, losses.CODE[self.params.loss], self.params.intercept, len(labels) or 1
+        code, n_scores = losses.CODE[self.params.loss], self._n_scores(meta)
+        shape = n, self.n_select, meta.itemsize, code, self.params.intercept, n_scores
         ridge, n_folds = self._first_ridge(n), self._n_folds(n)
         shares = [1.0, *self._shares * n_folds]
         return BlockState(
@@ -122,7 +125,13 @@ class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
             classes=losses.encode_classes(meta, len(labels) > 0),
             history=self.new_history(),
             staleness=np.zeros(_MAX_STALENESS, np.int64),
+            target_mean=np.zeros(len(meta.targets or (0,))),
+            target_scale=np.ones(len(meta.targets or (0,))),
         )
+
+    def _n_scores(self, meta: Meta) -> int:
+        """Return how many scores a row has: one, or one for each of several classes or targets."""
+        return len(meta.targets or losses.several_labels(self.params.loss, meta)) or 1
 
     @property
     def sharing(self) -> Sharing:
@@ -195,14 +204,18 @@ class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
         if block.weight is not None:
             state.weight[:] = losses.normalise_weights(block.weight)
         target = losses.encode_targets(block.y, state.positive, state.labels)
-        if self.params.intercept and not state.classes:  # float32 would lose digits to a large mean
-            state.target_mean = float(np.average(target[0], weights=state.weight))
+        if block.y.ndim > 1:
+            state.target_mean, state.target_scale = losses.target_units(target, state.weight, self.params.intercept)
+        elif self.params.intercept and not state.classes:  # float32 would lose digits to a large mean
+            state.target_mean[0] = np.average(target[0], weights=state.weight)
+        target = (target - state.target_mean[:, None]) / state.target_scale[:, None]
         if len(state.folds):  # similar targets are spread over the folds
+            order = block.y if block.y.ndim == 1 else target.sum(axis=0)
             one_in = _HELD_BACK if self.params.loss == "squared" else _HELD_BACK_OF_CLASSES
             n_folds = _FOLDS if len(state.folds) <= _FEW_ROWS else one_in
-            state.folds[np.lexsort((state.folds, block.y))] = np.arange(len(state.folds)) % n_folds
+            state.folds[np.lexsort((state.folds, order))] = np.arange(len(state.folds)) % n_folds
         for number, selected in enumerate(state.sets):
-            selected.target[:] = target - state.target_mean
+            selected.target[:] = target
             selected.importance[:] = state.weight
             if number:
                 selected.importance[state.folds == (number - 1) // len(self._shares)] = 0.0
@@ -254,22 +267,24 @@ class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
         rows = [*state.history[: state.passes].tolist(), self._history_row(state, selected)]
         classes, history = losses.decode_classes(state.classes), self.history_records(rows)
         result = selected.result(self.n_select, spare, classes, history, self.chosen(state.sets[0].ridge))
-        return replace(result, intercept=result.intercept + state.target_mean)
+        intercept = result.intercept * state.target_scale + state.target_mean
+        return replace(result, weights=result.weights * state.target_scale, intercept=intercept)
 
     def preview(self, state: BlockState, limit: int) -> Preview:
         selected, changes = state.sets[0], state.changes + state.changes_before_merge
         w, objective = selected.w[:, selected.fixed : selected.k], selected.objective if state.started else np.nan
-        return self.preview_weights(selected.columns, w, limit, objective, changes, state.staleness)
+        preview = self.preview_weights(selected.columns, w, limit, objective, changes, state.staleness)
+        return replace(preview, weights=preview.weights * state.target_scale)
 
     def nbytes(self, meta: Meta) -> int:
         n_kept = len(self._keep(meta))
-        slots = self.n_select + n_kept
-        shape, n_scores = (meta.n_samples, slots), len(losses.several_labels(self.params.loss, meta)) or 1
+        shape, n_scores = (meta.n_samples, self.n_select + n_kept), self._n_scores(meta)
         n_sets = 1 + self._n_folds(meta.n_samples) * len(self._shares)
         sets = n_sets * set_nbytes(*shape, meta.itemsize, n_scores, n_kept)
         work = work_nbytes(*shape, exchange.max_candidates(self.n_select), meta.itemsize, n_scores)
         widest = meta.block_nbytes // (meta.n_samples * meta.itemsize)  # dense; a sparse block has its columns' ids too
-        return sets + work + 24 * meta.n_samples + _SCORING_BYTES * widest
+        targets = 24 * meta.n_samples * len(meta.targets or ())  # of a block, encoded, and standardised
+        return sets + work + 24 * meta.n_samples + targets + _SCORING_BYTES * widest
 
     def _keep(self, meta: Meta) -> NDArray[np.uint64]:
         return kept_features(self.params.keep, meta)
@@ -299,7 +314,8 @@ class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
         held_back = [np.flatnonzero(state.folds == fold) for fold in range(len(trials))]
         row_losses, scores, ridges = [], [], []
         for share in range(len(self._shares)):
-            fits = [_trial_fits(sets[share], rows) for sets, rows in zip(trials, held_back, strict=True)]
+            of_classes = len(state.target_mean) == 1
+            fits = [_trial_fits(sets[share], rows, of_classes) for sets, rows in zip(trials, held_back, strict=True)]
             of_fits = np.hstack([loss for loss, _ in fits]) * state.weight[np.concatenate(held_back)]
             fit = int(of_fits.sum(axis=1).argmin())
             row_losses.append(of_fits[fit])
@@ -320,10 +336,10 @@ class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
         state.sets = [selected]
 
 
-def _trial_fits(selected: SelectedSet, rows: NDArray[np.int64]) -> tuple[Floats, Floats]:
+def _trial_fits(selected: SelectedSet, rows: NDArray[np.int64], of_classes: bool) -> tuple[Floats, Floats]:
     """Return the losses (fits, rows) of held-back rows for fits under several ridge penalties, and scores of the fits.
 
-    The score is the balanced accuracy, or R².
+    The score is the balanced accuracy, or R². The targets may be `of_classes`, unless there are several numbers.
     """
     k, X, y = selected.k, selected.X, selected.target[:, rows]
     H, slope = selected.quadratic()
@@ -332,7 +348,7 @@ def _trial_fits(selected: SelectedSet, rows: NDArray[np.int64]) -> tuple[Floats,
         w = np.linalg.solve(H + np.diag(np.where(is_penalised, ridge, LEAST_RIDGE)), slope.T).T
         u = (w.astype(X.dtype) @ X[rows, :k].T).astype(np.float64)
         row_losses.append(losses.row_losses(selected.code, u, y))
-        scores.append(_score(u, y))
+        scores.append(_score(u, y, of_classes))
     return np.array(row_losses), np.array(scores)
 
 
@@ -357,10 +373,13 @@ def _clearly_best(row_losses: Sequence[Floats], of_constant: float) -> int:
     return max(number for number, mean in enumerate(means) if mean <= limit)
 
 
-def _score(u: Floats, y: Floats) -> float:
-    """Return the balanced accuracy of scores u (scores, rows) if all targets y are −1 or +1, otherwise R²."""
-    if (np.abs(y) == 1).all():
+def _score(u: Floats, y: Floats, of_classes: bool) -> float:
+    """Return the balanced accuracy of scores u (scores, rows) if all targets y are −1 or +1, otherwise R².
+
+    R² of several targets of numbers, which are not `of_classes` whatever their values, is the mean of each target's.
+    """
+    if of_classes and (np.abs(y) == 1).all():
         says, is_ = (u.argmax(axis=0), y.argmax(axis=0)) if len(u) > 1 else (u[0] > 0, y[0] > 0)
         return float(np.mean([float((says[is_ == label] == label).mean()) for label in np.unique(is_)]))
-    spread = float(((y - y.mean()) ** 2).sum())
-    return 1 - float(((y - u) ** 2).sum()) / spread if spread else 0.0
+    spread, missed = ((y - y.mean(axis=1, keepdims=True)) ** 2).sum(axis=1), ((y - u) ** 2).sum(axis=1)
+    return float(np.mean([1 - of / whole if whole else 0.0 for of, whole in zip(missed, spread, strict=True)]))

@@ -29,6 +29,7 @@ REGISTRATION = Registration(
             role="selector",
             summary="Keep the columns that serve a linear model best, from wide data",
             loss="auto",
+            several_targets=True,
             example="""
 >>> X = np.random.default_rng(0).normal(size=(100, 20))
 >>> selector = OnlineSubstitutionSelector(2).set_output(transform="pandas").fit(X, X[:, 3] - 2 * X[:, 7])
@@ -48,7 +49,8 @@ REGISTRATION = Registration(
         ),
         Estimator(
             role="regressor",
-            summary="Predict a number from a few columns of wide data",
+            summary="Predict a number, or several, from a few columns of wide data",
+            several_targets=True,
             example="""
 >>> X = np.random.default_rng(0).normal(size=(100, 20))
 >>> OnlineSubstitutionRegressor(2).fit(X, X[:, 3] - 2 * X[:, 7]).coef_[[3, 7]].round(2)

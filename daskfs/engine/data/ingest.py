@@ -203,7 +203,7 @@ def ingest(
             origin |= {"format": plan.format.name, "sources": len(files)}
             origin |= {"bad_lines": sum(piece.bad_lines for piece in pieces)}
             origin |= {"dropped": sum(piece.dropped for piece in pieces)} if plan.format.is_table else {}
-            row_order = merge_orders(pieces, merge_labels(pieces))
+            row_order = merge_orders(pieces, merge_labels(pieces, plan.format.targets))
             in_runs = row_order.mixed is False and order == "auto" and _is_in_rows(plan.shape)
             if in_runs:
                 origin["autocorrelation"] = round(row_order.autocorrelation, 3)
@@ -308,7 +308,8 @@ def _parse_piece(job: IngestJob, work: WorkPiece) -> AnyPiece:
         return dense.close(table, bad_lines)
     names_bytes = job.memory.names_bytes if job.format.names_from["from"] == "table" else 1024
     with borrow_names(job.attempt, names_bytes) as collected:
-        stage = SparsePieceWriter(job.location, work.number, work.key, job.shape, collected.begin_piece())
+        known, targets = collected.begin_piece(), job.format.targets
+        stage = SparsePieceWriter(job.location, work.number, work.key, job.shape, known, targets)
         sizes = {"block_rows": job.shape.rows, "block_entries": job.shape.entries}
         rows = RowBuilder(stage.take_rows, stage.take_names, collected=collected, bad_lines=bad_lines, **sizes)
         for part in work.parts:
@@ -322,7 +323,7 @@ def _parse_piece(job: IngestJob, work: WorkPiece) -> AnyPiece:
 def _publish(job: IngestJob, pieces: list[Any], origin: dict[str, Any], root: str, where: Pool) -> None:
     run = in_order(where, "publish")
     options: dict[str, Any] = {"missing": job.format.missing, "given": job.fills}
-    options |= {"decisions": job.format.decisions, "root": root}
+    options |= {"decisions": job.format.decisions, "root": root, "targets": job.format.targets}
     if isinstance(job.shape, DenseShape):
         plan = DensePlan(job.shape, job.format.column_names(), origin, **options)
         publish_dense(job.location, pieces, plan, run, job.memory.rows_bytes)

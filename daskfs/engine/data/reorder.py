@@ -324,6 +324,7 @@ class Transposer(Reorder):
     def of(cls, source: Dataset, memory: int | str, where: Pool, block_entries: int, compression: Codec) -> Transposer:
         """Return a transposer with a memory budget, or raise OptionError if the memory does not suffice."""
         needs = transpose_needs(source.n_samples, source.n_entries, int(source.block_entries().max()), block_entries)
+        needs["fixed"] += 8 * len(source.target_names or ()) * source.n_samples
         budget = ReorderMemory.of(cls.action, memory, where.sharing, **needs)
         return cls(source, budget, where.limited_to(budget.workers), block_entries, compression)
 

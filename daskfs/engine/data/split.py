@@ -156,7 +156,7 @@ class Splitter(Reorder):
             largest = int(block_bytes(source).max())
         if source.layout != "rows":
             largest = max(largest, int(source.block_sizes("columns").max()))
-            fixed = TARGET_BYTES * source.n_samples
+            fixed = (TARGET_BYTES + 8 * len(source.target_names or ())) * source.n_samples
         needs = {"largest_block": largest, "fixed": fixed, "each": BLOCK_FACTOR * largest}
         budget = ReorderMemory.of(cls.action, memory, where.sharing, **needs)
         in_columns = (source.kind, source.layout) == ("sparse", "columns")

@@ -55,7 +55,8 @@ def write_dataset(
         The matrix ``(samples, features)`` of numbers, as numpy, scipy.sparse (written as a sparse dataset), dask.array,
         xarray.DataArray or DataFrame. Numbers are stored as float32, or as float64 if the dtype does not fit float32.
     y
-        The labels of the rows, numbers or strings.
+        The labels of the rows, numbers or strings; or several targets ``(samples, targets)``, which are numbers. The
+        columns of a DataFrame name the targets, which are otherwise called y0, y1, …
     feature_names
         The names of the columns, by default the names that an xarray.DataArray or a DataFrame has.
     layout
@@ -87,13 +88,13 @@ def write_dataset(
     check_choice("on_bad_row", on_bad_row, OnBadRow)
     check_choice("missing", missing, Missing)
     X, feature_names = _unwrap(X, feature_names)
-    raw_labels = np.asarray(y)
+    raw_labels, target_names = _unwrap_target(y)
     arrays.check_shapes(X.shape, raw_labels.shape)
     arrays.stored_dtype(X.dtype)
     if on_bad_row == "drop" or missing == "drop":
         X, raw_labels = _drop_rows(X, raw_labels, only_gaps=on_bad_row != "drop")
         arrays.check_shapes(X.shape, raw_labels.shape)
-    target, labels = arrays.encode_target(raw_labels)
+    target, labels = arrays.encode_target(raw_labels, target_names)
     fills = Fills(missing)
     if not isinstance(X, DaskArray):
         X, feature_names, fills = fill_matrix(X, missing, feature_names)
@@ -116,10 +117,10 @@ def write_dataset(
             arrays.write_dense(new_writer(location), X, target, labels, plan, fills)
 
 
-def _unwrap(X: Any, names: Sequence[Any] | None) -> tuple[Any, Sequence[Any] | None]:
+def _unwrap(X: Any, names: Sequence[Any] | None, what: str = "X") -> tuple[Any, Sequence[Any] | None]:
     """Return the array inside an xarray.DataArray or a DataFrame, and its column names unless `names` are given."""
     if hasattr(X, "data_vars"):
-        raise TypeError("X is an xarray.Dataset: pass one of its arrays, such as ds['X']")
+        raise TypeError(f"{what} is an xarray.Dataset: pass one of its arrays, such as ds['{what}']")
     if hasattr(X, "dims") and hasattr(X, "coords"):
         columns = X.coords.get(X.dims[-1])
         if names is None and columns is not None and columns.dtype.kind in "OUST":
@@ -131,8 +132,16 @@ def _unwrap(X: Any, names: Sequence[Any] | None) -> tuple[Any, Sequence[Any] | N
     if not hasattr(X, "dtype") or not hasattr(X, "shape"):
         X = np.asarray(X)
     if np.ma.isMaskedArray(X) and np.ma.is_masked(X):
-        raise TypeError("X has masked values: fill them (X.filled(...)) or drop their rows first")
+        raise TypeError(f"{what} has masked values: fill them ({what}.filled(...)) or drop their rows first")
     return X, names
+
+
+def _unwrap_target(y: Any) -> tuple[NDArray[Any], Sequence[Any] | None]:
+    """Return the labels as an array, and the names of several targets if y is a DataFrame or an xarray.DataArray."""
+    if len(getattr(y, "shape", ())) != 2:
+        return np.asarray(y), None
+    cells, names = _unwrap(y, None, "y")
+    return np.asarray(cells), names
 
 
 def _cells_of_frame(frame: Any) -> Any:
@@ -149,7 +158,7 @@ def _drop_rows(X: Any, y: Any, only_gaps: bool) -> tuple[Any, Any]:
     if isinstance(X, DaskArray):
         keep = (~isnan(X) if only_gaps else isfinite(X)).all(axis=1).compute()
         if not only_gaps and y.dtype.kind == "f":
-            keep &= np.isfinite(y)
+            keep &= arrays.finite_labels(y)
     else:
         keep = complete_rows(X) if only_gaps else arrays.finite_rows(X, y)
     return (X, y) if keep.all() else (X[np.flatnonzero(keep)], y[keep])
@@ -166,7 +175,7 @@ def _write_dask(location: Location, X: DaskArray, y: NDArray[np.float64], labels
     for spec in dense_specs(X.shape, arrays.stored_dtype(X.dtype), plan.shape):
         parts = X.rechunk(spec.chunks).to_delayed().reshape(-1)
         writer.add(spec, _compute([write(writer.location, spec, number, part) for number, part in enumerate(parts)]))
-    writer.write(target_spec(len(y)), y)
+    writer.write(target_spec(len(y), labels.targets), y)
     close_dense(writer, X.shape, labels, LabelOrder.of(y), plan, {})
 
 

@@ -138,6 +138,7 @@ def render(run: RunRecords) -> str:
         policy=POLICY.format(scripts=" ".join(map(_hash, scripts))),
         style=Markup(_resource("report.css")),
         scripts=list(map(Markup, scripts)),
+        weights_shown=weights_shown(run.selection),
         features=embed_json(feature_columns(run.selection, run.times)),
         plot_data=embed_json(values["plots"]),
     )
@@ -157,12 +158,15 @@ def feature_columns(selection: Selection, times: Mapping[int, int] | None) -> di
 
     `times` tells how often each feature was selected under other seeds, by its id; it is None if that is unknown.
     """
-    by_class = selection.weights.ndim == 2
+    by_class, targets = selection.weights.ndim == 2 and selection.targets is None, selection.targets
     largest = np.abs(selection.weights).argmax(axis=1) if by_class else None
     weights, whole = selection.weights, selection.weights.size <= MOST_WEIGHTS
+    if targets is not None:
+        weights, whole = weights[:, : weights_shown(selection)], True
     if largest is not None and not whole:
         weights = np.take_along_axis(weights, largest[:, None], axis=1)[:, 0]
     classes = selection.classes if by_class and selection.classes is not None else ()
+    classes = classes if targets is None else targets[: weights_shown(selection)]
     ids, products = selection.features, selection.products
     return {
         "names": [text.visible(name, MOST_NAME_CHARACTERS) for name in selection.names],
@@ -175,6 +179,11 @@ def feature_columns(selection: Selection, times: Mapping[int, int] | None) -> di
         "times": None if times is None else _base64(np.array([times.get(at, 0) for at in ids.tolist()]), "<u4"),
         "parents": None if products is None else _base64(products.parents, "<u8"),
     }
+
+
+def weights_shown(selection: Selection) -> int:
+    """Return of how many of several targets the page has weights, at least one."""
+    return max(1, min(len(selection.targets or ()), MOST_WEIGHTS // max(len(selection.features), 1)))
 
 
 def embed_json(value: Any) -> Markup:

@@ -14,7 +14,15 @@ import tomli_w
 from daskfs.errors import without_secrets
 from daskfs.observe.report import plots as report_plots
 from daskfs.observe.report.text import counted, interval, label, number, seconds, size, visible
-from daskfs.observe.tables import TITLES, ValueTable, baseline_lines, class_table, metric_table, size_table
+from daskfs.observe.tables import (
+    TITLES,
+    ValueTable,
+    baseline_lines,
+    class_table,
+    metric_table,
+    size_table,
+    target_table,
+)
 from daskfs.protocol import Words
 from daskfs.selection.records import Record
 from daskfs.selection.selection import Selection
@@ -89,6 +97,7 @@ def content(run: RunRecords) -> dict[str, Any]:
         "metrics": metrics and replace(metrics, rows=[row for row in metrics.rows if row[1] is not None]),
         "baseline": [visible(line, 300) for line in baseline_lines(run.metrics or {})],
         "classes": class_table(run.metrics or {}, MOST_CLASSES, "metrics.json"),
+        "targets": target_table(run.metrics or {}, MOST_CLASSES, "metrics.json"),
         "metric": TITLES.get(run.sizes["metric"], "score") if run.sizes else "",
         "sizes": run.sizes and size_table(run.sizes),
         "curves": curves,
@@ -107,7 +116,11 @@ def headline(selection: Selection) -> str:
     """Return a line on the number of selected features, the number of all features, and the target they predict."""
     selected, features = len(selection.features), selection.source["n_features"]
     s = "s" if selected == 1 else ""
-    if selection.classes is None:
+    if selection.targets is not None:
+        some = ", ".join(visible(name, 40) for name in selection.targets[:MOST_NAMED])
+        more = ", …" if len(selection.targets) > MOST_NAMED else ""
+        purpose = f"predict{s} {len(selection.targets):,} numbers ({some}{more})"
+    elif selection.classes is None:
         purpose = f"predict{s} a number"
     elif len(selection.classes) > MOST_NAMED:
         purpose = f"tell{s} {len(selection.classes):,} classes apart"
@@ -134,7 +147,8 @@ def score(run: RunRecords) -> tuple[str, str, str, Any] | None:
         return None
     known = interval(ends)
     band = (ends[0], value, ends[1]) if known and min(*ends, value) >= 0 and max(*ends, value) <= 1 else None
-    note = f"{TITLES[name]}, 95 % interval {known}" if known else TITLES[name]
+    title = TITLES[name] if run.selection.targets is None else f"{TITLES[name]}, mean over targets"
+    note = f"{title}, 95 % interval {known}" if known else title
     return f"Score on {seen(run)}", number(value), note, band
 
 

@@ -16,7 +16,8 @@
   const parents = numbers(BigUint64Array, data.parents);
   const byClass = classes.length > 0 && data.whole;
   const element = (id) => document.getElementById(id);
-  const state = { column: "rank", down: false, page: 0, of: -1, query: "" }; // of: the class whose weights are shown
+  // of: the class or target whose weights are shown; targets have different units, and so no largest weight
+  const state = { column: "rank", down: false, page: 0, of: byClass && !largest ? 0 : -1, query: "" };
   let order = names.map((_, at) => at);
   let searched = null;
 
@@ -142,7 +143,8 @@
   function classChoice() {
     if (!byClass) return;
     element("class-choice").hidden = false;
-    for (const [of, title] of [[-1, "largest of all classes"], ...classes.map((label, number) => [number, label])]) {
+    const each = classes.map((label, number) => [number, label]);
+    for (const [of, title] of largest ? [[-1, "largest of all classes"], ...each] : each) {
       const option = made("option", "", title);
       option.value = String(of);
       element("class").append(option);

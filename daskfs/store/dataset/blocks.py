@@ -7,6 +7,7 @@ lines are stored in padded chunks.
 
 from __future__ import annotations
 
+import math
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -43,8 +44,9 @@ class RowBlocks:
         kept = _RECENT if weight is None else 2 * _RECENT
         self._label_chunk = lru_cache(kept)(lambda array, number: array.read(number))
         self.count = X.spec.n_chunks
-        self.nbytes = int(np.prod(X.spec.chunks)) * X.spec.dtype.itemsize + 8 * X.spec.chunks[0]
-        self.sizes = _extents(X, 0) * (X.spec.shape[1] * int(X.spec.dtype.itemsize) + 8)
+        target_bytes = 8 * math.prod(y.spec.shape[1:])
+        self.nbytes = int(np.prod(X.spec.chunks)) * X.spec.dtype.itemsize + target_bytes * X.spec.chunks[0]
+        self.sizes = _extents(X, 0) * (X.spec.shape[1] * int(X.spec.dtype.itemsize) + target_bytes)
 
     def new_buffers(self) -> ChunkBuffer:
         return ChunkBuffer(self._X.spec)
@@ -234,12 +236,15 @@ class SparseBlocks:
 
     def __init__(self, arrays: Arrays) -> None:
         self._stored = _SparseLines(arrays, "rows", "ids", ["y", "weight"])
-        self._set_sizes(self._stored.lines, self._stored.entries, "weight" in arrays)
+        n_targets = math.prod(arrays["y"].spec.shape[2:])
+        self._set_sizes(self._stored.lines, self._stored.entries, "weight" in arrays, n_targets)
 
-    def _set_sizes(self, lines: NDArray[np.int64], entries: NDArray[np.int64], weighted: bool) -> None:
+    def _set_sizes(
+        self, lines: NDArray[np.int64], entries: NDArray[np.int64], weighted: bool, n_targets: int = 1
+    ) -> None:
         self.lines, self._weighted, self.count = lines, weighted, len(lines)
         self._first = np.concatenate([[0], np.cumsum(lines)])
-        self.sizes = 12 * entries + (20 if weighted else 16) * lines + 8
+        self.sizes = 12 * entries + (8 * n_targets + (12 if weighted else 8)) * lines + 8
         self.nbytes = int(self.sizes.max(initial=0))
 
     def new_buffers(self) -> SparseBuffers:

@@ -70,6 +70,8 @@ class Dataset:
 
     def __repr__(self) -> str:
         target = "real target" if self.classes is None else _shorten(self.classes)
+        if self.target_names is not None:
+            target = _shorten(self.target_names, "targets")
         size = f"{self.n_samples:,} samples x {self.n_features:,} features"
         return f"<daskfs.Dataset {public_url(self.url)}: {self.kind}, {size}, {target}>"
 
@@ -133,6 +135,12 @@ class Dataset:
         classes = self.attributes["labels"]["classes"]
         return None if classes is None or self._is_number else tuple(classes)
 
+    @property
+    def target_names(self) -> tuple[str, ...] | None:
+        """The names of several targets, which are real numbers, or None if rows have one target."""
+        names = self.attributes["labels"].get("targets")
+        return None if names is None else tuple(names)
+
     def with_real_target(self) -> Dataset:
         """Return the same dataset with a real target, even if the few values of the target could be classes.
 
@@ -174,6 +182,7 @@ class Dataset:
             weighted="weight" in self.arrays,
             members=self._names.members,
             mixed=self.attributes.get("mixed"),
+            targets=self.target_names,
         )
 
     @property
@@ -265,7 +274,10 @@ class Dataset:
         return blocks.columns(check_column_ids(ids, size), columns_per_block)
 
     def targets(self) -> Iterator[NDArray[np.float64]]:
-        """Yield the labels of all rows in order, piece by piece, without reading the features."""
+        """Yield the labels of all rows in order, piece by piece, without reading the features.
+
+        Pieces have the shape ``(rows,)``, or ``(rows, targets)`` where rows have several targets.
+        """
         return self._per_row("y")
 
     def weights(self) -> Iterator[NDArray[np.float32]]:
@@ -276,7 +288,8 @@ class Dataset:
         array = self._reader(name)
         for number in range(array.spec.n_chunks):
             cells = array.read(number)
-            yield cells if cells.ndim == 1 else cells[0, : int(self._sparse_rows.lines[number])]
+            in_blocks = array.spec.dims[0] == "block"
+            yield cells[0, : int(self._sparse_rows.lines[number])] if in_blocks else cells
 
     def names(self, ids: ArrayLike) -> list[str]:
         """Return the names of features by id, reading only the chunks that hold the requested names."""
@@ -369,6 +382,6 @@ def _shared_instance(location: Location, digest: str, root: str) -> Dataset:
     return Dataset(location, digest, root)
 
 
-def _shorten(classes: Sequence[Label]) -> str:
-    shown = [f"{label:g}" if isinstance(label, float) else str(label) for label in classes[:5]]
-    return f"classes {', '.join(shown)}" + (f" and {len(classes) - 5} more" if len(classes) > 5 else "")
+def _shorten(labels: Sequence[Label], what: str = "classes") -> str:
+    shown = [f"{label:g}" if isinstance(label, float) else str(label) for label in labels[:5]]
+    return f"{what} {', '.join(shown)}" + (f" and {len(labels) - 5} more" if len(labels) > 5 else "")

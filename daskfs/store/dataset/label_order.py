@@ -41,7 +41,9 @@ class LabelOrder:
 
     @classmethod
     def of(cls, y: NDArray[np.float64]) -> Self:
-        """Return the sums over an array of at least one label."""
+        """Return the sums over an array of at least one label, or no sums over several targets (rows, targets)."""
+        if y.ndim > 1:
+            return cls()
         labels, counts = np.unique(y, return_counts=True)
         are_classes = len(labels) <= MOST_CLASSES and np.array_equal(labels, np.round(labels))
         with np.errstate(over="ignore", invalid="ignore"):  # then the autocorrelation is NaN

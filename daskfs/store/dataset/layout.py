@@ -7,6 +7,8 @@ A dataset is a Zarr format 3 group that plain zarr and xarray can open. A dense 
     y        (sample)           the number itself, or the class number where labels are strings
     feature  (feature)          names, where there are any.
 
+Where rows have several targets, y has one more dimension, "target", in every kind of dataset.
+
 In a sparse dataset laid out in rows, block b holds `block_rows[b]` rows with `block_entries[b]` entries, which fill the
 chunks `block_chunk[b]` … `block_chunk[b + 1]` - 1 of `ids` and `values`. A block has one chunk, unless a row is larger
 than a chunk, and chunks are padded with zeros. A sparse dataset laid out in rows has the arrays::
@@ -42,7 +44,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.errors import DatasetError
+from daskfs.errors import DatasetError, OptionError
 from daskfs.store.dataset.codec import PLAIN, STRINGS_METADATA, Codec
 
 VERSION = 1
@@ -155,9 +157,15 @@ def dense_specs(shape: tuple[int, int], dtype: np.dtype[Any], cut: DenseShape) -
     return {"columns": [by_column], "rows": [by_row], "both": [by_column, replace(by_row, name="X_rows")]}[cut.layout]
 
 
-def target_spec(n_samples: int) -> ArraySpec:
-    """Return the spec of the array y in a dataset that is not cut into blocks of rows."""
-    return ArraySpec("y", (n_samples,), (min(n_samples, 1 << 17),), np.dtype(np.float64), ("sample",))
+def target_spec(n_samples: int, targets: Sequence[str] | None = None) -> ArraySpec:
+    """Return the spec of the array y, perhaps of several targets, if the dataset is not cut into blocks of rows."""
+    spec = ArraySpec("y", (n_samples,), (min(n_samples, 1 << 17),), np.dtype(np.float64), ("sample",))
+    return spec if targets is None else with_targets(spec, len(targets))
+
+
+def with_targets(y: ArraySpec, count: int) -> ArraySpec:
+    """Return the spec of the array y with a last dimension for several targets."""
+    return replace(y, shape=(*y.shape, count), chunks=(*y.chunks, count), dims=(*y.dims, "target"))
 
 
 def weight_spec(n_samples: int) -> ArraySpec:
@@ -248,10 +256,21 @@ class Labels:
 
     strings: bool
     classes: tuple[float, ...] | tuple[str, ...] | None
+    targets: tuple[str, ...] | None = None  # names of several targets, which are never classes
 
     def attributes(self) -> dict[str, Any]:
         """Return the labels in the form that the root metadata of a dataset holds."""
-        return {"kind": "strings" if self.strings else "numbers", "classes": self.classes and list(self.classes)}
+        targets = {} if self.targets is None else {"targets": list(self.targets)}
+        kind = "strings" if self.strings else "numbers"
+        return {"kind": kind, "classes": self.classes and list(self.classes), **targets}
+
+
+def check_targets(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of several targets, or raise OptionError if two of the names are the same."""
+    twice = [name for number, name in enumerate(names) if name in names[:number]]
+    if twice:
+        raise OptionError(f"two targets are called {twice[0]!r:.80}: give each a name of its own")
+    return tuple(names)
 
 
 def distinct_numbers(y: NDArray[np.float64]) -> list[float] | None:

@@ -107,7 +107,7 @@ class ArrayReader:
         return file
 
     def read_all(self) -> NDArray[Any]:
-        """Return all cells of a one-dimensional array."""
+        """Return all cells of an array that is cut into chunks only along the first dimension."""
         parts = [self.read(number).copy() for number in range(self.spec.n_chunks)]
         return np.concatenate(parts) if parts else np.empty(0, object if self.spec.is_text else self.spec.dtype)
 

@@ -16,6 +16,7 @@ from daskfs.store.dataset.layout import (
     ArraySpec,
     Labels,
     Layout,
+    check_targets,
     dense_specs,
     distinct_numbers,
     merge_string_labels,
@@ -41,8 +42,13 @@ def stored_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float32 if fits_float32 else np.float64)
 
 
-def encode_target(target: NDArray[Any]) -> tuple[NDArray[np.float64], Labels]:
-    """Return the labels y as float64 numbers (class numbers if y holds strings), and the `Labels` that decode them."""
+def encode_target(target: NDArray[Any], names: Sequence[Any] | None = None) -> tuple[NDArray[np.float64], Labels]:
+    """Return the labels y as float64 numbers (class numbers if y holds strings), and the `Labels` that decode them.
+
+    Several targets (rows, targets) are numbers, with `names` that are y0, y1, … by default.
+    """
+    if target.ndim == 2:
+        return _encode_targets(target, names)
     if target.dtype.kind == "S":
         target = np.char.decode(target, "utf-8")
     if target.dtype.kind in "UT" or (target.dtype.kind == "O" and all(isinstance(label, str) for label in target)):
@@ -56,6 +62,22 @@ def encode_target(target: NDArray[Any]) -> tuple[NDArray[np.float64], Labels]:
         raise DatasetError(f"y[{bad}] is {numbers[bad]}: labels must be finite (on_bad_row='drop' leaves the row out)")
     distinct = distinct_numbers(numbers)
     return numbers, Labels(False, None if distinct is None else tuple(distinct))
+
+
+def _encode_targets(target: NDArray[Any], names: Sequence[Any] | None) -> tuple[NDArray[np.float64], Labels]:
+    """Return several targets (rows, targets) as float64 numbers, and the `Labels` that name them."""
+    count = target.shape[1]
+    columns = check_targets(
+        [f"y{column}" for column in range(count)] if names is None else [str(name) for name in names]
+    )
+    if target.dtype.kind not in "biuf":
+        raise TypeError(f"y of dtype {target.dtype}: several targets are numbers; give one target if it is a class")
+    numbers = np.ascontiguousarray(target, np.float64)
+    if (bad := first_not_finite(numbers.reshape(-1))) >= 0:
+        row, column = divmod(int(bad), count)
+        where = f"y[{row}, {column}] ({columns[column]}) is {numbers[row, column]}"
+        raise DatasetError(f"{where}: targets must be finite (on_bad_row='drop' leaves the row out)")
+    return numbers, Labels(False, None, columns)
 
 
 def check_cells(
@@ -104,7 +126,7 @@ def write_dense(
             i, j = np.unravel_index(number, spec.grid)
             part = X[i * rows : (i + 1) * rows, j * columns : (j + 1) * columns]
             writer.add(spec, [write_checked_chunk(writer.location, spec, number, part)])
-    writer.write(target_spec(len(X)), target)
+    writer.write(target_spec(len(X), labels.targets), target)
     close_dense(writer, X.shape, labels, LabelOrder.of(target), plan, table_facts(no_decisions, {}, fills))
 
 
@@ -150,7 +172,7 @@ def write_sparse(
             f"X[{row}, {matrix.indices[bad]}] is {matrix.data[bad]}: values must be finite float32 numbers"
         )
     shape = rows_shape(matrix.shape[0], matrix.nnz, compression)
-    stage = SparsePieceWriter(location, 0, "", shape)
+    stage = SparsePieceWriter(location, 0, "", shape, targets=labels.targets)
     rows = RowBuilder(
         stage.take_rows,
         stage.take_names,
@@ -166,7 +188,9 @@ def write_sparse(
     if labels.strings:
         piece.strings = [str(label) for label in labels.classes or ()]
     names = {"from": "ids", "prefix": "x"} if feature_names is None else {"from": "columns"}
-    plan = SparsePlan(shape, names, {"by": "write_dataset"}, matrix.shape[1], feature_names, fills=fills)
+    plan = SparsePlan(
+        shape, names, {"by": "write_dataset"}, matrix.shape[1], feature_names, fills=fills, targets=labels.targets
+    )
     publish_sparse(location, [piece], plan, run)
 
 
@@ -186,7 +210,7 @@ def block_shape(mean_entries: float, compression: Codec, entries: int) -> BlockS
 
 def finite_rows(X: Any, target: NDArray[Any]) -> NDArray[np.bool_]:
     """Return a mask of the rows of a numpy or scipy.sparse matrix that have a finite label and only finite values."""
-    keep = np.isfinite(target) if target.dtype.kind == "f" else np.ones(len(target), bool)
+    keep = finite_labels(target)
     if hasattr(X, "tocsr"):
         matrix = X.tocsr()
         bad = np.flatnonzero(~np.isfinite(matrix.data))
@@ -197,13 +221,22 @@ def finite_rows(X: Any, target: NDArray[Any]) -> NDArray[np.bool_]:
     return keep
 
 
+def finite_labels(target: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return a mask of the rows whose label, or all of whose targets, are finite."""
+    if target.dtype.kind != "f":
+        return np.ones(len(target), bool)
+    finite: NDArray[np.bool_] = np.isfinite(target).reshape(len(target), -1).all(axis=1)
+    return finite
+
+
 def check_shapes(shape: tuple[int, ...], y_shape: tuple[int, ...]) -> None:
-    """Raise an error unless X is a matrix with at least one row and one column, and y has a label for every row."""
+    """Raise an error unless X is a matrix with a row and a column, and y has a label, or several targets, per row."""
     if len(shape) != 2:
         raise OptionError(f"X has {len(shape)} dimensions; it must be a matrix (samples, features)")
     if any(math.isnan(size) for size in shape):
         raise OptionError("X is a dask array of unknown shape: call X.compute_chunk_sizes() first")
     if 0 in shape:
         raise OptionError(f"X has shape {shape}: there is nothing to store")
-    if y_shape != shape[:1]:
-        raise DatasetError(f"y has shape {y_shape}, X has {shape[0]} rows")
+    if y_shape[:1] != shape[:1] or len(y_shape) > 2 or (len(y_shape) == 2 and y_shape[1] < 2):
+        remedy = "; give one target as y[:, 0]" if y_shape == (shape[0], 1) else ""
+        raise DatasetError(f"y has shape {y_shape}, X has {shape[0]} rows{remedy}")

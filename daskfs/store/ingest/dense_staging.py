@@ -142,6 +142,7 @@ class DensePlan:
     missing: Missing = "error"
     decisions: Decisions = no_decisions
     given: Fills | None = None  # of another dataset, whose fills are used here too
+    targets: tuple[str, ...] | None = None  # names of several targets, whose values are in the segments
 
     def column_names(self, count: int) -> Sequence[str]:
         """Return the names of `count` columns, which are x0, x1, … if the plan has none."""
@@ -178,14 +179,14 @@ def publish_dense(
         for records in run(assemble, tasks):
             writer.add(spec, records)
     facts = table_facts(plan.decisions, gaps, fills)
-    spec = target_spec(n)
     if target is None:
-        labels = merge_labels(pieces)
+        labels = merge_labels(pieces, plan.targets)
+        spec = target_spec(n, labels.targets)
         writer.add(spec, run(_write_target, [(location, spec, i, index, labels) for i in range(spec.n_chunks)]))
         close_dense(writer, (n, p), labels, merge_orders(pieces, labels), plan, facts)
     else:
         y, labels = target
-        writer.write(spec, y)
+        writer.write(target_spec(n, labels.targets), y)
         close_dense(writer, (n, p), labels, LabelOrder.of(y), plan, facts)
 
 
@@ -361,9 +362,10 @@ def _write_rows(location: Location, spec: ArraySpec, number: int, group: int, in
 
 
 def _write_target(location: Location, spec: ArraySpec, number: int, index: str, labels: Labels) -> tuple[int, int, int]:
-    targets, start = [], number * spec.chunks[0]
+    targets, start, row_bytes = [], number * spec.chunks[0], 8 * math.prod(spec.shape[1:])
     for segment, a, b in _overlaps(_read_index(location, index), start, min(start + spec.chunks[0], spec.shape[0])):
-        y = np.frombuffer(location.read(segment.key("y"), a * 8, b * 8), np.float64)
+        raw = location.read(segment.key("y"), a * row_bytes, b * row_bytes)
+        y = np.frombuffer(raw, np.float64).reshape(-1, *spec.shape[1:])
         targets.append(recode_labels(y, segment.strings, labels) if labels.strings else y)
     return write_chunk(location, spec, number, np.concatenate(targets))
 

@@ -70,14 +70,15 @@ class SparsePlan:
     decisions: Decisions = no_decisions
     fills: Fills | None = None  # of a matrix whose gaps were filled before
     given: Fills | None = None  # of another dataset, whose fills are used here too
+    targets: tuple[str, ...] | None = None  # names of several targets
 
 
 def publish_sparse(location: Location, pieces: Sequence[SparsePiece], plan: SparsePlan, run: RunTasks) -> None:
     """Move every staged chunk to its final key, write names and metadata, and mark the sparse dataset complete."""
     n_samples = sum(piece.rows for piece in pieces)
     check_rows(location, pieces, n_samples)
-    labels = merge_labels(pieces)
-    specs = _needed_specs(pieces, plan.shape)
+    labels = merge_labels(pieces, plan.targets)
+    specs = _needed_specs(pieces, plan.shape, plan.targets)
     gaps = merge_gaps(pieces)
     fills = _fills(location, pieces, plan, gaps, specs, run)
     by_id = {id_of_name(name): value for name, value in fills.values.items()}
@@ -116,10 +117,12 @@ def publish_sparse(location: Location, pieces: Sequence[SparsePiece], plan: Spar
     writer.close(attributes, plan.root)
 
 
-def _needed_specs(pieces: Sequence[SparsePiece], shape: BlockShape) -> dict[str, ArraySpec]:
+def _needed_specs(
+    pieces: Sequence[SparsePiece], shape: BlockShape, targets: Sequence[str] | None
+) -> dict[str, ArraySpec]:
     """Return the specs of the arrays of a sparse dataset, without optional arrays that no block has staged."""
     used = {file.split(".")[0] for piece in pieces for file in piece.files}
-    specs = shape.specs(sum(len(piece.blocks) for piece in pieces), sum(piece.chunks for piece in pieces))
+    specs = shape.specs(sum(len(piece.blocks) for piece in pieces), sum(piece.chunks for piece in pieces), targets)
     return {name: spec for name, spec in specs.items() if name not in OPTIONAL or name in used}
 
 

@@ -125,6 +125,7 @@ class RowBuilder(LabelCodes):
         super().__init__()
         self._emit, self._emit_names, self._collected = emit, emit_names, collected
         self._block_entries = block_entries
+        self._targets: list[NDArray[np.float64]] = []  # several targets of the rows since the last flush
         self.bad_lines = bad_lines
         self.arrays = kernels.new_row_arrays(block_rows, block_entries)
 
@@ -173,8 +174,11 @@ class RowBuilder(LabelCodes):
         values: NDArray[np.float32],
         y: NDArray[np.float64],
     ) -> None:
-        """Add rows that are already in CSR form (indptr, ids, values), with labels y."""
+        """Add rows that are already in CSR form (indptr, ids, values), with labels y or several targets a row."""
         done = 0
+        if y.ndim > 1:  # the kernel copies one number a row; several targets wait here until rows are flushed
+            self._targets.append(y)
+            y = y[:, 0].copy()
         while done < len(y):
             done, status = kernels.copy_rows(indptr, ids, values, y, done, self.arrays)
             if status == kernels.FIRST_ERROR:
@@ -186,10 +190,21 @@ class RowBuilder(LabelCodes):
         """Call `emit` with the rows collected so far as one block."""
         if self.arrays.progress[ROWS] == 0:
             return
-        self._emit(self.arrays)
+        self._emit(self.arrays._replace(y=self._take_targets()) if self._targets else self.arrays)
         self.arrays.progress[[ROWS, ENTRIES, TAG_BYTES]] = 0
         if len(self.arrays.ids) > self._block_entries:  # enlarged for one huge row
             self._resize(self._block_entries)
+
+    def _take_targets(self) -> NDArray[np.float64]:
+        """Return the several targets of the rows that are flushed now, and keep those of later rows."""
+        parts, missing = [], int(self.arrays.progress[ROWS])
+        while missing:
+            part = self._targets.pop(0)
+            if len(part) > missing:
+                self._targets.insert(0, part[missing:])
+            parts.append(part[:missing])
+            missing -= len(parts[-1])
+        return np.concatenate(parts)
 
     def finish(self) -> None:
         """Call `emit` with all remaining rows, and `emit_names` with all remaining names."""

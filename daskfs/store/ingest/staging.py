@@ -32,6 +32,7 @@ from daskfs.store.dataset.layout import (
     Labels,
     merge_number_labels,
     merge_string_labels,
+    with_targets,
 )
 from daskfs.store.dataset.name_runs import NameRun, sort_names
 from daskfs.store.dataset.names_kernels import NameSet
@@ -106,8 +107,10 @@ class PieceWriter(Generic[P]):
         return self.piece
 
 
-def merge_labels(pieces: Sequence[StagedPiece]) -> Labels:
-    """Return the labels of a whole dataset, merged from the labels of its staged pieces."""
+def merge_labels(pieces: Sequence[StagedPiece], targets: tuple[str, ...] | None = None) -> Labels:
+    """Return the labels of a whole dataset, merged from its staged pieces; several `targets` are never classes."""
+    if targets is not None:
+        return Labels(False, None, targets)
     if any(piece.strings for piece in pieces):
         return merge_string_labels(piece.strings_used() for piece in pieces)
     return merge_number_labels(piece.numbers for piece in pieces)
@@ -181,12 +184,13 @@ class BlockShape:
         """Return the size of a block, which has one chunk of entries unless a single row is larger than a chunk."""
         return StagedBlock(rows, entries, max(1, -(-entries // self.entries)))
 
-    def specs(self, blocks: int, chunks: int) -> dict[str, ArraySpec]:
+    def specs(self, blocks: int, chunks: int, targets: Sequence[str] | None = None) -> dict[str, ArraySpec]:
         """Return the specs of all arrays that a sparse dataset with `blocks` blocks and `chunks` chunks may have."""
         row = ("block", "row")
+        y = self._spec("y", blocks, self.rows, np.dtype(np.float64), row)
         arrays = [
             *self._lines("ids", np.uint64, blocks, chunks),
-            self._spec("y", blocks, self.rows, np.dtype(np.float64), row),
+            y if targets is None else with_targets(y, len(targets)),
             self._spec("weight", blocks, self.rows, np.dtype(np.float32), row),
             self._spec("tag", blocks, self.rows, STRING, row),
         ]
@@ -253,10 +257,16 @@ class SparsePieceWriter(PieceWriter[SparsePiece]):
     """Stages the blocks and names of one piece, except names that the earlier sorted runs `runs` hold."""
 
     def __init__(
-        self, location: Location, number: int, key: str, shape: BlockShape, runs: Sequence[NameRun] = ()
+        self,
+        location: Location,
+        number: int,
+        key: str,
+        shape: BlockShape,
+        runs: Sequence[NameRun] = (),
+        targets: Sequence[str] | None = None,
     ) -> None:
         super().__init__(location, SparsePiece(number, key, new_folder(number), runs=list(runs)))
-        self._shape, self._specs = shape, shape.specs(1, 1)
+        self._shape, self._specs = shape, shape.specs(1, 1, targets)
 
     def take_rows(self, rows: RowArrays) -> None:
         """Write the arrays of one block of sparse rows as staged files."""

@@ -115,7 +115,8 @@ class ReorderPlan:
     def _copy_targets(self, writer: DatasetWriter) -> None:
         """Write the labels and weights of the wanted rows, for a dataset whose tasks write only features."""
         rows = self.wanted.n_rows
-        targets: list[tuple[ArraySpec, Iterator[NDArray[Any]]]] = [(target_spec(rows), self.source.targets())]
+        y = target_spec(rows, self.source.target_names)
+        targets: list[tuple[ArraySpec, Iterator[NDArray[Any]]]] = [(y, self.source.targets())]
         if "weight" in self.source.arrays:
             targets.append((weight_spec(rows), self.source.weights()))
         for spec, pieces in targets:

@@ -28,10 +28,8 @@ from daskfs.store.ingest.staging import BlockShape, StagedBlock
 from daskfs.store.reorder.plan import Chunk, ReorderPlan, WriteTask, block_ends, sparse_chunks
 from daskfs.store.reorder.runs import KeyRange, RecordBatch, Runs, Section, edges_of, row_keys
 
-ROW_HEAD = np.dtype(
-    [("key", np.uint64), ("y", np.float64), ("weight", np.float32), ("entries", np.uint32), ("tag_bytes", np.uint32)],
-    align=True,
-)
+_HEAD_END = [("weight", np.float32), ("entries", np.uint32), ("tag_bytes", np.uint32)]
+ROW_HEAD = np.dtype([("key", np.uint64), ("y", np.float64), *_HEAD_END], align=True)
 SLOTS_PER_BLOCK = 8  # more slots give fuller blocks and a longer index
 
 
@@ -41,7 +39,8 @@ def row_bytes(source: Dataset, rows: Any, entries: Any) -> Any:
     The tag of a row is assumed to take 200 bytes.
     """
     entry = int(source.arrays["X"].dtype.itemsize) if source.kind == "dense" else 12 if "values" in source.arrays else 8
-    return (128 + (200 if "tag" in source.arrays else 0)) * rows + entry * entries
+    several = 8 * len(source.target_names or ())
+    return (128 + several + (200 if "tag" in source.arrays else 0)) * rows + entry * entries
 
 
 def block_rows(source: Dataset) -> NDArray[np.int64]:
@@ -80,12 +79,19 @@ def _block_shape(source: Dataset) -> BlockShape:
     return BlockShape(source.arrays["y"].chunks[1], ids.chunks[1], ids.codec)
 
 
+def row_head(source: Dataset) -> np.dtype[Any]:
+    """Return the type of the head of a row, which holds all targets of the row."""
+    if source.target_names is None:
+        return ROW_HEAD
+    return np.dtype([("key", np.uint64), ("y", np.float64, (len(source.target_names),)), *_HEAD_END], align=True)
+
+
 def row_arrays(source: Dataset) -> dict[str, np.dtype[Any]]:
     """Return the names and types of the arrays of a dataset's rows: the heads, then features and tags."""
     if source.kind == "dense":
-        return {"heads": ROW_HEAD, "X": source.arrays["X"].dtype}
+        return {"heads": row_head(source), "X": source.arrays["X"].dtype}
     types = {"ids": np.uint64, "values": np.float32, "tag": np.uint8}
-    return {"heads": ROW_HEAD} | {name: np.dtype(types[name]) for name in types if name in source.arrays}
+    return {"heads": row_head(source)} | {name: np.dtype(types[name]) for name in types if name in source.arrays}
 
 
 def read_rows(source: Dataset, blocks: Sequence[int], wanted: KeyRange) -> RecordBatch:
@@ -93,7 +99,7 @@ def read_rows(source: Dataset, blocks: Sequence[int], wanted: KeyRange) -> Recor
     pieces: dict[str, list[NDArray[Any]]] = {name: [] for name in row_arrays(source)}
     for number, block in zip(blocks, source.blocks(blocks, "rows", ahead=1), strict=True):
         assert isinstance(block, SparseBlock | RowBlock)
-        head = np.zeros(len(block.y), ROW_HEAD)
+        head = np.zeros(len(block.y), row_head(source))
         head["key"], head["y"] = row_keys(wanted.seed, block.first, len(block.y)), block.y
         head["weight"] = 1 if block.weight is None else block.weight
         mask = slice(None) if wanted.is_all else wanted.contains(head["key"])
@@ -207,7 +213,7 @@ def plan_rows(
     shape = _block_shape(source)
     blocks = slots.blocks(shape)
     shape = BlockShape(max(block.rows for block in blocks), shape.entries, shape.compression)
-    specs = shape.specs(len(blocks), sum(block.chunks for block in blocks))
+    specs = shape.specs(len(blocks), sum(block.chunks for block in blocks), source.target_names)
     specs = {name: spec for name, spec in specs.items() if name not in OPTIONAL or name in source.arrays}
     first_row, _, first_chunk = (list(accumulate(column, initial=0)) for column in zip(*blocks, strict=True))
     tasks, done = [], 0
@@ -268,7 +274,7 @@ def _plan_dense(
             chunks = partial(_dense_rows, rows, section, X, first // height)
             tasks.append(WriteTask(specs, section.n_records or 0, chunks))
         if isinstance(rows, Runs):  # the labels of other rows are copied from the source
-            y = specs["y"] = target_spec(n)
+            y = specs["y"] = target_spec(n, source.target_names)
             for number, start in enumerate(range(0, n, y.chunks[0])):
                 stop = min(start + y.chunks[0], n)
                 edges = [*range(start, stop, max(1, task_bytes // row_bytes(source, 1, 0))), stop]

@@ -36,6 +36,8 @@ def make_format(name: str, options: Mapping[str, Any]) -> Format:
     for field in fields(_kind(name)):
         if isinstance(field.default, tuple) and isinstance(value := options.get(field.name), str):
             raise OptionError(f"{field.name}={value!r}: must be a list, such as [{value!r}]")
+    if isinstance(options.get("label"), list | tuple) and not _kind(name).is_table:
+        raise OptionError(f"label: format {name} takes one label; only tables (csv, tsv, parquet) take several")
     format: Format = _kind(name)(**{key: tuple(v) if isinstance(v, list) else v for key, v in options.items()})
     return format
 

@@ -43,6 +43,11 @@ class Format(ABC):
         return "sparse"
 
     @property
+    def targets(self) -> tuple[str, ...] | None:
+        """The names of several targets, which only tables have, and which are known after `resolve`; None for one."""
+        return None
+
+    @property
     @abstractmethod
     def names_from(self) -> NamesFrom:
         """The origin of the names of features (see `NamesFrom`)."""

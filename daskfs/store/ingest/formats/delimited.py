@@ -63,13 +63,14 @@ class Delimited(TableFormat):
         if self.header and self.columns:
             check_same_columns(source, fields, self.columns)
         columns = fields if self.header else list(self.columns) or [f"c{i}" for i in range(len(fields))]
-        self.check_columns(columns)
+        options = self.with_label_columns(columns)
+        options.check_columns(columns)
         strings = {name: arrow().string() for name in columns if name not in self.ignore}
         parser = _Parser(self.delimiter, columns, strings)
         sample = _Sample()
         start = end if self.header else 0
         deliver(_CsvLines(window.text[start:], window.offset + start, source, parser), sample)
-        return self.decide(columns, sample.table(strings), is_text=True)
+        return options.decide(columns, sample.table(strings), is_text=True)
 
     def slices(self, part: SourcePart, window_bytes: int) -> Iterator[TableRows]:
         parser = _Parser(self.delimiter, self.columns, self._types())
@@ -85,10 +86,10 @@ class Delimited(TableFormat):
     def _types(self) -> dict[str, pa.DataType]:
         """Return the Arrow type with which pyarrow reads each column in use."""
         pa = arrow()
-        label = pa.string() if self.labels == "strings" else pa.float64()
+        label = dict.fromkeys(self.label_columns, pa.string() if self.labels == "strings" else pa.float64())
         numbers = [name for name in self.numeric if self.kinds_of_columns[name] == NUMERIC]
         strings = dict.fromkeys([*self.numeric, *self.categorical], pa.string())
-        return {self.label: label, **strings, **dict.fromkeys(numbers, pa.float64())}
+        return {**label, **strings, **dict.fromkeys(numbers, pa.float64())}
 
     def _first_line(self, text: NDArray[np.uint8], source: Source) -> tuple[list[str], int]:
         """Return the fields of the first line, and the position where the second line starts."""

@@ -45,12 +45,13 @@ class Parquet(TableFormat):
             schema = file.schema_arrow
             if self.columns:
                 check_same_columns(sources[0], schema.names, self.columns)
-            self.check_columns(schema.names)
+            options = self.with_label_columns(schema.names)
+            options.check_columns(schema.names)
             used = [name for name in schema.names if name not in self.ignore]
             groups = range(file.num_row_groups)
             batches = (batch for group in groups for batch in _batches(file, group, used, SAMPLE_BYTES))
             sample = _first_rows(batches, schema.empty_table().select(used))
-        return replace(self.decide(schema.names, sample), kinds=_kinds(schema))
+        return replace(options.decide(schema.names, sample), kinds=_kinds(schema))
 
     def parts(self, source: Source, part_bytes: int) -> Iterator[SourcePart]:
         """Yield ranges of row groups of up to `part_bytes` bytes, with at least one row group in each range."""

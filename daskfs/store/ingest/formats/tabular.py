@@ -61,7 +61,8 @@ class TableOptions(Format):
     Parameters
     ----------
     label
-        The column that holds the target. A label column must be given.
+        The column that holds the target. A label column must be given. Several columns, as a list or between commas,
+        are several targets, which must be numbers.
     categorical, numeric, dates
         Columns to be read as texts, as numbers, or as dates, whatever the first rows hold. The kinds of all other
         columns are chosen from the first rows.
@@ -91,7 +92,7 @@ class TableOptions(Format):
         Columns of these kinds among those whose kind was not given, filled in by `resolve`.
     """
 
-    label: str = ""
+    label: str | tuple[str, ...] = ""
     categorical: tuple[str, ...] = ()
     numeric: tuple[str, ...] = ()
     dates: tuple[str, ...] = ()
@@ -118,6 +119,24 @@ class TableOptions(Format):
                 raise OptionError(f"--date-parts {part}: must be one of {', '.join(DATE_PARTS)}")
 
     @property
+    def label_columns(self) -> tuple[str, ...]:
+        """The names of the columns that hold a target, one or several."""
+        return (self.label,) if isinstance(self.label, str) else self.label
+
+    @property
+    def targets(self) -> tuple[str, ...] | None:
+        return None if isinstance(self.label, str) else self.label
+
+    def with_label_columns(self, columns: Sequence[str]) -> Self:
+        """Return the options with the labels as a list, if `label` is not one of the columns and has commas."""
+        label = self.label
+        if isinstance(label, str) and label not in columns and "," in label:
+            label = tuple(name for name in label.split(",") if name)
+        if not isinstance(label, str) and len(label) < 2:
+            label = "".join(label)
+        return replace(self, label=label)
+
+    @property
     def kind(self) -> Kind:
         return "dense" if self.table == "dense" else "sparse"
 
@@ -142,7 +161,7 @@ class TableOptions(Format):
     @cached_property
     def kinds_of_columns(self) -> dict[str, str]:
         """The kind of every column by name, in the order of the source."""
-        kinds = dict.fromkeys(self.columns, NUMERIC) | {self.label: LABEL}
+        kinds = dict.fromkeys(self.columns, NUMERIC) | dict.fromkeys(self.label_columns, LABEL)
         for kind, names in (
             (CATEGORICAL, self.categorical),
             (BOOLEAN, self.booleans),
@@ -155,8 +174,8 @@ class TableOptions(Format):
         return kinds
 
     def in_use(self) -> list[str]:
-        """Return the names of the columns that are read, which are the label and the features."""
-        return [self.label, *self.numeric, *self.categorical]
+        """Return the names of the columns that are read, which are the labels and the features."""
+        return [*self.label_columns, *self.numeric, *self.categorical]
 
     def left_out(self) -> set[str]:
         """Return the names of the columns that are not read."""
@@ -168,16 +187,18 @@ class TableOptions(Format):
             raise OptionError(f"more than one column is called {join_names(twice)}: rename them")
         if not self.label:
             raise OptionError(f"which column is the label? Pass --label with one of {join_names(columns)}")
+        if twice := [name for name, count in Counter(self.label_columns).items() if count > 1]:
+            raise OptionError(f"--label {join_names(twice)}: is given twice; give every label once")
         known, purpose = set(columns), dict[str, str]()
         for option in ("label", "categorical", "numeric", "dates", "ignore", "include"):
-            for name in [self.label] if option == "label" else getattr(self, option):
+            for name in self.label_columns if option == "label" else getattr(self, option):
                 if name not in known:
                     raise OptionError(f"--{option} {name}: no such column; there are {join_names(columns)}")
                 if option == "include" and purpose.get(name) in ("categorical", "numeric", "dates"):
                     continue
                 if purpose.setdefault(name, option) != option:
                     raise OptionError(f"column {name} cannot be --{purpose[name]} and --{option} at once")
-        if known == {self.label, *self.ignore}:
+        if known == {*self.label_columns, *self.ignore}:
             raise OptionError(f"no column is left to be a feature of {join_names(columns)}")
 
     def decide(self, columns: Sequence[str], sample: pa.Table | pa.RecordBatch, is_text: bool = False) -> Self:
@@ -193,7 +214,7 @@ class TableOptions(Format):
             | dict.fromkeys(self.times, TIME)
         )
         declared = {*self.numeric, *self.categorical, *self.dates}
-        features = [name for name in columns if name != self.label and name not in self.ignore]
+        features = [name for name in columns if name not in self.label_columns and name not in self.ignore]
         for name in features:
             if kinds[name] == CATEGORICAL and name not in declared:
                 kinds[name] = _kind_of_texts(sample[name])
@@ -231,10 +252,18 @@ class TableOptions(Format):
             ignore=tuple(self.ignore),
             include=tuple(self.include),
             date_parts=tuple(self.date_parts),
-            labels=_unless_auto(self.labels, "numbers" if kinds[self.label] in (NUMERIC, BOOLEAN) else "strings"),
+            labels=self._label_kind(kinds),
             table="dense" if dense else "sparse",
             dtype=_unless_auto(self.dtype, "float32" if exact else "float64"),
         )
+
+    def _label_kind(self, kinds: Mapping[str, str]) -> LabelKind:
+        """Return whether labels are numbers or strings, or raise OptionError if one of several is no number."""
+        texts = [name for name in self.label_columns if kinds[name] not in (NUMERIC, BOOLEAN)]
+        if self.targets is not None and (texts or self.labels == "strings"):
+            why = f"{join_names(texts)} holds {kinds[texts[0]]} values" if texts else "--labels strings takes one label"
+            raise OptionError(f"--label {join_names(self.targets)}: several labels must be numbers, and {why}")
+        return "strings" if self.labels == "strings" or (self.labels == "auto" and texts) else "numbers"
 
     def like(self, dataset: Dataset) -> Self:
         columns = dataset.attributes.get("columns")
@@ -248,7 +277,7 @@ class TableOptions(Format):
         dtype: Any = str(dataset.arrays["X"].dtype) if dataset.kind == "dense" else "auto"
         return replace(
             self,
-            label=self.label or of(LABEL)[0],
+            label=self.label or dataset.target_names or of(LABEL)[0],
             categorical=of(CATEGORICAL),
             numeric=of(NUMERIC, BOOLEAN, TIME),
             booleans=of(BOOLEAN),

@@ -115,7 +115,7 @@ class _Cells(NamedTuple):
 
     X: NDArray[Any]  # (rows, number columns); a gap is NaN
     texts: list[pa.StringArray]  # one per categorical column; a gap is ""
-    labels: Any  # float64 numbers, or dictionary-encoded strings
+    labels: Any  # float64 numbers, (rows, targets) of several, or dictionary-encoded strings
     gaps: dict[str, int]  # by feature that is a number, and by categorical column
     dropped: int = 0  # rows left out because of a gap
 
@@ -207,12 +207,19 @@ def _convert(batch: pa.RecordBatch, options: TableOptions) -> _Cells:
 
 
 def _labels(batch: pa.RecordBatch, options: TableOptions) -> Any:
-    name, column = options.label, batch[options.label]
-    if options.labels == "strings":
-        labels = _texts(column, name).dictionary_encode()
-        missing = int("" in labels.dictionary.to_pylist())
-    else:
-        labels, missing = _numbers(column, NumberColumn(name, name, LABEL), np.dtype(np.float64))
+    if options.targets is not None:
+        return np.stack([_label_numbers(batch, name, _TARGET) for name in options.targets], axis=1)
+    (name,) = options.label_columns
+    if options.labels != "strings":
+        return _label_numbers(batch, name)
+    labels = _texts(batch[name], name).dictionary_encode()
+    if "" in labels.dictionary.to_pylist():
+        raise BadTableRow(f"{name}: the label is missing")
+    return labels
+
+
+def _label_numbers(batch: pa.RecordBatch, name: str, kind: str = LABEL) -> NDArray[np.float64]:
+    labels, missing = _numbers(batch[name], NumberColumn(name, name, kind), np.dtype(np.float64))
     if missing:
         raise BadTableRow(f"{name}: the label is missing")
     return labels
@@ -227,7 +234,9 @@ def _targets(cells: _Cells, options: TableOptions, rows: LabelCodes) -> NDArray[
     return y
 
 
+_TARGET = "target"  # one of several labels
 _NOUNS = {BOOLEAN: "true or false", DATE: "a date", TIME: "a time"}
+_REMEDIES = {LABEL: "pass --labels strings", _TARGET: "several labels must be numbers"}
 
 
 def _numbers(column: pa.Array, feature: NumberColumn, dtype: np.dtype[Any]) -> tuple[NDArray[np.float64], int]:
@@ -242,7 +251,7 @@ def _numbers(column: pa.Array, feature: NumberColumn, dtype: np.dtype[Any]) -> t
         else:
             numbers = as_booleans(column) if kind == BOOLEAN else as_numbers(column)
     except arrow().ArrowInvalid as error:
-        remedy = "pass --labels strings" if kind == LABEL else f"pass --categorical {name}"
+        remedy = _REMEDIES.get(kind, f"pass --categorical {name}")
         noun = _NOUNS.get(kind, "a number")
         raise BadTableRow(f"{name}: {str(column[0])[:60]!r} is not {noun}; {remedy}") from error
     values: NDArray[np.float64] = numbers.fill_null(np.nan).to_numpy()
