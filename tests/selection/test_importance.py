@@ -10,7 +10,7 @@ import pytest
 from selections import selection_of
 
 import daskfs
-from daskfs.algorithms.keep import kept_features
+from daskfs.algorithms.keep import kept_features, names_to_keep
 from daskfs.errors import OptionError, SelectionError
 from daskfs.protocol import NO_PARENT, Result
 from daskfs.selection.products import Products
@@ -118,4 +118,4 @@ def test_names_to_keep(tmp_path: Path) -> None:
         with pytest.raises(OptionError, match=f"no feature '{absent}'"):
             names(dataset, absent)
     with pytest.raises(OptionError, match="list of names"):
-        kept_features("age", daskfs.open_dataset(tmp_path / "named.zarr").meta)
+        names_to_keep("age")
