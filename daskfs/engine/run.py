@@ -127,7 +127,7 @@ def select(
         except BaseException as error:
             run.listener.failed(error)
             raise
-        run.listener.finished(selection.names, result.weights)
+        run.listener.finished(selection.names, selection.weights)
     return selection
 
 
@@ -211,7 +211,7 @@ def _with_costs(result: Result, costs: list[PassCost]) -> Result:
 
 def _remarks(params: Algorithm, result: Result, dataset: Dataset) -> Iterator[str]:
     """Yield remarks on fewer features than requested, and on whole numbers that ``loss="auto"`` took as numbers."""
-    count, wanted = len(result.features), params.n_select or 0
+    count, wanted = len(result.features) - result.n_kept, params.n_select or 0
     why = "the data have no more"
     if result.expansion is not None:  # there is no end of random features, but some rows are held back for the choice
         is_most = wanted > 0.8 * dataset.n_samples

@@ -65,7 +65,9 @@ def test_a_pass_reads_every_object_once(s3, proxy, monkeypatch, kind, axis, comp
     assert names >= ({"X", "y"} if kind == "dense" else {"indptr", "values", "y"})
 
 
-@pytest.mark.parametrize("algorithm", [daskfs.OnlineSubstitution(3, passes=1, ridge=0.1), daskfs.Mission(3, passes=1, refit=0)])
+@pytest.mark.parametrize(
+    "algorithm", [daskfs.OnlineSubstitution(3, passes=1, ridge=0.1), daskfs.Mission(3, passes=1, refit=0)]
+)
 def test_a_selection_of_one_pass_reads_the_data_once(s3, proxy, algorithm):
     url = s3.url("d.zarr")
     daskfs.write_dataset(url, X, Y, layout=algorithm.axis, chunk_bytes=4000, storage_options=s3.options)
