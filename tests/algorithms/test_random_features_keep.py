@@ -203,9 +203,9 @@ def test_a_target_that_kept_columns_explain_needs_no_other_feature(tmp_path):
 def test_memory_is_as_promised_with_many_kept_columns(penalty):
     X = np.random.default_rng(0).uniform(size=(1500, 1000)).astype(np.float32)
     keep = tuple(f"x{column}" for column in range(900))
-    algorithm = daskfs.SparseRandomFeatures(penalty=penalty, gamma=1.0, rounds=20, per_round=20, keep=keep)
+    algorithm = daskfs.SparseRandomFeatures(penalty=penalty, gamma=1.0, rounds=60, per_round=20, keep=keep)
     meta = meta_of(X)
-    assert algorithm.driver_nbytes(meta) >= 40 * (400 + 900) ** 2
+    assert algorithm.driver_nbytes(meta) >= 40 * (1200 + 900) ** 2
     block = RowBlock(0, X, X[:, 0].astype(float) + X[:, 999] ** 2)
     state, go_on = algorithm.start(meta, seed=0), True
     tracemalloc.start()
