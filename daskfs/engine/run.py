@@ -137,11 +137,13 @@ def as_selection(result: Result, dataset: Dataset, params: Algorithm, seed: int)
     for remark in (*result.remarks, *_remarks(params, result, dataset)):
         warnings.warn(f"{public_url(dataset.url)}: {remark}", stacklevel=3)
     products = None if result.parents is None else named_products(dataset.names, result.parents)
-    kind, inputs = "", None
+    inputs = None
     if result.expansion is not None:
         columns = np.arange(len(result.expansion.offset), dtype=np.uint64)
-        kind, inputs = result.expansion.kernel, Inputs(dataset.names(columns), result.expansion)
-    names = feature_names(dataset.names, result.features, products, kind)
+        inputs = Inputs(dataset.names(columns), result.expansion)
+        names = inputs.feature_names(result.features)
+    else:
+        names = feature_names(dataset.names, result.features, products)
     fills = Fills.from_record(dataset.attributes.get("missing"))
     return Selection.from_result(result, names, describe_algorithm(params), source, seed, products, inputs, fills)
 

@@ -40,9 +40,8 @@ def two_classes(tmp_path_factory):
 
 def plain(**fields):
     """As the paper has it, inputs and target as they are."""
-    return daskfs.SparseRandomFeatures(
-        **({"penalty": 1.0, "gamma": 1.0, "scaling": "none", "screen": False, "linear": False} | fields)
-    )
+    paper = {"penalty": 1.0, "gamma": 1.0, "scaling": "none", "screen": False, "linear": False}
+    return daskfs.SparseRandomFeatures(**(paper | {"inputs_per_feature": None} | fields))
 
 
 def objective(selection, dataset, loss, penalty):

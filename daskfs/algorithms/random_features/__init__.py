@@ -57,6 +57,9 @@ from daskfs.basis import LINEAR, Kernel
 from daskfs.errors import OptionError, check_choice, check_positive, check_whole
 from daskfs.protocol import Algorithm, Axis, Block, Meta, Preview, Result, Schedule, Sharing, copy_state
 
+MIXED_INPUTS = (1, 2, 3, 0, 0, 0, 0, 0)
+"""Numbers of columns of features with ``inputs_per_feature="auto"``, where 0 stands for all columns. More than half of
+the features are of all columns, since a target that needs those is met worse if there are fewer to choose from."""
 RandomFeaturesLoss = Literal["auto", "squared", "squared_hinge", "logistic"]
 
 
@@ -99,6 +102,10 @@ class SparseRandomFeatures(Algorithm):
     tolerance
         How exactly the problem on the working set is solved: the largest violation of the optimality conditions, as a
         share of the penalty. Sums in float32 may not allow it; then `residual` in the history is larger.
+    inputs_per_feature
+        How many columns a random feature is a function of; None is all, as in the paper. The name of a feature of few
+        columns says which. ``"auto"`` draws features of one, two, three and (more than half) all columns, of which
+        those enter that serve the target; with ``screen=False`` all features are of all columns.
     keep
         Names of columns whose linear terms are always in the model, without a penalty, and are not counted in
         `n_select`.
@@ -129,6 +136,7 @@ class SparseRandomFeatures(Algorithm):
     scaling: Literal["unit", "standard", "none"] = "unit"
     max_features: int = 2500
     tolerance: float = 1e-4
+    inputs_per_feature: int | Literal["auto"] | None = "auto"
     keep: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -141,6 +149,8 @@ class SparseRandomFeatures(Algorithm):
         check_positive("tolerance", self.tolerance)
         for name in ("rounds", "per_round", "max_features"):
             check_whole(name, getattr(self, name), 1)
+        if self.inputs_per_feature not in ("auto", None):
+            check_whole("inputs_per_feature", self.inputs_per_feature, 1)
         if self.n_select is not None:
             check_whole("n_select", self.n_select, 1)
             if self.n_select > self.max_features:
@@ -167,6 +177,7 @@ class SparseRandomFeatures(Algorithm):
         classes = json.dumps(meta.classes) if len(labels) else encode_classes(meta)
         state = initial_state(seed, count_inputs(meta), len(labels) or 1, classes, labels, positive_target(meta))
         state.loss, state.holds_back, state.kept = loss, self._holds_back(meta), kept + np.uint64(LINEAR)
+        state.inputs_per_feature = np.array(self._inputs_per_feature, np.int64)
         begin_pass(state, "inputs")
         return state
 
@@ -219,6 +230,13 @@ class SparseRandomFeatures(Algorithm):
         """Return whether a tenth of the rows is held back to choose a penalty, or a model of `n_select` features."""
         is_large = not sees_all_rows(meta, count_inputs(meta))
         return self.n_select is not None or (self.penalty == "auto" and is_large)
+
+    @property
+    def _inputs_per_feature(self) -> tuple[int, ...]:
+        """The numbers of columns of random features, as in `basis.Basis`."""
+        if self.inputs_per_feature == "auto":
+            return MIXED_INPUTS if self.screen else ()
+        return () if self.inputs_per_feature is None else (self.inputs_per_feature,)
 
     def _largest_set(self, meta: Meta) -> int:
         return min(self.max_features, self.rounds * self.per_round) + len(kept_features(self.keep, meta))

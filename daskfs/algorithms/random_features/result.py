@@ -56,6 +56,7 @@ def make_result(params: SparseRandomFeatures, state: RandomFeaturesState) -> Res
         expansion=Expansion(
             *(params.kernel, inputs.gamma, state.seed, inputs.offset, inputs.scale, inputs.low, inputs.high),
             importance=_input_effects(params.kernel, state),
+            inputs_per_feature=tuple(state.inputs_per_feature.tolist()),
         ),
     )
 
@@ -118,7 +119,7 @@ def _input_effects(kernel: Kernel, state: RandomFeaturesState) -> Float64Array:
     if len(X) < 2 or not len(weights):
         return effects
     products, scores = multiply(X, features.W.T), multiply(features.expand(X), weights)
-    for column in range(X.shape[1]):
+    for column in np.flatnonzero(features.W.any(axis=0)).tolist():
         expanded = features.expand_changed(products, column, np.roll(X[:, column], 1) - X[:, column])
         effects[column] = float(np.square(multiply(expanded, weights) - scores).mean())
     return np.asarray(effects / max(float(effects.sum()), float(np.finfo(float).tiny)))

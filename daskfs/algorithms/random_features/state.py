@@ -83,6 +83,10 @@ def _no_ids() -> IdArray:
     return np.empty(0, np.uint64)
 
 
+def _all_inputs() -> NDArray[np.int64]:
+    return np.empty(0, np.int64)
+
+
 @dataclass(slots=True)
 class Sums:
     """Sums over the rows of a pass, where the fields that the kind of pass does not need stay zero or empty."""
@@ -126,6 +130,7 @@ class RandomFeaturesState:
     # The current pass.
     pending: Rows  # scaled rows that do not fill a tile yet
     loss: str = "squared"  # as `fitted_loss` returns it
+    inputs_per_feature: NDArray[np.int64] = field(default_factory=_all_inputs)  # as in `Basis`
     pass_kind: str = "inputs"
     sums: Sums = field(default_factory=Sums)  # since the last merge, or since the pass began
     sums_before: Sums | None = None  # of this pass up to the last merge, equal in all shards
