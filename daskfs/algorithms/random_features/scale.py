@@ -38,6 +38,7 @@ _MOST_TARGETS = 3  # classes that are compared, the most frequent ones
 _FOLDS = 4
 _PENALTIES = 0.6 ** np.arange(15)  # as shares of the largest that admits a wave
 _PATIENCE = 2  # penalties that raise the error, after which smaller ones are not tried
+_FEWEST_PENALTIES = 6  # that are tried: the first features of a path, above all steps, may raise the error
 _TOLERANCE = 1e-2
 _CONSTANT = 1e-12  # a target that differs by less, as a share of itself, is constant
 _TINY = float(np.finfo(np.float64).tiny)
@@ -116,7 +117,7 @@ def _least_error(
     errors: list[float] = []
     for each in zip(*paths, strict=True):
         errors.append(sum(each))
-        if len(errors) - 1 - int(np.argmin(errors)) == _PATIENCE:
+        if len(errors) >= _FEWEST_PENALTIES and len(errors) - 1 - int(np.argmin(errors)) >= _PATIENCE:
             break
     best = int(np.argmin(errors))
     return errors[best], float(penalties[best])
