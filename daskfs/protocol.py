@@ -170,6 +170,8 @@ class Expansion:
     """(d,): the smallest (`low`) and largest (`high`) value of every column in the training data."""
     importance: NDArray[np.float64]
     """(d,): the importance of every column for the model's scores, normalised to a sum of 1."""
+    inputs_per_feature: tuple[int, ...] = ()
+    """Numbers of columns that random features are functions of, by the ids of features as in `basis.Basis`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

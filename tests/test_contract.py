@@ -44,6 +44,9 @@ CASES |= {
     "random": daskfs.SparseRandomFeatures(rounds=3, per_round=40, max_features=100),
     "random, to the letter": daskfs.SparseRandomFeatures("laplacian", 2.0, 2, 30, screen=False, max_features=60),
     "random, chosen": daskfs.SparseRandomFeatures(rounds=2, per_round=20, n_select=K, max_features=50),
+    "random, kept": daskfs.SparseRandomFeatures(
+        rounds=2, per_round=20, n_select=K, max_features=50, keep=("x3", "x20")
+    ),
     "random, logistic": daskfs.SparseRandomFeatures("perceptron", "auto", 2, 20, "logistic", max_features=40),
 }
 CHUNKS = (2_000, 17_000, 10_000_000)  # bytes: a few columns or rows, some tens, all of them

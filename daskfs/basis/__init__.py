@@ -10,6 +10,10 @@ Li 2008, Yen et al. 2014). The mean of φ(x) φ(y) over all draws of φ is a ker
 The phase b of a cosine is uniform over one turn. The threshold b of a perceptron is uniform within ± 1/γ; its kernel is
 1 − γ c_d ‖x − y‖ for rows with |ω·x| ≤ 1/γ, where c_d is the mean of |ω₁|.
 
+A feature may be a function of few columns: its direction ω is zero but for q random columns out of d. Its γ is then d/q
+times as large (√(d/q) for a perceptron), so that features of few and of all columns are equally fine where the columns
+are alike. The number of columns depends on the feature's id alone (see `Basis.inputs_per_feature`).
+
 The direction ω and phase b of a feature are functions of a seed and the feature's 64-bit id: random words of
 Philox4x32-10, converted in float64 and stored in float32. No direction is ever sent to a worker, and a model consists
 of feature ids and weights. The last bits of log, cos, sin and tan differ between machines' C libraries, so a float32 of
@@ -31,13 +35,14 @@ Rows are expanded in tiles of `TILE_ROWS`, each by a BLAS product and a cosine o
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.basis.kernels import CAUCHY, NORMAL, SPHERE, cosines, draw, signs
+from daskfs.basis.kernels import CAUCHY, NORMAL, SPHERE, choose_inputs, cosines, draw, signs
 
 Kernel = Literal["gaussian", "laplacian", "perceptron"]
 KERNELS: tuple[str, ...] = get_args(Kernel)
@@ -100,7 +105,9 @@ class RandomFeatures:
 class Basis:
     """Family of all random features of rows with d columns, from which `features` draws those with given ids.
 
-    A feature depends only on its id and on the seed (any integer, of which the lowest 64 bits count).
+    A feature depends only on its id and on the seed (any integer, of which the lowest 64 bits count). The feature with
+    the id h is a function of ``inputs_per_feature[h % len(inputs_per_feature)]`` columns, where 0 and numbers above d
+    stand for all columns. If `inputs_per_feature` is empty, all features are functions of all columns.
 
     Examples
     --------
@@ -110,29 +117,65 @@ class Basis:
     (5, 2)
     >>> np.array_equal(basis.features(np.array([2**63], np.uint64)).W[0], features.W[1])
     True
+    >>> Basis("gaussian", 0.5, seed=0, d=9, inputs_per_feature=(2, 0)).inputs_of(np.array([4, 5], np.uint64))
+    [array([1, 7]), None]
     """
 
     kernel: Kernel
     gamma: float
     seed: int
     d: int
+    inputs_per_feature: tuple[int, ...] = ()
 
     def features(self, ids: NDArray[np.uint64]) -> RandomFeatures:
         """Return the random features with these ids, of which linear terms are columns below d."""
+        ids = np.asarray(ids, np.uint64)
         W, b = np.empty((len(ids), self.d), np.float32), np.empty(len(ids), np.float32)
-        if self.kernel == "gaussian":
-            law, scale, spread = NORMAL, math.sqrt(2 * self.gamma) / (2 * math.pi), 1.0
-        elif self.kernel == "laplacian":
-            law, scale, spread = CAUCHY, self.gamma / (2 * math.pi), 1.0
-        else:
-            law, scale, spread = SPHERE, 1.0, 2 / self.gamma
-        draw(_read_only(np.asarray(ids, np.uint64)), np.uint64(self.seed % 2**64), law, scale, spread, W, b)
+        self._draw(ids, W, b)
+        for q, at in self._few_inputs(ids):
+            directions, phases = np.empty((len(at), q), np.float32), np.empty(len(at), np.float32)
+            self._draw(ids[at], directions, phases)
+            W[at], b[at] = 0.0, phases
+            W[at[:, None], self._choose(ids[at], q)] = directions
         linear = np.flatnonzero(is_linear(ids))
         if not len(linear):
             return RandomFeatures(self.kernel, W, b)
         W[linear], b[linear] = 0.0, 0.0
         W[linear, ids[linear] - np.uint64(LINEAR)] = 1.0
         return RandomFeatures(self.kernel, W, b, linear)
+
+    def inputs_of(self, ids: NDArray[np.uint64]) -> list[NDArray[np.int64] | None]:
+        """Return the ascending columns of every random feature, or None for a feature of all columns."""
+        inputs: list[NDArray[np.int64] | None] = [None] * len(ids)
+        for q, at in self._few_inputs(ids):
+            for position, columns in zip(at.tolist(), np.sort(self._choose(ids[at], q)), strict=True):
+                inputs[position] = columns
+        return inputs
+
+    def _few_inputs(self, ids: NDArray[np.uint64]) -> Iterator[tuple[int, NDArray[np.intp]]]:
+        """Yield numbers of columns below d, each with the positions of the features that have as many."""
+        counts = np.array([min(q, self.d) for q in self.inputs_per_feature], np.int64)
+        of_feature = counts[(ids % np.uint64(len(counts))).astype(np.intp)] if len(counts) else counts
+        for q in np.unique(of_feature).tolist():
+            if 0 < q < self.d:
+                yield q, np.flatnonzero(of_feature == q)
+
+    def _draw(self, ids: NDArray[np.uint64], W: NDArray[np.float32], b: NDArray[np.float32]) -> None:
+        """Write directions in as many columns as W has, and phases."""
+        wider = self.d / W.shape[1] if self.d else 1.0
+        if self.kernel == "gaussian":
+            law, scale, spread = NORMAL, math.sqrt(2 * self.gamma * wider) / (2 * math.pi), 1.0
+        elif self.kernel == "laplacian":
+            law, scale, spread = CAUCHY, self.gamma * wider / (2 * math.pi), 1.0
+        else:
+            law, scale, spread = SPHERE, 1.0, 2 / (self.gamma * math.sqrt(wider))
+        draw(_read_only(ids), np.uint64(self.seed % 2**64), law, scale, spread, W, b)
+
+    def _choose(self, ids: NDArray[np.uint64], q: int) -> NDArray[np.int64]:
+        """Return q distinct columns for every feature."""
+        columns = np.empty((len(ids), q), np.int64)
+        choose_inputs(_read_only(ids), np.uint64(self.seed % 2**64), self.d, columns)
+        return columns
 
 
 def multiply(

@@ -17,7 +17,7 @@ import numpy as np
 from daskfs.jit import inlined, kernel, warms
 
 NORMAL, CAUCHY, SPHERE = 0, 1, 2
-_DIRECTION, _PHASE = 0, 1  # streams of random words; a word is used once
+_DIRECTION, _PHASE, _INPUTS = 0, 1, 2  # streams of random words; a word is used once
 _M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _W0, _W1 = np.uint32(0x9E3779B9), np.uint32(0xBB67AE85)  # the golden ratio, √3 − 1
 _WORD_BITS = np.uint64(32)
@@ -102,6 +102,23 @@ def draw(ids, seed, law, scale, spread, W, b):
 
 
 @kernel
+def choose_inputs(ids, seed, d, inputs):
+    """Write distinct random columns below d into every row of `inputs`, all sets of columns being equally likely."""
+    for a in range(len(ids)):
+        chosen, block = 0, 0
+        while chosen < inputs.shape[1]:
+            for word in feature_words(seed, ids[a], block, _INPUTS):
+                column = np.int64((np.uint64(word) * np.uint64(d)) >> _WORD_BITS)
+                is_new = chosen < inputs.shape[1]
+                for at in range(chosen):
+                    is_new = is_new and inputs[a, at] != column
+                if is_new:
+                    inputs[a, chosen] = column
+                    chosen += 1
+            block += 1
+
+
+@kernel
 def cosines(Z, b):
     """Replace every z by √2 cos 2π(z + b), for phases |b| ≤ ½.
 
@@ -136,5 +153,6 @@ def _warm_up() -> None:
     for array in (ids, phases):
         array.flags.writeable = False
     draw(ids, np.uint64(0), NORMAL, 1.0, 1.0, Phi, b)
+    choose_inputs(ids, np.uint64(0), 3, np.zeros((2, 2), np.int64))
     cosines(Phi, phases)
     signs(Phi, phases)

@@ -128,7 +128,7 @@ def select(
         except BaseException as error:
             run.listener.failed(error)
             raise
-        run.listener.finished(selection.names, result.weights)
+        run.listener.finished(selection.names, selection.weights)
     return selection
 
 
@@ -138,11 +138,13 @@ def as_selection(result: Result, dataset: Dataset, params: Algorithm, seed: int)
     for remark in (*result.remarks, *_remarks(params, result, dataset)):
         warnings.warn(f"{public_url(dataset.url)}: {remark}", stacklevel=3)
     products = None if result.parents is None else named_products(dataset.names, result.parents)
-    kind, inputs = "", None
+    inputs = None
     if result.expansion is not None:
         columns = np.arange(len(result.expansion.offset), dtype=np.uint64)
-        kind, inputs = result.expansion.kernel, Inputs(dataset.names(columns), result.expansion)
-    names = feature_names(dataset.names, result.features, products, kind)
+        inputs = Inputs(dataset.names(columns), result.expansion)
+        names = inputs.feature_names(result.features)
+    else:
+        names = feature_names(dataset.names, result.features, products)
     fills = Fills.from_record(dataset.attributes.get("missing"))
     return Selection.from_result(
         result, names, describe_algorithm(params), source, seed, products, inputs, fills, dataset.target_names
@@ -225,7 +227,7 @@ def _with_costs(result: Result, costs: list[PassCost]) -> Result:
 
 def _remarks(params: Algorithm, result: Result, dataset: Dataset) -> Iterator[str]:
     """Yield remarks on fewer features than requested, and on whole numbers that ``loss="auto"`` took as numbers."""
-    count, wanted = len(result.features), params.n_select or 0
+    count, wanted = len(result.features) - result.n_kept, params.n_select or 0
     why = "the data have no more"
     if result.expansion is not None:  # there is no end of random features, but some rows are held back for the choice
         is_most = wanted > 0.8 * dataset.n_samples

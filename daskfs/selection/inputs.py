@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
-from daskfs.basis import KERNELS, LINEAR, Basis, is_linear
+from daskfs.basis import KERNELS, LINEAR, Basis, RandomFeatures, is_linear
 from daskfs.errors import public_url
 from daskfs.protocol import Expansion
 from daskfs.selection.column_slices import ColumnSlice, ColumnSlices, FeatureIds, as_dataset, slice_columns
-from daskfs.selection.records import is_number
+from daskfs.selection.records import is_count, is_number
 from daskfs.store.ingest.gaps import Fills
 
 SLICE_CELLS = 1 << 20  # features of one slice, so that no more than a few megabytes are in memory
@@ -31,19 +32,35 @@ class Inputs:
 
     @property
     def basis(self) -> Basis:
-        """The family of random features, for this kernel, gamma, seed and number of columns."""
-        return Basis(self.expansion.kernel, self.expansion.gamma, self.expansion.seed, len(self.names))
+        """The family of random features, for this kernel, gamma, seed and these columns."""
+        expansion = self.expansion
+        return Basis(expansion.kernel, expansion.gamma, expansion.seed, len(self.names), expansion.inputs_per_feature)
 
     def has_columns_of(self, features: FeatureIds) -> bool:
         """Return whether the linear terms among features are of columns that exist."""
         return bool((features[is_linear(features)] < LINEAR + len(self.names)).all())
+
+    def feature_names(self, features: FeatureIds) -> list[str]:
+        """Return names: a column's own for a linear term, or the kernel and id with the columns, if these are few."""
+        names = []
+        kernel, per_feature = self.expansion.kernel, self.basis.inputs_of(features)
+        for feature, linear, columns in zip(features.tolist(), is_linear(features), per_feature, strict=True):
+            if linear:
+                names.append(self.names[feature - LINEAR])
+            elif columns is None:
+                names.append(f"{kernel} {feature}")
+            else:
+                names.append(f"{kernel} {feature} ({', '.join(self.names[column] for column in columns.tolist())})")
+        return names
 
     def record(self) -> dict[str, Any]:
         """Return the expansion's parameters as values for JSON, with one object for every input column."""
         expansion = self.expansion
         columns = zip(self.names, *(getattr(expansion, name).tolist() for name in COLUMNS), strict=True)
         inputs = [dict(zip(("name", *COLUMNS), values, strict=True)) for values in columns]
-        return {"kernel": expansion.kernel, "gamma": expansion.gamma, "seed": expansion.seed, "inputs": inputs}
+        record = {"kernel": expansion.kernel, "gamma": expansion.gamma, "seed": expansion.seed, "inputs": inputs}
+        per_feature = list(expansion.inputs_per_feature)
+        return record | ({"inputs_per_feature": per_feature} if per_feature else {})
 
 
 def inputs_from_record(record: Any) -> Inputs:
@@ -59,29 +76,45 @@ def inputs_from_record(record: Any) -> Inputs:
         raise ValueError("the inputs of the random features are no list of columns with names")
     if not all(is_number(column.get(name)) for column in inputs for name in COLUMNS):
         raise ValueError("an input of the random features lacks a finite number")
+    per_feature = record.get("inputs_per_feature", [])  # earlier versions have none: features are of all columns
+    if not isinstance(per_feature, list) or not all(map(is_count, per_feature)):
+        raise ValueError("the inputs per random feature are no list of whole numbers")
     if not gamma > 0:
         raise ValueError("the gamma of the random features is not above 0")
     arrays = {name: np.array([column[name] for column in inputs], np.float64) for name in COLUMNS}
-    return Inputs([column["name"] for column in inputs], Expansion(kernel, float(gamma), seed, **arrays))
+    expansion = Expansion(kernel, float(gamma), seed, **arrays, inputs_per_feature=tuple(per_feature))
+    return Inputs([column["name"] for column in inputs], expansion)
 
 
 def expand_columns(X: Any, features: FeatureIds, inputs: Inputs, fills: Fills | None = None) -> ColumnSlices:
-    """Return random features of the rows of X.
+    """Return random features of the rows of X; columns that no feature is a function of are not read.
 
     After the last row, a warning says how many rows have a value outside the range of the training data.
     """
     dataset = as_dataset(X)
     source, where = (X, "X") if dataset is None else (dataset, public_url(dataset.url))
-    base = slice_columns(source, np.arange(len(inputs.names), dtype=np.uint64), inputs.names, fills)
-    slices = _expand(base, features, inputs, where)
+    drawn = inputs.basis.features(features)
+    used = np.arange(len(inputs.names))
+    if inputs.expansion.inputs_per_feature and drawn.W.any():
+        used = np.flatnonzero(drawn.W.any(axis=0))
+        drawn = replace(drawn, W=np.ascontiguousarray(drawn.W[:, used]))
+    names = [inputs.names[column] for column in used.tolist()]
+    base = slice_columns(source, used.astype(np.uint64), names, fills)
+    slices = _expand(base, drawn, _columns_of(inputs.expansion, used), names, where)
     return ColumnSlices((base.shape[0], len(features)), "dense", np.dtype(np.float32), slices)
 
 
-def _expand(base: ColumnSlices, features: FeatureIds, inputs: Inputs, where: str) -> Iterator[ColumnSlice]:
-    expansion, drawn, columns = inputs.expansion, inputs.basis.features(features), np.arange(len(features))
-    outside = np.zeros(len(inputs.names), np.int64)
+def _columns_of(expansion: Expansion, used: NDArray[np.intp]) -> Expansion:
+    return replace(expansion, **{name: getattr(expansion, name)[used] for name in COLUMNS})
+
+
+def _expand(
+    base: ColumnSlices, drawn: RandomFeatures, expansion: Expansion, names: list[str], where: str
+) -> Iterator[ColumnSlice]:
+    n_features = len(drawn.b)
+    columns, outside = np.arange(n_features), np.zeros(len(names), np.int64)
     rows, rows_outside = 0, 0
-    step = max(1, SLICE_CELLS // max(len(features), 1))
+    step = max(1, SLICE_CELLS // max(n_features, 1))
     for part in base.with_all_columns():  # a feature needs all columns of a row at once
         for start in range(0, part.cells.shape[0], step):
             cells = part.cells[start : start + step]
@@ -97,6 +130,6 @@ def _expand(base: ColumnSlices, features: FeatureIds, inputs: Inputs, where: str
         worst = int(np.argmax(outside))
         warnings.warn(
             f"{where}: {rows_outside:,} of {rows:,} rows have values outside the range that was learned from, "
-            f"most of them in {inputs.names[worst]!r} ({outside[worst]:,}); what is predicted there is a guess",
+            f"most of them in {names[worst]!r} ({outside[worst]:,}); what is predicted there is a guess",
             stacklevel=2,
         )

@@ -13,7 +13,8 @@ from sklearn.linear_model import Lasso
 
 from daskfs.algorithms.random_features import kernels, lasso
 from daskfs.algorithms.random_features.lasso import Solution, kkt_residual, largest_penalty, objective
-from daskfs.algorithms.random_features.models import remove_intercept, ridge
+from daskfs.algorithms.random_features.models import ridge
+from daskfs.algorithms.random_features.unpenalised import remove_intercept
 from daskfs.errors import OptionError
 
 pytestmark = pytest.mark.kernels

@@ -15,7 +15,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.svm import LinearSVC
 
 import daskfs
-from daskfs.algorithms.random_features import sums
+from daskfs.algorithms.random_features import scale, sums
 from daskfs.algorithms.random_features.inputs import LINEAR_DEVIATION, WINDOW_CELLS, held_back_mask, row_windows
 from daskfs.algorithms.random_features.models import begin_choice
 from daskfs.algorithms.random_features.state import Quadratic, ScoreModel
@@ -40,9 +40,8 @@ def two_classes(tmp_path_factory):
 
 def plain(**fields):
     """As the paper has it, inputs and target as they are."""
-    return daskfs.SparseRandomFeatures(
-        **({"penalty": 1.0, "gamma": 1.0, "scaling": "none", "screen": False, "linear": False} | fields)
-    )
+    paper = {"penalty": 1.0, "gamma": 1.0, "scaling": "none", "screen": False, "linear": False}
+    return daskfs.SparseRandomFeatures(**(paper | {"inputs_per_feature": None} | fields))
 
 
 def objective(selection, dataset, loss, penalty):
@@ -142,6 +141,16 @@ def test_gamma_and_penalty_are_chosen_together():
     assert fixed.selection_.chosen == {}
     smoothest = SparseRandomFeaturesRegressor(**fields).fit(X[:600], X[:600, 1] ** 2 + 0.1 * rng.normal(size=600))
     assert smoothest.selection_.chosen["gamma"] <= model.selection_.chosen["gamma"] / 4
+
+
+def test_smaller_penalties_are_tried_after_some_that_are_worse(monkeypatch):
+    X, y = smooth(300)
+    penalties = []
+    for errors in ([1.0, *[9.0] * 14], [5.0, 6.0, 7.0, 8.0, 1.0, *[9.0] * 10]):
+        monkeypatch.setattr(scale, "_errors", lambda *_, errors=errors: iter(errors))
+        model = SparseRandomFeaturesRegressor(gamma=1.0, rounds=1, per_round=10).fit(X, y)
+        penalties.append(model.selection_.chosen["penalty"])
+    assert penalties[1] == pytest.approx(0.6**4 * penalties[0])
 
 
 def test_the_loss_is_that_of_the_target(tmp_path):

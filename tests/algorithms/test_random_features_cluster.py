@@ -18,11 +18,13 @@ from daskfs.engine.passes import SelectionRun, SerialRunner
 from daskfs.engine.run import n_shards_for
 from daskfs.engine.shards import one_blas_thread
 from daskfs.protocol import flatten
+from daskfs.selection.selection import KeptFeatures
 
 CASES = {
     "squared": daskfs.SparseRandomFeatures(rounds=3, per_round=40),
     "logistic": daskfs.SparseRandomFeatures(loss="logistic", rounds=2, per_round=30),
     "chosen": daskfs.SparseRandomFeatures(n_select=10, rounds=2, per_round=30),
+    "kept": daskfs.SparseRandomFeatures(rounds=2, per_round=30, keep=("x3", "x2")),
 }
 MB = 10**6
 
@@ -56,8 +58,10 @@ def test_two_processes_give_what_their_shards_give_and_what_one_gives(dataset, t
     run = SelectionRun(dataset, algorithm, Snapshot(algorithm.start(dataset.meta, 0), 2))
     with one_blas_thread():  # as `select` and the workers have it
         by_shards = algorithm.result(run.finish(SerialRunner(run)).state)
-    assert shared.features.tolist() == by_shards.features.tolist()
-    assert shared.weights.tobytes() == by_shards.weights.tobytes()
+    kept = shared.kept or KeptFeatures(np.empty(0, np.uint64), [], np.empty(0))
+    assert [*shared.features, *kept.features] == by_shards.features.tolist()
+    assert shared.weights.tobytes() + kept.weights.tobytes() == by_shards.weights.tobytes()
+    assert kept.names == list(algorithm.keep)
     alone = daskfs.select(dataset, algorithm)
     assert shared.history.objective.values[-1] == pytest.approx(alone.history.objective.values[-1], rel=1e-3)
     assert shared.score(dataset) == pytest.approx(alone.score(dataset), abs=0.005)

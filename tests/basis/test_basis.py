@@ -39,6 +39,23 @@ FROZEN = {
 }
 
 
+# The same with γ = ½ and two of nine columns for every feature: id, columns, W there, b.
+FROZEN_PAIRS = {
+    "gaussian": [
+        (0, [0, 2], [-0.25895837, -0.55242205], 0.27669603),
+        (2**63 + 5, [4, 8], [0.20282017, -0.66848481], 0.3125079),
+    ],
+    "laplacian": [
+        (0, [0, 2], [-0.50821394, 0.22762586], 0.27669603),
+        (2**63 + 5, [4, 8], [-0.05312832, -0.92494386], 0.3125079),
+    ],
+    "perceptron": [
+        (0, [0, 2], [-0.42444804, -0.90545231], 0.52174306),
+        (2**63 + 5, [4, 8], [0.29033384, -0.95692539], 0.58927053),
+    ],
+}
+
+
 def ids_of(*numbers):
     return np.array(numbers, np.uint64)
 
@@ -66,6 +83,16 @@ def test_features_are_what_they_were_in_the_first_version(kernel):
         np.testing.assert_allclose(b[0], phase, rtol=1e-6)
 
 
+@pytest.mark.parametrize("kernel", FROZEN_PAIRS)
+def test_features_of_few_columns_are_what_they_were_in_their_first_version(kernel):
+    basis = Basis(kernel, 0.5, FROZEN_SEED, 9, (2,))
+    for number, columns, omega, phase in FROZEN_PAIRS[kernel]:
+        features = basis.features(ids_of(number))
+        assert [each.tolist() for each in basis.inputs_of(ids_of(number))] == [columns]
+        np.testing.assert_allclose(features.W[0, columns], omega, rtol=1e-6)
+        np.testing.assert_allclose(features.b[0], phase, rtol=1e-6)
+
+
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("d", [1, 2, 3, 4, 5, 22])
 def test_features_are_those_of_plain_python(kernel, d):
@@ -87,6 +114,44 @@ def test_a_feature_is_the_same_in_any_company(kernel):
     some_W, some_b = directions(ids[order], 7, 3, kernel, 1.0)
     assert np.array_equal(some_W, W[order])
     assert np.array_equal(some_b, b[order])
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("d", [1, 2, 3, 4, 5, 22])
+def test_features_of_few_columns_are_those_of_plain_python(kernel, d):
+    numbers = [0, 1, 2, 3, 17, 2**32 - 1, 2**32, 2**62 - 1, 2**63 + 5, 2**64 - 1]
+    turn, counts = 1 if kernel == "perceptron" else 2 * math.pi, (1, 3, 0, 2)
+    for seed in (0, 2**64 - 1):
+        basis = Basis(kernel, 0.7, seed, d, counts)
+        features, inputs = basis.features(ids_of(*numbers)), basis.inputs_of(ids_of(*numbers))
+        for number, omega, phase, columns in zip(numbers, features.W, features.b, inputs, strict=True):
+            q = min(counts[number % 4] or d, d)
+            if q == d:
+                expected = reference.feature(number, d, seed, kernel, 0.7)
+                assert columns is None
+            else:
+                expected = reference.feature_of_few(number, d, seed, kernel, 0.7, q)
+                assert columns.tolist() == np.flatnonzero(omega).tolist()
+                assert len(columns) == q
+            np.testing.assert_allclose(turn * omega, expected[0], rtol=3e-7)
+            np.testing.assert_allclose(turn * phase, expected[1], rtol=3e-7, atol=1e-15)
+
+
+def test_all_pairs_of_columns_are_equally_likely():
+    d, A = 6, 30_000
+    inputs = np.array(Basis("gaussian", 1.0, 3, d, (2,)).inputs_of(np.arange(A, dtype=np.uint64)))
+    counts = np.bincount(inputs[:, 0] * d + inputs[:, 1], minlength=d * d).reshape(d, d)[np.triu_indices(d, 1)]
+    assert counts.sum() == A
+    assert stats.chisquare(counts).pvalue > 1e-3
+
+
+def test_rows_are_as_far_apart_for_few_columns_as_for_all():
+    X = rows(200, d=40)
+    spreads = []
+    for counts in ((), (1,), (3,)):
+        W = Basis("gaussian", 0.05, 3, 40, counts).features(np.arange(4000, dtype=np.uint64)).W
+        spreads.append(np.square(X @ W.T - (X @ W.T).mean(axis=0)).mean())
+    np.testing.assert_allclose(spreads, spreads[0], rtol=0.05)
 
 
 @pytest.mark.parametrize(("kernel", "law"), [("gaussian", stats.norm), ("laplacian", stats.cauchy)])

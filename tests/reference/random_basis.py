@@ -49,3 +49,22 @@ def expansion(X, W, b, kernel):
     if kernel == "perceptron":
         return np.where(u - b >= 0, 1.0, -1.0)
     return math.sqrt(2) * np.cos(2 * math.pi * (u + b))
+
+
+def columns_of(number, d, seed, q):
+    """The q distinct columns of a feature: words of the third stream, each scaled to 0 … d-1, repetitions left out."""
+    columns, block = [], 0
+    while len(columns) < q:
+        words = philox((number % WORD, number // WORD, block, 2), (seed % WORD, seed // WORD))
+        columns += [word * d // WORD for word in words]
+        columns, block = list(dict.fromkeys(columns)), block + 1
+    return columns[:q]
+
+
+def feature_of_few(number, d, seed, kernel, gamma, q):
+    """ω and b of a feature that is a function of q of d columns, and is as fine as one of all columns."""
+    finer = math.sqrt(d / q) if kernel == "perceptron" else d / q
+    few, phase = feature(number, q, seed, kernel, gamma * finer)
+    omega = np.zeros(d)
+    omega[columns_of(number, d, seed, q)] = few
+    return omega, phase

@@ -15,7 +15,8 @@ perceptron  sign(ω·x − b)         uniform on the sphere
 ==========  ====================  =============================================
 
 The columns themselves are features, too: *linear terms*, whose penalty is a tenth of that of a random feature of the
-same variance with the squared loss. The paper has none of them, and neither has ``linear=False``.
+same variance with the squared loss. The paper has none of them, and neither has ``linear=False``. Linear terms of the
+columns in `keep` are always in the model, and have no penalty.
 
 A feature is an integer (see `daskfs.basis`). The direction ω of a feature comes from a counter-based generator keyed by
 seed and feature, and is the same on every worker and in every later version.
@@ -28,7 +29,8 @@ Passes read blocks of rows in any order, and merging adds the sums of shards. Me
 working set A, which stays on the driver, and on workers for the part of it that a pass adds up.
 
 The file `rounds.py` has the algorithm, pass by pass; `sums.py` adds up the sums of a pass; `models.py` chooses models,
-with the solver in `lasso.py`; `inputs.py` reads and scales rows; `state.py` has the records of the state.
+with the solver in `lasso.py` and the terms without a penalty in `unpenalised.py`; `inputs.py` reads and scales rows;
+`state.py` has the records of the state.
 """
 
 from __future__ import annotations
@@ -40,6 +42,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
+import numpy as np
+
+from daskfs.algorithms.keep import kept_features
 from daskfs.algorithms.losses import Loss, encode_classes, loss_for, positive_target
 from daskfs.algorithms.random_features.inputs import count_inputs, merge_inputs, one_vs_rest_labels, rows_nbytes
 from daskfs.algorithms.random_features.models import PATH_LENGTH
@@ -48,10 +53,13 @@ from daskfs.algorithms.random_features.rounds import CANDIDATES, begin_pass, fin
 from daskfs.algorithms.random_features.scale import scale_nbytes, sees_all_rows
 from daskfs.algorithms.random_features.state import RandomFeaturesState, Sums, initial_state
 from daskfs.algorithms.random_features.sums import GRAM_BYTES_PER_PASS, TILE_ROWS, add_block, add_pending, zero_sums
-from daskfs.basis import Kernel
+from daskfs.basis import LINEAR, Kernel
 from daskfs.errors import OptionError, check_choice, check_positive, check_whole
 from daskfs.protocol import Algorithm, Axis, Block, Meta, Preview, Result, Schedule, Sharing, copy_state
 
+MIXED_INPUTS = (1, 2, 3, 0, 0, 0, 0, 0)
+"""Numbers of columns of features with ``inputs_per_feature="auto"``, where 0 stands for all columns. More than half of
+the features are of all columns, since a target that needs those is met worse if there are fewer to choose from."""
 RandomFeaturesLoss = Literal["auto", "squared", "squared_hinge", "logistic"]
 
 
@@ -94,6 +102,13 @@ class SparseRandomFeatures(Algorithm):
     tolerance
         How exactly the problem on the working set is solved: the largest violation of the optimality conditions, as a
         share of the penalty. Sums in float32 may not allow it; then `residual` in the history is larger.
+    inputs_per_feature
+        How many columns a random feature is a function of; None is all, as in the paper. The name of a feature of few
+        columns says which. ``"auto"`` draws features of one, two, three and (more than half) all columns, of which
+        those enter that serve the target; with ``screen=False`` all features are of all columns.
+    keep
+        Names of columns whose linear terms are always in the model, without a penalty, and are not counted in
+        `n_select`.
 
     Examples
     --------
@@ -121,6 +136,8 @@ class SparseRandomFeatures(Algorithm):
     scaling: Literal["unit", "standard", "none"] = "unit"
     max_features: int = 2500
     tolerance: float = 1e-4
+    inputs_per_feature: int | Literal["auto"] | None = "auto"
+    keep: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_choice("kernel", self.kernel, Kernel)
@@ -132,6 +149,8 @@ class SparseRandomFeatures(Algorithm):
         check_positive("tolerance", self.tolerance)
         for name in ("rounds", "per_round", "max_features"):
             check_whole(name, getattr(self, name), 1)
+        if self.inputs_per_feature not in ("auto", None):
+            check_whole("inputs_per_feature", self.inputs_per_feature, 1)
         if self.n_select is not None:
             check_whole("n_select", self.n_select, 1)
             if self.n_select > self.max_features:
@@ -153,11 +172,12 @@ class SparseRandomFeatures(Algorithm):
         return self.linear and self.screen
 
     def start(self, meta: Meta, seed: int) -> RandomFeaturesState:
-        loss = self._loss_for(meta)
+        loss, kept = self._loss_for(meta), kept_features(self.keep, meta)
         labels = one_vs_rest_labels(loss, meta)
         classes = json.dumps(meta.classes) if len(labels) else encode_classes(meta)
         state = initial_state(seed, count_inputs(meta), len(labels) or 1, classes, labels, positive_target(meta))
-        state.loss, state.holds_back = loss, self._holds_back(meta)
+        state.loss, state.holds_back, state.kept = loss, self._holds_back(meta), kept + np.uint64(LINEAR)
+        state.inputs_per_feature = np.array(self._inputs_per_feature, np.int64)
         begin_pass(state, "inputs")
         return state
 
@@ -186,7 +206,7 @@ class SparseRandomFeatures(Algorithm):
         return make_result(self, state)
 
     def nbytes(self, meta: Meta) -> int:
-        d, n_scores, largest = count_inputs(meta), self._n_scores(meta), self._largest_set
+        d, n_scores, largest = count_inputs(meta), self._n_scores(meta), self._largest_set(meta)
         slices = min(GRAM_BYTES_PER_PASS, 8 * largest**2 * self._n_grams(meta))
         candidates = CANDIDATES * self.per_round if self.screen else self.per_round
         widest = largest + max(candidates, largest)  # features of a tile, and a weighted copy of some of them
@@ -200,7 +220,8 @@ class SparseRandomFeatures(Algorithm):
 
     def driver_nbytes(self, meta: Meta) -> int:
         matrices = 2 * self._n_grams(meta) + 3  # old and new Gram, one without the intercept, and two to factor it
-        return max(matrices * 8 * self._largest_set**2, scale_nbytes(count_inputs(meta)))
+        n_kept = len(kept_features(self.keep, meta))
+        return max(matrices * 8 * self._largest_set(meta) ** 2, scale_nbytes(count_inputs(meta), n_kept))
 
     def preview(self, state: RandomFeaturesState, limit: int) -> Preview:
         return make_preview(self, state, limit)
@@ -211,8 +232,14 @@ class SparseRandomFeatures(Algorithm):
         return self.n_select is not None or (self.penalty == "auto" and is_large)
 
     @property
-    def _largest_set(self) -> int:
-        return min(self.max_features, self.rounds * self.per_round)
+    def _inputs_per_feature(self) -> tuple[int, ...]:
+        """The numbers of columns of random features, as in `basis.Basis`."""
+        if self.inputs_per_feature == "auto":
+            return MIXED_INPUTS if self.screen else ()
+        return () if self.inputs_per_feature is None else (self.inputs_per_feature,)
+
+    def _largest_set(self, meta: Meta) -> int:
+        return min(self.max_features, self.rounds * self.per_round) + len(kept_features(self.keep, meta))
 
     def _loss_for(self, meta: Meta) -> Loss:
         if self.loss != "auto":

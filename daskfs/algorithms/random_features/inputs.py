@@ -194,7 +194,8 @@ def _moments(inputs: InputSummary, sums: Sums) -> tuple[Float64Array, Float64Arr
 def features_with_ids(kernel: Kernel, state: RandomFeaturesState, ids: IdArray) -> RandomFeatures:
     """Return features as the rounds see them, with linear terms of mean 0 and the deviation `LINEAR_DEVIATION`."""
     inputs = state.inputs
-    features = Basis(kernel, inputs.gamma, state.seed, len(inputs.offset)).features(ids)
+    per_feature = tuple(state.inputs_per_feature.tolist())
+    features = Basis(kernel, inputs.gamma, state.seed, len(inputs.offset), per_feature).features(ids)
     if features.linear is not None:
         columns = linear_columns(ids[features.linear])
         features.W[features.linear, columns] = inputs.stretch[columns]

@@ -14,7 +14,7 @@ The solver keeps a working set of features, the support and the features that vi
 grows until no feature violates them. Memory is A² numbers for G, n² for a working set of n features, and |S|² for the
 Cholesky factor.
 
-An unpenalised intercept is not part of the problem, since `models.remove_intercept` removes it beforehand.
+An unpenalised intercept is not part of the problem, since `unpenalised.remove_intercept` removes it beforehand.
 """
 
 from __future__ import annotations

@@ -13,21 +13,23 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import cho_factor, cho_solve, eigh
 
 from daskfs.algorithms.random_features import lasso
 from daskfs.algorithms.random_features.lasso import Float64Array, LassoProblem
 from daskfs.algorithms.random_features.state import RandomFeaturesState, ScoreModel, Sums
-from daskfs.errors import OptionError
+from daskfs.algorithms.random_features.unpenalised import (
+    all_weights,
+    kept_terms,
+    penalised_problems,
+    shortest_solution,
+)
 
 if TYPE_CHECKING:
     from daskfs.algorithms.random_features import SparseRandomFeatures
 
 PATH_LENGTH = 20  # penalties to choose from, from the largest that admits a feature to the one of the rounds
 RIDGES = (1e-7, 1e-5, 1e-3)  # for the refit with exactly `n_select` features, as shares of the mean square of a feature
-_TINY = float(np.finfo(np.float64).tiny)  # in place of the curvature where all rows are classified with a margin
 _FLAT = 1e-12  # a curvature below this share of the weight of all rows does not determine an intercept
-_CONSTANT = 1e-12  # a column whose variance is below this share of its mean square is constant up to rounding
 _MIN_BOOST, _MAX_BOOST = 1e-8, 1e-3
 
 
@@ -43,7 +45,7 @@ class NewtonStep(NamedTuple):
 
 def newton_step(state: RandomFeaturesState, tolerance: float) -> NewtonStep:
     """Return the step from the current model to the minimum of the quadratic models."""
-    weights, penalty = state.model.weights, state.penalty
+    weights, penalty = state.penalised_weights, state.penalty
     promised = residual = 0.0
     if penalty:
         problems, new, _ = minimise(state, tolerance)
@@ -56,23 +58,36 @@ def newton_step(state: RandomFeaturesState, tolerance: float) -> NewtonStep:
         before, after = weights[:, number], new[:, number]
         promised += _value(gram, b[:, 0], before, penalty) - _value(gram, b[:, 0], after, penalty)
         distance = (
-            lasso.kkt_residual(gram, b[:, 0], before, penalty) if penalty else np.abs(gram @ before - b[:, 0]).max()
+            lasso.kkt_residual(gram, b[:, 0], before, penalty)
+            if penalty and len(b)
+            else np.abs(gram @ before - b[:, 0]).max(initial=0.0)
         )
         residual = max(residual, float(distance))
+    kept = kept_terms(state) if state.n_kept else []
+    for number, terms in enumerate(kept):
+        v, w = state.model.weights[: state.n_kept, number], weights[:, number : number + 1]
+        change = v - terms.best(w)[:, 0]
+        gradient = terms.N @ change
+        promised += float(change @ gradient / 2)
+        residual = max(residual, float(np.abs(gradient).max()) / (min(penalty, state.strongest) or 1.0))
+    new = all_weights(state, new)
     return NewtonStep(ScoreModel(new, best_intercepts(state, new)), promised, residual)
 
 
 def minimise(state: RandomFeaturesState, tolerance: float) -> tuple[list[LassoProblem], Float64Array, float]:
-    """Return the lasso problems of a state, the weights that minimise the problems, and the weights' KKT residual.
+    """Return the lasso problems of a state, the penalised weights that minimise them, and the weights' KKT residual.
 
     Sums in float32 give a Gram matrix with eigenvalues slightly below zero. If the penalty is too small to make up for
     negative eigenvalues, so that weights grow without end, every diagonal is raised by a tiny share of itself, also in
     later rounds.
     """
+    start = state.penalised_weights
+    if not len(start):
+        return lasso_problems(state), start, 0.0
     while True:
         problems = lasso_problems(state)
         with np.errstate(over="ignore", invalid="ignore"):
-            solution = lasso.solve(problems, state.penalty, state.model.weights, tolerance, state.objective)
+            solution = lasso.solve(problems, state.penalty, start, tolerance, state.objective)
             if _is_possible(state, problems, solution.weights) or state.diagonal_boost > _MAX_BOOST:
                 return problems, solution.weights, solution.residual
         problems = []  # frees as much memory as the Gram matrices take
@@ -88,9 +103,9 @@ def _is_possible(state: RandomFeaturesState, problems: list[LassoProblem], weigh
     if not penalty * np.abs(weights).sum() <= objective:
         return False
     if state.pass_kind == "gram":
-        return bool(state.constant_loss + lasso.objective(*problems[0], weights, penalty) >= 0.0)
+        return squared_objective(state, problems[0], weights) >= 0.0
     promised = sum(
-        _value(gram, b[:, 0], state.model.weights[:, number], penalty)
+        _value(gram, b[:, 0], state.penalised_weights[:, number], penalty)
         - _value(gram, b[:, 0], weights[:, number], penalty)
         for number, (gram, b) in enumerate(problems)
     )
@@ -101,45 +116,26 @@ def _value(gram: Float64Array, b: Float64Array, w: Float64Array, penalty: float)
     return float(w @ (gram @ w / 2 - b) + penalty * np.abs(w).sum())
 
 
+def squared_objective(state: RandomFeaturesState, problem: LassoProblem, weights: Float64Array) -> float:
+    """Return the objective with the squared loss, for penalised weights and the best kept weights and intercept."""
+    kept = sum(terms.gain() for terms in kept_terms(state)) if state.n_kept else 0.0
+    return state.constant_loss - kept + (lasso.objective(*problem, weights, state.penalty) if len(weights) else 0.0)
+
+
 def lasso_problems(state: RandomFeaturesState) -> list[LassoProblem]:
-    """Return G (A, A) and b (A, scores) of ½ wᵀGw − bᵀw for every Gram matrix, with the best intercept for every w."""
-    quadratic, weights = state.known_quadratic(), state.model.weights
-    problems = []
-    for number, matrix in enumerate(quadratic.gram):
-        columns = slice(None) if len(quadratic.gram) == 1 else slice(number, number + 1)
-        n = max(float(quadratic.n[number]), _TINY)
-        gram, b = remove_intercept(matrix, quadratic.b[:, columns], quadratic.s[:, number], n, quadratic.t[columns])
+    """Return G (P, P) and b (P, scores) of ½ wᵀGw − bᵀw for every Gram matrix, for the weights w with a penalty.
+
+    The intercept and the weights of kept features are the best ones for every w.
+    """
+    weights, problems = state.penalised_weights, []
+    for number, (gram, b) in enumerate(penalised_problems(state)):
         boost = state.diagonal_boost * gram.diagonal()
         gram.flat[:: len(gram) + 1] += boost
         if state.pass_kind != "gram":  # in Newton's method the boost penalises the length of the step, not the weights
+            columns = slice(None) if b.shape[1] == weights.shape[1] else slice(number, number + 1)
             b = b + boost[:, None] * weights[:, columns]
         problems.append((gram, b))
     return problems
-
-
-def remove_intercept(G: ArrayLike, b: ArrayLike, s: ArrayLike, n: float, t: ArrayLike) -> LassoProblem:
-    """Return G − ssᵀ/n and b − stᵀ/n: the problem without its unpenalised intercept, with s = ΦᵀD1, n = ΣD, t = 1ᵀDy.
-
-    The row and column of a constant feature are set to zero, where rounding would leave small values.
-
-    Examples
-    --------
-    >>> Phi, y = np.array([[0.0, 1], [1, 1], [2, 1]]), np.array([1.0, 3, 5])
-    >>> gram, b = remove_intercept(Phi.T @ Phi, Phi.T @ y, Phi.sum(axis=0), 3, y.sum())
-    >>> gram
-    array([[2., 0.], [0., 0.]])
-    """
-    G, b, s, t = (np.asarray(array, dtype=np.float64) for array in (G, b, s, t))
-    if not n > 0:
-        raise OptionError(f"the weights of rows add up to {n}: there is nothing to fit")
-    gram = np.outer(s, s / n)
-    np.subtract(G, gram, out=gram)  # the only copy of G
-    centred = b - np.multiply.outer(s, t / n)
-    constant = np.flatnonzero(gram.diagonal() <= _CONSTANT * G.diagonal())
-    gram[constant] = 0.0
-    gram[:, constant] = 0.0
-    centred[constant] = 0.0
-    return gram, centred
 
 
 def best_intercepts(state: RandomFeaturesState, weights: Float64Array) -> Float64Array:
@@ -185,28 +181,19 @@ def ridge(G: ArrayLike, b: ArrayLike, alpha: float) -> Float64Array:
     if not len(H):
         return np.zeros_like(b)
     H.flat[:: len(H) + 1] += alpha * H.diagonal().mean()
-    return np.ascontiguousarray(_shortest(H, b))
+    return np.ascontiguousarray(shortest_solution(H, b))
 
 
-def _shortest(H: Float64Array, b: Float64Array) -> Float64Array:
-    """Return the shortest w that minimises ½ wᵀHw − bᵀw."""
-    noise = len(H) * lasso.EPS
-    try:
-        lower, _ = cho_factor(H, lower=True)
-    except np.linalg.LinAlgError:
-        pass
-    else:
-        pivots = np.square(lower.diagonal())
-        if pivots.min() > noise * pivots.max():
-            return np.asarray(cho_solve((lower, True), b))
-        del lower  # as large as H
-    values, vectors = eigh(H, overwrite_a=True)  # ten times slower, but exact for singular matrices
-    inverse = np.divide(1.0, values, where=values > noise * values[-1], out=np.zeros_like(values))
-    return np.asarray(vectors @ ((vectors.T @ b).T * inverse).T)
+def drop_zeros(state: RandomFeaturesState) -> None:
+    """Remove features without a weight from the working set, except kept features."""
+    used = np.flatnonzero(state.penalised_weights.any(axis=1))
+    keep_features(state, np.concatenate([np.arange(state.n_kept), state.n_kept + used]))
 
 
 def begin_choice(params: SparseRandomFeatures, state: RandomFeaturesState) -> bool:
     """Set `state.models` to the models to choose from; return False if there is nothing to choose."""
+    if not state.n_penalised:
+        return False
     if params.n_select is not None:
         weights = _refits(params.n_select, state, params.tolerance)
     elif params.penalty == "auto" and state.holds_back:
@@ -216,7 +203,8 @@ def begin_choice(params: SparseRandomFeatures, state: RandomFeaturesState) -> bo
         weights = [step.weights for step in lasso.solve_path(problems, state.penalties, params.tolerance)]
     else:
         return False
-    state.models = [ScoreModel(w, best_intercepts(state, w)) for w in weights]
+    complete = [all_weights(state, w) for w in weights]
+    state.models = [ScoreModel(w, best_intercepts(state, w)) for w in complete]
     return True
 
 
@@ -229,20 +217,20 @@ def end_choice(state: RandomFeaturesState, sums: Sums) -> None:
         state.penalty = float(state.penalties[best])
     if len(state.ridges):
         state.penalty, state.ridge = 0.0, float(state.ridges[best])
-    keep_features(state, np.flatnonzero(state.model.weights.any(axis=1)))
+    drop_zeros(state)
 
 
 def _refits(count: int, state: RandomFeaturesState, tolerance: float) -> list[Float64Array]:
     """Reduce the working set to the first features on the path, and return weights for several ridge penalties."""
-    weights = lasso.solve_for_count(lasso_problems(state), min(count, len(state.active)), tolerance).weights
+    weights = lasso.solve_for_count(lasso_problems(state), min(count, state.n_penalised), tolerance).weights
     strength = np.linalg.norm(weights, axis=1)
-    first = np.argsort(-strength, kind="stable")[:count]
-    state.model = replace(state.model, weights=weights)
-    keep_features(state, np.sort(first))
+    first = np.sort(np.argsort(-strength, kind="stable")[:count])
+    state.model = replace(state.model, weights=all_weights(state, weights))
+    keep_features(state, np.concatenate([np.arange(state.n_kept), state.n_kept + first]))
     problems = lasso_problems(state)
     square = float(np.mean([gram.diagonal().mean() for gram, _ in problems]))
     refits = [np.hstack([ridge(gram, b, share) for gram, b in problems]) for share in RIDGES]
-    weights = state.model.weights
+    weights = state.penalised_weights
     unchanged = [weights] if weights.any(axis=1).all() else []  # a feature without a weight would be lost
     state.ridges = square * np.array([*RIDGES[: len(unchanged)], *RIDGES])
     return [*unchanged, *refits]

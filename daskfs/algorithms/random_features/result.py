@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 HISTORY = ("objective", "round", "features", "drawn", "residual")
 """The columns of the history, which has a row for every pass: the objective per row (of a scaled target), the round,
-features in the working set, features drawn so far, and the KKT residual of the weights as a share of the penalty."""
+features in the working set without kept ones, features drawn so far, and the KKT residual of the weights as a share of
+the penalty."""
 _LARGE_RESIDUAL = 0.1
 """The KKT residual, as a share of the penalty, above which the result has a remark."""
 
@@ -27,8 +28,8 @@ _LARGE_RESIDUAL = 0.1
 def add_record(state: RandomFeaturesState) -> None:
     """Append the record of a pass to the history."""
     assert state.history is not None, "workers do not have it"
-    objective, n_features = state.objective / state.total, len(state.active)
-    record = (objective, state.round, n_features, state.drawn, state.kkt_residual)
+    objective = state.objective / state.total
+    record = (objective, state.round, state.n_penalised, state.drawn, state.kkt_residual)
     state.history = np.concatenate([state.history, [record]])
 
 
@@ -37,7 +38,9 @@ def make_result(params: SparseRandomFeatures, state: RandomFeaturesState) -> Res
     assert state.history is not None, "workers do not have it"
     inputs = state.inputs
     contributions = _contributions(params.kernel, state)
-    order = np.argsort(-contributions, kind="stable")
+    n_kept = state.n_kept
+    by_contribution = n_kept + np.argsort(-contributions[n_kept:], kind="stable")
+    order = np.concatenate([by_contribution, np.arange(n_kept)])
     model = _in_own_scales(state, state.model)
     weights = model.weights[order]
     return Result(
@@ -47,11 +50,13 @@ def make_result(params: SparseRandomFeatures, state: RandomFeaturesState) -> Res
         classes=decode_classes(state.classes),
         history=[dict(zip(HISTORY, record, strict=True)) for record in state.history.tolist()],
         importance=contributions[order],
+        n_kept=n_kept,
         chosen=_chosen(params, state),
         remarks=_remarks(params, state),
         expansion=Expansion(
             *(params.kernel, inputs.gamma, state.seed, inputs.offset, inputs.scale, inputs.low, inputs.high),
             importance=_input_effects(params.kernel, state),
+            inputs_per_feature=tuple(state.inputs_per_feature.tolist()),
         ),
     )
 
@@ -69,7 +74,8 @@ def _in_own_scales(state: RandomFeaturesState, model: ScoreModel) -> ScoreModel:
 def make_preview(params: SparseRandomFeatures, state: RandomFeaturesState, limit: int) -> Preview:
     """Return the working set as it was last solved, with features that have just entered last, at weight zero."""
     weights = state.model.weights[: len(state.active)]
-    order = np.argsort(-np.linalg.norm(weights, axis=1), kind="stable")[:limit]
+    size = np.linalg.norm(weights[state.n_kept :], axis=1)
+    order = state.n_kept + np.argsort(-size, kind="stable")[:limit]
     shown = _in_own_scales(state, ScoreModel(weights, state.model.intercept)).weights[order]
     is_known = state.total > 0 and np.isfinite(state.objective)
     return Preview(
@@ -113,7 +119,7 @@ def _input_effects(kernel: Kernel, state: RandomFeaturesState) -> Float64Array:
     if len(X) < 2 or not len(weights):
         return effects
     products, scores = multiply(X, features.W.T), multiply(features.expand(X), weights)
-    for column in range(X.shape[1]):
+    for column in np.flatnonzero(features.W.any(axis=0)).tolist():
         expanded = features.expand_changed(products, column, np.roll(X[:, column], 1) - X[:, column])
         effects[column] = float(np.square(multiply(expanded, weights) - scores).mean())
     return np.asarray(effects / max(float(effects.sum()), float(np.finfo(float).tiny)))
@@ -122,14 +128,14 @@ def _input_effects(kernel: Kernel, state: RandomFeaturesState) -> Float64Array:
 def _remarks(params: SparseRandomFeatures, state: RandomFeaturesState) -> tuple[str, ...]:
     """Return remarks for the user about the result, one line each."""
     remarks = []
-    if not len(state.active):
+    if not state.n_penalised:
+        alone = "the model is the kept features alone" if state.n_kept else "every row is predicted the same"
         remarks.append(
-            f"penalty={state.penalty:g} lets no feature in, every row is predicted the same: "
-            f"it must be below {state.strongest:.3g}"
+            f"penalty={state.penalty:g} lets no feature in, {alone}: it must be below {state.strongest:.3g}"
             if state.strongest
             else "no feature has a weight"
         )
-    elif len(state.active) == params.max_features and params.n_select is None:
+    elif state.n_penalised == params.max_features and params.n_select is None:
         remarks.append(
             f"there are as many features as max_features={params.max_features:,} allows: raise it, or penalty"
         )

@@ -6,6 +6,8 @@ A large Gram matrix is added up in several passes.
 
     inputs ─► screen ─► gram ─► solve, drop zeros ─► screen …  ─► choose ─► done
     inputs ─► screen ─► newton ─► solve ─► newton … ─► drop zeros ─► screen …  ─► newton … ─► choose ─► newton … ─► done
+
+Features that the user asked to keep are fitted alone before the first round, and are in every later fit.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import numpy as np
 from daskfs.algorithms.losses import best_constants
 from daskfs.algorithms.random_features import lasso, models
 from daskfs.algorithms.random_features.inputs import fix_scaling
-from daskfs.algorithms.random_features.models import keep_features
+from daskfs.algorithms.random_features.models import drop_zeros
 from daskfs.algorithms.random_features.scale import choose_scale
 from daskfs.algorithms.random_features.state import (
     IdArray,
@@ -35,6 +37,7 @@ from daskfs.algorithms.random_features.sums import (
     symmetrise,
     zero_sums,
 )
+from daskfs.algorithms.random_features.unpenalised import all_weights, kept_ridge
 from daskfs.basis import LINEAR
 from daskfs.errors import OptionError
 
@@ -99,7 +102,10 @@ def _finish_inputs(params: SparseRandomFeatures, state: RandomFeaturesState, sum
     intercept, constant_loss = best_constants(state.fitted_loss, quadratic.t, squares, total)
     state.model = replace(state.model, intercept=intercept)
     _set_constant_loss(state, constant_loss)
-    _begin_round(params, state)
+    if len(state.kept):
+        _admit(params, state, state.kept)
+    else:
+        _begin_round(params, state)
 
 
 def _set_constant_loss(state: RandomFeaturesState, loss: float) -> None:
@@ -107,7 +113,7 @@ def _set_constant_loss(state: RandomFeaturesState, loss: float) -> None:
 
 
 def _begin_round(params: SparseRandomFeatures, state: RandomFeaturesState) -> None:
-    room = min(params.per_round, params.max_features - len(state.active))
+    room = min(params.per_round, params.max_features - state.n_penalised)
     if state.round == params.rounds or state.idle == _PATIENCE or room <= 0 or not state.penalty:
         _end_growth(params, state)
         return
@@ -131,9 +137,10 @@ def _finish_screen(params: SparseRandomFeatures, state: RandomFeaturesState, sum
         of_linear = state.inputs.stretch * np.abs(sums.linear).max(axis=1)
         gradient = np.concatenate([gradient, of_linear[outside]])
     if state.round == 1:
-        _set_constant_loss(state, sums.loss)  # moments of a target far from zero have too few digits for it
+        if not state.n_kept:
+            _set_constant_loss(state, sums.loss)  # moments of a target far from zero have too few digits for it
         state.strongest = float(gradient.max())
-    room = min(params.per_round, params.max_features - len(state.active))
+    room = min(params.per_round, params.max_features - state.n_penalised)
     strongest = np.argsort(-gradient, kind="stable")[:room]
     admitted = np.sort(strongest[gradient[strongest] > state.penalty])
     ids = candidates[admitted]
@@ -188,11 +195,12 @@ def _finish_gram(params: SparseRandomFeatures, state: RandomFeaturesState, sums:
             _set_constant_loss(state, sums.loss)
     if not _fill_gram(state, sums):
         return
-    ((gram, b),), weights, state.kkt_residual = models.minimise(state, params.tolerance)
-    state.strongest = state.strongest or lasso.largest_penalty(b)
+    (problem,), weights, state.kkt_residual = models.minimise(state, params.tolerance)
+    state.strongest = state.strongest or lasso.largest_penalty(problem[1])
+    objective = models.squared_objective(state, problem, weights)
+    weights = all_weights(state, weights)
     state.model = ScoreModel(weights, models.best_intercepts(state, weights))
-    objective = state.constant_loss + lasso.objective(gram, b, weights, state.penalty)
-    _drop_zeros(state)
+    drop_zeros(state)
     _end_round(params, state, objective)
 
 
@@ -203,7 +211,7 @@ def _finish_newton(params: SparseRandomFeatures, state: RandomFeaturesState, sum
         state.objective_at_step = sums.loss + _penalty_terms(state, state.model)
         gram = state.known_quadratic().gram
         state.quadratic = Quadratic(gram, b=sums.gradient, s=sums.s, n=sums.n, t=sums.residual)
-        state.strongest = state.strongest or lasso.largest_penalty(sums.gradient)
+        state.strongest = state.strongest or lasso.largest_penalty(sums.gradient[state.n_kept :])
         if state.steps and state.objective_at_step > (1 + _ROUNDING) * state.objective:
             if growing and state.newton_passes == _NEWTON_PASSES:  # no pass is left for a line search
                 state.model = state.model_before
@@ -247,24 +255,24 @@ def _finish_line(params: SparseRandomFeatures, state: RandomFeaturesState, sums:
 
 
 def _penalty_terms(state: RandomFeaturesState, model: ScoreModel) -> float:
-    return float(state.penalty * np.abs(model.weights).sum() + state.ridge / 2 * np.square(model.weights).sum())
-
-
-def _drop_zeros(state: RandomFeaturesState) -> None:
-    """Remove features without a weight from the working set."""
-    keep_features(state, np.flatnonzero(state.model.weights.any(axis=1)))
+    kept, weights = model.weights[: state.n_kept], model.weights[state.n_kept :]
+    terms = state.penalty * np.abs(weights).sum() + state.ridge / 2 * np.square(weights).sum()
+    return float(terms + kept_ridge(state) / 2 * np.square(kept).sum())
 
 
 def _end_newton_round(params: SparseRandomFeatures, state: RandomFeaturesState) -> None:
-    _drop_zeros(state)
+    drop_zeros(state)
     _end_round(params, state, state.objective)
 
 
 def _end_round(params: SparseRandomFeatures, state: RandomFeaturesState, objective: float) -> None:
     has_gained = state.objective_of_round - objective > _MIN_GAIN * objective
     state.objective = state.objective_of_round = objective
+    if state.round == 0:  # the fit of kept features alone
+        _begin_round(params, state)
+        return
     state.idle = 0 if has_gained else state.idle + 1
-    if params.n_select is not None and len(state.active) < params.n_select:
+    if params.n_select is not None and state.n_penalised < params.n_select:
         state.penalty, state.idle = state.penalty / 2, 0  # n_select features need at least as many to choose from
     _begin_round(params, state)
 
@@ -288,7 +296,7 @@ def _begin_newton(params: SparseRandomFeatures, state: RandomFeaturesState, phas
 def _end_newton(params: SparseRandomFeatures, state: RandomFeaturesState) -> None:
     """Begin a pass that chooses a model on held-back rows, or end the selection if there is nothing to choose."""
     if state.phase == "refit" or not models.begin_choice(params, state):
-        _drop_zeros(state)
+        drop_zeros(state)
         begin_pass(state, "done")
     else:
         begin_pass(state, "choose")

@@ -3,7 +3,8 @@
 The finer waves are, the more noise they explain, and the larger the penalty must be: both are chosen together. For
 every gamma, a lasso on some hundred waves and the linear terms is fitted to three quarters of the sampled rows for
 descending penalties until the squared error on the other quarter rises, and so for every quarter. Sums over noise
-grow with the square root of the number of rows, and so does the penalty from the sample to all rows.
+grow with the square root of the number of rows, and so does the penalty from the sample to all rows. Features that the
+user asked to keep have no penalty: their part of waves, columns and targets is subtracted before each fit.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from daskfs.algorithms.random_features import lasso
 from daskfs.algorithms.random_features.inputs import features_with_ids, sample_rows
 from daskfs.algorithms.random_features.lasso import Float64Array
 from daskfs.algorithms.random_features.state import RandomFeaturesState, Rows
+from daskfs.algorithms.random_features.unpenalised import KEPT_RIDGE, shortest_solution
 from daskfs.basis import LINEAR
 from daskfs.protocol import Meta
 
@@ -36,15 +38,18 @@ _MOST_TARGETS = 3  # classes that are compared, the most frequent ones
 _FOLDS = 4
 _PENALTIES = 0.6 ** np.arange(15)  # as shares of the largest that admits a wave
 _PATIENCE = 2  # penalties that raise the error, after which smaller ones are not tried
+_FEWEST_PENALTIES = 6  # that are tried: the first features of a path, above all steps, may raise the error
 _TOLERANCE = 1e-2
 _CONSTANT = 1e-12  # a target that differs by less, as a share of itself, is constant
+_TINY = float(np.finfo(np.float64).tiny)
 _ROUNDING = 1e-5  # added to the diagonal of Gram matrices that are summed in float32
 
 
-def scale_nbytes(d: int) -> int:
+def scale_nbytes(d: int, n_kept: int) -> int:
     """Return the bytes that the choice takes."""
     A, rows = _WAVES + (d if d <= _MOST_LINEAR else 0), sample_rows(d)
-    return 8 * A * A * (_FOLDS + 3) + 4 * 4 * rows * A
+    without_kept = 8 * n_kept * (3 * n_kept + 2 * A + 4 * rows) + 4 * rows * A * (_FOLDS + 3) if n_kept else 0
+    return 8 * A * A * (_FOLDS + 3) + 4 * 4 * rows * A + without_kept
 
 
 def sees_all_rows(meta: Meta, d: int) -> bool:
@@ -93,29 +98,56 @@ def _least_error(
 ) -> tuple[float, float]:
     """Return the least error of all penalties, or of a fixed one, and the penalty; 0 if nothing can be explained."""
     d = rows.X.shape[1]
-    n_linear = d if params.has_linear_terms and d <= _MOST_LINEAR else 0
-    ids = np.array([*range(LINEAR, LINEAR + n_linear), *range(_FIRST_WAVE, _FIRST_WAVE + _WAVES)], np.uint64)
+    columns = np.arange(d if params.has_linear_terms and d <= _MOST_LINEAR else 0, dtype=np.uint64) + np.uint64(LINEAR)
+    columns = columns[~np.isin(columns, state.kept)]
+    ids = np.concatenate([columns, np.arange(_FIRST_WAVE, _FIRST_WAVE + _WAVES, dtype=np.uint64)])
     Phi = features_with_ids(params.kernel, state, ids).expand(rows.X)
-    residuals = (
-        (rows.Y - np.average(rows.Y, axis=0, weights=rows.weight)) * rows.weight[:, None] if len(Phi) else rows.Y
-    )
-    top = float(np.abs(Phi[:, n_linear:].T @ residuals.astype(np.float32)).max(initial=0.0))
-    spread = float(np.abs(residuals).sum())
-    if len(Phi) < _FOLDS or top <= _ROUNDING * spread or spread <= _CONSTANT * float(np.abs(rows.Y).sum()):
+    kept = features_with_ids(params.kernel, state, state.kept).expand(rows.X).astype(np.float64)
+    if len(Phi) < _FOLDS:
+        return 0.0, 0.0
+    before = float(np.abs(_residuals(rows)).sum())
+    waves, rest = _without_kept(kept, Phi[:, len(columns) :], rows, np.ones(len(Phi), np.bool_))
+    residuals = _residuals(rest)
+    top = float(np.abs(waves.T @ residuals.astype(np.float32)).max(initial=0.0))
+    spread, constant = float(np.abs(residuals).sum()), _CONSTANT * float(np.abs(rows.Y).sum())
+    if top <= _ROUNDING * spread or spread <= max(constant, _ROUNDING * before if len(state.kept) else 0.0):
         return 0.0, 0.0
     penalties: Float64Array = np.array([fixed]) if fixed is not None else np.asarray(top * _PENALTIES, np.float64)
-    paths = [_errors(Phi, rows, np.arange(len(Phi)) % _FOLDS == fold, penalties) for fold in range(_FOLDS)]
+    paths = [_errors(kept, Phi, rows, np.arange(len(Phi)) % _FOLDS == fold, penalties) for fold in range(_FOLDS)]
     errors: list[float] = []
     for each in zip(*paths, strict=True):
         errors.append(sum(each))
-        if len(errors) - 1 - int(np.argmin(errors)) == _PATIENCE:
+        if len(errors) >= _FEWEST_PENALTIES and len(errors) - 1 - int(np.argmin(errors)) >= _PATIENCE:
             break
     best = int(np.argmin(errors))
     return errors[best], float(penalties[best])
 
 
-def _errors(Phi: NDArray[np.float32], rows: Rows, test: NDArray[np.bool_], penalties: Float64Array) -> Iterator[float]:
+def _residuals(rows: Rows) -> Float64Array:
+    return np.asarray((rows.Y - np.average(rows.Y, axis=0, weights=rows.weight)) * rows.weight[:, None])
+
+
+def _without_kept(
+    kept: Float64Array, Phi: NDArray[np.float32], rows: Rows, learned: NDArray[np.bool_]
+) -> tuple[NDArray[np.float32], Rows]:
+    """Return features and targets without the part that kept features explain, by a fit to the rows `learned`."""
+    if not kept.shape[1]:
+        return Phi, rows
+    centred = kept - np.average(kept[learned], axis=0, weights=rows.weight[learned])
+    weighted = centred[learned] * rows.weight[learned, None]
+    gram = weighted.T @ centred[learned]
+    gram.flat[:: len(gram) + 1] += KEPT_RIDGE * max(float(gram.diagonal().max()), _TINY)
+    weights = shortest_solution(gram, np.hstack([weighted.T @ Phi[learned], weighted.T @ rows.Y[learned]]))
+    explained = centred @ weights
+    n_features = Phi.shape[1]
+    return (Phi - explained[:, :n_features]).astype(np.float32), rows._replace(Y=rows.Y - explained[:, n_features:])
+
+
+def _errors(
+    kept: Float64Array, Phi: NDArray[np.float32], rows: Rows, test: NDArray[np.bool_], penalties: Float64Array
+) -> Iterator[float]:
     """Yield the weighted squared error on the test rows, for every penalty of a fit to the other rows."""
+    Phi, rows = _without_kept(kept, Phi, rows, ~test)
     weight = rows.weight[~test]
     centre, mean = np.average(Phi[~test], axis=0, weights=weight), np.average(rows.Y[~test], axis=0, weights=weight)
     root = np.sqrt(weight)[:, None]

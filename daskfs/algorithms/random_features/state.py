@@ -83,6 +83,10 @@ def _no_ids() -> IdArray:
     return np.empty(0, np.uint64)
 
 
+def _all_inputs() -> NDArray[np.int64]:
+    return np.empty(0, np.int64)
+
+
 @dataclass(slots=True)
 class Sums:
     """Sums over the rows of a pass, where the fields that the kind of pass does not need stay zero or empty."""
@@ -126,12 +130,14 @@ class RandomFeaturesState:
     # The current pass.
     pending: Rows  # scaled rows that do not fill a tile yet
     loss: str = "squared"  # as `fitted_loss` returns it
+    inputs_per_feature: NDArray[np.int64] = field(default_factory=_all_inputs)  # as in `Basis`
     pass_kind: str = "inputs"
     sums: Sums = field(default_factory=Sums)  # since the last merge, or since the pass began
     sums_before: Sums | None = None  # of this pass up to the last merge, equal in all shards
     is_merged: bool = False  # whether `sums` covers all shards: true from a merge to the next update
     # The working set.
-    active: IdArray = field(default_factory=_no_ids)
+    kept: IdArray = field(default_factory=_no_ids)  # linear terms that are always in the model, without a penalty
+    active: IdArray = field(default_factory=_no_ids)  # kept features first, once these were fitted
     candidates: IdArray = field(default_factory=_no_ids)  # features that this pass screens
     drawn: int = 0  # features drawn so far, with the ids 0, 1, …
     n_known: int = 0  # features of the working set that are in the Gram matrix already
@@ -163,6 +169,21 @@ class RandomFeaturesState:
     def fitted_loss(self) -> Loss:
         """The loss that is minimised, which the data decide for ``loss="auto"``."""
         return cast(Loss, self.loss)
+
+    @property
+    def n_kept(self) -> int:
+        """How many of the first features of the working set are kept features."""
+        return min(len(self.kept), len(self.active))
+
+    @property
+    def n_penalised(self) -> int:
+        """How many features of the working set have a penalty: all but the kept features."""
+        return len(self.active) - self.n_kept
+
+    @property
+    def penalised_weights(self) -> Float64Array:
+        """The weights of the features that have a penalty."""
+        return self.model.weights[self.n_kept :]
 
     def known_quadratic(self) -> Quadratic:
         """Return `quadratic`, which only the driver's state has."""
