@@ -44,7 +44,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from daskfs.algorithms.keep import kept_features
+from daskfs.algorithms.keep import kept_features, names_to_keep
 from daskfs.algorithms.losses import Loss, encode_classes, loss_for, positive_target
 from daskfs.algorithms.random_features.inputs import count_inputs, merge_inputs, one_vs_rest_labels, rows_nbytes
 from daskfs.algorithms.random_features.models import PATH_LENGTH
@@ -146,6 +146,7 @@ class SparseRandomFeatures(Algorithm):
         for name in ("penalty", "gamma"):
             if getattr(self, name) != "auto":
                 check_positive(name, getattr(self, name), " or 'auto'")
+        object.__setattr__(self, "keep", names_to_keep(self.keep))
         check_positive("tolerance", self.tolerance)
         for name in ("rounds", "per_round", "max_features"):
             check_whole(name, getattr(self, name), 1)
