@@ -129,6 +129,17 @@ def feature_table(selection: Selection, top: int) -> ValueTable:
     return ValueTable(("rank", "feature", "importance", *_weight_titles(selection)), rows, note)
 
 
+def kept_table(selection: Selection, most: int, where: str) -> ValueTable | None:
+    """Return a table of the first `most` features that the user asked to keep, or None if there are none."""
+    kept = selection.kept
+    if kept is None:
+        return None
+    lines = zip(kept.names[:most], kept.weights[:most], strict=True)
+    rows = [(name, *_weights(weight, selection)) for name, weight in lines]
+    note = f"… and {len(kept.names) - most:,} more; {where} has all" if len(kept.names) > most else ""
+    return ValueTable(("feature", *_weight_titles(selection)), rows, note)
+
+
 def _weight_titles(selection: Selection) -> list[str]:
     if selection.targets is not None:
         return [f"weight of {shown(name)}" for name in selection.targets[:MOST_TARGETS]]

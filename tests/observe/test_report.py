@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -19,6 +20,7 @@ import daskfs
 from daskfs.algorithms.registry import words_of
 from daskfs.cli import main
 from daskfs.observe.report import write_report
+from daskfs.selection.selection import KeptFeatures, Selection
 from daskfs.store.places.location import Location
 
 
@@ -76,6 +78,20 @@ def test_what_it_says_of_several_classes_and_of_numbers(runs):
     assert "R² 0.800" in waves
     first = daskfs.load_selection(runs / "waves").input_importance[0]
     assert f"input importance {first.input.item()} {first.item():.1%}" in waves
+
+
+def test_what_it_says_of_kept_features(tmp_path):
+    chosen = selection_of([4, 2])
+    assert "Kept features" not in text_of(saved(chosen, tmp_path / "without"))
+    kept = KeptFeatures(np.array([9, 7], np.uint64), ["age", "<b>batch</b>"], np.array([0.25, -1.5]))
+    said = text_of(saved(replace(chosen, kept=kept), tmp_path / "with"))
+    assert "2 of 12 features predict a number" in said
+    assert "beside the selected ones. feature weight age +0.25 <b>batch</b> -1.5" in said
+
+
+def saved(selection: Selection, folder: Path) -> Path:
+    selection.save(folder)
+    return folder
 
 
 def test_the_score_of_the_data_it_was_selected_from_is_not_called_unseen(tmp_path):
