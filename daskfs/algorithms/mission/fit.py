@@ -20,6 +20,7 @@ _RIDGES = (1e3, 1e2, 1e1, 1.0, 0.1, 0.01)
 _FOLDS = 4
 _MANY = 1 << 18  # entries times scores, from which on one fold has to do
 _STEPS = 60
+_CONSTANT = 1e-12  # a column whose variance is a smaller share of its mean square is constant up to rounding
 
 
 @dataclass(frozen=True)
@@ -40,12 +41,12 @@ class RidgeRows:
         X, y, weight = self.X[np.flatnonzero(which)], self.y[which], self.weight[which]
         return RidgeRows(X, y, weight, self.n_scores, self.code, self.intercept)
 
-    def variances(self) -> NDArray[np.float64]:
-        """Return the variance of every column."""
+    def deviations(self) -> NDArray[np.float64]:
+        """Return the standard deviation of every column, or without an intercept its root mean square."""
         share = self.weight / max(self.weight.sum(), 1e-300)
-        mean, square = self.X.T @ share, self.X.power(2).T @ share
-        variance: NDArray[np.float64] = np.maximum(square - mean**2, 1e-12 * square)
-        return variance
+        mean, square = self.X.T @ share * self.intercept, self.X.power(2).T @ share
+        variance = square - mean**2
+        return np.sqrt(np.where(variance > _CONSTANT * square, variance, 0.0))
 
     def loss(self, model: NDArray[np.float64], ridge: float = 0.0) -> tuple[float, NDArray[np.float64]]:
         """Return the loss of a model, and the gradient.
@@ -78,8 +79,8 @@ class RidgeRows:
 
 def fit_ridge(rows: RidgeRows) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
     """Return weights (k, scores), intercepts (scores,) and the mean loss of rows while they were left out."""
-    spread = np.sqrt(rows.variances())
-    spread[spread == 0] = np.inf
+    spread = rows.deviations()
+    spread[spread == 0] = np.inf  # the intercept has what a constant could add
     X = sp.csr_array(rows.X @ sp.diags_array(1 / spread))
     scaled = RidgeRows(X, rows.y, rows.weight, rows.n_scores, rows.code, rows.intercept)
     folds = np.random.default_rng(0).permutation(len(rows.y)) % _FOLDS
