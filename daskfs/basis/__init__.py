@@ -118,7 +118,7 @@ class Basis:
     >>> np.array_equal(basis.features(np.array([2**63], np.uint64)).W[0], features.W[1])
     True
     >>> Basis("gaussian", 0.5, seed=0, d=9, inputs_per_feature=(2, 0)).inputs_of(np.array([4, 5], np.uint64))
-    [array([1, 7]), None]
+    [array([1, 4]), None]
     """
 
     kernel: Kernel

@@ -153,7 +153,7 @@ def test_the_demo_runs_and_finds_the_truth(tmp_path):
         (report,) = (tmp_path / name / "runs").glob("*/report.html")
         assert str(report) in done.stdout
     assert done.stdout.count("ROC AUC") == 2
-    assert "R² 0.8" in done.stdout
+    assert "R² 0.9" in done.stdout
 
 
 def test_control_c_leaves_a_resumable_ingest(tmp_path):

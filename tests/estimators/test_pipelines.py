@@ -144,7 +144,7 @@ def test_chance_comes_from_random_state():
 def test_random_features_before_another_model():
     X, names = wide(600, 3), ["a", "b", "c"]
     y = np.hypot(X[:, 0], X[:, 1]) < 1
-    waves = SparseRandomFeaturesTransformer(n_select=40, rounds=2, per_round=100).set_output(transform="pandas")
+    waves = SparseRandomFeaturesTransformer(n_select=40, rounds=3, per_round=100).set_output(transform="pandas")
     model = make_pipeline(waves, LogisticRegression(max_iter=1000)).fit(pd.DataFrame(X, columns=names), y)
     assert model.score(pd.DataFrame(X, columns=names), y) > 0.9 > LogisticRegression().fit(X, y).score(X, y)
     assert list(model[0].get_feature_names_out())[:2] == [
