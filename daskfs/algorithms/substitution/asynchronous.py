@@ -27,8 +27,9 @@ from numpy.typing import NDArray
 
 from daskfs.algorithms.losses import Floats, encode_target
 from daskfs.algorithms.substitution.columns import AnyColumns, ColumnMethod, UnitColumns, columns_of, standardise_block
+from daskfs.algorithms.substitution.grams import products
 from daskfs.algorithms.substitution.paper import ColumnSlots, Steps, Target, add_spare, fit_columns, slots_nbytes
-from daskfs.algorithms.substitution.selected_set import products, set_nbytes, work_nbytes
+from daskfs.algorithms.substitution.selected_set import set_nbytes, work_nbytes
 from daskfs.errors import OptionError
 from daskfs.protocol import AsynchronousAlgorithm, Block, Meta, Preview, Result, Schedule, Sharing
 

@@ -25,6 +25,7 @@ from daskfs.algorithms.losses import Floats
 from daskfs.algorithms.substitution import exchange
 from daskfs.algorithms.substitution.columns import AnyColumns, ColumnMethod, columns_of
 from daskfs.algorithms.substitution.exchange import Candidates, SetView
+from daskfs.algorithms.substitution.final_fit import fit, fit_best
 from daskfs.algorithms.substitution.selected_set import (
     LEAST_RIDGE,
     RejectedColumns,
@@ -260,9 +261,9 @@ class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
     def result(self, state: BlockState) -> Result:
         selected = state.sets[0].copy_fit()
         if self.params.ridge == "auto":
-            selected.fit_best(state.least_ridge)
+            fit_best(selected, state.least_ridge)
         else:
-            selected.fit()
+            fit(selected)
         spare = selected.rejected.ids[np.argsort(-selected.rejected.scores, kind="stable")]
         rows = [*state.history[: state.passes].tolist(), self._history_row(state, selected)]
         classes, history = losses.decode_classes(state.classes), self.history_records(rows)

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from daskfs.algorithms.losses import Floats
 from daskfs.algorithms.substitution.columns import AnyColumns, Sweep, UnitColumns, gradients, sweep_block, take_columns
-from daskfs.algorithms.substitution.selected_set import RejectedColumns, SelectedSet, products
+from daskfs.algorithms.substitution.grams import products
+from daskfs.algorithms.substitution.selected_set import RejectedColumns, SelectedSet
 
 # How many columns of a block are nominated at most once the set is full: one in _SHARE, within two bounds.
 _SHARE = 8

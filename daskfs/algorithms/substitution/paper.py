@@ -33,8 +33,10 @@ from daskfs.algorithms.substitution.columns import (
     standardise,
     sweep_block,
 )
+from daskfs.algorithms.substitution.final_fit import fit, fit_best
+from daskfs.algorithms.substitution.grams import cross_product, products
 from daskfs.algorithms.substitution.kernels import EXCLUDED, FREE, power_step, slot_for, substitute
-from daskfs.algorithms.substitution.selected_set import SelectedSet, cross_product, products, set_nbytes, work_nbytes
+from daskfs.algorithms.substitution.selected_set import SelectedSet, set_nbytes, work_nbytes
 from daskfs.protocol import Block, ColumnBlock, Meta, Preview, Result
 
 if TYPE_CHECKING:
@@ -338,9 +340,9 @@ def fit_columns(
     selected.k = fixed + k
     if params.ridge == "auto":
         selected.ridge = SMALL_RIDGE * CURVATURE[params.loss]
-        selected.fit_best()
+        fit_best(selected)
     else:
         selected.ridge = float(params.ridge)
-        selected.fit()
+        fit(selected)
     classes, chosen = losses.decode_classes(target.classes), method.chosen(selected.ridge)
     return selected.result(params.n_select, spare, classes, history, chosen)

@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
 
 from daskfs.algorithms.loss_kernels import (
     SOFTMAX,
@@ -32,30 +31,25 @@ from daskfs.algorithms.loss_kernels import (
 )
 from daskfs.algorithms.losses import Floats
 from daskfs.algorithms.substitution.columns import UnitColumns
+from daskfs.algorithms.substitution.grams import (
+    TILE,
+    cross_product,
+    extend_inverse,
+    inverse_of,
+    products,
+    weighted_gram,
+)
 from daskfs.algorithms.substitution.kernels import prune
-from daskfs.errors import OptionError
 from daskfs.protocol import Label, Result, copy_state
 
 INTERCEPT = -1  # the id in slot 0
-_TILE = 16_384  # rows multiplied in the data's precision before they are added up in float64
 _WORTHWHILE = 1e-9  # another step follows if one promises at least this share of the objective
-_NOTHING = 1e-12  # share of the objective below which the last steps of a fit of several scores end
-_ATTEMPTS = 8  # at an inverse, with more and more ridge
 _HALVINGS = 20  # of a step that leads uphill
 _LEAST_CURVATURE = 1e-2  # of a row: it makes steps shorter, and an outdated H useful for longer
 _DRIFT = 0.1  # share of the curvature that may change before H is computed anew
 _NO_IDS = np.empty(0, np.int64)
 LEAST_RIDGE = 1e-7  # on columns of unit norm; the effect of a smaller one is lost in rounding
 _DUPLICATE = {4: 1e-5, 8: 1e-9}  # two columns are duplicates if 1 − |cosine| is smaller, by the bytes of a number
-_FINAL_CURVATURE = 1e-8  # the least curvature of a row in the final fit, only to make H invertible
-_FINAL_DESCENTS = 500  # steps of L-BFGS at most, for several scores
-_PAIRS = 12  # steps that L-BFGS remembers
-_ROWS_TO_CHOOSE = 4096  # on which ridges of the final fit are compared at most
-_ENOUGH_ROWS = 100  # for each feature, with which the ridge of the final fit hardly matters
-_CHOICE_FACTOR = 10**0.5  # from one of these ridges to the next
-_MOST_CHOICES = 12  # of these factors, up or down
-_LEAST_LEFT = 1e-3  # of the curvature of a row, without the row
-_FINAL_STEPS = 25  # of Newton's method at most in the final fit; from a good start it takes a few
 POOL_PER_FEATURE = 5  # rejected columns that are remembered for each feature to select
 
 
@@ -172,7 +166,7 @@ class SelectedSet:
                 self.uniform = bool((self.h == 1).all())
                 H = weighted_gram(self.X[:, :k], self.h)
                 self.diagonal[:k] = np.diag(H)
-                self.inverse[:k, :k] = _inverse(H + np.diag(self._penalty()))
+                self.inverse[:k, :k] = inverse_of(H + np.diag(self.penalty()))
                 self._write_beside(H)
             if not self._step():
                 break
@@ -191,7 +185,7 @@ class SelectedSet:
             tilt = H[0, start:stop] / H[0, 0]
             K -= (self.h * self.X[0, 0])[:, None] * tilt.astype(K.dtype)
             gram = gram - np.outer(tilt, tilt) * H[0, 0]
-        root = np.linalg.cholesky(_inverse(gram + LEAST_RIDGE * np.eye(stop - start)))
+        root = np.linalg.cholesky(inverse_of(gram + LEAST_RIDGE * np.eye(stop - start)))
         self.beside = np.ascontiguousarray(root.T.astype(K.dtype) @ K.T)
 
     def curvature_of(self, new: UnitColumns) -> Floats:
@@ -217,14 +211,14 @@ class SelectedSet:
         """Take a Newton step with the stored inverse Hessian; return whether another step is worthwhile."""
         k, X = self.k, self.X
         self.write_residuals(self.u, self.r)
-        slope = self._slope()
+        slope = self.slope()
         step = slope @ self.inverse[:k, :k]
-        before = self._search_line(step, step.astype(X.dtype) @ X[:, :k].T)
+        before = self.search_line(step, step.astype(X.dtype) @ X[:, :k].T)
         return float((slope * step).sum()) > _WORTHWHILE * before
 
-    def _slope(self) -> Floats:
+    def slope(self) -> Floats:
         """Return the negative gradient of the objective, from the residuals."""
-        return products(self.X[:, : self.k], self.r) - self._penalty() * self.w[:, : self.k]
+        return products(self.X[:, : self.k], self.r) - self.penalty() * self.w[:, : self.k]
 
     def enter(self, new: UnitColumns, n_select: int) -> int:
         """Fit new columns jointly with the selected set and keep the best columns; return how many new columns stay."""
@@ -240,7 +234,7 @@ class SelectedSet:
             return 0
         if len(distinct) < len(new.ids):
             new, C, B = new.take(distinct), C[:, distinct], B[np.ix_(distinct, distinct)]
-        inverse = _extend_inverse(self.inverse[:k, :k], C, B + self.ridge * np.eye(len(distinct)))
+        inverse = extend_inverse(self.inverse[:k, :k], C, B + self.ridge * np.eye(len(distinct)))
         old = np.pad(self.w[:, :k], ((0, 0), (0, len(distinct))))
         w = old + products(new.X, self.r) @ inverse[k:]
         alive, _, _ = prune(inverse, w, fixed, min(fixed + n_select, len(inverse)))
@@ -281,10 +275,10 @@ class SelectedSet:
             start = old.astype(X.dtype) @ X[:, :size].T
             change = self.u - start
             self.u[:] = start
-            self._search_line(w - old, change)
+            self.search_line(w - old, change)
         self._update_objective()
 
-    def _search_line(self, step: Floats, change: Floats) -> float:
+    def search_line(self, step: Floats, change: Floats) -> float:
         """Take a step of weights and scores, halved until the objective falls; return the objective before the step."""
         k = self.k
         before = self._objective(self.u, self.w[:, :k])
@@ -299,7 +293,7 @@ class SelectedSet:
     def _update_objective(self) -> None:
         """Recompute the residuals, the objective, and the threshold that new columns must exceed."""
         w = self.w[:, : self.k]
-        self.objective = self.write_residuals(self.u, self.r) + 0.5 * float((w**2 @ self._penalty()).sum())
+        self.objective = self.write_residuals(self.u, self.r) + 0.5 * float((w**2 @ self.penalty()).sum())
         self.threshold = float(self.usefulness().min()) if self.k > self.fixed else 0.0
 
     def write_residuals(self, u: Floats, r: NDArray[Any]) -> float:
@@ -347,104 +341,14 @@ class SelectedSet:
         _, dropped, rises = prune(self.inverse[:k, :k].copy(), self.w[:, :k].copy(), self.fixed, self.fixed)
         return dropped[::-1], np.maximum.accumulate(rises / 2)[::-1]
 
-    def _penalty(self) -> Floats:
+    def penalty(self) -> Floats:
         """Return the ridge penalty of every slot in use, which is 0 for the intercept and tiny for columns to keep."""
         ridge = np.full(self.k, self.ridge)
         ridge[: self.fixed], ridge[: self.intercept] = LEAST_RIDGE, 0.0
         return ridge
 
     def _objective(self, u: Floats, w: Floats) -> float:
-        return self.write_residuals(u, np.empty_like(self.r)) + 0.5 * float((w**2 @ self._penalty()).sum())
-
-    def fit(self) -> None:
-        """Fit the weights of the set to the minimum of the loss under the ridge penalty."""
-        if len(self.w) > 1 and self.code != SQUARED:
-            self.refresh()
-            self._descend()
-            self.refresh(steps=1)
-            return
-        self.refresh(_FINAL_STEPS)
-        if self.code != SQUARED:
-            self.refresh(_FINAL_STEPS, _FINAL_CURVATURE)
-
-    def fit_best(self, least_ridge: float = LEAST_RIDGE) -> None:
-        """Fit the weights under the ridge penalty with the least leave-one-out loss, but at least `least_ridge`.
-
-        Of many rows a part is enough to choose the penalty, and of very many for each feature any penalty will do.
-        """
-        if len(self.h) > max(_ENOUGH_ROWS * self.k, _ROWS_TO_CHOOSE):
-            self.fit()
-            return
-        rows = np.arange(0, len(self.h), -(-len(self.h) // _ROWS_TO_CHOOSE))
-        trial, losses = self._part(rows), dict[int, float]()
-        best, ridge = 0, max(self.ridge, least_ridge)
-        for direction in (1, -1):
-            while abs(best) < _MOST_CHOICES:
-                for number in (best, best + direction):
-                    if number not in losses:
-                        trial.ridge = max(ridge * _CHOICE_FACTOR**number, least_ridge)
-                        trial.fit()
-                        losses[number] = trial._leave_one_out()
-                if losses[best + direction] >= losses[best]:
-                    break
-                best += direction
-        self.ridge = max(ridge * _CHOICE_FACTOR**best, least_ridge)
-        self.fit()
-
-    def _part(self, rows: NDArray[np.int64]) -> SelectedSet:
-        """Return a copy of the set with some of the rows, which shares the matrix X if these are all rows."""
-        if len(rows) == len(self.h):
-            return self.copy_fit()
-        copied: SelectedSet = copy_state(replace(self, X=self.X[:0]))
-        arrays = {name: getattr(self, name)[..., rows] for name in ("target", "importance", "u", "r", "h")}
-        return replace(copied, X=np.asfortranarray(self.X[rows, : self.k]), **arrays)
-
-    def _leave_one_out(self) -> float:
-        """Return the loss of all rows, of which each is scored by weights that were fitted without it.
-
-        A Newton step from the joint fit gives these scores; for the squared loss they are exact.
-        """
-        X, u, shared = self.X[:, : self.k], np.empty_like(self.u), None
-        if len(u) == 1 or self.code == SQUARED:
-            shared = _leverages(X, self.inverse[: self.k, : self.k])
-        for c in range(len(u)):
-            h = self.h if shared is not None else self._curvature_of(c)
-            at = _leverages(X, _inverse(weighted_gram(X, h) + np.diag(self._penalty()))) if shared is None else shared
-            u[c] = self.u[c] - at * self.r[c] / np.maximum(1 - at * h, _LEAST_LEFT)
-        return self.write_residuals(u, np.empty_like(self.r))
-
-    def _curvature_of(self, c: int) -> Floats:
-        """Return the weighted curvature of every row along one of several scores."""
-        h = np.empty(len(self.h))
-        if self.code != SOFTMAX:
-            curvatures(self.code, self.u[c], self.target[c], self.importance, _FINAL_CURVATURE, h)
-            return h
-        p = np.where(self.target[c] > 0, 1.0, 0.0) - self.r[c] / np.maximum(self.importance, 1e-12)
-        # Only differences of scores matter: of two scores, each has half of the curvature of their difference.
-        curved: Floats = self.importance * np.maximum(p * (1 - p), _FINAL_CURVATURE) * len(self.u) / (len(self.u) - 1)
-        return curved
-
-    def _descend(self) -> None:
-        """Minimise the loss of several scores by L-BFGS, in the metric of the Hessian that they share."""
-        k, X = self.k, self.X
-        pairs: list[tuple[Floats, Floats]] = []  # of steps, and how each changed the slope
-        slope = self._slope()
-        for _ in range(_FINAL_DESCENTS):
-            step, shares = slope.copy(), []
-            for moved, turned in reversed(pairs):
-                shares.append(float((moved * step).sum() / (moved * turned).sum()))
-                step -= shares[-1] * turned
-            step = step @ self.inverse[:k, :k]
-            for (moved, turned), share in zip(pairs, reversed(shares), strict=True):
-                step += (share - float((turned * step).sum() / (moved * turned).sum())) * moved
-            old, promised = self.w[:, :k].copy(), float((slope * step).sum())
-            before = self._search_line(step, step.astype(X.dtype) @ X[:, :k].T)
-            self.write_residuals(self.u, self.r)
-            previous, slope = slope, self._slope()
-            pair = self.w[:, :k] - old, previous - slope
-            if promised < _NOTHING * before or float((pair[0] * pair[1]).sum()) <= 0:
-                break
-            pairs = [*pairs[1 - _PAIRS :], pair]
+        return self.write_residuals(u, np.empty_like(self.r)) + 0.5 * float((w**2 @ self.penalty()).sum())
 
     def copy_fit(self) -> SelectedSet:
         """Return a copy of the set that shares the matrix X, which needs most of the memory."""
@@ -494,17 +398,8 @@ def set_nbytes(n: int, slots: int, itemsize: int, n_scores: int = 1, n_kept: int
 def work_nbytes(n: int, slots: int, entering: int, itemsize: int, n_scores: int = 1) -> int:
     """Return the bytes of the work on a selected set if `entering` columns enter at once, and of the final fit."""
     size = slots + 1
-    columns = 2 * n * entering * itemsize + min(n, _TILE) * size * (itemsize + 16)
+    columns = 2 * n * entering * itemsize + min(n, TILE) * size * (itemsize + 16)
     return columns + 8 * 6 * (size + entering) ** 2 + n * (16 + itemsize) + n * n_scores * (40 + 2 * itemsize)
-
-
-def _leverages(X: NDArray[Any], inverse: Floats) -> Floats:
-    """Return xᵀ H⁻¹ x of every row x of X, given the inverse of H."""
-    out = np.empty(len(X))
-    for start in range(0, len(X), _TILE):
-        rows = X[start : start + _TILE].astype(np.float64)
-        out[start : start + _TILE] = ((rows @ inverse) * rows).sum(axis=1)
-    return out
 
 
 def _slot_holders(alive: NDArray[np.bool_], k: int) -> NDArray[np.int64]:
@@ -527,48 +422,3 @@ def _distinct(C: Floats, B: Floats, diagonal: Floats, tolerance: float) -> NDArr
         if not earlier[keep, j].any():
             keep.append(int(j))
     return np.array(keep, np.int64)
-
-
-def _extend_inverse(inverse: Floats, C: Floats, B: Floats) -> Floats:
-    """Return the inverse of the matrix [[H, C], [Cᵀ, B]], given the inverse of H."""
-    Z = inverse @ C
-    schur = _inverse(B - C.T @ Z)
-    schur = (schur + schur.T) / 2
-    ZS = Z @ schur
-    return np.block([[inverse + ZS @ Z.T, -ZS], [-ZS.T, schur]])
-
-
-def _inverse(H: Floats) -> Floats:
-    """Return the inverse of a matrix; a small diagonal is added if rounding has made the matrix indefinite."""
-    extra = 0.0
-    for _ in range(_ATTEMPTS):
-        try:
-            return np.asarray(cho_solve(cho_factor(H + extra * np.eye(len(H))), np.eye(len(H))))
-        except np.linalg.LinAlgError:
-            extra = max(10 * extra, 1e-8 * float(np.trace(H)) / len(H))
-    raise OptionError("the chosen columns cannot be fitted together: give a larger ridge")
-
-
-def cross_product(A: NDArray[Any], B: NDArray[Any]) -> Floats:
-    """Return AᵀB, with sums over tiles of rows in the data's precision and the total in float64."""
-    out = np.zeros((A.shape[1], B.shape[1]))
-    for start in range(0, len(A), _TILE):
-        out += A[start : start + _TILE].T @ B[start : start + _TILE]
-    return out
-
-
-def weighted_gram(A: NDArray[Any], h: NDArray[Any]) -> Floats:
-    """Return Aᵀ diag(h) A, with sums over tiles of rows in the data's precision and the total in float64."""
-    out = np.zeros((A.shape[1], A.shape[1]))
-    for start in range(0, len(A), _TILE):
-        rows = slice(start, start + _TILE)
-        out += A[rows].T @ (A[rows] * h[rows, None])
-    return out
-
-
-def products(A: NDArray[Any], r: NDArray[Any]) -> Floats:
-    """Return the products rA of residuals r (scores, n), summed over tiles of rows in the data's precision."""
-    out = np.zeros((len(r), A.shape[1]))
-    for start in range(0, len(A), _TILE):
-        out += r[:, start : start + _TILE] @ A[start : start + _TILE]
-    return out
