@@ -25,7 +25,7 @@ from daskfs.algorithms.losses import Floats
 from daskfs.algorithms.substitution import exchange
 from daskfs.algorithms.substitution.columns import AnyColumns, ColumnMethod, columns_of
 from daskfs.algorithms.substitution.exchange import Candidates, SetView
-from daskfs.algorithms.substitution.final_fit import fit, fit_best
+from daskfs.algorithms.substitution.final_fit import fit, fit_best, folds_nbytes
 from daskfs.algorithms.substitution.selected_set import (
     LEAST_RIDGE,
     RejectedColumns,
@@ -284,6 +284,8 @@ class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
         sets = n_sets * set_nbytes(*shape, meta.itemsize, n_scores, n_kept)
         work = work_nbytes(*shape, exchange.max_candidates(self.n_select), meta.itemsize, n_scores)
         widest = meta.block_nbytes // (meta.n_samples * meta.itemsize)  # dense; a sparse block has its columns' ids too
+        if n_scores > 1:
+            work += folds_nbytes(*shape, meta.itemsize, n_scores)
         targets = 24 * meta.n_samples * len(meta.targets or ())  # of a block, encoded, and standardised
         return sets + work + 24 * meta.n_samples + targets + _SCORING_BYTES * widest
 

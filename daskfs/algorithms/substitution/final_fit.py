@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.algorithms.loss_kernels import SOFTMAX, SQUARED, curvatures
-from daskfs.algorithms.losses import Floats
-from daskfs.algorithms.substitution.grams import inverse_of, leverages, weighted_gram
+from daskfs.algorithms.loss_kernels import SQUARED
+from daskfs.algorithms.losses import Floats, row_losses
+from daskfs.algorithms.substitution.grams import leverages
 from daskfs.algorithms.substitution.selected_set import LEAST_RIDGE, SelectedSet
 from daskfs.protocol import copy_state
 
@@ -21,15 +21,20 @@ _ROWS_TO_CHOOSE = 4096  # on which ridges of the final fit are compared at most
 _ENOUGH_ROWS = 100  # for each feature, with which the ridge of the final fit hardly matters
 _CHOICE_FACTOR = 10**0.5  # from one of these ridges to the next
 _MOST_CHOICES = 12  # of these factors, up or down
+_COARSELY = 1e-7  # in place of it, while ridges are compared
+_FOLDS = 4
 _LEAST_LEFT = 1e-3  # of the curvature of a row, without the row
 _STEPS = 25  # of Newton's method at most in the final fit; from a good start it takes a few
 
 
-def fit(selected: SelectedSet) -> None:
-    """Fit the weights of the set to the minimum of the loss under the ridge penalty."""
+def fit(selected: SelectedSet, tolerance: float = _NOTHING) -> None:
+    """Fit the weights of the set to the minimum of the loss under the ridge penalty.
+
+    A fit of several scores ends when a step promises less than the `tolerance`, a share of the objective.
+    """
     if len(selected.w) > 1 and selected.code != SQUARED:
         selected.refresh()
-        _descend(selected)
+        _descend(selected, tolerance)
         selected.refresh(steps=1)
         return
     selected.refresh(_STEPS)
@@ -38,28 +43,66 @@ def fit(selected: SelectedSet) -> None:
 
 
 def fit_best(selected: SelectedSet, least_ridge: float = LEAST_RIDGE) -> None:
-    """Fit the weights under the ridge penalty with the least leave-one-out loss, but at least `least_ridge`.
+    """Fit the weights under the ridge penalty with the least loss of rows left out, but at least `least_ridge`.
 
     Of many rows a part is enough to choose the penalty, and of very many for each feature any penalty will do.
     """
     if len(selected.h) > max(_ENOUGH_ROWS * selected.k, _ROWS_TO_CHOOSE):
         fit(selected)
         return
-    rows = np.arange(0, len(selected.h), -(-len(selected.h) // _ROWS_TO_CHOOSE))
-    trial, losses = _part(selected, rows), dict[int, float]()
-    best, ridge = 0, max(selected.ridge, least_ridge)
+    part = _part(selected, np.arange(0, len(selected.h), -(-len(selected.h) // _ROWS_TO_CHOOSE)))
+    left_out = LeftOut.of(part)
+    losses, best, ridge = dict[int, float](), 0, max(selected.ridge, least_ridge)
     for direction in (1, -1):
         while abs(best) < _MOST_CHOICES:
             for number in (best, best + direction):
                 if number not in losses:
-                    trial.ridge = max(ridge * _CHOICE_FACTOR**number, least_ridge)
-                    fit(trial)
-                    losses[number] = leave_one_out(trial)
+                    losses[number] = left_out.loss(max(ridge * _CHOICE_FACTOR**number, least_ridge))
             if losses[best + direction] >= losses[best]:
                 break
             best += direction
     selected.ridge = max(ridge * _CHOICE_FACTOR**best, least_ridge)
     fit(selected)
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Fits of a set that tell the loss of rows left out, each of which starts from the one before.
+
+    One score: a fit to all rows, from which `leave_one_out` follows. Several scores of classes: fits without a part of
+    the rows, since what follows from one fit is far from the truth where columns tell all classes apart.
+    """
+
+    fits: list[SelectedSet]
+    folds: NDArray[np.int64]  # of every row: the number of the fit without it
+    weight: Floats  # of every row
+
+    @classmethod
+    def of(cls, selected: SelectedSet) -> LeftOut:
+        folds = np.zeros(len(selected.h), np.int64)
+        if len(selected.w) == 1 or selected.code == SQUARED:
+            return cls([selected], folds, selected.importance)
+        folds[np.argsort(selected.target.argmax(axis=0), kind="stable")] = np.arange(len(folds)) % _FOLDS
+        fits = [selected.copy_fit() for _ in range(_FOLDS)]
+        for number, part in enumerate(fits):
+            part.importance[folds == number] = 0.0
+        return cls(fits, folds, selected.importance)
+
+    def loss(self, ridge: float) -> float:
+        """Return the loss of all rows, each scored by weights that were fitted without it under a ridge penalty."""
+        for part in self.fits:
+            part.ridge = ridge
+            fit(part, _COARSELY)
+        if len(self.fits) == 1:
+            return leave_one_out(self.fits[0])
+        u = np.choose(self.folds, [part.u for part in self.fits])
+        return float(row_losses(self.fits[0].code, u, self.fits[0].target) @ self.weight)
+
+
+def folds_nbytes(n: int, slots: int, itemsize: int, n_scores: int) -> int:
+    """Return the bytes of the fits of several scores that `fit_best` compares, without the columns they share."""
+    rows, size = min(n, _ROWS_TO_CHOOSE), slots + 1
+    return _FOLDS * (8 * size * (size + 8) + rows * (8 + itemsize + n_scores * (16 + itemsize)))
 
 
 def _part(selected: SelectedSet, rows: NDArray[np.int64]) -> SelectedSet:
@@ -74,33 +117,15 @@ def _part(selected: SelectedSet, rows: NDArray[np.int64]) -> SelectedSet:
 def leave_one_out(selected: SelectedSet) -> float:
     """Return the loss of all rows, of which each is scored by weights that were fitted without it.
 
-    A Newton step from the joint fit gives these scores; for the squared loss they are exact.
+    A Newton step from the joint fit gives these scores. They are exact for the squared loss, which may have several
+    scores; other losses must have one.
     """
-    X, u, shared = selected.X[:, : selected.k], np.empty_like(selected.u), None
-    if len(u) == 1 or selected.code == SQUARED:
-        shared = leverages(X, selected.inverse[: selected.k, : selected.k])
-    for c in range(len(u)):
-        h = selected.h if shared is not None else _curvature_of(selected, c)
-        at = leverages(X, inverse_of(weighted_gram(X, h) + np.diag(selected.penalty()))) if shared is None else shared
-        u[c] = selected.u[c] - at * selected.r[c] / np.maximum(1 - at * h, _LEAST_LEFT)
+    at = leverages(selected.X[:, : selected.k], selected.inverse[: selected.k, : selected.k])
+    u = selected.u - at * selected.r / np.maximum(1 - at * selected.h, _LEAST_LEFT)
     return selected.write_residuals(u, np.empty_like(selected.r))
 
 
-def _curvature_of(selected: SelectedSet, c: int) -> Floats:
-    """Return the weighted curvature of every row along one of several scores."""
-    h = np.empty(len(selected.h))
-    if selected.code != SOFTMAX:
-        curvatures(selected.code, selected.u[c], selected.target[c], selected.importance, _LEAST_CURVATURE, h)
-        return h
-    p = np.where(selected.target[c] > 0, 1.0, 0.0) - selected.r[c] / np.maximum(selected.importance, 1e-12)
-    # Only differences of scores matter: of two scores, each has half of the curvature of their difference.
-    curved: Floats = (
-        selected.importance * np.maximum(p * (1 - p), _LEAST_CURVATURE) * len(selected.u) / (len(selected.u) - 1)
-    )
-    return curved
-
-
-def _descend(selected: SelectedSet) -> None:
+def _descend(selected: SelectedSet, tolerance: float) -> None:
     """Minimise the loss of several scores by L-BFGS, in the metric of the Hessian that they share."""
     k, X = selected.k, selected.X
     pairs: list[tuple[Floats, Floats]] = []  # of steps, and how each changed the slope
@@ -118,6 +143,6 @@ def _descend(selected: SelectedSet) -> None:
         selected.write_residuals(selected.u, selected.r)
         previous, slope = slope, selected.slope()
         pair = selected.w[:, :k] - old, previous - slope
-        if promised < _NOTHING * before or float((pair[0] * pair[1]).sum()) <= 0:
+        if promised < tolerance * before or float((pair[0] * pair[1]).sum()) <= 0:
             break
         pairs = [*pairs[1 - _PAIRS :], pair]
