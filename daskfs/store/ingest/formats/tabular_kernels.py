@@ -156,6 +156,7 @@ def _warm() -> None:
     first_beyond(numbers, 1.0)
     count_numbers(X, counts, np.zeros(1, np.bool_))
     count_texts(offsets, True, counts)
+    counts[:] = 0  # from here on the place of the next entry
     put_numbers(X, ids, counts, ids, values)
     put_texts(text, Texts(offsets, text), text, 0, counts, ids, values, names)
     add_name(text, names)
