@@ -31,6 +31,7 @@ def dense(folder: Path, columns: int) -> None:
     daskfs.write_dataset(folder, X, X[:, 0] > 0, layout="rows", chunk_bytes=50_000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "width"), [(sparse, 1), (sparse, 5), (sparse, 75), (dense, 4), (dense, 100)])
 def test_memory_stays_within_the_budget_and_runs_are_used_for_it(tmp_path, monkeypatch, make, width):
     monkeypatch.setattr("daskfs.store.ingest.arrays.BLOCK_ENTRIES", 1 << 13)

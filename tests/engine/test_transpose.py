@@ -242,6 +242,7 @@ class KillAWorker:
             self.killed_at = done / total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.1, 0.4, 0.6], ids=["first runs", "last runs", "blocks"])
 def test_a_killed_worker_changes_nothing(tmp_path, share):
     rows = Rows.random(1, 400, POOLS["hashes"]).write(tmp_path / "rows.zarr", 10, 64)

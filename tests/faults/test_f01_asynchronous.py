@@ -46,6 +46,7 @@ def test_f1_every_contribution_is_applied_once(tmp_path, seed, three_workers):
     wait_for_no_tasks(three_workers)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "seed"), [("block", 0), ("async", 1)])
 def test_f1_the_same_features_are_found(tmp_path, method, seed, three_workers):
     dataset, struck = planted(tmp_path / "d"), strike(three_workers, seed, BLOCKS)

@@ -125,6 +125,7 @@ class Ingest:
                 daskfs.open_dataset(out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SOURCES)
 def test_f16_killed_at_every_operation_and_resumed(tmp_path, kind):
     ingest = Ingest(tmp_path, kind)

@@ -312,6 +312,7 @@ main()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("write", [10, 40, 60])
 def test_killed_and_run_again(job, write):
     """A real SIGKILL: in the ingest, around the selection, towards the end; what it left locked or half-written is no
