@@ -194,3 +194,18 @@ def test_bad_names_are_told_in_one_line(tmp_path):
     few = store(tmp_path, X[:4], y[:4])
     with pytest.raises(OptionError, match="3 features to keep fit 4 rows whatever these are"):
         daskfs.select(few, daskfs.OnlineSubstitution(1, keep=["x0", "x1", "x2"]))
+
+
+@pytest.mark.parametrize("synchronous", [None, True, False])
+def test_many_columns_are_kept_beside_a_few(tmp_path, two_workers, synchronous):
+    """More than are nominated at once, as the categories of a column can be."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 150))
+    weights = rng.choice([-1.0, 1.0], 100)
+    y = X[:, :100] @ weights + X[:, 120] + 0.01 * rng.normal(size=400)
+    dataset = store(tmp_path, X, y)
+    algorithm = daskfs.OnlineSubstitution(1, keep=[f"x{feature}" for feature in range(100)], passes=1, ridge=1e-3)
+    schedule = {} if synchronous is None else {"client": two_workers, "synchronous": synchronous}
+    selection = daskfs.select(dataset, algorithm, **schedule)
+    assert selection.names == ["x120"]
+    np.testing.assert_allclose(selection.kept.weights, weights, atol=0.02)

@@ -147,7 +147,7 @@ def empty_memory(params: Mission, n_scores: int, room: int) -> Memory:
 
 
 def with_kept(memory: Memory, ids: NDArray[np.uint64], units: NDArray[np.float32]) -> Memory:
-    """Return an empty memory with features to keep in every table; the values of feature i are divided by units[i]."""
+    """Return an empty memory with features to keep in every table, whose values are multiplied by their units."""
     for t, keys in enumerate(memory.keys):
         insert_ids(ids, keys)
         slots = find_ids(ids, keys)

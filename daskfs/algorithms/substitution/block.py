@@ -282,7 +282,7 @@ class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
         shape, n_scores = (meta.n_samples, self.n_select + n_kept), self._n_scores(meta)
         n_sets = 1 + self._n_folds(meta.n_samples) * len(self._shares)
         sets = n_sets * set_nbytes(*shape, meta.itemsize, n_scores, n_kept)
-        work = work_nbytes(*shape, exchange.max_candidates(self.n_select), meta.itemsize, n_scores)
+        work = work_nbytes(*shape, exchange.max_candidates(self.n_select) + n_kept, meta.itemsize, n_scores)
         widest = meta.block_nbytes // (meta.n_samples * meta.itemsize)  # dense; a sparse block has its columns' ids too
         if n_scores > 1:
             work += folds_nbytes(*shape, meta.itemsize, n_scores)

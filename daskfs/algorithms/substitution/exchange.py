@@ -120,9 +120,13 @@ def _score_again(before: ScoredBlock, view: SetView) -> ScoredBlock:
 
 
 def nominate(rejected: RejectedColumns, view: SetView, scored: ScoredBlock, n_select: int) -> Candidates | None:
-    """Return the best columns of a block above the threshold, or None, and add all other columns to `rejected`."""
+    """Return the best columns of a block above the threshold, or None, and add all other columns to `rejected`.
+
+    Columns to keep that are not in the set yet are all nominated.
+    """
     block, sweep, score, is_new = scored
     most = max(min(len(block.ids) // _SHARE, max_candidates(n_select)), _LEAST_CANDIDATES, view.room)
+    most += int(np.isposinf(score).sum())
     best = np.flatnonzero(is_new & (score > view.threshold))
     if len(best) > most:
         best = np.sort(best[np.argsort(-score[best], kind="stable")[:most]])
@@ -141,7 +145,7 @@ def combine_candidates(
     columns, d = UnitColumns.join([part.columns for part in parts]), np.concatenate([part.d for part in parts])
     score = _scores(np.hstack([products(part.columns.X, view.r) for part in parts]), d, view.ridge)
     score = _with_awaited(view, columns.ids, score)
-    best = np.sort(np.argsort(-score, kind="stable")[: max(_LEAST_CANDIDATES, view.room)])
+    best = np.sort(np.argsort(-score, kind="stable")[: max(_LEAST_CANDIDATES, view.room) + len(view.awaited)])
     best = best[(score[best] > view.threshold) & ~np.isin(columns.ids[best], view.ids)]
     others = np.setdiff1d(np.arange(len(score)), best)
     rejected.add(columns.ids[others], score[others], n_select)
