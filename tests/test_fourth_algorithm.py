@@ -53,8 +53,10 @@ def test_python():
 
 
 def test_the_commands_and_the_report():
-    assert "covariance: How much smaller weights are than covariances, as a share of these." in " ".join(
-        run("select", "--help").split()
+    shown = " ".join(run("select", "--help").split())
+    assert (
+        "How much smaller weights are than covariances, as a share of these."
+        in shown.split("Options of covariance:")[1]
     )
     out = run(
         "select", "d.zarr", "--serial", "--algorithm", "covariance", "-k", "2", "--shrinkage", "0.5", "--out", "r"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 from typing import Any
@@ -56,6 +57,7 @@ class Commands(click.Group):
             formatter.write_dl([(name, about) for name, (_, about) in COMMANDS.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
+        _announce(ctx)
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -67,6 +69,15 @@ class Commands(click.Group):
         except (DaskfsError, OSError) as error:  # a full disk, a scheduler that is not there
             _say(f"error: {error}", "red")
             sys.exit(getattr(error, "exit_code", DaskfsError.exit_code))
+
+
+def _announce(ctx: click.Context) -> None:
+    """Say what a command looks at, before the imports of the command, which take a second or two."""
+    command, *arguments = [*ctx._protected_args, *ctx.args]
+    if messages.is_terminal and command in ("select", "plan") and not {"-h", "--help"} & set(arguments):
+        source = next((word for word in arguments if word == "-" or "://" in word or os.path.exists(word)), None)
+        if source is not None:
+            _say(f"looking at {'standard input' if source == '-' else source}", "dim")
 
 
 def _say(message: str, style: str) -> None:

@@ -46,12 +46,16 @@ def print_selection(selection: Selection, as_json: bool, top: int | None = None)
     if as_json:
         click.echo(json.dumps(selection_record(selection, top), indent=1, allow_nan=False))
         return
-    top = TOP if top is None else top
+    print_features(selection, TOP if top is None else top)
+    for line in selection_lines(selection):
+        output.print(printable(line), markup=False, soft_wrap=True)
+
+
+def print_features(selection: Selection, top: int) -> None:
+    """Print a table of the `top` most important features of a selection."""
     output.print(terminal_table(feature_table(selection, top)))
     if len(selection.features) > top:
         output.print(f"… and {len(selection.features) - top:,} more")
-    for line in selection_lines(selection):
-        output.print(printable(line), markup=False, soft_wrap=True)
 
 
 @click.command()

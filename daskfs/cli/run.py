@@ -30,10 +30,10 @@ def run(job: str, until: JobStep, changes: tuple[str, ...], scheduler: str | Non
     """
     if scheduler and serial:
         raise OptionError("--scheduler, --serial: choose one of them")
-    settings = dict(map(_change, changes))
+    settings = dict(map(change, changes))
     if scheduler or serial:
         settings["cluster"] = {"scheduler": scheduler} if scheduler else {"serial": True}
-    listener = JobListener(_print, ingest_progress, pass_progress, count_progress)
+    listener = JobListener(print_line, ingest_progress, pass_progress, count_progress)
     with warnings_as_notes():
         outcome = execute(job, listener, until=until, changes=settings)
     if as_json:
@@ -42,11 +42,12 @@ def run(job: str, until: JobStep, changes: tuple[str, ...], scheduler: str | Non
         click.echo(f"{printable(outcome.job.name)}: {public_url(outcome.run.url)}")
 
 
-def _print(line: str) -> None:
+def print_line(line: str) -> None:
+    """Print a line about a step of a job to standard error."""
     messages.print(printable(redact(line)), soft_wrap=True, markup=False)
 
 
-def _change(text: str) -> tuple[str, Any]:
+def change(text: str) -> tuple[str, Any]:
     """Return the key and the value of a text KEY=VALUE, where VALUE is TOML or, if it is not valid TOML, a string."""
     key, sign, value = text.partition("=")
     if not sign or not key:

@@ -1,156 +1,134 @@
-"""The command `daskfs select`, which selects features of a dataset.
-
-Every field of an algorithm's dataclass is a flag of the command. The type of the field determines the values of the
-flag, and the "Parameters" section of the dataclass's docstring is the help text of the flag.
-"""
+"""The command `daskfs select`, which selects features from source files or from a dataset."""
 
 from __future__ import annotations
 
-import math
 import sys
-import types
-from collections.abc import Mapping
-from contextlib import nullcontext, suppress
-from dataclasses import MISSING
-from enum import EnumMeta
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from functools import partial
+from typing import Any, get_args
 
 import click
 from distributed import performance_report
 
-from daskfs.algorithms.registry import default_of, fields_of, parameter_docs, registrations
-from daskfs.cli.results import print_selection
+from daskfs.algorithms.registry import fields_of, registrations
+from daskfs.cli.algorithm_flags import (
+    CommandWithGroups,
+    FlagOfGroup,
+    algorithm_options,
+    algorithms_with,
+    common_options,
+    field_values,
+    make_algorithm,
+    names_as_flags,
+)
+from daskfs.cli.datasets import NAMES
+from daskfs.cli.results import TOP, print_features, print_selection
+from daskfs.cli.run import change, print_line
 from daskfs.engine.cluster.start import cluster_for
 from daskfs.errors import OptionError, public_url
 from daskfs.jit import COMPILING, is_cold
+from daskfs.job.data import JobListener
 from daskfs.job.execute import announce
+from daskfs.job.front_door import FrontDoor, folder_for
 from daskfs.job.request import Request
-from daskfs.observe.progress import pass_progress
-from daskfs.observe.terminal import messages, warnings_as_notes
+from daskfs.observe.progress import count_progress, ingest_progress, pass_progress
+from daskfs.observe.tables import baseline_lines, metric_table, terminal_table
+from daskfs.observe.terminal import messages, output, printable, warnings_as_notes
 from daskfs.protocol import Algorithm
-from daskfs.store.dataset.dataset import open_dataset
+from daskfs.selection.records import METRICS, REPORT, read_record
+from daskfs.selection.selection import load_selection
+from daskfs.store.dataset.dataset import is_dataset, open_dataset
+from daskfs.store.ingest.formats import FORMATS
+from daskfs.store.ingest.gaps import Missing
 from daskfs.store.places.location import Location
 
-SHORT = {"n_select": "-k"}
-METAVARS = {int: "N", float: "X", str: "TEXT", tuple[str, ...]: "NAME,NAME…", types.NoneType: "none"}
-IN_WORDS = {int: "a whole number", float: "a number", str: "text", tuple[str, ...]: "names", types.NoneType: "none"}
+TEST = 0.2
+ALL_FIELDS = frozenset(field for entry in registrations().values() for field in fields_of(entry.algorithm))
+TABLES, RUNNING = "Options of tables (CSV, TSV, Parquet)", "Options of the run"
+INGEST_FLAGS = ("label", "format", "missing", "include", "ignore", "categorical", "numeric", "dates", "order")
 
 
-def algorithm_options(command: Any) -> Any:
-    """Add flags for the parameters of all algorithms to a click command, each with default None."""
-    owners: dict[str, list[str]] = {}
-    for name, entry in registrations().items():
-        for field in fields_of(entry.algorithm):
-            owners.setdefault(field, []).append(name)
-    for field, names in reversed(owners.items()):
-        command = _option(field, names)(command)
+def source_options(command: Any) -> Any:
+    """Add the flags of `daskfs select` and `daskfs plan` that say what the sources are."""
+    options = (
+        click.option("--format", type=click.Choice([*FORMATS]), help="The format of the files, if it is not plain."),
+        _table_flag("--missing", type=click.Choice(get_args(Missing)), help="What fills gaps.  [default: the mean]"),
+        _table_flag("--ignore", type=NAMES, help="Columns to leave out."),
+        _table_flag("--include", type=NAMES, help="Columns to use, even if they look like identifiers."),
+        _table_flag("--categorical", type=NAMES, help="Columns to be read as categories."),
+        _table_flag("--numeric", type=NAMES, help="Columns to be read as numbers."),
+        _table_flag("--dates", type=NAMES, help="Columns to be read as dates."),
+        click.option(
+            "--order", cls=FlagOfGroup, group=RUNNING, type=click.Choice(["auto", "as-is"]),
+            help="as-is: keep the order of the rows, even if labels come in runs.",
+        ),
+        click.option(
+            "--set", "changes", cls=FlagOfGroup, group=RUNNING, multiple=True, metavar="KEY=VALUE",
+            help="Any value of a job file, such as ingest.words=[1,2] or stability.pairs=5.",
+        ),
+    )  # fmt: skip
+    for option in reversed(options):
+        command = option(command)
     return command
 
 
-def make_algorithm(name: str, flags: Mapping[str, Any]) -> Algorithm:
-    """Return the algorithm `name` with parameters converted from the strings of command-line flags.
-
-    >>> from daskfs.cli.select import make_algorithm
-    >>> make_algorithm("substitution", {"n_select": "10", "ridge": "0.5"}).ridge
-    0.5
-    """
-    algorithm = registrations()[name].algorithm
-    known, kinds = fields_of(algorithm), get_type_hints(algorithm)
-    for field in flags:
-        if field not in known:
-            raise OptionError(f"{_flag(field)}: {name} has no such option; it takes {', '.join(map(_flag, known))}")
-    for field in known:
-        if field not in flags and default_of(algorithm, field) is MISSING:
-            raise OptionError(f"{name} needs {' or '.join(_flags(field))}")
-    return algorithm(**{field: _value(_flag(field), kinds[field], word) for field, word in flags.items()})
+def _table_flag(*names: str, **settings: Any) -> Callable[[Any], Any]:
+    return click.option(*names, cls=FlagOfGroup, group=TABLES, **settings)
 
 
-def _flag(field: str) -> str:
-    return "--" + field.replace("_", "-")
+def _run_flag(*names: str, **settings: Any) -> Callable[[Any], Any]:
+    return click.option(*names, cls=FlagOfGroup, group=RUNNING, **settings)
 
 
-def _flags(field: str) -> list[str]:
-    return [SHORT[field], _flag(field)] if field in SHORT else [_flag(field)]
-
-
-def _option(field: str, names: list[str]) -> Any:
-    """Return the click option for a parameter `field` that the algorithms `names` have."""
-    kinds = {get_type_hints(registrations()[name].algorithm)[field]: None for name in names}
-    about = {_help(field, name): None for name in names}
-    help_text = " / ".join(about) if len(names) == len(registrations()) else f"{', '.join(names)}: {' / '.join(about)}"
-    if bool in kinds:
-        return click.option(f"{_flag(field)}/--no-{_flag(field)[2:]}", default=None, help=help_text)
-    return click.option(*_flags(field), metavar="|".join(map(_metavar, kinds)), help=help_text)
-
-
-def _help(field: str, name: str) -> str:
-    algorithm = registrations()[name].algorithm
-    default = default_of(algorithm, field)
-    text = parameter_docs(algorithm).get(field, "").replace("``", "")
-    return text if default is MISSING else f"{text}  [default: {default}]".lstrip()
-
-
-def _alternatives(kind: Any) -> list[Any]:
-    """Return the types of a union type, with a separate Literal for each value of a Literal or an Enum."""
-    parts = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
-    words = {part: get_args(part) for part in parts if get_origin(part) is Literal}
-    words |= {part: tuple(part) for part in parts if isinstance(part, EnumMeta)}
-    return [option for part in parts for option in ([Literal[word] for word in words.get(part, ())] or [part])]
-
-
-def _metavar(kind: Any) -> str:
-    return "|".join(_word_for(option, METAVARS) for option in _alternatives(kind))
-
-
-def _word_for(kind: Any, words: Mapping[Any, str]) -> str:
-    return str(get_args(kind)[0]) if get_origin(kind) is Literal else words[kind]
-
-
-def _value(flag: str, kind: Any, word: Any) -> Any:
-    """Convert the string of a flag to a value of type `kind`, and return a value that is not a string unchanged."""
-    if not isinstance(word, str):
-        return word
-    for option in _alternatives(kind):
-        with suppress(ValueError):
-            return _read(option, word)
-    expected = " or ".join(_word_for(option, IN_WORDS) for option in _alternatives(kind))
-    raise OptionError(f"{flag}: {word!r:.80} is not {expected}")
-
-
-def _read(kind: Any, word: str) -> Any:
-    """Convert a string to a simple type (int, float, str, tuple of str, None or Literal), or raise ValueError."""
-    if kind == tuple[str, ...]:
-        return tuple(filter(None, word.split(",")))
-    if kind not in (int, float, str):
-        if word != _word_for(kind, METAVARS):
-            raise ValueError(word)
-        return None if kind is types.NoneType else word
-    value = kind(word)
-    if kind is float and not math.isfinite(value):
-        raise ValueError(word)
-    return value
-
-
-@click.command()
-@click.argument("data")
-@click.option(
-    "--algorithm", "-a", "name", required=True, type=click.Choice(list(registrations())), help="What selects."
+@click.command(
+    cls=CommandWithGroups,
+    epilog="Example: daskfs select patients.csv -k 20 --label outcome",
 )
-@click.option("--out", required=True, help="The run's folder or URL: selection, history and, meanwhile, a checkpoint.")
-@click.option("--scheduler", help="Run on the Dask cluster at this address, not on one of this machine's cores.")
-@click.option("--serial", is_flag=True, help="Run in this process, without a cluster.")
-@click.option("--processes", type=click.IntRange(1), help="Of the cluster on this machine; one a core by default.")
-@click.option("--synchronous", is_flag=True, help="Let workers wait for each other, so that the run can be repeated.")
-@click.option("--resume", is_flag=True, help="Go on with the run in --out; if it is finished, show it.")
-@click.option("--overwrite", is_flag=True, help="Replace another run in --out.")
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@common_options
+@click.option("--label", multiple=True, help="The column with the target; A,B,… for several numeric targets.")
+@click.option("--algorithm", "-a", "name", type=click.Choice(list(registrations())), help="What selects.")
+@click.option("--out", help="The folder or URL of the result.  [default: a folder named after SOURCE]")
+@click.option(
+    "--test", type=click.FloatRange(0, 1, max_open=True), help=f"The share of rows held back.  [default: {TEST}]"
+)
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="What random choices begin with.")
-@click.option("--performance-report", "performance", metavar="FILE", help="Keep Dask's own report of the run as HTML.")
+@click.option("--scheduler", help="Run on the Dask cluster at this address.")
 @click.option("--json", "as_json", is_flag=True, help="For machines: what daskfs show --json prints.")
+@_run_flag("--serial", is_flag=True, help="Run in this process, without a cluster.")
+@_run_flag("--processes", type=click.IntRange(1), help="Of the cluster on this machine; one a core by default.")
+@_run_flag("--synchronous", is_flag=True, help="Let workers wait for each other, so that the run can be repeated.")
+@_run_flag("--resume", is_flag=True, help="Go on with the run in --out; if it is finished, show it.")
+@_run_flag("--overwrite", is_flag=True, help="Replace another run in --out.")
+@_run_flag("--performance-report", "performance", metavar="FILE", help="Keep Dask's own report of the run as HTML.")
+@source_options
 @algorithm_options
-def select(
+def select(sources: tuple[str, ...], name: str | None, out: str | None, test: float | None, **flags: Any) -> None:
+    """Select the features that matter from SOURCE, files of any format or a dataset.
+
+    Format, algorithm and loss are chosen by what the data are. Some rows are held back, and the command ends with the
+    score on these rows, the features, and a report. Run the same command again to resume an interrupted selection.
+
+    Of a dataset with --algorithm and --out, and without --test, all rows are used and nothing is evaluated.
+    """
+    if flags["resume"] and flags["overwrite"]:
+        raise OptionError("--resume and --overwrite: choose one of them")
+    if flags["performance"] and flags["serial"]:
+        raise OptionError("--performance-report is of a cluster: leave out --serial")
+    fields = {field: value for field, value in flags.items() if field in ALL_FIELDS and value is not None}
+    if len(sources) == 1 and name and out and not test and is_dataset(Location(sources[0])):
+        refuse_ingest_flags(sources[0], flags)
+        _select_from_all_rows(sources[0], make_algorithm(name, fields), out, **flags)
+    else:
+        _select_and_evaluate(front_door(sources, name, out, test, fields, **flags), flags["as_json"])
+
+
+def _select_from_all_rows(
     data: str,
-    name: str,
+    algorithm: Algorithm,
     out: str,
+    *,
     scheduler: str | None,
     serial: bool,
     processes: int | None,
@@ -160,17 +138,9 @@ def select(
     seed: int,
     performance: str | None,
     as_json: bool,
-    **fields: Any,
+    **others: Any,
 ) -> None:
-    """Select features of the dataset DATA, and store the selection in --out.
-
-    Run the same command again to resume an interrupted selection.
-    """
-    if resume and overwrite:
-        raise OptionError("--resume and --overwrite: choose one of them")
-    if performance and serial:
-        raise OptionError("--performance-report is of a cluster: leave out --serial")
-    algorithm = make_algorithm(name, {field: value for field, value in fields.items() if value is not None})
+    """Select features from all rows of a dataset, and store the selection in the folder `out`."""
     request = Request(open_dataset(data), algorithm, Location(out), seed, synchronous)
     request.check()
     if not overwrite and (finished := request.load_finished()) is not None:
@@ -185,7 +155,7 @@ def select(
         "performance_report": performance and public_url(performance),
     }
     with warnings_as_notes(), cluster_for(scheduler, serial, processes) as client:
-        announce(client, lambda line: messages.print(line, soft_wrap=True, markup=False))
+        announce(client, print_line)
         messages.print(f"memory: {request.plan(client)}", soft_wrap=True)
         if request.is_begun() and not overwrite:
             messages.print("going on with the unfinished run that is there")
@@ -195,3 +165,66 @@ def select(
     print_selection(selection, as_json)
     if not as_json:
         click.echo(f"kept in {public_url(out)}")
+
+
+def front_door(
+    sources: tuple[str, ...],
+    name: str | None,
+    out: str | None,
+    test: float | None,
+    fields: dict[str, Any],
+    **flags: Any,
+) -> FrontDoor:
+    """Return the request that the flags of `daskfs select` or `daskfs plan` make."""
+    if flags.get("overwrite"):
+        raise OptionError("--overwrite: is not needed here; a changed request has a run of its own in --out")
+    if flags.get("performance"):
+        raise OptionError("--performance-report: here it is --set report.performance=true")
+    ingest = {flag: flags[flag] for flag in INGEST_FLAGS if flags[flag]}
+    if "label" in ingest:
+        ingest["label"] = ",".join(ingest["label"])
+    cluster = {flag: flags[flag] for flag in ("scheduler", "serial", "processes") if flags.get(flag)}
+    if len(cluster) > 1:
+        raise OptionError("--scheduler, --serial, --processes: choose one of them")
+    tables: dict[str, dict[str, Any]] = {"ingest": ingest, "cluster": cluster}
+    tables["select"] = {"seed": flags["seed"], "synchronous": flags.get("synchronous", False)}
+    for key, value in map(change, flags["changes"]):
+        table, _, entry = key.partition(".")
+        if not entry:
+            raise OptionError(f"--set {key}: must be a key of a table of a job file, such as ingest.words")
+        tables.setdefault(table, {})[entry] = value
+    return FrontDoor(
+        sources,
+        out or folder_for(sources),
+        [name] if name else algorithms_with(fields),
+        partial(field_values, flags=fields),
+        tables,
+        TEST if test is None else test,
+        JobListener(print_line, ingest_progress, pass_progress, count_progress),
+    )
+
+
+def refuse_ingest_flags(dataset: str, flags: Mapping[str, Any]) -> None:
+    """Raise OptionError if a flag says how to read files, but the source is a dataset."""
+    for flag in INGEST_FLAGS:
+        if flags[flag]:
+            raise OptionError(f"--{flag}: {public_url(dataset)} is a dataset, and is read as it is")
+
+
+def _select_and_evaluate(request: FrontDoor, as_json: bool) -> None:
+    """Run a request, and print the score, the features and the place of the report."""
+    with warnings_as_notes(), names_as_flags(ALL_FIELDS):
+        outcome = request.run()
+    assert outcome.run is not None
+    selection = load_selection(outcome.run.url)
+    if as_json:
+        print_selection(selection, as_json)
+        return
+    print_features(selection, TOP)
+    if (metrics := read_record(outcome.run, METRICS)) is not None:
+        output.print(f"on {metrics['rows']:,} rows held back:")
+        output.print(terminal_table(metric_table(metrics, selection.classes)))
+        for line in baseline_lines(metrics):
+            output.print(printable(line), markup=False, soft_wrap=True)
+    click.echo(f"report: {public_url(outcome.run.url)}/{REPORT}")
+    click.echo(f"again:  daskfs show {public_url(request.out)}")

@@ -27,7 +27,7 @@ from daskfs.job.tables import Job
 from daskfs.store.dataset.dataset import Dataset, open_dataset
 from daskfs.store.dataset.layout import ROOT
 from daskfs.store.ingest.plan import content_digest
-from daskfs.store.ingest.sources import find_sources
+from daskfs.store.ingest.sources import Source, find_sources
 from daskfs.store.places.location import Location
 
 DATA = "data"
@@ -81,12 +81,15 @@ class DataSteps:
         Callbacks that report the progress of the job.
     dry_run
         Raise an internal error instead of writing a missing dataset (used by `find`).
+    ingested
+        The datasets of the step "ingest", if the step was run before.
     """
 
     job: Job
     client: Client | None
     listener: JobListener
     dry_run: bool = False
+    ingested: Datasets | None = None
 
     def __post_init__(self) -> None:
         self.out, self.storage = Location(self.job.out, self.job.storage), self.job.storage or None
@@ -95,13 +98,16 @@ class DataSteps:
 
     def check_sources(self) -> None:
         """Raise an error if a source or dataset of the job cannot be read, before anything is written."""
-        if self.job.data is None:
-            self._key_of_sources()
-        else:
+        if self.job.data is not None:
             self.ingest()
+            return
+        assert self.job.ingest is not None
+        self.job.ingest.source_format.resolve(self._sources())
 
     def ingest(self) -> Datasets:
         """Return the datasets that the job file names, or ingest the sources and return the new datasets."""
+        if self.ingested is not None:
+            return self.ingested
         if (data := self.job.data) is not None:
             test = open_dataset(data.test, self.storage) if data.test else None
             return Datasets(open_dataset(data.train, self.storage), test, None)
@@ -205,10 +211,14 @@ class DataSteps:
 
     def _key_of_sources(self) -> str:
         """Return a digest of the sources and their format options, or raise SourceError if no source exists."""
+        assert self.job.ingest is not None
+        return key_of([self.job.ingest.model_dump(mode="json"), self._layout, content_digest(self._sources())])
+
+    def _sources(self) -> list[Source]:
+        """Return the source files of the job, training and test, without files in the output folder."""
         table = self.job.ingest
         assert table is not None
-        sources = find_sources([*table.sources, *table.test_sources], self.storage, (self.out.url,))
-        return key_of([table.model_dump(mode="json"), self._layout, content_digest(sources)])
+        return find_sources([*table.sources, *table.test_sources], self.storage, (self.out.url,))
 
     @property
     def _layout(self) -> str:

@@ -140,22 +140,26 @@ def _path(value: Any, folder: Path) -> Any:
 
 def _refusal(path: Path, text: str, error: ValidationError) -> str:
     """Return a one-line message about the first validation error of a job file, with the line number."""
+    where, reason = first_reason(error)
+    about = re.match(r"(\w+)[:=]", reason)  # a key of that table, such as a field of an algorithm
+    line = (_line(text, [*where, about[1]]) if about else None) or _line(text, where)
+    place, key = f"{path}:{line}" if line else str(path), ".".join(where)
+    return f"{place}: {key}: {reason[0].lower()}{reason[1:]}" if key else f"{place}: {reason}"
+
+
+def first_reason(error: ValidationError) -> tuple[list[str], str]:
+    """Return the tables and the key of the first error in the content of a job file, and what is wrong with it."""
     # A misspelt key is also missing under its right name: report the misspelling.
     first = min(error.errors(include_url=False), key=lambda entry: entry["type"] != "extra_forbidden")
     where = [str(part) for part in first["loc"]]
-    reason = first["msg"].removeprefix("Value error, ")
-    about = re.match(r"(\w+)[:=]", reason)  # a key of that table, such as a field of an algorithm
-    line = (_line(text, [*where, about[1]]) if about else None) or _line(text, where)
-    place = f"{path}:{line}" if line else str(path)
-    key = ".".join(where)
     if first["type"] == "extra_forbidden":
         known = _keys(where[:-1])
-        return f"{place}: {key}: no such key{nearest(where[-1], known)}; there are {', '.join(known)}"
+        return where, f"no such key{nearest(where[-1], known)}; there are {', '.join(known)}"
     if first["type"] == "missing":
         keys = first["input"] if isinstance(first["input"], dict) else {}
         meant = get_close_matches(where[-1], keys, 1)
-        return f"{place}: {key}: must be given" + (f" (is it {meant[0]!r} that you call it?)" if meant else "")
-    return f"{place}: {key}: {reason[0].lower()}{reason[1:]}" if key else f"{place}: {reason}"
+        return where, "must be given" + (f" (is it {meant[0]!r} that you call it?)" if meant else "")
+    return where, first["msg"].removeprefix("Value error, ")
 
 
 def _keys(tables: list[str]) -> list[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -154,6 +155,31 @@ def columns_table(facts: Mapping[str, Any]) -> Table | None:
     if len(columns) > MOST_LINES and plain:
         table.add_row("…", f"{len(plain):,} columns of numbers without gaps", "")
     return table
+
+
+def decision_lines(dataset: Dataset) -> list[str]:
+    """Return lines on what an ingest decided: kinds of columns, columns that were left out, gaps, and order of rows."""
+    columns = dataset.attributes.get("columns") or []
+    lines = []
+    if columns:
+        counts = Counter(row["kind"] for row in columns)
+        words = {"numeric": "numbers", "categorical": "categories", "date": "dates", "time": "times"}
+        words |= {"boolean": "booleans"}
+        lines.append(
+            "columns: " + ", ".join(f"{counts[kind]:,} {word}" for kind, word in words.items() if counts[kind])
+        )
+    if unused := [row["column"] for row in columns if row["kind"] == "identifier"]:
+        lines.append(f"left out: {_some(unused)}, which look like identifiers (--include)")
+    if gaps := [row["column"] for row in columns if "gaps" in row and row["kind"] not in ("identifier", "ignored")]:
+        how = (dataset.attributes.get("missing") or {}).get("how")
+        lines.append(f"gaps: in {_some(gaps)}, treated by --missing {how} (daskfs info {public_url(dataset.url)})")
+    if (remark := order_remark(dataset)) is not None:
+        lines.append(f"order: {remark}")
+    return lines
+
+
+def _some(names: Sequence[str], most: int = 5) -> str:
+    return ", ".join(map(printable, names[:most])) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
 def _gap_line(row: Mapping[str, Any], facts: Mapping[str, Any]) -> str:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from daskfs.protocol import Label
 from daskfs.selection.column_slices import ColumnSlice, ColumnSlices
 from daskfs.selection.intervals import Interval
+from daskfs.selection.ranking import mean_ranks
 
 if TYPE_CHECKING:
     from daskfs.selection.selection import Selection
@@ -203,15 +204,13 @@ class FeatureSample:
 
     def _areas(self, target: NDArray[np.int64], n_classes: int) -> NDArray[np.float64]:
         """Return the area under the ROC curve of each feature, in the direction of its weight."""
-        from scipy.stats import rankdata  # takes a while to import
-
         numbers = [1] if self._weights.ndim == 1 else list(range(n_classes))
         signs = np.sign(self._weights.reshape(len(self._weights), -1))
         rows = np.array([np.count_nonzero(target == number) for number in numbers])
         occurs = (rows > 0) & (rows < len(target))
         areas = np.full(len(self._names), math.nan)
         for feature in range(len(self._names) if occurs.any() else 0):
-            ranks = rankdata(self._cells[:, feature])
+            ranks = mean_ranks(self._cells[:, feature])
             sums = np.array([ranks[target == number].sum() for number in numbers])[occurs]
             members = rows[occurs]
             area = (sums - members * (members + 1) / 2) / members / (len(target) - members)

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from daskfs.errors import OptionError, check_choice
 from daskfs.selection.column_slices import FeatureIds
 from daskfs.selection.intervals import UNKNOWN, Interval, Z
+from daskfs.selection.ranking import mean_ranks
 from daskfs.selection.records import without_nan
 from daskfs.selection.selection import Selection
 
@@ -250,9 +251,7 @@ def _mean_jaccard(sets: Sequence[FeatureIds]) -> float:
 
 def _mean_rank_correlation(importances: NDArray[np.float64]) -> float:
     """Return Spearman's correlation, averaged over pairs, or NaN if all inputs of a selection are equally important."""
-    from scipy.stats import rankdata  # takes half a second to import
-
     if (importances == importances[:, :1]).all(axis=1).any():
         return math.nan
-    pairs = np.corrcoef(rankdata(importances, axis=1))
+    pairs = np.corrcoef([mean_ranks(each) for each in importances])
     return float(pairs[np.triu_indices(len(pairs), 1)].mean())

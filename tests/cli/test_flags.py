@@ -13,7 +13,7 @@ from click.testing import CliRunner
 import daskfs
 import daskfs.cli.select  # its flags are those of the algorithms there are now, not of a test's
 from daskfs.algorithms.registry import Registration, fields_of, parameter_docs, registrations
-from daskfs.cli.select import algorithm_options, make_algorithm
+from daskfs.cli.algorithm_flags import CommandWithGroups, algorithm_options, common_options, make_algorithm
 from daskfs.errors import OptionError
 from daskfs.protocol import Words
 
@@ -71,15 +71,16 @@ class Another:
 @pytest.fixture
 def two(monkeypatch) -> Any:
     """A command with the flags of both; it gives back what it is given."""
-    monkeypatch.setattr("daskfs.cli.select.METAVARS", {**METAVARS, tuple[int, ...]: "N,N"})
+    monkeypatch.setattr("daskfs.cli.algorithm_flags.METAVARS", {**METAVARS, tuple[int, ...]: "N,N"})
     entries = {
         name: Registration(name=name, algorithm=algorithm, words=Words(name, {}))
         for name, algorithm in {"every": Everything, "other": Another}.items()
     }
-    monkeypatch.setattr("daskfs.cli.select.registrations", lambda: entries)
+    monkeypatch.setattr("daskfs.cli.algorithm_flags.registrations", lambda: entries)
 
-    @click.command()
+    @click.command(cls=CommandWithGroups)
     @click.option("--algorithm", "name")
+    @common_options
     @algorithm_options
     def command(name: str, **fields: Any) -> None:
         try:
@@ -120,14 +121,22 @@ def test_every_field_is_a_flag(two, arguments, expected):
 
 def test_help_comes_from_the_docstring(two):
     shown = re.sub(r"\s+", " ", CliRunner().invoke(two, ["--help"]).stdout)
-    assert "-k, --n-select N every: How many, at most 2**63." in shown
-    assert (
-        "--loss squared|logistic|softmax One of several. And more. [default: squared] / Which. [default: softmax]"
-        in shown
-    )
-    assert "--ridge X|auto every: How much. [default: auto]" in shown
-    assert "--screen / --no-screen [default: True] / [default: False]" in shown
-    assert "--width N other: How wide. [default: 8]" in shown
+    assert "-k, --n-select N How many features to select." in shown  # for all algorithms alike
+    together, every, other = (shown.index(f"Options of {names}:") for names in ("every and other", "every", "other"))
+    assert 0 < together < every < other
+    assert "--screen / --no-screen [default: True] / [default: False]" in shown[together:every]
+    assert "--weighting none|unit One of several. And more. [default: none]" in shown[every:other]
+    assert "--ridge X|auto How much. [default: auto]" in shown[every:other]
+    assert "--width N How wide. [default: 8]" in shown[other:]
+
+
+def test_most_people_need_about_twelve_flags():
+    shown = CliRunner().invoke(daskfs.cli.select.select, ["--help"]).stdout
+    first = shown.split("\nOptions:\n")[1].split("\n\n")[0]
+    flags = re.findall(r"^  (-.*?)(?:  |$)", first, re.MULTILINE)
+    assert {"-k, --n-select N", "--label TEXT", "--out TEXT"} <= set(flags)
+    assert len(flags) <= 13
+    assert "daskfs select patients.csv -k 20 --label outcome" in shown.splitlines()[-1]
 
 
 def test_parameters_of_other_docstrings():

@@ -123,7 +123,7 @@ def test_a_penalty_that_lets_nobody_in_is_a_note(waves):
     assert "0 random features" in done.output
     done = run("select", "waves.zarr", "--serial", "--algorithm", "random-features", "--penalty", "0", "--out", "other")
     assert done.exit_code == 2
-    assert "penalty=0.0: must be a number above 0" in done.output
+    assert "--penalty 0.0: must be a number above 0" in done.output
     assert not Path("other").exists()
 
 
@@ -277,7 +277,7 @@ def test_what_does_not_fit_together_leaves_nothing_behind(data):
 
 def test_there_must_be_a_dataset(data):
     done = run("select", "none.zarr", *SELECT[2:])
-    assert (done.exit_code, done.stderr) == (2, "error: none.zarr: no dataset here\n")
+    assert (done.exit_code, done.stderr) == (2, "error: none.zarr: no such file\n")
     assert run("show", "d.zarr").stderr == "error: d.zarr: no selection here\n"
 
 

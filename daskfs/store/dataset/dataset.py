@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from daskfs.errors import DatasetError, OptionError, check_choice, public_url
 from daskfs.protocol import Axis, Block, ColumnBlock, Kind, Label, Meta, SparseColumnBlock
 from daskfs.store.dataset.blocks import ColumnBlocks, RowBlocks, SparseBlocks, SparseColumnBlocks, check_column_ids
-from daskfs.store.dataset.layout import ROOT, UNFINISHED, ArraySpec, Attributes, Layout, parse_root
+from daskfs.store.dataset.layout import ROOT, UNFINISHED, ArraySpec, Attributes, Layout, is_ours, parse_root
 from daskfs.store.dataset.names import ComputedNames, StoredNames, kmer_id, kmer_name
 from daskfs.store.dataset.reader import ArrayReader
 from daskfs.store.places.location import Location
@@ -48,6 +48,16 @@ def open_dataset(url: str | os.PathLike[str], storage_options: Mapping[str, Any]
     dataset = Dataset(Location(url, storage_options))
     dataset.attributes  # noqa: B018  # read now, so that a missing dataset is an error of this call
     return dataset
+
+
+def is_dataset(location: Location) -> bool:
+    """Return True if there is a dataset of daskfs, or one that is not finished, at a location."""
+    if location.exists(UNFINISHED):
+        return True
+    try:
+        return is_ours(location.read(ROOT))
+    except OSError:
+        return False
 
 
 class Dataset:

@@ -16,7 +16,7 @@ from functools import cached_property
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
-from daskfs.errors import OptionError, SourceError, check_choice
+from daskfs.errors import OptionError, SourceError, check_choice, nearest
 from daskfs.protocol import Kind
 from daskfs.store.dataset.dataset import Dataset
 from daskfs.store.ingest.formats.base import RESOLVED, Format, LabelKind, NamesFrom
@@ -193,7 +193,8 @@ class TableOptions(Format):
         for option in ("label", "categorical", "numeric", "dates", "ignore", "include"):
             for name in self.label_columns if option == "label" else getattr(self, option):
                 if name not in known:
-                    raise OptionError(f"--{option} {name}: no such column; there are {join_names(columns)}")
+                    hint = nearest(name, columns) or f"; there are {join_names(columns)}"
+                    raise OptionError(f"--{option} {name}: no such column{hint}")
                 if option == "include" and purpose.get(name) in ("categorical", "numeric", "dates"):
                     continue
                 if purpose.setdefault(name, option) != option:

@@ -1,0 +1,190 @@
+"""Flags of `daskfs select` and `daskfs plan` for the parameters of the algorithms, and groups of flags in their help.
+
+Every field of an algorithm's dataclass is a flag. The type of the field determines the values of the flag, and the
+"Parameters" section of the dataclass's docstring is the help text of the flag.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import types
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import MISSING
+from enum import EnumMeta
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import click
+
+from daskfs.algorithms.registry import default_of, fields_of, parameter_docs, registrations
+from daskfs.errors import OptionError
+from daskfs.protocol import Algorithm
+
+SHORT = {"n_select": "-k"}
+COMMON = {
+    "n_select": ("N", "How many features to select."),
+    "loss": ("LOSS", "auto, squared, logistic, squared_hinge or softmax.  [default: auto, by the target]"),
+    "keep": ("NAME,NAME…", "Features that are in the model in any case, and not counted in -k."),
+}
+"""Metavars and help texts of the parameters of all algorithms that most people need."""
+METAVARS = {int: "N", float: "X", str: "TEXT", tuple[str, ...]: "NAME,NAME…", types.NoneType: "none"}
+IN_WORDS = {int: "a whole number", float: "a number", str: "text", tuple[str, ...]: "names", types.NoneType: "none"}
+
+
+class FlagOfGroup(click.Option):
+    """An option that the help of a `CommandWithGroups` shows below the title `group`."""
+
+    def __init__(self, *arguments: Any, group: str, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.group = group
+
+
+class CommandWithGroups(click.Command):
+    """A command whose help shows the flags that most people need first, and the others in groups."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for option in self.get_params(ctx):
+            if isinstance(option, click.Option) and (record := option.get_help_record(ctx)) is not None:
+                groups.setdefault(getattr(option, "group", "Options"), []).append(record)
+        for title, records in groups.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+
+def common_options(command: Any) -> Any:
+    """Add flags for the parameters in `COMMON` to a click command, each with default None."""
+    for field, (metavar, text) in reversed(COMMON.items()):
+        command = click.option(*_flags(field), metavar=metavar, help=text)(command)
+    return command
+
+
+def algorithm_options(command: Any) -> Any:
+    """Add flags for all other parameters of the algorithms, each with default None, in groups by algorithm."""
+    owners: dict[str, list[str]] = {}
+    for name, entry in registrations().items():
+        for field in fields_of(entry.algorithm):
+            owners.setdefault(field, []).append(name)
+    groups = sorted(owners.items(), key=lambda item: (-len(item[1]), item[1]))
+    for field, names in reversed([(field, names) for field, names in groups if field not in COMMON]):
+        command = _option(field, names)(command)
+    return command
+
+
+def make_algorithm(name: str, flags: Mapping[str, Any]) -> Algorithm:
+    """Return the algorithm `name` with parameters converted from the strings of command-line flags.
+
+    >>> from daskfs.cli.algorithm_flags import make_algorithm
+    >>> make_algorithm("substitution", {"n_select": "10", "ridge": "0.5"}).ridge
+    0.5
+    """
+    values = field_values(name, flags)
+    with names_as_flags(values):
+        return registrations()[name].algorithm(**values)
+
+
+def field_values(name: str, flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters of the algorithm `name`, converted from the strings of command-line flags."""
+    algorithm = registrations()[name].algorithm
+    known, kinds = fields_of(algorithm), get_type_hints(algorithm)
+    for field in flags:
+        if field not in known:
+            raise OptionError(f"{_flag(field)}: {name} has no such option; it takes {', '.join(map(_flag, known))}")
+    for field in known:
+        if field not in flags and default_of(algorithm, field) is MISSING:
+            raise OptionError(f"{name} needs {' or '.join(_flags(field))}")
+    return {field: _value(_flag(field), kinds[field], word) for field, word in flags.items()}
+
+
+def algorithms_with(flags: Mapping[str, Any]) -> list[str]:
+    """Return the names of the algorithms that have all of the given flags, or raise OptionError if there is none."""
+    owners = {field: [name for name, entry in registrations().items() if field in fields_of(entry.algorithm)]
+              for field in flags}  # fmt: skip
+    common = [name for name in registrations() if all(name in names for names in owners.values())]
+    if not common:
+        groups = ", ".join(f"{_flag(field)} ({', '.join(names)})" for field, names in owners.items())
+        raise OptionError(f"no algorithm has all of these flags: {groups}")
+    return common
+
+
+@contextmanager
+def names_as_flags(fields: Iterable[str]) -> Iterator[None]:
+    """Let an OptionError that begins with the name of a parameter begin with the flag of the command line."""
+    try:
+        yield
+    except OptionError as error:
+        field = next((name for name in fields if re.match(rf"{name}\b", str(error))), None)
+        if field is None:
+            raise
+        reason = str(error).removeprefix(field)
+        raise OptionError(f"{_flags(field)[0]}{reason.replace('=', ' ', 1) if reason[0] == '=' else reason}") from error
+
+
+def _flag(field: str) -> str:
+    return "--" + field.replace("_", "-")
+
+
+def _flags(field: str) -> list[str]:
+    return [SHORT[field], _flag(field)] if field in SHORT else [_flag(field)]
+
+
+def _option(field: str, names: list[str]) -> Any:
+    """Return the click option for a parameter `field` that the algorithms `names` have."""
+    kinds = {get_type_hints(registrations()[name].algorithm)[field]: None for name in names}
+    settings: dict[str, Any] = {
+        "cls": FlagOfGroup,
+        "group": f"Options of {' and '.join(names)}",
+        "help": " / ".join({_help(field, name): None for name in names}),
+    }
+    if bool in kinds:
+        return click.option(f"{_flag(field)}/--no-{_flag(field)[2:]}", default=None, **settings)
+    return click.option(*_flags(field), metavar="|".join(map(_metavar, kinds)), **settings)
+
+
+def _help(field: str, name: str) -> str:
+    algorithm = registrations()[name].algorithm
+    default = default_of(algorithm, field)
+    text = parameter_docs(algorithm).get(field, "").replace("``", "")
+    return text if default is MISSING else f"{text}  [default: {default}]".lstrip()
+
+
+def _alternatives(kind: Any) -> list[Any]:
+    """Return the types of a union type, with a separate Literal for each value of a Literal or an Enum."""
+    parts = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+    words = {part: get_args(part) for part in parts if get_origin(part) is Literal}
+    words |= {part: tuple(part) for part in parts if isinstance(part, EnumMeta)}
+    return [option for part in parts for option in ([Literal[word] for word in words.get(part, ())] or [part])]
+
+
+def _metavar(kind: Any) -> str:
+    return "|".join(_word_for(option, METAVARS) for option in _alternatives(kind))
+
+
+def _word_for(kind: Any, words: Mapping[Any, str]) -> str:
+    return str(get_args(kind)[0]) if get_origin(kind) is Literal else words[kind]
+
+
+def _value(flag: str, kind: Any, word: Any) -> Any:
+    """Convert the string of a flag to a value of type `kind`, and return a value that is not a string unchanged."""
+    if not isinstance(word, str):
+        return word
+    for option in _alternatives(kind):
+        with suppress(ValueError):
+            return _read(option, word)
+    expected = " or ".join(_word_for(option, IN_WORDS) for option in _alternatives(kind))
+    raise OptionError(f"{flag}: {word!r:.80} is not {expected}")
+
+
+def _read(kind: Any, word: str) -> Any:
+    """Convert a string to a simple type (int, float, str, tuple of str, None or Literal), or raise ValueError."""
+    if kind == tuple[str, ...]:
+        return tuple(filter(None, word.split(",")))
+    if kind not in (int, float, str):
+        if word != _word_for(kind, METAVARS):
+            raise ValueError(word)
+        return None if kind is types.NoneType else word
+    value = kind(word)
+    if kind is float and not math.isfinite(value):
+        raise ValueError(word)
+    return value

@@ -1,0 +1,207 @@
+"""One request from source files to a result: choose format, algorithm and loss by the data, and run the job of it.
+
+Every choice is reported in one line, with its reason and the flag that overrides it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from daskfs.algorithms.losses import has_classes, loss_for
+from daskfs.algorithms.registry import registrations
+from daskfs.errors import OptionError, public_url
+from daskfs.job.data import JobListener
+from daskfs.job.execute import JobOutcome, announce, job_cluster
+from daskfs.job.file import first_reason
+from daskfs.job.runner import JobRun
+from daskfs.job.tables import Job
+from daskfs.observe.describe import decision_lines
+from daskfs.protocol import Axis, Kind
+from daskfs.store.dataset.dataset import Dataset, is_dataset, open_dataset
+from daskfs.store.ingest.recognise import recognise
+from daskfs.store.ingest.sources import Source, find_sources
+from daskfs.store.places.location import Location
+
+SERIAL_BYTES = 256 << 20
+"""Sources up to this size are read in this process, since the processes of a cluster take seconds to start."""
+MOST_COLUMNS = 1 << 17
+"""Sparse data with more features than this are left to MISSION, whose memory does not grow with the features."""
+MOST_BYTES = 1 << 30
+"""The most memory that the selected columns may take, for `choose_algorithm` to choose Online Substitution."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the choice of an algorithm depends on: the kind, the size and the target of the data."""
+
+    kind: Kind
+    n_samples: int
+    n_features: int
+    loss: str
+    target: str
+    """The target in words, such as "two classes"."""
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> Facts:
+        """Return the facts about a dataset."""
+        meta = dataset.meta
+        if meta.targets is not None:
+            target = f"{len(meta.targets)} numeric targets"
+        elif not has_classes(meta):
+            target = "a numeric target"
+        else:
+            target = {2: "two classes"}.get(len(meta.classes or ()), f"{len(meta.classes or ())} classes")
+        return cls(meta.kind, meta.n_samples, meta.n_features, loss_for(meta), target)
+
+    def __str__(self) -> str:
+        return f"{self.n_features:,} {self.kind} features, {self.n_samples:,} rows, {self.target}"
+
+
+def choose_algorithm(facts: Facts, k: int, among: Sequence[str]) -> tuple[str, str]:
+    """Return the name of the algorithm that suits the data, and the reason.
+
+    Examples
+    --------
+    >>> from daskfs.job.front_door import Facts, choose_algorithm
+    >>> choose_algorithm(Facts("dense", 5000, 300, "logistic", "two classes"), 20, ["substitution", "mission"])
+    ('substitution', 'for dense columns')
+    >>> choose_algorithm(Facts("sparse", 10**6, 10**8, "logistic", "two classes"), 1000, ["substitution", "mission"])[0]
+    'mission'
+    """
+    if len(among) == 1:
+        return among[0], "as asked"
+    if facts.kind == "dense":
+        best, reason = "substitution", "for dense columns"
+    elif facts.n_features > MOST_COLUMNS:
+        best, reason = "mission", "for more sparse features than are read one by one"
+    elif 8 * facts.n_samples * k > MOST_BYTES:
+        best, reason = "mission", f"since {k:,} columns of so many rows would take more than {MOST_BYTES >> 30} GB"
+    else:
+        best, reason = "substitution", "for sparse features that can be read one by one"
+    return (best, reason) if best in among else (among[0], "the first with these flags")
+
+
+def folder_for(sources: Sequence[str]) -> str:
+    """Return the name of a folder for the results of some sources, named after the first.
+
+    >>> from daskfs.job.front_door import folder_for
+    >>> folder_for(["s3://bucket/logs/clicks.vw.gz"])
+    'clicks-selected'
+    """
+    name = sources[0].rstrip("/").rsplit("/", 1)[-1].lstrip(".").split(".")[0].strip("*?-_")
+    return f"{name or 'data'}-selected"
+
+
+@dataclass
+class FrontDoor:
+    """A request to select features from any sources, with everything chosen by the data that is not given.
+
+    Parameters
+    ----------
+    sources
+        Paths, folders, globs or URLs of files of one format; or the path or URL of one dataset.
+    out
+        The folder or URL of the job: datasets, runs and the published run.
+    algorithms
+        The names of the algorithms to choose from.
+    fields
+        A function that returns the parameters of an algorithm, given its name.
+    given
+        Tables of a job file with values that are given and not chosen, such as ``{"ingest": {"label": "y"}}``.
+    test
+        The share of rows that are held back for the score; 0 for none.
+    listener
+        Callbacks that report the choices and the progress.
+    """
+
+    sources: Sequence[str]
+    out: str
+    algorithms: Sequence[str]
+    fields: Callable[[str], dict[str, Any]]
+    given: Mapping[str, Mapping[str, Any]]
+    test: float
+    listener: JobListener
+
+    def run(self) -> JobOutcome:
+        """Choose, ingest, hold rows back, select, evaluate and write the report; finished steps are not repeated."""
+        tables = self._data_tables()
+        early = self._job(tables, self.algorithms[0])  # of any algorithm, for the steps before its choice
+        JobRun(early, None, self.listener).check()
+        with job_cluster(early.cluster) as client:
+            announce(client, self.listener.notify)
+            ingested = JobRun(early, client, self.listener).ingest()
+            for line in decision_lines(ingested.train):
+                self.listener.notify(line)
+            job = self._job(tables, self._choose(Facts.of(ingested.train)))
+            run = JobRun(job, client, self.listener, ingested=ingested)
+            return JobOutcome(job, run.run(), run.seconds)
+
+    def _data_tables(self) -> dict[str, Any]:
+        """Return the tables [ingest] or [data], and [cluster], of the job."""
+        if len(self.sources) == 1 and is_dataset(place := Location(self.sources[0], self.storage)):
+            if unused := list(self._given("ingest")):
+                raise OptionError(f"--{unused[0]}: {public_url(place.url)} is a dataset, and is read as it is")
+            dataset = open_dataset(self.sources[0], self.storage)
+            return {"data": {"train": dataset.url}, "cluster": self._cluster(dataset.stored_bytes)}
+        files = find_sources(self.sources, self.storage, (Location(self.out, self.storage).url,))
+        ingest = {"sources": list(self.sources), "layout": self._axis(), **self._format(files)}
+        return {"ingest": ingest, "cluster": self._cluster(sum(file.size for file in files))}
+
+    def _given(self, table: str) -> dict[str, Any]:
+        return dict(self.given.get(table, {}))
+
+    @property
+    def storage(self) -> dict[str, Any]:
+        """Options of the stores of sources and results."""
+        return self._given("storage")
+
+    def _cluster(self, nbytes: int) -> dict[str, Any]:
+        """Return the table [cluster]: as given, or this process for data of up to `SERIAL_BYTES`."""
+        return self._given("cluster") or {"serial": nbytes <= SERIAL_BYTES}
+
+    def _format(self, files: list[Source]) -> dict[str, Any]:
+        """Return the format of the source files and its options."""
+        given = self._given("ingest")
+        if "format" in given:
+            return given
+        found = recognise(files)
+        self.listener.notify(f"format: {found.format}, since {found.reason} (--format)")
+        return {"format": found.format, **found.options, **given}
+
+    def _axis(self) -> Axis:
+        """Return the layout of a dense dataset: columns, or rows if no algorithm that may be chosen reads columns."""
+        axes = {registrations()[name].algorithm.axis for name in self.algorithms}  # type: ignore[attr-defined]
+        return "columns" if "columns" in axes else "rows"
+
+    def _choose(self, facts: Facts) -> str:
+        """Return the name of the algorithm, and report it."""
+        k = self.fields(self.algorithms[0]).get("n_select") or 1
+        name, reason = choose_algorithm(facts, k, self.algorithms)
+        self.listener.notify(f"data: {facts}")
+        self.listener.notify(f"algorithm: {name}, {reason} (--algorithm)")
+        if "loss" not in self.fields(name):
+            self.listener.notify(f"loss: {facts.loss}, for {facts.target} (--loss)")
+        return name
+
+    def _job(self, tables: Mapping[str, Any], algorithm: str) -> Job:
+        """Return the job of this request with an algorithm."""
+        others = {name: self._given(name) for name in self.given if name not in ("ingest", "select", "cluster")}
+        content = {
+            "out": self.out,
+            "name": self.out.rstrip("/").rsplit("/", 1)[-1],
+            **tables,
+            "split": {"test": self.test} if self.test else None,
+            "select": {**self.fields(algorithm), **self._given("select"), "algorithm": algorithm},
+            "publish": {"even_if_useless": True},
+            **others,
+        }
+        try:
+            return Job.model_validate(content)
+        except ValidationError as error:
+            where, reason = first_reason(error)
+            is_of_field = len(where) == 1 and where[0] in content  # of a table as a whole: the reason names the field
+            raise OptionError(reason if is_of_field else f"{'.'.join(where)}: {reason}") from None

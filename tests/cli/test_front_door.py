@@ -1,0 +1,185 @@
+"""daskfs select FILE: from what people have to a score, a list and a report, in one command."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner, Result
+
+import daskfs
+from daskfs.cli import main
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def run(*arguments: str, code: int = 0) -> Result:
+    done = CliRunner().invoke(main, ["select", *arguments], env={"COLUMNS": "200"})
+    assert done.exit_code == code, done.output
+    return done
+
+
+def names(folder: str) -> set[str]:
+    return set(daskfs.load_selection(folder).names)
+
+
+def customers(n: int = 1500) -> pd.DataFrame:
+    """A table as people have it: an identifier, categories, dates, gaps, units, and sorted by the target."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {
+            "customer_id": [f"C{i:05d}" for i in range(n)],
+            "age": rng.integers(18, 80, n),
+            "income": np.exp(rng.normal(10, 1, n)),
+            "country": rng.choice(["uk", "fr", "de"], n),
+            "joined": pd.to_datetime("2020-01-01") + pd.to_timedelta(rng.integers(0, 900, n), "D"),
+            "visits": rng.poisson(4, n).astype(float),
+            **{f"noise{i}": rng.normal(size=n) for i in range(5)},
+        }
+    )
+    score = 0.1 * (table.age - 48) + 2.0 * (table.country == "fr") + 0.6 * (table.visits - 4)
+    table["clicked"] = np.where(rng.random(n) < 1 / (1 + np.exp(-score)), "yes", "no")
+    table.loc[rng.random(n) < 0.05, "visits"] = np.nan
+    return table.sort_values("clicked")
+
+
+def test_a_table_as_people_have_it():
+    customers().to_csv("customers.csv", index=False)
+    done = run("customers.csv", "-k", "3", "--label", "clicked")
+    assert names("customers-selected") == {"age", "country=fr", "visits"}
+    said = done.stderr
+    for line in (
+        "format: csv, since the name ends with .csv (--format)",
+        "left out: customer_id, which look like identifiers (--include)",
+        "gaps: in visits, treated by --missing auto",
+        "1,500 rows, two classes",
+        "algorithm: substitution, for sparse features that can be read one by one (--algorithm)",
+        "loss: logistic, for two classes (--loss)",
+        "1,200 rows to select from, 300 held back",
+    ):
+        assert line in said, line
+    assert "on 300 rows held back:" in done.stdout
+    assert "always yes" in done.stdout
+    report = next(line for line in done.stdout.splitlines() if line.startswith("report: ")).removeprefix("report: ")
+    assert "<html" in Path(report).read_text()
+
+
+def test_nothing_is_done_twice():
+    customers().to_csv("customers.csv", index=False)
+    run("customers.csv", "-k", "3", "--label", "clicked")
+    again = run("customers.csv", "-k", "3", "--label", "clicked").stderr
+    assert [word in again for word in ("ingest: there already", "split: there already", "select: there already")] == [
+        True
+    ] * 3
+    more = run("customers.csv", "-k", "4", "--label", "clicked").stderr
+    assert "ingest: there already" in more
+    assert "select: there already" not in more
+    assert len(names("customers-selected")) == 4
+
+
+def test_numbers_dense_and_a_numeric_target():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(400, 30))
+    table = pd.DataFrame(X, columns=[f"x{i}" for i in range(30)]).assign(y=X[:, 4] - 2 * X[:, 7] + 0.1 * X[:, 0])
+    table.to_parquet("numbers.parquet")
+    done = run("numbers.parquet", "-k", "2", "--label", "y", "--out", "result")
+    assert names("result") == {"x4", "x7"}
+    assert "algorithm: substitution, for dense columns" in done.stderr
+    assert "loss: squared, for a numeric target" in done.stderr
+
+
+def test_several_files_compressed_and_without_a_name_of_a_format():
+    rng = np.random.default_rng(2)
+    for part in range(3):
+        values = rng.normal(size=(100, 3))
+        lines = [f"{int(b > 0)};{a:.4f};{b:.4f};{c:.4f}" for a, b, c in values]
+        Path(f"part{part}.txt.gz").write_bytes(gzip.compress("\n".join(["hit;a;b;c", *lines]).encode()))
+    done = run("part0.txt.gz", "part1.txt.gz", "part2.txt.gz", "-k", "1", "--label", "hit", "--out", "o")
+    assert names("o") == {"b"}
+    assert "same number of fields between ';'" in done.stderr
+
+
+def test_text_in_folders():
+    rng = np.random.default_rng(3)
+    for topic, word in (("sport", "goal"), ("politics", "vote")):
+        folder = Path("news") / topic
+        folder.mkdir(parents=True)
+        for i in range(60):
+            others = " ".join(f"w{j}" for j in rng.integers(0, 50, 20))
+            (folder / f"{i}.txt").write_text(f"{others} {word}\n")
+    done = run("news", "-k", "1")
+    assert names("news-selected") <= {"w:goal", "w:vote"}
+    assert "format: text, since documents in several folders, whose names are the labels" in done.stderr
+    assert "labels came in runs" in done.stderr
+
+
+def test_vw_and_svmlight():
+    rng = np.random.default_rng(4)
+    rows = [(int(hit), int(noise)) for hit, noise in zip(rng.random(300) < 0.5, rng.integers(0, 20, 300), strict=True)]
+    Path("ads.txt").write_text(
+        "".join(f"{2 * hit - 1} |ad n{noise} {'good' if hit else 'bad'}\n" for hit, noise in rows)
+    )
+    run("ads.txt", "-k", "1", "--out", "vw")
+    assert names("vw") <= {"ad^good", "ad^bad"}
+    Path("ads.svm").write_text("".join(f"{hit} {noise}:1 {30 + hit}:1\n" for hit, noise in rows))
+    run("ads.svm", "-k", "1", "--out", "svm")
+    assert names("svm") <= {"30", "31"}
+
+
+def test_a_dataset_with_and_without_held_back_rows():
+    X = np.random.default_rng(5).normal(size=(300, 10))
+    daskfs.write_dataset("d.zarr", X, X[:, 2] > 0)
+    done = run("d.zarr", "-k", "1")
+    assert "on 60 rows held back" in done.stdout
+    assert names("d-selected") == {"x2"}
+    done = run("d.zarr", "-k", "1", "--algorithm", "substitution", "--out", "all", "--serial")
+    assert "held back:" not in done.stdout
+    assert json.loads(Path("all/selection.json").read_text())["source"]["n_samples"] == 300
+
+
+def test_a_flag_of_one_algorithm_says_which():
+    X = np.random.default_rng(5).normal(size=(300, 10))
+    pd.DataFrame(X).assign(y=X[:, 2] > 0).to_csv("t.csv", index=False)
+    assert "algorithm: mission, as asked" in run("t.csv", "-k", "1", "--label", "y", "--width", "1024").stderr
+    wrong = run("t.csv", "-k", "1", "--label", "y", "--width", "1024", "--kernel", "gaussian", code=2).stderr
+    assert wrong.splitlines()[-1] == (
+        "error: no algorithm has all of these flags: --n-select (substitution, mission, random-features), "
+        "--width (mission), --kernel (random-features)"
+    )
+
+
+def test_noise_is_called_noise():
+    rng = np.random.default_rng(6)
+    pd.DataFrame(rng.normal(size=(200, 8))).assign(y=rng.integers(0, 2, 200)).to_csv("noise.csv", index=False)
+    done = run("noise.csv", "-k", "2", "--label", "y")
+    assert "no better than always saying" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("-k", "2"), "which column is the label? Pass --label with one of a, b, c"),
+        (("-k", "2", "--label", "cc"), "--label cc: no such column (did you mean 'c'?)"),
+        (("-k", "2", "--label", "c", "--ignore", "bb"), "--ignore bb: no such column (did you mean 'b'?)"),
+        (("--label", "c"), "substitution needs -k or --n-select"),
+        (("-k", "0", "--label", "c"), "-k 0: must be a whole number, at least 1"),
+        (("-k", "x", "--label", "c"), "--n-select: 'x' is not a whole number"),
+        (("-k", "2", "--label", "c", "--loss", "hinge"), "--loss: 'hinge' is not"),
+        (("-k", "2", "--label", "c", "--set", "ingest.wrods=1"), "wrods: no such key"),
+    ],
+)
+def test_mistakes_are_one_line_and_write_nothing(arguments, message):
+    pd.DataFrame({"a": range(10), "b": range(10), "c": [0, 1] * 5}).to_csv("t.csv", index=False)
+    done = run("t.csv", *arguments, code=2)
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("error: ")
+    assert message in last
+    assert "Traceback" not in done.output
+    assert [path.name for path in Path().iterdir()] == ["t.csv"]
