@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from daskfs.engine.data.split import split
     from daskfs.engine.data.verify import verify_dataset
     from daskfs.engine.data.write import write_dataset
-    from daskfs.engine.run import select
     from daskfs.errors import DaskfsError
+    from daskfs.job.anything import select
     from daskfs.selection.evaluation import Evaluation
     from daskfs.selection.selection import Selection, load_selection
     from daskfs.selection.sizes import SizePath, size_path
@@ -40,7 +40,7 @@ _HOMES = {
     "ingest": "engine.data.ingest",
     "load_selection": "selection.selection",
     "open_dataset": "store.dataset.dataset",
-    "select": "engine.run",
+    "select": "job.anything",
     "shuffle": "engine.data.reorder",
     "size_path": "selection.sizes",
     "split": "engine.data.split",

@@ -11,78 +11,23 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from daskfs.algorithms.losses import has_classes, loss_for
 from daskfs.algorithms.registry import registrations
 from daskfs.errors import OptionError, public_url
+from daskfs.job.choice import Facts, choose_algorithm
 from daskfs.job.data import JobListener
 from daskfs.job.execute import JobOutcome, announce, job_cluster
 from daskfs.job.file import first_reason
 from daskfs.job.runner import JobRun
 from daskfs.job.tables import Job
 from daskfs.observe.describe import decision_lines
-from daskfs.protocol import Axis, Kind
-from daskfs.store.dataset.dataset import Dataset, is_dataset, open_dataset
+from daskfs.protocol import Axis
+from daskfs.store.dataset.dataset import is_dataset, open_dataset
 from daskfs.store.ingest.recognise import recognise
 from daskfs.store.ingest.sources import Source, find_sources
 from daskfs.store.places.location import Location
 
 SERIAL_BYTES = 256 << 20
 """Sources up to this size are read in this process, since the processes of a cluster take seconds to start."""
-MOST_COLUMNS = 1 << 17
-"""Sparse data with more features than this are left to MISSION, whose memory does not grow with the features."""
-MOST_BYTES = 1 << 30
-"""The most memory that the selected columns may take, for `choose_algorithm` to choose Online Substitution."""
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What the choice of an algorithm depends on: the kind, the size and the target of the data."""
-
-    kind: Kind
-    n_samples: int
-    n_features: int
-    loss: str
-    target: str
-    """The target in words, such as "two classes"."""
-
-    @classmethod
-    def of(cls, dataset: Dataset) -> Facts:
-        """Return the facts about a dataset."""
-        meta = dataset.meta
-        if meta.targets is not None:
-            target = f"{len(meta.targets)} numeric targets"
-        elif not has_classes(meta):
-            target = "a numeric target"
-        else:
-            target = {2: "two classes"}.get(len(meta.classes or ()), f"{len(meta.classes or ())} classes")
-        return cls(meta.kind, meta.n_samples, meta.n_features, loss_for(meta), target)
-
-    def __str__(self) -> str:
-        return f"{self.n_features:,} {self.kind} features, {self.n_samples:,} rows, {self.target}"
-
-
-def choose_algorithm(facts: Facts, k: int, among: Sequence[str]) -> tuple[str, str]:
-    """Return the name of the algorithm that suits the data, and the reason.
-
-    Examples
-    --------
-    >>> from daskfs.job.front_door import Facts, choose_algorithm
-    >>> choose_algorithm(Facts("dense", 5000, 300, "logistic", "two classes"), 20, ["substitution", "mission"])
-    ('substitution', 'for dense columns')
-    >>> choose_algorithm(Facts("sparse", 10**6, 10**8, "logistic", "two classes"), 1000, ["substitution", "mission"])[0]
-    'mission'
-    """
-    if len(among) == 1:
-        return among[0], "as asked"
-    if facts.kind == "dense":
-        best, reason = "substitution", "for dense columns"
-    elif facts.n_features > MOST_COLUMNS:
-        best, reason = "mission", "for more sparse features than are read one by one"
-    elif 8 * facts.n_samples * k > MOST_BYTES:
-        best, reason = "mission", f"since {k:,} columns of so many rows would take more than {MOST_BYTES >> 30} GB"
-    else:
-        best, reason = "substitution", "for sparse features that can be read one by one"
-    return (best, reason) if best in among else (among[0], "the first with these flags")
 
 
 def folder_for(sources: Sequence[str]) -> str:
@@ -136,7 +81,7 @@ class FrontDoor:
             ingested = JobRun(early, client, self.listener).ingest()
             for line in decision_lines(ingested.train):
                 self.listener.notify(line)
-            job = self._job(tables, self._choose(Facts.of(ingested.train)))
+            job = self._job(tables, self._choose(Facts.of(ingested.train.meta)))
             run = JobRun(job, client, self.listener, ingested=ingested)
             return JobOutcome(job, run.run(), run.seconds)
 
@@ -180,7 +125,7 @@ class FrontDoor:
     def _choose(self, facts: Facts) -> str:
         """Return the name of the algorithm, and report it."""
         k = self.fields(self.algorithms[0]).get("n_select") or 1
-        name, reason = choose_algorithm(facts, k, self.algorithms)
+        name, reason = choose_algorithm(facts.kind, facts.n_samples, facts.n_features, k, self.algorithms)
         self.listener.notify(f"data: {facts}")
         self.listener.notify(f"algorithm: {name}, {reason} (--algorithm)")
         if "loss" not in self.fields(name):

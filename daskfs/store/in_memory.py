@@ -90,7 +90,7 @@ class InMemory(Dataset):
         self._fills = fills
         self._labels = labels
         self._X = _canonical(X) if sp.issparse(X) else X
-        self._held: dict[str, _HeldArray] = {}
+        self._held: dict[str, HeldArray] = {}
         if not sp.issparse(X):
             cut = dense_specs(X.shape, stored_dtype(X.dtype), DenseShape(axis, CHUNK_BYTES))
             self._hold(cut[0], X)
@@ -109,7 +109,7 @@ class InMemory(Dataset):
         return self
 
     def _hold(self, spec: ArraySpec, array: NDArray[Any]) -> None:
-        self._held[spec.name] = _HeldArray(spec, array)
+        self._held[spec.name] = HeldArray(spec, array)
 
     @cached_property
     def _root(self) -> tuple[Attributes, dict[str, ArraySpec]]:
@@ -146,7 +146,7 @@ class InMemory(Dataset):
         return (_HeldRows if axis == "rows" else _HeldColumns)(self._X, self._held["y"], self._held.get("weight"))
 
 
-class _HeldArray:
+class HeldArray:
     """An array in memory, with the members of an `ArrayReader` that blocks use."""
 
     def __init__(self, spec: ArraySpec, array: NDArray[Any]) -> None:
@@ -176,7 +176,7 @@ class _HeldArray:
 class _HeldRows(SparseBlocks):
     """The rows of a CSR matrix, cut into the same blocks that `arrays.write_sparse` would write."""
 
-    def __init__(self, matrix: Any, y: _HeldArray, weight: _HeldArray | None) -> None:
+    def __init__(self, matrix: Any, y: HeldArray, weight: HeldArray | None) -> None:
         self._matrix, self._y, self._weight = matrix, y.array, None if weight is None else weight.array
         indptr, shape = matrix.indptr, rows_shape(len(self._y), matrix.nnz, LZ4)
         edges = [0]

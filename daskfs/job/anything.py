@@ -1,0 +1,322 @@
+"""The function `select`, which takes data as people have them: arrays, DataFrames, xarray, Zarr, files, datasets.
+
+Data are opened as a dataset of the axis that the algorithm reads: in memory, in place, or as a temporary copy, which is
+announced by a warning before it is made.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from dask.array import Array as DaskArray
+from dask.array import from_array
+from distributed import Client
+
+from daskfs.algorithms.registry import registrations
+from daskfs.engine.data.ingest import ingest
+from daskfs.engine.data.reorder import transpose
+from daskfs.engine.data.write import write_dataset
+from daskfs.engine.passes import PassProgress
+from daskfs.engine.run import select as select_from_dataset
+from daskfs.errors import OptionError, check_whole, nearest, public_url
+from daskfs.job.choice import choose_algorithm
+from daskfs.job.request import must_transpose
+from daskfs.protocol import Algorithm, Axis, Kind
+from daskfs.selection.selection import Selection
+from daskfs.store.dataset.dataset import Dataset, is_dataset, open_dataset
+from daskfs.store.in_memory import InMemory
+from daskfs.store.in_place import Gap, InPlace, Matrix, find_in_group, find_matrix, is_zarr, matrix_of, read_labels
+from daskfs.store.ingest.arrays import encode_target
+from daskfs.store.ingest.formats import make_format
+from daskfs.store.ingest.formats.tabular import arrow
+from daskfs.store.ingest.gaps import Missing, complete_rows, fill_matrix
+from daskfs.store.ingest.recognise import Recognised, recognise
+from daskfs.store.ingest.sources import find_sources
+from daskfs.store.places.location import Location
+
+MOST_TABLE_COLUMNS = 2000
+"""DataFrames of whole numbers with more columns are matrices; of those with fewer, identifiers are left out."""
+
+
+def select(
+    data: Any,
+    algorithm: Algorithm | int,
+    y: Any = None,
+    *,
+    missing: Missing = "auto",
+    client: Client | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    seed: int = 0,
+    synchronous: bool = False,
+    progress: Callable[[PassProgress], None] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Selection:
+    """Select features of any data, by an algorithm or with the algorithm that suits the data.
+
+    Parameters
+    ----------
+    data
+        A matrix (numpy, scipy.sparse, dask.array, a Zarr array, any array with slices); a DataFrame (pandas, polars,
+        dask, anything that Arrow reads); an xarray.DataArray or Dataset; an object with `X`, `obs` and `var_names`,
+        such as AnnData; a dataset; or the path or URL of a dataset, a Zarr group, a ``.npy`` file, or of files that
+        `ingest` reads. Columns of DataFrames and files may be categories and dates, and have gaps.
+    algorithm
+        An algorithm such as ``daskfs.OnlineSubstitution(100)``, or the number of features to select.
+    y
+        The target of every row; or the name of the column, variable or array with the target. Not for a dataset, which
+        has its own.
+    missing
+        What becomes of missing values, as for `ingest`; not for a dataset, which has none.
+    client, checkpoint, resume, seed, synchronous, progress, storage_options
+        As for a dataset. Data in memory are read in this process, without the cluster.
+
+    Returns
+    -------
+    Selection
+        The features, with names, weights and history.
+
+    Notes
+    -----
+    Zarr arrays and dask arrays are read in place, block by block, where their chunks make up blocks of whole columns
+    (or rows, as the algorithm reads) of at most 256 MB. Otherwise, and for DataFrames with other columns than numbers,
+    a copy is written to the folder for temporary files, chunk by chunk, and a warning says so first.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> rng = np.random.default_rng(0)
+    >>> df = pd.DataFrame({"age": rng.integers(18, 90, 200), "height": rng.normal(170, 10, 200)})
+    >>> df["clicked"] = df.age > 50
+    >>> daskfs.select(df, 1, y="clicked").names
+    ['age']
+    """
+    if not isinstance(algorithm, Algorithm):
+        check_whole("the number of features", algorithm, 1)
+    run: dict[str, Any] = {"client": client, "checkpoint": checkpoint, "resume": resume, "seed": seed}
+    run |= {"synchronous": synchronous, "progress": progress, "storage_options": storage_options}
+    with ExitStack() as stack:
+        opener = _Opener(stack, missing, storage_options, client)
+        dataset, chosen = opener.open(data, y, algorithm)
+        try:
+            selection = select_from_dataset(dataset, chosen, **run)
+        except Gap:
+            if missing == "error" or not isinstance(dataset, InPlace):
+                raise
+            selection = select_from_dataset(opener.copy(dataset.matrix, chosen.axis, "it has gaps"), chosen, **run)
+        if opener.is_copy:  # of a dataset that is gone after this
+            selection = replace(selection, source={**selection.source, "url": opener.name})
+    return selection
+
+
+class _Opener:
+    """Opens data as a dataset, and holds temporary copies until the exit of a stack.
+
+    Parameters
+    ----------
+    stack
+        The stack whose exit removes temporary copies.
+    missing
+        What becomes of missing values.
+    storage
+        Options of the stores of paths and URLs.
+    client
+        The Dask client to use for copies.
+    """
+
+    def __init__(
+        self, stack: ExitStack, missing: Missing, storage: Mapping[str, Any] | None, client: Client | None
+    ) -> None:
+        self._stack, self._missing, self._storage, self._client = stack, missing, storage, client
+        self.name, self.is_copy = "data", False
+        """What records call the data, and whether the dataset is a temporary copy."""
+
+    def open(self, data: Any, y: Any, algorithm: Algorithm | int) -> tuple[Dataset, Algorithm]:
+        """Return data as a dataset that the algorithm can read, and the algorithm, chosen if it is a number."""
+        found = self._find(data, y)
+        if isinstance(found, Matrix):
+            kind: Kind = "sparse" if sp.issparse(found.cells) else "dense"
+            chosen = _chosen(algorithm, kind, *found.cells.shape)
+            return self._open_matrix(found, chosen.axis), chosen
+        if isinstance(found, Dataset):
+            dataset = found
+        else:
+            axis = algorithm.axis if isinstance(algorithm, Algorithm) else "columns"
+            dataset = found(axis)
+        chosen = _chosen(algorithm, dataset.kind, dataset.n_samples, dataset.n_features)
+        if must_transpose(dataset, chosen):
+            if dataset is found:
+                self._announce_copy("it is sparse and laid out in rows")
+            dataset = transpose(dataset, self._folder() / "columns", client=self._client)
+        return dataset, chosen
+
+    def _find(self, data: Any, y: Any) -> Dataset | Matrix | Callable[[Axis], Dataset]:
+        """Return data as a dataset or as a matrix with a target, or a function that ingests a table along an axis."""
+        if isinstance(data, str | os.PathLike):
+            return self._find_path(os.fspath(data), y)
+        if isinstance(data, Dataset):
+            if y is not None:
+                raise OptionError("y: a dataset has its own target; leave it out")
+            return data
+        if hasattr(data, "npartitions") and hasattr(data, "to_parquet"):
+            return partial(self._ingest_dask_frame, data, y)
+        if is_frame(data):
+            return self._find_frame(data, y)
+        if hasattr(data, "var_names") and hasattr(data, "X"):  # AnnData, or like it
+            names, target = list(map(str, data.var_names)), data.obs[y] if isinstance(y, str) else y
+            return matrix_of(data.X, target, names)
+        if hasattr(data, "data_vars"):
+            return _from_xarray(data, y)
+        if hasattr(data, "dims") and hasattr(data, "coords"):
+            return _from_data_array(data, y)
+        if hasattr(data, "arrays") and hasattr(data, "store"):  # a Zarr group
+            return find_in_group(data, "", *((y, None) if isinstance(y, str) else ("", y)))
+        return matrix_of(data, y)
+
+    def _find_path(self, path: str, y: Any) -> Dataset | Matrix | Callable[[Axis], Dataset]:
+        self.name = public_url(path)
+        location = Location(path, self._storage)
+        if is_dataset(location):
+            return self._find(open_dataset(path, self._storage), y)
+        target = None if y is None or isinstance(y, str) else np.asarray(y)
+        if is_zarr(location):
+            return find_matrix(location, "", y if isinstance(y, str) else "", target)
+        if path.endswith(".npy"):
+            return matrix_of(np.load(path, mmap_mode="r"), read_labels(y) if isinstance(y, str) else y)
+        if target is not None:
+            raise OptionError(f"y: the target of {self.name} is one of its columns; pass the name of the column")
+        return partial(self._ingest, [path], recognise(find_sources([path], self._storage)), y)
+
+    def _find_frame(self, frame: Any, y: Any) -> Matrix | Callable[[Axis], Dataset]:
+        names = [str(name) for name in frame.columns]
+        if isinstance(y, str) and y not in names:
+            raise OptionError(f"y={y!r}: no such column{nearest(y, names)}")
+        features = frame.drop(columns=[y]) if isinstance(y, str) and hasattr(frame, "iloc") else frame
+        kinds = {getattr(kind, "kind", "O") for kind in features.dtypes} if hasattr(frame, "iloc") else {"O"}
+        if kinds <= set("bf") or (kinds <= set("biuf") and len(names) > MOST_TABLE_COLUMNS):
+            return matrix_of(features.to_numpy(), frame[y] if isinstance(y, str) else y, names_of(features))
+        return partial(self._ingest_frame, frame, y)
+
+    def _ingest_frame(self, frame: Any, y: Any, axis: Axis) -> Dataset:
+        """Ingest a table in memory by way of a Parquet file, as files with the same columns would be."""
+        pa, parquet = arrow(), arrow("pyarrow.parquet")
+        table = pa.Table.from_pandas(frame, preserve_index=False) if hasattr(frame, "iloc") else pa.table(frame)
+        label = y if isinstance(y, str) else "y"
+        if not isinstance(y, str):
+            if y is None:
+                raise OptionError("y: pass the target of the rows, or the name of the column with the target")
+            if label in table.column_names:
+                raise OptionError("y: the table has a column 'y' already; pass the name of the target's column")
+            table = table.append_column(label, pa.array(np.asarray(y)))
+        file = self._folder() / "table.parquet"
+        parquet.write_table(table, file)
+        return self._ingest([str(file)], Recognised("parquet", ""), label, axis)
+
+    def _ingest_dask_frame(self, frame: Any, y: Any, axis: Axis) -> Dataset:
+        if not isinstance(y, str) or y not in frame.columns:
+            raise OptionError(
+                f"y: of a Dask DataFrame it is the name of a column{nearest(str(y), map(str, frame.columns))}"
+            )
+        self._announce_copy("it is a Dask DataFrame")
+        folder = self._folder() / "parts"
+        frame.to_parquet(folder, write_index=False)
+        return self._ingest([str(folder)], Recognised("parquet", ""), y, axis)
+
+    def _ingest(self, sources: Sequence[str], found: Recognised, label: str | None, axis: Axis) -> Dataset:
+        options = {**found.options, **({} if label is None else {"label": label})}
+        if make_format(found.format, {}).is_table:
+            options["missing"] = self._missing
+        self.is_copy = True
+        place = self._folder() / "data"
+        return ingest(
+            sources, place, found.format, layout=axis, client=self._client, source_options=self._storage, **options
+        )
+
+    def _open_matrix(self, matrix: Matrix, axis: Axis) -> Dataset:
+        """Return a matrix as a dataset: in memory, in place, or as a temporary copy."""
+        if not matrix.is_lazy:
+            return self._in_memory(matrix, axis)
+        if not matrix.fits(axis):
+            return self.copy(matrix, axis, f"its chunks do not make up blocks of whole {axis}")
+        return InPlace(matrix, axis)
+
+    def _in_memory(self, matrix: Matrix, axis: Axis) -> Dataset:
+        X, target = matrix.cells, matrix.target
+        if self._missing == "drop" and not (complete := complete_rows(X)).all():
+            X, target = X[complete], target[complete]
+        X, names, fills = fill_matrix(X, self._missing, matrix.names)
+        for part in np.array_split(X.data if sp.issparse(X) else X, max(1, X.shape[0] // 65536)):
+            if not np.isfinite(part).all():
+                raise OptionError("data: some values are missing or not finite; missing='mean' fills gaps")
+        self._missing = "error"
+        return InMemory(X, *encode_target(target, matrix.target_names), axis, names, fills=fills)
+
+    def copy(self, matrix: Matrix, axis: Axis, reason: str) -> Dataset:
+        """Return a temporary copy of a matrix, written chunk by chunk."""
+        self._announce_copy(reason)
+        chunks = matrix.chunks or "auto"
+        cells = matrix.cells if isinstance(matrix.cells, DaskArray) else from_array(matrix.cells, chunks=chunks)
+        place = self._folder() / "data"
+        write_dataset(place, cells, matrix.target, matrix.names, layout=axis, missing=self._missing)
+        return open_dataset(place)
+
+    def _announce_copy(self, reason: str) -> None:
+        self.is_copy = True
+        folder = tempfile.gettempdir()
+        warnings.warn(f"{self.name}: a copy is written to {folder} first, since {reason}", stacklevel=4)
+
+    def _folder(self) -> Path:
+        return Path(self._stack.enter_context(TemporaryDirectory(prefix="daskfs-")))
+
+
+def _chosen(algorithm: Algorithm | int, kind: Kind, n_samples: int, n_features: int) -> Algorithm:
+    """Return an algorithm, or the algorithm for a number of features that suits the data."""
+    if isinstance(algorithm, Algorithm):
+        return algorithm
+    entries = registrations()
+    name, _ = choose_algorithm(kind, n_samples, n_features, algorithm, list(entries))
+    return entries[name].algorithm(algorithm)
+
+
+def _from_xarray(data: Any, y: Any) -> Matrix:
+    """Return the matrix of an xarray.Dataset, its only variable of two dimensions, with the variable y as target."""
+    matrices = [str(name) for name, variable in data.data_vars.items() if variable.ndim == 2]
+    if len(matrices) != 1:
+        raise OptionError(f"which variable is the matrix ({', '.join(matrices)})? Pass it alone, as data['NAME']")
+    if isinstance(y, str):
+        if y not in data.variables:
+            raise OptionError(f"y={y!r}: no such variable{nearest(y, map(str, data.variables))}")
+        y = data[y].values
+    return _from_data_array(data[matrices[0]], y)
+
+
+def _from_data_array(data: Any, y: Any) -> Matrix:
+    """Return the matrix of an xarray.DataArray with the names of its columns; y may name a coordinate of the rows."""
+    if isinstance(y, str):
+        if y not in data.coords:
+            raise OptionError(f"y={y!r}: no such coordinate{nearest(y, map(str, data.coords))}")
+        y = data.coords[y].values
+    columns = data.coords.get(data.dims[-1])
+    names = None if columns is None or columns.dtype.kind not in "OUST" else [str(name) for name in columns.values]
+    return matrix_of(data.data, y, names)
+
+
+def is_frame(data: Any) -> bool:
+    """Return True for a DataFrame in memory: of pandas, or of anything that Arrow reads as a table."""
+    return hasattr(data, "columns") and (hasattr(data, "iloc") or hasattr(data, "__arrow_c_stream__"))
+
+
+def names_of(frame: Any) -> list[str] | None:
+    """Return the names of the columns of a DataFrame, or None if they are only numbers."""
+    return None if frame.columns.dtype.kind in "iu" else [str(name) for name in frame.columns]

@@ -1,0 +1,64 @@
+"""The choice of the algorithm by what the data are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from daskfs.algorithms.losses import has_classes, loss_for
+from daskfs.protocol import Kind, Meta
+
+MOST_COLUMNS = 1 << 17
+"""Sparse data with more features than this are left to MISSION, whose memory does not grow with the features."""
+MOST_BYTES = 1 << 30
+"""The most memory that the selected columns may take, for `choose_algorithm` to choose Online Substitution."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the choice of an algorithm depends on: the kind, the size and the target of the data."""
+
+    kind: Kind
+    n_samples: int
+    n_features: int
+    loss: str
+    target: str
+    """The target in words, such as "two classes"."""
+
+    @classmethod
+    def of(cls, meta: Meta) -> Facts:
+        """Return the facts about a dataset."""
+        if meta.targets is not None:
+            target = f"{len(meta.targets)} numeric targets"
+        elif not has_classes(meta):
+            target = "a numeric target"
+        else:
+            target = {2: "two classes"}.get(len(meta.classes or ()), f"{len(meta.classes or ())} classes")
+        return cls(meta.kind, meta.n_samples, meta.n_features, loss_for(meta), target)
+
+    def __str__(self) -> str:
+        return f"{self.n_features:,} {self.kind} features, {self.n_samples:,} rows, {self.target}"
+
+
+def choose_algorithm(kind: Kind, n_samples: int, n_features: int, k: int, among: Sequence[str]) -> tuple[str, str]:
+    """Return the name of the algorithm that suits the data, one of `among`, and the reason.
+
+    Examples
+    --------
+    >>> from daskfs.job.choice import choose_algorithm
+    >>> choose_algorithm("dense", 5000, 300, 20, ["substitution", "mission"])
+    ('substitution', 'for dense columns')
+    >>> choose_algorithm("sparse", 10**6, 10**8, 1000, ["substitution", "mission"])[0]
+    'mission'
+    """
+    if len(among) == 1:
+        return among[0], "as asked"
+    if kind == "dense":
+        best, reason = "substitution", "for dense columns"
+    elif n_features > MOST_COLUMNS:
+        best, reason = "mission", "for more sparse features than are read one by one"
+    elif 8 * n_samples * k > MOST_BYTES:
+        best, reason = "mission", f"since {k:,} columns of so many rows would take more than {MOST_BYTES >> 30} GB"
+    else:
+        best, reason = "substitution", "for sparse features that can be read one by one"
+    return (best, reason) if best in among else (among[0], "the first with these flags")

@@ -1,0 +1,455 @@
+"""A dense matrix that is not a dataset of daskfs, such as any Zarr array, read in place as if it were one.
+
+Blocks are whole chunks of the matrix, so that every byte is read once in a pass, and nothing is written. The target and
+the names of columns are in memory. Values that are not finite are errors, which `Gap` tells apart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple, NoReturn
+
+import google_crc32c
+import numpy as np
+import scipy.sparse as sp
+import zarr
+from numpy.typing import NDArray
+
+from daskfs.errors import DaskfsError, DatasetError, OptionError, nearest, public_url
+from daskfs.protocol import Axis, ColumnBlock, RowBlock
+from daskfs.store.dataset.blocks import ColumnBlocks, RowBlocks, read_only
+from daskfs.store.dataset.codec import Codec
+from daskfs.store.dataset.dataset import AnyBlocks, Dataset
+from daskfs.store.dataset.label_order import LabelOrder
+from daskfs.store.dataset.layout import CHUNK_BYTES, ArraySpec, Attributes, Labels, target_spec
+from daskfs.store.dataset.names import check_column_names, feature_spec
+from daskfs.store.dataset.reader import ChunkBuffer
+from daskfs.store.in_memory import HeldArray
+from daskfs.store.ingest.arrays import encode_target, stored_dtype
+from daskfs.store.ingest.rows_kernels import first_not_finite
+from daskfs.store.places.location import Location
+from daskfs.store.reorder.runs import draw_rows
+
+MOST_BLOCK_BYTES = 256 << 20
+"""The largest block that is read in place. A matrix whose chunks do not make up smaller blocks has to be copied."""
+_ROOTS = ("zarr.json", ".zgroup", ".zarray")
+
+
+class Gap(DatasetError):
+    """Raised if a matrix that is read in place has a missing value (NaN)."""
+
+
+class HeldBack(NamedTuple):
+    """A random part of the rows: the `share` that is held back for a test, or the rest; the same rows as of `split`."""
+
+    share: float
+    seed: int
+    is_test: bool
+
+    def rows(self, n_rows: int) -> NDArray[np.intp]:
+        """Return the numbers of the rows of this part."""
+        count = min(max(round(self.share * n_rows), 1), n_rows - 1)
+        drawn = draw_rows(self.seed, n_rows, count)[0].mask(0, n_rows)
+        return np.flatnonzero(drawn if self.is_test else ~drawn)
+
+
+def is_zarr(location: Location) -> bool:
+    """Return True if there is a Zarr array or group, of format 2 or 3, at a location."""
+    return any(location.exists(root) for root in _ROOTS)
+
+
+def step_of(shape: tuple[int, int], chunks: tuple[int, int], itemsize: int, axis: Axis) -> int | None:
+    """Return the number of rows or columns of a block: whole chunks, or None if such a block would be too large.
+
+    >>> step_of((1000, 10**6), (1000, 50), 4, "columns"), step_of((10**7, 100), (10**5, 100), 4, "columns")
+    (2000, None)
+    """
+    across, along = (1, 0) if axis == "columns" else (0, 1)
+    line_bytes = shape[along] * itemsize
+    step = chunks[across] * max(1, CHUNK_BYTES // (chunks[across] * line_bytes))
+    if min(step, shape[across]) * line_bytes > MOST_BLOCK_BYTES and step > 1:
+        return None
+    return min(step, shape[across])
+
+
+@dataclass(frozen=True, eq=False)
+class Matrix:
+    """A matrix, the target of its rows, and the names of its columns.
+
+    Parameters
+    ----------
+    cells
+        The matrix in memory (numpy, scipy.sparse), or an object with `shape`, `dtype` and slices
+        ``cells[rows, columns]``, such as a Zarr array.
+    target
+        The labels of the rows, or several targets ``(rows, targets)``.
+    names
+        The names of the columns, or None if the columns have no names.
+    target_names
+        The names of several targets, if they have any.
+    chunks
+        The rows and columns of a chunk, which is read as a whole; None for chunks of different sizes.
+    location
+        The place of a Zarr array, or of the group that holds the array; None if the matrix is no Zarr array.
+    address
+        The names of the matrix and of the target in the group, by which another process finds them, or None.
+    """
+
+    cells: Any
+    target: NDArray[Any]
+    names: Sequence[str] | None = None
+    target_names: Sequence[Any] | None = None
+    chunks: tuple[int, int] | None = None
+    location: Location | None = None
+    address: tuple[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.cells.shape) != 2:
+            raise OptionError(f"the data have shape {tuple(self.cells.shape)}: give rows and columns")
+        if self.cells.shape[0] != len(self.target):
+            raise OptionError(f"{self.cells.shape[0]:,} rows, and {len(self.target):,} labels in y")
+
+    @property
+    def is_lazy(self) -> bool:
+        """Whether the cells are not in memory."""
+        in_memory = isinstance(self.cells, np.ndarray) and not isinstance(self.cells, np.memmap)
+        return not in_memory and not sp.issparse(self.cells)
+
+    def fits(self, axis: Axis) -> bool:
+        """Return True if the matrix can be read in place by blocks along `axis`."""
+        itemsize = stored_dtype(self.cells.dtype).itemsize
+        return self.chunks is not None and step_of(self.cells.shape, self.chunks, itemsize, axis) is not None
+
+
+def matrix_of(cells: Any, target: Any, names: Sequence[str] | None = None) -> Matrix:
+    """Return a `Matrix` of an array of any library.
+
+    >>> matrix_of([[1, 2], [3, 4]], [0, 1]).cells.shape
+    (2, 2)
+    """
+    if target is None:
+        raise OptionError("y: pass the target of the rows")
+    if not (hasattr(cells, "shape") and hasattr(cells, "dtype")):
+        cells = np.asarray(cells)
+    if np.ma.isMaskedArray(cells):
+        cells = np.ma.filled(cells.astype(np.result_type(cells.dtype, np.float32)), np.nan)
+    stored_dtype(cells.dtype)
+    target_names = list(target.columns) if hasattr(target, "columns") else None
+    return Matrix(cells, np.asarray(target), names, target_names, _chunks_of(cells))
+
+
+def _chunks_of(cells: Any) -> tuple[int, int] | None:
+    """Return the shape of the chunks of an array, or None if its chunks have different sizes."""
+    if isinstance(cells, np.memmap):
+        return (cells.shape[0], 1) if cells.flags.f_contiguous else (1, cells.shape[1])
+    chunks = getattr(cells, "chunks", None)
+    if chunks is None:
+        return tuple(cells.shape)
+    sides = []
+    for sizes, length in zip(chunks, cells.shape, strict=True):
+        if isinstance(sizes, tuple):  # of Dask
+            if len(set(sizes[:-1])) > 1 or sizes[-1] > sizes[0]:
+                return None
+            sizes = sizes[0]
+        sides.append(min(int(sizes), int(length)))
+    return sides[0], sides[1]
+
+
+class InPlace(Dataset):
+    """A matrix that is read in place by slices of whole rows or columns, with the members that a selection uses.
+
+    Parameters
+    ----------
+    matrix
+        The matrix, whose chunks must fit the axis (`Matrix.fits`).
+    axis
+        The axis along which blocks will be read.
+    part
+        The part of the rows to read, or None for all.
+    """
+
+    def __init__(self, matrix: Matrix, axis: Axis, part: HeldBack | None = None) -> None:
+        super().__init__(matrix.location or Location("X"))
+        cells, chunks = matrix.cells, matrix.chunks
+        target, labels = encode_target(matrix.target, matrix.target_names)
+        step = None if chunks is None else step_of(cells.shape, chunks, stored_dtype(cells.dtype).itemsize, axis)
+        if chunks is None or step is None:
+            raise OptionError(f"{public_url(self.url)}: chunks of {chunks} cannot be read in place by {axis}")
+        self.matrix, self._part, self._layout, self._labels = matrix, part, axis, labels
+        rows = None if part is None else part.rows(cells.shape[0])
+        self._target = target if rows is None else target[rows]
+        self._held = {"y": HeldArray(target_spec(len(self._target), labels.targets), self._target)}
+        n_rows, n_columns = len(self._target), int(cells.shape[1])
+        if matrix.names is not None:
+            self._held["feature"] = HeldArray(feature_spec(n_columns), check_column_names(matrix.names, n_columns))
+        shape = (n_rows, step) if axis == "columns" else (min(step, n_rows), n_columns)
+        codec = Codec("none", columns_contiguous=axis == "columns")
+        spec = ArraySpec("X", (n_rows, n_columns), shape, stored_dtype(cells.dtype), ("sample", "feature"), codec)
+        self._cells = _Cells(cells, spec, step, chunks[0], rows, public_url(self.url), self.names)
+
+    @property
+    def travels(self) -> bool:  # type: ignore[override]  # depends on the matrix
+        """Whether other processes can open the matrix."""
+        return self.matrix.address is not None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.matrix.address is None:
+            raise TypeError("a matrix that only this process can read stays here: write it with daskfs.write_dataset")
+        return _shared_in_place, (self.location, *self.matrix.address, self._layout, self._part, self.digest)
+
+    def with_real_target(self) -> InPlace:
+        self._labels = Labels(False, None, self._labels.targets)
+        return self
+
+    @cached_property
+    def _root(self) -> tuple[Attributes, dict[str, ArraySpec]]:
+        n_samples, n_features = self._cells.spec.shape
+        attributes = {
+            "kind": "dense",
+            "layout": self._layout,
+            "n_samples": n_samples,
+            "n_features": n_features,
+            "n_entries": n_samples * n_features,
+            "max_id": n_features - 1,
+            "labels": self._labels.attributes(),
+            "mixed": LabelOrder.of(self._target).mixed,
+            "names": {"from": "columns"} if "feature" in self._held else {"from": "ids", "prefix": "x"},
+        }
+        return attributes, {"X": self._cells.spec, **{name: held.spec for name, held in self._held.items()}}
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of the shape, names and labels, and of the first and last values: the rest is not read for it."""
+        total = hashlib.sha256(json.dumps(self.attributes, sort_keys=True).encode())
+        total.update(google_crc32c.value(np.ascontiguousarray(self._target).tobytes()).to_bytes(4, "little"))
+        for corner in (slice(0, 8), slice(-8, None)):
+            total.update(np.ascontiguousarray(self._cells.source[corner, corner]).tobytes())
+        return total.hexdigest()
+
+    @property
+    def stored_bytes(self) -> int:
+        """The size of all values in memory; how much is stored may be less."""
+        n_rows, n_columns = self._cells.spec.shape
+        return n_rows * n_columns * int(self._cells.spec.dtype.itemsize)
+
+    def _reader(self, name: str) -> Any:
+        return self._cells if name == "X" else self._held[name]
+
+    def _new_blocks(self, axis: Axis) -> AnyBlocks:
+        if axis == "columns":
+            return _Columns(self._reader("X"), self._reader("y"))
+        return _Rows(self._reader("X"), self._reader("y"))
+
+
+class _Cells:
+    """The cells of a matrix in place, with the members of an `ArrayReader` that blocks use."""
+
+    def __init__(
+        self,
+        source: Any,
+        spec: ArraySpec,
+        step: int,
+        chunk_rows: int,
+        rows: NDArray[np.intp] | None,
+        url: str,
+        names: Callable[[Any], list[str]],
+    ) -> None:
+        self.source, self.spec, self.step, self.rows = source, spec, step, rows
+        self._chunk_rows, self._url, self._names = chunk_rows, url, names
+
+    def columns(self, first: int, out: NDArray[Any]) -> None:
+        """Read columns from `first` on into `out`, one chunk of rows after another."""
+        stop, done = first + out.shape[1], 0
+        for start in range(0, self.source.shape[0], self._chunk_rows):
+            cells = np.asarray(self.source[start : start + self._chunk_rows, first:stop])
+            if self.rows is not None:
+                low, high = np.searchsorted(self.rows, [start, start + len(cells)])
+                cells = cells[self.rows[low:high] - start]
+            out[done : done + len(cells)] = cells
+            done += len(cells)
+        self._check(out, 0, first)
+
+    def block_rows(self, number: int) -> NDArray[np.intp] | slice:
+        """Return which rows of the source block `number` of rows has."""
+        start, stop = number * self.step, min((number + 1) * self.step, self.source.shape[0])
+        if self.rows is None:
+            return slice(start, stop)
+        low, high = np.searchsorted(self.rows, [start, stop])
+        return self.rows[low:high]
+
+    def rows_of(self, number: int, out: NDArray[Any]) -> None:
+        """Read block `number` of rows into `out`."""
+        start, rows = number * self.step, self.block_rows(number)
+        cells = np.asarray(self.source[start : start + self.step, :])
+        out[:] = cells if isinstance(rows, slice) else cells[rows - start]
+        self._check(out, start, 0)
+
+    def _check(self, cells: NDArray[Any], first_row: int, first_column: int) -> None:
+        """Raise Gap or DatasetError if a cell is missing or infinite."""
+        order = "F" if self.spec.codec.columns_contiguous else "C"
+        bad = int(first_not_finite(cells.reshape(-1, order=order)))  # type: ignore[call-overload]
+        if bad >= 0:
+            row, column = np.unravel_index(bad, cells.shape, order=order)  # type: ignore[call-overload]
+            name, value = self._names([first_column + column])[0], cells[row, column]
+            where = f"{self._url}: column {name!r:.80}, row {first_row + row}"
+            if np.isnan(value):
+                raise Gap(f"{where}: is missing; missing='mean' fills gaps, in a copy")
+            raise DatasetError(f"{where}: is {value}; values must be finite")
+
+
+class _Columns(ColumnBlocks):
+    """Blocks of whole columns of a matrix in place."""
+
+    def read(self, number: int, buffers: ChunkBuffer) -> ColumnBlock:
+        first = number * self.width
+        X = buffers.cells[:, : min(self.width, self._X.spec.shape[1] - first)]
+        self._X.columns(first, X)  # type: ignore[attr-defined]  # a `_Cells`
+        ids = np.arange(first, first + X.shape[1], dtype=np.uint64)
+        return ColumnBlock(read_only(ids), read_only(X), self.target, self.weight)
+
+
+class _Rows(RowBlocks):
+    """Blocks of whole rows of a matrix in place, of which those that are not of the part are left out."""
+
+    def __init__(self, X: Any, y: Any) -> None:
+        super().__init__(X, y)
+        n_rows = X.source.shape[0]
+        blocks = [X.block_rows(number) for number in range(-(-n_rows // X.step))]
+        lengths = [rows.stop - rows.start if isinstance(rows, slice) else len(rows) for rows in blocks]
+        self._numbers = np.flatnonzero(lengths)
+        self._edges = np.concatenate([[0], np.cumsum([lengths[number] for number in self._numbers])])
+        row_bytes = self.sizes.sum() // max(len(y.array), 1)
+        self.count, self.sizes = len(self._numbers), np.diff(self._edges) * row_bytes
+
+    def new_buffers(self) -> ChunkBuffer:
+        return ChunkBuffer(self._X.spec)
+
+    def read(self, number: int, buffers: ChunkBuffer) -> RowBlock:
+        first, stop = int(self._edges[number]), int(self._edges[number + 1])
+        X = buffers.cells[: stop - first]
+        self._X.rows_of(int(self._numbers[number]), X)  # type: ignore[attr-defined]  # a `_Cells`
+        return RowBlock(first, read_only(X), self._labels(self._y, first, stop), None)
+
+
+def find_matrix(location: Location, array: str = "", label: str = "", target: Any = None) -> Matrix:
+    """Find the matrix and the target in a Zarr group, as xarray writes it, or in a single Zarr array.
+
+    Parameters
+    ----------
+    location
+        The place of the group or array, of Zarr format 2 or 3.
+    array
+        The name of the matrix, by default the only two-dimensional array of numbers.
+    label
+        The name of the target, by default "y" or the only one-dimensional array along the rows that is no coordinate;
+        or the path of a file of labels (see `read_labels`).
+    target
+        The labels themselves, if they are not in the group.
+    """
+    try:
+        node = zarr.open(location.zarr_store(), mode="r")
+    except (ValueError, KeyError, FileNotFoundError, zarr.errors.BaseZarrError) as error:
+        raise DatasetError(f"{public_url(location.url)}: is no Zarr array or group ({error})") from error
+    if isinstance(node, zarr.Group):
+        return find_in_group(node, array, label, target, location)
+    if target is None and not label:
+        raise OptionError(
+            f"{public_url(location.url)}: is an array without a target: pass --label with a file of labels (.npy, .txt)"
+        )
+    labels = read_labels(label) if target is None else target
+    address = ("", os.path.abspath(label)) if target is None else None
+    return Matrix(node, labels, chunks=_chunks_of(node), location=location, address=address)
+
+
+def find_in_group(
+    group: Any, array: str = "", label: str = "", target: Any = None, location: Location | None = None
+) -> Matrix:
+    """Find the matrix and the target in an open Zarr group, as `find_matrix` does."""
+    where = "the group" if location is None else public_url(location.url)
+    members: dict[str, Any] = dict(group.arrays())
+    matrices = [name for name, member in members.items() if member.ndim == 2 and member.dtype.kind in "biuf"]
+    name = _only(array, matrices, f"{where}: which array is the matrix", "--array")
+    cells, dims = members[name], _dimensions(members[name])
+    names = None if dims is None or dims[1] not in members else [str(text) for text in members[dims[1]][:]]
+    if target is None and label and label not in members and os.path.exists(label):
+        label, target = os.path.abspath(label), read_labels(label)
+    elif target is not None:
+        label = ""
+    else:
+        along = [
+            other
+            for other, member in members.items()
+            if member.ndim == 1
+            and member.shape == cells.shape[:1]
+            and (dims is None or (other != dims[0] and _dimensions(member) == dims[:1]))
+        ]
+        label = _only(label or ("y" if "y" in along else ""), along, f"{where}: which array is the target", "--label")
+        target = members[label][:]
+    address = (name, label) if location is not None and label else None
+    return Matrix(cells, np.asarray(target), names, None, _chunks_of(cells), location, address)
+
+
+def read_labels(path: str) -> NDArray[Any]:
+    """Return the labels in a file: an array of numpy (.npy), or a text with a label in every line."""
+    try:
+        if path.endswith(".npy"):
+            labels: NDArray[Any] = np.load(path)
+            return labels
+        with open(path, encoding="utf-8") as file:
+            texts = file.read().split("\n")
+    except (OSError, ValueError) as error:
+        raise OptionError(f"--label {path}: cannot be read as labels: {error}") from error
+    while texts and not texts[-1].strip():
+        texts.pop()
+    try:
+        return np.array([float(text) for text in texts])
+    except ValueError:
+        return np.array([text.strip() for text in texts])
+
+
+def _only(given: str, known: list[str], question: str, flag: str) -> str:
+    if given:
+        if given not in known:
+            raise OptionError(f"{flag} {given}: no such array{nearest(given, known)}; there are {', '.join(known)}")
+        return given
+    if len(known) != 1:
+        raise OptionError(f"{question}? Pass {flag} with one of {', '.join(known) or '(none fits)'}")
+    return known[0]
+
+
+def _dimensions(array: Any) -> tuple[str, ...] | None:
+    """Return the names of the dimensions of a Zarr array, of format 3 or as xarray writes them in format 2."""
+    names = getattr(array.metadata, "dimension_names", None) or array.attrs.get("_ARRAY_DIMENSIONS")
+    return None if names is None else tuple(str(name) for name in names)
+
+
+class _Unreadable:
+    """A dataset that could not be opened in another process, and that raises the error when it is used.
+
+    An error while a task is unpickled would cost the Dask worker its connection.
+    """
+
+    def __init__(self, error: DaskfsError) -> None:
+        self._error = error
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise self._error
+
+
+@lru_cache(maxsize=8)
+def _shared_in_place(
+    location: Location, array: str, label: str, axis: Axis, part: HeldBack | None, digest: str
+) -> InPlace:
+    """Return the unpickled dataset, as one instance that all tasks in the process share."""
+    try:
+        dataset = InPlace(find_matrix(location, array, label), axis, part)
+        if dataset.digest != digest:
+            raise DatasetError(f"{public_url(location.url)}: was replaced by another array while it was in use")
+    except DaskfsError as error:
+        return _Unreadable(error)  # type: ignore[return-value]
+    return dataset
