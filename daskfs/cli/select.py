@@ -46,13 +46,14 @@ from daskfs.store.places.location import Location
 TEST = 0.2
 ALL_FIELDS = frozenset(field for entry in registrations().values() for field in fields_of(entry.algorithm))
 TABLES, RUNNING = "Options of tables (CSV, TSV, Parquet)", "Options of the run"
-INGEST_FLAGS = ("label", "format", "missing", "include", "ignore", "categorical", "numeric", "dates", "order")
+INGEST_FLAGS = ("label", "format", "missing", "include", "ignore", "categorical", "numeric", "dates", "order", "array")
 
 
 def source_options(command: Any) -> Any:
     """Add the flags of `daskfs select` and `daskfs plan` that say what the sources are."""
     options = (
         click.option("--format", type=click.Choice([*FORMATS]), help="The format of the files, if it is not plain."),
+        click.option("--array", help="Of a Zarr group: the matrix, if there are several."),
         _table_flag("--missing", type=click.Choice(get_args(Missing)), help="What fills gaps.  [default: the mean]"),
         _table_flag("--ignore", type=NAMES, help="Columns to leave out."),
         _table_flag("--include", type=NAMES, help="Columns to use, even if they look like identifiers."),

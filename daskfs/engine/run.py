@@ -78,7 +78,7 @@ def select(
     Examples
     --------
     >>> X = np.random.default_rng(0).normal(size=(100, 20))
-    >>> daskfs.write_dataset("twenty.zarr", X, X[:, 3] - X[:, 7])
+    >>> _ = daskfs.write_dataset("twenty.zarr", X, X[:, 3] - X[:, 7])
     >>> sorted(daskfs.select("twenty.zarr", daskfs.OnlineSubstitution(2)).names)
     ['x3', 'x7']
     """

@@ -19,14 +19,12 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from dask.array import Array as DaskArray
-from dask.array import from_array
 from distributed import Client
 
 from daskfs.algorithms.registry import registrations
 from daskfs.engine.data.ingest import ingest
 from daskfs.engine.data.reorder import transpose
-from daskfs.engine.data.write import write_dataset
+from daskfs.engine.data.write import write_matrix
 from daskfs.engine.passes import PassProgress
 from daskfs.engine.run import select as select_from_dataset
 from daskfs.errors import OptionError, check_whole, nearest, public_url
@@ -36,7 +34,7 @@ from daskfs.protocol import Algorithm, Axis, Kind
 from daskfs.selection.selection import Selection
 from daskfs.store.dataset.dataset import Dataset, is_dataset, open_dataset
 from daskfs.store.in_memory import InMemory
-from daskfs.store.in_place import Gap, InPlace, Matrix, find_in_group, find_matrix, is_zarr, matrix_of, read_labels
+from daskfs.store.in_place import Gap, InPlace, Matrix, find_in_group, is_matrix, matrix_of, open_matrix
 from daskfs.store.ingest.arrays import encode_target
 from daskfs.store.ingest.formats import make_format
 from daskfs.store.ingest.formats.tabular import arrow
@@ -190,10 +188,8 @@ class _Opener:
         if is_dataset(location):
             return self._find(open_dataset(path, self._storage), y)
         target = None if y is None or isinstance(y, str) else np.asarray(y)
-        if is_zarr(location):
-            return find_matrix(location, "", y if isinstance(y, str) else "", target)
-        if path.endswith(".npy"):
-            return matrix_of(np.load(path, mmap_mode="r"), read_labels(y) if isinstance(y, str) else y)
+        if is_matrix(location):
+            return open_matrix(location, "", y if isinstance(y, str) else "", target)
         if target is not None:
             raise OptionError(f"y: the target of {self.name} is one of its columns; pass the name of the column")
         return partial(self._ingest, [path], recognise(find_sources([path], self._storage)), y)
@@ -265,11 +261,7 @@ class _Opener:
     def copy(self, matrix: Matrix, axis: Axis, reason: str) -> Dataset:
         """Return a temporary copy of a matrix, written chunk by chunk."""
         self._announce_copy(reason)
-        chunks = matrix.chunks or "auto"
-        cells = matrix.cells if isinstance(matrix.cells, DaskArray) else from_array(matrix.cells, chunks=chunks)
-        place = self._folder() / "data"
-        write_dataset(place, cells, matrix.target, matrix.names, layout=axis, missing=self._missing)
-        return open_dataset(place)
+        return write_matrix(Location(self._folder() / "data"), matrix, axis, self._missing)
 
     def _announce_copy(self, reason: str) -> None:
         self.is_copy = True

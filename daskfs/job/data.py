@@ -19,13 +19,15 @@ from distributed import Client
 from daskfs.engine.data.ingest import IngestProgress, ingest
 from daskfs.engine.data.reorder import transpose
 from daskfs.engine.data.split import split
+from daskfs.engine.data.write import write_matrix
 from daskfs.engine.passes import PassProgress
 from daskfs.errors import public_url
 from daskfs.jit import COMPILING, is_cold
 from daskfs.job.request import must_transpose
-from daskfs.job.tables import Job
+from daskfs.job.tables import DataTable, Job
 from daskfs.store.dataset.dataset import Dataset, open_dataset
 from daskfs.store.dataset.layout import ROOT
+from daskfs.store.in_place import HeldBack, InPlace, is_matrix, open_matrix
 from daskfs.store.ingest.plan import content_digest
 from daskfs.store.ingest.sources import Source, find_sources
 from daskfs.store.places.location import Location
@@ -110,17 +112,36 @@ class DataSteps:
             return self.ingested
         if (data := self.job.data) is not None:
             test = open_dataset(data.test, self.storage) if data.test else None
-            return Datasets(open_dataset(data.train, self.storage), test, None)
+            if not is_matrix(Location(data.train, self.storage)):
+                return Datasets(open_dataset(data.train, self.storage), test, None)
+            return self._open_matrix(data, test)
         assert self.job.ingest is not None
         key = self._key_of_sources()
         train = self._ingest(self.job.ingest.sources, self._place(key, "ingested.zarr"))
         others = self.job.ingest.test_sources
         return Datasets(train, self._ingest(others, self._place(key, "test.zarr"), train) if others else None, key)
 
+    def _open_matrix(self, data: DataTable, test: Dataset | None) -> Datasets:
+        """Return the matrix of the table [data], in place, or as a copy if its chunks do not fit or to fill gaps."""
+        matrix = open_matrix(Location(data.train, self.storage), data.array, data.label)
+        axis = self.job.select.params.axis
+        if matrix.fits(axis) and data.missing is None:
+            return Datasets(InPlace(matrix, axis), test, None)
+        key = key_of([matrix.digest, data.model_dump(), axis])
+        place = self._place(key, "copy.zarr")
+        if not (existing := self._existing("copy", place)):
+            reason = "to fill its gaps" if matrix.fits(axis) else f"its chunks do not make up blocks of whole {axis}"
+            self.listener.notify(f"copy: {public_url(data.train)} is copied to {public_url(place.url)}, {reason}")
+            existing = [write_matrix(place, matrix, axis, data.missing or "error")]
+        return Datasets(existing[0], test, key)
+
     def split_and_transpose(self, ingested: Datasets) -> Datasets:
         """Split the dataset if the job file has a table [split], and transpose it if the algorithm reads columns."""
         train, test, key = ingested.train, ingested.test, ingested.key
-        if self.job.split is not None:
+        if self.job.split is not None and isinstance(train, InPlace):
+            share = self.job.split.test, self.job.split.seed
+            train, test = (InPlace(train.matrix, train.axis, HeldBack(*share, is_test)) for is_test in (False, True))
+        elif self.job.split is not None:
             key = key_of([key, train.digest, self.job.split.model_dump()])
             train, test = self._split(train, key)
         if must_transpose(train, self.job.select.params):

@@ -5,6 +5,7 @@ Every choice is reported in one line, with its reason and the flag that override
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,7 @@ from daskfs.job.tables import Job
 from daskfs.observe.describe import decision_lines
 from daskfs.protocol import Axis
 from daskfs.store.dataset.dataset import is_dataset, open_dataset
+from daskfs.store.in_place import Gap, is_matrix, open_matrix
 from daskfs.store.ingest.recognise import recognise
 from daskfs.store.ingest.sources import Source, find_sources
 from daskfs.store.places.location import Location
@@ -74,6 +76,14 @@ class FrontDoor:
     def run(self) -> JobOutcome:
         """Choose, ingest, hold rows back, select, evaluate and write the report; finished steps are not repeated."""
         tables = self._data_tables()
+        try:
+            return self._run(tables)
+        except Gap as gap:
+            self.listener.notify(f"gaps: {gap}".partition(";")[0])
+            self.listener.notify("gaps: are filled with the means of columns, in a copy (--missing)")
+            return self._run({**tables, "data": {**tables["data"], "missing": "auto"}})
+
+    def _run(self, tables: Mapping[str, Any]) -> JobOutcome:
         early = self._job(tables, self.algorithms[0])  # of any algorithm, for the steps before its choice
         JobRun(early, None, self.listener).check()
         with job_cluster(early.cluster) as client:
@@ -92,6 +102,13 @@ class FrontDoor:
                 raise OptionError(f"--{unused[0]}: {public_url(place.url)} is a dataset, and is read as it is")
             dataset = open_dataset(self.sources[0], self.storage)
             return {"data": {"train": dataset.url}, "cluster": self._cluster(dataset.stored_bytes)}
+        if len(self.sources) == 1 and is_matrix(place := Location(self.sources[0], self.storage)):
+            given = self._given("ingest")
+            if unused := [name for name in given if name not in ("label", "missing", "array")]:
+                raise OptionError(f"--{unused[0]}: {public_url(place.url)} is an array, which has no such option")
+            matrix = open_matrix(place, given.get("array", ""), given.get("label", ""))
+            nbytes = matrix.cells.dtype.itemsize * math.prod(matrix.cells.shape)
+            return {"data": {"train": self.sources[0], **given}, "cluster": self._cluster(nbytes)}
         files = find_sources(self.sources, self.storage, (Location(self.out, self.storage).url,))
         ingest = {"sources": list(self.sources), "layout": self._axis(), **self._format(files)}
         return {"ingest": ingest, "cluster": self._cluster(sum(file.size for file in files))}

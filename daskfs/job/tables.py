@@ -16,6 +16,7 @@ from daskfs.store.dataset.codec import Compression
 from daskfs.store.dataset.layout import Layout
 from daskfs.store.ingest.formats import make_format, options_of
 from daskfs.store.ingest.formats.base import Format
+from daskfs.store.ingest.gaps import Missing
 
 SHORT = {"k": "n_select"}
 """Short names of parameters of algorithms, as accepted in a job file."""
@@ -70,10 +71,17 @@ class IngestTable(JobTable):
 
 
 class DataTable(JobTable):
-    """The table [data] with the locations of existing datasets."""
+    """The table [data] with the locations of existing datasets, or of a matrix that is read in place.
+
+    The matrix is an array of any Zarr group, or a ``.npy`` file. `array` and `label` are the names of the matrix and of
+    the target in the group; `label` may also be a file of labels. With `missing`, gaps are filled in a copy.
+    """
 
     train: str
     test: str | None = None
+    array: str = ""
+    label: str = ""
+    missing: Missing | None = None
 
 
 class SplitTable(JobTable):

@@ -115,7 +115,7 @@ class Selection:
     Examples
     --------
     >>> X = np.random.default_rng(0).normal(size=(50, 5))
-    >>> daskfs.write_dataset("small.zarr", X, X[:, 3] > 0, feature_names=["a", "b", "c", "d", "e"])
+    >>> _ = daskfs.write_dataset("small.zarr", X, X[:, 3] > 0, feature_names=["a", "b", "c", "d", "e"])
     >>> sel = daskfs.select(daskfs.open_dataset("small.zarr"), daskfs.OnlineSubstitution(1))
     >>> sel.names, sel.transform(X).shape
     (['d'], (50, 1))
@@ -249,7 +249,7 @@ class Selection:
         Examples
         --------
         >>> X = np.random.default_rng(0).normal(size=(50, 5))
-        >>> daskfs.write_dataset("small.zarr", X, X[:, 3] > 0, layout="both", chunk_bytes=1000)
+        >>> _ = daskfs.write_dataset("small.zarr", X, X[:, 3] > 0, layout="both", chunk_bytes=1000)
         >>> sel = daskfs.select("small.zarr", daskfs.OnlineSubstitution(1))
         >>> [rows for rows, scores in sel.scores(X)]
         [slice(0, 50, None)]
@@ -313,7 +313,7 @@ class Selection:
         Examples
         --------
         >>> X = np.random.default_rng(0).normal(size=(50, 5))
-        >>> daskfs.write_dataset("small.zarr", X, np.where(X[:, 3] > 0, "spam", "ham"))
+        >>> _ = daskfs.write_dataset("small.zarr", X, np.where(X[:, 3] > 0, "spam", "ham"))
         >>> sel = daskfs.select("small.zarr", daskfs.OnlineSubstitution(1))
         >>> sel.write_predictions("small.zarr", "predicted.zarr")
         >>> import xarray
@@ -356,7 +356,7 @@ class Selection:
         Examples
         --------
         >>> X = np.random.default_rng(0).uniform(size=(500, 3))
-        >>> daskfs.write_dataset("wave.zarr", X, np.cos(9 * X[:, 2]), layout="rows")
+        >>> _ = daskfs.write_dataset("wave.zarr", X, np.cos(9 * X[:, 2]), layout="rows")
         >>> daskfs.select("wave.zarr", daskfs.SparseRandomFeatures(rounds=3)).input_importance.input.values[0]
         'x2'
         """
@@ -398,7 +398,7 @@ class Selection:
         Examples
         --------
         >>> X = np.random.default_rng(0).normal(size=(50, 5))
-        >>> daskfs.write_dataset("small.zarr", X, X[:, 3] > 0, layout="both")
+        >>> _ = daskfs.write_dataset("small.zarr", X, X[:, 3] > 0, layout="both")
         >>> evaluation = daskfs.select("small.zarr", daskfs.OnlineSubstitution(1)).evaluate("small.zarr")
         >>> evaluation.rows, evaluation.metrics["roc_auc"], evaluation.per_class.sizes["class"]
         (50, 1.0, 2)
@@ -450,7 +450,7 @@ class Selection:
         Examples
         --------
         >>> X = np.random.default_rng(0).normal(size=(50, 5))
-        >>> daskfs.write_dataset("small.zarr", X, X[:, 3] > X[:, 1])
+        >>> _ = daskfs.write_dataset("small.zarr", X, X[:, 3] > X[:, 1])
         >>> sel = daskfs.select("small.zarr", daskfs.OnlineSubstitution(2, loss="logistic"))
         >>> model = sel.to_sklearn()
         >>> model, bool((model.predict(X[:, sel.features]) == sel.predict(X)).all())

@@ -136,8 +136,8 @@ def size_path(
     --------
     >>> X = np.random.default_rng(0).normal(size=(400, 9))
     >>> y = 2 * X[:, 3] - X[:, 5] + 0.1 * X[:, 0]
-    >>> daskfs.write_dataset("train.zarr", X[:200], y[:200])
-    >>> daskfs.write_dataset("test.zarr", X[200:], y[200:])
+    >>> _ = daskfs.write_dataset("train.zarr", X[:200], y[:200])
+    >>> _ = daskfs.write_dataset("test.zarr", X[200:], y[200:])
     >>> path = daskfs.size_path(daskfs.select("train.zarr", daskfs.OnlineSubstitution(3)), "train.zarr", "test.zarr")
     >>> path.metric, path.sizes, [round(score, 2) for score in path.scores]
     ('r2', [1, 2, 3], [0.78, 1.0, 1.0])

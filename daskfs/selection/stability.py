@@ -125,7 +125,7 @@ def stability(selections: Sequence[Selection], over: Over = "seeds") -> Stabilit
     Examples
     --------
     >>> X = np.random.default_rng(0).normal(size=(300, 30))
-    >>> daskfs.write_dataset("d.zarr", X, X[:, 3] > X[:, 8], layout="rows")
+    >>> _ = daskfs.write_dataset("d.zarr", X, X[:, 3] > X[:, 8], layout="rows")
     >>> runs = [daskfs.select("d.zarr", daskfs.Mission(4, width=64, refit=1), seed=seed) for seed in range(3)]
     >>> stability = daskfs.stability(runs)
     >>> sorted(stability.names[:2]), stability.times[:2]

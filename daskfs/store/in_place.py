@@ -10,11 +10,10 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, NoReturn
 
-import google_crc32c
 import numpy as np
 import scipy.sparse as sp
 import zarr
@@ -24,7 +23,7 @@ from daskfs.errors import DaskfsError, DatasetError, OptionError, nearest, publi
 from daskfs.protocol import Axis, ColumnBlock, RowBlock
 from daskfs.store.dataset.blocks import ColumnBlocks, RowBlocks, read_only
 from daskfs.store.dataset.codec import Codec
-from daskfs.store.dataset.dataset import AnyBlocks, Dataset
+from daskfs.store.dataset.dataset import AnyBlocks, Dataset, is_dataset
 from daskfs.store.dataset.label_order import LabelOrder
 from daskfs.store.dataset.layout import CHUNK_BYTES, ArraySpec, Attributes, Labels, target_spec
 from daskfs.store.dataset.names import check_column_names, feature_spec
@@ -58,9 +57,26 @@ class HeldBack(NamedTuple):
         return np.flatnonzero(drawn if self.is_test else ~drawn)
 
 
-def is_zarr(location: Location) -> bool:
-    """Return True if there is a Zarr array or group, of format 2 or 3, at a location."""
-    return any(location.exists(root) for root in _ROOTS)
+def is_matrix(location: Location) -> bool:
+    """Return True if there is a ``.npy`` file at a location, or a Zarr array or group that is no dataset of daskfs."""
+    if location.url.endswith(".npy"):
+        return True
+    return any(location.exists(root) for root in _ROOTS) and not is_dataset(location)
+
+
+def open_matrix(location: Location, array: str = "", label: str = "", target: Any = None) -> Matrix:
+    """Open the matrix at a location for which `is_matrix` is true; see `find_matrix`."""
+    if not location.url.endswith(".npy"):
+        return find_matrix(location, array, label, target)
+    if target is None and not label:
+        raise OptionError(f"{public_url(location.url)}: where is the target? Pass --label with a file (.npy, .txt)")
+    if location.path is None:
+        raise OptionError(f"{public_url(location.url)}: .npy files are read from a local disk only")
+    try:
+        cells = np.load(location.path, mmap_mode="r")
+    except (OSError, ValueError) as error:
+        raise DatasetError(f"{public_url(location.url)}: cannot be read: {error}") from error
+    return replace(matrix_of(cells, read_labels(label) if target is None else target), location=location)
 
 
 def step_of(shape: tuple[int, int], chunks: tuple[int, int], itemsize: int, axis: Axis) -> int | None:
@@ -119,6 +135,20 @@ class Matrix:
         """Whether the cells are not in memory."""
         in_memory = isinstance(self.cells, np.ndarray) and not isinstance(self.cells, np.memmap)
         return not in_memory and not sp.issparse(self.cells)
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of the shape, names and target, and of the first and last values: the rest is not read for it."""
+        facts = [list(self.cells.shape), str(self.cells.dtype), None if self.names is None else list(self.names)]
+        total = hashlib.sha256(json.dumps(facts).encode())
+        texts = self.target.dtype.kind not in "biuf"
+        total.update(
+            "\0".join(map(str, self.target)).encode() if texts else np.ascontiguousarray(self.target).tobytes()
+        )
+        ends = [(slice(0, 8), slice(max(0, size - 8), size)) for size in self.cells.shape]
+        for rows, columns in zip(*ends, strict=True):
+            total.update(np.ascontiguousarray(self.cells[rows, columns]).tobytes())
+        return total.hexdigest()
 
     def fits(self, axis: Axis) -> bool:
         """Return True if the matrix can be read in place by blocks along `axis`."""
@@ -224,12 +254,9 @@ class InPlace(Dataset):
 
     @cached_property
     def digest(self) -> str:
-        """A hash of the shape, names and labels, and of the first and last values: the rest is not read for it."""
-        total = hashlib.sha256(json.dumps(self.attributes, sort_keys=True).encode())
-        total.update(google_crc32c.value(np.ascontiguousarray(self._target).tobytes()).to_bytes(4, "little"))
-        for corner in (slice(0, 8), slice(-8, None)):
-            total.update(np.ascontiguousarray(self._cells.source[corner, corner]).tobytes())
-        return total.hexdigest()
+        """A hash of the matrix (see `Matrix.digest`), the part of the rows, and the meaning of labels."""
+        facts = json.dumps([self.matrix.digest, self._part, self.attributes], sort_keys=True)
+        return hashlib.sha256(facts.encode()).hexdigest()
 
     @property
     def stored_bytes(self) -> int:
@@ -359,7 +386,7 @@ def find_matrix(location: Location, array: str = "", label: str = "", target: An
         return find_in_group(node, array, label, target, location)
     if target is None and not label:
         raise OptionError(
-            f"{public_url(location.url)}: is an array without a target: pass --label with a file of labels (.npy, .txt)"
+            f"{public_url(location.url)}: where is the target of this array? Pass --label with a file (.npy, .txt)"
         )
     labels = read_labels(label) if target is None else target
     address = ("", os.path.abspath(label)) if target is None else None

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 from click.testing import CliRunner, Result
 
 import daskfs
@@ -142,6 +143,49 @@ def test_a_dataset_with_and_without_held_back_rows():
     done = run("d.zarr", "-k", "1", "--algorithm", "substitution", "--out", "all", "--serial")
     assert "held back:" not in done.stdout
     assert json.loads(Path("all/selection.json").read_text())["source"]["n_samples"] == 300
+
+
+@pytest.mark.parametrize("chunks", [(400, 7), (50, 30), (64, 12)])
+def test_zarr_that_xarray_wrote_is_read_in_place(chunks):
+    X = np.random.default_rng(8).normal(size=(400, 30)).astype(np.float32)
+    sick = np.where(X[:, 3] - X[:, 8] > 0, 1, 0)
+    genes = [f"gene{i}" for i in range(30)]
+    dataset = xr.Dataset({"expr": (("cell", "gene"), X), "sick": ("cell", sick)}, coords={"gene": np.arange(30)})
+    dataset.assign_coords(name=("gene", genes)).to_zarr(
+        "cells.zarr", zarr_format=2, encoding={"expr": {"chunks": chunks}}
+    )
+    done = run("cells.zarr", "-k", "2", "--label", "sick")
+    assert names("cells-selected") == {"3", "8"}
+    assert "on 80 rows held back" in done.stdout
+    assert {path.name for path in Path("cells-selected").iterdir()} == {"runs", "published.json"}  # and no data
+    again = run("cells.zarr", "-k", "2", "--label", "sick")
+    assert "select: there already" in again.stderr
+    daskfs.write_dataset("ours.zarr", X, sick, feature_names=[str(i) for i in range(30)])
+    run("ours.zarr", "-k", "2", "--out", "ours")
+    ours, theirs = daskfs.load_selection("ours"), daskfs.load_selection("cells-selected")
+    assert ours.names == theirs.names  # of the same rows, since the same are held back
+    np.testing.assert_allclose(ours.weights, theirs.weights, rtol=1e-6)
+
+
+def test_gaps_in_foreign_zarr_are_filled_in_a_copy():
+    X = np.random.default_rng(8).normal(size=(400, 10))
+    y = (X[:, 3] > 0).astype(int)
+    X[5, 7] = np.nan
+    xr.Dataset({"X": (("row", "column"), X), "y": ("row", y)}).to_zarr("gaps.zarr", zarr_format=2)
+    done = run("gaps.zarr", "-k", "1")
+    assert names("gaps-selected") == {"x3"}
+    assert "gaps: are filled with the means of columns, in a copy (--missing)" in done.stderr
+    refused = run("gaps.zarr", "-k", "1", "--missing", "error", "--out", "other", code=2)
+    assert "missing" in refused.stderr
+
+
+def test_npy_files():
+    X = np.random.default_rng(9).normal(size=(400, 10))
+    np.save("X.npy", X)
+    Path("labels.txt").write_text("".join("yes\n" if x > 0 else "no\n" for x in X[:, 6]))
+    run("X.npy", "-k", "1", "--label", "labels.txt")
+    assert names("X-selected") == {"x6"}
+    assert "where is the target?" in run("X.npy", "-k", "1", code=2).stderr
 
 
 def test_a_flag_of_one_algorithm_says_which():

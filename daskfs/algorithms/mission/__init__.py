@@ -162,7 +162,7 @@ class Mission(Algorithm):
     --------
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(2000, 300)) * (rng.random((2000, 300)) < 0.1)
-    >>> daskfs.write_dataset("rows.zarr", X, X[:, 7] - 2 * X[:, 200] > 0, layout="rows")
+    >>> _ = daskfs.write_dataset("rows.zarr", X, X[:, 7] - 2 * X[:, 200] > 0, layout="rows")
     >>> daskfs.select("rows.zarr", daskfs.Mission(2, width=2**10)).features
     array([200,   7], dtype=uint64)
     """

@@ -113,7 +113,7 @@ class SparseRandomFeatures(Algorithm):
     Examples
     --------
     >>> X = np.random.default_rng(0).uniform(size=(500, 3))
-    >>> daskfs.write_dataset("waves.zarr", X, np.sin(6 * X[:, 1]), layout="rows")
+    >>> _ = daskfs.write_dataset("waves.zarr", X, np.sin(6 * X[:, 1]), layout="rows")
     >>> sel = daskfs.select("waves.zarr", daskfs.SparseRandomFeatures(penalty=0.1, rounds=5))
     >>> sel.score("waves.zarr") > 0.99
     True

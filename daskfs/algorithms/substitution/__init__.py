@@ -76,7 +76,7 @@ class OnlineSubstitution(Algorithm):
     --------
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(200, 1000)).astype("float32")
-    >>> daskfs.write_dataset("wide.zarr", X, X[:, 7] - 2 * X[:, 500])
+    >>> _ = daskfs.write_dataset("wide.zarr", X, X[:, 7] - 2 * X[:, 500])
     >>> daskfs.select("wide.zarr", daskfs.OnlineSubstitution(2)).features
     array([500,   7], dtype=uint64)
     """

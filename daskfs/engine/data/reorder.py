@@ -162,7 +162,7 @@ def shuffle(
     Examples
     --------
     >>> X = np.arange(8, dtype="float32").reshape(8, 1)
-    >>> daskfs.write_dataset("sorted.zarr", X, X[:, 0] > 3, layout="rows")
+    >>> _ = daskfs.write_dataset("sorted.zarr", X, X[:, 0] > 3, layout="rows")
     >>> mixed = daskfs.shuffle("sorted.zarr", "mixed.zarr", seed=1)
     >>> mixed.read(0).X[:, 0], mixed.read(0).y
     (array([2., 4., 7., 0., 6., 5., 3., 1.], dtype=float32), array([0., 1., 1., 0., 1., 1., 0., 0.]))

@@ -95,7 +95,7 @@ def split(
     Examples
     --------
     >>> X = np.arange(8, dtype="float32").reshape(8, 1)
-    >>> daskfs.write_dataset("all.zarr", X, X[:, 0] > 3)
+    >>> _ = daskfs.write_dataset("all.zarr", X, X[:, 0] > 3)
     >>> train, test = daskfs.split("all.zarr", "train.zarr", "test.zarr", 0.25)
     >>> train.read(0).X[:, 0], test.read(0).X[:, 0]
     (array([0., 1., 2., 3., 4., 6.], dtype=float32), array([5., 7.], dtype=float32))

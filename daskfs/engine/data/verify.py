@@ -44,7 +44,7 @@ def verify_dataset(
 
     Examples
     --------
-    >>> daskfs.write_dataset("sound.zarr", np.eye(4), [0, 1, 0, 1])
+    >>> _ = daskfs.write_dataset("sound.zarr", np.eye(4), [0, 1, 0, 1])
     >>> daskfs.verify_dataset("sound.zarr")
     []
     >>> Path("sound.zarr/X/c/0/0").unlink()

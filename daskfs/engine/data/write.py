@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from itertools import accumulate
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 from dask import config
 from dask.array import Array as DaskArray
-from dask.array import isfinite, isnan
+from dask.array import from_array, isfinite, isnan
 from dask.base import compute
+from dask.callbacks import Callback
 from dask.delayed import delayed
+from distributed import as_completed
 from numpy.typing import ArrayLike, NDArray
 
-from daskfs.engine.cluster.pool import Threads, available_cores, in_order, pool
+from daskfs.engine.cluster.pool import Threads, available_cores, current_client, in_order, pool
 from daskfs.errors import check_choice
 from daskfs.store.dataset.codec import Codec, Compression
+from daskfs.store.dataset.dataset import Dataset, open_dataset
 from daskfs.store.dataset.label_order import LabelOrder
 from daskfs.store.dataset.layout import CHUNK_BYTES, UNFINISHED, DenseShape, Labels, Layout, dense_specs, target_spec
 from daskfs.store.dataset.names import check_column_names
 from daskfs.store.dataset.writer import new_writer, prepare, retire
+from daskfs.store.in_place import Matrix
 from daskfs.store.ingest import arrays
 from daskfs.store.ingest.dense_staging import DensePlan, close_dense, publish_dense
 from daskfs.store.ingest.gaps import Fills, Missing, complete_rows, fill_matrix
@@ -44,8 +50,9 @@ def write_dataset(
     on_bad_row: OnBadRow = "error",
     missing: Missing = "error",
     storage_options: Mapping[str, Any] | None = None,
-) -> None:
-    """Write a matrix and its labels as a dataset.
+    progress: Callable[[int, int], None] | None = None,
+) -> Dataset:
+    """Write a matrix and its labels as a dataset, and return the dataset.
 
     Parameters
     ----------
@@ -75,12 +82,19 @@ def write_dataset(
         ``"zero"``. What was filled in is stored, and selections fill new data in the same way.
     storage_options
         Address and keys of the store, with the option names of fsspec or obstore, by default environment variables.
+    progress
+        A function that is called with the number of chunks done and the number of all chunks, of a dask.array only.
+
+    Returns
+    -------
+    Dataset
+        The dataset, opened.
 
     Examples
     --------
     >>> X = np.random.default_rng(0).normal(size=(100, 20)).astype("float32")
-    >>> daskfs.write_dataset("small.zarr", X, X[:, 3] > 0, layout="both")
-    >>> daskfs.open_dataset("small.zarr").to_xarray().X.dims
+    >>> ds = daskfs.write_dataset("small.zarr", X, X[:, 3] > 0, layout="both")
+    >>> ds.to_xarray().X.dims
     ('sample', 'feature')
     """
     check_choice("layout", layout, Layout)
@@ -107,14 +121,28 @@ def write_dataset(
         if hasattr(X, "tocsr"):
             run = in_order(Threads(), "publish")  # renames on this machine's disk: nothing for a cluster
             arrays.write_sparse(location, X, target, labels, feature_names, Codec(compression or "lz4"), run, fills)
-            return
+            return open_dataset(url, storage_options)
         shape = DenseShape(layout, chunk_bytes, Codec(compression or "none"))
         plan = DensePlan(shape, feature_names, {"by": "write_dataset"}, missing=missing)
         if isinstance(X, DaskArray):
             pool(options=[location.options])  # so that workers can write
-            _write_dask(location, X, target, labels, plan)
+            _write_dask(location, X, target, labels, plan, progress)
         else:
             arrays.write_dense(new_writer(location), X, target, labels, plan, fills)
+    return open_dataset(url, storage_options)
+
+
+def write_matrix(location: Location, matrix: Matrix, layout: Layout, missing: Missing) -> Dataset:
+    """Write a matrix that could not be read in place as a dataset, chunk by chunk in bounded memory."""
+    cells, names = matrix.cells, matrix.names
+    if not isinstance(cells, DaskArray):
+        cells = from_array(cells, chunks=matrix.chunks or "auto")
+    target: Any = matrix.target
+    if matrix.target_names is not None:
+        target = pd.DataFrame(target, columns=list(matrix.target_names))
+    return write_dataset(
+        location.url, cells, target, names, layout, missing=missing, overwrite=True, storage_options=location.options
+    )
 
 
 def _unwrap(X: Any, names: Sequence[Any] | None, what: str = "X") -> tuple[Any, Sequence[Any] | None]:
@@ -164,30 +192,63 @@ def _drop_rows(X: Any, y: Any, only_gaps: bool) -> tuple[Any, Any]:
     return (X, y) if keep.all() else (X[np.flatnonzero(keep)], y[keep])
 
 
-def _write_dask(location: Location, X: DaskArray, y: NDArray[np.float64], labels: Labels, plan: DensePlan) -> None:
+def _write_dask(
+    location: Location,
+    X: DaskArray,
+    y: NDArray[np.float64],
+    labels: Labels,
+    plan: DensePlan,
+    progress: Callable[[int, int], None] | None,
+) -> None:
     """Write a Dask array as a dense dataset, where the task that computes a chunk also writes the chunk."""
     across = X.numblocks[0 if plan.shape.layout == "columns" else 1]
     if across > 1 or plan.shape.layout == "both" or plan.missing not in ("error", "drop"):
-        _write_dask_tiles(location, X, y, labels, plan)
+        _write_dask_tiles(location, X, y, labels, plan, progress)
         return
     writer = new_writer(location)
     write = delayed(arrays.write_checked_chunk, pure=False)
     for spec in dense_specs(X.shape, arrays.stored_dtype(X.dtype), plan.shape):
         parts = X.rechunk(spec.chunks).to_delayed().reshape(-1)
-        writer.add(spec, _compute([write(writer.location, spec, number, part) for number, part in enumerate(parts)]))
+        writer.add(
+            spec, _compute([write(writer.location, spec, number, part) for number, part in enumerate(parts)], progress)
+        )
     writer.write(target_spec(len(y), labels.targets), y)
     close_dense(writer, X.shape, labels, LabelOrder.of(y), plan, {})
 
 
-def _compute(tasks: list[Any]) -> list[Any]:
+def _compute(tasks: list[Any], progress: Callable[[int, int], None] | None) -> list[Any]:
     """Return the results of delayed tasks, computed on the current Dask cluster or on threads."""
+    if (client := current_client()) is not None and progress is not None:
+        futures = client.compute(tasks)
+        for done, _ in enumerate(as_completed(futures), 1):
+            progress(done, len(tasks))
+        return list(client.gather(futures))
+    shown = nullcontext() if progress is None else _Shown(progress, tasks)
     # Threads of our own: after an error, those of Dask would go on writing chunks.
-    with ThreadPoolExecutor(available_cores()) as threads, config.set(pool=threads):
+    with ThreadPoolExecutor(available_cores()) as threads, config.set(pool=threads), shown:
         return list(compute(*tasks))
 
 
+class _Shown(Callback):
+    """Reports how many of some delayed tasks the threads of this process have done."""
+
+    def __init__(self, progress: Callable[[int, int], None], tasks: list[Any]) -> None:
+        self._progress, self._keys, self._done = progress, {task.key for task in tasks}, 0
+        super().__init__(posttask=self._count)  # type: ignore[no-untyped-call]
+
+    def _count(self, key: Any, *others: Any) -> None:
+        if key in self._keys:
+            self._done += 1
+            self._progress(self._done, len(self._keys))
+
+
 def _write_dask_tiles(
-    location: Location, X: DaskArray, y: NDArray[np.float64], labels: Labels, plan: DensePlan
+    location: Location,
+    X: DaskArray,
+    y: NDArray[np.float64],
+    labels: Labels,
+    plan: DensePlan,
+    progress: Callable[[int, int], None] | None,
 ) -> None:
     """Write a Dask array by staging its chunks as they are, because `rechunk` would hold all of X in memory."""
     dtype, names = arrays.stored_dtype(X.dtype), plan.names
@@ -198,7 +259,7 @@ def _write_dask_tiles(
         of_tile = None if names is None else names[columns[j] : columns[j + 1]]
         place = (rows[i], columns[j])
         tasks.append(stage(location, number, tiles[i, j], place, dtype, plan.shape.layout, of_tile, plan.missing))
-    pieces = _compute(tasks)
+    pieces = _compute(tasks, progress)
     retire(location)
     run = in_order(pool(options=[location.options]), "publish")
     publish_dense(location, pieces, plan, run, group_bytes=64 << 20, target=(y, labels))

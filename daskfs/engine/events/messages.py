@@ -80,7 +80,7 @@ class Meter:
     """Measures the blocks, bytes and seconds of a task: `total` is their sum, and `notify` is called with every part.
 
     >>> from daskfs.engine.events.messages import Meter
-    >>> daskfs.write_dataset("eye.zarr", np.eye(4), np.arange(4))
+    >>> _ = daskfs.write_dataset("eye.zarr", np.eye(4), np.arange(4))
     >>> meter = Meter()
     >>> for block in meter.over(daskfs.open_dataset("eye.zarr").blocks()):
     ...     pass

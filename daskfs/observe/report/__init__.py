@@ -71,7 +71,7 @@ def write_report(
     Examples
     --------
     >>> X = np.random.default_rng(0).normal(size=(50, 5))
-    >>> daskfs.write_dataset("small.zarr", X, X[:, 3] > 0)
+    >>> _ = daskfs.write_dataset("small.zarr", X, X[:, 3] > 0)
     >>> daskfs.select("small.zarr", daskfs.OnlineSubstitution(1)).save("run")
     >>> from daskfs.observe.report import write_report
     >>> write_report("run")

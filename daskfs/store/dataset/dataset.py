@@ -38,7 +38,7 @@ def open_dataset(url: str | os.PathLike[str], storage_options: Mapping[str, Any]
     Examples
     --------
     >>> X, y = np.eye(3, dtype="float32"), [0, 1, 1]
-    >>> daskfs.write_dataset("eye.zarr", X, y, feature_names=["a", "b", "c"])
+    >>> _ = daskfs.write_dataset("eye.zarr", X, y, feature_names=["a", "b", "c"])
     >>> ds = daskfs.open_dataset("eye.zarr")
     >>> ds
     <daskfs.Dataset eye.zarr: dense, 3 samples x 3 features, classes 0, 1>
@@ -156,7 +156,7 @@ class Dataset:
 
         Examples
         --------
-        >>> daskfs.write_dataset("eye.zarr", np.eye(3), [0, 1, 1])
+        >>> _ = daskfs.write_dataset("eye.zarr", np.eye(3), [0, 1, 1])
         >>> daskfs.open_dataset("eye.zarr").with_real_target()
         <daskfs.Dataset eye.zarr: dense, 3 samples x 3 features, real target>
         """
@@ -274,7 +274,7 @@ class Dataset:
 
         Examples
         --------
-        >>> daskfs.write_dataset("eye.zarr", np.eye(5), np.arange(5))
+        >>> _ = daskfs.write_dataset("eye.zarr", np.eye(5), np.arange(5))
         >>> [block.ids.tolist() for block in daskfs.open_dataset("eye.zarr").columns([4, 0, 2], columns_per_block=2)]
         [[0, 2], [4]]
         """
