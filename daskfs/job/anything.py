@@ -100,8 +100,10 @@ def select(
     >>> daskfs.select(df, 1, y="clicked").names
     ['age']
     """
-    if not isinstance(algorithm, Algorithm):
+    if isinstance(algorithm, int | np.integer) and not isinstance(algorithm, bool):
         check_whole("the number of features", algorithm, 1)
+    elif not isinstance(algorithm, Algorithm):
+        raise OptionError(f"{algorithm!r:.80} is no algorithm: pass daskfs.OnlineSubstitution(100), or a number")
     run: dict[str, Any] = {"client": client, "checkpoint": checkpoint, "resume": resume, "seed": seed}
     run |= {"synchronous": synchronous, "progress": progress, "storage_options": storage_options}
     with ExitStack() as stack:
