@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from daskfs.errors import OptionError
 from daskfs.protocol import ColumnBlock, Kind, RowBlock, SparseBlock, SparseColumnBlock
+from daskfs.selection.frames import find_column, is_frame, numbers_of, row_slices
 from daskfs.store.dataset.dataset import Dataset, open_dataset
 from daskfs.store.dataset.names import check_labels, check_vocabulary
 from daskfs.store.ingest.arrays import stored_dtype
@@ -167,7 +168,35 @@ def slice_columns(X: Any, ids: FeatureIds, names: Sequence[str], fills: Fills | 
            [1., 0.]])
     """
     dataset = as_dataset(X)
-    return _from_array(X, ids, names, fills) if dataset is None else _from_dataset(dataset, ids, names)
+    if dataset is not None:
+        return _from_dataset(dataset, ids, names)
+    return _from_frame(X, ids, names, fills) if is_frame(X) else _from_array(X, ids, names, fills)
+
+
+def _from_frame(frame: Any, ids: FeatureIds, names: Sequence[str], fills: Fills | None) -> ColumnSlices:
+    """Return the columns of a DataFrame by name, as numbers."""
+    order = np.argsort(ids)  # as of other data, so that sums of products have the same last bits
+    features = [find_column(frame, names[at]) for at in order.tolist()]
+    n_rows, parts = row_slices(frame, [feature.column for feature in features], max(1, SLICE_CELLS // len(features)))
+    values = [(fills or Fills("error")).value(names[at]) for at in order.tolist()]
+    fill = np.array([np.nan if value is None else value for value in values], np.float64)
+
+    def slices() -> Iterator[ColumnSlice]:
+        for rows, part in parts:
+            cells = np.stack([numbers_of(part, feature) for feature in features], axis=1)
+            cells = np.where(np.isnan(cells), fill, cells)
+            for row, column in _not_finite(cells)[:1]:
+                raise _gap_error(rows.start + row, names[order[column]])
+            yield ColumnSlice(rows, order, cells)
+
+    return ColumnSlices((n_rows, len(names)), "dense", np.dtype(np.float64), slices())
+
+
+def _gap_error(row: int, name: str) -> OptionError:
+    return OptionError(
+        f"X[{row}] has a value of {name!r} that is not finite, and nothing says how to fill gaps there: "
+        "fill it, or drop the row"
+    )
 
 
 def _from_dataset(dataset: Dataset, ids: FeatureIds, names: Sequence[str]) -> ColumnSlices:
@@ -281,10 +310,7 @@ def _array_slices(
         if not np.isfinite(cells.data if sparse else cells).all() or np.isinf(fill).any():
             cells = _filled(cells, fill)
             for row, column in _not_finite(cells)[:1]:
-                raise OptionError(
-                    f"X[{start + row}] has a value of {names[order[column]]!r} that is not finite, and nothing says "
-                    "how to fill gaps there: fill it, or drop the row"
-                )
+                raise _gap_error(start + row, names[order[column]])
         yield ColumnSlice(slice(start, stop), order, cells)
 
 

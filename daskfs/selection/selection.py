@@ -69,10 +69,11 @@ class KeptFeatures:
 class Selection:
     """Selected features in order of importance, and the linear model over these features.
 
-    An argument X is an array (numpy, scipy.sparse, dask, xarray, a DataFrame) with the columns of the dataset that the
-    features were selected from, or a dataset, or the path or URL of a dataset. Datasets are read block by block, and of
-    datasets laid out in columns only the selected columns are read. Features are identified by their ids; data with
-    other names for these ids are refused.
+    An argument X is an array (numpy, scipy.sparse, dask, xarray) with the columns of the dataset that the features were
+    selected from, or a dataset, or the path or URL of a dataset, whose features are identified by their ids; data with
+    other names for these ids are refused. X may also be a DataFrame (pandas, polars, Dask), whose columns are found by
+    name: in any order, with or without columns that were not selected, and with texts and dates as in the original
+    table. Datasets are read block by block, and of datasets laid out in columns only the selected columns are read.
 
     Parameters
     ----------

@@ -1,0 +1,132 @@
+"""Features of a DataFrame, found by the names of its columns, whatever their order and whatever other columns it has.
+
+Texts, dates and booleans become numbers as they do in an ingest: ``colour=red`` is 1 where the column ``colour`` is
+``red``, and a date is a number of seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskfs.errors import OptionError, nearest
+from daskfs.store.ingest.formats.tabular import (
+    BOOLEAN,
+    CATEGORICAL,
+    DATE,
+    DATE_PARTS,
+    TIME,
+    arrow,
+    as_booleans,
+    as_numbers,
+    as_seconds,
+    as_texts,
+    kind_of,
+)
+from daskfs.store.ingest.gaps import GAP
+
+
+class FrameColumn(NamedTuple):
+    """The column of a DataFrame that a feature is made of, and a text or a part of a date, if the feature has one."""
+
+    column: str
+    text: str | None = None
+    part: str = ""
+
+
+def is_frame(X: Any) -> bool:
+    """Return True for a DataFrame (pandas, polars, Dask, an Arrow table) whose columns have names, not only numbers."""
+    if not (hasattr(X, "iloc") or hasattr(X, "__arrow_c_stream__") or hasattr(X, "partitions")):
+        return False
+    return all(isinstance(name, str) for name in names_of(X)) and len(names_of(X)) > 0
+
+
+def names_of(frame: Any) -> list[Any]:
+    """Return the names of the columns of a DataFrame or an Arrow table."""
+    names = getattr(frame, "column_names", None)
+    return list(frame.columns if names is None else names)
+
+
+def find_column(frame: Any, name: str) -> FrameColumn:
+    """Return where a feature comes from, or raise OptionError if the frame lacks the column.
+
+    >>> import pandas as pd
+    >>> find_column(pd.DataFrame({"age": [1], "colour": ["red"]}), "colour=red")
+    FrameColumn(column='colour', text='red', part='')
+    """
+    known = set(names_of(frame))
+    if name in known:
+        return FrameColumn(name)
+    column, colon, part = name.rpartition(":")
+    if colon and column in known and part in DATE_PARTS:
+        return FrameColumn(column, part=part)
+    starts = [at for at, sign in enumerate(name) if sign == "=" and name[:at] in known]
+    if starts:
+        return FrameColumn(name[: starts[-1]], text=name[starts[-1] + 1 :])
+    wanted = name.split("=")[0]
+    raise OptionError(f"X has no column {wanted!r:.80}{nearest(wanted, known)}, which the selection needs")
+
+
+def row_slices(frame: Any, columns: Sequence[str], step: int) -> tuple[int, Iterator[tuple[slice, Any]]]:
+    """Return the number of rows of a frame, and slices of rows with some columns; a Dask frame is cut as it is."""
+    wanted = list(dict.fromkeys(columns))
+    if hasattr(frame, "partitions"):
+        lengths = [int(length) for length in frame.map_partitions(len).compute()]
+        edges = pairwise(accumulate([0, *lengths]))
+        parts = ((slice(*ends), frame.partitions[i][wanted].compute()) for i, ends in enumerate(edges))
+        return sum(lengths), parts
+    n_rows = len(frame)
+    some = frame.select(wanted) if hasattr(frame, "column_names") else frame[wanted]
+    return n_rows, ((slice(at, min(at + step, n_rows)), some[at : at + step]) for at in range(0, n_rows, step))
+
+
+def numbers_of(frame: Any, feature: FrameColumn) -> NDArray[np.float64]:
+    """Return a feature of some rows of a frame as numbers, NaN where the value is missing."""
+    column = frame[feature.column]
+    plain = getattr(column, "dtype", None)
+    if feature.text is None and not feature.part and hasattr(frame, "iloc") and getattr(plain, "kind", "") in "biuf":
+        return column.to_numpy(dtype=np.float64, na_value=np.nan)  # type: ignore[no-any-return]
+    if hasattr(column, "to_arrow"):  # of polars
+        column = column.to_arrow()
+    values = column if hasattr(column, "type") else arrow().Array.from_pandas(column)
+    if hasattr(values, "combine_chunks"):
+        values = values.combine_chunks()
+    if feature.text is not None:
+        return _matches(values, feature.text)
+    kind = kind_of(values.type)
+    try:
+        if kind in (DATE, TIME) or feature.part:
+            numbers = as_seconds(values, kind if kind == TIME else DATE, part=feature.part)
+        elif kind == BOOLEAN:
+            numbers = as_booleans(values)
+        else:
+            numbers = _from_texts(values) if kind == CATEGORICAL else as_numbers(values)
+    except arrow().ArrowInvalid as error:
+        raise OptionError(f"X: column {feature.column!r:.80} is not what it was in the data: {error}") from error
+    result: NDArray[np.float64] = numbers.to_numpy(zero_copy_only=False).astype(np.float64)
+    return result
+
+
+def _from_texts(values: Any) -> Any:
+    """Return texts as numbers: those of a number, a boolean, a date or a time, whichever all of them are."""
+    for convert in (as_numbers, as_booleans, lambda texts: as_seconds(texts, DATE)):
+        try:
+            return convert(values)
+        except arrow().ArrowInvalid:
+            continue
+    return as_seconds(values, TIME)
+
+
+def _matches(values: Any, text: str) -> NDArray[np.float64]:
+    """Return 1 where a value is this text, or missing for the text `GAP`, and else 0."""
+    compute = arrow("pyarrow.compute")
+    if text == GAP:
+        hits = values.is_null(nan_is_null=True)
+    else:
+        hits = compute.fill_null(compute.equal(as_texts(values), text), False)
+    result: NDArray[np.float64] = hits.to_numpy(zero_copy_only=False).astype(np.float64)
+    return result

@@ -1,0 +1,92 @@
+"""Predictions for DataFrames: columns are found by name, in any order, with texts and dates as in the table."""
+
+from __future__ import annotations
+
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import polars
+import pytest
+
+import daskfs
+from daskfs.errors import OptionError
+
+N = 400
+
+
+@pytest.fixture(scope="module")
+def table() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "note": [f"n{i}" for i in range(N)],
+            "age": rng.integers(18, 90, N).astype(float),
+            "member": rng.random(N) < 0.5,
+            "country": rng.choice(["uk", "fr", "a=b"], N),
+            "joined": pd.to_datetime("2020-01-01") + pd.to_timedelta(rng.integers(0, 900, N), "D"),
+        }
+    )
+    days = (frame.joined - frame.joined.min()).dt.days
+    score = (frame.age - 50) / 10 + 2 * frame.member + 3 * (frame.country == "a=b") - days / 200
+    frame["bought"] = np.where(score + rng.normal(size=N) > 1, "yes", "no")
+    frame.loc[:20, "age"] = np.nan
+    frame.loc[10:30, "country"] = None
+    return frame
+
+
+@pytest.fixture(scope="module")
+def trained(table, tmp_path_factory):
+    """The selection, and its scores of the ingested rows."""
+    folder = tmp_path_factory.mktemp("frames")
+    table.to_csv(folder / "t.csv", index=False)
+    dataset = daskfs.ingest(folder / "t.csv", folder / "d.zarr", "csv", label="bought")
+    selection = daskfs.select(dataset, daskfs.Mission(7))
+    assert {"age", "member", "country=a=b", "country=(missing)", "joined"} <= set(selection.names)
+    return selection, selection.decision_function(dataset)
+
+
+FORMS = {
+    "pandas": lambda table: table,
+    "another order": lambda table: table[table.columns[::-1]],
+    "selected columns only": lambda table: table[["joined", "age", "country", "member"]],
+    "texts for dates and booleans": lambda table: table.assign(
+        joined=table.joined.dt.strftime("%Y-%m-%d"), member=table.member.map({True: "true", False: "false"})
+    ),
+    "categories": lambda table: table.assign(country=table.country.astype("category")),
+    "another index": lambda table: table.set_index(np.arange(N)[::-1]),
+    "polars": polars.from_pandas,
+    "arrow": lambda table: polars.from_pandas(table).to_arrow(),
+    "dask": lambda table: dd.from_pandas(table, npartitions=3),
+}
+
+
+@pytest.mark.parametrize("form", list(FORMS))
+def test_the_same_scores_in_every_form(form, table, trained):
+    selection, expected = trained
+    frame = FORMS[form](table)
+    np.testing.assert_allclose(selection.decision_function(frame), expected, rtol=1e-5, atol=1e-5)
+    assert selection.transform(frame).shape == (N, 7)
+    assert selection.predict(frame).tolist() == selection.predict(table).tolist()
+
+
+def test_a_column_that_is_not_there(table, trained):
+    with pytest.raises(
+        OptionError, match=r"X has no column 'age' \(did you mean 'aged'\?\), which the selection needs"
+    ):
+        trained[0].predict(table.rename(columns={"age": "aged"}))
+
+
+def test_a_column_of_another_kind(table, trained):
+    with pytest.raises(OptionError, match="column 'age' is not what it was in the data"):
+        trained[0].predict(table.assign(age="old"))
+
+
+def test_gaps_that_nothing_fills(table, trained):
+    with pytest.raises(OptionError, match=r"X\[3\] has a value of 'member' that is not finite"):
+        trained[0].predict(table.assign(member=table.member.astype(float).where(np.arange(N) != 3)))
+
+
+def test_names_that_are_only_numbers_are_positions():
+    X = np.random.default_rng(1).normal(size=(100, 6))
+    selection = daskfs.select(X, 1, y=X[:, 4] > 0)
+    assert selection.score(pd.DataFrame(X), X[:, 4] > 0) == selection.score(X, X[:, 4] > 0)
