@@ -1,7 +1,9 @@
-"""The command `daskfs select`, which selects features from source files or from a dataset."""
+"""The commands `daskfs select`, which selects features of files, arrays or datasets, and `daskfs plan`, its plan."""
 
 from __future__ import annotations
 
+import json
+import math
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -31,6 +33,7 @@ from daskfs.jit import COMPILING, is_cold
 from daskfs.job.data import JobListener
 from daskfs.job.execute import announce
 from daskfs.job.front_door import FrontDoor, folder_for
+from daskfs.job.plan import money_line, time_line
 from daskfs.job.request import Request
 from daskfs.observe.progress import count_progress, ingest_progress, pass_progress
 from daskfs.observe.tables import baseline_lines, metric_table, terminal_table
@@ -44,6 +47,7 @@ from daskfs.store.ingest.gaps import Missing
 from daskfs.store.places.location import Location
 
 TEST = 0.2
+_SHARE = click.FloatRange(0, 1, max_open=True)
 ALL_FIELDS = frozenset(field for entry in registrations().values() for field in fields_of(entry.algorithm))
 TABLES, RUNNING = "Options of tables (CSV, TSV, Parquet)", "Options of the run"
 INGEST_FLAGS = ("label", "format", "missing", "include", "ignore", "categorical", "numeric", "dates", "order", "array")
@@ -91,9 +95,7 @@ def _run_flag(*names: str, **settings: Any) -> Callable[[Any], Any]:
 @click.option("--label", multiple=True, help="The column with the target; A,B,… for several numeric targets.")
 @click.option("--algorithm", "-a", "name", type=click.Choice(list(registrations())), help="What selects.")
 @click.option("--out", help="The folder or URL of the result.  [default: a folder named after SOURCE]")
-@click.option(
-    "--test", type=click.FloatRange(0, 1, max_open=True), help=f"The share of rows held back.  [default: {TEST}]"
-)
+@click.option("--test", type=_SHARE, help=f"The share of rows held back.  [default: {TEST}]")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="What random choices begin with.")
 @click.option("--scheduler", help="Run on the Dask cluster at this address.")
 @click.option("--json", "as_json", is_flag=True, help="For machines: what daskfs show --json prints.")
@@ -229,3 +231,59 @@ def _select_and_evaluate(request: FrontDoor, as_json: bool) -> None:
             output.print(printable(line), markup=False, soft_wrap=True)
     click.echo(f"report: {public_url(outcome.run.url)}/{REPORT}")
     click.echo(f"again:  daskfs show {public_url(request.out)}")
+
+
+@click.command(
+    cls=CommandWithGroups,
+    epilog="Example: daskfs plan s3://bucket/clicks/*.vw.gz -k 1000 --cluster 16,0.5",
+)
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@common_options
+@click.option("--label", multiple=True, help="The column with the target; A,B,… for several numeric targets.")
+@click.option("--algorithm", "-a", "name", type=click.Choice(list(registrations())), help="What selects.")
+@click.option("--out", help="The folder or URL of the result.  [default: a folder named after SOURCE]")
+@click.option("--test", type=_SHARE, help=f"The share of rows held back.  [default: {TEST}]")
+@click.option("--cluster", metavar="W,GB/S", help="Workers, and the GB/s of a worker, for the time; such as 16,0.5.")
+@click.option(
+    "--prices", metavar="GET,PUT,GB", help="Of 1,000 reads, 1,000 writes, and a GB that is read, for the money."
+)
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@source_options
+@algorithm_options
+def plan(
+    sources: tuple[str, ...],
+    name: str | None,
+    out: str | None,
+    test: float | None,
+    cluster: str | None,
+    prices: str | None,
+    as_json: bool,
+    **flags: Any,
+) -> None:
+    """Say what daskfs select would choose for SOURCE and what it would take, without doing it.
+
+    Of files, some rows are looked at, and numbers are estimates.
+    """
+    fields = {field: value for field, value in flags.items() if field in ALL_FIELDS and value is not None}
+    speed = None if cluster is None else _numbers("--cluster", cluster, "16,0.5", 2)
+    rates = None if prices is None else _numbers("--prices", prices, "0.0004,0.005,0.09", 3)
+    with names_as_flags(ALL_FIELDS), warnings_as_notes():
+        cost = front_door(sources, name, out, test, fields, seed=0, **flags).plan()
+    if as_json:
+        times = {} if speed is None else {"seconds": cost.seconds(*speed)}
+        money = {} if rates is None else {"money": cost.money(*rates)}
+        click.echo(json.dumps({**cost.record(), **times, **money}, indent=1))
+        return
+    lines = cost.lines() + ([] if speed is None else [time_line(cost, *speed)])
+    for line in lines + ([] if rates is None else [money_line(cost, *rates)]):
+        click.echo(line)
+
+
+def _numbers(flag: str, text: str, example: str, count: int) -> list[float]:
+    try:
+        numbers = [float(part) for part in text.split(",")]
+    except ValueError:
+        numbers = []
+    if len(numbers) != count or not all(0 < number < math.inf for number in numbers):
+        raise OptionError(f"{flag} {text}: must be {count} numbers, such as {example}")
+    return numbers

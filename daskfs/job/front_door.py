@@ -18,6 +18,7 @@ from daskfs.job.choice import Facts, choose_algorithm
 from daskfs.job.data import JobListener
 from daskfs.job.execute import JobOutcome, announce, job_cluster
 from daskfs.job.file import first_reason
+from daskfs.job.plan import Cost, Sample, sample_sources
 from daskfs.job.runner import JobRun
 from daskfs.job.tables import Job
 from daskfs.observe.describe import decision_lines
@@ -94,6 +95,25 @@ class FrontDoor:
             job = self._job(tables, self._choose(Facts.of(ingested.train.meta)))
             run = JobRun(job, client, self.listener, ingested=ingested)
             return JobOutcome(job, run.run(), run.seconds)
+
+    def plan(self) -> Cost:
+        """Choose as `run` does, report the choices, and return what the request will take, without doing it."""
+        tables = self._data_tables()
+        if (table := tables.get("ingest")) is None:
+            job = self._job(tables, self.algorithms[0])
+            sample, source_bytes = Sample.of(JobRun(job, None, self.listener, dry_run=True).ingest().train), 0
+        else:
+            files = find_sources(self.sources, self.storage)
+            options = {name: value for name, value in table.items() if name != "sources"}
+            with sample_sources(files, options) as sample:
+                source_bytes = sum(file.size for file in files)
+        job = self._job(tables, self._choose(Facts.of(sample.meta)))
+        algorithm = job.select.params
+        is_in_place = source_bytes == 0 and is_matrix(Location(self.sources[0], self.storage))
+        in_rows = sample.meta.kind == "sparse" and algorithm.axis == "columns"
+        copies = 0 if is_in_place else bool(source_bytes) + bool(self.test) + in_rows
+        ahead = Location(self.sources[0], self.storage).folder.ahead
+        return Cost.of(algorithm, sample, source_bytes, self.test, copies, ahead)
 
     def _data_tables(self) -> dict[str, Any]:
         """Return the tables [ingest] or [data], and [cluster], of the job."""

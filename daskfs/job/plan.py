@@ -1,0 +1,203 @@
+"""What a request will take, before anything is done: bytes, passes, memory, tasks, requests to stores, time and money.
+
+Datasets and arrays are described by their metadata. Of files, the first and last rows are ingested into a temporary
+folder, and sizes are scaled up to the size of all files; such numbers are estimates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from dask.utils import format_bytes, format_time
+
+from daskfs.engine.data.ingest import ingest
+from daskfs.engine.memory import MemoryPlan
+from daskfs.errors import OptionError
+from daskfs.protocol import Algorithm, Meta
+from daskfs.store.dataset.dataset import Dataset
+from daskfs.store.dataset.layout import CHUNK_BYTES
+from daskfs.store.ingest.formats.tabular import arrow
+from daskfs.store.ingest.sources import Source
+
+HEAD_BYTES, TAIL_BYTES = 768 << 10, 256 << 10
+SAMPLE_ROWS = 5000
+SAMPLE_FILES = 200
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Facts about data: of all of them, or of some rows scaled up to all."""
+
+    meta: Meta
+    stored_bytes: int
+    is_estimate: bool = False
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> Sample:
+        """Return the facts about a whole dataset."""
+        return cls(dataset.meta, dataset.stored_bytes)
+
+    def scaled(self, scale: float) -> Sample:
+        """Return the facts about `scale` times as many rows."""
+        meta = self.meta
+        rows, entries = max(1, round(meta.n_samples * scale)), max(1, round(meta.n_entries * scale))
+        nbytes = max(1, round(self.stored_bytes * scale))
+        block = min(max(meta.block_nbytes, nbytes), max(CHUNK_BYTES, rows * meta.itemsize))
+        return Sample(replace(meta, n_samples=rows, n_entries=entries, block_nbytes=block), nbytes, is_estimate=True)
+
+
+@contextmanager
+def sample_sources(sources: Sequence[Source], options: dict[str, Any]) -> Iterator[Sample]:
+    """Ingest some rows of source files into a temporary folder, and yield the facts scaled up to all rows."""
+    with TemporaryDirectory(prefix="daskfs-") as folder:
+        paths, share = _some_rows(sources, options, Path(folder))
+        dataset = ingest(paths, Path(folder) / "sample.zarr", workers=1, order="as-is", **options)
+        yield Sample.of(dataset).scaled(1 / share)
+
+
+def _some_rows(sources: Sequence[Source], options: dict[str, Any], folder: Path) -> tuple[list[str], float]:
+    """Return files with some rows of the sources, and their share of all rows, by size."""
+    total = sum(source.size for source in sources)
+    if options.get("documents") == "files":
+        some = sources[:: -(-len(sources) // SAMPLE_FILES)]
+        return [source.url for source in some], sum(source.size for source in some) / total
+    first = sources[0]
+    if options["format"] == "parquet":
+        parquet = arrow("pyarrow.parquet")
+        with first.open() as raw:
+            file = parquet.ParquetFile(raw, pre_buffer=False)
+            rows = next(file.iter_batches(SAMPLE_ROWS), None)
+            if rows is None:
+                raise OptionError(f"{first.url}: has no rows")
+            parquet.write_table(arrow().Table.from_batches([rows]), folder / "sample.parquet")
+            return [str(folder / "sample.parquet")], len(rows) / file.metadata.num_rows * first.size / total
+    with first.open() as file:
+        head = file.read(HEAD_BYTES)
+        if first.compression:
+            packed = min(first.size, len(head) // 3)  # a guess: text is about a third of its size when compressed
+            share = packed / total if len(head) == HEAD_BYTES else first.size / total
+            text = head
+        elif first.size <= HEAD_BYTES + TAIL_BYTES:
+            text, share = head + file.read(), first.size / total
+        else:
+            file.seek(first.size - TAIL_BYTES)
+            text = head[: head.rfind(b"\n") + 1] + file.read().partition(b"\n")[2]
+            share = len(text) / total
+    if len(head) == HEAD_BYTES and first.compression:
+        text = text[: text.rfind(b"\n") + 1]
+    path = folder / "sample"
+    path.write_bytes(text)
+    return [str(path)], share
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a request will take.
+
+    Parameters
+    ----------
+    rows, features
+        The size of the data; of sparse files the features of some rows, which are fewer than of all.
+    bytes_read, bytes_written
+        Bytes to read and write in all, from sources and in the folder of the request.
+    passes
+        How many times the selection reads the training rows at most.
+    memory
+        The most memory of a process, beyond the idle process.
+    tasks
+        The pieces of work that a cluster gets in all passes.
+    gets, puts
+        Requests to stores.
+    is_estimate
+        Whether sizes were estimated from some rows.
+    """
+
+    rows: int
+    features: int
+    bytes_read: int
+    bytes_written: int
+    passes: int
+    memory: int
+    tasks: int
+    gets: int
+    puts: int
+    is_estimate: bool
+
+    @classmethod
+    def of(cls, algorithm: Algorithm, sample: Sample, source_bytes: int, test: float, copies: int, ahead: int) -> Cost:
+        """Return the cost of a selection.
+
+        Parameters
+        ----------
+        algorithm
+            The algorithm.
+        sample
+            The facts about the data as a dataset.
+        source_bytes
+            Bytes of files to ingest; 0 if the data are read as they are.
+        test
+            The share of rows that are held back.
+        copies
+            How many times the data are written (ingest, split, transpose).
+        ahead
+            Blocks that are held ready.
+        """
+        data, passes = sample.stored_bytes, max(1, algorithm.resolve(sample.meta).passes or 1)
+        chunks = max(1, -(-data // CHUNK_BYTES))
+        pass_chunks = max(1, round(chunks * (1 - test)))
+        read = source_bytes + max(0, copies - bool(source_bytes)) * data + round(data * (passes * (1 - test) + test))
+        return cls(
+            rows=sample.meta.n_samples,
+            features=sample.meta.n_features,
+            bytes_read=read,
+            bytes_written=copies * data,
+            passes=passes,
+            memory=MemoryPlan.of(algorithm, sample.meta, ahead=ahead).promised,
+            tasks=passes * pass_chunks,
+            gets=-(-source_bytes // (64 << 20)) + (max(0, copies - 1) + 1) * chunks + passes * pass_chunks,
+            puts=copies * chunks,
+            is_estimate=sample.is_estimate,
+        )
+
+    def seconds(self, workers: float, gigabytes: float) -> float:
+        """Return the time on a cluster where reading and writing is what takes time."""
+        return (self.bytes_read + self.bytes_written) / (workers * gigabytes * 1e9)
+
+    def money(self, per_1000_gets: float, per_1000_puts: float, per_gigabyte: float) -> float:
+        """Return the price of requests and of bytes that leave the store."""
+        requests = self.gets / 1000 * per_1000_gets + self.puts / 1000 * per_1000_puts
+        return requests + self.bytes_read / 1e9 * per_gigabyte
+
+    def record(self) -> dict[str, Any]:
+        """Return all numbers for JSON."""
+        return asdict(self)
+
+    def lines(self) -> list[str]:
+        """Return the cost in lines for people."""
+        about = "about " if self.is_estimate else ""
+        return [
+            f"size: {about}{self.rows:,} rows, {'at least ' if self.is_estimate else ''}{self.features:,} features",
+            f"bytes: {about}{format_bytes(self.bytes_read)} to read, {format_bytes(self.bytes_written)} to write",
+            f"passes: {self.passes} over the rows that are not held back, at most",
+            f"memory: {about}{format_bytes(self.memory)} in a process",
+            f"tasks: {about}{self.tasks:,}",
+            f"requests to stores: {about}{self.gets:,} to read, {self.puts:,} to write",
+        ]
+
+
+def time_line(cost: Cost, workers: float, gigabytes: float) -> str:
+    """Return the time on a cluster, with its formula."""
+    total = format_bytes(cost.bytes_read + cost.bytes_written)
+    seconds = format_time(cost.seconds(workers, gigabytes))
+    return f"time: {seconds} = {total} / ({workers:g} workers x {gigabytes:g} GB/s), if only the store takes time"
+
+
+def money_line(cost: Cost, get: float, put: float, gigabyte: float) -> str:
+    """Return the price of the requests and of the bytes that are read, with its formula."""
+    requests = f"{cost.gets:,} reads x {get:g} / 1000 + {cost.puts:,} writes x {put:g} / 1000"
+    return f"money: {cost.money(get, put, gigabyte):,.4g} = {requests} + {cost.bytes_read / 1e9:,.3g} GB x {gigabyte:g}"
