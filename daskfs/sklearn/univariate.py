@@ -20,7 +20,7 @@ from dask.delayed import delayed
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin, chi2, f_classif, f_regression
-from sklearn.utils import Tags
+from sklearn.utils import Tags, assert_all_finite, column_or_1d
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from daskfs.algorithms.losses import Floats
@@ -175,12 +175,9 @@ class SelectKBest(StreamedSelector):
             return X, target
         if y is None:
             raise OptionError("y: a lazy array needs the target of its rows beside it")
-        target = np.asarray(y)
+        target = column_or_1d(np.asarray(y))
+        assert_all_finite(target, input_name="y")
         check_consistent_length(X, target)
-        if target.ndim == 2 and target.shape[1] == 1:
-            target = target[:, 0]
-        if target.ndim != 1:
-            raise OptionError(f"y has shape {target.shape}, and SelectKBest takes one target")
         return X, target
 
     def __sklearn_tags__(self) -> Tags:
@@ -301,8 +298,6 @@ def merge_moments(*parts: Moments) -> Moments:
 
 def _lazy_moments(X: DaskArray, rows: _Rows) -> list[Moments]:
     """Return the moments of every chunk of columns, computed in one pass over X."""
-    if np.isnan(X.shape).any():
-        raise OptionError("X has chunks of unknown size: call X.compute_chunk_sizes() first")
     client = current_client()
     target: Any = delayed(rows, traverse=False) if client is None else client.scatter([rows], hash=False)[0]
     tops, lefts = (np.cumsum([0, *sizes[:-1]]).tolist() for sizes in X.chunks)
@@ -329,4 +324,6 @@ def _rows(score: Score, target: NDArray[Any]) -> _Rows:
 
 def _lazy(X: Any) -> Any:
     """Return a Zarr array as a dask array, whose chunks are whole chunks of the store, and any other X as it is."""
+    if is_lazy(X) and np.isnan(X.shape).any():
+        raise OptionError("X has chunks of unknown size: call X.compute_chunk_sizes() first")
     return from_array(X) if type(X).__module__.split(".")[0] == "zarr" else X

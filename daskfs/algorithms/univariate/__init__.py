@@ -90,7 +90,7 @@ class Univariate(Algorithm):
         by_class = score in ("f_classif", "chi2") or (score == "variance" and self.fits_model and has_classes(meta))
         if by_class and len(meta.classes or ()) == 1:
             raise OptionError(f"all {meta.n_samples:,} samples have the same label: there is nothing to tell apart")
-        scoring = ColumnScoring if "columns" in meta.axes else RowScoring
+        scoring = RowScoring if meta.kind == "dense" and "columns" not in meta.axes else ColumnScoring
         return scoring(self.n_select, score, by_class, self.score == "auto", self.fits_model)
 
     def _score_for(self, meta: Meta) -> Score:
