@@ -211,7 +211,7 @@ class Selection:
             chosen=_through_json(result.chosen),
             fills=None if fills is None else fills.of(_columns_used(names, products, inputs)),
             targets=targets,
-            statistics={name: np.array(numbers[:k], np.float64) for name, numbers in result.statistics.items()},
+            statistics={name: np.array(numbers[:k], np.float64) for name, numbers in sorted(result.statistics.items())},
             **importance,
         )
 
