@@ -125,6 +125,9 @@ def test_the_selected_columns_are_those_of_scikit_learn_and_predict(written, lay
     assert sorted(found.features.tolist()) == same.tolist()
     assert found.chosen["score"] == score
     assert (np.diff(found.statistics["score"]) <= 0).all()
+    p = expected(score, kind)[1]
+    of_all = false_discovery_control(p[~np.isnan(p)])  # not only of the selected columns
+    np.testing.assert_allclose(np.sort(found.statistics["q_value"]), np.sort(of_all)[:4], rtol=1e-9)
     assert found.score(dataset) > {"two": 0.7, "three": 0.5, "numbers": 0.4}[kind]
 
 
@@ -274,6 +277,7 @@ def test_a_perfect_column_is_infinitely_good_and_saved(tmp_path):
         assert loaded[name].tolist() == found.statistics[name].tolist()
     labelled = found.to_xarray()
     assert labelled.q_value.sel(feature=4) == found.statistics["q_value"][0]
+    assert daskfs.size_path(found, tmp_path / "d.zarr", tmp_path / "d.zarr", [1]).scores == [1]
 
 
 def test_classes_without_rows_do_not_count(tmp_path):
@@ -347,10 +351,10 @@ def test_sparse_rows_are_to_be_transposed(tmp_path):
 
 @pytest.mark.parametrize("kind", ["three", "numbers"])
 def test_memory_of_rows_keeps_its_promise(tmp_path, kind):
-    X = np.random.default_rng(0).normal(size=(3000, 400)).astype(np.float32)
-    daskfs.write_dataset(tmp_path / "d.zarr", X, target(X, kind), layout="rows", chunk_bytes=200_000)
+    X = np.random.default_rng(0).normal(size=(60, 20_000)).astype(np.float32)
+    daskfs.write_dataset(tmp_path / "d.zarr", X, target(X, kind), layout="rows", chunk_bytes=1_000_000)
     dataset = daskfs.open_dataset(tmp_path / "d.zarr")
-    algorithm = daskfs.Univariate(50).resolve(dataset.meta)
+    algorithm = daskfs.Univariate(2).resolve(dataset.meta)
     blocks = [dataset.read(number) for number in range(dataset.n_blocks())]
     algorithm.update(algorithm.start(dataset.meta, 0), blocks[0])  # kernels are loaded by now
     tracemalloc.start()

@@ -75,9 +75,9 @@ DATASETS = {layout: partial(as_dataset, layout=layout) for layout in ("columns",
 
 
 def duplicated(X: np.ndarray) -> sp.csc_array:
-    half = sp.coo_array(X / 2)
-    parts = [np.concatenate([part, part]) for part in (half.data, half.row, half.col)]
-    return sp.csc_array(sp.coo_array((parts[0], (parts[1], parts[2])), X.shape))
+    """Every entry is there twice, with half of its value."""
+    half = sp.csc_array(X / 2)
+    return sp.csc_array((np.repeat(half.data, 2), np.repeat(half.indices, 2), 2 * half.indptr), X.shape)
 
 
 def reference(score: str, X: np.ndarray, y: np.ndarray, k: int = 6) -> theirs.SelectKBest:
