@@ -262,15 +262,14 @@ def chunk_moments(chunk: Any, rows: _Rows, start: int, first: int) -> Moments:
     """Return the moments of a chunk of X, numpy or scipy.sparse, that begins at row `start` and at column `first`."""
     of_chunk = slice(start, start + chunk.shape[0])
     groups, y = rows.groups[of_chunk], rows.y[of_chunk]
-    chunk = (_canonical(chunk) if sp.issparse(chunk) else np.asarray(chunk)).astype(
-        stored_dtype(chunk.dtype), copy=False
-    )
+    chunk = _canonical(chunk) if sp.issparse(chunk) else np.asarray(chunk)
+    chunk = chunk.astype(stored_dtype(chunk.dtype), copy=False)
     values = chunk.data if sp.issparse(chunk) else chunk
     if rows.score == "variance" and np.isnan(values).any():
         return moments_without_gaps(chunk)
     if rows.score == "chi2" and values.size and values.min() < 0:
-        column = first + int(np.argmax(np.asarray((chunk < 0).sum(axis=0)).ravel() > 0))
-        raise OptionError(f"column {column} of X: {NEGATIVE.format(float(values.min()))}")
+        at = int(np.argmax(np.asarray((chunk < 0).sum(axis=0)).ravel() > 0))
+        raise OptionError(f"column {first + at} of X: {NEGATIVE.format(float(chunk[:, [at]].min()))}")
     if sp.issparse(chunk):
         indptr, indices = chunk.indptr.astype(np.int64), chunk.indices.astype(np.uint32)
         moments = sparse_column_moments(indptr, indices, values, groups, rows.n_groups, y)

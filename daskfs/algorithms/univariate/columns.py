@@ -108,7 +108,7 @@ class ColumnScoring(Scoring):
         if self.fits:
             sums.scale_by(*mean_and_variance(moments))
             sums.add(X, state.target.columns(state.groups, state.y - moments.target_mean), slice(None))
-        return self.make_result(ids, scores, state.target, state.passes, sums, moments)
+        return self.make_result(ids, scores, state.target, sums, moments)
 
     def nbytes(self, meta: Meta) -> int:
         n, k, n_groups = meta.n_samples, self.n_fitted, self.target_of(meta).n_groups

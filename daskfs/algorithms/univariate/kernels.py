@@ -6,7 +6,7 @@ n_g rows (`count`), the kernels write
     mean[g] = Σ x / n_g        within = Σ_g Σ (x − mean[g])²        cross = Σ (x − mean) y
 
 The mean is known before deviations are squared. There is no `cross` if y is empty; otherwise there is one group, and
-the sum of y is 0. Sums are added up in runs of rows, so that rounding errors do not grow with the number of rows.
+the sum of y is 0. Long columns are summed in runs of rows, so that rounding errors hardly grow with the number of rows.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ class RowScoring(Scoring):
     def result(self, state: RowState) -> Result:
         moments = state.before.moments
         ids, scores = np.arange(len(moments.origin), dtype=np.uint64), column_scores(self.score, moments)
-        return self.make_result(ids, scores, state.target, state.passes, state.before.fit, moments)
+        return self.make_result(ids, scores, state.target, state.before.fit, moments)
 
     def nbytes(self, meta: Meta) -> int:
         n_groups = self.target_of(meta).n_groups

@@ -18,9 +18,9 @@ Score = Literal["f_classif", "f_regression", "chi2", "variance"]
 def column_scores(score: Score, moments: Moments) -> Floats:
     """Return the score of every column.
 
-    A constant column has the score 0 for "f_regression" and "variance", otherwise NaN. "f_classif" is infinite for a
-    column that is constant within every class, and "f_regression" is the largest float64 for a linear function of the
-    target.
+    A constant column has the score NaN for "f_classif", and a column of zeros for "chi2"; otherwise their score is 0.
+    "f_classif" is infinite for a column that is constant within every class, and "f_regression" is the largest float64
+    for a linear function of the target.
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         if score == "variance":

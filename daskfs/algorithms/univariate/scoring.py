@@ -18,7 +18,7 @@ from daskfs.protocol import Algorithm, Meta, Result, Schedule, Sharing
 
 SIGNIFICANT = 0.05
 """The q-value up to which the history counts features as significant."""
-NEGATIVE = "the value {:g} is negative, and score='chi2' takes counts from 0 on; use score='f_classif'"
+NEGATIVE = "the value {:g} is negative, and chi2 takes counts from 0 on; use f_classif"
 
 
 @dataclass(slots=True)
@@ -111,7 +111,7 @@ class Scoring(Algorithm):
             raise ColumnError(column_of(at), NEGATIVE.format(float(values.ravel()[at])))
 
     def make_result(
-        self, ids: NDArray[np.uint64], scores: Floats, target: Target, passes: int, sums: FitSums, moments: Moments
+        self, ids: NDArray[np.uint64], scores: Floats, target: Target, sums: FitSums, moments: Moments
     ) -> Result:
         """Return the result.
 
@@ -119,8 +119,8 @@ class Scoring(Algorithm):
         ----------
         ids, scores
             The ids of all features in ascending order, and their scores.
-        target, passes
-            How the target is read, and the number of passes.
+        target
+            How the target is read.
         sums
             The sums of the linear model of the best features.
         moments
@@ -144,7 +144,7 @@ class Scoring(Algorithm):
             weights=weights,
             intercept=intercept,
             classes=decode_classes(target.classes) if self.fits else None,
-            history=[record] * passes,
+            history=[record] * (2 if self.fits else 1),
             importance=found,
             chosen={"loss": self._loss(target), **({"score": self.score} if self.was_auto else {})},
             statistics=statistics,
