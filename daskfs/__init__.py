@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from daskfs.algorithms.mission import Mission
     from daskfs.algorithms.random_features import SparseRandomFeatures
     from daskfs.algorithms.substitution import OnlineSubstitution
+    from daskfs.algorithms.univariate import Univariate
     from daskfs.engine.data.ingest import ingest
     from daskfs.engine.data.reorder import shuffle, transpose
     from daskfs.engine.data.split import split
@@ -60,6 +61,7 @@ __all__ = [
     "SizePath",
     "SparseRandomFeatures",
     "Stability",
+    "Univariate",
     "ingest",
     "load_selection",
     "open_dataset",

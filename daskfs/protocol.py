@@ -79,6 +79,8 @@ class Meta:
     None where this is not known, as in datasets written by older versions."""
     targets: tuple[str, ...] | None = None
     """The names of several targets, which are real numbers; None where rows have one target or a class."""
+    axes: tuple[Axis, ...] = ("columns", "rows")
+    """The axes along which the blocks of the dataset can be read."""
 
     def class_codes(self, y: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return the class numbers 0 … C-1 of target values in the encoding of `ColumnBlock.y`."""
@@ -196,6 +198,8 @@ class Result:
     """Values that the data decided for parameters such as ``loss="auto"``, by the name of the parameter."""
     expansion: Expansion | None = None
     """The map that computes the features if they are random features; None if the features are columns."""
+    statistics: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    """Numbers for each of `features` by name, such as "score" and "p_value", where an algorithm computes any."""
     remarks: tuple[str, ...] = ()
     """Remarks on the result for the user, such as a warning that too few features were found, one line per remark."""
 

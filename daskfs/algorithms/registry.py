@@ -20,6 +20,7 @@ ALGORITHMS = {
     "OnlineSubstitution": "daskfs.algorithms.substitution.registration",
     "Mission": "daskfs.algorithms.mission.registration",
     "SparseRandomFeatures": "daskfs.algorithms.random_features.registration",
+    "Univariate": "daskfs.algorithms.univariate.registration",
 }
 """The class name of every algorithm, and the module with its ``REGISTRATION``."""
 

@@ -59,8 +59,9 @@ class Request:
                 f"{dataset.url}: is laid out in rows, and {type(algorithm).__name__} reads columns; "
                 f"run daskfs transpose {dataset.url} COLUMNS.zarr, and select from that"
             )
-        check_targets(algorithm.resolve(dataset.meta), dataset)
-        dataset.n_blocks(algorithm.axis)
+        resolved = algorithm.resolve(dataset.meta)
+        check_targets(resolved, dataset)
+        dataset.n_blocks(resolved.axis)
         if self.out.exists(ROOT):
             raise OptionError(f"{self.out.url}: is a dataset; choose another place for the run")
         if not (self.out.exists(RECORD) or self.is_begun()) and self._holds_something():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -117,16 +118,18 @@ def size_table(record: Record) -> ValueTable:
 def feature_table(selection: Selection, top: int) -> ValueTable:
     """Return a table of the most important features, and of the features that were kept whatever their importance."""
     lines = zip(selection.names[:top], selection.importance[:top], selection.weights[:top], strict=True)
+    statistics = list(zip(*(values[:top].tolist() for values in selection.statistics.values()), strict=True))
     rows: list[tuple[Any, ...]] = [
-        (rank, name, f"{share:7.2%}", *_weights(weight, selection))
-        for rank, (name, share, weight) in enumerate(lines, 1)
+        (rank, name, f"{share:7.2%}", *_weights(weight, selection), *(f"{number:.3g}" for number in numbers))
+        for rank, ((name, share, weight), numbers) in enumerate(zip(lines, statistics or repeat(()), strict=False), 1)
     ]
     if selection.kept is not None:
         kept = zip(selection.kept.names, selection.kept.weights, strict=True)
         rows += [("kept", name, "", *_weights(weight, selection)) for name, weight in kept]
     more = len(selection.targets or ()) - MOST_TARGETS
     note = f"… and weights of {more:,} more targets; --json has all" if more > 0 else ""
-    return ValueTable(("rank", "feature", "importance", *_weight_titles(selection)), rows, note)
+    titles = ("rank", "feature", "importance", *_weight_titles(selection))
+    return ValueTable((*titles, *(name.replace("_", "-") for name in selection.statistics)), rows, note)
 
 
 def kept_table(selection: Selection, most: int, where: str) -> ValueTable | None:

@@ -1,7 +1,8 @@
 """Files of a selection run, ``selection.json`` and ``history.zarr``, and of a job, ``published.json``.
 
 The file selection.json holds `version`, `algorithm`, `seed`, `source`, `classes`, `intercept` and `features`, and the
-names of several `targets` where there are any.
+names of several `targets` where there are any. `statistics` are lists of numbers of the features by name, with null for
+NaN, where the algorithm computes any.
 `features` is a list of ``{"id", "importance", "name", "rank", "weight"}``, one a line; a product of two features also
 has ``"parents"``. `kept` is such a list of the features that the user asked to keep, and `chosen` holds values that the
 data decided for parameters. Equal models give equal bytes: keys are sorted, numbers have the fewest digits that read
@@ -103,6 +104,8 @@ def _parse(raw: bytes) -> Record:
     record["classes"] = _classes(record)
     if "targets" in record:
         _check_targets(record["targets"])
+    if "statistics" in record:
+        _check_statistics(record["statistics"])
     as_json(
         [record["algorithm"], record["source"], record["chosen"], record["classes"]]
     ).encode()  # or it could not be saved again
@@ -126,6 +129,15 @@ def _check_targets(targets: Any) -> None:
     if len(targets) < 2 or len(set(targets)) < len(targets):
         raise ValueError("targets are fewer than two, or two have the same name")
     as_json(targets).encode()
+
+
+def _check_statistics(statistics: Any) -> None:
+    """Raise ValueError unless a value is an object of lists of numbers and null, with names that can be saved again."""
+    if not isinstance(statistics, dict) or not all(isinstance(column, list) for column in statistics.values()):
+        raise ValueError("statistics are not lists of numbers by name")
+    if not all(number is None or is_number(number) for column in statistics.values() for number in column):
+        raise ValueError("statistics have something else than numbers and null")
+    as_json(list(statistics)).encode()
 
 
 def _check_feature(feature: Record, rank: int) -> None:

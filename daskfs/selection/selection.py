@@ -30,6 +30,7 @@ from daskfs.selection.inputs import Inputs, expand_columns, inputs_from_record
 from daskfs.selection.metrics import against_the_rest, predicted_classes
 from daskfs.selection.predictions import Predictions, check_place
 from daskfs.selection.products import Products, parent_records, products_from_records, slice_features
+from daskfs.selection.records import without_nan
 from daskfs.selection.run_folder import SOURCE, read_selection, resolve_run, write_selection
 from daskfs.store.ingest.gaps import Fills
 from daskfs.store.places.location import Location
@@ -112,6 +113,9 @@ class Selection:
         How gaps of the dataset were filled, by name of the feature; missing values of X are filled in the same way.
     targets
         The names of several targets, which are real numbers; None for one target and for classes.
+    statistics
+        Numbers for each of `features` by name, where the algorithm computes any: "score", "p_value" and "q_value" of
+        `Univariate`.
 
     Examples
     --------
@@ -141,6 +145,7 @@ class Selection:
     chosen: dict[str, Any] = field(default_factory=dict)
     fills: Fills | None = None
     targets: tuple[str, ...] | None = None
+    statistics: dict[str, NDArray[np.float64]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.importance is None:
@@ -164,6 +169,8 @@ class Selection:
             raise OptionError(f"an intercept of shape {self.intercept.shape} beside weights of shape {shape}")
         if self.inputs is not None and not self.inputs.has_columns_of(self.features):
             raise OptionError("a linear term is of no column of the inputs")
+        if any(numbers.shape != (count,) for numbers in self.statistics.values()):
+            raise OptionError(f"statistics of another number of features than {count}")
         if "objective" not in self.history:
             raise OptionError("the history has no objective")
         if not all(np.isfinite(numbers).all() for numbers in (self.weights, self.intercept, self.importance)):
@@ -205,6 +212,7 @@ class Selection:
             chosen=_through_json(result.chosen),
             fills=None if fills is None else fills.of(_columns_used(names, products, inputs)),
             targets=targets,
+            statistics={name: np.array(numbers[:k], np.float64) for name, numbers in sorted(result.statistics.items())},
             **importance,
         )
 
@@ -221,6 +229,7 @@ class Selection:
             names=[*kept.names, *self.names],
             weights=weights,
             importance=np.concatenate([np.zeros(len(kept.features)), self.importance]),
+            statistics={},
             products=None if self.products is None else self.products.after_columns(len(kept.features)),
             kept=None,
         )
@@ -429,6 +438,7 @@ class Selection:
             "weights": (("feature", *dims), self.weights),
             "importance": ("feature", self.importance),
             "intercept": (dims, self.intercept if several else self.intercept[0]),
+            **{name: ("feature", numbers) for name, numbers in self.statistics.items()},
         }
         attributes = {"algorithm": json.dumps(self.algorithm), "source": json.dumps(self.source), "seed": self.seed}
         return self.history.assign(variables).assign_coords(coords).assign_attrs(attributes)
@@ -483,11 +493,15 @@ class Selection:
         kept = {} if self.kept is None else {"kept": self.kept.records()}
         fills = {} if self.fills is None else {"missing": self.fills.record()}
         targets = {} if self.targets is None else {"targets": list(self.targets)}
+        largest = np.finfo(np.float64).max  # in place of infinity, for which JSON has no number
+        numbers = {name: np.minimum(values, largest) for name, values in self.statistics.items()}
+        statistics = {"statistics": without_nan(numbers)} if numbers else {}
         return {
             **random,
             **kept,
             **fills,
             **targets,
+            **statistics,
             "algorithm": self.algorithm,
             "chosen": self.chosen,
             "classes": None if self.classes is None else list(self.classes),
@@ -537,6 +551,7 @@ def load_selection(url: str | os.PathLike[str], storage_options: Mapping[str, An
             chosen=record.get("chosen", {}),
             fills=Fills.from_record(record.get("missing")),
             targets=tuple(record["targets"]) if "targets" in record else None,
+            statistics={name: np.array(numbers, np.float64) for name, numbers in record.get("statistics", {}).items()},
             **shares,
         )
     except ValueError as error:

@@ -193,6 +193,7 @@ def _first(selection: Selection, count: int) -> Selection:
         names=selection.names[:count],
         weights=selection.weights[:count],
         importance=selection.importance[:count],
+        statistics={name: numbers[:count] for name, numbers in selection.statistics.items()},
         products=None if products is None else products.first(count),
     )
 

@@ -12,6 +12,7 @@ A fitted estimator has an attribute `selection_`, which is bit for bit the `dask
 returns for the same data. The method ``selection_.to_sklearn()`` returns a model that does not need daskfs.
 
 The estimator classes are generated from the registered algorithms, with the fields of the algorithm as parameters.
+`SelectKBest` and `VarianceThreshold` are those of scikit-learn for data of any size, with scikit-learn's parameters.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from __future__ import annotations
 from typing import Any
 
 from daskfs.sklearn.generate import estimator_names, make_estimator
+from daskfs.sklearn.univariate import SelectKBest as SelectKBest
+from daskfs.sklearn.univariate import VarianceThreshold as VarianceThreshold
 
-__all__ = sorted(estimator_names())
+__all__ = sorted([*estimator_names(), "SelectKBest", "VarianceThreshold"])
 
 
 def __getattr__(name: str) -> Any:
@@ -30,5 +33,5 @@ def __getattr__(name: str) -> Any:
     return estimator
 
 
-for _name in __all__:  # now, so that help() and doctest see them
+for _name in estimator_names():  # now, so that help() and doctest see them
     __getattr__(_name)

@@ -140,7 +140,7 @@ class SelectingEstimator(BaseEstimator):
         if dataset is not None:
             if y is not None or sample_weight is not None:
                 raise OptionError("a dataset brings its labels and weights: fit it without y and sample_weight")
-            self._set_columns(dataset.n_features, _names_of(dataset))
+            set_columns(self, dataset.n_features, names_of(dataset))
             self._learn_labels(dataset)
             yield self._with_target(dataset)
         elif is_lazy(X):
@@ -150,7 +150,7 @@ class SelectingEstimator(BaseEstimator):
                 raise OptionError("y: a dask array needs the target of its rows beside it")
             target = self._one_or_several(np.asarray(y))
             check_consistent_length(X, target)
-            self._set_columns(X.shape[1], column_names(X))
+            set_columns(self, X.shape[1], column_names(X))
             encoded: Any = self._encode(target)
             if target.ndim == 2 and _target_names(y) is not None:
                 encoded = pd.DataFrame(encoded, columns=_target_names(y))
@@ -187,13 +187,6 @@ class SelectingEstimator(BaseEstimator):
             raise OptionError(f"y has shape {array.shape}, and {type(self).__name__} takes one target")
         return array
 
-    def _set_columns(self, count: int, names: NDArray[Any] | None) -> None:
-        self.n_features_in_ = count
-        if names is not None:
-            self.feature_names_in_ = names
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
-
     def _readable(self, X: Any) -> Any:
         """Return X in a form that `Selection.predict` accepts, after scikit-learn's validation of data in memory."""
         check_is_fitted(self)
@@ -202,10 +195,24 @@ class SelectingEstimator(BaseEstimator):
         if not is_lazy(X):
             checked = self._validate(X, "no_validation", reset=False)
             return checked.astype(np.float32) if sp.issparse(checked) else checked  # fit reads sparse data as float32
-        if X.shape[1] != self.n_features_in_:
-            raise OptionError(f"X has {X.shape[1]} columns, the estimator was fitted with {self.n_features_in_}")
-        _check_names(column_names(X), getattr(self, "feature_names_in_", None))
+        check_columns(self, X)
         return X
+
+
+def set_columns(estimator: Any, count: int, names: NDArray[Any] | None) -> None:
+    """Store the number of columns and, if there are any, their names as attributes of a fitted estimator."""
+    estimator.n_features_in_ = count
+    if names is not None:
+        estimator.feature_names_in_ = names
+    elif hasattr(estimator, "feature_names_in_"):
+        del estimator.feature_names_in_
+
+
+def check_columns(estimator: Any, X: Any) -> None:
+    """Raise OptionError if a lazy X has other columns than the estimator was fitted with."""
+    if X.shape[1] != estimator.n_features_in_:
+        raise OptionError(f"X has {X.shape[1]} columns, the estimator was fitted with {estimator.n_features_in_}")
+    _check_names(column_names(X), getattr(estimator, "feature_names_in_", None))
 
 
 def is_lazy(X: Any) -> bool:
@@ -257,7 +264,7 @@ def _target_names(y: Any) -> list[str] | None:
     return None if columns is None or len(columns) < 2 else [str(name) for name in columns]
 
 
-def _names_of(dataset: Dataset) -> NDArray[Any] | None:
+def names_of(dataset: Dataset) -> NDArray[Any] | None:
     """Return the column names of a dataset, or None if the dataset has no column names, as with hashed features."""
     if dataset.attributes["names"]["from"] != "columns":
         return None

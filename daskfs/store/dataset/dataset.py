@@ -193,6 +193,7 @@ class Dataset:
             members=self._names.members,
             mixed=self.attributes.get("mixed"),
             targets=self.target_names,
+            axes=self._axes(),
         )
 
     @property
