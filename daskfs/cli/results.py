@@ -137,10 +137,11 @@ def predict(run: str, dataset: str, out: str, overwrite: bool, as_json: bool) ->
 def report(run: str, out: str | None, overwrite: bool, as_json: bool) -> None:
     """Write a report of RUN as one self-contained HTML file that needs no network.
 
-    The report shows the selected features and, if available, metrics on unseen data (daskfs evaluate --keep), score
-    against number of features, stability, passes over the data, memory, cost, and commands to reproduce the run.
+    The report shows the selected features and, if available, metrics and curves on unseen data and how features differ
+    between classes (daskfs evaluate --keep), score against number of features, stability, passes over the data, memory,
+    cost, and commands to reproduce the run.
     """
-    from daskfs.observe.report import write_report  # Bokeh and Jinja take half a second that others need not wait for
+    from daskfs.observe.report import write_report  # Jinja takes a while that others need not wait for
 
     written = write_report(run, out, overwrite=overwrite, words_of=words_of)
     if as_json:

@@ -135,7 +135,7 @@ class Request:
         for name in (METRICS, PROFILES, SIZES, STABILITY, REPORT):  # files of the run that this one replaces
             self.out.delete(name)
         used, workers = before.used(client), 0 if client is None else len(client.nthreads())
-        memory = {"promised": plan.promised, "used": used, "text": str(plan)}
+        memory = {"promised": plan.promised, "used": used, "process": before.peak(client), "text": str(plan)}
         if used is not None and used > plan.promised:
             memory["remark"] = plan.broken_promise(used)
             warnings.warn(str(memory["remark"]), stacklevel=2)
