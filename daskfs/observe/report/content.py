@@ -19,7 +19,6 @@ from daskfs.observe.report.text import counted, interval, label, number, seconds
 from daskfs.observe.tables import (
     TITLES,
     ValueTable,
-    baseline_lines,
     class_table,
     kept_table,
     metric_table,
@@ -27,7 +26,7 @@ from daskfs.observe.tables import (
     target_table,
 )
 from daskfs.protocol import Words
-from daskfs.selection.records import Record
+from daskfs.selection.records import Record, is_number
 from daskfs.selection.selection import Selection
 
 ENGINE_COLUMNS = {"objective": "objective", "seconds": "time", "bytes": "read"}
@@ -38,6 +37,7 @@ MOST_PARENTS = 10
 MOST_BALANCED = 20  # classes whose shares are drawn
 MOST_PASSES = 200
 LONGEST_COMMAND = 4_000
+SHORTEST_STEP = 0.05  # seconds
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +98,7 @@ def content(run: RunRecords) -> dict[str, Any]:
         "took": run.total("seconds", "seconds"),
         "read": run.total("bytes_read", "bytes"),
         "metrics": metrics and replace(metrics, rows=[row for row in metrics.rows if row[1] is not None]),
-        "baseline": [visible(line, 300) for line in baseline_lines(run.metrics or {})],
+        "verdict": visible((run.metrics or {}).get("verdict", ""), 300),
         "classes": class_table(run.metrics or {}, MOST_CLASSES, "metrics.json"),
         "targets": target_table(run.metrics or {}, MOST_CLASSES, "metrics.json"),
         "metric": TITLES.get(run.sizes["metric"], "score") if run.sizes else "",
@@ -119,7 +119,7 @@ def content(run: RunRecords) -> dict[str, Any]:
         "command": command(run),
         "fields": [f"{name}={label(value)}" for name, value in selection.algorithm.items() if name != "name"],
         "versions": [f"{name} {version}" for name, version in versions.items() if version],
-        "steps": [f"{visible(str(name))} {seconds(value)}" for name, value in (run.record.get("steps") or {}).items()],
+        "steps": steps(run),
         "size_plot": size_plot(run.sizes),
         "stability_plot": report_plots.stability_bars(run.stability) if run.stability else None,
     }
@@ -229,7 +229,8 @@ def evaluation_curves(run: RunRecords) -> list[tuple[str, str, Markup]]:
         second = visible(label(classes[1]), 40)
         if curves.get("roc"):
             area = (run.metrics or {})["metrics"].get("roc_auc")
-            about = f"Rows of {second} found, against other rows taken for {second}. The area is {number(area)}."
+            about = f"Rows of {second} found, against other rows taken for {second}."
+            about += "" if area is None else f" The area is {number(area)}."
             found.append(("ROC curve", about, report_plots.roc_curve(curves["roc"], area)))
         if curves.get("calibration"):
             about = f"The share of {second} among rows of the same predicted probability. On the diagonal both agree."
@@ -249,6 +250,13 @@ def confusion(run: RunRecords) -> tuple[list[str], list[tuple[str, list[tuple[fl
     labels = [visible(label(name), 40) for name in classes]
     shares = [[(count, count / (sum(row) or 1.0)) for count in row] for row in cells]
     return labels, list(zip(labels, shares, strict=True))
+
+
+def steps(run: RunRecords) -> list[str]:
+    """Return name and time of the steps of the job that took a while, the longest first."""
+    known = [(str(name), value) for name, value in (run.record.get("steps") or {}).items() if is_number(value)]
+    longest = sorted((pair for pair in known if pair[1] >= SHORTEST_STEP), key=lambda pair: -pair[1])
+    return [f"{visible(name)} {seconds(value)}" for name, value in longest]
 
 
 def history_curve(run: RunRecords, titles: dict[str, str]) -> tuple[str, Markup] | None:

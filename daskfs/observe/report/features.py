@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from markupsafe import Markup
 
@@ -27,8 +26,8 @@ class Card:
     plots
         Small plots: a caption, the plot, and the texts below its left and its right end.
     shares
-        For a sparse feature, a line for every class: the class, the share of its rows that have the feature, and the
-        mean value there.
+        For a sparse feature, a line for every class: the class, the share of its rows that have the feature, the share
+        as a length of at most 1 that compares between features, and the mean value there.
     lines
         Sentences.
     """
@@ -36,7 +35,7 @@ class Card:
     name: str
     share: float
     plots: list[tuple[str, Markup, str, str]]
-    shares: list[tuple[str, float, str]]
+    shares: list[tuple[str, float, float, str]]
     lines: list[str]
 
 
@@ -64,7 +63,7 @@ def explanation(profiles: Record | None) -> str:
     if (sampled := profiles.get("sampled", rows)) < rows:
         of = f"{sampled:,} evenly spaced of {rows:,} rows"
     if "places" in feature:
-        return f"The dots are mean targets of rows with about the same value, from {of}."
+        return f"The dots are mean targets of rows with about the same value, from {of}; all have the same scale."
     if "edges" in feature:
         return f"The shapes are the distributions of its values in {of}; all have the same area."
     return f"The bars are shares of the {rows:,} rows."
@@ -87,7 +86,7 @@ def _card(feature: Record, profiles: Record, target: str) -> Card:
     if "edges" in feature:
         small.append(_distribution(feature, classes, name))
     if "places" in feature:
-        small.append(_means(feature, name, target))
+        small.append(_means(feature, profiles, name, target))
     shares = _presence(feature, profiles, classes)
     if feature.get("with") is not None:
         lines.append(f"Mean {target}: {number(feature['with'])} with it, {number(feature.get('without'))} without.")
@@ -105,11 +104,18 @@ def _distribution(feature: Record, classes: Sequence[str], name: str) -> tuple[s
     return caption, plot, number(feature["edges"][0]), number(feature["edges"][-1])
 
 
-def _means(feature: Record, name: str, target: str) -> tuple[str, Markup, str, str]:
+def _means(feature: Record, profiles: Record, name: str, target: str) -> tuple[str, Markup, str, str]:
     low, high = min(feature["means"]), max(feature["means"])
-    plot = plots.small_lines(feature["places"], [feature["means"]], f"Mean {target} by {name}", dots=True)
+    ends = _shared_ends(one["means"] for one in profiles["features"] if "places" in one)
+    plot = plots.small_lines(feature["places"], [feature["means"]], ends, f"Mean {target} by {name}", dots=True)
     caption = f"Mean {target}, {number(low)} to {number(high)}"
     return caption, plot, number(feature["places"][0]), number(feature["places"][-1])
+
+
+def _shared_ends(lines: Iterable[Sequence[float]]) -> tuple[float, float]:
+    """Return the lowest and the highest value of all features, so that their plots compare."""
+    values = [value for line in lines for value in line]
+    return min(values), max(values)
 
 
 def _effect(effect: Record, profiles: Record, name: str, target: str) -> tuple[str, Markup, str, str]:
@@ -119,7 +125,8 @@ def _effect(effect: Record, profiles: Record, name: str, target: str) -> tuple[s
         means = [means[at] for at in profiles.get("shown", []) if at < len(means)] or means
     what = {"probability": "probability", "score": "score"}.get(profiles.get("effect_of", ""), target)
     low, high = min(map(min, means)), max(map(max, means))
-    plot = plots.small_lines(effect["values"], means, f"Predicted {what} by {name}", dots=False)
+    ends = _shared_ends(line for one in profiles["features"] if "effect" in one for line in one["effect"]["means"])
+    plot = plots.small_lines(effect["values"], means, ends, f"Predicted {what} by {name}", dots=False)
     of = ""
     if len(effect["means"]) == 1 and len(profiles.get("classes") or ()) == 2:
         of = f" of {label(profiles['classes'][1]['class'])}"
@@ -127,15 +134,20 @@ def _effect(effect: Record, profiles: Record, name: str, target: str) -> tuple[s
     return caption, plot, number(effect["values"][0]), number(effect["values"][-1])
 
 
-def _presence(feature: Record, profiles: Record, classes: Sequence[str]) -> list[tuple[str, float, str]]:
-    present, values = feature.get("present"), feature.get("values")
-    if present is None:
-        return []
-    if not classes or values is None:
-        return [("all rows", present[0] / max(profiles["rows"], 1), "")]
-    rows: list[Any] = [profiles["classes"][at]["rows"] for at in profiles["shown"]]
-    lines = zip(classes, present, rows, values, strict=False)
-    return [(name, count / max(of, 1), number(value)) for name, count, of, value in lines]
+def _presence(feature: Record, profiles: Record, classes: Sequence[str]) -> list[tuple[str, float, float, str]]:
+    shares = _shares(feature, profiles)
+    longest = max((share for one in profiles["features"] for share in _shares(one, profiles)), default=0.0) or 1.0
+    names = classes or ["all rows"]
+    means = [number(value) for value in feature.get("values", [])] or [""] * len(names)
+    lines = zip(names, shares, means, strict=False)
+    return [(name, share, share / longest, mean) for name, share, mean in lines]
+
+
+def _shares(feature: Record, profiles: Record) -> list[float]:
+    """Return the share of rows that have a sparse feature: of every class that is shown, or of all rows."""
+    classes = profiles.get("classes") or []
+    rows = [classes[at]["rows"] for at in profiles.get("shown", []) if at < len(classes)] or [profiles["rows"]]
+    return [count / max(of, 1) for count, of in zip(feature.get("present", []), rows, strict=False)]
 
 
 def _signed(correlation: float) -> str:

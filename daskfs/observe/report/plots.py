@@ -109,13 +109,10 @@ def size_curve(record: Record, metric: str) -> Markup:
     known = [at for at, score in enumerate(record["scores"]) if score is not None]
     sizes, scores = ([record[name][at] for at in known] for name in ("sizes", "scores"))
     bounds = [(at, *record["intervals"][at]) for at in known if None not in record["intervals"][at]]
-    chart = Chart(
-        sizes,
-        [*scores, *(end for bound in bounds for end in bound[1:])],
-        ("number of features", metric),
-        logarithmic=max(sizes) > 10 * min(sizes),
-    )
-    chart.x_ticks(_few(sizes))
+    is_wide = max(sizes) > 10 * min(sizes)
+    heights = [*scores, *(end for bound in bounds for end in bound[1:])]
+    chart = Chart(sizes, heights, ("number of features", metric), logarithmic=is_wide)
+    chart.x_ticks(_few(sizes) if is_wide else whole_ticks(min(sizes), max(sizes)))
     if len(bounds) > 1:
         chart.band(
             [record["sizes"][at] for at, *_ in bounds], [low for _, low, _ in bounds], [high for *_, high in bounds]
@@ -197,9 +194,9 @@ def distributions(edges: Numbers, shares: Sequence[Numbers], label: str) -> Mark
     return _svg(SMALL_WIDTH, SMALL_HEIGHT, "small", label, parts)
 
 
-def small_lines(x: Numbers, lines: Sequence[Numbers], label: str, *, dots: bool) -> Markup:
-    """Return small lines, one for each class, from the lowest to the highest of all values."""
-    (left, right), (low, high) = _ends(x), _ends([value for line in lines for value in line])
+def small_lines(x: Numbers, lines: Sequence[Numbers], ends: tuple[float, float], label: str, *, dots: bool) -> Markup:
+    """Return small lines, one for each class, in a plot whose lower and upper edge are at `ends`."""
+    (left, right), (low, high) = _ends(x), _ends(ends)
     parts = []
     wide, tall = (SMALL_WIDTH - 8) / (right - left), (SMALL_HEIGHT - 10) / (high - low)
     for at, line in enumerate(lines):
