@@ -104,7 +104,7 @@ def rank_quality(batches: Iterable[Ranked], curve: RocCurve | None = None) -> Ra
     batches
         All rows in ascending order of keys (see `descending_keys`): no key of a batch is below one of an earlier batch.
     curve
-        A ROC curve that gets the same rows.
+        A ROC curve that gets the same rows, but for those of the lowest score, where every curve ends.
 
     Examples
     --------
@@ -123,8 +123,6 @@ def rank_quality(batches: Iterable[Ranked], curve: RocCurve | None = None) -> Ra
             curve.add(groups[0, :-1], groups[1, :-1])
         tie, last = groups[:, -1:], keys[-1:]  # rows of the next batch may share the last score
     counts.add(tie)
-    if curve is not None:
-        curve.add(tie[0], tie[1])
     return counts.quality()
 
 

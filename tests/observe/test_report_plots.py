@@ -53,11 +53,14 @@ def test_the_roc_curve_is_read_from_its_axes(runs):
     assert distances.min(axis=0).max() < 1 / 64
 
 
-@pytest.mark.parametrize("sizes", [[1, 2, 5], [1, 10, 400]], ids=["linear", "logarithmic"])
-def test_sizes_are_where_their_ticks_are(sizes):
+@pytest.mark.parametrize(
+    ("sizes", "middle"), [([1, 2, 5], 0.25), ([1, 10, 1000], 1 / 3)], ids=["linear", "logarithmic"]
+)
+def test_sizes_are_where_their_ticks_are(sizes, middle):
     record = {"sizes": sizes, "scores": [0.5, 0.75, 0.8], "intervals": [[0.4, 0.6], [0.7, 0.8], [None, None]]}
     svg = plots.size_curve(record, "R²")
     [line], [band] = marks(svg, "line"), marks(svg, "band")
+    assert (line[1, 0] - line[0, 0]) / (line[2, 0] - line[0, 0]) == pytest.approx(middle, abs=1e-3)
     ticks, _ = ticks_of(svg)
     known = [at for at, size in enumerate(sizes) if size in ticks[:, 0]]
     assert len(known) >= 2
@@ -82,10 +85,10 @@ def test_scatter_calibration_and_bars():
 
 
 def test_small_plots_have_the_shape_of_their_numbers():
-    svg = plots.distributions([0, 1, 2, 3], [[0.5, 0.25, 0.25], [0.0, 0.0, 1.0]], "two classes")
+    svg = plots.distributions([0, 1, 2, 3], [[0.5, 0.25, 0.25], [0.0, 0.1, 0.4]], "two classes")
     heights = [plots.SMALL_HEIGHT - points[1:-1, 1] for points in marks(svg, "outline")]
-    np.testing.assert_allclose(heights[0], 80 * np.repeat([0.5, 0.25, 0.25], 2), atol=0.1)
-    np.testing.assert_allclose(heights[1], 80 * np.repeat([0.0, 0.0, 1.0], 2), atol=0.1)
+    np.testing.assert_allclose(heights[0], 160 * np.repeat([0.5, 0.25, 0.25], 2), atol=0.1)
+    np.testing.assert_allclose(heights[1], 160 * np.repeat([0.0, 0.1, 0.4], 2), atol=0.1)
     svg = plots.small_lines([0, 1, 4], [[10, 20, 10]], (0, 40), "a line", dots=True)
     [points] = marks(svg, "line")
     np.testing.assert_allclose(points[:, 0], 4 + 232 * np.array([0, 0.25, 1]), atol=0.1)
