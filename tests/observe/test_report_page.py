@@ -52,7 +52,9 @@ def test_no_table_card_or_plot_is_cut_on_paper(name, runs, chromium):
     whole = ".card, figure, .plain, .bars, .confusion, #features, .figures > div"
     style = f"[...document.querySelectorAll('{whole}')].map((one) => getComputedStyle(one).breakInside)"
     with chromium.page(Path(write_report(runs / name)), dark=True) as page:
-        page.look(print_=True, dark=True)
+        page.look(720, print_=True, dark=True)
+        wide, window = page.evaluate(SCROLL)
+        assert wide <= window
         breaks = page.evaluate(style)
         assert len(breaks) > 10
         assert set(breaks) == {"avoid"}
