@@ -84,6 +84,8 @@ def find_alternatives(dataset: Dataset, ids: FeatureIds, excluded: FeatureIds, p
     1 1
     'x4'
     """
+    if not len(ids):
+        return Alternatives({})
     if reason := _expense(dataset, len(ids)):
         return Alternatives({}, reason)
     if dataset.axis == "rows":

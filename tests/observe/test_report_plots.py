@@ -85,7 +85,7 @@ def test_scatter_calibration_and_bars():
 
 
 def test_small_plots_have_the_shape_of_their_numbers():
-    svg = plots.distributions([0, 1, 2, 3], [[0.5, 0.25, 0.25], [0.0, 0.1, 0.4]], "two classes")
+    svg = plots.distributions([[0.5, 0.25, 0.25], [0.0, 0.1, 0.4]], "two classes")
     heights = [plots.SMALL_HEIGHT - points[1:-1, 1] for points in marks(svg, "outline")]
     np.testing.assert_allclose(heights[0], 160 * np.repeat([0.5, 0.25, 0.25], 2), atol=0.1)
     np.testing.assert_allclose(heights[1], 160 * np.repeat([0.0, 0.1, 0.4], 2), atol=0.1)
@@ -98,7 +98,7 @@ def test_small_plots_have_the_shape_of_their_numbers():
 def test_equal_values_and_a_single_pass_are_drawn():
     for svg in (
         plots.history_curve([1, 2], [5.0, 5.0], "objective"),
-        plots.distributions([7, 7], [[1.0]], "constant"),
+        plots.distributions([[1.0]], "constant"),
         plots.small_lines([1.0], [[2.0]], (2.0, 2.0), "one", dots=True),
     ):
         assert "nan" not in svg

@@ -181,6 +181,17 @@ def test_kept_features_and_parents_of_products_are_no_alternatives(tmp_path):
     np.testing.assert_allclose(product["places"][0], np.sort((X[:, 8] * X[:, 9])[::STEP])[:10].mean(), rtol=1e-5)
 
 
+@LAYOUTS
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_a_selection_of_products_alone(kind, layout, tmp_path):
+    cells = X if kind == "dense" else sp.csr_array(SPARSE)
+    dataset = written(tmp_path / "d.zarr", cells, NUMBERS, layout, 3000)
+    selection = selection_of([99], names=["x8 × x9"])
+    object.__setattr__(selection, "products", Products(np.array([[8, 9]], np.uint64), [("x8", "x9")]))
+    [product] = profiles.feature_profiles(selection, dataset)["features"]
+    assert "alternatives" not in product
+
+
 def test_chance_is_no_alternative(tmp_path):
     """Of 2,000 columns of 20 rows, several are correlated with any column by more than a half."""
     noise = RNG.normal(size=(20, 2000)).astype(np.float32)

@@ -100,7 +100,7 @@ def _distribution(feature: Record, classes: Sequence[str], name: str) -> tuple[s
     """Return the distribution of the values of each class; every class has the same area."""
     shares = [[count / max(sum(counts), 1) for count in counts] for counts in feature["counts"]]
     caption = "Values by class" if classes else "Values"
-    plot = plots.distributions(feature["edges"], shares, f"Distribution of {name}{' by class' if classes else ''}")
+    plot = plots.distributions(shares, f"Distribution of {name}{' by class' if classes else ''}")
     return caption, plot, number(feature["edges"][0]), number(feature["edges"][-1])
 
 

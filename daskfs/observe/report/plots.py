@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,6 @@ MOST_SEEDS = 1000
 COLOURS = 6  # of classes, in the style sheet
 
 Numbers = Sequence[float] | NDArray[Any]
-Scale = Callable[[float], float]
 
 
 class Chart:
@@ -180,8 +179,8 @@ def scatter(record: Record) -> Markup:
     return chart.svg("Predicted against true values of some rows")
 
 
-def distributions(edges: Numbers, shares: Sequence[Numbers], label: str) -> Markup:
-    """Return small filled outlines, one for each class, of the shares of rows in bins between edges."""
+def distributions(shares: Sequence[Numbers], label: str) -> Markup:
+    """Return small filled outlines, one for each class, of the shares of rows in bins of equal width."""
     top = max(max(each) for each in shares) or 1.0
     parts = []
     for at, each in enumerate(shares):
