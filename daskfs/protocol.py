@@ -232,7 +232,8 @@ class Words:
     columns: Mapping[str, str]
     """Titles of the columns of `Result.history` that a report shows between the objective and the time, in order."""
     curves: tuple[str, ...] = ()
-    """Names of the history columns that a report also plots as curves, beside the objective."""
+    """Names of the history columns whose values compare from pass to pass, best first; a report plots the first of them
+    that has several values. Objectives compare only if all passes have the same penalties and the same features."""
     explain_history: Callable[[Mapping[str, Sequence[float]]], str] = lambda history: ""
     """Return a sentence on how to read a history, or "", from the finite values of every column of the history."""
 

@@ -21,7 +21,8 @@ from daskfs.observe.tables import (
     terminal_table,
 )
 from daskfs.observe.terminal import output, printable, warnings_as_notes
-from daskfs.selection.records import METRICS, SIZES, write_record
+from daskfs.selection.profiles import feature_profiles
+from daskfs.selection.records import METRICS, PROFILES, SIZES, without_nan, write_record
 from daskfs.selection.run_folder import resolve_run
 from daskfs.selection.selection import Selection, load_selection
 from daskfs.selection.sizes import size_path
@@ -63,7 +64,9 @@ def print_features(selection: Selection, top: int) -> None:
 @click.argument("dataset")
 @click.option("--json", "as_json", is_flag=True, help="For machines; what cannot be told is null.")
 @click.option("--sizes", "train", metavar="TRAIN", help="Score the first 1, 2, 3, … features too, refitted on TRAIN.")
-@click.option("--keep", is_flag=True, help=f"Keep it in RUN, for the report: {METRICS}, and {SIZES} with --sizes.")
+@click.option(
+    "--keep", is_flag=True, help=f"Keep it in RUN, for the report: {METRICS}, {PROFILES}, with --sizes {SIZES}."
+)
 def evaluate(run: str, dataset: str, as_json: bool, train: str | None, keep: bool) -> None:
     """Evaluate the predictions of the model of RUN for DATASET against the labels of DATASET.
 
@@ -75,6 +78,9 @@ def evaluate(run: str, dataset: str, as_json: bool, train: str | None, keep: boo
 
     With --sizes, the dataset that RUN was selected from, also show balanced accuracy or R² against the number of
     features, for about twenty numbers of the most important features.
+
+    With --keep, the report also shows how the most important features differ between classes or go with the target, in
+    TRAIN if it is given, or else in DATASET.
     """
     selection, data = load_selection(run), open_dataset(dataset)
     fitted_on = None if train is None else open_dataset(train)
@@ -87,7 +93,9 @@ def evaluate(run: str, dataset: str, as_json: bool, train: str | None, keep: boo
             sizes = size_path(selection, fitted_on, data, progress=progress).record()
     if keep:
         place = resolve_run(Location(run))
-        write_record(place, METRICS, record)
+        write_record(place, METRICS, {**record, "curves": without_nan(evaluation.curves)})
+        with warnings_as_notes(), count_progress("profiles") as progress:
+            write_record(place, PROFILES, feature_profiles(selection, fitted_on or data, progress))
         if sizes is not None:
             write_record(place, SIZES, sizes)
     if as_json:
@@ -133,10 +141,11 @@ def predict(run: str, dataset: str, out: str, overwrite: bool, as_json: bool) ->
 def report(run: str, out: str | None, overwrite: bool, as_json: bool) -> None:
     """Write a report of RUN as one self-contained HTML file that needs no network.
 
-    The report shows the selected features and, if available, metrics on unseen data (daskfs evaluate --keep), score
-    against number of features, stability, passes over the data, memory, cost, and commands to reproduce the run.
+    The report shows the selected features and, if available, metrics and curves on unseen data and how features differ
+    between classes (daskfs evaluate --keep), score against number of features, stability, passes over the data, memory,
+    cost, and commands to reproduce the run.
     """
-    from daskfs.observe.report import write_report  # Bokeh and Jinja take half a second that others need not wait for
+    from daskfs.observe.report import write_report  # Jinja takes a while that others need not wait for
 
     written = write_report(run, out, overwrite=overwrite, words_of=words_of)
     if as_json:

@@ -244,9 +244,7 @@ def _select_and_evaluate(request: FrontDoor, as_json: bool) -> None:
 @click.option("--out", help="The folder or URL of the result.  [default: a folder named after SOURCE]")
 @click.option("--test", type=_SHARE, help=f"The share of rows held back.  [default: {TEST}]")
 @click.option("--cluster", metavar="W,GB/S", help="Workers, and the GB/s of a worker, for the time; such as 16,0.5.")
-@click.option(
-    "--prices", metavar="GET,PUT,GB", help="Of 1,000 reads, 1,000 writes, and a GB that is read, for the money."
-)
+@click.option("--prices", metavar="GET,PUT,GB", help="Of 1,000 reads, 1,000 writes, and a GB read, for the money.")
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 @source_options
 @algorithm_options

@@ -185,6 +185,11 @@ class Footprint:
         rises = (max(peak - before, 0) for before, peak in pairs if before is not None and peak is not None)
         return max(rises, default=None)
 
+    @staticmethod
+    def peak(client: Client | None) -> int | None:
+        """Return the most memory that any process had since `begin`, with all that Python needs by itself."""
+        return max((peak for peak in _measure(client, "VmHWM").values() if peak is not None), default=None)
+
 
 def _measure(client: Client | None, field: str, reset: bool = False) -> dict[str, int | None]:
     if client is None:

@@ -30,7 +30,7 @@ from daskfs.engine.run import check_targets, memory_plan, n_shards_for, select
 from daskfs.errors import CheckpointError, OptionError
 from daskfs.jit import warm_up
 from daskfs.protocol import Algorithm
-from daskfs.selection.records import METRICS, REPORT, RUN_RECORD, SIZES, STABILITY, without_nan, write_record
+from daskfs.selection.records import METRICS, PROFILES, REPORT, RUN_RECORD, SIZES, STABILITY, without_nan, write_record
 from daskfs.selection.run_folder import CHECKPOINT, RECORD
 from daskfs.selection.selection import Selection, load_selection
 from daskfs.store.dataset.dataset import Dataset
@@ -133,10 +133,10 @@ class Request:
             if not overwrite:
                 raise
             selection = run()
-        for name in (METRICS, SIZES, STABILITY, REPORT):  # files of the run that this one replaces
+        for name in (METRICS, PROFILES, SIZES, STABILITY, REPORT):  # files of the run that this one replaces
             self.out.delete(name)
         used, workers = before.used(client), 0 if client is None else len(client.nthreads())
-        memory = {"promised": plan.promised, "used": used, "text": str(plan)}
+        memory = {"promised": plan.promised, "used": used, "process": before.peak(client), "text": str(plan)}
         if used is not None and used > plan.promised:
             memory["remark"] = plan.broken_promise(used)
             warnings.warn(str(memory["remark"]), stacklevel=2)

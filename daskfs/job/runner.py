@@ -31,7 +31,17 @@ from daskfs.job.request import Request
 from daskfs.job.tables import Job, StabilityTable
 from daskfs.observe.report import check_replaceable as check_report
 from daskfs.observe.report import write_report
-from daskfs.selection.records import METRICS, RUN_RECORD, SIZES, STABILITY, read_record, without_nan, write_record
+from daskfs.selection.profiles import feature_profiles
+from daskfs.selection.records import (
+    METRICS,
+    PROFILES,
+    RUN_RECORD,
+    SIZES,
+    STABILITY,
+    read_record,
+    without_nan,
+    write_record,
+)
 from daskfs.selection.run_folder import PUBLISHED, RECORD, publish
 from daskfs.selection.run_folder import check_replaceable as check_pointer
 from daskfs.selection.selection import Selection
@@ -192,6 +202,9 @@ class JobRun(DataSteps):
             place.delete(folder)
 
     def _evaluate(self, datasets: Datasets, place: Location, selection: Selection) -> None:
+        if self.job.report.profiles and not _is_of(read_record(place, PROFILES), datasets.train.digest):
+            with self.listener.counting("profiles") as progress:
+                write_record(place, PROFILES, feature_profiles(selection, datasets.train, progress))
         if (test := datasets.test) is None:
             return
         about: dict[str, Any] = {"dataset": public_url(test.url), "digest": test.digest}
@@ -199,7 +212,7 @@ class JobRun(DataSteps):
         if not _is_of(read_record(place, METRICS), test.digest):
             with self.listener.counting("evaluate") as progress:
                 evaluation = selection.evaluate(test, progress=progress)
-            write_record(place, METRICS, without_nan({**record, **evaluation.record()}))
+            write_record(place, METRICS, without_nan({**record, **evaluation.record(), "curves": evaluation.curves}))
             shown = ", ".join(f"{name} {value:.4f}" for name, value in list(evaluation.metrics.items())[:3])
             self.listener.notify(f"evaluate: {shown} on {evaluation.rows:,} rows held back")
             if evaluation.verdict:
@@ -234,7 +247,7 @@ class JobRun(DataSteps):
                 "publish.even_if_useless = true publishes it"
             )
         pointer = pointer_of(self.job)
-        files = [name for name in (RECORD, METRICS, SIZES, STABILITY) if place.exists(name)]
+        files = [name for name in (RECORD, METRICS, PROFILES, SIZES, STABILITY) if place.exists(name)]
         changed = publish(pointer, place, files, self.job.name)
         self.listener.notify(f"publish: {public_url(pointer.url)}{'' if changed else ', as it was'}")
 

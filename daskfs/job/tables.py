@@ -148,6 +148,8 @@ class ReportTable(JobTable):
     """The table [report] with options of the HTML report, such as a location for a second copy."""
 
     to: str | None = None
+    profiles: bool = True
+    """Whether to read the training data once more for the distributions and correlations of selected features."""
     performance: bool = False
     """Whether to store Dask's performance report of the selection in the folder of the selection run."""
 

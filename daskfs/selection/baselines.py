@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from daskfs.protocol import Label
 from daskfs.selection.column_slices import ColumnSlice, ColumnSlices
 from daskfs.selection.intervals import Interval
 from daskfs.selection.ranking import mean_ranks
+from daskfs.selection.row_sample import RowSample
 
 if TYPE_CHECKING:
     from daskfs.selection.selection import Selection
@@ -147,32 +147,26 @@ class FeatureSample:
     def __init__(self, selection: Selection) -> None:
         self._names, self._weights = selection.names[:SAMPLE_FEATURES], selection.weights[:SAMPLE_FEATURES]
         self._first = 0 if selection.kept is None else len(selection.kept.features)  # these stand before the others
-        self._step, self._row, self._cells = 1, 0, np.empty((0, len(self._names)))
+        self._sample, self._row = RowSample(0, len(self._names), SAMPLE_ROWS), 0
         self._targets: list[NDArray[Any]] = []
+
+    @property
+    def _cells(self) -> NDArray[np.float64]:
+        return self._sample.cells
 
     def watch(self, columns: ColumnSlices) -> ColumnSlices:
         """Return the columns of a model unchanged; their values are collected when their slices are read."""
-        n_rows = columns.shape[0]
-        self._step = max(1, -(-n_rows // SAMPLE_ROWS))
-        self._cells = np.zeros((-(-n_rows // self._step), len(self._names)))
+        self._sample = RowSample(columns.shape[0], len(self._names), SAMPLE_ROWS)
         return replace(columns, slices=self._collect(columns.slices))
 
     def _collect(self, slices: Iterable[ColumnSlice]) -> Iterator[ColumnSlice]:
         for part in slices:
-            columns = part.columns - self._first
-            here = np.flatnonzero((columns >= 0) & (columns < len(self._names)))
-            if len(here):
-                start = -part.rows.start % self._step
-                cells = part.cells[:, here].tocsr() if sp.issparse(part.cells) else part.cells
-                cells = cells[start :: self._step] if sp.issparse(cells) else cells[start :: self._step, here]
-                at = (part.rows.start + start) // self._step
-                dense = cells.toarray() if sp.issparse(cells) else cells
-                self._cells[at : at + len(dense), columns[here]] = dense
+            self._sample.add(part, self._first)
             yield part
 
     def add(self, targets: NDArray[Any]) -> None:
         """Add the class numbers, or the values, of the next rows."""
-        self._targets.append(targets[-self._row % self._step :: self._step].copy())  # a view would keep all rows
+        self._targets.append(self._sample.of(targets, self._row))
         self._row += len(targets)
 
     def best(self, n_classes: int | None) -> SingleFeature | None:

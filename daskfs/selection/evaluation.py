@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
@@ -18,6 +18,7 @@ from daskfs.errors import OptionError
 from daskfs.protocol import Label
 from daskfs.selection.baselines import Baseline, FeatureSample, class_baseline, target_baseline, value_baseline
 from daskfs.selection.column_slices import ColumnSlices
+from daskfs.selection.curves import CalibrationBins, Confusion, RocCurve, Scatter
 from daskfs.selection.intervals import Interval, mean_interval
 from daskfs.selection.metrics import (
     ClassTally,
@@ -87,6 +88,9 @@ class Evaluation:
     per_target
         Along the dimension "target": "r2", "mse" and "mae", and along "end", low and high, "r2_interval"; None unless
         there are several targets.
+    curves
+        Lists of numbers for plots, which `record` leaves out: for up to 30 classes "confusion" (see `Confusion`), for
+        two classes "roc" (`RocCurve`) and "calibration" (`CalibrationBins`), for one real target "scatter" (`Scatter`).
     """
 
     rows: int
@@ -97,6 +101,7 @@ class Evaluation:
     per_class: xarray.Dataset | None
     baseline: Baseline
     per_target: xarray.Dataset | None = None
+    curves: dict[str, Any] = field(default_factory=dict)
 
     @property
     def is_useless(self) -> bool:
@@ -109,7 +114,7 @@ class Evaluation:
         return self.baseline.verdict(self.metrics, self.intervals)[1]
 
     def record(self) -> dict[str, Any]:
-        """Return all fields as values for JSON, with None for NaN, and `per_class` and `per_target` as lists."""
+        """Return all fields but `curves` for JSON, with None for NaN, and `per_class` and `per_target` as lists."""
         record: dict[str, Any] = {"rows": self.rows, "unknown_rows": self.unknown_rows, "weighted": self.weighted}
         record |= {"metrics": self.metrics, "intervals": self.intervals, "baseline": self.baseline.record()}
         record |= {"is_useless": self.is_useless, "verdict": self.verdict}
@@ -232,16 +237,18 @@ def ignore_progress(done: int, total: int) -> None:
 
 
 def _evaluate_values(scores: Scores, truth: Truth, sample: FeatureSample | None, progress: CountProgress) -> Evaluation:
-    tally = ValueTally()
+    tally, scatter = ValueTally(), Scatter(truth.rows)
     for window, values, weight in truth.beside(scores):
         tally.add(values, window, weight)
+        scatter.add(values, window)
         if sample is not None:
             sample.add(values)
         progress(tally.rows, truth.rows)
     metrics = {"r2": tally.r_squared, "mse": tally.squared.mean, "mae": tally.absolute.mean}
     intervals = {"r2": tally.r_squared_interval, "mse": tally.squared.interval, "mae": tally.absolute.interval}
     baseline = value_baseline(tally.target_mean, tally.target_variance)
-    return Evaluation(tally.rows, 0, truth.weighted, metrics, intervals, None, baseline)
+    curves = {"scatter": scatter.record()}
+    return Evaluation(tally.rows, 0, truth.weighted, metrics, intervals, None, baseline, curves=curves)
 
 
 def _evaluate_targets(
@@ -278,19 +285,24 @@ def _evaluate_classes(
 ) -> Evaluation:
     """Return the metrics of classes; progress counts every row once, and once more for each class."""
     tally, loss, count = ClassTally(len(classes), truth.n_labels), MeanTally(), len(classes)
+    confusion, calibration = Confusion(count), CalibrationBins()
     with tempfile.TemporaryFile() as file:  # it has no name: a killed process leaves nothing behind
         ranks = SortedScores(file, count)
         for window, numbers, weight in truth.beside(scores):
-            odds = log_odds(window)
-            tally.add(numbers, predicted_classes(window), weight)
+            odds, predicted = log_odds(window), predicted_classes(window)
+            tally.add(numbers, predicted, weight)
+            confusion.add(numbers, predicted, weight)
+            if count == 2:
+                calibration.add(odds[:, 1], numbers == 1, weight)
             loss.add(_known_losses(odds, numbers), weight)
             ranks.add(odds, numbers, weight)
             if sample is not None:
                 sample.add(numbers)
             progress(int(tally.rows.sum()), truth.rows * (1 + count))
-        qualities = []
+        qualities, members = [], tally.weights
+        roc = RocCurve(members[1], members.sum() - members[1]) if count == 2 else None
         for number in range(count):
-            qualities.append(rank_quality(ranks.merge(number)))
+            qualities.append(rank_quality(ranks.merge(number), roc if number == 1 else None))
             progress(truth.rows * (2 + number), truth.rows * (1 + count))
     per_class = _per_class(tally, qualities, classes)
     overall = qualities[1:] if count == 2 else qualities
@@ -310,7 +322,10 @@ def _evaluate_classes(
     }
     unknown = int(tally.rows[count:].sum())
     baseline = class_baseline(tally.shares, classes)
-    return Evaluation(truth.rows, unknown, truth.weighted, metrics, intervals, per_class, baseline)
+    curves: dict[str, Any] = {"confusion": confusion.record()}
+    if roc is not None:
+        curves |= {"roc": roc.record(), "calibration": calibration.record()}
+    return Evaluation(truth.rows, unknown, truth.weighted, metrics, intervals, per_class, baseline, curves=curves)
 
 
 def _known_losses(odds: NDArray[np.float64], numbers: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -68,6 +68,11 @@ class ClassTally:
         return float(self._weight.sum())
 
     @property
+    def weights(self) -> NDArray[np.float64]:
+        """The weight of the rows of every label."""
+        return self._weight
+
+    @property
     def shares(self) -> NDArray[np.float64]:
         """The share of every label in the weight of all rows."""
         return self._weight / max(self.weight, sys.float_info.min)

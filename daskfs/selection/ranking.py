@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.selection.column_slices import read_into
+from daskfs.selection.curves import RocCurve
 from daskfs.selection.intervals import UNKNOWN, FloatArray, Interval, Z, mean_error, on_odds_scale
 
 RUN_BYTES = 8 << 20  # of the runs of all classes that are sorted together
@@ -105,13 +106,15 @@ def _interval(area: float, error: float, spare: float) -> Interval:
     return on_odds_scale(area, error)
 
 
-def rank_quality(batches: Iterable[Ranked]) -> RankQuality:
+def rank_quality(batches: Iterable[Ranked], curve: RocCurve | None = None) -> RankQuality:
     """Return ROC AUC and average precision of scores that should rank the rows of a class before all others.
 
     Parameters
     ----------
     batches
         All rows in ascending order of keys (see `descending_keys`): no key of a batch is below one of an earlier batch.
+    curve
+        A ROC curve that gets the same rows, but for those of the lowest score, where every curve ends.
 
     Examples
     --------
@@ -126,6 +129,8 @@ def rank_quality(batches: Iterable[Ranked]) -> RankQuality:
         starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
         groups = np.add.reduceat(sums, starts, axis=1)
         counts.add(groups[:, :-1])
+        if curve is not None:
+            curve.add(groups[0, :-1], groups[1, :-1])
         tie, last = groups[:, -1:], keys[-1:]  # rows of the next batch may share the last score
     counts.add(tie)
     return counts.quality()

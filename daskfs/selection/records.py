@@ -1,4 +1,4 @@
-"""Small JSON records beside a selection: run times and versions, metrics, scores by size, and stability.
+"""Small JSON records beside a selection: run times and versions, metrics, profiles, scores by size, and stability.
 
 Each record is one file, written in one step, with sorted keys and null for unknown numbers. Reading checks the size of
 the file, that required members are present, and the types of all known members; unknown members are left as they are.
@@ -17,6 +17,7 @@ from daskfs.errors import SelectionError
 from daskfs.store.places.location import Location
 
 RUN_RECORD, METRICS, SIZES, STABILITY = "run.json", "metrics.json", "sizes.json", "stability.json"
+PROFILES = "profiles.json"
 REPORT = "report.html"
 MOST_BYTES = 1 << 26  # labels and names may be long
 
@@ -32,7 +33,7 @@ def write_record(location: Location, name: str, record: Mapping[str, Any]) -> No
     location
         The folder.
     name
-        `RUN_RECORD`, `METRICS`, `SIZES` or `STABILITY`.
+        `RUN_RECORD`, `METRICS`, `PROFILES`, `SIZES` or `STABILITY`.
     record
         Values that JSON can hold, without NaN (see `without_nan`).
 
@@ -150,6 +151,36 @@ def _is_label(value: Any) -> bool:
 
 _is_text, _is_flag, _is_object = _is(str), _is(bool), _is(dict)
 _maybe_number = _or_none(is_number)  # null where it is unknown
+_numbers, _maybe_numbers = _list_of(is_number), _list_of(_maybe_number)
+_CURVES: dict[str, Check] = {
+    "confusion": _or_none(_list_of(_numbers)),
+    "roc": _or_none(_with(false_positive=_numbers, true_positive=_numbers)),
+    "calibration": _with(predicted=_numbers, share=_numbers, rows=_numbers),
+    "scatter": _with(true=_numbers, predicted=_numbers, step=is_count),
+}
+_OF_FEATURE: dict[str, Check] = {
+    "edges": _numbers,
+    "counts": lambda value: _numbers(value) or _list_of(_numbers)(value),
+    "places": _numbers,
+    "means": _numbers,
+    "present": _numbers,
+    "values": _maybe_numbers,
+    "with": _maybe_number,
+    "without": _maybe_number,
+    "effect": _with(values=_numbers, means=_list_of(_numbers)),
+    "alternatives": _list_of(_with(id=is_count, name=_is_text, correlation=is_number)),
+}
+
+
+def _may_have(members: Mapping[str, Check]) -> Check:
+    """Return a function that checks those of these members that an object has."""
+    return lambda value: isinstance(value, dict) and all(members[key](value[key]) for key in members if key in value)
+
+
+def _is_profile(value: Any) -> bool:
+    return _with(id=is_count, name=_is_text, importance=is_number)(value) and _may_have(_OF_FEATURE)(value)
+
+
 SHAPES: dict[str, tuple[dict[str, Check], dict[str, Check]]] = {
     RUN_RECORD: (
         {"version": is_count, "daskfs": _is_text, "algorithm": _is_object, "seed": _is_whole},
@@ -180,8 +211,22 @@ SHAPES: dict[str, tuple[dict[str, Check], dict[str, Check]]] = {
             "per_class": _list_of(_with(**{"class": _is_label})),
             "per_target": _list_of(_with(target=_is_text)),
             "baseline": _with(answer=_is_label, metrics=_object_of(_maybe_number)),
+            "curves": _may_have(_CURVES),
             "is_useless": _is_flag,
             "verdict": _is_text,
+        },
+    ),
+    PROFILES: (
+        {"rows": is_count, "features": _list_of(_is_profile)},
+        {
+            "dataset": _is_text,
+            "digest": _is_text,
+            "classes": _or_none(_list_of(_with(**{"class": _is_label}, rows=is_count))),
+            "shown": _list_of(is_count),
+            "sampled": is_count,
+            "effect_of": _is_text,
+            "alternatives": _is_text,
+            "least_correlation": is_number,
         },
     ),
     SIZES: (

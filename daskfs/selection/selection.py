@@ -35,6 +35,9 @@ from daskfs.selection.run_folder import SOURCE, read_selection, resolve_run, wri
 from daskfs.store.ingest.gaps import Fills
 from daskfs.store.places.location import Location
 
+LOG_ODDS = ("logistic", "softmax")
+"""Losses whose scores are log-odds, so that they give probabilities."""
+
 
 @dataclass(frozen=True, eq=False)
 class KeptFeatures:
@@ -417,7 +420,10 @@ class Selection:
         truth, scores = self._beside_truth(X, y, sample)
         if self.loss == "logistic" and self.weights.ndim == 2:
             scores = ((rows, against_the_rest(of_classes)) for rows, of_classes in scores)
-        return evaluate(scores, truth, self.classes, self.targets, sample, progress or ignore_progress)
+        result = evaluate(scores, truth, self.classes, self.targets, sample, progress or ignore_progress)
+        if self.loss not in LOG_ODDS:
+            result.curves.pop("calibration", None)
+        return result
 
     def _beside_truth(self, X: Any, y: ArrayLike | None, sample: FeatureSample | None = None) -> tuple[Truth, Scores]:
         dataset = as_dataset(X)

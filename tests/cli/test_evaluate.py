@@ -23,7 +23,8 @@ import daskfs
 from daskfs.cli import main
 from daskfs.errors import OptionError
 from daskfs.selection import predictions
-from daskfs.selection.records import METRICS, SIZES, read_record
+from daskfs.selection.profiles import feature_profiles
+from daskfs.selection.records import METRICS, PROFILES, SIZES, read_record
 from daskfs.store.places.location import Location
 
 RNG = np.random.default_rng(8)
@@ -107,8 +108,11 @@ def test_evaluate_keeps_what_it_found(model):
     assert run("evaluate", "run", "d.zarr").exit_code == 0
     assert sorted(os.listdir("run")) == ["history.zarr", "selection.json"]
     assert run("evaluate", "run", "d.zarr", "--keep").exit_code == 0
-    assert sorted(os.listdir("run")) == ["history.zarr", "metrics.json", "selection.json"]
-    expected = {"dataset": "d.zarr", "digest": train.digest, **selection.evaluate(train).record()}
+    assert sorted(os.listdir("run")) == ["history.zarr", "metrics.json", "profiles.json", "selection.json"]
+    found = selection.evaluate(train)
+    about = {"dataset": "d.zarr", "digest": train.digest}
+    expected = {**about, **found.record(), "curves": found.curves}
+    assert read_record(Location("run"), PROFILES) == feature_profiles(selection, train)
     assert read_record(Location("run"), METRICS) == expected
     done = run("evaluate", "run", "d.zarr", "--keep", "--json", "--sizes", "d.zarr")
     assert done.exit_code == 0, done.output

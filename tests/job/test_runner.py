@@ -87,7 +87,8 @@ def test_from_sources_to_a_report(job):
     told = json.loads(done.stdout)
     folder = Path(told["run"])
     assert sorted(path.name for path in folder.iterdir()) == [
-        *("history.zarr", "metrics.json", "report.html", "run.json", "selection.json", "sizes.json", "stability.json"),
+        *("history.zarr", "metrics.json", "profiles.json", "report.html", "run.json", "selection.json", "sizes.json"),
+        "stability.json",
     ]
     assert {"w^word3", "w^word7"} <= set(daskfs.load_selection("runs/clicks").names)
     assert told["metrics"]["roc_auc"] > 0.6  # the best possible is .7
@@ -97,9 +98,21 @@ def test_from_sources_to_a_report(job):
     assert json.loads((folder / "metrics.json").read_text())["rows"] == 300
     again = json.loads((folder / "stability.json").read_text())
     assert (again["over"], again["seeds"], again["identical"]) == ("halves", [1, 2], False)
-    assert set(published()) == {"pointer", "selection.json", "metrics.json", "sizes.json", "stability.json"}
+    files = {"selection.json", "metrics.json", "profiles.json", "sizes.json", "stability.json"}
+    assert set(published()) == {"pointer", *files}
+    profiles = json.loads((folder / "profiles.json").read_text())
+    assert (profiles["rows"], profiles["digest"]) == (900, daskfs.load_selection(folder).source["digest"])
     shown = CliRunner().invoke(main, ["show", "runs/clicks", "--json"])  # a job is the run it has published
     assert len(json.loads(shown.stdout)["features"]) == 5
+
+
+def test_profiles_can_be_left_out_and_made_later(job):
+    done = json.loads(run("--json", "--set", "report.profiles=false").stdout)
+    profiles = Path(done["run"]) / "profiles.json"
+    assert not profiles.exists()
+    assert json.loads(run("--json").stdout)["run"] == done["run"]
+    assert len(json.loads(profiles.read_text())["features"]) == 5
+    assert "Feature by feature" in (profiles.parent / "report.html").read_text()
 
 
 def test_a_finished_step_is_not_repeated(job):

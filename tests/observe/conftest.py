@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from report_runs import CLASSES, keep_records
+from report_runs import CLASSES, keep_records, records
 
 import daskfs
+from daskfs.selection.profiles import feature_profiles
 
 
 @pytest.fixture(scope="session")
@@ -29,5 +30,7 @@ def runs(tmp_path_factory) -> Path:
     for name, algorithm in algorithms.items():
         selection = daskfs.select(folder / f"{name}.zarr", algorithm)
         selection.save(folder / name)
-        keep_records(folder / name, selection)
+        dataset = daskfs.open_dataset(folder / f"{name}.zarr")
+        metrics = {**records(selection)["metrics"], "curves": selection.evaluate(dataset).curves}
+        keep_records(folder / name, selection, metrics=metrics, profiles=feature_profiles(selection, dataset))
     return folder

@@ -20,6 +20,7 @@ import daskfs
 from daskfs.algorithms.registry import words_of
 from daskfs.cli import main
 from daskfs.observe.report import write_report
+from daskfs.protocol import Words
 from daskfs.selection.selection import KeptFeatures, Selection
 from daskfs.store.places.location import Location
 
@@ -52,7 +53,7 @@ def text_of(folder: Path) -> str:
 
 def test_what_it_says_of_two_classes(runs):
     said = text_of(runs / "two")
-    assert "5 of 30 features tell the classes 0 and 1 apart" in said
+    assert "5 of 30 features, selected to tell the classes 0 and 1 apart" in said  # no baseline: no claim
     assert re.search(r"Chosen by Online Substitution from \S+two\.zarr, 300 samples\.", said)
     assert "Score on test data 0.800 balanced accuracy, 95 % interval 0.690 – 0.890" in said
     assert "Judged on test data: test.zarr, 1,234 rows." in said
@@ -61,7 +62,7 @@ def test_what_it_says_of_two_classes(runs):
     assert "20 0.750" in said  # a size, and its score
     assert "6 features came up at least once, 4 every time" in said
     assert "two of the selections share 75 % of what they chose between them" in said
-    assert "70 MiB, 50 % of what was promised" in said
+    assert "70 MiB, 50 % of what was promised: the largest rise of a process" in said
     assert "1 min 15 s" in said
     assert "4 MiB/s" in said
     assert "daskfs select 'a b.zarr'" in said
@@ -72,12 +73,17 @@ def test_what_it_says_of_two_classes(runs):
 
 def test_what_it_says_of_several_classes_and_of_numbers(runs):
     news, waves = text_of(runs / "news"), text_of(runs / "waves")
-    assert "6 of 30 features tell the classes auto, medicine and space apart" in news
+    assert "6 of 30 features, selected to tell the classes auto, medicine and space apart" in news
     assert "Class by class class rows precision auto 7 0.500 medicine 7 0.500 space 7 0.500" in news
-    assert "20 random features of 4 columns predict a number" in waves
+    assert "20 random features of 4 columns, selected to predict a number" in waves
     assert "R² 0.800" in waves
     first = daskfs.load_selection(runs / "waves").input_importance[0]
-    assert f"input importance {first.input.item()} {first.item():.1%}" in waves
+    assert f"input length importance {first.input.item()} {100 * first.item():.1f} %" in waves
+    order = [
+        waves.index(title)
+        for title in ("Inputs that matter", "How good it is", "The same selection", "Random features Most")
+    ]
+    assert order == sorted(order)  # the waves come last
 
 
 def test_what_it_says_of_kept_features(tmp_path):
@@ -85,8 +91,82 @@ def test_what_it_says_of_kept_features(tmp_path):
     assert "Kept features" not in text_of(saved(chosen, tmp_path / "without"))
     kept = KeptFeatures(np.array([9, 7], np.uint64), ["age", "<b>batch</b>"], np.array([0.25, -1.5]))
     said = text_of(saved(replace(chosen, kept=kept), tmp_path / "with"))
-    assert "2 of 12 features predict a number" in said
+    assert "2 of 12 features, selected to predict a number" in said
     assert "beside the selected ones. feature weight age +0.25 <b>batch</b> -1.5" in said
+
+
+GOOD = {"metrics": {"balanced_accuracy": 0.8}, "baseline": {"answer": "b", "metrics": {"balanced_accuracy": 0.5}}}
+
+
+TOLD = "selected to tell the classes a and b apart"
+SCORED = "the classes a and b apart with a balanced accuracy of 0.80; a guess has 0.50"
+
+
+@pytest.mark.parametrize(
+    ("features", "changes", "said"),
+    [
+        ([3, 1], {}, f"2 of 12 features tell {SCORED}"),
+        ([3], {}, f"1 of 12 features tells {SCORED}"),
+        ([3, 1], {"is_useless": True}, f"2 of 12 features, {TOLD}, do no better than a guess"),
+        ([3], {"is_useless": True}, f"1 of 12 features, {TOLD}, does no better than a guess"),
+        (
+            [3, 1],
+            {"verdict": "predicts classes no better than always saying 'b', but its scores order rows"},
+            "2 of 12 features order rows by class, but predict classes no better than a guess",
+        ),
+        ([3, 1], {"digest": "ab" * 32}, f"2 of 12 features, {TOLD}"),
+        ([3, 1], {"metrics": {"balanced_accuracy": None}}, f"2 of 12 features, {TOLD}"),
+    ],
+)
+def test_the_headline_claims_what_the_score_supports(features, changes, said, tmp_path):
+    selection = selection_of(features, classes=("a", "b"))
+    selection.save(tmp_path / "run")
+    metrics = {**records(selection)["metrics"], **GOOD, **changes}
+    keep_records(tmp_path / "run", selection, metrics=metrics)
+    page = Path(write_report(tmp_path / "run")).read_text()
+    assert f"<h1>{said}</h1>" in page
+    if "verdict" in changes:
+        assert "Predicts classes no better than always saying" in text_of(tmp_path / "run")
+    known = changes.get("metrics") is None
+    assert ("always saying b: 0.500" in text_of(tmp_path / "run")) is known
+
+
+def test_the_headline_of_a_number(tmp_path):
+    selection_of([3, 1]).save(tmp_path / "run")
+    found = records(selection_of([3, 1]))["metrics"]
+    found |= {"metrics": {"r2": 0.25}, "baseline": {"answer": 1.5, "metrics": {"r2": 0.0}}}
+    keep_records(tmp_path / "run", selection_of([3, 1]), metrics=found)
+    said = "2 of 12 features predict a number with an R² of 0.25; a guess has 0.00"
+    assert f"<h1>{said}</h1>" in Path(write_report(tmp_path / "run")).read_text()
+
+
+def test_memory_of_the_process_and_steps_of_the_job(tmp_path):
+    selection_of([3, 1]).save(tmp_path / "run")
+    found = records(selection_of([3, 1]))["run"]
+    found["memory"]["process"] = 300 << 20
+    found["steps"] = {"evaluate": 2.0, "select": 75.0, "split": 0.001}
+    keep_records(tmp_path / "run", selection_of([3, 1]), run=found)
+    said = text_of(tmp_path / "run")
+    assert "Memory 300 MiB of the process 70 MiB of 140 MiB promised" in said
+    assert "steps of the job select 1 min 15 s, evaluate 2.0 s read" in said
+
+
+@pytest.mark.parametrize(
+    ("curves", "history", "drawn"),
+    [
+        (("held_back",), [{"objective": 3.0, "held_back": 0.5}, {"objective": 1.0, "held_back": 0.75}], "Held"),
+        ((), [{"objective": 3.0, "held_back": 0.5}, {"objective": 1.0, "held_back": 0.75}], None),
+        (("held_back", "objective"), [{"objective": 3.0, "held_back": 0.5}, {"objective": 1.0}], "Objective"),
+        (("objective",), [{"objective": 3.0}, {"objective": 3.0}], None),
+    ],
+)
+def test_one_curve_of_passes_that_compare_or_none(curves, history, drawn, tmp_path):
+    selection_of([3, 1], history=history).save(tmp_path / "run")
+    words = Words("Toy", {"held_back": "held back"}, curves)
+    page = Path(write_report(tmp_path / "run", words_of=lambda name: words)).read_text()
+    assert [title.split()[0] for title in re.findall("<figcaption>(.*?)</figcaption>", page)] == [drawn] * (
+        drawn is not None
+    )
 
 
 def saved(selection: Selection, folder: Path) -> Path:
@@ -149,11 +229,11 @@ def test_a_run_with_nothing_but_a_selection(tmp_path, chromium):
     done = run("report", tmp_path / "run")
     assert (done.exit_code, done.output) == (0, f"report in {tmp_path}/run/report.html\n")
     out = tmp_path / "run" / "report.html"
-    assert out.stat().st_size < 50_000  # no plots, no Bokeh
+    assert out.stat().st_size < 50_000
     with chromium.page(out) as page:
         headings = page.evaluate("[...document.querySelectorAll('h1, h2')].map((one) => one.textContent)")
         assert headings == [
-            "1 of 12 features predicts a number",
+            "1 of 12 features, selected to predict a number",
             "Selected features",
             "From pass to pass",
             "How to do it again",
@@ -179,6 +259,7 @@ def test_the_line_of_python_does_it_again(tmp_path, monkeypatch):
         ("sizes.json", '{"metric": "r2", "sizes": [1, 2], "scores": [0.5], "intervals": [[0, 1]]}'),
         ("sizes.json", '{"metric": "r2", "sizes": [], "scores": [], "intervals": []}'),
         ("stability.json", "[]"),
+        ("profiles.json", '{"rows": 3, "features": [{"id": 1, "name": "a", "importance": "high"}]}'),
         ("run.json", "\x00"),
         ("selection.json", "{}"),
     ],

@@ -20,8 +20,8 @@ def test_a_report_of_every_algorithm(name, width, dark, runs, chromium, tmp_path
     out = tmp_path / "report.html"
     assert write_report(runs / name, out) == str(out)
     with chromium.page(out, width, dark=dark) as page:
-        page.wait_for_canvases(3)
-        assert page.evaluate("document.querySelectorAll('[data-plot]:empty').length") == 0
+        assert page.evaluate("document.querySelectorAll('svg.chart').length") >= 2
+        assert page.evaluate("[...document.querySelectorAll('svg')].every((one) => one.getBBox().width > 0)")
         wide, window = page.evaluate(SCROLL)
         assert wide <= window == width
         features = len(daskfs.load_selection(runs / name).features)
@@ -34,46 +34,36 @@ def test_a_report_of_every_algorithm(name, width, dark, runs, chromium, tmp_path
 def test_the_switch_changes_page_and_plots(runs, chromium):
     """The accent of the plots is that of the page, before and after; dark paper is dark."""
     with chromium.page(Path(write_report(runs / "two"))) as page:
-        page.wait_for_canvases(3)
         assert brightness(page.evaluate("getComputedStyle(document.body).backgroundColor")) > 240
-        light = page.evaluate(colours_of_plots())
+        light = page.evaluate(COLOUR)
         page.evaluate("document.getElementById('theme').click()")
-        page.wait_for_canvases(3)
         assert brightness(page.evaluate("getComputedStyle(document.body).backgroundColor")) < 40
         assert page.evaluate("document.getElementById('theme').textContent") == "Light"
-        dark = page.evaluate(colours_of_plots())
-        assert (light, dark) == ("11,110,127", "79,195,214")
+        dark = page.evaluate(COLOUR)
+        assert (light, dark) == ("rgb(11, 110, 127)", "rgb(79, 195, 214)")
         assert page.complaints == []
         page.look(print_=True)  # on paper it is light, whatever the screen is
         assert brightness(page.evaluate("getComputedStyle(document.body).backgroundColor")) > 240
 
 
-@pytest.mark.parametrize("dark", [False, True])
-def test_plots_are_there_on_paper(dark, runs, chromium):
-    with chromium.page(Path(write_report(runs / "two")), dark=dark) as page:
-        page.wait_for_canvases(3)
-        plots = page.evaluate("document.querySelectorAll('[data-plot]').length")
-        assert len(re.findall(rb"/Subtype\s*/Image", page.printed())) >= plots
+@pytest.mark.parametrize("name", ["two", "news", "waves"])
+def test_no_table_card_or_plot_is_cut_on_paper(name, runs, chromium):
+    """What is no longer than a page is not to be broken, and the rest is in light colours."""
+    whole = ".card, figure, .plain, .bars, .confusion, #features, .figures > div"
+    style = f"[...document.querySelectorAll('{whole}')].map((one) => getComputedStyle(one).breakInside)"
+    with chromium.page(Path(write_report(runs / name)), dark=True) as page:
+        page.look(720, print_=True, dark=True)
+        wide, window = page.evaluate(SCROLL)
+        assert wide <= window
+        breaks = page.evaluate(style)
+        assert len(breaks) > 10
+        assert set(breaks) == {"avoid"}
+        assert page.evaluate(COLOUR) == "rgb(11, 110, 127)"
+        assert page.printed().startswith(b"%PDF")
 
 
-def colours_of_plots() -> str:
-    """The most frequent opaque colour of the bars that say how often features were chosen."""
-    return """(() => {
-      const canvases = [];
-      const look = (root) => root.querySelectorAll("*").forEach((one) => {
-        if (one instanceof HTMLCanvasElement) canvases.push(one);
-        if (one.shadowRoot) look(one.shadowRoot);
-      });
-      look(document.querySelector('[data-plot="stability"]'));
-      const seen = {};
-      for (const canvas of canvases) {
-        const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-        for (let at = 0; at < data.length; at += 4) {
-          if (data[at + 3] === 255) { const key = data.slice(at, at + 3).join(","); seen[key] = (seen[key] ?? 0) + 1; }
-        }
-      }
-      return Object.entries(seen).sort((a, b) => b[1] - a[1])[0]?.[0];
-    })()"""
+COLOUR = "getComputedStyle(document.querySelector('svg.chart .bar')).fill"
+"""The colour of the bars that say how often features were chosen."""
 
 
 def brightness(colour: str) -> float:

@@ -10,7 +10,16 @@ import pytest
 
 from daskfs.errors import SelectionError
 from daskfs.selection import records
-from daskfs.selection.records import METRICS, RUN_RECORD, SIZES, STABILITY, read_record, without_nan, write_record
+from daskfs.selection.records import (
+    METRICS,
+    PROFILES,
+    RUN_RECORD,
+    SIZES,
+    STABILITY,
+    read_record,
+    without_nan,
+    write_record,
+)
 from daskfs.store.places.location import Location
 
 GOOD: dict[str, dict[str, Any]] = {
@@ -42,6 +51,17 @@ GOOD: dict[str, dict[str, Any]] = {
         "metrics": {"accuracy": 0.5, "roc_auc": None},
         "intervals": {"accuracy": [0.2, 0.8], "roc_auc": [None, None]},
         "per_class": [{"class": "<b>x</b>\u0007", "rows": 3}, {"class": 2.0, "rows": 7}],
+        "curves": {"confusion": [[3, 0], [0, 7]], "roc": None},
+    },
+    PROFILES: {
+        "rows": 10,
+        "classes": [{"class": "<b>x</b>", "rows": 10}],
+        "shown": [0],
+        "features": [
+            {"id": 2**64 - 1, "name": "=1+1", "importance": 0.5, "present": [3], "values": [None]},
+            {"id": 1, "name": "x", "importance": 0.5, "edges": [0, 1], "counts": [[10]], "alternatives": []},
+        ],
+        "alternatives": "",
     },
     SIZES: {
         "metric": "r2",
@@ -65,6 +85,7 @@ NAMES = sorted(GOOD)
 MUSTS = {
     RUN_RECORD: ["version", "daskfs", "algorithm", "seed"],
     METRICS: ["rows", "metrics", "intervals"],
+    PROFILES: ["rows", "features"],
     SIZES: ["metric", "sizes", "scores", "intervals"],
     STABILITY: ["seeds", "index", "jaccard", "features", "distinct"],
 }
@@ -112,6 +133,15 @@ def test_nothing_there_is_none(place, name):
         (METRICS, "weighted", 1),
         (METRICS, "per_class", [{"rows": 3}]),
         (METRICS, "per_class", [{"class": None}]),
+        (METRICS, "curves", {"confusion": [3]}),
+        (METRICS, "curves", {"roc": {"false_positive": [0.0]}}),
+        (METRICS, "curves", {"scatter": {"true": [None], "predicted": [1.0], "step": 1}}),
+        (PROFILES, "classes", [{"class": "a"}]),
+        (PROFILES, "shown", [-1]),
+        (PROFILES, "features", [{"id": 1, "name": "x"}]),
+        (PROFILES, "features", [{"id": 1, "name": "x", "importance": 1.0, "edges": ["0"]}]),
+        (PROFILES, "features", [{"id": 1, "name": "x", "importance": 1.0, "effect": {"values": [1]}}]),
+        (PROFILES, "features", [{"id": 1, "name": "x", "importance": 1.0, "alternatives": [{"id": 2}]}]),
         (SIZES, "sizes", [True]),
         (SIZES, "scores", {"1": 0.5}),
         (SIZES, "intervals", [[0, 1], None]),

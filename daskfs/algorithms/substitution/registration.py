@@ -21,7 +21,7 @@ REGISTRATION = Registration(
     words=Words(
         title="Online Substitution",
         columns={"changes": "set changes", "held_back": "score on held-back rows"},
-        curves=("changes", "held_back"),
+        curves=("held_back",),
         explain_history=_explain_history,
     ),
     estimators=(

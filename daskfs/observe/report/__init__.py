@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bokeh.resources import Resources
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 from numpy.typing import NDArray
@@ -26,7 +25,7 @@ from daskfs.errors import OptionError, SelectionError
 from daskfs.observe.report import text
 from daskfs.observe.report.content import RunRecords, content, default_words
 from daskfs.protocol import Words
-from daskfs.selection.records import METRICS, REPORT, RUN_RECORD, SIZES, STABILITY, read_record
+from daskfs.selection.records import METRICS, PROFILES, REPORT, RUN_RECORD, SIZES, STABILITY, read_record
 from daskfs.selection.run_folder import resolve_run
 from daskfs.selection.selection import Selection, load_selection
 from daskfs.store.places.location import Location
@@ -113,14 +112,14 @@ def load_run(
 ) -> RunRecords:
     """Return a selection and the records in the same folder; raise SelectionError if a file is damaged."""
     selection = load_selection(location.url, storage_options)
-    names = (RUN_RECORD, METRICS, SIZES, STABILITY)
-    run_record, metrics, sizes, stability = (read_record(location, name) for name in names)
+    names = (RUN_RECORD, METRICS, PROFILES, SIZES, STABILITY)
+    run_record, metrics, profiles, sizes, stability = (read_record(location, name) for name in names)
     if sizes is not None:
         lengths = {len(sizes[key]) for key in ("sizes", "scores", "intervals")}
         if len(lengths) > 1 or 0 in lengths or not all(1 <= size < 1 << 53 for size in sizes["sizes"]):
             raise SelectionError(f"{location.url}/{SIZES}: sizes, scores and intervals do not fit; make it again")
     words = words_of(str(selection.algorithm.get("name", ""))) or default_words(selection)
-    return RunRecords(selection, words, run_record or {}, metrics, sizes, stability)
+    return RunRecords(selection, words, run_record or {}, metrics, sizes, stability, profiles)
 
 
 def render(run: RunRecords) -> str:
@@ -129,18 +128,14 @@ def render(run: RunRecords) -> str:
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=text.printed
     )
     page.filters |= {name: getattr(text, name) for name in FILTERS}
-    values = content(run)
     scripts = [_resource("report.js"), _resource("report_table.js")]
-    if values["plots"]:  # a megabyte of script
-        scripts.insert(0, "\n".join(Resources(mode="inline", components=["bokeh"], log_level="error").js_raw))
     return page.from_string(_resource("report.html.j2")).render(
-        values,
+        content(run),
         policy=POLICY.format(scripts=" ".join(map(_hash, scripts))),
         style=Markup(_resource("report.css")),
         scripts=list(map(Markup, scripts)),
         weights_shown=weights_shown(run.selection),
         features=embed_json(feature_columns(run.selection, run.times)),
-        plot_data=embed_json(values["plots"]),
     )
 
 

@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 import tomli_w
+from markupsafe import Markup
 
 from daskfs.errors import without_secrets
+from daskfs.observe.report import features as report_features
 from daskfs.observe.report import plots as report_plots
 from daskfs.observe.report.text import counted, interval, label, number, seconds, size, visible
 from daskfs.observe.tables import (
     TITLES,
     ValueTable,
-    baseline_lines,
     class_table,
     kept_table,
     metric_table,
@@ -25,7 +26,7 @@ from daskfs.observe.tables import (
     target_table,
 )
 from daskfs.protocol import Words
-from daskfs.selection.records import Record
+from daskfs.selection.records import Record, is_number
 from daskfs.selection.selection import Selection
 
 ENGINE_COLUMNS = {"objective": "objective", "seconds": "time", "bytes": "read"}
@@ -33,13 +34,15 @@ ENGINE_COLUMNS = {"objective": "objective", "seconds": "time", "bytes": "read"}
 MOST_NAMED = 3  # classes that a sentence names
 MOST_CLASSES = 200  # lines of a table
 MOST_PARENTS = 10
+MOST_BALANCED = 20  # classes whose shares are drawn
 MOST_PASSES = 200
 LONGEST_COMMAND = 4_000
+SHORTEST_STEP = 0.05  # seconds
 
 
 @dataclass(frozen=True, eq=False)
 class RunRecords:
-    """A selection and the records of metrics, sizes, stability and costs in the same folder."""
+    """A selection and the records of metrics, profiles, sizes, stability and costs in the same folder."""
 
     selection: Selection
     words: Words
@@ -49,6 +52,8 @@ class RunRecords:
     metrics: Record | None
     sizes: Record | None
     stability: Record | None
+    profiles: Record | None = None
+    """The distributions, effects and alternatives of the most important features."""
 
     @property
     def times(self) -> dict[int, int] | None:
@@ -77,11 +82,7 @@ def content(run: RunRecords) -> dict[str, Any]:
     selection, history = run.selection, run.selection.history
     titles = {"objective": ENGINE_COLUMNS["objective"], **run.words.columns, **ENGINE_COLUMNS}
     finite = {str(name): column.values[np.isfinite(column.values)] for name, column in history.items()}
-    curves = {
-        name: visible(titles[name])
-        for name in ("objective", *run.words.curves)
-        if len(values := finite.get(name, ())) > 1 and (name == "objective" or np.ptp(values) > 0)
-    }
+    target = "prediction" if selection.targets is not None else "target"
     metrics = None if run.metrics is None else metric_table(run.metrics, selection.classes)
     packages = sorted((run.record.get("packages") or {}).items())
     versions = {"daskfs": run.record.get("daskfs"), "Python": run.record.get("python"), **dict(packages)}
@@ -90,18 +91,26 @@ def content(run: RunRecords) -> dict[str, Any]:
         "run": run,
         "selection": selection,
         "record": run.record,
-        "title": headline(selection),
+        "title": headline(run),
         "score": score(run),
+        "best": best_feature(run),
         "seen": seen(run),
         "took": run.total("seconds", "seconds"),
         "read": run.total("bytes_read", "bytes"),
         "metrics": metrics and replace(metrics, rows=[row for row in metrics.rows if row[1] is not None]),
-        "baseline": [visible(line, 300) for line in baseline_lines(run.metrics or {})],
+        "verdict": visible((run.metrics or {}).get("verdict", ""), 300),
         "classes": class_table(run.metrics or {}, MOST_CLASSES, "metrics.json"),
         "targets": target_table(run.metrics or {}, MOST_CLASSES, "metrics.json"),
         "metric": TITLES.get(run.sizes["metric"], "score") if run.sizes else "",
         "sizes": run.sizes and size_table(run.sizes),
-        "curves": curves,
+        "curve": history_curve(run, titles),
+        "curves": evaluation_curves(run),
+        "confusion": confusion(run),
+        "cards": report_features.cards(run.profiles, target),
+        "open_cards": report_features.OPEN,
+        "about_cards": report_features.explanation(run.profiles),
+        "colours": report_features.shown_classes(run.profiles),
+        "balance": report_features.balance(run.profiles, MOST_BALANCED),
         "about_passes": run.words.explain_history({name: values.tolist() for name, values in finite.items()}),
         "passes": pass_table(run, titles),
         "inputs": None if importance is None else list(zip(importance.input.values, importance.values, strict=True)),
@@ -110,56 +119,164 @@ def content(run: RunRecords) -> dict[str, Any]:
         "command": command(run),
         "fields": [f"{name}={label(value)}" for name, value in selection.algorithm.items() if name != "name"],
         "versions": [f"{name} {version}" for name, version in versions.items() if version],
-        "plots": report_plots.plots(run.sizes, run.stability, history, curves),
+        "steps": steps(run),
+        "size_plot": size_plot(run.sizes),
+        "stability_plot": report_plots.stability_bars(run.stability) if run.stability else None,
     }
 
 
-def headline(selection: Selection) -> str:
-    """Return a line on the number of selected features, the number of all features, and the target they predict."""
-    selected, features = len(selection.features), selection.source["n_features"]
-    s = "s" if selected == 1 else ""
+def headline(run: RunRecords) -> str:
+    """Return a line on how many features were selected, and on what they achieve as far as the score supports it.
+
+    Without a score, with a score of the data that the features were selected from, or without a baseline to compare it
+    with, the line says only what the features were selected for.
+    """
+    subject, is_one = _subject(run.selection), len(run.selection.features) == 1
+    metrics, name = run.metrics or {}, main_metric(run.selection)
+    value = metrics.get("metrics", {}).get(name)
+    baseline = (metrics.get("baseline") or {}).get("metrics", {}).get(name)
+    selected = f"{subject}, selected to {_purpose(run.selection)}"
+    if value is None or baseline is None or is_same_data(run):
+        return selected
+    if metrics.get("is_useless"):
+        return f"{selected}, {'does' if is_one else 'do'} no better than a guess"
+    if metrics.get("verdict"):
+        verbs = ("orders", "predicts") if is_one else ("order", "predict")
+        return f"{subject} {verbs[0]} rows by class, but {verbs[1]} classes no better than a guess"
+    verb, _, rest = _purpose(run.selection).partition(" ")
+    title = {"r2": "an R²", "balanced_accuracy": "a balanced accuracy"}[name]
+    scores = f"with {title} of {number(value, '{:.2f}')}; a guess has {number(baseline, '{:.2f}')}"
+    return f"{subject} {verb}{'s' if is_one else ''} {rest} {scores}"
+
+
+def main_metric(selection: Selection) -> str:
+    """Return the name of the metric that the report leads with."""
+    return "r2" if selection.classes is None else "balanced_accuracy"
+
+
+def _purpose(selection: Selection) -> str:
+    """Return what the features are for, as a phrase that begins with a verb."""
     if selection.targets is not None:
         some = ", ".join(visible(name, 40) for name in selection.targets[:MOST_NAMED])
         more = ", …" if len(selection.targets) > MOST_NAMED else ""
-        purpose = f"predict{s} {len(selection.targets):,} numbers ({some}{more})"
-    elif selection.classes is None:
-        purpose = f"predict{s} a number"
-    elif len(selection.classes) > MOST_NAMED:
-        purpose = f"tell{s} {len(selection.classes):,} classes apart"
-    else:
-        *first, last = [visible(label(name), 40) for name in selection.classes]
-        purpose = f"tell{s} the classes {', '.join(first)} and {last} apart"
+        return f"predict {len(selection.targets):,} numbers ({some}{more})"
+    if selection.classes is None:
+        return "predict a number"
+    if len(selection.classes) > MOST_NAMED:
+        return f"tell {len(selection.classes):,} classes apart"
+    *first, last = [visible(label(name), 40) for name in selection.classes]
+    return f"tell the classes {', '.join(first)} and {last} apart"
+
+
+def _subject(selection: Selection) -> str:
+    selected, features = len(selection.features), selection.source["n_features"]
     if selection.inputs is not None:
-        return f"{counted(selected, 'random feature')} of {counted(len(selection.inputs.names), 'column')} {purpose}"
+        return f"{counted(selected, 'random feature')} of {counted(len(selection.inputs.names), 'column')}"
     if selection.products is not None:
-        return f"{counted(selected, 'feature')} and pairs of {features:,} {purpose}"
-    return f"{selected:,} of {counted(features, 'feature')} {purpose}"
+        return f"{counted(selected, 'feature')} and pairs of {features:,}"
+    return f"{selected:,} of {counted(features, 'feature')}"
 
 
-def score(run: RunRecords) -> tuple[str, str, str, Any] | None:
-    """Return the label, the value and a note on the main score, and low end, value and high end to draw, if known."""
+def score(run: RunRecords) -> tuple[str, str, list[str], Any] | None:
+    """Return the label, the value and notes on the main score, and low end, value, high end and baseline to draw."""
     if run.metrics is None:
         history = run.selection.history
         held_back = history["held_back"].dropna("step").values.tolist() if "held_back" in history else []
         note = "while it was selected; daskfs evaluate says how good it is on unseen data"
-        return ("Score on held-back rows", number(held_back[-1]), note, None) if held_back else None
-    name = "r2" if run.selection.classes is None else "balanced_accuracy"
+        return ("Score on held-back rows", number(held_back[-1]), [note], None) if held_back else None
+    name = main_metric(run.selection)
     value, ends = run.metrics["metrics"].get(name), run.metrics["intervals"].get(name)
     if value is None:
         return None
-    known = interval(ends)
-    band = (ends[0], value, ends[1]) if known and min(*ends, value) >= 0 and max(*ends, value) <= 1 else None
+    known, baseline = interval(ends), run.metrics.get("baseline")
+    guess = None if baseline is None else baseline["metrics"].get(name)
+    band = (*ends, value, guess) if known and min(*ends, value) >= 0 and max(*ends, value) <= 1 else None
     title = TITLES[name] if run.selection.targets is None else f"{TITLES[name]}, mean over targets"
-    note = f"{title}, 95 % interval {known}" if known else title
-    return f"Score on {seen(run)}", number(value), note, band
+    notes = [f"{title}, 95 % interval {known}" if known else title]
+    if baseline is not None and guess is not None:
+        notes.append(f"always saying {label(baseline['answer'])}: {number(guess)}")
+    return f"Score on {seen(run)}", number(value), notes, band
+
+
+def best_feature(run: RunRecords) -> tuple[str, str, list[str]] | None:
+    """Return a label, a value and notes on the best single feature, beside the same metric of all features."""
+    best = ((run.metrics or {}).get("baseline") or {}).get("best_feature")
+    if not best or run.metrics is None or not isinstance(best.get("value"), float):
+        return None
+    metric = str(best.get("metric"))
+    together = run.metrics["metrics"].get(metric)
+    note = f"{TITLES.get(metric, metric)} of {visible(str(best.get('name')), 40)}; all together: {number(together)}"
+    return "Best single feature", number(best["value"]), [note]
+
+
+def is_same_data(run: RunRecords) -> bool:
+    """Return whether the metrics are of the data that the features were selected from."""
+    return run.metrics is not None and run.metrics.get("digest") == run.selection.source["digest"]
 
 
 def seen(run: RunRecords) -> str:
     """Return a phrase for the data of the evaluation: the selection's own data, unseen data, or test data."""
-    metrics = run.metrics or {}
-    if metrics.get("digest") == run.selection.source["digest"]:
+    if is_same_data(run):
         return "the data it was selected from"
-    return "unseen data" if metrics.get("held_back") is True else "test data"
+    return "unseen data" if (run.metrics or {}).get("held_back") is True else "test data"
+
+
+def evaluation_curves(run: RunRecords) -> list[tuple[str, str, Markup]]:
+    """Return title, explanation and plot of every curve of the evaluation."""
+    curves, classes = (run.metrics or {}).get("curves") or {}, run.selection.classes
+    found = []
+    if classes is not None and len(classes) == 2:
+        second = visible(label(classes[1]), 40)
+        if curves.get("roc"):
+            area = (run.metrics or {})["metrics"].get("roc_auc")
+            about = f"Rows of {second} found, against other rows taken for {second}."
+            about += "" if area is None else f" The area is {number(area)}."
+            found.append(("ROC curve", about, report_plots.roc_curve(curves["roc"], area)))
+        if curves.get("calibration"):
+            about = f"The share of {second} among rows of the same predicted probability. On the diagonal both agree."
+            found.append(("Calibration", about, report_plots.calibration_curve(curves["calibration"])))
+    if scatter := curves.get("scatter"):
+        rows = "All rows" if scatter["step"] == 1 else f"One row in {scatter['step']:,}"
+        about = f"{rows}. On the diagonal, predictions are perfect."
+        found.append(("Predicted against true", about, report_plots.scatter(scatter)))
+    return found
+
+
+def confusion(run: RunRecords) -> tuple[list[str], list[tuple[str, list[tuple[float, float]]]]] | None:
+    """Return labels, and for every true class its label, with the number of rows and its share for every prediction."""
+    cells, classes = ((run.metrics or {}).get("curves") or {}).get("confusion"), run.selection.classes
+    if not cells or classes is None or len(cells) != len(classes) or any(len(row) != len(classes) for row in cells):
+        return None
+    labels = [visible(label(name), 40) for name in classes]
+    shares = [[(count, count / (sum(row) or 1.0)) for count in row] for row in cells]
+    return labels, list(zip(labels, shares, strict=True))
+
+
+def steps(run: RunRecords) -> list[str]:
+    """Return name and time of the steps of the job that took a while, the longest first."""
+    known = [(str(name), value) for name, value in (run.record.get("steps") or {}).items() if is_number(value)]
+    longest = sorted((pair for pair in known if pair[1] >= SHORTEST_STEP), key=lambda pair: -pair[1])
+    return [f"{visible(name)} {seconds(value)}" for name, value in longest]
+
+
+def history_curve(run: RunRecords, titles: dict[str, str]) -> tuple[str, Markup] | None:
+    """Return title and plot of the history column that compares best from pass to pass, or None if none does."""
+    history = run.selection.history
+    for name in run.words.curves:
+        if name in history and name in titles:
+            known = np.isfinite(history[name].values)
+            steps, values = history["step"].values[known].tolist(), history[name].values[known].tolist()
+            if len(set(values)) > 1:
+                title = visible(titles[name])
+                return title, report_plots.history_curve(steps, values, title)
+    return None
+
+
+def size_plot(sizes: Record | None) -> Markup | None:
+    """Return the plot of scores by number of features, or None of fewer than two scores."""
+    if sizes is None or sum(score is not None for score in sizes["scores"]) < 2:
+        return None
+    return report_plots.size_curve(sizes, TITLES.get(sizes["metric"], "score"))
 
 
 def pass_table(run: RunRecords, titles: dict[str, str]) -> ValueTable | None:

@@ -63,7 +63,7 @@
       });
       cell.append(button);
       row.append(cell);
-      if (column.key === "weight") row.append(made("td", "bar-cell"));
+      if (column.key === "importance") row.append(made("td", "bar-cell"));
     }
   }
 
@@ -89,16 +89,14 @@
     const name = made("th", "name", names[at].length > LONGEST ? `${names[at].slice(0, LONGEST - 1)}…` : names[at]);
     name.scope = "row";
     if (names[at].length > LONGEST) name.title = names[at];
-    const bar = made("span", "weight-bar");
-    const length = made("i", weight(at) < 0 ? "below" : "");
-    length.style.setProperty("--share", String(Math.abs(weight(at)) / scale));
-    bar.append(length);
+    const bar = made("span", "importance-bar");
+    bar.style.setProperty("--share", String(importance[at] / scale));
     const cell = made("td", "bar-cell");
     cell.setAttribute("aria-hidden", "true");
     cell.append(bar);
     row.append(made("td", "rank", String(at + 1)), name, made("td", "id", String(ids[at])));
-    row.append(made("td", "importance", `${(100 * importance[at]).toPrecision(3)} %`));
-    row.append(made("td", "weight", shown(weight(at))), cell);
+    row.append(made("td", "importance", `${(100 * importance[at]).toPrecision(3)} %`), cell);
+    row.append(made("td", "weight", shown(weight(at))));
     if (largest) row.append(made("td", "class", classes[classOf(at)]));
     if (times) row.append(made("td", "times", String(times[at])));
     return row;
@@ -109,7 +107,7 @@
     const first = state.page * PAGE;
     const some = order.slice(first, first + PAGE);
     let scale = 1e-300;
-    for (let at = 0; at < names.length; at += 1) scale = Math.max(scale, Math.abs(weight(at)));
+    for (let at = 0; at < names.length; at += 1) scale = Math.max(scale, importance[at]);
     element("features").tBodies[0].replaceChildren(...some.map((at) => line(at, scale)));
     const all = order.length.toLocaleString("en");
     const range = `${(first + 1).toLocaleString("en")}–${(first + some.length).toLocaleString("en")} of ${all}`;
