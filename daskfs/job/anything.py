@@ -144,19 +144,19 @@ class _Opener:
 
     def open(self, data: Any, y: Any, algorithm: Algorithm | int) -> tuple[Dataset, Algorithm]:
         """Return data as a dataset that the algorithm can read, and the algorithm, chosen if it is a number."""
-        found = self._find(data, y)
-        if isinstance(found, Matrix):
-            kind: Kind = "sparse" if sp.issparse(found.cells) else "dense"
-            chosen = _chosen(algorithm, kind, *found.cells.shape)
-            return self._open_matrix(found, chosen.axis), chosen
-        if isinstance(found, Dataset):
-            dataset = found
+        source = self._find(data, y)
+        if isinstance(source, Matrix):
+            kind: Kind = "sparse" if sp.issparse(source.cells) else "dense"
+            chosen = _chosen(algorithm, kind, *source.cells.shape)
+            return self._open_matrix(source, chosen.axis), chosen
+        if isinstance(source, Dataset):
+            dataset = source
         else:
             axis = algorithm.axis if isinstance(algorithm, Algorithm) else "columns"
-            dataset = found(axis)
+            dataset = source(axis)
         chosen = _chosen(algorithm, dataset.kind, dataset.n_samples, dataset.n_features)
         if must_transpose(dataset, chosen):
-            if dataset is found:
+            if dataset is source:
                 self._announce_copy("it is sparse and laid out in rows")
             dataset = transpose(dataset, self._folder() / "columns", client=self._client)
         return dataset, chosen
@@ -231,14 +231,14 @@ class _Opener:
         frame.to_parquet(folder, write_index=False)
         return self._ingest([str(folder)], Recognised("parquet", ""), y, axis)
 
-    def _ingest(self, sources: Sequence[str], found: Recognised, label: str | None, axis: Axis) -> Dataset:
-        options = {**found.options, **({} if label is None else {"label": label})}
-        if make_format(found.format, {}).is_table:
+    def _ingest(self, sources: Sequence[str], recognised: Recognised, label: str | None, axis: Axis) -> Dataset:
+        options = {**recognised.options, **({} if label is None else {"label": label})}
+        if make_format(recognised.format, {}).is_table:
             options["missing"] = self._missing
         self.is_copy = True
         place = self._folder() / "data"
         return ingest(
-            sources, place, found.format, layout=axis, client=self._client, source_options=self._storage, **options
+            sources, place, recognised.format, layout=axis, client=self._client, source_options=self._storage, **options
         )
 
     def _open_matrix(self, matrix: Matrix, axis: Axis) -> Dataset:

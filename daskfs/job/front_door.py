@@ -150,9 +150,9 @@ class FrontDoor:
         given = self._given("ingest")
         if "format" in given:
             return given
-        found = recognise(files)
-        self.listener.notify(f"format: {found.format}, since {found.reason} (--format)")
-        return {"format": found.format, **found.options, **given}
+        recognised = recognise(files)
+        self.listener.notify(f"format: {recognised.format}, since {recognised.reason} (--format)")
+        return {"format": recognised.format, **recognised.options, **given}
 
     def _axis(self) -> Axis:
         """Return the layout of a dense dataset: columns, or rows if no algorithm that may be chosen reads columns."""

@@ -98,12 +98,12 @@ def find_alternatives(dataset: Dataset, ids: FeatureIds, excluded: FeatureIds, p
     strongest = _Strongest(compared, _floor(dataset, compared))
     for columns, correlations in pieces:
         strongest.add(columns, np.where(np.isin(columns, excluded), 0.0, correlations))
-    found = [strongest.of(at) for at in range(compared)]
-    names = dataset.names(np.array([column for each in found for _, column in each], np.uint64))
+    columns_of = [strongest.of(at) for at in range(compared)]
+    names = dataset.names(np.array([column for each in columns_of for _, column in each], np.uint64))
     named = iter(names)
     by_feature = {
         int(feature): [Alternative(column, next(named), correlation) for correlation, column in each]
-        for feature, each in zip(ids[:compared].tolist(), found, strict=True)
+        for feature, each in zip(ids[:compared].tolist(), columns_of, strict=True)
     }
     reason = "" if compared == len(ids) else f"Only the first {compared:,} features were compared with all others."
     return Alternatives(by_feature, reason)

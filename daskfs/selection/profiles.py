@@ -78,23 +78,23 @@ def _features(selection: Selection, dataset: Dataset, progress: CountProgress) -
     summary = SparseSummary if columns.kind == "sparse" else DenseSummary
     result = _read(selection, columns, dataset, summary(columns, selection.classes))
     plain = ids if products is None else ids[~products.is_product]
-    found = find_alternatives(dataset, plain, _used(selection), progress)
+    alternatives = find_alternatives(dataset, plain, _used(selection), progress)
     about = zip(ids.tolist(), names, selection.importance.tolist()[:MOST_FEATURES], result.pop("features"), strict=True)
     return {
         **result,
         "features": [
-            {"id": feature, "name": name, "importance": share, **values, **_alternatives(found, feature)}
+            {"id": feature, "name": name, "importance": share, **values, **_alternatives(alternatives, feature)}
             for feature, name, share, values in about
         ],
-        "alternatives": found.reason,
+        "alternatives": alternatives.reason,
         "least_correlation": LEAST_CORRELATION,
     }
 
 
-def _alternatives(found: Alternatives, feature: int) -> Record:
-    if feature not in found.by_feature:
+def _alternatives(alternatives: Alternatives, feature: int) -> Record:
+    if feature not in alternatives.by_feature:
         return {}
-    return {"alternatives": [asdict(one) for one in found.by_feature[feature]]}
+    return {"alternatives": [asdict(other) for other in alternatives.by_feature[feature]]}
 
 
 def _used(selection: Selection) -> NDArray[np.uint64]:
@@ -121,7 +121,7 @@ def _inputs(selection: Selection, dataset: Dataset) -> Record:
             "importance": float(shares[at]),
             **values[at],
             "effect": _effect(selection, cells, at),
-            "alternatives": [asdict(one) for one in _correlated(cells, at, names)],
+            "alternatives": [asdict(other) for other in _correlated(cells, at, names)],
         }
         for at in order
     ]
@@ -135,13 +135,13 @@ def _correlated(cells: FloatArray, at: int, names: Sequence[str]) -> list[Altern
     centred = cells - cells.mean(axis=0)
     lengths = np.sqrt(np.square(centred).sum(axis=0))
     whole = lengths * lengths[at]
-    found = np.divide(centred.T @ centred[:, at], whole, where=whole > 0, out=np.zeros_like(whole))
-    found[at] = 0
-    strongest = np.argsort(-np.abs(found), kind="stable")[:MOST].tolist()
+    correlations = np.divide(centred.T @ centred[:, at], whole, where=whole > 0, out=np.zeros_like(whole))
+    correlations[at] = 0
+    strongest = np.argsort(-np.abs(correlations), kind="stable")[:MOST].tolist()
     return [
-        Alternative(other, names[other], float(found[other]))
+        Alternative(other, names[other], float(correlations[other]))
         for other in strongest
-        if abs(found[other]) >= LEAST_CORRELATION
+        if abs(correlations[other]) >= LEAST_CORRELATION
     ]
 
 

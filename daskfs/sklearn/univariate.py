@@ -47,7 +47,7 @@ ScoreFunction = Literal["f_classif", "f_regression", "chi2"]
 _FUNCTIONS: dict[Any, ScoreFunction] = {f_classif: "f_classif", f_regression: "f_regression", chi2: "chi2"}
 
 
-class _Rows(NamedTuple):
+class _TargetRows(NamedTuple):
     """The score to compute, and the target of all rows."""
 
     score: Score
@@ -77,12 +77,12 @@ class StreamedSelector(SelectorMixin, BaseEstimator):
         set_columns(self, dataset.n_features, names_of(dataset))
         if int(dataset.attributes["max_id"]) >= dataset.n_features:
             raise OptionError(f"{dataset.url}: features are hashes, and no columns: use daskfs.Univariate")
-        found = select(dataset, UnivariateScores(dataset.meta.n_features, score))
+        selection = select(dataset, UnivariateScores(dataset.meta.n_features, score))
         scores = np.full(dataset.n_features, 0.0 if score in ("f_regression", "variance") else np.nan)
-        scores[found.features] = found.statistics["score"]
+        scores[selection.features] = selection.statistics["score"]
         return scores
 
-    def _score_array(self, X: Any, rows: _Rows) -> Floats:
+    def _score_array(self, X: Any, rows: _TargetRows) -> Floats:
         """Return the scores of all columns of an array in memory or a lazy array."""
         if not is_lazy(X):
             return column_scores(rows.score, chunk_moments(X, rows, 0, 0))
@@ -258,7 +258,7 @@ class VarianceThreshold(StreamedSelector):
         return self.variances_ > self.threshold
 
 
-def chunk_moments(chunk: Any, rows: _Rows, start: int, first: int) -> Moments:
+def chunk_moments(chunk: Any, rows: _TargetRows, start: int, first: int) -> Moments:
     """Return the moments of a chunk of X, numpy or scipy.sparse, that begins at row `start` and at column `first`."""
     of_chunk = slice(start, start + chunk.shape[0])
     groups, y = rows.groups[of_chunk], rows.y[of_chunk]
@@ -295,7 +295,7 @@ def merge_moments(*parts: Moments) -> Moments:
     return reduce(Moments.merge, parts)
 
 
-def _lazy_moments(X: DaskArray, rows: _Rows) -> list[Moments]:
+def _lazy_moments(X: DaskArray, rows: _TargetRows) -> list[Moments]:
     """Return the moments of every chunk of columns, computed in one pass over X."""
     client = current_client()
     target: Any = delayed(rows, traverse=False) if client is None else client.scatter([rows], hash=False)[0]
@@ -310,15 +310,15 @@ def _lazy_moments(X: DaskArray, rows: _Rows) -> list[Moments]:
     return list(compute(*tasks) if client is None else client.gather(client.compute(tasks)))
 
 
-def _rows(score: Score, target: NDArray[Any]) -> _Rows:
+def _rows(score: Score, target: NDArray[Any]) -> _TargetRows:
     """Return the target as classes, or as numbers for the score "f_regression"; there is none for "variance"."""
     none = np.empty(0)
     if score == "f_regression":
-        return _Rows(score, np.zeros(len(target), np.int32), 1, target.astype(np.float64))
+        return _TargetRows(score, np.zeros(len(target), np.int32), 1, target.astype(np.float64))
     if score == "variance":
-        return _Rows(score, np.zeros(len(target), np.int32), 1, none)
+        return _TargetRows(score, np.zeros(len(target), np.int32), 1, none)
     classes, groups = np.unique(target, return_inverse=True)
-    return _Rows(score, groups.astype(np.int32), len(classes), none)
+    return _TargetRows(score, groups.astype(np.int32), len(classes), none)
 
 
 def _lazy(X: Any) -> Any:

@@ -220,7 +220,7 @@ class InPlace(Dataset):
         shape = (n_rows, step) if axis == "columns" else (min(step, n_rows), n_columns)
         codec = Codec("none", columns_contiguous=axis == "columns")
         spec = ArraySpec("X", (n_rows, n_columns), shape, stored_dtype(cells.dtype), ("sample", "feature"), codec)
-        self._cells = _Cells(cells, spec, step, chunks[0], rows, public_url(self.url), self.names)
+        self._cells = _CellsInPlace(cells, spec, step, chunks[0], rows, public_url(self.url), self.names)
 
     @property
     def travels(self) -> bool:  # type: ignore[override]  # depends on the matrix
@@ -269,11 +269,11 @@ class InPlace(Dataset):
 
     def _new_blocks(self, axis: Axis) -> AnyBlocks:
         if axis == "columns":
-            return _Columns(self._reader("X"), self._reader("y"))
-        return _Rows(self._reader("X"), self._reader("y"))
+            return _ColumnsInPlace(self._reader("X"), self._reader("y"))
+        return _RowsInPlace(self._reader("X"), self._reader("y"))
 
 
-class _Cells:
+class _CellsInPlace:
     """The cells of a matrix in place, with the members of an `ArrayReader` that blocks use."""
 
     def __init__(
@@ -329,18 +329,18 @@ class _Cells:
             raise DatasetError(f"{where}: is {value}; values must be finite")
 
 
-class _Columns(ColumnBlocks):
+class _ColumnsInPlace(ColumnBlocks):
     """Blocks of whole columns of a matrix in place."""
 
     def read(self, number: int, buffers: ChunkBuffer) -> ColumnBlock:
         first = number * self.width
         X = buffers.cells[:, : min(self.width, self._X.spec.shape[1] - first)]
-        self._X.columns(first, X)  # type: ignore[attr-defined]  # a `_Cells`
+        self._X.columns(first, X)  # type: ignore[attr-defined]  # a `_CellsInPlace`
         ids = np.arange(first, first + X.shape[1], dtype=np.uint64)
         return ColumnBlock(read_only(ids), read_only(X), self.target, self.weight)
 
 
-class _Rows(RowBlocks):
+class _RowsInPlace(RowBlocks):
     """Blocks of whole rows of a matrix in place, of which those that are not of the part are left out."""
 
     def __init__(self, X: Any, y: Any) -> None:
@@ -359,7 +359,7 @@ class _Rows(RowBlocks):
     def read(self, number: int, buffers: ChunkBuffer) -> RowBlock:
         first, stop = int(self._edges[number]), int(self._edges[number + 1])
         X = buffers.cells[: stop - first]
-        self._X.rows_of(int(self._numbers[number]), X)  # type: ignore[attr-defined]  # a `_Cells`
+        self._X.rows_of(int(self._numbers[number]), X)  # type: ignore[attr-defined]  # a `_CellsInPlace`
         return RowBlock(first, read_only(X), self._labels(self._y, first, stop), None)
 
 

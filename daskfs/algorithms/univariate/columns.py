@@ -13,7 +13,7 @@ from daskfs.algorithms.losses import Floats
 from daskfs.algorithms.univariate.fit import FitSums, fit_nbytes
 from daskfs.algorithms.univariate.moments import Groups, Moments, dense_moments, sparse_column_moments
 from daskfs.algorithms.univariate.scores import best_columns, column_scores, mean_and_variance
-from daskfs.algorithms.univariate.scoring import Scoring, Target
+from daskfs.algorithms.univariate.scoring import Scoring, TargetKind
 from daskfs.protocol import Axis, Block, ColumnBlock, Meta, Result, Sharing, SparseColumnBlock, copy_state
 
 
@@ -21,7 +21,7 @@ from daskfs.protocol import Axis, Block, ColumnBlock, Meta, Result, Sharing, Spa
 class ColumnState:
     """The scores of the columns that have been read, and the selected columns once these are known."""
 
-    target: Target
+    target: TargetKind
     groups: Groups  # (n,)
     y: Floats  # (n,), or empty if the target is a class
     started: bool  # whether the target is known

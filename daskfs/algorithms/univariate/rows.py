@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from daskfs.algorithms.univariate.fit import FitSums, fit_nbytes
 from daskfs.algorithms.univariate.moments import Moments, dense_moments
 from daskfs.algorithms.univariate.scores import best_columns, column_scores, mean_and_variance
-from daskfs.algorithms.univariate.scoring import Scoring, Target
+from daskfs.algorithms.univariate.scoring import Scoring, TargetKind
 from daskfs.protocol import Axis, Block, Meta, Result, RowBlock, copy_state
 
 
@@ -38,7 +38,7 @@ class RowSums:
 class RowState:
     """The sums over all rows that have been read in this pass, and the selected columns once these are known."""
 
-    target: Target
+    target: TargetKind
     own: RowSums  # over the rows of this shard since the last merge
     before: RowSums  # over earlier rows, which all shards have in common
     is_merged: bool  # whether `own` is that of all shards

@@ -22,7 +22,7 @@ NEGATIVE = "the value {:g} is negative, and chi2 takes counts from 0 on; use f_c
 
 
 @dataclass(slots=True)
-class Target:
+class TargetKind:
     """How the target of a block is read: as a class if there are `labels`, otherwise as a number."""
 
     labels: Floats  # the values that stand for classes in `block.y`, ascending
@@ -83,18 +83,18 @@ class Scoring(Algorithm):
         """The number of features in the linear model."""
         return self.n_select if self.fits else 0
 
-    def _loss(self, target: Target) -> str:
+    def _loss(self, target: TargetKind) -> str:
         """Return the loss whose scores those of the linear model are like: log-odds for classes."""
         return "squared" if not self.by_class else "logistic" if len(target.labels) == 2 else "softmax"
 
-    def target_of(self, meta: Meta) -> Target:
+    def target_of(self, meta: Meta) -> TargetKind:
         """Return how the target of a dataset is read."""
         classes = meta.classes or ()
         if not self.by_class:
-            return Target(np.empty(0), "")
+            return TargetKind(np.empty(0), "")
         is_text = isinstance(classes[0], str)
         labels = np.arange(len(classes)) if is_text else np.array(classes)
-        return Target(labels.astype(np.float64), encode_classes(meta, several=True))
+        return TargetKind(labels.astype(np.float64), encode_classes(meta, several=True))
 
     def check_values(self, values: NDArray[Any], column_of: Callable[[int], int]) -> None:
         """Raise ColumnError for a negative value if the score is "chi2".
@@ -111,7 +111,7 @@ class Scoring(Algorithm):
             raise ColumnError(column_of(at), NEGATIVE.format(float(values.ravel()[at])))
 
     def make_result(
-        self, ids: NDArray[np.uint64], scores: Floats, target: Target, sums: FitSums, moments: Moments
+        self, ids: NDArray[np.uint64], scores: Floats, target: TargetKind, sums: FitSums, moments: Moments
     ) -> Result:
         """Return the result.
 
@@ -132,8 +132,8 @@ class Scoring(Algorithm):
         statistics = {"score": scores[best]}
         if self.score != "variance":
             statistics |= {"p_value": p[best], "q_value": q[best]}
-        found = np.nan_to_num(scores[best], nan=0.0)
-        record = {"objective": float(found.sum()), "significant": float(np.count_nonzero(q <= SIGNIFICANT))}
+        finite = np.nan_to_num(scores[best], nan=0.0)
+        record = {"objective": float(finite.sum()), "significant": float(np.count_nonzero(q <= SIGNIFICANT))}
         weights, intercept = np.zeros(len(best)), np.zeros(1)
         if self.fits and self.by_class:
             weights, intercept = fit_classes(sums, count)
@@ -145,7 +145,7 @@ class Scoring(Algorithm):
             intercept=intercept,
             classes=decode_classes(target.classes) if self.fits else None,
             history=[record] * (2 if self.fits else 1),
-            importance=found,
+            importance=finite,
             chosen={"loss": self._loss(target), **({"score": self.score} if self.was_auto else {})},
             statistics=statistics,
         )

@@ -224,22 +224,22 @@ def seen(run: RunRecords) -> str:
 def evaluation_curves(run: RunRecords) -> list[tuple[str, str, Markup]]:
     """Return title, explanation and plot of every curve of the evaluation."""
     curves, classes = (run.metrics or {}).get("curves") or {}, run.selection.classes
-    found = []
+    result = []
     if classes is not None and len(classes) == 2:
         second = visible(label(classes[1]), 40)
         if curves.get("roc"):
             area = (run.metrics or {})["metrics"].get("roc_auc")
             about = f"Rows of {second} found, against other rows taken for {second}."
             about += "" if area is None else f" The area is {number(area)}."
-            found.append(("ROC curve", about, report_plots.roc_curve(curves["roc"], area)))
+            result.append(("ROC curve", about, report_plots.roc_curve(curves["roc"], area)))
         if curves.get("calibration"):
             about = f"The share of {second} among rows of the same predicted probability. On the diagonal both agree."
-            found.append(("Calibration", about, report_plots.calibration_curve(curves["calibration"])))
+            result.append(("Calibration", about, report_plots.calibration_curve(curves["calibration"])))
     if scatter := curves.get("scatter"):
         rows = "All rows" if scatter["step"] == 1 else f"One row in {scatter['step']:,}"
         about = f"{rows}. On the diagonal, predictions are perfect."
-        found.append(("Predicted against true", about, report_plots.scatter(scatter)))
-    return found
+        result.append(("Predicted against true", about, report_plots.scatter(scatter)))
+    return result
 
 
 def confusion(run: RunRecords) -> tuple[list[str], list[tuple[str, list[tuple[float, float]]]]] | None:

@@ -72,9 +72,9 @@ def explanation(profiles: Record | None) -> str:
 def balance(profiles: Record | None, most: int) -> list[tuple[str, int, float]]:
     """Return label, rows and share of the most frequent classes, most frequent first."""
     classes = (profiles or {}).get("classes") or []
-    total = max(sum(one["rows"] for one in classes), 1)
-    ordered = sorted(classes, key=lambda one: -int(one["rows"]))[:most]
-    return [(label(one["class"]), one["rows"], one["rows"] / total) for one in ordered]
+    total = max(sum(each["rows"] for each in classes), 1)
+    ordered = sorted(classes, key=lambda each: -int(each["rows"]))[:most]
+    return [(label(each["class"]), each["rows"], each["rows"] / total) for each in ordered]
 
 
 def _card(feature: Record, profiles: Record, target: str) -> Card:
@@ -91,7 +91,9 @@ def _card(feature: Record, profiles: Record, target: str) -> Card:
     if feature.get("with") is not None:
         lines.append(f"Mean {target}: {number(feature['with'])} with it, {number(feature.get('without'))} without.")
     if alternatives := feature.get("alternatives"):
-        some = ", ".join(f"{visible(one['name'], LONGEST)} ({_signed(one['correlation'])})" for one in alternatives)
+        some = ", ".join(
+            f"{visible(other['name'], LONGEST)} ({_signed(other['correlation'])})" for other in alternatives
+        )
         lines.append(f"Correlated: {some}.")
     return Card(name, feature["importance"], small, shares, lines)
 
@@ -106,7 +108,7 @@ def _distribution(feature: Record, classes: Sequence[str], name: str) -> tuple[s
 
 def _means(feature: Record, profiles: Record, name: str, target: str) -> tuple[str, Markup, str, str]:
     low, high = min(feature["means"]), max(feature["means"])
-    ends = _shared_ends(one["means"] for one in profiles["features"] if "places" in one)
+    ends = _shared_ends(other["means"] for other in profiles["features"] if "places" in other)
     plot = plots.small_lines(feature["places"], [feature["means"]], ends, f"Mean {target} by {name}", dots=True)
     caption = f"Mean {target}, {number(low)} to {number(high)}"
     return caption, plot, number(feature["places"][0]), number(feature["places"][-1])
@@ -125,7 +127,9 @@ def _effect(effect: Record, profiles: Record, name: str, target: str) -> tuple[s
         means = [means[at] for at in profiles.get("shown", []) if at < len(means)] or means
     what = {"probability": "probability", "score": "score"}.get(profiles.get("effect_of", ""), target)
     low, high = min(map(min, means)), max(map(max, means))
-    ends = _shared_ends(line for one in profiles["features"] if "effect" in one for line in one["effect"]["means"])
+    ends = _shared_ends(
+        line for other in profiles["features"] if "effect" in other for line in other["effect"]["means"]
+    )
     plot = plots.small_lines(effect["values"], means, ends, f"Predicted {what} by {name}", dots=False)
     of = ""
     if len(effect["means"]) == 1 and len(profiles.get("classes") or ()) == 2:
@@ -136,7 +140,7 @@ def _effect(effect: Record, profiles: Record, name: str, target: str) -> tuple[s
 
 def _presence(feature: Record, profiles: Record, classes: Sequence[str]) -> list[tuple[str, float, float, str]]:
     shares = _shares(feature, profiles)
-    longest = max((share for one in profiles["features"] for share in _shares(one, profiles)), default=0.0) or 1.0
+    longest = max((share for other in profiles["features"] for share in _shares(other, profiles)), default=0.0) or 1.0
     names = classes or ["all rows"]
     means = [number(value) for value in feature.get("values", [])] or [""] * len(names)
     lines = zip(names, shares, means, strict=False)
