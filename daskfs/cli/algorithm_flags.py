@@ -103,7 +103,8 @@ def algorithms_with(flags: Mapping[str, Any]) -> list[str]:
               for field in flags}  # fmt: skip
     common = [name for name in registrations() if all(name in names for names in owners.values())]
     if not common:
-        groups = ", ".join(f"{_flag(field)} ({', '.join(names)})" for field, names in owners.items())
+        special = {field: names for field, names in owners.items() if len(names) < len(registrations())}
+        groups = ", ".join(f"{_flag(field)} ({', '.join(names)})" for field, names in special.items())
         raise OptionError(f"no algorithm has all of these flags: {groups}")
     return common
 

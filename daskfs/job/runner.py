@@ -13,6 +13,7 @@ key and so a new selection run, while the old selection run stays published unti
 from __future__ import annotations
 
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,14 +21,16 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Literal, get_args
 
+import numpy as np
 from distributed import performance_report
 
-from daskfs.algorithms.registry import words_of
+from daskfs.algorithms.registry import registrations, words_of
 from daskfs.engine.checkpoint import describe_algorithm
+from daskfs.engine.run import select
 from daskfs.errors import NotPublished, OptionError, check_choice, public_url
 from daskfs.jit import COMPILING, is_cold
 from daskfs.job.data import DATA, Datasets, DataSteps, is_key, key_of
-from daskfs.job.request import Request
+from daskfs.job.request import Request, must_transpose
 from daskfs.job.tables import Job, StabilityTable
 from daskfs.observe.report import check_replaceable as check_report
 from daskfs.observe.report import write_report
@@ -212,7 +215,8 @@ class JobRun(DataSteps):
         if not _is_of(read_record(place, METRICS), test.digest):
             with self.listener.counting("evaluate") as progress:
                 evaluation = selection.evaluate(test, progress=progress)
-            write_record(place, METRICS, without_nan({**record, **evaluation.record(), "curves": evaluation.curves}))
+            record |= {**evaluation.record(), "curves": evaluation.curves, **self._univariate(datasets, selection)}
+            write_record(place, METRICS, without_nan(record))
             shown = ", ".join(f"{name} {value:.4f}" for name, value in list(evaluation.metrics.items())[:3])
             self.listener.notify(f"evaluate: {shown} on {evaluation.rows:,} rows held back")
             if evaluation.verdict:
@@ -225,6 +229,27 @@ class JobRun(DataSteps):
                 path = size_path(selection, datasets.train, test, progress=progress)
             write_record(place, SIZES, without_nan({**about, **path.record()}))
             self.listener.notify("evaluate: score against the number of features")
+
+    def _univariate(self, datasets: Datasets, selection: Selection) -> dict[str, Any]:
+        """Return the item "univariate" of the metrics: how good as many features are, each of them chosen by itself.
+
+        Nothing is returned if the job does not ask for it, or if features of these data cannot be scored one by one.
+        """
+        train, test = datasets.train, datasets.test
+        assert test is not None
+        algorithm = registrations()["univariate"].algorithm(min(len(selection.features), train.meta.n_features))
+        wanted = self.job.evaluate is None or self.job.evaluate.univariate
+        if not wanted or isinstance(self.job.select.params, type(algorithm)) or must_transpose(train, algorithm):
+            return {}
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)
+                other = select(train, algorithm, client=self.client)
+                metrics = other.evaluate(test).metrics
+        except OptionError:  # row weights, several targets
+            return {}
+        in_common = None if selection.inputs is not None else len(np.intersect1d(other.features, selection.features))
+        return {"univariate": {"features": len(other.features), "in_common": in_common, "metrics": metrics}}
 
     def _report(self, place: Location) -> None:
         for out in (None, self.job.report.to) if self.job.report.to else (None,):

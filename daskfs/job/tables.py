@@ -129,6 +129,8 @@ class EvaluateTable(JobTable):
     """The table [evaluate] with options of the evaluation on the test rows."""
 
     sizes: bool = True
+    univariate: bool = True
+    """Whether to evaluate also as many features that are each chosen by itself, for comparison."""
 
 
 class StabilityTable(JobTable):

@@ -64,7 +64,12 @@ def metric_table(record: Record, classes: Sequence[float | str] | None) -> Value
     ]
     if baseline is None:
         return ValueTable(("metric", "value", "95 % interval"), [row[:3] for row in rows])
-    return ValueTable(("metric", "value", "95 % interval", f"always {shown(baseline['answer'])}"), rows)
+    titles: tuple[str, ...] = ("metric", "value", "95 % interval", f"always {shown(baseline['answer'])}")
+    if (univariate := record.get("univariate")) is not None:
+        titles += (f"{univariate['features']:,} chosen one by one",)
+        values = zip(rows, record["metrics"], strict=True)
+        rows = [(*row, univariate["metrics"].get(name)) for row, name in values]  # type: ignore[misc]
+    return ValueTable(titles, rows)
 
 
 def baseline_lines(record: Record) -> list[str]:

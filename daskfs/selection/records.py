@@ -212,6 +212,7 @@ SHAPES: dict[str, tuple[dict[str, Check], dict[str, Check]]] = {
             "per_target": _list_of(_with(target=_is_text)),
             "baseline": _with(answer=_is_label, metrics=_object_of(_maybe_number)),
             "curves": _may_have(_CURVES),
+            "univariate": _with(features=is_count, metrics=_object_of(_maybe_number)),
             "is_useless": _is_flag,
             "verdict": _is_text,
         },

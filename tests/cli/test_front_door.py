@@ -68,6 +68,7 @@ def test_a_table_as_people_have_it():
         assert line in said, line
     assert "on 300 rows held back:" in done.stdout
     assert "always yes" in done.stdout
+    assert "3 chosen one by one" in done.stdout
     report = next(line for line in done.stdout.splitlines() if line.startswith("report: ")).removeprefix("report: ")
     assert "<html" in Path(report).read_text()
 
@@ -194,8 +195,7 @@ def test_a_flag_of_one_algorithm_says_which():
     assert "algorithm: mission, as asked" in run("t.csv", "-k", "1", "--label", "y", "--width", "1024").stderr
     wrong = run("t.csv", "-k", "1", "--label", "y", "--width", "1024", "--kernel", "gaussian", code=2).stderr
     assert wrong.splitlines()[-1] == (
-        "error: no algorithm has all of these flags: --n-select (substitution, mission, random-features), "
-        "--width (mission), --kernel (random-features)"
+        "error: no algorithm has all of these flags: --width (mission), --kernel (random-features)"
     )
 
 
