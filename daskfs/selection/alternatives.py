@@ -78,7 +78,7 @@ def find_alternatives(dataset: Dataset, ids: FeatureIds, excluded: FeatureIds, p
     --------
     >>> X = np.random.default_rng(0).normal(size=(50, 5))
     >>> X[:, 4] = X[:, 3] + 0.1 * X[:, 0]
-    >>> daskfs.write_dataset("small.zarr", X, X[:, 3])
+    >>> _ = daskfs.write_dataset("small.zarr", X, X[:, 3])
     >>> dataset, ids = daskfs.open_dataset("small.zarr"), np.array([3], np.uint64)
     >>> find_alternatives(dataset, ids, ids, print).by_feature[3][0].name
     1 1

@@ -40,15 +40,16 @@ class FrameColumn(NamedTuple):
 
 def is_frame(X: Any) -> bool:
     """Return True for a DataFrame (pandas, polars, Dask, an Arrow table) whose columns have names, not only numbers."""
-    if not (hasattr(X, "iloc") or hasattr(X, "__arrow_c_stream__") or hasattr(X, "partitions")):
-        return False
-    return all(isinstance(name, str) for name in names_of(X)) and len(names_of(X)) > 0
+    names = names_of(X)
+    return len(names) > 0 and all(isinstance(name, str) for name in names)
 
 
 def names_of(frame: Any) -> list[Any]:
-    """Return the names of the columns of a DataFrame or an Arrow table."""
-    names = getattr(frame, "column_names", None)
-    return list(frame.columns if names is None else names)
+    """Return the names of the columns of a DataFrame or an Arrow table, and no names of anything else."""
+    if hasattr(frame, "column_names"):
+        return list(frame.column_names)
+    is_table = hasattr(frame, "iloc") or hasattr(frame, "__arrow_c_stream__") or hasattr(frame, "partitions")
+    return list(getattr(frame, "columns", ())) if is_table else []
 
 
 def find_column(frame: Any, name: str) -> FrameColumn:

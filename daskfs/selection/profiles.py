@@ -55,7 +55,7 @@ def feature_profiles(selection: Selection, dataset: Dataset, progress: CountProg
     Examples
     --------
     >>> X = np.random.default_rng(0).normal(size=(50, 5))
-    >>> daskfs.write_dataset("small.zarr", X, X[:, 3] > 0)
+    >>> _ = daskfs.write_dataset("small.zarr", X, X[:, 3] > 0)
     >>> selection = daskfs.select("small.zarr", daskfs.OnlineSubstitution(1))
     >>> record = feature_profiles(selection, daskfs.open_dataset("small.zarr"))
     >>> record["features"][0]["name"], sum(map(sum, record["features"][0]["counts"]))

@@ -162,7 +162,7 @@ class HeldArray:
         if cells.dtype == self.spec.dtype and has_order:
             return cells
         converted: NDArray[Any] = (buffer or ChunkBuffer(self.spec)).cells[tuple(map(slice, cells.shape))]
-        for tile in _tiles(cells.shape):
+        for tile in tiles(cells.shape):
             converted[tile] = cells[tile]
         return converted
 
@@ -250,12 +250,12 @@ def _checksum(array: NDArray[Any]) -> int:
     if array.dtype.kind == "O":
         return int(google_crc32c.value("\0".join(array).encode()))
     checksum = 0
-    for tile in _tiles(array.shape):
+    for tile in tiles(array.shape):
         checksum = google_crc32c.extend(checksum, np.ascontiguousarray(array[tile]).reshape(-1).view(np.uint8))
     return checksum
 
 
-def _tiles(shape: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
+def tiles(shape: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
     """Yield slices of an array that fit the processor's cache, so that changing the memory order is fast."""
     if len(shape) == 1:
         yield from ((slice(start, start + _TILE[0] * _TILE[1]),) for start in range(0, shape[0], _TILE[0] * _TILE[1]))

@@ -18,6 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 import zarr
 from numpy.typing import NDArray
+from zarr.core.buffer import default_buffer_prototype
 
 from daskfs.errors import DaskfsError, DatasetError, OptionError, nearest, public_url
 from daskfs.protocol import Axis, ColumnBlock, RowBlock
@@ -28,7 +29,7 @@ from daskfs.store.dataset.label_order import LabelOrder
 from daskfs.store.dataset.layout import CHUNK_BYTES, ArraySpec, Attributes, Labels, target_spec
 from daskfs.store.dataset.names import check_column_names, feature_spec
 from daskfs.store.dataset.reader import ChunkBuffer
-from daskfs.store.in_memory import HeldArray
+from daskfs.store.in_memory import HeldArray, tiles
 from daskfs.store.ingest.arrays import encode_target, stored_dtype
 from daskfs.store.ingest.rows_kernels import first_not_finite
 from daskfs.store.places.location import Location
@@ -36,6 +37,7 @@ from daskfs.store.reorder.runs import draw_rows
 
 MOST_BLOCK_BYTES = 256 << 20
 """The largest block that is read in place. A matrix whose chunks do not make up smaller blocks has to be copied."""
+_PROTOTYPE = default_buffer_prototype()
 _ROOTS = ("zarr.json", ".zgroup", ".zarray")
 
 
@@ -291,15 +293,26 @@ class _CellsInPlace:
 
     def columns(self, first: int, out: NDArray[Any]) -> None:
         """Read columns from `first` on into `out`, one chunk of rows after another."""
-        stop, done = first + out.shape[1], 0
+        columns, done = slice(first, first + out.shape[1]), 0
         for start in range(0, self.source.shape[0], self._chunk_rows):
-            cells = np.asarray(self.source[start : start + self._chunk_rows, first:stop])
-            if self.rows is not None:
-                low, high = np.searchsorted(self.rows, [start, start + len(cells)])
-                cells = cells[self.rows[low:high] - start]
-            out[done : done + len(cells)] = cells
-            done += len(cells)
+            stop = min(start + self._chunk_rows, self.source.shape[0])
+            done += self._read(slice(start, stop), columns, out[done:])
         self._check(out, 0, first)
+
+    def _read(self, rows: slice, columns: slice, out: NDArray[Any]) -> int:
+        """Read some rows and columns, without rows that are not of the part, into `out`, and return how many rows."""
+        if self.rows is None and isinstance(self.source, zarr.Array) and self.source.dtype == out.dtype:
+            count: int = rows.stop - rows.start
+            buffer = _PROTOTYPE.nd_buffer.from_ndarray_like(out[:count])  # type: ignore[arg-type]
+            self.source.get_basic_selection((rows, columns), out=buffer)  # spares a copy
+            return count
+        cells = np.asarray(self.source[rows, columns])
+        if self.rows is not None:
+            low, high = np.searchsorted(self.rows, [rows.start, rows.stop])
+            cells = cells[self.rows[low:high] - rows.start]
+        for tile in tiles(cells.shape):  # small, since `out` may have another memory order
+            out[: len(cells)][tile] = cells[tile]
+        return len(cells)
 
     def block_rows(self, number: int) -> NDArray[np.intp] | slice:
         """Return which rows of the source block `number` of rows has."""
@@ -311,9 +324,8 @@ class _CellsInPlace:
 
     def rows_of(self, number: int, out: NDArray[Any]) -> None:
         """Read block `number` of rows into `out`."""
-        start, rows = number * self.step, self.block_rows(number)
-        cells = np.asarray(self.source[start : start + self.step, :])
-        out[:] = cells if isinstance(rows, slice) else cells[rows - start]
+        start, stop = number * self.step, min((number + 1) * self.step, self.source.shape[0])
+        self._read(slice(start, stop), slice(0, self.source.shape[1]), out)
         self._check(out, start, 0)
 
     def _check(self, cells: NDArray[Any], first_row: int, first_column: int) -> None:

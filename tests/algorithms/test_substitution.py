@@ -294,10 +294,6 @@ class TestRefused:
         with pytest.raises(OptionError, match="n_select=10: the dataset has only 3 features with entries"):
             daskfs.select(tmp_path / "columns", daskfs.OnlineSubstitution(10))
 
-    def test_an_array_has_to_be_written_first(self):
-        with pytest.raises(OptionError, match=r"not a ndarray: write it with daskfs\.write_dataset"):
-            daskfs.select(np.eye(3), daskfs.OnlineSubstitution(1))
-
     def test_rows_are_not_columns(self, tmp_path):
         X, y, _ = planted(p=10)
         with pytest.raises(OptionError, match="layout='both'"):

@@ -23,6 +23,7 @@ from daskfs.algorithms.univariate.scoring import Scoring
 from daskfs.engine import shards
 from daskfs.engine.checkpoint import Snapshot
 from daskfs.engine.passes import SelectionRun, SerialRunner
+from daskfs.engine.run import select as select_from_dataset
 from daskfs.errors import DatasetError, OptionError
 
 ROWS, COLUMNS = 301, 40
@@ -346,9 +347,11 @@ def test_row_weights_and_wrong_options_are_refused(tmp_path):
 
 
 def test_sparse_rows_are_to_be_transposed(tmp_path):
-    daskfs.write_dataset(tmp_path / "rows.zarr", sp.csr_array(counts()), target(counts(), "two"))
+    rows = daskfs.write_dataset(tmp_path / "rows.zarr", sp.csr_array(counts()), target(counts(), "two"))
     with pytest.raises(OptionError, match="daskfs transpose makes columns of it"):
-        daskfs.select(tmp_path / "rows.zarr", daskfs.Univariate(1))
+        select_from_dataset(rows, daskfs.Univariate(1))
+    with pytest.warns(UserWarning, match="a copy is written to .* since it is sparse and laid out in rows"):
+        assert daskfs.select(rows, daskfs.Univariate(1)).features.size == 1
 
 
 @pytest.mark.parametrize("kind", ["three", "numbers"])

@@ -112,7 +112,7 @@ def test_rows_with_gaps_in_features_are_dropped_with_their_targets(tmp_path):
     ("options", "line"),
     [
         ({"label": "size,town"}, "--label size, town: several labels must be numbers, and town holds categorical"),
-        ({"label": "size,sage"}, "--label sage: no such column; there are a, b"),
+        ({"label": "size,sage"}, "--label sage: no such column .did you mean 'age'"),
         ({"label": ["size", "size"]}, "--label size: is given twice"),
         ({"label": "size,age", "labels": "strings"}, "several labels must be numbers, and --labels strings takes one"),
         ({"label": "size,age", "ignore": ["age"]}, "column age cannot be --label and --ignore at once"),

@@ -57,7 +57,7 @@ class Univariate(Algorithm):
     --------
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(200, 1000)).astype("float32")
-    >>> daskfs.write_dataset("wide.zarr", X, X[:, 7] - 2 * X[:, 500])
+    >>> _ = daskfs.write_dataset("wide.zarr", X, X[:, 7] - 2 * X[:, 500])
     >>> best = daskfs.select("wide.zarr", daskfs.Univariate(2))
     >>> best.features, best.statistics["q_value"] < 0.001
     (array([500,   7], dtype=uint64), array([ True,  True]))
