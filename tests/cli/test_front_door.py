@@ -227,3 +227,18 @@ def test_mistakes_are_one_line_and_write_nothing(arguments, message):
     assert message in last
     assert "Traceback" not in done.output
     assert [path.name for path in Path().iterdir()] == ["t.csv"]
+
+
+def test_a_folder_of_partitions():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(600, 5)), columns=list("abcde"))
+    table["year"], table["region"] = rng.choice([2020, 2021, 2022], 600), rng.choice(["e u", "us"], 600)
+    table["y"] = ((table.year - 2021) + 2 * (table.region == "us") + table.a > 1).astype(int)
+    table.to_parquet("sales", partition_cols=["year", "region"])
+    Path("sales/_SUCCESS").write_text("")
+    run("sales", "-k", "3", "--label", "y")
+    chosen = names("sales-selected")
+    assert {"year", "a"} < chosen
+    assert chosen & {"region=us", "region=e u"}
+    selection = daskfs.load_selection("sales-selected")
+    assert (selection.predict(table) == table.y).mean() > 0.95

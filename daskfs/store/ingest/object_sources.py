@@ -64,7 +64,7 @@ def _below(root: str, path: str, options: StorageOptions) -> Iterator[dict[str, 
 
 
 def _is_hidden(parts: list[str]) -> bool:
-    return any(part.startswith(".") for part in parts)
+    return any(part.startswith((".", "_")) for part in parts)
 
 
 def _describe(root: str, entry: dict[str, Any]) -> dict[str, Any]:

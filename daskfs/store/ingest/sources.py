@@ -147,7 +147,8 @@ def find_sources(
 ) -> list[Source]:
     """Return the source files that match the paths, folders, globs and URLs, without duplicates and in a stable order.
 
-    Hidden files in a folder and files below the folders `leave_out` are ignored.
+    Files in a folder that are hidden or called ``_…``, as other programs call what is no data, and files below the
+    folders `leave_out` are ignored.
     """
     result: dict[str, Source] = {}
     storage_options = StorageOptions(options)
@@ -198,7 +199,7 @@ def _files_below(fs: fsspec.AbstractFileSystem, path: str) -> Iterator[dict[str,
     info = fs.info(path)
     if info["type"] == "directory":
         for name, member in fs.find(path, detail=True).items():
-            if not any(part.startswith(".") for part in name.removeprefix(info["name"]).split("/")):
+            if not any(part.startswith((".", "_")) for part in name.removeprefix(info["name"]).split("/")):
                 yield member
     else:
         yield info

@@ -2,19 +2,23 @@
 
 A part of a Parquet file is a range of row groups, with ``SourcePart.start`` and ``SourcePart.stop`` in row groups.
 Columns of strings and dictionaries are categorical unless all texts of the first rows are dates, times or booleans;
-columns of other types are numbers. Nulls and NaN are missing values.
+columns of other types are numbers. Nulls and NaN are missing values. Folders called ``name=value``, as other programs
+write partitions of a table, make a column ``name``, of numbers if all of the values are numbers.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Self
+from urllib.parse import unquote
 
 from daskfs.errors import SourceError
 from daskfs.store.ingest.formats.base import RESOLVED
-from daskfs.store.ingest.formats.tabular import SAMPLE_BYTES, arrow, check_same_columns, kind_of
+from daskfs.store.ingest.formats.tabular import CATEGORICAL, NUMERIC, SAMPLE_BYTES, arrow, check_same_columns, kind_of
 from daskfs.store.ingest.formats.tabular_rows import TableFormat, TableRows
 from daskfs.store.ingest.rows import BadLines
 from daskfs.store.ingest.sources import Source, SourcePart
@@ -34,29 +38,63 @@ class Parquet(TableFormat):
     ----------
     kinds
         The kind of the type of each of `columns`, filled in by `resolve` and the same in every file.
+    partitions
+        Names of columns that folders called ``name=value`` make, and whether they are "numeric" or "categorical",
+        filled in by `resolve`.
     """
 
     kinds: tuple[str, ...] = field(default=(), metadata=RESOLVED)
+    partitions: tuple[tuple[str, str], ...] = field(default=(), metadata=RESOLVED)
 
     name: ClassVar[str] = "parquet"
 
     def resolve(self, sources: Sequence[Source]) -> Self:
+        options = replace(self, partitions=self._find_partitions(sources))
         with _open(sources[0]) as file:
-            schema = file.schema_arrow
+            schema = options._with_partitions(file.schema_arrow)
             if self.columns:
                 check_same_columns(sources[0], schema.names, self.columns)
-            options = self.with_label_columns(schema.names)
+            options = options.with_label_columns(schema.names)
             options.check_columns(schema.names)
             used = [name for name in schema.names if name not in self.ignore]
-            groups = range(file.num_row_groups)
-            batches = (batch for group in groups for batch in _batches(file, group, used, SAMPLE_BYTES))
+            read = partial(options._batches, file, sources[0], columns=used, window_bytes=SAMPLE_BYTES)
+            batches = (batch for group in range(file.num_row_groups) for batch in read(group))
             sample = _first_rows(batches, schema.empty_table().select(used))
         return replace(options.decide(schema.names, sample), kinds=_kinds(schema))
+
+    def _find_partitions(self, sources: Sequence[Source]) -> tuple[tuple[str, str], ...]:
+        """Return the columns that folders make: those whose values differ, or that the dataset to be like has."""
+        values = [_partition_values(source) for source in sources]
+        distinct = {name: {each.get(name, "") for each in values} for name in values[0]}
+        wanted = {name: texts for name, texts in distinct.items() if len(texts) > 1 or name in self.columns}
+        is_number = {name: all(map(_is_number, texts)) for name, texts in wanted.items()}
+        return tuple((name, NUMERIC if is_number[name] else CATEGORICAL) for name in wanted)
+
+    def _with_partitions(self, schema: pa.Schema) -> pa.Schema:
+        for name, kind in self.partitions:
+            schema = schema.append(arrow().field(name, arrow().float64() if kind == NUMERIC else arrow().string()))
+        return schema
+
+    def _batches(
+        self, file: pq.ParquetFile, source: Source, group: int, columns: Sequence[str], window_bytes: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield some columns of the rows of a row group in batches of about `window_bytes` bytes."""
+        partitions, values = dict(self.partitions), _partition_values(source)
+        about = file.metadata.row_group(group)
+        row_bytes = max(about.total_byte_size // max(about.num_rows, 1), DECODED_CELL * len(columns))
+        rows = max(window_bytes // row_bytes, 1)
+        stored = [name for name in columns if name not in partitions]
+        for batch in file.iter_batches(batch_size=rows, row_groups=[group], columns=stored, use_threads=False):
+            for name in partitions:
+                if name in columns:
+                    value = float(values[name]) if partitions[name] == NUMERIC else values.get(name, "")
+                    batch = batch.append_column(name, arrow().array([value] * len(batch)))
+            yield batch.select(list(columns))
 
     def parts(self, source: Source, part_bytes: int) -> Iterator[SourcePart]:
         """Yield ranges of row groups of up to `part_bytes` bytes, with at least one row group in each range."""
         with _open(source) as file:
-            self._check_schema(source, file.schema_arrow)
+            self._check_schema(source, self._with_partitions(file.schema_arrow))
             sizes = [file.metadata.row_group(group).total_byte_size for group in range(file.num_row_groups)]
         start, size = 0, 0
         for group, more in enumerate(sizes):
@@ -73,7 +111,7 @@ class Parquet(TableFormat):
             groups = range(part.start, len(counts) if part.stop is None else part.stop)
             row = 1 + sum(counts[: part.start])
             for group in groups:
-                for batch in _batches(file, group, self.in_use(), window_bytes):
+                for batch in self._batches(file, part.source, group, self.in_use(), window_bytes):
                     yield _RowGroupSlice(batch, row, part.source)
                     row += len(batch)
 
@@ -120,12 +158,17 @@ def _open(source: Source) -> Iterator[pq.ParquetFile]:
             raise SourceError(f"{source.url}: damaged, or no Parquet file ({error})") from error
 
 
-def _batches(file: pq.ParquetFile, group: int, columns: Sequence[str], window_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a row group in batches of about `window_bytes` bytes."""
-    about = file.metadata.row_group(group)
-    row_bytes = max(about.total_byte_size // max(about.num_rows, 1), DECODED_CELL * len(columns))
-    rows = max(window_bytes // row_bytes, 1)
-    yield from file.iter_batches(batch_size=rows, row_groups=[group], columns=list(columns), use_threads=False)
+def _partition_values(source: Source) -> dict[str, str]:
+    """Return the values of the folders called ``name=value`` in which a file lies, by name."""
+    pairs = (unquote(folder).split("=", 1) for folder in source.url.split("/")[:-1] if "=" in folder)
+    return {name: value for name, value in pairs if name}
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def _first_rows(batches: Iterator[pa.RecordBatch], empty: pa.Table) -> pa.Table:
