@@ -8,6 +8,7 @@ import numpy as np
 import obstore
 import pytest
 import xarray
+import zarr
 from click.testing import CliRunner, Result
 from obstore.store import S3Store
 from s3_server import KEY, SECRET
@@ -72,6 +73,29 @@ def test_from_s3_to_s3(s3, put, tmp_path):
     local = run("ingest", f"{base}/raw/part-*.csv", tmp_path / "d.zarr", "-f", "csv", "--label", "y")
     assert local.exit_code == 0, local.output
     assert daskfs.open_dataset(tmp_path / "d.zarr").digest == ds.digest
+
+
+def test_one_command_from_files_or_foreign_zarr_in_a_bucket(s3, put, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    base = s3.url("")[:-1]
+    for number in range(3):
+        put(f"{base}/raw/part-{number}.csv", csv(number))
+    done = run("select", f"{base}/raw/part-*.csv", "-k", 2, "--label", "y", "--out", f"{base}/job")
+    assert done.exit_code == 0, done.output
+    assert "on 120 rows held back" in done.output
+    assert set(daskfs.load_selection(f"{base}/job").names) == {"b", "e"}
+    assert not list(tmp_path.iterdir())
+    table = np.loadtxt(csv(0).decode().splitlines(), delimiter=",", skiprows=1)
+    group = zarr.open_group(store=tmp_path / "local.zarr", mode="w")
+    group.create_array("X", data=table[:, :6], chunks=(50, 3))
+    group.create_array("y", data=table[:, 6].astype(int))
+    for path in (tmp_path / "local.zarr").rglob("*"):
+        if path.is_file():
+            put(f"{base}/foreign.zarr/{path.relative_to(tmp_path / 'local.zarr')}", path.read_bytes())
+    done = run("select", f"{base}/foreign.zarr", "-k", 2, "--out", "result", "--processes", 2)
+    assert done.exit_code == 0, done.output
+    assert set(daskfs.load_selection("result").names) == {"x1", "x4"}
+    assert SECRET not in done.output
 
 
 @pytest.mark.parametrize(
