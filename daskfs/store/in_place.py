@@ -330,15 +330,16 @@ class _CellsInPlace:
 
     def _check(self, cells: NDArray[Any], first_row: int, first_column: int) -> None:
         """Raise Gap or DatasetError if a cell is missing or infinite."""
+        if np.isfinite(cells).all():
+            return
         order = "F" if self.spec.codec.columns_contiguous else "C"
         bad = int(first_not_finite(cells.reshape(-1, order=order)))  # type: ignore[call-overload]
-        if bad >= 0:
-            row, column = np.unravel_index(bad, cells.shape, order=order)  # type: ignore[call-overload]
-            name, value = self._names([first_column + column])[0], cells[row, column]
-            where = f"{self._url}: column {name!r:.80}, row {first_row + row}"
-            if np.isnan(value):
-                raise Gap(f"{where}: is missing; missing='mean' fills gaps, in a copy")
-            raise DatasetError(f"{where}: is {value}; values must be finite")
+        row, column = np.unravel_index(bad, cells.shape, order=order)  # type: ignore[call-overload]
+        name, value = self._names([first_column + column])[0], cells[row, column]
+        where = f"{self._url}: column {name!r:.80}, row {first_row + row}"
+        if np.isnan(value):
+            raise Gap(f"{where}: is missing; missing='mean' fills gaps, in a copy")
+        raise DatasetError(f"{where}: is {value}; values must be finite")
 
 
 class _ColumnsInPlace(ColumnBlocks):
