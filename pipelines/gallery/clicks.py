@@ -14,19 +14,8 @@ import numpy as np
 
 ROWS, USERS, ADS = 60_000, 20_000, 2_000
 WORDS = [
-    "wine",
-    "shoes",
-    "boots",
-    "hats",
-    "books",
-    "games",
-    "phones",
-    "sofa",
-    "bike",
-    "travel",
-    "music",
-    "garden",
-    "maps",
+    *("wine", "shoes", "boots", "hats", "books", "games", "phones", "sofa"),
+    *("bike", "travel", "music", "garden", "coffee", "tea", "chess", "maps"),
 ]
 
 
