@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo test test-all coverage test-wheel test-airflow test-clusters test-hosts test-distributed-oldest check docs lock bench bench-airflow bench-real bench-workers clean
+.PHONY: demo test test-all coverage test-wheel test-airflow test-clusters test-hosts test-distributed-oldest check docs gallery lock bench bench-airflow bench-real bench-workers clean
 
 demo: $(READY)
 	$(BIN)/daskfs demo
@@ -71,6 +71,10 @@ docs: .venv/ready-for-docs
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	touch $@
 
+# The worked examples of docs/gallery, compared with what the pages say: about a minute. Reports go to docs/gallery/reports.
+gallery: $(READY)
+	$(BIN)/python pipelines/gallery/run.py
+
 bench: $(READY)
 	$(BIN)/python pipelines/benchmarks/ingest.py
 	$(BIN)/python pipelines/benchmarks/reading.py
@@ -115,4 +119,4 @@ lock:
 	rm -rf .venv-lock
 
 clean:
-	rm -rf .venv .venv-airflow .venv-lock .venv-oldest .venv-wheel .mypy_cache .ruff_cache .pytest_cache build dist site
+	rm -rf .venv .venv-airflow .venv-lock .venv-oldest .venv-wheel .mypy_cache .ruff_cache .pytest_cache build dist site gallery docs/gallery/reports

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 import tomllib
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import click
@@ -19,6 +21,16 @@ _JOB = {
     "data": '[data]\ntrain = "x.zarr"\n',
     "select": '[select]\nalgorithm = "mission"\nk = 1\n',
 }
+
+
+def load_script(path: str) -> ModuleType:
+    """A file of the source tree that is in no package, as a module."""
+    spec = spec_from_file_location(path.replace("/", "_"), ROOT / f"{path}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def blocks(text: str, language: str = "") -> list[str]:
@@ -35,7 +47,7 @@ def run_examples(text: str, file: str) -> None:
 
 def commands(text: str) -> list[str]:
     """The daskfs command lines of a page, without comments and whatever they are piped into."""
-    shell = "\n".join([*blocks(text), *blocks(text, "bash")]).replace("\\\n", " ")
+    shell = "\n".join([*blocks(text), *blocks(text, "bash"), *blocks(text, "console")]).replace("\\\n", " ")
     lines = re.findall(r"^(?:\$ )?daskfs ([a-z].*)$", shell, re.MULTILINE)
     return [re.split(r" #| \|| >", line)[0].strip() for line in lines]
 

@@ -5,21 +5,29 @@ from __future__ import annotations
 import re
 
 import pytest
-from pages import ROOT, blocks, check_link, commands, completed_job, links, parse_command, run_examples
+from pages import ROOT, blocks, check_link, commands, completed_job, links, load_script, parse_command, run_examples
 
 from daskfs.job.file import load_job
 
+transcripts = load_script("pipelines/docs/transcripts")
 README = (ROOT / "README.md").read_text()
 
 
-def test_the_examples_run(tmp_path, monkeypatch, capsys):
+def test_the_examples_run_and_the_command_prints_what_the_page_shows(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     run_examples(README, "README.md")
-    printed = capsys.readouterr().out
-    assert "gene3" in printed
-    assert "gene8" in printed
-    assert "user^country=uk" in printed
-    assert len([line for line in blocks(README, "python")[0].splitlines() if line.strip()]) <= 10
+    assert "worst concave points" in capsys.readouterr().out
+    (command,) = transcripts.commands_of(README)
+    assert command.line.startswith("daskfs select ")
+    assert transcripts.run(command, tmp_path) == []
+
+
+def test_it_is_short_and_begins_with_what_a_stranger_needs():
+    lines = README.splitlines()
+    assert len(lines) <= 170
+    screen = "\n".join(lines[:30])
+    assert "](docs/front-door.svg)" in screen
+    assert "pip install" in screen
 
 
 @pytest.mark.parametrize("line", commands(README))

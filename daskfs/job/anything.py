@@ -209,7 +209,7 @@ class _Opener:
     def _ingest_frame(self, frame: Any, y: Any, axis: Axis) -> Dataset:
         """Ingest a table in memory by way of a Parquet file, as files with the same columns would be."""
         pa, parquet = arrow(), arrow("pyarrow.parquet")
-        table = pa.Table.from_pandas(frame, preserve_index=False) if hasattr(frame, "iloc") else pa.table(frame)
+        table = pa.Table.from_pandas(frame, preserve_index=False) if hasattr(frame, "iloc") else _plain(pa.table(frame))
         label = y if isinstance(y, str) else "y"
         if not isinstance(y, str):
             if y is None:
@@ -304,6 +304,15 @@ def _from_data_array(data: Any, y: Any) -> Matrix:
     columns = data.coords.get(data.dims[-1])
     names = None if columns is None or columns.dtype.kind not in "OUST" else [str(name) for name in columns.values]
     return matrix_of(data.data, y, names)
+
+
+def _plain(table: Any) -> Any:
+    """Return an Arrow table with texts in place of views of texts, as polars has them: Arrow cannot filter views."""
+    pa = arrow()
+    fields = [
+        field.with_type(pa.large_string()) if pa.types.is_string_view(field.type) else field for field in table.schema
+    ]
+    return table.cast(pa.schema(fields))
 
 
 def is_frame(data: Any) -> bool:

@@ -1,17 +1,26 @@
-"""Ten tables as people have them through `daskfs select TABLE -k K --label y`, beside scikit-learn's obvious pipeline.
+"""Tables as people have them, through `daskfs select TABLE -k K --label y`, beside scikit-learn's obvious pipeline.
 
-    python pipelines/benchmarks/front_door.py [NAME ...] [--seeds N]
+    python pipelines/benchmarks/front_door.py [NAME ...] [--seeds N] [--json docs/front-door.json]
 
 For every table and seed, a file of rows is written, and the command is run on it in a process of its own, with no flags
 but -k and --label. Its selection predicts rows that are in no file. scikit-learn gets as many rows as the selection had
 (the command holds a fifth back), and prepares them by hand as a person would: identifiers dropped, dates as numbers,
 gaps filled, categories encoded, numbers scaled; then the better of SelectKBest and an L1 path with the same k, and a
 logistic or ridge regression. Printed are both scores on the new rows, their difference, and the seconds of the command.
+Ten tables are made here, each with a difficulty of its own; four are the real ones that scikit-learn brings with it,
+split anew for every seed.
+
+With `--json`, the scores of every seed are saved, and what the file has of other tables stays.
+`pipelines/docs/front_door.py` draws the picture of the README from docs/front-door.json, which is made by
+
+    python pipelines/benchmarks/front_door.py --json docs/front-door.json
+    python pipelines/benchmarks/front_door.py breast_cancer digits wine diabetes --seeds 8 --json docs/front-door.json
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -22,7 +31,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import sklearn
 from sklearn.compose import ColumnTransformer
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_wine
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.feature_selection import SelectFromModel, SelectKBest, f_classif, f_regression
 from sklearn.impute import SimpleImputer
@@ -43,6 +54,7 @@ class Table(NamedTuple):
     frame: pd.DataFrame
     k: int
     drop: tuple[str, ...] = ()
+    test_rows: int = TEST_ROWS
 
 
 def _classes(score: np.ndarray, rng: Rng, share: float = 0.5) -> np.ndarray:
@@ -127,10 +139,34 @@ def tiny(rng: Rng, n: int) -> Table:
     return Table(frame.assign(y=_classes(4 * (frame.x1 - frame.x6).to_numpy(), rng)), 2)
 
 
-TABLES: dict[str, Callable[[Rng, int], Table]] = {
-    function.__name__: function
-    for function in (mixed, wide, text, classes, dates, gaps, rare, regression, ordered, tiny)
-}
+def _bundled(load: Callable[..., Any], rng: Rng, k: int) -> Table:
+    """Return a real table of scikit-learn's in random order, three tenths of it for the test."""
+    bunch = load(as_frame=True)
+    y = bunch.target if load is load_diabetes else np.asarray(bunch.target_names)[bunch.target].astype(str)
+    frame = bunch.data.assign(y=y).sample(frac=1, random_state=int(rng.integers(2**31)))
+    return Table(frame, k, test_rows=len(frame) * 3 // 10)
+
+
+def breast_cancer(rng: Rng, n: int) -> Table:
+    return _bundled(load_breast_cancer, rng, 5)
+
+
+def digits(rng: Rng, n: int) -> Table:
+    table = _bundled(load_digits, rng, 20)
+    return table._replace(frame=table.frame.assign(y="digit " + table.frame.y))
+
+
+def wine(rng: Rng, n: int) -> Table:
+    return _bundled(load_wine, rng, 4)
+
+
+def diabetes(rng: Rng, n: int) -> Table:
+    return _bundled(load_diabetes, rng, 4)
+
+
+MADE = (mixed, wide, text, classes, dates, gaps, rare, regression, ordered, tiny)
+REAL = (breast_cancer, digits, wine, diabetes)
+TABLES: dict[str, Callable[[Rng, int], Table]] = {function.__name__: function for function in MADE + REAL}
 
 
 def daskfs_score(train: pd.DataFrame, test: pd.DataFrame, k: int, is_text: bool) -> tuple[float, float, int]:
@@ -167,6 +203,12 @@ def daskfs_score(train: pd.DataFrame, test: pd.DataFrame, k: int, is_text: bool)
             seconds,
             held_back,
         )
+
+
+def metric_of(y: pd.Series) -> str:
+    if y.dtype.kind == "f":
+        return "R²"
+    return "ROC AUC" if y.nunique() == 2 else "balanced accuracy"
 
 
 def score_of(y: pd.Series, scores: np.ndarray, predicted: np.ndarray, labels: Any) -> float:
@@ -218,16 +260,20 @@ def sklearn_score(train: pd.DataFrame, test: pd.DataFrame, k: int, drop: tuple[s
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", default=list(TABLES), help="tables; all by default")
+    parser.add_argument(
+        "names", nargs="*", default=[made.__name__ for made in MADE], help="tables; the made ones by default"
+    )
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also save the scores here")
     arguments = parser.parse_args()
+    results = []
     print(f"{'table':12}{'rows':>8}{'k':>5}{'daskfs':>9}{'sklearn':>9}{'difference':>12}{'seconds':>9}")
     for name in arguments.names:
         ours, theirs, times = [], [], []
         for seed in range(arguments.seeds):
             rng = np.random.default_rng(seed)
             table = TABLES[name](rng, 2000 + TEST_ROWS)
-            test, train = table.frame[-TEST_ROWS:], table.frame[:-TEST_ROWS]
+            test, train = table.frame[-table.test_rows :], table.frame[: -table.test_rows]
             if name == "ordered":
                 train = train.sort_values("y")
             score, seconds, held_back = daskfs_score(train, test, table.k, name == "text")
@@ -240,6 +286,29 @@ def main() -> None:
             f"{name:12}{len(train):8,}{table.k:5}{np.mean(ours):9.3f}{np.mean(theirs):9.3f}{difference:+12.3f}{min(times):9.1f}",
             flush=True,
         )
+        results.append(
+            {
+                "table": name.replace("_", " "),
+                "real": TABLES[name] in REAL,
+                "rows": len(train),
+                "columns": train.shape[1] - 1,
+                "k": table.k,
+                "metric": metric_of(table.frame.y),
+                "daskfs": [round(score, 4) for score in ours],
+                "sklearn": [round(score, 4) for score in theirs],
+            }
+        )
+    if arguments.json is not None:
+        save(arguments.json, results)
+
+
+def save(file: Path, results: list[dict[str, Any]]) -> None:
+    """Write results to a JSON file, a line for each table, in place of those of the same tables."""
+    known = json.loads(file.read_text("utf-8"))["tables"] if file.exists() else []
+    tables = {table["table"]: table for table in [*known, *results]}
+    lines = ",\n".join(f"  {json.dumps(table, ensure_ascii=False)}" for table in tables.values())
+    versions = f'"daskfs_version": "{daskfs.__version__}", "sklearn_version": "{sklearn.__version__}"'
+    file.write_text(f'{{\n {versions},\n "tables": [\n{lines}\n ]\n}}\n', encoding="utf-8")
 
 
 if __name__ == "__main__":

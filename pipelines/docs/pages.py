@@ -14,6 +14,8 @@ from daskfs.cli import COMMANDS, main
 
 MARK = "<!-- commands -->"
 """Where the help of all commands goes."""
+REPORTS = "<!-- reports -->"
+"""Where links to the reports of a page of the gallery go, if `make gallery` has written them."""
 DOCS = Path(__file__).parents[2] / "docs"
 _WIDTH = 100
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)#:\s]+)(?:#[^)]*)?\)")
@@ -27,7 +29,7 @@ def on_config(config: Any, **_: Any) -> None:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Return the text of a page as it is to be rendered."""
-    return _inside(fill_in(markdown), page.file.src_path)
+    return _inside(fill_in(markdown).replace(REPORTS, reports(Path(page.file.src_path))), page.file.src_path)
 
 
 def fill_in(markdown: str) -> str:
@@ -52,6 +54,13 @@ def estimators() -> str:
 def commands() -> str:
     """Return a section for every command, with what its ``--help`` prints."""
     return "\n".join(f"## daskfs {name}\n\n```text\n{help_of(name)}\n```\n" for name in COMMANDS)
+
+
+def reports(page: Path) -> str:
+    """Return a line with links to the reports that the commands of a page wrote."""
+    files = sorted((DOCS / page.parent / "reports").glob(f"{page.stem}-*.html"))
+    links = [f"[{file.stem.partition('-')[2]}](reports/{file.name})" for file in files]
+    return f"The report of each selection: {', '.join(links)}." if links else ""
 
 
 def help_of(name: str) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import MISSING
-from importlib.util import module_from_spec, spec_from_file_location
 
 import pytest
-from pages import ROOT, blocks, check_link, commands, completed_job, links, parse_command, run_examples
+from pages import ROOT, blocks, check_link, commands, completed_job, links, load_script, parse_command, run_examples
 
 import daskfs.sklearn
 from daskfs.algorithms.registry import default_of, fields_of, registrations
@@ -37,6 +37,37 @@ def each(of):
 def test_the_examples_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run_examples(PAGES[page], page)
+
+
+@pytest.mark.parametrize(
+    "page", [page for page, text in PAGES.items() if blocks(text, "console") and not page.startswith("gallery/")]
+)
+def test_commands_print_what_the_page_shows(page, tmp_path, monkeypatch):
+    transcripts = load_script("pipelines/docs/transcripts")
+    monkeypatch.chdir(tmp_path)
+    run_examples(PAGES[page], page)
+    for command in transcripts.commands_of(PAGES[page]):
+        assert transcripts.run(command, tmp_path) == []
+
+
+def test_the_picture_shows_the_saved_results():
+    picture = load_script("pipelines/docs/front_door")
+    results = json.loads((DOCS / "front-door.json").read_text())
+    assert (DOCS / "front-door.svg").read_text() == picture.draw(results)
+
+
+def test_the_gallery_runs_every_page_of_it():
+    names = {path.stem for path in (DOCS / "gallery").glob("*.md")} - {"index"}
+    assert set(load_script("pipelines/gallery/run").NAMES) == names
+    for name in names:
+        assert f"python pipelines/gallery/{name}.py" in PAGES[f"gallery/{name}.md"]
+        assert (ROOT / "pipelines" / "gallery" / f"{name}.py").exists()
+
+
+def test_the_colours_of_the_site_are_those_of_the_report():
+    report = (ROOT / "daskfs" / "observe" / "report" / "report.css").read_text()
+    known = set(re.findall(r"#[0-9a-f]{6}", report)) | {"#095a68"}  # and the accent of the report, darker
+    assert set(re.findall(r"#[0-9a-f]{6}", (DOCS / "colours.css").read_text())) <= known
 
 
 def test_the_examples_of_object_storage_run_on_a_real_server(s3, tmp_path, monkeypatch):
@@ -78,12 +109,7 @@ def test_pages_and_navigation_are_the_same():
 @pytest.fixture(scope="module", name="pages")
 def hooks_of_mkdocs():
     """The module that fills in the generated parts of pages."""
-    spec = spec_from_file_location("docs_pages", ROOT / "pipelines" / "docs" / "pages.py")
-    assert spec is not None
-    assert spec.loader is not None
-    pages = module_from_spec(spec)
-    spec.loader.exec_module(pages)
-    return pages
+    return load_script("pipelines/docs/pages")
 
 
 def test_the_commands_of_the_page_are_what_help_prints(pages):

@@ -173,6 +173,16 @@ def test_a_table_with_categories_dates_and_identifiers():
     assert daskfs.select(polars.from_pandas(frame), 2, y="clicked").names == selection.names
 
 
+def test_a_polars_table_with_gaps_in_texts():
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"age": rng.integers(18, 90, N), "device": rng.choice(["phone", "desk", None], N)})
+    frame["clicked"] = np.where(frame.age > 50, "yes", "no")
+    table = polars.from_pandas(frame)
+    selection = daskfs.select(table, 2, y="clicked")
+    assert selection.names == daskfs.select(frame, 2, y="clicked").names
+    assert list(selection.predict(table)) == list(selection.predict(frame))
+
+
 def test_npy_files(cells, sick):
     np.save("X.npy", cells)
     np.save("y.npy", sick == "yes")
