@@ -23,7 +23,7 @@ from daskfs.protocol import Algorithm
 
 SHORT = {"n_select": "-k"}
 COMMON = {
-    "n_select": ("N", "How many features to select."),
+    "n_select": ("N", "How many features to select; all there are, if they are fewer."),
     "loss": ("LOSS", "auto, squared, logistic, squared_hinge or softmax.  [default: auto, by the target]"),
     "keep": ("NAME,NAME…", "Features that are in the model in any case, and not counted in -k."),
 }

@@ -121,7 +121,7 @@ def test_every_field_is_a_flag(two, arguments, expected):
 
 def test_help_comes_from_the_docstring(two):
     shown = re.sub(r"\s+", " ", CliRunner().invoke(two, ["--help"]).stdout)
-    assert "-k, --n-select N How many features to select." in shown  # for all algorithms alike
+    assert "-k, --n-select N How many features to select; all there are, if they are fewer." in shown
     together, every, other = (shown.index(f"Options of {names}:") for names in ("every and other", "every", "other"))
     assert 0 < together < every < other
     assert "--screen / --no-screen [default: True] / [default: False]" in shown[together:every]
