@@ -151,9 +151,17 @@ class DataSteps:
 
     def find(self) -> Datasets | None:
         """Return the datasets for the current sources if all datasets are complete, otherwise None."""
-        looking = DataSteps(self.job, self.client, replace(self.listener, notify=lambda line: None), dry_run=True)
+        silent = replace(self.listener, notify=lambda line: None)
+        looking = DataSteps(self.job, self.client, silent, dry_run=True, ingested=self.ingested)
         try:
             return looking.split_and_transpose(looking.ingest())
+        except _MissingError:
+            return None
+
+    def find_ingested(self) -> Datasets | None:
+        """Return the datasets of the step "ingest" if they are complete, otherwise None; report a step that is done."""
+        try:
+            return DataSteps(self.job, None, self.listener, dry_run=True).ingest()
         except _MissingError:
             return None
 

@@ -134,7 +134,7 @@ def test_most_people_need_about_twelve_flags():
     shown = CliRunner().invoke(daskfs.cli.select.select, ["--help"]).stdout
     first = shown.split("\nOptions:\n")[1].split("\n\n")[0]
     flags = re.findall(r"^  (-.*?)(?:  |$)", first, re.MULTILINE)
-    assert {"-k, --n-select N", "--label TEXT", "--out TEXT"} <= set(flags)
+    assert {"-k, --n-select N", "--label TEXT", "--out PATH"} <= set(flags)
     assert len(flags) <= 13
     assert "daskfs select patients.csv -k 20 --label outcome" in shown.splitlines()[-1]
 
