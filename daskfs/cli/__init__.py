@@ -19,7 +19,7 @@ UNREAD = 141
 QUICK = ("show", "info", "report", "airflow")
 """Commands that have nothing to announce, since their result comes soon."""
 COMMANDS = {
-    "demo": ("demo", "See it work on data made on the spot."),
+    "demo": ("demo", "See it work on real data, in a minute."),
     "ingest": ("datasets", "Turn source files into a dataset."),
     "info": ("datasets", "Show what a dataset is."),
     "verify": ("datasets", "Check every chunk of a dataset."),

@@ -39,7 +39,7 @@ from daskfs.job.front_door import STDIN, FrontDoor, folder_for, read_stdin
 from daskfs.job.plan import money_line, time_line
 from daskfs.job.request import Request
 from daskfs.observe.progress import count_progress, ingest_progress, pass_progress
-from daskfs.observe.tables import baseline_lines, metric_table, terminal_table
+from daskfs.observe.tables import baseline_lines, input_lines, metric_table, terminal_table
 from daskfs.observe.terminal import messages, output, printable, program, warnings_as_notes
 from daskfs.protocol import Algorithm
 from daskfs.selection.records import METRICS, REPORT, read_record
@@ -235,6 +235,8 @@ def _select_and_evaluate(request: FrontDoor, as_json: bool) -> None:
         print_selection(selection, as_json)
         return
     print_features(selection, TOP)
+    for line in input_lines(selection):
+        output.print(printable(line), markup=False, soft_wrap=True)
     if (metrics := read_record(outcome.run, METRICS)) is not None:
         output.print(f"on {metrics['rows']:,} rows held back:")
         output.print(terminal_table(metric_table(metrics, selection.classes)))

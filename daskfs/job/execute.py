@@ -86,7 +86,7 @@ def execute(
 
 
 def needs_cluster(path: str | os.PathLike[str], changes: Mapping[str, Any] | None = None) -> bool:
-    """Return True if a job has unfinished steps that use a Dask cluster (ingest to evaluate)."""
+    """Return True if a job has unfinished steps that use a Dask cluster (ingest, split, select or stability)."""
     return JobRun(load_job(path, changes), None, lines(lambda line: None)).needs_cluster()
 
 

@@ -77,13 +77,12 @@ class JobRun(DataSteps):
             check_report(self.job.report.to, self.storage)
 
     def needs_cluster(self) -> bool:
-        """Return True if a step of the job that uses a cluster, every step up to "evaluate", is not finished."""
+        """Return True if a dataset, the selection or the stability of the job is not computed yet."""
         datasets = self.find()
         if datasets is None:
             return True
-        place, test = self._run_folder(datasets), datasets.test
-        is_evaluated = test is None or _is_of(read_record(place, METRICS), test.digest)
-        return not (place.exists(RECORD) and self._is_stability_known(place) and is_evaluated)
+        place = self._run_folder(datasets)
+        return not place.exists(RECORD) or not self._is_stability_known(place)
 
     def run(self, until: JobStep = "publish") -> Location | None:
         """Run all steps up to `until` whose output is missing, and return the folder of the selection run, if any."""

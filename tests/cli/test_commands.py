@@ -137,28 +137,6 @@ def test_version():
     assert daskfs.__version__ in run("--version").stdout
 
 
-def test_the_demo_replaces_nothing_that_is_not_its_own(tmp_path):
-    (tmp_path / "clicks.vw").write_text("1 |mine x\n")
-    done = run("demo", "--out", tmp_path)
-    assert (done.exit_code, "files called clicks that are not the demo's" in done.stderr) == (2, True)
-    assert (tmp_path / "clicks.vw").read_text() == "1 |mine x\n"
-
-
-def test_the_demo_runs_and_finds_the_truth(tmp_path):
-    done = run("demo", "--out", tmp_path)
-    assert done.exit_code == 0, done.output
-    found = {name: daskfs.load_selection(tmp_path / name) for name in ("clicks", "genes", "waves")}
-    drawn = ["user^country=jp", "user^device=mobile", *(f"ad^word{i}" for i in range(3, 8))]
-    assert set(drawn) <= set(found["clicks"].names)
-    assert set(found["genes"].names) == {f"gene{1000 * i}" for i in range(1, 11)}
-    assert set(found["waves"].input_importance.input.values[:2]) == {"sensor2", "sensor4"}
-    for name in found:
-        (report,) = (tmp_path / name / "runs").glob("*/report.html")
-        assert str(report) in done.stdout
-    assert done.stdout.count("ROC AUC") == 2
-    assert "R² 0.9" in done.stdout
-
-
 def test_control_c_leaves_a_resumable_ingest(tmp_path):
     """A real process, a real SIGINT, then the same command again."""
     import gzip

@@ -111,7 +111,7 @@ METAVARS = {int: "N", float: "X", str: "TEXT", type(None): "none"}
         ("every -k 5 --most auto", "error: --most: 'auto' is not a whole number or none"),
         ("every -k 5 --loss softmax", "error: --loss: 'softmax' is not squared or logistic"),
         ("other --loss squared", "error: --loss: 'squared' is not softmax"),
-        ("other -k 5", "error: --n-select: other has no such option; it takes --loss, --width, --screen"),
+        ("other -k 5", "error: --n-select: other has no such option; there are --loss, --width, --screen"),
     ],
 )
 def test_every_field_is_a_flag(two, arguments, expected):

@@ -83,7 +83,7 @@ def test_one_clear_line_for_what_cannot_be(table):
     run("ingest", "table.csv", "d.zarr", "-f", "csv", "--label", "mass,age", "--ignore", "town", "--layout", "both")
     for algorithm, name in (("mission", "Mission"), ("random-features", "SparseRandomFeatures")):
         refused = run("select", "d.zarr", "-a", algorithm, "-k", "2", "--out", "run", "--serial", code=2)
-        assert f"error: {name} takes one target, d.zarr has 2 (mass, age): use OnlineSubstitution" in refused
+        assert f"error: {name} takes one target, d.zarr has 2 (mass, age): use --algorithm substitution" in refused
 
 
 @pytest.mark.parametrize("label", ['"mass,height,age"', '["mass", "height", "age"]'])

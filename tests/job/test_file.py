@@ -101,7 +101,7 @@ def test_changes_from_the_command_line(tmp_path, key):
         (
             'out = "run"',
             'out = "run"\nnmae = "x"',
-            "job.toml:2: nmae: no such key (did you mean 'name'?); there are",
+            "job.toml:2: nmae: no such key (did you mean 'name'?)",
         ),
         ("[data]", "[dat]", "job.toml:2: dat: no such key (did you mean 'data'?)"),
         ('train = "d.zarr"', 'trian = "d.zarr"', "job.toml:3: data.trian: no such key (did you mean 'train'?)"),
