@@ -194,11 +194,13 @@ def demo(out: str) -> None:
         output.print(f"\n{number}. {table.title}", style="bold", markup=False, soft_wrap=True)
         path = folder / table.file
         if not path.exists():
-            table.write(path)
+            part = path.with_suffix(".part")  # an interrupted demo leaves no half of a table
+            table.write(part)
+            part.rename(path)
         command = table.command(folder)
         output.print(f"$ {program()} select {shlex.join(command)}", style="cyan", markup=False, soft_wrap=True)
-        select.main(command, standalone_mode=False)
-        messages.print(f"for comparison: {table.rival} of scikit-learn with all features", style="dim")
+        with select.make_context("select", command) as ctx:
+            select.invoke(ctx)
         rows.append(summary(table, folder))
     output.print("\nOn rows that no model has seen, beside a guess (always the same answer)")
     output.print("and a model of scikit-learn with all features, fitted to the same rows:")
@@ -223,6 +225,7 @@ def summary(table: DemoTable, folder: Path) -> list[str]:
     guess = record["baseline"]["metrics"][table.metric]
     n_features = selection.source["n_features"]
     size = f"{len(selection.features)} of {n_features:,}" if selection.inputs is None else f"{len(selection.features)}"
+    messages.print(f"for comparison: {table.rival} of scikit-learn with all features", style="dim")
     rival = rival_score(table, open_dataset(selection.source["url"]), open_dataset(record["dataset"]))
     return [
         table.name,

@@ -278,7 +278,11 @@ def plan(
     fields = {field: value for field, value in flags.items() if field in ALL_FIELDS and value is not None}
     speed = None if cluster is None else _numbers("--cluster", cluster, "16,0.5", 2)
     rates = None if prices is None else _numbers("--prices", prices, "0.0004,0.005,0.09", 3)
-    with names_as_flags([*ALL_FIELDS, *INGEST_FLAGS]), warnings_as_notes(), TemporaryDirectory("daskfs-") as folder:
+    with (
+        names_as_flags([*ALL_FIELDS, *INGEST_FLAGS]),
+        warnings_as_notes(),
+        TemporaryDirectory(prefix="daskfs-") as folder,
+    ):
         out = out if STDIN not in sources else folder  # a plan leaves nothing behind
         cost = front_door(sources, name, out, test, fields, seed=0, **flags).plan()
     if as_json:

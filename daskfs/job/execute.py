@@ -78,7 +78,7 @@ def execute(
     try:
         before.check()
     except OptionError as error:
-        raise _with_key(path, error) from error
+        raise _with_key(path, error) from None
     with job_cluster(job.cluster) if before.needs_cluster() else nullcontext() as client:
         announce(client, listener.notify)
         run = JobRun(job, client, listener)

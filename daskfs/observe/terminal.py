@@ -33,7 +33,7 @@ def program() -> str:
     if name != "daskfs":  # a test, or somebody's script
         return "daskfs"
     found = shutil.which(name)
-    is_found = found is not None and os.path.samefile(found, sys.argv[0])
+    is_found = found is not None and os.path.realpath(found) == os.path.realpath(sys.argv[0])
     return name if is_found else shlex.quote(sys.argv[0])
 
 

@@ -249,6 +249,17 @@ def test_a_terminal_sees_at_once_what_is_being_done():
     assert seconds[0] < 0.4 * seconds[-1]
 
 
+@pytest.mark.parametrize(
+    "algorithm", [daskfs.Mission(2), daskfs.Mission(2, refit=3, idf=True, passes=2), daskfs.Univariate(2)]
+)
+def test_no_more_passes_than_the_bar_counts(algorithm):
+    X = np.random.default_rng(0).normal(size=(50, 4))
+    daskfs.write_dataset("d.zarr", X, X[:, 0] > 0, layout="both")
+    seen: list[PassProgress] = []
+    daskfs.select("d.zarr", algorithm, progress=seen.append)
+    assert max(now.number for now in seen) == seen[0].passes
+
+
 def test_time_left_is_that_of_all_passes(monkeypatch):
     shown: list[Any] = []
 

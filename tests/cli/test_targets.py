@@ -53,7 +53,7 @@ def test_from_a_table_to_a_report(table, label):
     assert "all as they were written" in run("verify", "d.zarr")
     run("split", "d.zarr", "train.zarr", "test.zarr", "--test", "0.3")
     shown = run("select", "train.zarr", "-a", "substitution", "-k", "2", "--out", "run", "--serial")
-    assert "weight of mass    weight of height    weight of age" in shown
+    assert "weight of mass  weight of height  weight of age" in shown
     assert "weight of age" in run("show", "run", "--top", "1")
     record = json.loads(run("show", "run", "--json"))
     assert record["targets"] == ["mass", "height", "age"]

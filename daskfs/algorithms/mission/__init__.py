@@ -245,6 +245,10 @@ class Mission(Algorithm):
         return self.refit == "auto" and not self.per_class and fits_in_memory(meta)
 
     @property
+    def max_reads(self) -> int:
+        return len(self._stages)
+
+    @property
     def _stages(self) -> list[MissionStage]:
         """The stage of every pass: "count", "learn" or "refit"."""
         times: dict[MissionStage, int] = {"count": int(self.idf), "learn": self.n_passes, "refit": self.n_refits}
