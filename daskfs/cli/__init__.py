@@ -71,10 +71,7 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         _announce(ctx)
         try:
-            try:
-                return super().invoke(ctx)
-            finally:
-                sys.stdout.flush()  # here, where an error can be handled
+            return super().invoke(ctx)
         except BrokenPipeError as error:
             _leave_if_unread()
             _say(f"error: {error}", "red")

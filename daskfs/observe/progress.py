@@ -43,16 +43,12 @@ def pass_progress() -> Iterator[Callable[[PassProgress], None]]:
     known, the bar moves to and fro, and there is no time left.
     """
     with _bar() as bar:
-        task, is_begun = bar.add_task("reading", total=None, detail=""), False
+        task = bar.add_task("reading", total=None, detail="")
 
         def show(now: PassProgress) -> None:
-            nonlocal is_begun
             name, total, done = f"pass {now.number}", None, (now.number - 1) * now.bytes + now.bytes_done
             if now.passes:
                 name, total = f"{name}/{now.passes}", max(now.passes * now.bytes, 1)
-            if not is_begun:  # passes before an interruption took no time of this run
-                is_begun = True
-                bar.reset(task, total=total, completed=done)
             bar.update(task, total=total, completed=done, description=name, detail=pass_detail(now))
 
         yield show

@@ -198,8 +198,10 @@ def test_bad_names_are_told_in_one_line(tmp_path):
 
 def test_all_others_if_they_are_fewer_than_asked_for(tmp_path):
     X, y = confounded()
+    dataset, algorithm = store(tmp_path, X[:, :6], y), daskfs.OnlineSubstitution(5, keep=["x1", "x2"])
+    assert algorithm.resolve(dataset.meta).n_select == 4  # which memory is promised for
     with pytest.warns(UserWarning, match="4 features of the 5 asked for: the data have no more"):
-        selection = daskfs.select(store(tmp_path, X[:, :6], y), daskfs.OnlineSubstitution(5, keep=["x1", "x2"]))
+        selection = daskfs.select(dataset, algorithm)
     assert sorted(selection.names) == ["x0", "x3", "x4", "x5"]
 
 
