@@ -165,11 +165,35 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f" (did you mean {match[0]!r}?)" if match else ""
 
 
+def nearest_or_some(word: str, known: Iterable[str]) -> str:
+    """Return what `nearest` returns or, if no known word is similar, "; there are …" with some of the known words.
+
+    >>> from daskfs.errors import nearest_or_some
+    >>> nearest_or_some("wide", ["k", "seed"])
+    '; there are k, seed'
+    """
+    known = list(known)
+    return nearest(word, known) or f"; there are {some_names(known)}"
+
+
+def some_names(names: Iterable[str], most: int = 12) -> str:
+    """Return names between commas: all of them, or the first and the last ones and how many there are.
+
+    >>> from daskfs.errors import some_names
+    >>> some_names([f"x{i}" for i in range(300)], most=4)
+    'x0, x1, …, x298, x299 (300 in all)'
+    """
+    names = list(names)
+    if len(names) <= most:
+        return ", ".join(names)
+    return f"{', '.join(names[: most // 2])}, …, {', '.join(names[-(most // 2) :])} ({len(names):,} in all)"
+
+
 def check_choice(option: str, value: object, choices: object) -> None:
     """Raise OptionError if the value of an option is not one of the strings of a `Literal` type."""
     words = get_args(choices)
     if value not in words:
-        raise OptionError(f"{option}: {value!r} is none of {', '.join(words)}")
+        raise OptionError(f"{option}: {value!r} is none of {', '.join(words)}{nearest(str(value), words)}")
 
 
 def check_whole(option: str, value: object, least: int) -> None:

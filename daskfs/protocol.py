@@ -298,6 +298,11 @@ class Algorithm:
         return type(self).__name__
 
     @property
+    def max_reads(self) -> int | None:
+        """How many times the data are read at most: `passes`, and more if the algorithm also reads them otherwise."""
+        return self.passes
+
+    @property
     def sharing(self) -> Sharing:
         """How several workers share the work of this algorithm; by default the workers take turns."""
         return Sharing()

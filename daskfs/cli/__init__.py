@@ -11,11 +11,15 @@ import click
 from click.shell_completion import CompletionItem
 from rich.text import Text
 
-from daskfs.errors import DaskfsError, Interrupted, redact
+from daskfs.errors import DaskfsError, Interrupted, nearest, redact
 from daskfs.observe.terminal import messages, printable
 
+UNREAD = 141
+"""The exit code of a command whose output nobody reads any more, as of any program that SIGPIPE ends."""
+QUICK = ("show", "info", "report", "airflow")
+"""Commands that have nothing to announce, since their result comes soon."""
 COMMANDS = {
-    "demo": ("demo", "See it work on data made on the spot."),
+    "demo": ("demo", "See it work on real data, in a minute."),
     "ingest": ("datasets", "Turn source files into a dataset."),
     "info": ("datasets", "Show what a dataset is."),
     "verify": ("datasets", "Check every chunk of a dataset."),
@@ -46,6 +50,13 @@ class Commands(click.Group):
         command: click.Command = getattr(import_module(f"daskfs.cli.{COMMANDS[cmd_name][0]}"), cmd_name)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            ctx.fail(f"No such command {args[0]!r}{nearest(args[0], COMMANDS)}.")
+        return super().resolve_command(ctx, args)
+
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return completions of command names and options, without importing the modules of the commands."""
         names = [
@@ -61,6 +72,10 @@ class Commands(click.Group):
         _announce(ctx)
         try:
             return super().invoke(ctx)
+        except BrokenPipeError as error:
+            _leave_if_unread()
+            _say(f"error: {error}", "red")
+            sys.exit(DaskfsError.exit_code)
         except KeyboardInterrupt:
             _say("interrupted: run the same command again to go on", "yellow")
             sys.exit(Interrupted.exit_code)
@@ -72,12 +87,27 @@ class Commands(click.Group):
             sys.exit(getattr(error, "exit_code", DaskfsError.exit_code))
 
 
+def _leave_if_unread() -> None:
+    """End the process as SIGPIPE would if standard output or standard error is a pipe that nobody reads any more."""
+    from select import POLLERR, poll  # not on Windows
+
+    pipes = poll()
+    for number in (1, 2):
+        pipes.register(number, 0)
+    if unread := [number for number, event in pipes.poll(0) if event & POLLERR]:
+        for number in unread:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), number)  # what is in buffers goes nowhere at exit
+        sys.exit(UNREAD)
+
+
 def _announce(ctx: click.Context) -> None:
     """Say what a command looks at, before the imports of the command, which take a second or two."""
     command, *arguments = [*ctx._protected_args, *ctx.args]
-    if messages.is_terminal and command in ("select", "plan") and not {"-h", "--help"} & set(arguments):
+    if messages.is_terminal and command not in QUICK and not {"-h", "--help"} & set(arguments):
         source = next((word for word in arguments if word == "-" or "://" in word or os.path.exists(word)), None)
-        if source is not None:
+        if command == "demo":
+            _say("three selections, a minute in all", "dim")
+        elif source is not None:
             _say(f"looking at {'standard input' if source == '-' else source}", "dim")
 
 

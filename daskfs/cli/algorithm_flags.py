@@ -18,12 +18,13 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import click
 
 from daskfs.algorithms.registry import default_of, fields_of, parameter_docs, registrations
-from daskfs.errors import OptionError
+from daskfs.cli.types import WordOrValue
+from daskfs.errors import OptionError, nearest, nearest_or_some
 from daskfs.protocol import Algorithm
 
 SHORT = {"n_select": "-k"}
 COMMON = {
-    "n_select": ("N", "How many features to select."),
+    "n_select": ("N", "How many features to select; all there are, if they are fewer."),
     "loss": ("LOSS", "auto, squared, logistic, squared_hinge or softmax.  [default: auto, by the target]"),
     "keep": ("NAME,NAME…", "Features that are in the model in any case, and not counted in -k."),
 }
@@ -56,7 +57,8 @@ class CommandWithGroups(click.Command):
 def common_options(command: Any) -> Any:
     """Add flags for the parameters in `COMMON` to a click command, each with default None."""
     for field, (metavar, text) in reversed(COMMON.items()):
-        command = click.option(*_flags(field), metavar=metavar, help=text)(command)
+        words = WordOrValue(_words(field, [*registrations()]))
+        command = click.option(*_flags(field), metavar=metavar, type=words, help=text)(command)
     return command
 
 
@@ -90,7 +92,8 @@ def field_values(name: str, flags: Mapping[str, Any]) -> dict[str, Any]:
     known, kinds = fields_of(algorithm), get_type_hints(algorithm)
     for field in flags:
         if field not in known:
-            raise OptionError(f"{_flag(field)}: {name} has no such option; it takes {', '.join(map(_flag, known))}")
+            hint = nearest_or_some(_flag(field), map(_flag, known))
+            raise OptionError(f"{_flag(field)}: {name} has no such option{hint}")
     for field in known:
         if field not in flags and default_of(algorithm, field) is MISSING:
             raise OptionError(f"{name} needs {' or '.join(_flags(field))}")
@@ -111,15 +114,24 @@ def algorithms_with(flags: Mapping[str, Any]) -> list[str]:
 
 @contextmanager
 def names_as_flags(fields: Iterable[str]) -> Iterator[None]:
-    """Let an OptionError that begins with the name of a parameter begin with the flag of the command line."""
+    """Let an OptionError name flags of the command line, and not parameters and classes of Python.
+
+    Parameters are known by a place at the beginning, as in ``loss: 'x' is none of …``, or by a value, as in
+    ``use method='block'``; algorithms by the word before them, as in ``use OnlineSubstitution``.
+    """
     try:
         yield
     except OptionError as error:
-        field = next((name for name in fields if re.match(rf"{name}\b", str(error))), None)
-        if field is None:
+        text = str(error)
+        for field in sorted(fields):
+            flag = _flags(field)[0]
+            text = re.sub(rf"(?<![\w-]){field}=(?:'([^']*)'|([^\s,;:)]+))", rf"{flag} \1\2", text)
+            text = re.sub(rf"^{field}(?=[\s:])", flag, text)
+        for name, entry in registrations().items():
+            text = re.sub(rf"\buse {entry.algorithm.__name__}\b", f"use --algorithm {name}", text)
+        if text == str(error):
             raise
-        reason = str(error).removeprefix(field)
-        raise OptionError(f"{_flags(field)[0]}{reason.replace('=', ' ', 1) if reason[0] == '=' else reason}") from error
+        raise OptionError(text) from error
 
 
 def _flag(field: str) -> str:
@@ -140,7 +152,20 @@ def _option(field: str, names: list[str]) -> Any:
     }
     if bool in kinds:
         return click.option(f"{_flag(field)}/--no-{_flag(field)[2:]}", default=None, **settings)
-    return click.option(*_flags(field), metavar="|".join(map(_metavar, kinds)), **settings)
+    metavar, words = "|".join(map(_metavar, kinds)), WordOrValue(_words(field, names))
+    return click.option(*_flags(field), metavar=metavar, type=words, **settings)
+
+
+def _words(field: str, names: Iterable[str]) -> list[str]:
+    """Return the words that a parameter of the algorithms `names` takes, for completion by the shell."""
+    hints = [get_type_hints(registrations()[name].algorithm) for name in names]
+    options = [option for hint in hints if field in hint for option in _alternatives(hint[field])]
+    words = [_word_for(option, METAVARS) for option in options if _is_word(option)]
+    return list(dict.fromkeys(words))
+
+
+def _is_word(kind: Any) -> bool:
+    return get_origin(kind) is Literal or kind is types.NoneType
 
 
 def _help(field: str, name: str) -> str:
@@ -173,8 +198,10 @@ def _value(flag: str, kind: Any, word: Any) -> Any:
     for option in _alternatives(kind):
         with suppress(ValueError):
             return _read(option, word)
-    expected = " or ".join(_word_for(option, IN_WORDS) for option in _alternatives(kind))
-    raise OptionError(f"{flag}: {word!r:.80} is not {expected}")
+    options = _alternatives(kind)
+    expected = " or ".join(_word_for(option, IN_WORDS) for option in options)
+    hint = nearest(word, [_word_for(option, METAVARS) for option in options if _is_word(option)])
+    raise OptionError(f"{flag}: {word!r:.80} is not {expected}{hint}")
 
 
 def _read(kind: Any, word: str) -> Any:

@@ -10,6 +10,8 @@ from typing import Any, get_args
 
 import click
 
+from daskfs.cli.algorithm_flags import names_as_flags
+from daskfs.cli.types import PATH, Choice
 from daskfs.engine.cluster.connect import cluster_at
 from daskfs.engine.data.ingest import ingest as run_ingest
 from daskfs.engine.data.reorder import MEMORY
@@ -77,7 +79,7 @@ FORMAT_OPTIONS: dict[str, tuple[Any, str]] = {
     "--lowercase/--keep-case": (bool, "text: whether case matters."),
     "--weighting": (["count", "binary", "unit"], "fasta, text: values of a row."),
 }
-COMPRESSION = click.Choice(["none", "lz4", "zstd"])
+COMPRESSION = Choice(["none", "lz4", "zstd"])
 SCHEDULER = click.option("--scheduler", help="Run on the Dask cluster at this address.")
 WORKERS = click.option("--workers", type=click.IntRange(1), help="Threads; all cores by default.")
 REORDER_OPTIONS = (
@@ -97,7 +99,7 @@ def _format_option(flags: str, kind: Any, about: str) -> Callable[[Any], Any]:
     names = [flags, "--k"] if flags == "-k" else [flags]
     repeated = flags == "--label"  # the last one alone would be the wrong target
     return click.option(
-        *names, type=click.Choice(kind) if isinstance(kind, list) else kind, default=None, multiple=repeated, help=about
+        *names, type=Choice(kind) if isinstance(kind, list) else kind, default=None, multiple=repeated, help=about
     )
 
 
@@ -106,22 +108,22 @@ def _print(dataset: Dataset) -> None:
 
 
 @click.command()
-@click.argument("sources", nargs=-1, required=True)
-@click.argument("out")
-@click.option(
-    "--format", "-f", "format_name", required=True, type=click.Choice([*FORMATS, "libsvm"]), help="Source format."
-)
-@click.option("--layout", type=click.Choice(["columns", "rows", "both"]), default="columns", help="Cut of dense data.")
+@click.argument("sources", nargs=-1, required=True, type=PATH)
+@click.argument("out", type=PATH)
+@click.option("--format", "-f", "format_name", required=True, type=Choice([*FORMATS, "libsvm"]), help="Source format.")
+@click.option("--layout", type=Choice(["columns", "rows", "both"]), default="columns", help="Cut of dense data.")
 @click.option("--memory", help="What the ingest may use, such as 512MB.")
-@click.option("--on-bad-line", type=click.Choice(["error", "skip"]), default="error", show_default=True)
+@click.option("--on-bad-line", type=Choice(["error", "skip"]), default="error", show_default=True)
 @click.option(
     "--max-bad-lines", type=int, default=1000, show_default=True, help="With skip: more than this is an error."
 )
 @click.option("--compression", type=COMPRESSION, help="Default: none (dense), lz4 (sparse).")
-@click.option("--like", help="A dataset of the same columns: same kinds of columns, gaps filled with its numbers.")
+@click.option(
+    "--like", type=PATH, help="A dataset of the same columns: same kinds of columns, gaps filled with its numbers."
+)
 @click.option(
     "--order",
-    type=click.Choice(["auto", "as-is"]),
+    type=Choice(["auto", "as-is"]),
     default="auto",
     show_default=True,
     help="auto: rows whose labels come in runs are shuffled (in datasets laid out in rows).",
@@ -153,7 +155,7 @@ def ingest(
         options.pop("seed", None)  # the only format that draws rows
     if messages.is_terminal and is_cold(FORMATS.get(format_name, FORMATS["svmlight"]).__module__):
         messages.print(COMPILING)
-    with cluster_at(scheduler) as client, ingest_progress() as progress:
+    with names_as_flags(options), cluster_at(scheduler) as client, ingest_progress() as progress:
         dataset = run_ingest(sources, out, format_name, shuffle=seed, client=client, progress=progress, **options)
     if left_out := dataset.attributes["made"].get("bad_lines", 0):
         messages.print(f"[yellow]{left_out:,} bad lines were left out[/]")
@@ -170,7 +172,7 @@ def ingest(
 
 
 @click.command()
-@click.argument("dataset")
+@click.argument("dataset", type=PATH)
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 def info(dataset: str, as_json: bool) -> None:
     """Show shape, labels, density, sizes and chunks of DATASET, and the origin of its feature names."""
@@ -184,7 +186,7 @@ def info(dataset: str, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("dataset")
+@click.argument("dataset", type=PATH)
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 @WORKERS
 @SCHEDULER
@@ -205,8 +207,8 @@ def verify(dataset: str, as_json: bool, workers: int | None, scheduler: str | No
 
 
 @click.command()
-@click.argument("source", metavar="IN")
-@click.argument("out")
+@click.argument("source", metavar="IN", type=PATH)
+@click.argument("out", type=PATH)
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Which order.")
 @_options(*REORDER_OPTIONS)
 def shuffle(source: str, out: str, seed: int, scheduler: str | None, **options: Any) -> None:
@@ -222,9 +224,9 @@ def shuffle(source: str, out: str, seed: int, scheduler: str | None, **options: 
 
 
 @click.command()
-@click.argument("source", metavar="IN")
-@click.argument("train")
-@click.argument("test")
+@click.argument("source", metavar="IN", type=PATH)
+@click.argument("train", type=PATH)
+@click.argument("test", type=PATH)
 @click.option("--test", "fraction", type=float, default=0.2, show_default=True, help="The share of rows for TEST.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Which rows.")
 @click.option("--shuffle", is_flag=True, help="Both parts in random order, where IN is laid out in rows.")
@@ -243,8 +245,8 @@ def split(source: str, train: str, test: str, fraction: float, scheduler: str | 
 
 
 @click.command()
-@click.argument("rows")
-@click.argument("columns")
+@click.argument("rows", type=PATH)
+@click.argument("columns", type=PATH)
 @click.option("--compression", type=COMPRESSION, default="lz4", show_default=True)
 @_options(*REORDER_OPTIONS)
 def transpose(rows: str, columns: str, scheduler: str | None, **options: Any) -> None:

@@ -1,182 +1,281 @@
-"""The command `daskfs demo`: three small jobs, one per algorithm, on generated data with known relevant features."""
+"""The command `daskfs demo`: three selections by `daskfs select`, one for each algorithm, beside scikit-learn."""
 
 from __future__ import annotations
 
-import tempfile
+import re
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from time import monotonic
+from typing import Any
 
 import click
 import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
 
-from daskfs.engine.data.write import write_dataset
+from daskfs.algorithms.registry import registrations
+from daskfs.cli.select import select
+from daskfs.cli.types import PATH
 from daskfs.errors import OptionError
-from daskfs.job.data import JobListener
-from daskfs.job.execute import execute
-from daskfs.observe.progress import count_progress, ingest_progress, pass_progress
-from daskfs.observe.tables import TITLES, ValueTable, terminal_table
-from daskfs.observe.terminal import output, warnings_as_notes
+from daskfs.observe.tables import ValueTable, terminal_table
+from daskfs.observe.terminal import messages, output, program
+from daskfs.protocol import SparseBlock
 from daskfs.selection.records import METRICS, REPORT, read_record
-from daskfs.selection.selection import load_selection
+from daskfs.selection.run_folder import resolve_run
+from daskfs.selection.selection import Selection, load_selection
+from daskfs.store.dataset.dataset import Dataset, open_dataset
+from daskfs.store.places.location import Location
 
-JOB = """# {title}; run it again: daskfs run {name}.toml
-out = "{name}"
-
-{data}
-
-[split]
-test = 0.25          # rows held back, for the score
-
-[select]
-{select}
-
-[evaluate]
-sizes = true         # score against the number of features
-
-[stability]
-pairs = 2            # do halves of the rows select the same?
-
-[cluster]
-serial = true        # without this line: a cluster of processes on this machine
-"""
+MARK = "made-by-daskfs-demo.txt"
+"""A file in the folder of the demo, by which the folder is known."""
+PACKAGES = ("numpy", "scipy", "sklearn")
+MOST_DOCSTRINGS = 1_500
+METRIC_TITLES = {"roc_auc": "AUC", "r2": "R²"}
+SHUFFLED = 33
+"""How many shuffled copies of every measurement stand beside the real one."""
 
 
 @dataclass(frozen=True)
-class DemoProblem:
-    """A generated dataset with known relevant features, and a job that selects features from the dataset."""
+class DemoTable:
+    """A file of the demo, the flags of the selection from it, and a model of scikit-learn to compare with."""
 
     name: str
+    file: str
     title: str
-    truth: str
+    flags: str
     metric: str
     write: Callable[[Path], None]
-    data: str
-    select: str
+    rival: str
+    """What the model of scikit-learn, which uses all features, is called."""
+    model: Callable[[], Any]
+    check: Callable[[Selection], str]
+    """Says how the selection compares with what is known about the data."""
 
-    def prepare(self, folder: Path) -> Path:
-        """Write the generated data and the job file, and return the path of the job file."""
-        job = folder / f"{self.name}.toml"
-        text = JOB.format(name=self.name, title=self.title, data=self.data, select=self.select)
-        paths = [folder / self.name, *folder.glob(f"{self.name}.*")]
-        if any(path.exists() for path in paths) and not (job.exists() and job.read_text() == text):
-            raise OptionError(f"{folder}: has files called {self.name} that are not the demo's; choose another --out")
-        job.write_text(text)  # first: it marks the other files as the demo's
-        self.write(folder)
-        return job
+    def command(self, folder: Path) -> list[str]:
+        """Return the arguments of `daskfs select`."""
+        return [str(folder / self.file), *self.flags.split(), "--out", str(folder / self.name)]
 
 
-def write_clicks(folder: Path, rows: int = 20_000) -> None:
-    """Write simulated clicks that depend on a country, a device and a few words, in Vowpal Wabbit's format."""
+def write_tumours(path: Path) -> None:
+    """Write the Wisconsin breast cancer data with shuffled copies of all measurements, which say nothing."""
+    from sklearn.datasets import load_breast_cancer
+
+    data, rng = load_breast_cancer(), np.random.default_rng(0)
+    names = [name.replace(" ", "_") for name in data.feature_names]
+    columns = [data.data, *(rng.permuted(data.data, axis=0) for _ in range(SHUFFLED))]
+    titles = [*names, *(f"{name}_shuffled{copy}" for copy in range(1, SHUFFLED + 1) for name in names)]
+    rows = (",".join(map(repr, row)) for row in np.hstack(columns).tolist())
+    labels = data.target_names[data.target]
+    lines = [f"{row},{label}\n" for row, label in zip(rows, labels, strict=True)]
+    path.write_text("".join([",".join([*titles, "diagnosis"]), "\n", *lines]))
+
+
+def write_words(path: Path) -> None:
+    """Write the words of docstrings of installed packages, a line for each, after the name of the package."""
     rng = np.random.default_rng(0)
-    countries = np.array(["de", "fr", "in", "jp", "uk", "us"])
-    words = np.array([f"word{i}" for i in range(5_000)])
-    frequency = 1.0 / np.arange(1, len(words) + 1)
-    drawn = rng.choice(len(words), size=(rows, 8), p=frequency / frequency.sum())
-    country, mobile, decade = rng.choice(countries, rows), rng.random(rows) < 0.6, rng.integers(2, 8, rows)
-    score = (country == "jp") - 0.5 * mobile + 0.8 * ((drawn >= 3) & (drawn < 8)).sum(axis=1) - 1
-    clicked = rng.random(rows) < 1 / (1 + np.exp(-score))
-    with open(folder / "clicks.vw", "w") as file:
-        for row in range(rows):
-            user = f"country={country[row]} device={'mobile' if mobile[row] else 'desktop'} age={decade[row]}0s"
-            file.write(f"{1 if clicked[row] else -1} |user {user} |ad {' '.join(words[drawn[row]])}\n")
+    with open(path, "w") as file:
+        for package in PACKAGES:
+            texts = docstrings(package)
+            for number in rng.permutation(len(texts))[:MOST_DOCSTRINGS]:
+                file.write(f"{package}\t{texts[number]}\n")
 
 
-def write_genes(folder: Path, samples: int = 800, genes: int = 20_000) -> None:
-    """Write simulated expressions of many genes, of which ten distinguish sick from healthy samples."""
-    rng = np.random.default_rng(1)
-    X = rng.normal(size=(samples, genes)).astype(np.float32)
-    planted = np.arange(1, 11) * 1_000
-    sick = X[:, planted] @ np.linspace(1.0, 0.4, 10) + 0.3 * rng.normal(size=samples) > 0
-    y = np.where(sick, "sick", "healthy")
-    write_dataset(folder / "genes.zarr", X, y, [f"gene{i}" for i in range(genes)], overwrite=True)
+def docstrings(package: str) -> list[str]:
+    """Return the words, in lower case, of all longer docstrings in the source files of a package."""
+    spec = find_spec(package)
+    assert spec is not None
+    assert spec.origin is not None
+    files = [file for file in sorted(Path(spec.origin).parent.rglob("*.py")) if "tests" not in file.parts]
+    raw = [text for file in files for text in re.findall(r'"""(.*?)"""', file.read_text("utf-8", "replace"), re.S)]
+    texts = [" ".join(re.findall("[a-z_]{2,}", text.lower())) for text in raw]
+    return [text for text in texts if len(text) > 80]
 
 
-def write_waves(folder: Path, samples: int = 6_000) -> None:
-    """Write simulated readings of ten sensors, where the target depends on an interaction of two sensors."""
-    rng = np.random.default_rng(2)
-    X = rng.uniform(size=(samples, 10)).astype(np.float32)
-    y = np.sin(6 * X[:, 2]) * X[:, 4] + 0.05 * rng.normal(size=samples)
-    names = [f"sensor{i}" for i in range(10)]
-    write_dataset(folder / "waves.zarr", X, y, names, layout="rows", overwrite=True)
+def write_friedman(path: Path) -> None:
+    """Write data of Friedman's first function: ten times a sine of two inputs, a parabola and two straight lines."""
+    from sklearn.datasets import make_friedman1
+
+    X, y = make_friedman1(5_000, 20, noise=1.0, random_state=0)
+    titles = [*(f"x{i}" for i in range(1, 21)), "y"]
+    np.savetxt(path, np.column_stack([X, y]), "%.5f", ",", header=",".join(titles), comments="")
 
 
-PROBLEMS = [
-    DemoProblem(
-        name="clicks",
-        title="20,000 ad impressions, string features, in Vowpal Wabbit's format",
-        truth="drawn so that clicks depend on jp, on mobile and on word3 … word7",
+def _logistic(scaler: str) -> Any:
+    from sklearn import preprocessing
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+
+    return make_pipeline(getattr(preprocessing, scaler)(), LogisticRegression(max_iter=1000))
+
+
+def _boosting() -> Any:
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    return HistGradientBoostingRegressor(random_state=0)
+
+
+def _count_real(selection: Selection) -> str:
+    real = sum("_shuffled" not in name for name in selection.names)
+    return (
+        f"{real} of the {len(selection.names)} are real measurements, {len(selection.names) - real} are shuffled ones"
+    )
+
+
+def _find_names(selection: Selection) -> str:
+    names = [f"'{name.removeprefix('w:')}'" for name in selection.names if set(name[2:].split()) & set(PACKAGES)]
+    return f"names of packages are among the words: {', '.join(names)}"
+
+
+def _share_of_inputs(selection: Selection) -> str:
+    shares = selection.input_importance
+    share = float(shares.sel(input=[f"x{i}" for i in range(1, 6)]).sum() / shares.sum())
+    return f"the five inputs of the function have {share:.1%} of the importance"
+
+
+TABLES = (
+    DemoTable(
+        name="tumours",
+        file="tumours.csv",
+        title=(
+            "569 tumours, benign or malignant (Wisconsin, from scikit-learn): 30 measurements,\n"
+            f"   and {30 * SHUFFLED} columns that are the same measurements with their rows shuffled"
+        ),
+        flags="-k 10 --label diagnosis",
         metric="roc_auc",
-        write=write_clicks,
-        data='[ingest]\nsources = ["clicks.vw"]\nformat = "vw"',
-        select='algorithm = "mission"\nk = 8\nwidth = 4096         # a sketch of 48 KiB',
+        write=write_tumours,
+        rival="logistic regression",
+        model=lambda: _logistic("StandardScaler"),
+        check=_count_real,
     ),
-    DemoProblem(
-        name="genes",
-        title="800 samples of 20,000 genes",
-        truth="drawn so that gene1000, gene2000, … gene10000 tell sick from healthy",
+    DemoTable(
+        name="words",
+        file="words.txt",
+        title=(
+            "docstrings of numpy, scipy and scikit-learn, as installed here:\n"
+            "   which words and pairs of words show the package?"
+        ),
+        flags="-k 60 --set ingest.words=[1,2]",
         metric="roc_auc",
-        write=write_genes,
-        data='[data]\ntrain = "genes.zarr"',
-        select='algorithm = "substitution"\nk = 10\nloss = "logistic"',
+        write=write_words,
+        rival="logistic regression",
+        model=lambda: _logistic("MaxAbsScaler"),
+        check=_find_names,
     ),
-    DemoProblem(
-        name="waves",
-        title="6,000 readings of ten sensors, and a target that is no straight line",
-        truth="it is sin(6 · sensor2) · sensor4, with a little noise",
+    DemoTable(
+        name="friedman",
+        file="friedman.csv",
+        title=(
+            "Friedman's function (made by scikit-learn): y = 10 sin(π x1 x2) + 20 (x3 - ½)²\n"
+            "   + 10 x4 + 5 x5 + noise, and x6 … x20 say nothing"
+        ),
+        flags="-k 60 --label y --algorithm random-features",
         metric="r2",
-        write=write_waves,
-        data='[data]\ntrain = "waves.zarr"',
-        select='algorithm = "random-features"\nk = 100\nrounds = 10',
+        write=write_friedman,
+        rival="gradient boosting",
+        model=_boosting,
+        check=_share_of_inputs,
     ),
-]
+)
 
 
 @click.command()
-@click.option("--out", type=click.Path(path_type=Path), help="Where to put the files; a temporary folder by default.")
-def demo(out: Path | None) -> None:
-    """Run three small jobs whose answers are known: ingest, split, select, evaluate, report, publish."""
-    folder = out or Path(tempfile.mkdtemp(prefix="daskfs-demo-"))
+@click.option("--out", type=PATH, default="demo", show_default=True, help="The folder for data and results.")
+def demo(out: str) -> None:
+    """Select features from three small tables, one for each algorithm, and compare with scikit-learn on all features.
+
+    The data come with installed packages, or are made on the spot. Every selection is one command, which is printed
+    first and can be run again.
+    """
+    folder, rows = Path(out), []
+    prepare(folder)
+    for number, table in enumerate(TABLES, 1):
+        output.print(f"\n{number}. {table.title}", style="bold", markup=False, soft_wrap=True)
+        path = folder / table.file
+        if not path.exists():
+            part = path.with_suffix(".part")  # an interrupted demo leaves no half of a table
+            table.write(part)
+            part.rename(path)
+        command = table.command(folder)
+        output.print(f"$ {program()} select {shlex.join(command)}", style="cyan", markup=False, soft_wrap=True)
+        with select.make_context("select", command) as ctx:
+            select.invoke(ctx)
+        rows.append(summary(table, folder))
+    output.print("\nOn rows that no model has seen, beside a guess (always the same answer)")
+    output.print("and a model of scikit-learn with all features, fitted to the same rows:")
+    output.print(terminal_table(ValueTable(("data", "algorithm", "features", "score", "guess", "all"), rows)))
+    _print_commands(folder)
+
+
+def prepare(folder: Path) -> None:
+    """Create the folder of the demo, or raise OptionError if it has files that are not the demo's."""
+    if folder.exists() and not (folder / MARK).exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise OptionError(f"--out {folder}: is there already, and is not the demo's; choose another folder")
     folder.mkdir(parents=True, exist_ok=True)
-    rows, reports = [], []
-    for number, problem in enumerate(PROBLEMS, 1):
-        output.print(f"\n[bold]{number}. {problem.title}[/]", highlight=False)
-        _print(problem.truth)
-        row, report = _run(problem, folder)
-        rows.append(row)
-        reports.append(report)
-    table = terminal_table(ValueTable(("job", "algorithm", "features", "on rows held back", "s"), rows))
-    table.padding = 0, 1  # for terminals of 80 columns
-    output.print()
-    output.print(table)
-    output.print("\nReports to look at, each a file of its own:")
-    for report in reports:
-        _print(report)
-    output.print(f"Look again: daskfs show {folder}/genes", soft_wrap=True, markup=False)
-    output.print(f"Run again:  daskfs run {folder}/genes.toml", soft_wrap=True, markup=False)
+    (folder / MARK).write_text("The data and results of `daskfs demo`. This folder can be deleted.\n")
 
 
-def _run(problem: DemoProblem, folder: Path) -> tuple[list[str], str]:
-    """Run the job of a demo problem, and return its row of the results table and the location of its report."""
-    begun = monotonic()
-    job = problem.prepare(folder)
-    output.print(f"   [bold]daskfs run[/] {job.name}", soft_wrap=True)
-    with warnings_as_notes():
-        outcome = execute(job, JobListener(_print, ingest_progress, pass_progress, count_progress))
-    assert outcome.run is not None
-    selection, metrics = load_selection(outcome.run.url), read_record(outcome.run, METRICS) or {}
-    names, size = ", ".join(selection.names), f"{len(selection.features)} of {selection.source['n_features']:,}"
-    if selection.inputs is not None:
-        shares, size = selection.input_importance[:3], f"{len(selection.features)}"
-        pairs = zip(shares.input.values, shares.values, strict=True)
-        names = f"waves across {', '.join(f'{name} {share:.0%}' for name, share in pairs)}"
-    _print(f"found: {names}")
-    value, (low, high) = metrics["metrics"][problem.metric], metrics["intervals"][problem.metric]
-    score = f"{TITLES[problem.metric]} {value:.3f} ({low:.3f}–{high:.3f})"
-    row = [problem.name, outcome.job.select.algorithm, size, score, f"{monotonic() - begun:.0f}"]
-    return row, f"{outcome.run.url}/{REPORT}"
+def summary(table: DemoTable, folder: Path) -> list[str]:
+    """Return a row of the last table of the demo: the score of a selection beside a guess and scikit-learn."""
+    run = resolve_run(Location(str(folder / table.name)))
+    selection, record = load_selection(run.url), read_record(run, METRICS) or {}
+    output.print(f"known:  {table.check(selection)}", style="bold", markup=False, soft_wrap=True)
+    (low, high), value = record["intervals"][table.metric], record["metrics"][table.metric]
+    guess = record["baseline"]["metrics"][table.metric]
+    n_features = selection.source["n_features"]
+    size = f"{len(selection.features)} of {n_features:,}" if selection.inputs is None else f"{len(selection.features)}"
+    messages.print(f"for comparison: {table.rival} of scikit-learn with all features", style="dim")
+    rival = rival_score(table, open_dataset(selection.source["url"]), open_dataset(record["dataset"]))
+    return [
+        table.name,
+        next(
+            name for name, entry in registrations().items() if entry.algorithm.__name__ == selection.algorithm["name"]
+        ),
+        size,
+        f"{METRIC_TITLES[table.metric]} {value:.3f} ({low:.2f}–{high:.2f})",
+        f"{guess:.3f}",
+        f"{rival:.3f}",
+    ]
 
 
-def _print(line: str) -> None:
-    output.print(f"   {line}", soft_wrap=True, markup=False)
+def rival_score(table: DemoTable, train: Dataset, test: Dataset) -> float:
+    """Return the score of the model of scikit-learn with all features, fitted to the same rows."""
+    from sklearn.metrics import r2_score, roc_auc_score
+
+    columns = None if train.kind == "dense" else np.unique(np.concatenate([part.ids for part in _sparse_rows(train)]))
+    (X, y), (X_test, y_test) = (matrix_of(dataset, columns) for dataset in (train, test))
+    model = table.model().fit(X, y)
+    if table.metric == "r2":
+        return float(r2_score(y_test, model.predict(X_test)))
+    shares = model.predict_proba(X_test)
+    return float(roc_auc_score(y_test, shares if shares.shape[1] > 2 else shares[:, 1], multi_class="ovr"))
+
+
+def matrix_of(dataset: Dataset, columns: NDArray[np.uint64] | None) -> tuple[Any, NDArray[np.float64]]:
+    """Return the rows of a small dataset as one matrix, of a sparse dataset the features `columns`, and the target."""
+    y = np.concatenate(list(dataset.targets()))
+    if columns is None:
+        return dataset.to_xarray().X.values, y
+    parts = []
+    for rows in _sparse_rows(dataset):
+        at = np.minimum(np.searchsorted(columns, rows.ids), len(columns) - 1)
+        values = np.where(columns[at] == rows.ids, rows.values, 0)  # a feature of no training row counts nothing
+        parts.append(sp.csr_array((values, at, rows.indptr), (len(rows.y), len(columns))))
+    return sp.vstack(parts, format="csr"), y
+
+
+def _sparse_rows(dataset: Dataset) -> list[SparseBlock]:
+    return [block for block in dataset.blocks(axis="rows") if isinstance(block, SparseBlock)]
+
+
+def _print_commands(folder: Path) -> None:
+    reports = [resolve_run(Location(str(folder / table.name))).url for table in TABLES]
+    lines = ["", "Reports to look at in a browser:", *(f"   {report}/{REPORT}" for report in reports)]
+    names = {table.name: shlex.quote(str(folder / table.name)) for table in TABLES}
+    source = shlex.quote(str(folder / TABLES[0].file))
+    lines += ["What to try next:"]
+    lines += [f"   {program()} show {names['friedman']}", f"   {program()} plan {source} -k 5 --label diagnosis"]
+    lines += [f"   {program()} select {source} -k 5 --label diagnosis --out {names['tumours']}"]
+    for line in lines:
+        output.print(line, markup=False, soft_wrap=True)

@@ -7,6 +7,7 @@ import json
 import click
 
 from daskfs.algorithms.registry import words_of
+from daskfs.cli.types import PATH
 from daskfs.errors import public_url
 from daskfs.observe.progress import count_progress
 from daskfs.observe.tables import (
@@ -34,7 +35,7 @@ MOST_CLASSES = 50  # rows of a table
 
 
 @click.command()
-@click.argument("run")
+@click.argument("run", type=PATH)
 @click.option("--top", type=click.IntRange(0), help=f"How many features; {TOP} by default, all with --json.")
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 def show(run: str, top: int | None, as_json: bool) -> None:
@@ -60,10 +61,12 @@ def print_features(selection: Selection, top: int) -> None:
 
 
 @click.command()
-@click.argument("run")
-@click.argument("dataset")
+@click.argument("run", type=PATH)
+@click.argument("dataset", type=PATH)
 @click.option("--json", "as_json", is_flag=True, help="For machines; what cannot be told is null.")
-@click.option("--sizes", "train", metavar="TRAIN", help="Score the first 1, 2, 3, … features too, refitted on TRAIN.")
+@click.option(
+    "--sizes", "train", metavar="TRAIN", type=PATH, help="Score the first 1, 2, 3, … features too, refitted on TRAIN."
+)
 @click.option(
     "--keep", is_flag=True, help=f"Keep it in RUN, for the report: {METRICS}, {PROFILES}, with --sizes {SIZES}."
 )
@@ -115,9 +118,11 @@ def evaluate(run: str, dataset: str, as_json: bool, train: str | None, keep: boo
 
 
 @click.command()
-@click.argument("run")
-@click.argument("dataset")
-@click.option("--out", required=True, help="Where predictions and scores go: a Zarr group that xarray opens.")
+@click.argument("run", type=PATH)
+@click.argument("dataset", type=PATH)
+@click.option(
+    "--out", type=PATH, required=True, help="Where predictions and scores go: a Zarr group that xarray opens."
+)
 @click.option("--overwrite", is_flag=True, help="Replace predictions that are there already.")
 @click.option("--json", "as_json", is_flag=True, help="For machines: where they are, and of how many rows.")
 def predict(run: str, dataset: str, out: str, overwrite: bool, as_json: bool) -> None:
@@ -134,8 +139,8 @@ def predict(run: str, dataset: str, out: str, overwrite: bool, as_json: bool) ->
 
 
 @click.command()
-@click.argument("run")
-@click.option("-o", "--out", help="The file or URL to write; report.html in RUN by default.")
+@click.argument("run", type=PATH)
+@click.option("-o", "--out", type=PATH, help="The file or URL to write; report.html in RUN by default.")
 @click.option("--overwrite", is_flag=True, help="Replace a file that is not the run's own report.")
 @click.option("--json", "as_json", is_flag=True, help="For machines: where it is.")
 def report(run: str, out: str | None, overwrite: bool, as_json: bool) -> None:

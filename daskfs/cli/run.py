@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from daskfs.cli.types import PATH, Choice
 from daskfs.errors import OptionError, public_url, redact
 from daskfs.job.data import JobListener
 from daskfs.job.execute import execute
@@ -17,8 +18,8 @@ from daskfs.observe.terminal import messages, printable, warnings_as_notes
 
 
 @click.command()
-@click.argument("job", metavar="JOB.toml")
-@click.option("--until", type=click.Choice(STEPS), default="publish", show_default=True, help="The last step.")
+@click.argument("job", metavar="JOB.toml", type=PATH)
+@click.option("--until", type=Choice(STEPS), default="publish", show_default=True, help="The last step.")
 @click.option("--set", "changes", metavar="KEY=VALUE", multiple=True, help="Another value, as in select.n_select=50.")
 @click.option("--scheduler", help="Run on the Dask cluster at this address, whatever the file says.")
 @click.option("--serial", is_flag=True, help="Run in this process, whatever the file says.")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from functools import partial
+from tempfile import TemporaryDirectory
 from typing import Any, get_args
 
 import click
@@ -27,17 +29,18 @@ from daskfs.cli.algorithm_flags import (
 from daskfs.cli.datasets import NAMES
 from daskfs.cli.results import TOP, print_features, print_selection
 from daskfs.cli.run import change, print_line
+from daskfs.cli.types import PATH, Choice
 from daskfs.engine.cluster.start import cluster_for
 from daskfs.errors import OptionError, public_url
 from daskfs.jit import COMPILING, is_cold
 from daskfs.job.data import JobListener
 from daskfs.job.execute import announce
-from daskfs.job.front_door import FrontDoor, folder_for
+from daskfs.job.front_door import STDIN, FrontDoor, folder_for, read_stdin
 from daskfs.job.plan import money_line, time_line
 from daskfs.job.request import Request
 from daskfs.observe.progress import count_progress, ingest_progress, pass_progress
-from daskfs.observe.tables import baseline_lines, metric_table, terminal_table
-from daskfs.observe.terminal import messages, output, printable, warnings_as_notes
+from daskfs.observe.tables import baseline_lines, input_lines, metric_table, terminal_table
+from daskfs.observe.terminal import messages, output, printable, program, warnings_as_notes
 from daskfs.protocol import Algorithm
 from daskfs.selection.records import METRICS, REPORT, read_record
 from daskfs.selection.selection import load_selection
@@ -56,16 +59,16 @@ INGEST_FLAGS = ("label", "format", "missing", "include", "ignore", "categorical"
 def source_options(command: Any) -> Any:
     """Add the flags of `daskfs select` and `daskfs plan` that say what the sources are."""
     options = (
-        click.option("--format", type=click.Choice([*FORMATS]), help="The format of the files, if it is not plain."),
+        click.option("--format", type=Choice([*FORMATS]), help="The format of the files, if it is not plain."),
         click.option("--array", help="Of a Zarr group: the matrix, if there are several."),
-        _table_flag("--missing", type=click.Choice(get_args(Missing)), help="What fills gaps.  [default: the mean]"),
+        _table_flag("--missing", type=Choice(get_args(Missing)), help="What fills gaps.  [default: the mean]"),
         _table_flag("--ignore", type=NAMES, help="Columns to leave out."),
         _table_flag("--include", type=NAMES, help="Columns to use, even if they look like identifiers."),
         _table_flag("--categorical", type=NAMES, help="Columns to be read as categories."),
         _table_flag("--numeric", type=NAMES, help="Columns to be read as numbers."),
         _table_flag("--dates", type=NAMES, help="Columns to be read as dates."),
         click.option(
-            "--order", cls=FlagOfGroup, group=RUNNING, type=click.Choice(["auto", "as-is"]),
+            "--order", cls=FlagOfGroup, group=RUNNING, type=Choice(["auto", "as-is"]),
             help="as-is: keep the order of the rows, even if labels come in runs.",
         ),
         click.option(
@@ -90,11 +93,11 @@ def _run_flag(*names: str, **settings: Any) -> Callable[[Any], Any]:
     cls=CommandWithGroups,
     epilog="Example: daskfs select patients.csv -k 20 --label outcome",
 )
-@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...", type=PATH)
 @common_options
 @click.option("--label", multiple=True, help="The column with the target; A,B,… for several numeric targets.")
-@click.option("--algorithm", "-a", "name", type=click.Choice(list(registrations())), help="What selects.")
-@click.option("--out", help="The folder or URL of the result.  [default: a folder named after SOURCE]")
+@click.option("--algorithm", "-a", "name", type=Choice(list(registrations())), help="What selects.")
+@click.option("--out", type=PATH, help="The folder or URL of the result.  [default: a folder named after SOURCE]")
 @click.option("--test", type=_SHARE, help=f"The share of rows held back.  [default: {TEST}]")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="What random choices begin with.")
 @click.option("--scheduler", help="Run on the Dask cluster at this address.")
@@ -104,11 +107,13 @@ def _run_flag(*names: str, **settings: Any) -> Callable[[Any], Any]:
 @_run_flag("--synchronous", is_flag=True, help="Let workers wait for each other, so that the run can be repeated.")
 @_run_flag("--resume", is_flag=True, help="Go on with the run in --out; if it is finished, show it.")
 @_run_flag("--overwrite", is_flag=True, help="Replace another run in --out.")
-@_run_flag("--performance-report", "performance", metavar="FILE", help="Keep Dask's own report of the run as HTML.")
+@_run_flag(
+    "--performance-report", "performance", metavar="FILE", type=PATH, help="Keep Dask's own report of the run as HTML."
+)
 @source_options
 @algorithm_options
 def select(sources: tuple[str, ...], name: str | None, out: str | None, test: float | None, **flags: Any) -> None:
-    """Select the features that matter from SOURCE, files of any format or a dataset.
+    """Select the features that matter from SOURCE, files of any format, a dataset, or - for standard input.
 
     Format, algorithm and loss are chosen by what the data are. Some rows are held back, and the command ends with the
     score on these rows, the features, and a report. Run the same command again to resume an interrupted selection.
@@ -120,11 +125,12 @@ def select(sources: tuple[str, ...], name: str | None, out: str | None, test: fl
     if flags["performance"] and flags["serial"]:
         raise OptionError("--performance-report is of a cluster: leave out --serial")
     fields = {field: value for field, value in flags.items() if field in ALL_FIELDS and value is not None}
-    if len(sources) == 1 and name and out and not test and is_dataset(Location(sources[0])):
-        refuse_ingest_flags(sources[0], flags)
-        _select_from_all_rows(sources[0], make_algorithm(name, fields), out, **flags)
-    else:
-        _select_and_evaluate(front_door(sources, name, out, test, fields, **flags), flags["as_json"])
+    with names_as_flags([*ALL_FIELDS, *INGEST_FLAGS]):
+        if len(sources) == 1 and name and out and not test and is_dataset(Location(sources[0])):
+            refuse_ingest_flags(sources[0], flags)
+            _select_from_all_rows(sources[0], make_algorithm(name, fields), out, **flags)
+        else:
+            _select_and_evaluate(front_door(sources, name, out, test, fields, **flags), flags["as_json"])
 
 
 def _select_from_all_rows(
@@ -196,9 +202,14 @@ def front_door(
         if not entry:
             raise OptionError(f"--set {key}: must be a key of a table of a job file, such as ingest.words")
         tables.setdefault(table, {})[entry] = value
+    out = out or folder_for(sources)
+    if STDIN in sources:
+        if len(sources) > 1:
+            raise OptionError("-: standard input is the only source, or none; leave out the others")
+        sources = (read_stdin(out),)
     return FrontDoor(
         sources,
-        out or folder_for(sources),
+        out,
         [name] if name else algorithms_with(fields),
         partial(field_values, flags=fields),
         tables,
@@ -216,7 +227,7 @@ def refuse_ingest_flags(dataset: str, flags: Mapping[str, Any]) -> None:
 
 def _select_and_evaluate(request: FrontDoor, as_json: bool) -> None:
     """Run a request, and print the score, the features and the place of the report."""
-    with warnings_as_notes(), names_as_flags(ALL_FIELDS):
+    with warnings_as_notes():
         outcome = request.run()
     assert outcome.run is not None
     selection = load_selection(outcome.run.url)
@@ -224,24 +235,26 @@ def _select_and_evaluate(request: FrontDoor, as_json: bool) -> None:
         print_selection(selection, as_json)
         return
     print_features(selection, TOP)
+    for line in input_lines(selection):
+        output.print(printable(line), markup=False, soft_wrap=True)
     if (metrics := read_record(outcome.run, METRICS)) is not None:
         output.print(f"on {metrics['rows']:,} rows held back:")
         output.print(terminal_table(metric_table(metrics, selection.classes)))
         for line in baseline_lines(metrics):
             output.print(printable(line), markup=False, soft_wrap=True)
     click.echo(f"report: {public_url(outcome.run.url)}/{REPORT}")
-    click.echo(f"again:  daskfs show {public_url(request.out)}")
+    click.echo(f"again:  {program()} show {shlex.quote(public_url(request.out))}")
 
 
 @click.command(
     cls=CommandWithGroups,
     epilog="Example: daskfs plan s3://bucket/clicks/*.vw.gz -k 1000 --cluster 16,0.5",
 )
-@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...", type=PATH)
 @common_options
 @click.option("--label", multiple=True, help="The column with the target; A,B,… for several numeric targets.")
-@click.option("--algorithm", "-a", "name", type=click.Choice(list(registrations())), help="What selects.")
-@click.option("--out", help="The folder or URL of the result.  [default: a folder named after SOURCE]")
+@click.option("--algorithm", "-a", "name", type=Choice(list(registrations())), help="What selects.")
+@click.option("--out", type=PATH, help="The folder or URL of the result.  [default: a folder named after SOURCE]")
 @click.option("--test", type=_SHARE, help=f"The share of rows held back.  [default: {TEST}]")
 @click.option("--cluster", metavar="W,GB/S", help="Workers, and the GB/s of a worker, for the time; such as 16,0.5.")
 @click.option("--prices", metavar="GET,PUT,GB", help="Of 1,000 reads, 1,000 writes, and a GB read, for the money.")
@@ -265,7 +278,12 @@ def plan(
     fields = {field: value for field, value in flags.items() if field in ALL_FIELDS and value is not None}
     speed = None if cluster is None else _numbers("--cluster", cluster, "16,0.5", 2)
     rates = None if prices is None else _numbers("--prices", prices, "0.0004,0.005,0.09", 3)
-    with names_as_flags(ALL_FIELDS), warnings_as_notes():
+    with (
+        names_as_flags([*ALL_FIELDS, *INGEST_FLAGS]),
+        warnings_as_notes(),
+        TemporaryDirectory(prefix="daskfs-") as folder,
+    ):
+        out = out if STDIN not in sources else folder  # a plan leaves nothing behind
         cost = front_door(sources, name, out, test, fields, seed=0, **flags).plan()
     if as_json:
         times = {} if speed is None else {"seconds": cost.seconds(*speed)}

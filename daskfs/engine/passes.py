@@ -113,7 +113,7 @@ class SelectionRun:
         is_in_columns, last = self.algorithm.axis == "columns", self._last_preview
         now = PassProgress(
             number=self.snapshot.passes + 1,
-            passes=self.algorithm.passes,
+            passes=self.algorithm.max_reads,
             blocks_done=position,
             blocks=len(self._bytes) - 1,
             bytes_done=int(self._bytes[position]),

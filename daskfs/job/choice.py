@@ -57,7 +57,7 @@ def choose_algorithm(kind: Kind, n_samples: int, n_features: int, k: int, among:
         best, reason = "substitution", "for dense columns"
     elif n_features > MOST_COLUMNS:
         best, reason = "mission", "for more sparse features than are read one by one"
-    elif 8 * n_samples * k > MOST_BYTES:
+    elif 8 * n_samples * min(k, n_features) > MOST_BYTES:
         best, reason = "mission", f"since {k:,} columns of so many rows would take more than {MOST_BYTES >> 30} GB"
     else:
         best, reason = "substitution", "for sparse features that can be read one by one"

@@ -22,7 +22,7 @@ from daskfs.engine.data.split import split
 from daskfs.engine.data.write import write_matrix
 from daskfs.engine.passes import PassProgress
 from daskfs.errors import public_url
-from daskfs.jit import COMPILING, is_cold
+from daskfs.jit import COMPILING, is_cold, warm_up
 from daskfs.job.request import must_transpose
 from daskfs.job.tables import DataTable, Job
 from daskfs.store.dataset.dataset import Dataset, open_dataset
@@ -151,9 +151,17 @@ class DataSteps:
 
     def find(self) -> Datasets | None:
         """Return the datasets for the current sources if all datasets are complete, otherwise None."""
-        looking = DataSteps(self.job, self.client, replace(self.listener, notify=lambda line: None), dry_run=True)
+        silent = replace(self.listener, notify=lambda line: None)
+        looking = DataSteps(self.job, self.client, silent, dry_run=True, ingested=self.ingested)
         try:
             return looking.split_and_transpose(looking.ingest())
+        except _MissingError:
+            return None
+
+    def find_ingested(self) -> Datasets | None:
+        """Return the datasets of the step "ingest" if they are complete, otherwise None; report a step that is done."""
+        try:
+            return DataSteps(self.job, None, self.listener, dry_run=True).ingest()
         except _MissingError:
             return None
 
@@ -195,6 +203,8 @@ class DataSteps:
             return existing[0]
         if is_cold(self.job.ingest.source_format.__module__):
             self.listener.notify(f"ingest: {COMPILING}")
+            if self.client is None:
+                warm_up(self.job.ingest.source_format.__module__)  # all of them, so that this is said once
         with self.listener.ingesting() as progress:
             dataset = ingest(
                 sources,

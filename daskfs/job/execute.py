@@ -6,8 +6,9 @@ The command `daskfs run` and the Airflow DAGs call the function `execute`.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -18,7 +19,7 @@ from distributed import Client
 from daskfs.engine.cluster.start import cluster_for, cluster_of_class, exposed_addresses
 from daskfs.engine.data.ingest import IngestProgress
 from daskfs.engine.passes import PassProgress
-from daskfs.errors import public_url
+from daskfs.errors import DaskfsError, JobError, OptionError, public_url
 from daskfs.job.data import JobListener
 from daskfs.job.file import load_job
 from daskfs.job.runner import JobRun, JobStep
@@ -73,8 +74,12 @@ def execute(
         Values that replace values of the file, such as ``{"select.n_select": 50, "cluster.scheduler": "tcp://…"}``.
     """
     job, listener = load_job(path, changes), listener or lines(lambda line: None)
-    JobRun(job, None, listener).check()
-    with job_cluster(job.cluster) as client:
+    before = JobRun(job, None, listener)
+    try:
+        before.check()
+    except OptionError as error:
+        raise _with_key(path, error) from None
+    with job_cluster(job.cluster) if before.needs_cluster() else nullcontext() as client:
         announce(client, listener.notify)
         run = JobRun(job, client, listener)
         return JobOutcome(job, run.run(until), run.seconds)
@@ -83,6 +88,14 @@ def execute(
 def needs_cluster(path: str | os.PathLike[str], changes: Mapping[str, Any] | None = None) -> bool:
     """Return True if a job has unfinished steps that use a Dask cluster (ingest, split, select or stability)."""
     return JobRun(load_job(path, changes), None, lines(lambda line: None)).needs_cluster()
+
+
+def _with_key(path: str | os.PathLike[str], error: OptionError) -> DaskfsError:
+    """Return an error with the key of the table [ingest] for the flag that an error begins with, as "--label y: …"."""
+    flag = re.match(r"--([a-z-]+) ", str(error))
+    if flag is None:
+        return error
+    return JobError(f"{os.fspath(path)}: ingest.{flag[1].replace('-', '_')}: {str(error)[flag.end() :]}")
 
 
 def announce(client: Client | None, notify: Callable[[str], None]) -> None:

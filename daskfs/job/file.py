@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from daskfs.errors import JobError, OptionError, nearest
+from daskfs.errors import JobError, OptionError, nearest_or_some
 from daskfs.job.tables import SHORT, Job
 
 _SECRET = {
@@ -154,7 +154,7 @@ def first_reason(error: ValidationError) -> tuple[list[str], str]:
     where = [str(part) for part in first["loc"]]
     if first["type"] == "extra_forbidden":
         known = _keys(where[:-1])
-        return where, f"no such key{nearest(where[-1], known)}; there are {', '.join(known)}"
+        return where, f"no such key{nearest_or_some(where[-1], known)}"
     if first["type"] == "missing":
         keys = first["input"] if isinstance(first["input"], dict) else {}
         meant = get_close_matches(where[-1], keys, 1)

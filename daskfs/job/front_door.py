@@ -6,31 +6,48 @@ Every choice is reported in one line, with its reason and the flag that override
 from __future__ import annotations
 
 import math
+import shutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from daskfs.algorithms.registry import registrations
-from daskfs.errors import OptionError, public_url
+from daskfs.errors import OptionError, SourceError, public_url
 from daskfs.job.choice import Facts, choose_algorithm
-from daskfs.job.data import JobListener
+from daskfs.job.data import DATA, Datasets, JobListener
 from daskfs.job.execute import JobOutcome, announce, job_cluster
 from daskfs.job.file import first_reason
 from daskfs.job.plan import Cost, Sample, sample_sources
-from daskfs.job.runner import JobRun
+from daskfs.job.runner import JobRun, check_folder
 from daskfs.job.tables import Job
 from daskfs.observe.describe import decision_lines
 from daskfs.protocol import Axis
 from daskfs.store.dataset.dataset import is_dataset, open_dataset
 from daskfs.store.in_place import Gap, is_matrix, open_matrix
 from daskfs.store.ingest.recognise import recognise
-from daskfs.store.ingest.sources import Source, find_sources
+from daskfs.store.ingest.sources import Source, find_sources, spool
 from daskfs.store.places.location import Location
 
+STDIN = "-"
 SERIAL_BYTES = 256 << 20
 """Sources up to this size are read in this process, since the processes of a cluster take seconds to start."""
+
+
+def read_stdin(out: str) -> str:
+    """Write standard input to a file in the output folder of a job, and return the path of the file."""
+    if "://" in out:
+        raise OptionError(f"--out {public_url(out)}: standard input is kept in --out, which must be a local folder")
+    check_folder(Location(out))
+    path = spool(sys.stdin.buffer, Path(out).absolute() / DATA)
+    if not path.stat().st_size:
+        shutil.rmtree(path.parent)
+        raise SourceError("standard input: is empty")
+    return str(path)
 
 
 def folder_for(sources: Sequence[str]) -> str:
@@ -40,6 +57,8 @@ def folder_for(sources: Sequence[str]) -> str:
     >>> folder_for(["s3://bucket/logs/clicks.vw.gz"])
     'clicks-selected'
     """
+    if sources[0] == STDIN:
+        return "stdin-selected"
     name = sources[0].rstrip("/").rsplit("/", 1)[-1].lstrip(".").split(".")[0].strip("*?-_")
     return f"{name or 'data'}-selected"
 
@@ -86,15 +105,24 @@ class FrontDoor:
 
     def _run(self, tables: Mapping[str, Any]) -> JobOutcome:
         early = self._job(tables, self.algorithms[0])  # of any algorithm, for the steps before its choice
-        JobRun(early, None, self.listener).check()
-        with job_cluster(early.cluster) as client:
+        before = JobRun(early, None, self.listener)
+        before.check()
+        ingested = before.find_ingested()
+        job = None if ingested is None else self._job_for(tables, ingested)
+        is_finished = job is not None and not JobRun(job, None, self.listener, ingested=ingested).needs_cluster()
+        with nullcontext() if is_finished else job_cluster(early.cluster) as client:
             announce(client, self.listener.notify)
-            ingested = JobRun(early, client, self.listener).ingest()
-            for line in decision_lines(ingested.train):
-                self.listener.notify(line)
-            job = self._job(tables, self._choose(Facts.of(ingested.train.meta)))
+            if ingested is None or job is None:
+                ingested = JobRun(early, client, self.listener).ingest()
+                job = self._job_for(tables, ingested)
             run = JobRun(job, client, self.listener, ingested=ingested)
             return JobOutcome(job, run.run(), run.seconds)
+
+    def _job_for(self, tables: Mapping[str, Any], ingested: Datasets) -> Job:
+        """Return the job with the algorithm that suits the data, and report what was made of them and the choices."""
+        for line in decision_lines(ingested.train):
+            self.listener.notify(line)
+        return self._job(tables, self._choose(Facts.of(ingested.train.meta)))
 
     def plan(self) -> Cost:
         """Choose as `run` does, report the choices, and return what the request will take, without doing it."""
@@ -185,5 +213,6 @@ class FrontDoor:
             return Job.model_validate(content)
         except ValidationError as error:
             where, reason = first_reason(error)
-            is_of_field = len(where) == 1 and where[0] in content  # of a table as a whole: the reason names the field
-            raise OptionError(reason if is_of_field else f"{'.'.join(where)}: {reason}") from None
+            if len(where) == 1 and where[0] in Job.model_fields:  # of a table as a whole: the reason names the field
+                raise OptionError(f"--set {where[0]}.{reason}" if "no such key" in reason else reason) from None
+            raise OptionError(f"--set {'.'.join(where)}: {reason}") from None  # other values are right

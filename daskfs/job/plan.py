@@ -147,7 +147,7 @@ class Cost:
         ahead
             Blocks that are held ready.
         """
-        data, passes = sample.stored_bytes, max(1, algorithm.resolve(sample.meta).passes or 1)
+        data, passes = sample.stored_bytes, max(1, algorithm.resolve(sample.meta).max_reads or 1)
         chunks = max(1, -(-data // CHUNK_BYTES))
         pass_chunks = max(1, round(chunks * (1 - test)))
         read = source_bytes + max(0, copies - bool(source_bytes)) * data + round(data * (passes * (1 - test) + test))

@@ -70,17 +70,11 @@ class JobRun(DataSteps):
 
     def check(self) -> None:
         """Raise an error if the job cannot run, before anything is written."""
-        if not (self.out.is_empty() or self.out.exists(PUBLISHED) or self._holds_runs_only()):
-            raise OptionError(f"{public_url(self.out.url)}: holds something that is no job's; choose another out")
+        check_folder(self.out)
         self.check_sources()
         check_pointer(pointer_of(self.job))
         if self.job.report.to is not None:
             check_report(self.job.report.to, self.storage)
-
-    def _holds_runs_only(self) -> bool:
-        """Return True if the folders `data` and `runs` of the output folder contain only names that a job writes."""
-        there = [folder for folder in (DATA, RUNS) if self.out.exists(folder)]
-        return bool(there) and all(is_key(name) for folder in there for name in self.out.members(folder))
 
     def needs_cluster(self) -> bool:
         """Return True if a dataset, the selection or the stability of the job is not computed yet."""
@@ -294,6 +288,14 @@ class JobRun(DataSteps):
         steps["select"] = max(steps.get("select", 0.0), round(record.get("seconds") or 0.0, 3))
         if steps != known:
             write_record(place, RUN_RECORD, {**record, "steps": steps})
+
+
+def check_folder(out: Location) -> None:
+    """Raise OptionError if the output folder of a job contains anything but what a job writes."""
+    there = [folder for folder in (DATA, RUNS) if out.exists(folder)]
+    has_keys_only = bool(there) and all(is_key(name) for folder in there for name in out.members(folder))
+    if not (out.is_empty() or out.exists(PUBLISHED) or has_keys_only):
+        raise OptionError(f"{public_url(out.url)}: holds something that is no job's; choose another out")
 
 
 def pointer_of(job: Job) -> Location:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from daskfs.algorithms.registry import fields_of, registrations
 from daskfs.engine.data.ingest import OnBadLine, RowOrder
 from daskfs.engine.memory import parse_memory
-from daskfs.errors import OptionError, nearest, without_secrets
+from daskfs.errors import OptionError, nearest, nearest_or_some, without_secrets
 from daskfs.protocol import Algorithm
 from daskfs.store.dataset.codec import Compression
 from daskfs.store.dataset.layout import Layout
@@ -53,7 +53,7 @@ class IngestTable(JobTable):
         known = [*type(self).model_fields, *options_of(self.format)]
         for key in self.model_extra or {}:
             if key not in known:
-                raise OptionError(f"{key}: no such key{nearest(key, known)}; there are {', '.join(known)}")
+                raise OptionError(f"{key}: no such key{nearest_or_some(key, known)}")
         _ = self.source_format  # raises OptionError
         if self.memory is not None:
             parse_memory(self.memory)
@@ -110,15 +110,14 @@ class SelectTable(JobTable):
         """The algorithm with the parameters of the table [select]."""
         entries, name = registrations(), self.algorithm
         if name not in entries:
-            raise OptionError(f"algorithm: {name!r}{nearest(name, entries)} is none of {', '.join(entries)}")
+            raise OptionError(f"algorithm: {name!r} is none of {', '.join(entries)}{nearest(name, entries)}")
         algorithm, given = entries[name].algorithm, self.model_extra or {}
         values = {SHORT.get(name, name): value for name, value in given.items()}
         if len(values) < len(given):
             raise OptionError(f"{', '.join(f'{short} and {name}' for short, name in SHORT.items())}: give one of them")
         for name in values:
             if name not in fields_of(algorithm):
-                known = ", ".join(fields_of(algorithm))
-                raise OptionError(f"{name}: no such key{nearest(name, fields_of(algorithm))}; there are {known}")
+                raise OptionError(f"{name}: no such key{nearest_or_some(name, fields_of(algorithm))}")
         try:
             return algorithm(**values)
         except TypeError as error:  # a field without a default is missing
@@ -169,8 +168,7 @@ class PublishTable(JobTable):
             raise OptionError(f"to: {self.to!r:.80}: must end with .json, by which a pointer is known")
         for name in self.at_least:
             if name not in BOUNDED:  # otherwise the whole job would run first
-                known = ", ".join(BOUNDED)
-                raise OptionError(f"at_least: {name}: no such score{nearest(name, BOUNDED)}; there are {known}")
+                raise OptionError(f"at_least: {name}: no such score{nearest_or_some(name, BOUNDED)}")
         return self
 
 

@@ -37,16 +37,19 @@ def ingest_progress() -> Iterator[Callable[[IngestProgress], None]]:
 
 @contextmanager
 def pass_progress() -> Iterator[Callable[[PassProgress], None]]:
-    """Show a progress bar of a selection, and yield the function that updates pass, share of the pass and rates."""
+    """Show a progress bar of a selection, and yield the function that updates pass, share of all passes and rates.
+
+    The bar and the time left are those of all passes, of which there may be fewer in the end. Where their number is not
+    known, the bar moves to and fro, and there is no time left.
+    """
     with _bar() as bar:
-        task, shown = bar.add_task("reading", total=None, detail=""), 0
+        task = bar.add_task("reading", total=None, detail="")
 
         def show(now: PassProgress) -> None:
-            nonlocal shown
-            if now.number != shown:  # time left is that of one pass
-                shown = now.number
-                bar.reset(task, description=f"pass {now.number}" + (f"/{now.passes}" if now.passes else ""))
-            bar.update(task, total=max(now.bytes, 1), completed=now.bytes_done, detail=pass_detail(now))
+            name, total, done = f"pass {now.number}", None, (now.number - 1) * now.bytes + now.bytes_done
+            if now.passes:
+                name, total = f"{name}/{now.passes}", max(now.passes * now.bytes, 1)
+            bar.update(task, total=total, completed=done, description=name, detail=pass_detail(now))
 
         yield show
 

@@ -168,7 +168,8 @@ def _weights(weight: NDArray[np.float64], selection: Selection) -> list[str]:
 
 def terminal_table(table: ValueTable) -> Table:
     """Return a table for a terminal, with numbers on the right."""
-    result = Table(box=None, padding=(0, 2), header_style="bold", caption=table.note or None)
+    padding = 0, 2 if len(table.titles) < 5 else 1  # for terminals of 80 columns
+    result = Table(box=None, padding=padding, header_style="bold", caption=table.note or None)
     for title, value in zip(table.titles, table.rows[0] if table.rows else table.titles, strict=True):
         result.add_column(Text(title), justify="left" if isinstance(value, str) else "right", overflow="fold")
     for row in table.rows:
@@ -219,7 +220,7 @@ def selection_lines(selection: Selection) -> list[str]:
         f"{selection.algorithm.get('name', '')}({', '.join(fields)}), seed {selection.seed}",
         *(f"{name} chosen by the data: {value}" for name, value in selection.chosen.items()),
         *_step_lines(selection),
-        *_input_lines(selection),
+        *input_lines(selection),
     ]
 
 
@@ -232,7 +233,7 @@ def _step_lines(selection: Selection) -> list[str]:
     return lines
 
 
-def _input_lines(selection: Selection) -> list[str]:
+def input_lines(selection: Selection) -> list[str]:
     """Return a line on the most important inputs of random features, or no line for other features."""
     if selection.inputs is None:
         return []

@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from rich.console import Console
 
 from daskfs.errors import redact
 
-output = Console(highlight=False)
-messages = Console(stderr=True, highlight=False)
+
+class PipeConsole(Console):
+    """A console that raises BrokenPipeError if nobody reads its output any more, and does not end the process."""
+
+    def on_broken_pipe(self) -> None:
+        raise  # called while a BrokenPipeError is handled
+
+
+output = PipeConsole(highlight=False)
+messages = PipeConsole(stderr=True, highlight=False)
+
+
+def program() -> str:
+    """Return the program that is running as a shell finds it: ``daskfs``, or its path if the search path lacks it."""
+    name = Path(sys.argv[0]).name
+    if name != "daskfs":  # a test, or somebody's script
+        return "daskfs"
+    path = shutil.which(name)
+    is_found = path is not None and os.path.realpath(path) == os.path.realpath(sys.argv[0])
+    return name if is_found else shlex.quote(sys.argv[0])
 
 
 def printable(text: str) -> str:

@@ -126,7 +126,7 @@ class SelectingEstimator(BaseEstimator):
         if n_select is None:
             return min(DEFAULT_SELECT, max(1, int(self._default_share * meta.n_features)))
         check_whole("n_select", n_select, 1)
-        return min(int(n_select), meta.n_features)
+        return int(n_select)
 
     def _seed(self) -> int:
         if isinstance(self.random_state, int | np.integer):

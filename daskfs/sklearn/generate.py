@@ -26,8 +26,8 @@ ROLES: dict[str, type[SelectingEstimator]] = {
     "regressor": Regressor,
 }
 HOW_MANY = {
-    True: "How many features to select: all there are, if they are fewer. By default half of them, and 100 at most.",
-    False: "How many features to select: all there are, if they are fewer. By default all up to 100.",
+    True: "How many features to select: all there are, with a warning, if fewer. By default half, at most 100.",
+    False: "How many features to select: all there are, with a warning, if they are fewer. By default all up to 100.",
 }
 RANDOM_STATE = "What random choices begin with: a whole number, a numpy RandomState, or None for chance."
 MISSING_VALUES = (

@@ -20,7 +20,7 @@ import zarr
 from numpy.typing import NDArray
 from zarr.core.buffer import default_buffer_prototype
 
-from daskfs.errors import DaskfsError, DatasetError, OptionError, nearest, public_url
+from daskfs.errors import DaskfsError, DatasetError, OptionError, nearest_or_some, public_url, some_names
 from daskfs.protocol import Axis, ColumnBlock, RowBlock
 from daskfs.store.dataset.blocks import ColumnBlocks, RowBlocks, read_only
 from daskfs.store.dataset.codec import Codec
@@ -455,10 +455,10 @@ def read_labels(path: str) -> NDArray[Any]:
 def _only(given: str, known: list[str], question: str, flag: str) -> str:
     if given:
         if given not in known:
-            raise OptionError(f"{flag} {given}: no such array{nearest(given, known)}; there are {', '.join(known)}")
+            raise OptionError(f"{flag} {given}: no such array{nearest_or_some(given, known)}")
         return given
     if len(known) != 1:
-        raise OptionError(f"{question}? Pass {flag} with one of {', '.join(known) or '(none fits)'}")
+        raise OptionError(f"{question}? Pass {flag} with one of {some_names(known) or '(none fits)'}")
     return known[0]
 
 

@@ -256,11 +256,6 @@ class TestRefused:
         with pytest.raises(OptionError, match=message):
             daskfs.OnlineSubstitution(**options)
 
-    def test_more_features_than_there_are(self, tmp_path):
-        X, y, _ = planted(p=10)
-        with pytest.raises(OptionError, match="n_select=11: the dataset has only 10 features"):
-            daskfs.select(store(tmp_path, X, y), daskfs.OnlineSubstitution(11))
-
     @pytest.mark.parametrize(
         ("loss", "y", "message"),
         [
@@ -291,8 +286,9 @@ class TestRefused:
         rows = sp.csr_array((np.ones(3, np.float32), ([0, 1, 2], [1, 5, 900])), shape=(3, 901))
         daskfs.write_dataset(tmp_path / "rows", rows, [0.0, 1.0, 2.5])
         daskfs.transpose(tmp_path / "rows", tmp_path / "columns")
-        with pytest.raises(OptionError, match="n_select=10: the dataset has only 3 features with entries"):
-            daskfs.select(tmp_path / "columns", daskfs.OnlineSubstitution(10))
+        with pytest.warns(UserWarning, match="3 features of the 10 asked for: the data have no more"):
+            selection = daskfs.select(tmp_path / "columns", daskfs.OnlineSubstitution(10))
+        assert sorted(selection.features) == [1, 5, 900]
 
     def test_rows_are_not_columns(self, tmp_path):
         X, y, _ = planted(p=10)

@@ -183,7 +183,7 @@ def test_bad_names_are_told_in_one_line(tmp_path):
     dataset = store(tmp_path, X[:, :6], y)
     for algorithm, line in (
         (daskfs.OnlineSubstitution(2, keep=["age"]), "keep: the dataset has no feature 'age'"),
-        (daskfs.OnlineSubstitution(5, keep=["x1", "x2"]), "n_select=5 beside 2 to keep: the dataset has only 6"),
+        (daskfs.OnlineSubstitution(1, keep=[f"x{i}" for i in range(6)]), "keep: all 6 features .* none is left"),
         (daskfs.OnlineSubstitution(2, keep=["x1"], method="paper"), "method='paper' keeps no features"),
         (daskfs.OnlineSubstitution(2, keep=["x1"], method="async"), "method='async' keeps no features"),
     ):
@@ -194,6 +194,15 @@ def test_bad_names_are_told_in_one_line(tmp_path):
     few = store(tmp_path, X[:4], y[:4])
     with pytest.raises(OptionError, match="3 features to keep fit 4 rows whatever these are"):
         daskfs.select(few, daskfs.OnlineSubstitution(1, keep=["x0", "x1", "x2"]))
+
+
+def test_all_others_if_they_are_fewer_than_asked_for(tmp_path):
+    X, y = confounded()
+    dataset, algorithm = store(tmp_path, X[:, :6], y), daskfs.OnlineSubstitution(5, keep=["x1", "x2"])
+    assert algorithm.resolve(dataset.meta).n_select == 4  # which memory is promised for
+    with pytest.warns(UserWarning, match="4 features of the 5 asked for: the data have no more"):
+        selection = daskfs.select(dataset, algorithm)
+    assert sorted(selection.names) == ["x0", "x3", "x4", "x5"]
 
 
 @pytest.mark.parametrize("synchronous", [None, True, False])

@@ -324,7 +324,6 @@ def test_negative_values_are_refused_by_chi2_with_the_name_of_the_column(tmp_pat
         (np.arange(20) / 7, {"score": "chi2"}, "score='chi2' takes classes, the target is a number"),
         (["a", "b"] * 10, {"score": "f_regression"}, "score='f_regression' takes numbers, the labels are text"),
         (["a"] * 20, {}, "all 20 samples have the same label: there is nothing to tell apart"),
-        (np.arange(20) / 7, {"n_select": 5}, "n_select=5: the dataset has only 4 features"),
         (np.ones((20, 2)) * np.arange(2), {}, "Univariate takes one target, .* has 2"),
     ],
 )

@@ -111,7 +111,7 @@ METAVARS = {int: "N", float: "X", str: "TEXT", type(None): "none"}
         ("every -k 5 --most auto", "error: --most: 'auto' is not a whole number or none"),
         ("every -k 5 --loss softmax", "error: --loss: 'softmax' is not squared or logistic"),
         ("other --loss squared", "error: --loss: 'squared' is not softmax"),
-        ("other -k 5", "error: --n-select: other has no such option; it takes --loss, --width, --screen"),
+        ("other -k 5", "error: --n-select: other has no such option; there are --loss, --width, --screen"),
     ],
 )
 def test_every_field_is_a_flag(two, arguments, expected):
@@ -121,7 +121,7 @@ def test_every_field_is_a_flag(two, arguments, expected):
 
 def test_help_comes_from_the_docstring(two):
     shown = re.sub(r"\s+", " ", CliRunner().invoke(two, ["--help"]).stdout)
-    assert "-k, --n-select N How many features to select." in shown  # for all algorithms alike
+    assert "-k, --n-select N How many features to select; all there are, if they are fewer." in shown
     together, every, other = (shown.index(f"Options of {names}:") for names in ("every and other", "every", "other"))
     assert 0 < together < every < other
     assert "--screen / --no-screen [default: True] / [default: False]" in shown[together:every]
@@ -134,7 +134,7 @@ def test_most_people_need_about_twelve_flags():
     shown = CliRunner().invoke(daskfs.cli.select.select, ["--help"]).stdout
     first = shown.split("\nOptions:\n")[1].split("\n\n")[0]
     flags = re.findall(r"^  (-.*?)(?:  |$)", first, re.MULTILINE)
-    assert {"-k, --n-select N", "--label TEXT", "--out TEXT"} <= set(flags)
+    assert {"-k, --n-select N", "--label TEXT", "--out PATH"} <= set(flags)
     assert len(flags) <= 13
     assert "daskfs select patients.csv -k 20 --label outcome" in shown.splitlines()[-1]
 

@@ -203,7 +203,7 @@ def test_a_damaged_run_can_be_made_again(data):
     [
         (("--serial", "--scheduler", "tcp://127.0.0.1:1"), "choose one of them"),
         (("--resume", "--overwrite"), "choose one of them"),
-        (("--ridge", "1"), "--ridge: substitution has no such option; it takes --n-select, --passes"),
+        (("--ridge", "1"), "--ridge: substitution has no such option; there are --n-select, --passes"),
         (("--passes", "many"), "--passes: 'many' is not a whole number"),
         (("--algorithm", "nonsense"), "nonsense"),
         (("--serial", "--processes", "2"), "choose one of them"),

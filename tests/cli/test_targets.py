@@ -53,7 +53,7 @@ def test_from_a_table_to_a_report(table, label):
     assert "all as they were written" in run("verify", "d.zarr")
     run("split", "d.zarr", "train.zarr", "test.zarr", "--test", "0.3")
     shown = run("select", "train.zarr", "-a", "substitution", "-k", "2", "--out", "run", "--serial")
-    assert "weight of mass    weight of height    weight of age" in shown
+    assert "weight of mass  weight of height  weight of age" in shown
     assert "weight of age" in run("show", "run", "--top", "1")
     record = json.loads(run("show", "run", "--json"))
     assert record["targets"] == ["mass", "height", "age"]
@@ -83,7 +83,7 @@ def test_one_clear_line_for_what_cannot_be(table):
     run("ingest", "table.csv", "d.zarr", "-f", "csv", "--label", "mass,age", "--ignore", "town", "--layout", "both")
     for algorithm, name in (("mission", "Mission"), ("random-features", "SparseRandomFeatures")):
         refused = run("select", "d.zarr", "-a", algorithm, "-k", "2", "--out", "run", "--serial", code=2)
-        assert f"error: {name} takes one target, d.zarr has 2 (mass, age): use OnlineSubstitution" in refused
+        assert f"error: {name} takes one target, d.zarr has 2 (mass, age): use --algorithm substitution" in refused
 
 
 @pytest.mark.parametrize("label", ['"mass,height,age"', '["mass", "height", "age"]'])

@@ -116,7 +116,7 @@ class Mission(Algorithm):
     Parameters
     ----------
     n_select
-        How many features to choose.
+        How many features to choose: all there are, with a warning, if they are fewer.
     loss
         "logistic" or "squared_hinge" for two classes, "softmax" for more, "squared" for numbers or two classes. "auto"
         is "squared" for numbers, "logistic" for two classes, "softmax" for more.
@@ -220,7 +220,9 @@ class Mission(Algorithm):
     def resolve(self, meta: Meta) -> Mission:
         is_small = self.method == "active" and meta.n_samples <= FIRST_ROWS
         passes = (_PASSES if is_small else 1) if self.passes == "auto" else self.passes
-        return replace(self, passes=passes, loss=loss_for(meta) if self.loss == "auto" else self.loss)
+        loss = loss_for(meta) if self.loss == "auto" else self.loss
+        n_select = self.n_select if self.interactions else min(self.n_select, meta.n_features)  # pairs are many more
+        return replace(self, passes=passes, loss=loss, n_select=n_select)
 
     @property
     def row_loss(self) -> RowLoss:
@@ -241,6 +243,10 @@ class Mission(Algorithm):
 
     def _fits_at_once(self, meta: Meta) -> bool:
         return self.refit == "auto" and not self.per_class and fits_in_memory(meta)
+
+    @property
+    def max_reads(self) -> int:
+        return len(self._stages)
 
     @property
     def _stages(self) -> list[MissionStage]:

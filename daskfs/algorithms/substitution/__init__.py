@@ -45,7 +45,7 @@ class OnlineSubstitution(Algorithm):
     Parameters
     ----------
     n_select
-        How many features to select.
+        How many features to select: all there are, with a warning, if they are fewer.
     loss
         "auto" is "squared" for numbers, "logistic" for two classes, "softmax" for more. The others, "squared",
         "squared_hinge" and "logistic", tell each of several classes from the rest. Several targets, which are
@@ -120,10 +120,8 @@ class OnlineSubstitution(Algorithm):
         if loss == "softmax" and self.method != "block":
             raise OptionError(f"method={self.method!r} tells two classes apart, as in the paper: use method='block'")
         n_kept = len(kept_features(self.keep, meta))
-        if self.n_select + n_kept > meta.n_features:
-            few = "features" if meta.kind == "dense" else "features with entries"
-            beside = f" beside {n_kept:,} to keep" if n_kept else ""
-            raise OptionError(f"n_select={self.n_select:,}{beside}: the dataset has only {meta.n_features:,} {few}")
+        if n_kept >= meta.n_features:
+            raise OptionError(f"keep: all {n_kept:,} features of the dataset are kept, and none is left to select")
         if n_kept and n_kept >= meta.n_samples - 1:
             raise OptionError(f"keep: {n_kept:,} features to keep fit {meta.n_samples:,} rows whatever these are")
         if n_kept and self.method != "block":
@@ -131,4 +129,5 @@ class OnlineSubstitution(Algorithm):
         if meta.weighted and self.method != "block":
             raise OptionError(f"method={self.method!r} knows no weights of rows, as the paper does: use method='block'")
         method = {"block": BlockMethod, "paper": PaperMethod, "async": AsynchronousMethod}[self.method]
-        return method(replace(self, loss=loss), asked=self)
+        n_select = min(self.n_select, meta.n_features - n_kept)
+        return method(replace(self, loss=loss, n_select=n_select), asked=self)

@@ -48,7 +48,7 @@ class Univariate(Algorithm):
     Parameters
     ----------
     n_select
-        How many features to select.
+        How many features to select: all there are, with a warning, if they are fewer.
     score
         "auto" is "f_classif" for classes and "f_regression" for numbers; "chi2" is for counts and classes, and
         "variance" does without the target.
@@ -83,15 +83,12 @@ class Univariate(Algorithm):
                 "Univariate counts rows, and those of the dataset have weights: use OnlineSubstitution, or write the "
                 "data without weights"
             )
-        if self.n_select > meta.n_features:
-            few = "features" if meta.kind == "dense" else "features with entries"
-            raise OptionError(f"n_select={self.n_select:,}: the dataset has only {meta.n_features:,} {few}")
         score = self._score_for(meta)
         by_class = score in ("f_classif", "chi2") or (score == "variance" and self.fits_model and has_classes(meta))
         if by_class and len(meta.classes or ()) == 1:
             raise OptionError(f"all {meta.n_samples:,} samples have the same label: there is nothing to tell apart")
         scoring = RowScoring if meta.kind == "dense" and "columns" not in meta.axes else ColumnScoring
-        return scoring(self.n_select, score, by_class, self.score == "auto", self.fits_model)
+        return scoring(min(self.n_select, meta.n_features), score, by_class, self.score == "auto", self.fits_model)
 
     def _score_for(self, meta: Meta) -> Score:
         """Return the score that "auto" stands for, or the score as given. Raise OptionError if the target is unfit."""

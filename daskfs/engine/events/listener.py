@@ -49,7 +49,7 @@ class RunListener:
             algorithm=self._algorithm.name,
             dataset=short(public_url(self._dataset.url)),
             blocks=int(self._dataset.n_blocks(self._algorithm.axis)),
-            passes=self._algorithm.passes,
+            passes=self._algorithm.max_reads,
             workers=workers,
             done=snapshot.passes,
         )

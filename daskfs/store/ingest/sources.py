@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import hashlib
 import io
 import lzma
 import os
 import re
+import shutil
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO, Any
+from uuid import uuid4
 
 import fsspec
 import numpy as np
@@ -125,6 +129,35 @@ class Source:
             raise SourceError(f"{self.url}: cannot be read: {error}") from error
 
 
+_FIRST_BYTES = {b"\x1f\x8b": ".gz", b"\x28\xb5\x2f\xfd": ".zst", b"BZh": ".bz2", b"\xfd7zXZ\0": ".xz"}
+
+
+def spool(stream: IO[bytes], folder: Path) -> Path:
+    """Write a stream to the file ``folder/KEY/stdin``, and return its path.
+
+    KEY is a digest of the bytes, and the file has the same time in any case, so that the same bytes are recognised as
+    the same source later. Compressed bytes, recognised by the first of them, get a name with the suffix.
+    """
+    digest, part = hashlib.sha256(), folder / uuid4().hex[:12]
+    part.mkdir(parents=True)
+    try:
+        first = stream.read(1 << 20)
+        suffix = next((suffix for magic, suffix in _FIRST_BYTES.items() if first.startswith(magic)), "")
+        with open(part / f"stdin{suffix}", "wb") as file:
+            while first:
+                digest.update(first)
+                file.write(first)
+                first = stream.read(1 << 20)
+        os.utime(file.name, (1, 1))  # 0 would be no time
+        whole = folder / digest.hexdigest()[:12]
+        shutil.rmtree(whole, ignore_errors=True)  # of an earlier run
+        part.rename(whole)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+    return whole / f"stdin{suffix}"
+
+
 @dataclass(frozen=True, slots=True)
 class SourcePart:
     """A part of one source file: the rows that start in bytes ``start`` to ``stop`` (end of file if None)."""
@@ -147,14 +180,18 @@ def find_sources(
 ) -> list[Source]:
     """Return the source files that match the paths, folders, globs and URLs, without duplicates and in a stable order.
 
-    Files in a folder that are hidden or called ``_…``, as other programs call what is no data, and files below the
-    folders `leave_out` are ignored.
+    Files in a folder that are hidden or called ``_…``, as other programs call what is no data, are ignored, and so are
+    files below the folders `leave_out` that are not named themselves.
     """
     result: dict[str, Source] = {}
     storage_options = StorageOptions(options)
     for pattern in patterns:
         expanded = _expand(str(pattern), storage_options)
-        sources = [source for source in expanded if not any(_is_below(source.url, folder) for folder in leave_out)]
+        sources = [
+            source
+            for source in expanded
+            if source.url == pattern or not any(_is_below(source.url, folder) for folder in leave_out)
+        ]
         if not sources:
             raise SourceError(f"{pattern}: no file matches")
         for source in sorted(sources, key=lambda source: source.url):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from daskfs.errors import OptionError, nearest
+from daskfs.errors import OptionError, nearest, nearest_or_some
 from daskfs.store.ingest.formats.base import RESOLVED, Format
 from daskfs.store.ingest.formats.delimited import Delimited, TabSeparated
 from daskfs.store.ingest.formats.fasta import Fasta
@@ -30,9 +30,7 @@ def make_format(name: str, options: Mapping[str, Any]) -> Format:
     known = options_of(name)
     for option in options:
         if option not in known:
-            raise OptionError(
-                f"format {name} takes no option {option!r}{nearest(option, known)}; it takes {', '.join(known)}"
-            )
+            raise OptionError(f"{option}: format {name} takes no such option{nearest_or_some(option, known)}")
     for field in fields(_kind(name)):
         if isinstance(field.default, tuple) and isinstance(value := options.get(field.name), str):
             raise OptionError(f"{field.name}={value!r}: must be a list, such as [{value!r}]")
@@ -46,5 +44,5 @@ def _kind(name: str) -> type[Any]:
     if name == "libsvm":
         name = "svmlight"
     if name not in FORMATS:
-        raise OptionError(f"format {name!r}{nearest(name, FORMATS)}; known are {', '.join(FORMATS)}")
+        raise OptionError(f"format: {name!r} is none of {', '.join(FORMATS)}{nearest(name, FORMATS)}")
     return FORMATS[name]

@@ -10,13 +10,13 @@ from __future__ import annotations
 import importlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
-from daskfs.errors import OptionError, SourceError, check_choice, nearest
+from daskfs.errors import OptionError, SourceError, check_choice, nearest_or_some, some_names
 from daskfs.protocol import Kind
 from daskfs.store.dataset.dataset import Dataset
 from daskfs.store.ingest.formats.base import RESOLVED, Format, LabelKind, NamesFrom
@@ -184,23 +184,22 @@ class TableOptions(Format):
     def check_columns(self, columns: Sequence[str]) -> None:
         """Raise OptionError if an option names a column that does not exist, or two options name the same column."""
         if twice := [name for name, count in Counter(columns).items() if count > 1]:
-            raise OptionError(f"more than one column is called {join_names(twice)}: rename them")
+            raise OptionError(f"more than one column is called {some_names(twice)}: rename them")
         if not self.label:
-            raise OptionError(f"which column is the label? Pass --label with one of {join_names(columns)}")
+            raise OptionError(f"which column is the label? Pass --label with one of {some_names(columns)}")
         if twice := [name for name, count in Counter(self.label_columns).items() if count > 1]:
-            raise OptionError(f"--label {join_names(twice)}: is given twice; give every label once")
+            raise OptionError(f"--label {some_names(twice)}: is given twice; give every label once")
         known, purpose = set(columns), dict[str, str]()
         for option in ("label", "categorical", "numeric", "dates", "ignore", "include"):
             for name in self.label_columns if option == "label" else getattr(self, option):
                 if name not in known:
-                    hint = nearest(name, columns) or f"; there are {join_names(columns)}"
-                    raise OptionError(f"--{option} {name}: no such column{hint}")
+                    raise OptionError(f"--{option} {name}: no such column{nearest_or_some(name, columns)}")
                 if option == "include" and purpose.get(name) in ("categorical", "numeric", "dates"):
                     continue
                 if purpose.setdefault(name, option) != option:
                     raise OptionError(f"column {name} cannot be --{purpose[name]} and --{option} at once")
         if known == {*self.label_columns, *self.ignore}:
-            raise OptionError(f"no column is left to be a feature of {join_names(columns)}")
+            raise OptionError(f"no column is left to be a feature of {some_names(columns)}")
 
     def decide(self, columns: Sequence[str], sample: pa.Table | pa.RecordBatch, is_text: bool = False) -> Self:
         """Return the options with every "auto" replaced by a choice from the types and values in `sample`.
@@ -227,14 +226,14 @@ class TableOptions(Format):
         features = [name for name in features if name not in identifiers]
         if not features:
             raise OptionError(
-                f"{join_names(identifiers)}: look like identifiers, and no other column is left to be a feature; "
+                f"{some_names(identifiers)}: look like identifiers, and no other column is left to be a feature; "
                 "pass --include with those to keep"
             )
         numeric = tuple(name for name in features if kinds[name] != CATEGORICAL)
         categorical = tuple(name for name in features if kinds[name] == CATEGORICAL)
         dense = self.table == "dense" or (self.table == "auto" and not categorical)
         if dense and categorical:
-            raise OptionError(f"no dense table with text ({join_names(categorical)}): pass --table sparse or --ignore")
+            raise OptionError(f"no dense table with text ({some_names(categorical)}): pass --table sparse or --ignore")
         if not dense and self.dtype == "float64":
             raise OptionError("a sparse table holds float32: leave out --dtype float64, or pass --table dense")
         to_fit = [name for name in numeric if dense and not (is_text and kinds[name] == NUMERIC)]
@@ -262,8 +261,8 @@ class TableOptions(Format):
         """Return whether labels are numbers or strings, or raise OptionError if one of several is no number."""
         texts = [name for name in self.label_columns if kinds[name] not in (NUMERIC, BOOLEAN)]
         if self.targets is not None and (texts or self.labels == "strings"):
-            why = f"{join_names(texts)} holds {kinds[texts[0]]} values" if texts else "--labels strings takes one label"
-            raise OptionError(f"--label {join_names(self.targets)}: several labels must be numbers, and {why}")
+            why = f"{some_names(texts)} holds {kinds[texts[0]]} values" if texts else "--labels strings takes one label"
+            raise OptionError(f"--label {some_names(self.targets)}: several labels must be numbers, and {why}")
         return "strings" if self.labels == "strings" or (self.labels == "auto" and texts) else "numbers"
 
     def like(self, dataset: Dataset) -> Self:
@@ -436,13 +435,6 @@ def check_same_columns(source: Source, columns: Sequence[str], expected: Sequenc
         if name != wanted:
             here, first = ("missing" if column is None else repr(column) for column in (name, wanted))
             raise SourceError(f"{source.url}: column {number} is {here}, but {first} in the first file")
-
-
-def join_names(names: Iterable[str], most: int = 50) -> str:
-    """Join up to `most` names into one string for an error message."""
-    names = list(names)
-    more = f", … ({len(names) - most} more)" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
 
 
 def _check_castable(column: pa.Array, name: str, kind: str) -> None:
