@@ -54,7 +54,8 @@ def test_scores_stand_beside_a_guess_and_scikit_learn(shown):
     for *_, score, low, high, guess, every in (map(str, row) for row in rows):
         assert float(low) - 0.01 <= float(score) <= float(high) + 0.01
         assert float(score) > float(guess) + 0.4
-        assert float(score) > float(every) - 0.03  # nearly as good as all features, or better
+        assert float(every) > float(guess) + 0.4
+        assert float(score) > float(every) - 0.04  # nearly as good as all features, or better
 
 
 def test_every_command_that_it_prints_works_as_printed(shown):
