@@ -16,10 +16,9 @@ from itertools import count
 from pathlib import Path
 
 import click
+import numpy as np
 from _airflow_services import airflow, dask_cluster
 from _measure import console, interleaved, show, two_processes_against_one
-
-from daskfs.cli.demo import write_clicks
 
 DASKFS = str(Path(sys.executable).with_name("daskfs"))
 JOB = """
@@ -37,6 +36,22 @@ width = 4096
 
 [evaluate]
 """
+
+
+def write_clicks(folder: Path, rows: int) -> None:
+    """Write simulated clicks that depend on a country, a device and a few words, in Vowpal Wabbit's format."""
+    rng = np.random.default_rng(0)
+    countries = np.array(["de", "fr", "in", "jp", "uk", "us"])
+    words = np.array([f"word{i}" for i in range(5_000)])
+    frequency = 1.0 / np.arange(1, len(words) + 1)
+    drawn = rng.choice(len(words), size=(rows, 8), p=frequency / frequency.sum())
+    country, mobile, decade = rng.choice(countries, rows), rng.random(rows) < 0.6, rng.integers(2, 8, rows)
+    score = (country == "jp") - 0.5 * mobile + 0.8 * ((drawn >= 3) & (drawn < 8)).sum(axis=1) - 1
+    clicked = rng.random(rows) < 1 / (1 + np.exp(-score))
+    with open(folder / "clicks.vw", "w") as file:
+        for row in range(rows):
+            user = f"country={country[row]} device={'mobile' if mobile[row] else 'desktop'} age={decade[row]}0s"
+            file.write(f"{1 if clicked[row] else -1} |user {user} |ad {' '.join(words[drawn[row]])}\n")
 
 
 def write_job(folder: Path, number: int) -> Path:

@@ -226,7 +226,7 @@ def test_an_unknown_name_is_one_line(regression, tmp_path):
         daskfs.select(regression, daskfs.SparseRandomFeatures(keep=("age",)))
     ran = run_command(regression, tmp_path / "run", "--keep", "x1,age")
     assert ran.exit_code != 0
-    assert ran.stderr.splitlines() == ["error: keep: the dataset has no feature 'age'"]
+    assert ran.stderr.splitlines() == ["error: --keep: the dataset has no feature 'age'"]
 
 
 def test_the_command_keeps_columns(regression, tmp_path):
