@@ -163,19 +163,30 @@ def decision_lines(dataset: Dataset) -> list[str]:
     lines = []
     if columns:
         counts = Counter(row["kind"] for row in columns)
-        words = {"numeric": "numbers", "categorical": "categories", "date": "dates", "time": "times"}
-        words |= {"boolean": "booleans"}
+        words = {"numeric": "number", "categorical": "category", "date": "date", "time": "time", "boolean": "boolean"}
         lines.append(
-            "columns: " + ", ".join(f"{counts[kind]:,} {word}" for kind, word in words.items() if counts[kind])
+            "columns: " + ", ".join(_counted(counts[kind], word) for kind, word in words.items() if counts[kind])
         )
     if unused := [row["column"] for row in columns if row["kind"] == "identifier"]:
-        lines.append(f"left out: {_some(unused)}, which look like identifiers (--include)")
+        what = "looks like an identifier" if len(unused) == 1 else "look like identifiers"
+        lines.append(f"left out: {_some(unused)}, which {what} (--include)")
     if gaps := [row["column"] for row in columns if "gaps" in row and row["kind"] not in ("identifier", "ignored")]:
         how = (dataset.attributes.get("missing") or {}).get("how")
         lines.append(f"gaps: in {_some(gaps)}, treated by --missing {how} (daskfs info {public_url(dataset.url)})")
     if (remark := order_remark(dataset)) is not None:
         lines.append(f"order: {remark}")
     return lines
+
+
+def _counted(count: int, word: str) -> str:
+    """Return a number with its noun.
+
+    >>> _counted(1, "date"), _counted(2, "category")
+    ('1 date', '2 categories')
+    """
+    if count != 1:
+        word = f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
+    return f"{count:,} {word}"
 
 
 def _some(names: Sequence[str], most: int = 5) -> str:

@@ -58,7 +58,7 @@ def test_a_table_as_people_have_it():
     said = done.stderr
     for line in (
         "format: csv, since the name ends with .csv (--format)",
-        "left out: customer_id, which look like identifiers (--include)",
+        "left out: customer_id, which looks like an identifier (--include)",
         "gaps: in visits, treated by --missing auto",
         "1,500 rows, two classes",
         "algorithm: substitution, for sparse features that can be read one by one (--algorithm)",
