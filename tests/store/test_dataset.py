@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from contextlib import suppress
 
 import dask.array as da
 import numpy as np
@@ -15,8 +16,11 @@ import zarr
 
 import daskfs
 from daskfs.errors import ChunkError, DatasetError, OptionError
+from daskfs.store.dataset.layout import target_spec
 from daskfs.store.dataset.reader import ArrayReader
+from daskfs.store.dataset.writer import new_writer
 from daskfs.store.ingest.rows_kernels import first_not_finite
+from daskfs.store.places.location import Location
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(200, 37)).astype(np.float32)
@@ -370,3 +374,15 @@ REFUSED = {
 def test_what_is_no_matrix_of_numbers_is_refused(tmp_path, matrix, reason):
     with pytest.raises(TypeError, match=reason):
         daskfs.write_dataset(tmp_path / "d.zarr", matrix, [0])
+
+
+def test_what_a_killed_worker_has_left_is_swept(tmp_path):
+    location = Location(tmp_path / "d.zarr")
+    writer = new_writer(location)
+    spec = target_spec(3)
+    writer.write(spec, np.arange(3.0))
+    left = tmp_path / "d.zarr" / f"{spec.key(0)}.0123abcd.part"
+    left.write_bytes(b"half a chunk")
+    with suppress(KeyError, DatasetError):  # the attributes of a whole dataset do not matter here
+        writer.close({"kind": "dense"})
+    assert not left.exists()

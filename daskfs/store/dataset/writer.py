@@ -91,6 +91,7 @@ class DatasetWriter:
         for name, manifest in self.manifests.items():
             if missing := int(np.count_nonzero(manifest[:, 0] == 0)):
                 raise DatasetError(f"{self.location.url}: {missing} chunks of {name} were never written")
+        self.location.sweep()  # what a worker that was killed while it wrote a chunk has left
         if self.replaces is not None:
             self._move_to(self.replaces)
         arrays = list(self.arrays.values())
