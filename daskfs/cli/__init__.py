@@ -88,7 +88,7 @@ class Commands(click.Group):
 
 
 def _leave_if_unread() -> None:
-    """End the process as SIGPIPE would if standard output or standard error is a pipe that nobody reads any more."""
+    """End the process, with the exit code of SIGPIPE, if the reader of standard output or error has gone away."""
     from select import POLLERR, poll  # not on Windows
 
     pipes = poll()

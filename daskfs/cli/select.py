@@ -56,6 +56,23 @@ TABLES, RUNNING = "Options of tables (CSV, TSV, Parquet)", "Options of the run"
 INGEST_FLAGS = ("label", "format", "missing", "include", "ignore", "categorical", "numeric", "dates", "order", "array")
 
 
+def request_options(command: Any) -> Any:
+    """Add the argument SOURCE and the flags that most people need to `daskfs select` and `daskfs plan`."""
+    options = (
+        click.argument("sources", nargs=-1, required=True, metavar="SOURCE...", type=PATH),
+        common_options,
+        click.option("--label", multiple=True, help="The column with the target; A,B,… for several numeric targets."),
+        click.option("--algorithm", "-a", "name", type=Choice(list(registrations())), help="What selects."),
+        click.option(
+            "--out", type=PATH, help="The folder or URL of the result.  [default: a folder named after SOURCE]"
+        ),
+        click.option("--test", type=_SHARE, help=f"The share of rows held back.  [default: {TEST}]"),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 def source_options(command: Any) -> Any:
     """Add the flags of `daskfs select` and `daskfs plan` that say what the sources are."""
     options = (
@@ -93,12 +110,7 @@ def _run_flag(*names: str, **settings: Any) -> Callable[[Any], Any]:
     cls=CommandWithGroups,
     epilog="Example: daskfs select patients.csv -k 20 --label outcome",
 )
-@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...", type=PATH)
-@common_options
-@click.option("--label", multiple=True, help="The column with the target; A,B,… for several numeric targets.")
-@click.option("--algorithm", "-a", "name", type=Choice(list(registrations())), help="What selects.")
-@click.option("--out", type=PATH, help="The folder or URL of the result.  [default: a folder named after SOURCE]")
-@click.option("--test", type=_SHARE, help=f"The share of rows held back.  [default: {TEST}]")
+@request_options
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="What random choices begin with.")
 @click.option("--scheduler", help="Run on the Dask cluster at this address.")
 @click.option("--json", "as_json", is_flag=True, help="For machines: what daskfs show --json prints.")
@@ -250,12 +262,7 @@ def _select_and_evaluate(request: FrontDoor, as_json: bool) -> None:
     cls=CommandWithGroups,
     epilog="Example: daskfs plan s3://bucket/clicks/*.vw.gz -k 1000 --cluster 16,0.5",
 )
-@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...", type=PATH)
-@common_options
-@click.option("--label", multiple=True, help="The column with the target; A,B,… for several numeric targets.")
-@click.option("--algorithm", "-a", "name", type=Choice(list(registrations())), help="What selects.")
-@click.option("--out", type=PATH, help="The folder or URL of the result.  [default: a folder named after SOURCE]")
-@click.option("--test", type=_SHARE, help=f"The share of rows held back.  [default: {TEST}]")
+@request_options
 @click.option("--cluster", metavar="W,GB/S", help="Workers, and the GB/s of a worker, for the time; such as 16,0.5.")
 @click.option("--prices", metavar="GET,PUT,GB", help="Of 1,000 reads, 1,000 writes, and a GB read, for the money.")
 @click.option("--json", "as_json", is_flag=True, help="For machines.")

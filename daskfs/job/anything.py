@@ -24,13 +24,14 @@ from distributed import Client
 from daskfs.algorithms.registry import registrations
 from daskfs.engine.data.ingest import ingest
 from daskfs.engine.data.reorder import transpose
-from daskfs.engine.data.write import write_matrix
+from daskfs.engine.data.write import cells_of_frame, write_matrix
 from daskfs.engine.passes import PassProgress
 from daskfs.engine.run import select as select_from_dataset
 from daskfs.errors import OptionError, check_whole, nearest, public_url
 from daskfs.job.choice import choose_algorithm
 from daskfs.job.request import must_transpose
 from daskfs.protocol import Algorithm, Axis, Kind
+from daskfs.selection.frames import is_frame, names_of
 from daskfs.selection.selection import Selection
 from daskfs.store.dataset.dataset import Dataset, is_dataset, open_dataset
 from daskfs.store.in_memory import InMemory
@@ -171,7 +172,7 @@ class _Opener:
             return data
         if hasattr(data, "npartitions") and hasattr(data, "to_parquet"):
             return partial(self._ingest_dask_frame, data, y)
-        if is_frame(data):
+        if names_of(data):
             return self._find_frame(data, y)
         if hasattr(data, "var_names") and hasattr(data, "X"):  # AnnData, or like it
             names, target = list(map(str, data.var_names)), data.obs[y] if isinstance(y, str) else y
@@ -197,13 +198,16 @@ class _Opener:
         return partial(self._ingest, [path], recognise(find_sources([path], self._storage)), y)
 
     def _find_frame(self, frame: Any, y: Any) -> Matrix | Callable[[Axis], Dataset]:
-        names = [str(name) for name in frame.columns]
+        names = [str(name) for name in names_of(frame)]
         if isinstance(y, str) and y not in names:
             raise OptionError(f"y={y!r}: no such column{nearest(y, names)}")
-        features = frame.drop(columns=[y]) if isinstance(y, str) and hasattr(frame, "iloc") else frame
-        kinds = {getattr(kind, "kind", "O") for kind in features.dtypes} if hasattr(frame, "iloc") else {"O"}
+        if not hasattr(frame, "iloc"):
+            return partial(self._ingest_frame, frame, y)
+        features = frame.drop(columns=[y]) if isinstance(y, str) else frame
+        kinds = {getattr(kind, "kind", "O") for kind in features.dtypes}
         if kinds <= set("bf") or (kinds <= set("biuf") and len(names) > MOST_TABLE_COLUMNS):
-            return matrix_of(features.to_numpy(), frame[y] if isinstance(y, str) else y, names_of(features))
+            named = list(features.columns) if is_frame(features) else None  # else columns are only numbered
+            return matrix_of(cells_of_frame(features), frame[y] if isinstance(y, str) else y, named)
         return partial(self._ingest_frame, frame, y)
 
     def _ingest_frame(self, frame: Any, y: Any, axis: Axis) -> Dataset:
@@ -257,7 +261,6 @@ class _Opener:
         for part in np.array_split(X.data if sp.issparse(X) else X, max(1, X.shape[0] // 65536)):
             if not np.isfinite(part).all():
                 raise OptionError("data: some values are missing or not finite; missing='mean' fills gaps")
-        self._missing = "error"
         return InMemory(X, *encode_target(target, matrix.target_names), axis, names, fills=fills)
 
     def copy(self, matrix: Matrix, axis: Axis, reason: str) -> Dataset:
@@ -313,13 +316,3 @@ def _plain(table: Any) -> Any:
         field.with_type(pa.large_string()) if pa.types.is_string_view(field.type) else field for field in table.schema
     ]
     return table.cast(pa.schema(fields))
-
-
-def is_frame(data: Any) -> bool:
-    """Return True for a DataFrame in memory: of pandas, or of anything that Arrow reads as a table."""
-    return hasattr(data, "columns") and (hasattr(data, "iloc") or hasattr(data, "__arrow_c_stream__"))
-
-
-def names_of(frame: Any) -> list[str] | None:
-    """Return the names of the columns of a DataFrame, or None if they are only numbers."""
-    return None if frame.columns.dtype.kind in "iu" else [str(name) for name in frame.columns]

@@ -56,19 +56,19 @@ def metric_table(record: Record, classes: Sequence[float | str] | None) -> Value
     about = {"roc_auc": of, "average_precision": of}
     if record.get("per_target"):
         about = dict.fromkeys(("r2", "mse", "mae"), " (mean over targets)")
-    baseline = record.get("baseline")  # earlier versions recorded none
-    constant = {} if baseline is None else baseline["metrics"]
     rows = [
-        (TITLES.get(name, name) + about.get(name, ""), value, record["intervals"].get(name), constant.get(name))
+        [TITLES.get(name, name) + about.get(name, ""), value, record["intervals"].get(name)]
         for name, value in record["metrics"].items()
     ]
-    if baseline is None:
-        return ValueTable(("metric", "value", "95 % interval"), [row[:3] for row in rows])
-    titles: tuple[str, ...] = ("metric", "value", "95 % interval", f"always {shown(baseline['answer'])}")
+    titles, others = ["metric", "value", "95 % interval"], []
+    if (baseline := record.get("baseline")) is not None:  # earlier versions recorded none
+        others.append((f"always {shown(baseline['answer'])}", baseline["metrics"]))
     if (univariate := record.get("univariate")) is not None:
-        titles += (f"{univariate['features']:,} chosen one by one",)
-        values = zip(rows, record["metrics"], strict=True)
-        rows = [(*row, univariate["metrics"].get(name)) for row, name in values]  # type: ignore[misc]
+        others.append((f"{univariate['features']:,} chosen one by one", univariate["metrics"]))
+    for title, metrics in others:
+        titles.append(title)
+        for row, name in zip(rows, record["metrics"], strict=True):
+            row.append(metrics.get(name))
     return ValueTable(titles, rows)
 
 

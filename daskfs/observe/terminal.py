@@ -17,7 +17,7 @@ from daskfs.errors import redact
 
 
 class PipeConsole(Console):
-    """A console that raises BrokenPipeError if nobody reads its output any more, and does not end the process."""
+    """A console that raises BrokenPipeError if the reader of its output has gone away; rich would end the process."""
 
     def on_broken_pipe(self) -> None:
         raise  # called while a BrokenPipeError is handled

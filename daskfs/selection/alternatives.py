@@ -123,7 +123,7 @@ def _expense(dataset: Dataset, n_features: int) -> str:
 
 
 def _floor(dataset: Dataset, n_features: int) -> float:
-    """Return the least correlation that counts: the largest of so many columns without any relation is below it."""
+    """Return the least correlation that is reported, above what chance gives the strongest of unrelated columns."""
     rows = dataset.n_samples if dataset.kind == "sparse" else min(dataset.n_samples, SAMPLE_ROWS)
     pairs = max(2, dataset.n_features * n_features)
     return max(LEAST_CORRELATION, math.sqrt(2 * math.log(pairs) / max(rows, 1)))

@@ -31,7 +31,9 @@ from daskfs.store.dataset.names import check_column_names, feature_spec
 from daskfs.store.dataset.reader import ChunkBuffer
 from daskfs.store.in_memory import HeldArray, tiles
 from daskfs.store.ingest.arrays import encode_target, stored_dtype
+from daskfs.store.ingest.plan import content_digest
 from daskfs.store.ingest.rows_kernels import first_not_finite
+from daskfs.store.ingest.sources import find_sources
 from daskfs.store.places.location import Location
 from daskfs.store.reorder.runs import draw_rows
 
@@ -140,13 +142,14 @@ class Matrix:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of the shape, names and target, and of the first and last values: the rest is not read for it."""
-        facts = [list(self.cells.shape), str(self.cells.dtype), None if self.names is None else list(self.names)]
+        """A hash of shape, names, target and first and last values, and of the sizes and times of the files, if any."""
+        files = None
+        if self.location is not None:
+            files = content_digest(find_sources([self.location.url], self.location.options))
+        facts = [list(self.cells.shape), str(self.cells.dtype), None if self.names is None else list(self.names), files]
         total = hashlib.sha256(json.dumps(facts).encode())
-        texts = self.target.dtype.kind not in "biuf"
-        total.update(
-            "\0".join(map(str, self.target)).encode() if texts else np.ascontiguousarray(self.target).tobytes()
-        )
+        is_text = self.target.dtype.kind not in "biuf"
+        total.update("\0".join(map(str, self.target)).encode() if is_text else self.target.tobytes())
         ends = [(slice(0, 8), slice(max(0, size - 8), size)) for size in self.cells.shape]
         for rows, columns in zip(*ends, strict=True):
             total.update(np.ascontiguousarray(self.cells[rows, columns]).tobytes())

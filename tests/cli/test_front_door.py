@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+import zarr
 from click.testing import CliRunner, Result
 
 import daskfs
@@ -166,6 +167,30 @@ def test_zarr_that_xarray_wrote_is_read_in_place(chunks):
     ours, theirs = daskfs.load_selection("ours"), daskfs.load_selection("cells-selected")
     assert ours.names == theirs.names  # of the same rows, since the same are held back
     np.testing.assert_allclose(ours.weights, theirs.weights, rtol=1e-6)
+
+
+def test_foreign_zarr_that_has_changed_is_selected_from_again():
+    X = np.random.default_rng(8).normal(size=(400, 30))
+    group = zarr.open_group("cells.zarr", mode="w")
+    group.create_array("X", data=X, chunks=(400, 3))
+    group.create_array("y", data=(X[:, 12] > 0).astype(int))
+    run("cells.zarr", "-k", "1")
+    assert names("cells-selected") == {"x12"}
+    group["X"][:, 12:15] = X[:, [14, 13, 12]]  # in the middle, and of the same size
+    again = run("cells.zarr", "-k", "1")
+    assert "select: there already" not in again.stderr
+    assert names("cells-selected") == {"x14"}
+
+
+@pytest.mark.parametrize(("label", "remedy"), [("y", "--categorical or --ignore price"), ("price", "--labels strings")])
+def test_decimal_commas_are_no_categories(label, remedy):
+    rows = [f"{i % 3 + 1},{i % 7};{i};{i % 2}" for i in range(100)]
+    Path("euro.csv").write_text("\n".join(["price;x;y", *rows]))
+    done = run("euro.csv", "-k", "1", "--label", label, code=2)
+    assert done.stderr.splitlines()[-1] == (
+        "error: column price holds numbers with decimal commas, such as '1,0': write them with points, "
+        f"or pass {remedy}"
+    )
 
 
 def test_gaps_in_foreign_zarr_are_filled_in_a_copy():

@@ -53,6 +53,8 @@ def forms(X: np.ndarray, y: np.ndarray) -> dict:
         "sparse": (sp.csr_array(X), y),
         "frame": (frame.assign(sick=y), "sick"),
         "frame, y beside it": (frame, pd.Series(y)),
+        "frame of nullable numbers": (frame.astype("Float32").assign(sick=y), "sick"),
+        "arrow": (polars.from_pandas(frame.assign(sick=y)).to_arrow(), "sick"),
         "dask, tiles": (da.from_array(X, chunks=(70, 12)), y),
         "dask, irregular": (da.from_array(X, chunks=((100, 20, 180), (30, 10))), y),
         "dask frame": (dd.from_pandas(frame.assign(sick=y), npartitions=3), "sick"),

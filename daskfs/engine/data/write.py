@@ -156,7 +156,7 @@ def _unwrap(X: Any, names: Sequence[Any] | None, what: str = "X") -> tuple[Any, 
         X = X.data
     elif hasattr(X, "columns") and hasattr(X, "to_numpy"):
         names = list(X.columns) if names is None else names
-        X = _cells_of_frame(X)
+        X = cells_of_frame(X)
     if not hasattr(X, "dtype") or not hasattr(X, "shape"):
         X = np.asarray(X)
     if np.ma.isMaskedArray(X) and np.ma.is_masked(X):
@@ -172,7 +172,7 @@ def _unwrap_target(y: Any) -> tuple[NDArray[Any], Sequence[Any] | None]:
     return np.asarray(cells), names
 
 
-def _cells_of_frame(frame: Any) -> Any:
+def cells_of_frame(frame: Any) -> Any:
     """Return the cells of a DataFrame as one array, of float64 if the columns have different numeric types."""
     texts = [str(name) for name, dtype in frame.dtypes.items() if getattr(dtype, "kind", "O") not in "biuf"]
     if texts:

@@ -41,6 +41,7 @@ DATE_PARTS = {
 FIRST_DAY = 946_684_800  # 2000-01-01, in seconds since 1970-01-01
 _ROWS_OF_IDENTIFIER = 20  # with fewer rows, distinct values are no sign of an identifier
 _DISTINCT_SHARE = 0.9
+_WITH_COMMA = r"^\s*[-+]?\d+(,\d+)?\s*$"
 _NAMED_AS_IDENTIFIER = re.compile(r"(^|.*[\W_])(id|uuid|guid|index|key|row)$|.*[a-z](Id|ID)$", re.IGNORECASE)
 
 
@@ -218,7 +219,12 @@ class TableOptions(Format):
         for name in features:
             if kinds[name] == CATEGORICAL and name not in declared:
                 kinds[name] = _kind_of_texts(sample[name])
+                if kinds[name] == CATEGORICAL:
+                    _refuse_decimal_commas(sample[name], name, f"--categorical or --ignore {name}")
             _check_castable(sample[name], name, kinds[name])
+        for name in self.label_columns if self.labels == "auto" else ():
+            if kinds[name] == CATEGORICAL:
+                _refuse_decimal_commas(sample[name], name, "--labels strings")
         kept = {*declared, *self.include}
         identifiers = [
             name for name in features if name not in kept and _is_identifier(sample[name], name, kinds[name])
@@ -410,6 +416,18 @@ def _kind_of_texts(column: pa.Array) -> str:
             continue
         return kind
     return CATEGORICAL
+
+
+def _refuse_decimal_commas(column: pa.Array, name: str, otherwise: str) -> None:
+    """Raise OptionError if all texts of a column are numbers, some of them with a comma in place of the point."""
+    compute, texts = arrow("pyarrow.compute"), column.drop_null().cast(arrow().string())
+    are_numbers = compute.all(compute.match_substring_regex(texts, _WITH_COMMA)).as_py()
+    if are_numbers and compute.any(compute.match_substring(texts, ",")).as_py():
+        example = next(text for text in texts.to_pylist() if "," in text)
+        raise OptionError(
+            f"column {name} holds numbers with decimal commas, such as {example!r:.40}: write them with points, "
+            f"or pass {otherwise}"
+        )
 
 
 def _is_identifier(column: pa.Array, name: str, kind: str) -> bool:
