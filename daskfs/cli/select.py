@@ -53,7 +53,19 @@ TEST = 0.2
 _SHARE = click.FloatRange(0, 1, max_open=True)
 ALL_FIELDS = frozenset(field for entry in registrations().values() for field in fields_of(entry.algorithm))
 TABLES, RUNNING = "Options of tables (CSV, TSV, Parquet)", "Options of the run"
-INGEST_FLAGS = ("label", "format", "missing", "include", "ignore", "categorical", "numeric", "dates", "order", "array")
+INGEST_FLAGS = (
+    "label",
+    "format",
+    "missing",
+    "include",
+    "ignore",
+    "categorical",
+    "numeric",
+    "dates",
+    "date_format",
+    "order",
+    "array",
+)
 
 
 def request_options(command: Any) -> Any:
@@ -84,6 +96,7 @@ def source_options(command: Any) -> Any:
         _table_flag("--categorical", type=NAMES, help="Columns to be read as categories."),
         _table_flag("--numeric", type=NAMES, help="Columns to be read as numbers."),
         _table_flag("--dates", type=NAMES, help="Columns to be read as dates."),
+        _table_flag("--date-format", help="How texts of dates are written, if it is unsure, such as %m/%d/%Y."),
         click.option(
             "--order", cls=FlagOfGroup, group=RUNNING, type=Choice(["auto", "as-is"]),
             help="as-is: keep the order of the rows, even if labels come in runs.",
@@ -234,7 +247,8 @@ def refuse_ingest_flags(dataset: str, flags: Mapping[str, Any]) -> None:
     """Raise OptionError if a flag says how to read files, but the source is a dataset."""
     for flag in INGEST_FLAGS:
         if flags[flag]:
-            raise OptionError(f"--{flag}: {public_url(dataset)} is a dataset, and is read as it is")
+            name = flag.replace("_", "-")
+            raise OptionError(f"--{name}: {public_url(dataset)} is a dataset, and is read as it is")
 
 
 def _select_and_evaluate(request: FrontDoor, as_json: bool) -> None:

@@ -146,8 +146,10 @@ def as_selection(result: Result, dataset: Dataset, params: Algorithm, seed: int)
     else:
         names = feature_names(dataset.names, result.features, products)
     fills = Fills.from_record(dataset.attributes.get("missing"))
+    columns_of_table = dataset.attributes.get("columns") or ()
+    formats = {row["column"]: row["format"] for row in columns_of_table if "format" in row}
     return Selection.from_result(
-        result, names, describe_algorithm(params), source, seed, products, inputs, fills, dataset.target_names
+        result, names, describe_algorithm(params), source, seed, products, inputs, fills, dataset.target_names, formats
     )
 
 

@@ -38,6 +38,7 @@ from daskfs.store.in_memory import InMemory
 from daskfs.store.in_place import Gap, InPlace, Matrix, find_in_group, is_matrix, matrix_of, open_matrix
 from daskfs.store.ingest.arrays import encode_target
 from daskfs.store.ingest.formats import make_format
+from daskfs.store.ingest.formats.dates import in_words
 from daskfs.store.ingest.formats.tabular import arrow
 from daskfs.store.ingest.gaps import Missing, complete_rows, fill_matrix
 from daskfs.store.ingest.recognise import Recognised, recognise
@@ -241,9 +242,17 @@ class _Opener:
             options["missing"] = self._missing
         self.is_copy = True
         place = self._folder() / "data"
-        return ingest(
+        dataset = ingest(
             sources, place, recognised.format, layout=axis, client=self._client, source_options=self._storage, **options
         )
+        for row in dataset.attributes.get("columns") or ():
+            if "unsure" in row:
+                warnings.warn(
+                    f"column {row['column']!r:.80} is read as {in_words(row['format'])}, since no day is above 12 in "
+                    "the first rows; give dates in place of texts for another order",
+                    stacklevel=6,
+                )
+        return dataset
 
     def _open_matrix(self, matrix: Matrix, axis: Axis) -> Dataset:
         """Return a matrix as a dataset: in memory, in place, or as a temporary copy."""

@@ -146,13 +146,13 @@ class FrontDoor:
     def _data_tables(self) -> dict[str, Any]:
         """Return the tables [ingest] or [data], and [cluster], of the job."""
         if len(self.sources) == 1 and is_dataset(place := Location(self.sources[0], self.storage)):
-            if unused := list(self._given("ingest")):
+            if unused := [name.replace("_", "-") for name in self._given("ingest")]:
                 raise OptionError(f"--{unused[0]}: {public_url(place.url)} is a dataset, and is read as it is")
             dataset = open_dataset(self.sources[0], self.storage)
             return {"data": {"train": dataset.url}, "cluster": self._cluster(dataset.stored_bytes)}
         if len(self.sources) == 1 and is_matrix(place := Location(self.sources[0], self.storage)):
             given = self._given("ingest")
-            if unused := [name for name in given if name not in ("label", "missing", "array")]:
+            if unused := [name.replace("_", "-") for name in given if name not in ("label", "missing", "array")]:
                 raise OptionError(f"--{unused[0]}: {public_url(place.url)} is an array, which has no such option")
             matrix = open_matrix(place, given.get("array", ""), given.get("label", ""))
             nbytes = matrix.cells.dtype.itemsize * math.prod(matrix.cells.shape)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from rich.text import Text
 from daskfs.errors import public_url
 from daskfs.observe.terminal import printable
 from daskfs.store.dataset.dataset import Dataset
+from daskfs.store.ingest.formats.dates import in_words, other_order
 
 NAMES = {
     "ids": "the feature's number",
@@ -167,6 +168,7 @@ def decision_lines(dataset: Dataset) -> list[str]:
         lines.append(
             "columns: " + ", ".join(_counted(counts[kind], word) for kind, word in words.items() if counts[kind])
         )
+    lines += _date_lines(columns)
     if unused := [row["column"] for row in columns if row["kind"] == "identifier"]:
         what = "looks like an identifier" if len(unused) == 1 else "look like identifiers"
         lines.append(f"left out: {_some(unused)}, which {what} (--include)")
@@ -176,6 +178,21 @@ def decision_lines(dataset: Dataset) -> list[str]:
     if (remark := order_remark(dataset)) is not None:
         lines.append(f"order: {remark}")
     return lines
+
+
+def _date_lines(columns: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a line for each form of dates other than ISO 8601, and for each of which the order is unsure."""
+    forms: dict[tuple[str, bool], list[str]] = {}
+    for row in columns:
+        if "format" in row:
+            forms.setdefault((row["format"], "unsure" in row), []).append(row["column"])
+    for (form, unsure), names in forms.items():
+        what = f"dates: {_some(names)}, read as {in_words(form)}"
+        if unsure:
+            reason = "since no day is above 12 in the first rows"
+            yield f"{what}, {reason} (--date-format {other_order(form)} for the other order)"
+        else:
+            yield f"{what} (--date-format)"
 
 
 def _counted(count: int, word: str) -> str:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from types import MappingProxyType
 from typing import IO, Any
 
 import numpy as np
@@ -154,11 +155,18 @@ def as_dataset(X: Any) -> Dataset | None:
     return X if isinstance(X, Dataset) else None
 
 
-def slice_columns(X: Any, ids: FeatureIds, names: Sequence[str], fills: Fills | None = None) -> ColumnSlices:
+def slice_columns(
+    X: Any,
+    ids: FeatureIds,
+    names: Sequence[str],
+    fills: Fills | None = None,
+    date_formats: Mapping[str, str] = MappingProxyType({}),
+) -> ColumnSlices:
     """Return the columns of X with these ids, and raise an error if X has other names for the columns.
 
     Missing values (NaN) of an array are filled as `fills` says, and are an error where it says nothing. An array need
-    not have the columns of indicators, which follow from its missing values.
+    not have the columns of indicators, which follow from its missing values. Dates of a DataFrame are read with the
+    format of their column in `date_formats`, else as ISO 8601.
 
     Examples
     --------
@@ -170,13 +178,17 @@ def slice_columns(X: Any, ids: FeatureIds, names: Sequence[str], fills: Fills | 
     dataset = as_dataset(X)
     if dataset is not None:
         return _from_dataset(dataset, ids, names)
-    return _from_frame(X, ids, names, fills) if is_frame(X) else _from_array(X, ids, names, fills)
+    if is_frame(X):
+        return _from_frame(X, ids, names, fills, date_formats)
+    return _from_array(X, ids, names, fills)
 
 
-def _from_frame(frame: Any, ids: FeatureIds, names: Sequence[str], fills: Fills | None) -> ColumnSlices:
+def _from_frame(
+    frame: Any, ids: FeatureIds, names: Sequence[str], fills: Fills | None, date_formats: Mapping[str, str]
+) -> ColumnSlices:
     """Return the columns of a DataFrame by name, as numbers."""
     order = np.argsort(ids)  # as of other data, so that sums of products have the same last bits
-    features = [find_column(frame, names[at]) for at in order.tolist()]
+    features = [find_column(frame, names[at], date_formats) for at in order.tolist()]
     n_rows, parts = row_slices(frame, [feature.column for feature in features], max(1, SLICE_CELLS // len(features)))
     values = [(fills or Fills("error")).value(names[at]) for at in order.tolist()]
     fill = np.array([np.nan if value is None else value for value in values], np.float64)

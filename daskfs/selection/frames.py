@@ -6,7 +6,8 @@ Texts, dates and booleans become numbers as they do in an ingest: ``colour=red``
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
@@ -31,11 +32,15 @@ from daskfs.store.ingest.gaps import GAP
 
 
 class FrameColumn(NamedTuple):
-    """The column of a DataFrame that a feature is made of, and a text or a part of a date, if the feature has one."""
+    """The column of a DataFrame that a feature is made of, and a text or a part of a date, if the feature has one.
+
+    `date_format` is how the column's dates are written, if it is not ISO 8601.
+    """
 
     column: str
     text: str | None = None
     part: str = ""
+    date_format: str = ""
 
 
 def is_frame(X: Any) -> bool:
@@ -52,19 +57,19 @@ def names_of(frame: Any) -> list[Any]:
     return list(getattr(frame, "columns", ())) if is_table else []
 
 
-def find_column(frame: Any, name: str) -> FrameColumn:
+def find_column(frame: Any, name: str, date_formats: Mapping[str, str]) -> FrameColumn:
     """Return where a feature comes from, or raise OptionError if the frame lacks the column.
 
     >>> import pandas as pd
-    >>> find_column(pd.DataFrame({"age": [1], "colour": ["red"]}), "colour=red")
-    FrameColumn(column='colour', text='red', part='')
+    >>> find_column(pd.DataFrame({"age": [1], "colour": ["red"]}), "colour=red", {})
+    FrameColumn(column='colour', text='red', part='', date_format='')
     """
     known = set(names_of(frame))
     if name in known:
-        return FrameColumn(name)
+        return FrameColumn(name, date_format=date_formats.get(name, ""))
     column, colon, part = name.rpartition(":")
     if colon and column in known and part in DATE_PARTS:
-        return FrameColumn(column, part=part)
+        return FrameColumn(column, part=part, date_format=date_formats.get(column, ""))
     starts = [at for at, sign in enumerate(name) if sign == "=" and name[:at] in known]
     if starts:
         return FrameColumn(name[: starts[-1]], text=name[starts[-1] + 1 :])
@@ -100,26 +105,31 @@ def numbers_of(frame: Any, feature: FrameColumn) -> NDArray[np.float64]:
         return _matches(values, feature.text)
     kind = kind_of(values.type)
     try:
-        if kind in (DATE, TIME) or feature.part:
+        if kind == CATEGORICAL:
+            numbers = _from_texts(values, feature)
+        elif kind in (DATE, TIME) or feature.part:
             numbers = as_seconds(values, kind if kind == TIME else DATE, part=feature.part)
-        elif kind == BOOLEAN:
-            numbers = as_booleans(values)
         else:
-            numbers = _from_texts(values) if kind == CATEGORICAL else as_numbers(values)
+            numbers = as_booleans(values) if kind == BOOLEAN else as_numbers(values)
     except arrow().ArrowInvalid as error:
         raise OptionError(f"X: column {feature.column!r:.80} is not what it was in the data: {error}") from error
     result: NDArray[np.float64] = numbers.to_numpy(zero_copy_only=False).astype(np.float64)
     return result
 
 
-def _from_texts(values: Any) -> Any:
+def _from_texts(values: Any, feature: FrameColumn) -> Any:
     """Return texts as numbers: those of a number, a boolean, a date or a time, whichever all of them are."""
-    for convert in (as_numbers, as_booleans, lambda texts: as_seconds(texts, DATE)):
+    formats = dict.fromkeys((feature.date_format, ""))
+    conversions: list[Any] = [partial(as_seconds, kind=DATE, date_format=each, part=feature.part) for each in formats]
+    if not feature.part:
+        conversions = [as_numbers, as_booleans, *conversions, partial(as_seconds, kind=TIME)]
+    *others, last = conversions
+    for convert in others:
         try:
             return convert(values)
         except arrow().ArrowInvalid:
             continue
-    return as_seconds(values, TIME)
+    return last(values)
 
 
 def _matches(values: Any, text: str) -> NDArray[np.float64]:

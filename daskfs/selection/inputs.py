@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -86,7 +87,13 @@ def inputs_from_record(record: Any) -> Inputs:
     return Inputs([column["name"] for column in inputs], expansion)
 
 
-def expand_columns(X: Any, features: FeatureIds, inputs: Inputs, fills: Fills | None = None) -> ColumnSlices:
+def expand_columns(
+    X: Any,
+    features: FeatureIds,
+    inputs: Inputs,
+    fills: Fills | None = None,
+    date_formats: Mapping[str, str] = MappingProxyType({}),
+) -> ColumnSlices:
     """Return random features of the rows of X; columns that no feature is a function of are not read.
 
     After the last row, a warning says how many rows have a value outside the range of the training data.
@@ -99,7 +106,7 @@ def expand_columns(X: Any, features: FeatureIds, inputs: Inputs, fills: Fills | 
         used = np.flatnonzero(drawn.W.any(axis=0))
         drawn = replace(drawn, W=np.ascontiguousarray(drawn.W[:, used]))
     names = [inputs.names[column] for column in used.tolist()]
-    base = slice_columns(source, used.astype(np.uint64), names, fills)
+    base = slice_columns(source, used.astype(np.uint64), names, fills, date_formats)
     slices = _expand(base, drawn, _columns_of(inputs.expansion, used), names, where)
     return ColumnSlices((base.shape[0], len(features)), "dense", np.dtype(np.float32), slices)
 

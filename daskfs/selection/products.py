@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -110,11 +111,16 @@ def feature_names(
 
 
 def slice_features(
-    X: Any, ids: FeatureIds, names: Sequence[str], products: Products | None, fills: Fills | None = None
+    X: Any,
+    ids: FeatureIds,
+    names: Sequence[str],
+    products: Products | None,
+    fills: Fills | None = None,
+    date_formats: Mapping[str, str] = MappingProxyType({}),
 ) -> ColumnSlices:
     """Return features of X as `slice_columns` does, where some features may be products of columns of X."""
     if products is None:
-        return slice_columns(X, ids, names, fills)
+        return slice_columns(X, ids, names, fills, date_formats)
     dataset = as_dataset(X)
     pairs, plain = np.flatnonzero(products.is_product), np.flatnonzero(~products.is_product)
     base_ids = np.concatenate([ids[plain], products.parents[pairs].T.ravel()])
@@ -122,7 +128,7 @@ def slice_features(
     base_names += [products.names[at][side] for side in (0, 1) for at in pairs.tolist()]
     distinct, first, at = np.unique(base_ids, return_index=True, return_inverse=True)
     source = X if dataset is None else dataset
-    base = slice_columns(source, distinct, [base_names[position] for position in first], fills)
+    base = slice_columns(source, distinct, [base_names[position] for position in first], fills, date_formats)
     plain_at, left_at, right_at = np.split(at, [len(plain), len(plain) + len(pairs)])
     order = np.concatenate([plain, pairs])
 

@@ -1,7 +1,8 @@
 """Files of a selection run, ``selection.json`` and ``history.zarr``, and of a job, ``published.json``.
 
 The file selection.json holds `version`, `algorithm`, `seed`, `source`, `classes`, `intercept` and `features`, and the
-names of several `targets` where there are any. `statistics` are lists of numbers of the features by name, with null for
+names of several `targets` where there are any. `date_formats` says how dates of columns are written, where it is not
+ISO 8601. `statistics` are lists of numbers of the features by name, with null for
 NaN, where the algorithm computes any.
 `features` is a list of ``{"id", "importance", "name", "rank", "weight"}``, one a line; a product of two features also
 has ``"parents"``. `kept` is such a list of the features that the user asked to keep, and `chosen` holds values that the
@@ -106,6 +107,8 @@ def _parse(raw: bytes) -> Record:
         _check_targets(record["targets"])
     if "statistics" in record:
         _check_statistics(record["statistics"])
+    if "date_formats" in record:
+        _check_date_formats(record["date_formats"])
     as_json(
         [record["algorithm"], record["source"], record["chosen"], record["classes"]]
     ).encode()  # or it could not be saved again
@@ -138,6 +141,13 @@ def _check_statistics(statistics: Any) -> None:
     if not all(number is None or is_number(number) for column in statistics.values() for number in column):
         raise ValueError("statistics have something else than numbers and null")
     as_json(list(statistics)).encode()
+
+
+def _check_date_formats(formats: Any) -> None:
+    """Raise ValueError unless a value is an object of texts that can be saved again."""
+    if not isinstance(formats, dict) or not all(isinstance(text, str) for text in formats.values()):
+        raise ValueError("date formats are not texts by name")
+    as_json(formats).encode()
 
 
 def _check_feature(feature: Record, rank: int) -> None:

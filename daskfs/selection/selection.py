@@ -119,6 +119,8 @@ class Selection:
     statistics
         Numbers for each of `features` by name, where the algorithm computes any: "score", "p_value" and "q_value" of
         `Univariate`.
+    date_formats
+        How the dates of columns are written that are texts of another form than ISO 8601, by name of the column.
 
     Examples
     --------
@@ -149,6 +151,7 @@ class Selection:
     fills: Fills | None = None
     targets: tuple[str, ...] | None = None
     statistics: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+    date_formats: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.importance is None:
@@ -191,9 +194,12 @@ class Selection:
         inputs: Inputs | None = None,
         fills: Fills | None = None,
         targets: tuple[str, ...] | None = None,
+        date_formats: Mapping[str, str] | None = None,
     ) -> Selection:
         """Return the selection for an algorithm's result, without any secrets in the URL of the source."""
         k = len(result.features) - result.n_kept
+        used = _columns_used(names, products, inputs)
+        with_dates = {name.rpartition(":")[0] for name in used} | used  # such as time of the feature time:hour
         kept = KeptFeatures(result.features[k:], list(names[k:]), result.weights[k:]) if result.n_kept else None
         importance = {} if result.importance is None else {"importance": _shares(result.importance[:k])}
         keys = dict.fromkeys(["objective", *(key for record in result.history for key in record)])
@@ -213,9 +219,10 @@ class Selection:
             inputs=inputs,
             kept=kept,
             chosen=_through_json(result.chosen),
-            fills=None if fills is None else fills.of(_columns_used(names, products, inputs)),
+            fills=None if fills is None else fills.of(used),
             targets=targets,
             statistics={name: np.array(numbers[:k], np.float64) for name, numbers in sorted(result.statistics.items())},
+            date_formats={name: text for name, text in (date_formats or {}).items() if name in with_dates},
             **importance,
         )
 
@@ -279,8 +286,8 @@ class Selection:
     def column_slices(self, X: Any) -> ColumnSlices:
         """Return the selected features of X, slice by slice: columns, products of columns, or random features."""
         if self.inputs is not None:
-            return expand_columns(X, self.features, self.inputs, self.fills)
-        return slice_features(X, self.features, self.names, self.products, self.fills)
+            return expand_columns(X, self.features, self.inputs, self.fills, self.date_formats)
+        return slice_features(X, self.features, self.names, self.products, self.fills, self.date_formats)
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return the scores of the rows of X: one score a row, or one for every class or target."""
@@ -499,6 +506,7 @@ class Selection:
         kept = {} if self.kept is None else {"kept": self.kept.records()}
         fills = {} if self.fills is None else {"missing": self.fills.record()}
         targets = {} if self.targets is None else {"targets": list(self.targets)}
+        dates = {"date_formats": self.date_formats} if self.date_formats else {}
         largest = np.finfo(np.float64).max  # in place of infinity, for which JSON has no number
         numbers = {name: np.minimum(values, largest) for name, values in self.statistics.items()}
         statistics = {"statistics": without_nan(numbers)} if numbers else {}
@@ -508,6 +516,7 @@ class Selection:
             **fills,
             **targets,
             **statistics,
+            **dates,
             "algorithm": self.algorithm,
             "chosen": self.chosen,
             "classes": None if self.classes is None else list(self.classes),
@@ -558,6 +567,7 @@ def load_selection(url: str | os.PathLike[str], storage_options: Mapping[str, An
             fills=Fills.from_record(record.get("missing")),
             targets=tuple(record["targets"]) if "targets" in record else None,
             statistics={name: np.array(numbers, np.float64) for name, numbers in record.get("statistics", {}).items()},
+            date_formats=record.get("date_formats", {}),
             **shares,
         )
     except ValueError as error:

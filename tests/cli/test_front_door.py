@@ -74,6 +74,29 @@ def test_a_table_as_people_have_it():
     assert "<html" in Path(report).read_text()
 
 
+@pytest.mark.parametrize(
+    ("form", "line"),
+    [
+        ("%d.%m.%Y %H:%M", "dates: joined, read as day.month.year (--date-format)"),
+        (
+            "%m/%m/%Y",
+            "dates: joined, read as day/month/year, since no day is above 12 in the first rows "
+            "(--date-format %m/%d/%Y for the other order)",
+        ),
+    ],
+)
+def test_the_order_of_day_and_month_is_said(form, line):
+    table = customers(300)
+    table["joined"] = table.joined.dt.strftime(form)
+    table.to_csv("customers.csv", index=False)
+    said = run("customers.csv", "-k", "3", "--label", "clicked").stderr.splitlines()
+    assert line in said
+    assert "columns: 8 numbers, 1 category, 1 date" in said
+    if "other order" in line:
+        said = run("customers.csv", "-k", "3", "--label", "clicked", "--date-format", "%m/%d/%Y").stderr.splitlines()
+        assert "dates: joined, read as month/day/year (--date-format)" in said
+
+
 def test_nothing_is_done_twice():
     customers().to_csv("customers.csv", index=False)
     run("customers.csv", "-k", "3", "--label", "clicked")

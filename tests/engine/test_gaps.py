@@ -266,10 +266,60 @@ def test_zones_times_of_day_and_other_formats(tmp_path):
     ]
 
 
+WRITTEN = {
+    "%d/%m/%Y": "%d/%m/%Y",
+    "%d.%m.%Y": "%d.%m.%Y %H:%M",
+    "%m/%d/%Y": "%m/%d/%Y %I:%M:%S %p",
+    "%d-%m-%Y": "%-d-%-m-%Y %-H:%M:%S",
+    "%Y/%m/%d": "%Y/%m/%d",
+}
+
+
+@pytest.mark.parametrize("source", ["csv", "parquet"])
+@pytest.mark.parametrize("order", list(WRITTEN))
+def test_dates_in_other_orders(tmp_path, source, order):
+    times = [datetime.datetime(2021, 1, 1) + datetime.timedelta(hours=17 * i) for i in range(60)]
+    times = [time if "%H" in WRITTEN[order] or "%M" in WRITTEN[order] else time.replace(hour=0) for time in times]
+    texts = [time.strftime(WRITTEN[order]) for time in times]
+    columns = {"when": [*texts, None], "x": [1.5] * 61, "y": [0, 1] * 30 + [0]}
+    if source == "csv":
+        as_csv(tmp_path / "x", columns)
+    else:
+        pq.write_table(pa.table(columns), tmp_path / "x")
+    got = daskfs.ingest(tmp_path / "x", tmp_path / "x.zarr", source, label="y", dtype="float64", order="as-is")
+    assert got.attributes["columns"][0] == {
+        "column": "when",
+        "kind": "date",
+        "format": order,
+        "gaps": 1,
+        "fill": pytest.approx(np.mean(list(map(seconds, times)))),
+    }
+    assert [row["when"] for row in matrix(got)[:-1]] == list(map(seconds, times))
+    like = daskfs.ingest(tmp_path / "x", tmp_path / "l.zarr", source, label="y", like=got, order="as-is")
+    assert matrix(like) == matrix(got)
+
+
+def test_day_and_month_that_cannot_be_told_apart(tmp_path):
+    source = as_csv(tmp_path / "x.csv", {"a": ["1/2/2021", "11/12/2021"], "b": ["x", "31/31/2021"], "y": [0, 1]})
+    got = daskfs.ingest(source, tmp_path / "x.zarr", "csv", label="y")
+    assert got.attributes["columns"][0] == {"column": "a", "kind": "date", "format": "%d/%m/%Y", "unsure": True}
+    assert matrix(got)[0]["a"] == float32(seconds(datetime.date(2021, 2, 1)))
+    other = daskfs.ingest(source, tmp_path / "o.zarr", "csv", label="y", date_format="%m/%d/%Y")
+    assert other.attributes["columns"][0] == {"column": "a", "kind": "date", "format": "%m/%d/%Y"}
+    assert matrix(other)[0]["a"] == float32(seconds(datetime.date(2021, 1, 2)))
+    declared = daskfs.ingest(source, tmp_path / "d.zarr", "csv", label="y", dates=["a"])
+    assert declared.attributes["columns"] == got.attributes["columns"]
+
+
 @pytest.mark.parametrize(
     ("cell", "first", "message"),
     [
         ("soon", "2024-01-01", r"x\.csv:{}: a: 'soon' is not a date; pass --categorical a"),
+        (
+            "08/19/2021",
+            "11/08/2021",
+            r"x\.csv:{}: a: '08/19/2021' is not a date as %d/%m/%Y; pass --categorical a, or another --date-format",
+        ),
         ("maybe", "true", r"x\.csv:{}: a: 'maybe' is not true or false; pass --categorical a"),
         ("late", "10:30", r"x\.csv:{}: a: 'late' is not a time; pass --categorical a"),
     ],

@@ -69,6 +69,29 @@ def test_the_same_scores_in_every_form(form, table, trained):
     assert selection.predict(frame).tolist() == selection.predict(table).tolist()
 
 
+@pytest.mark.parametrize("form", ["%d/%m/%Y", "%m.%d.%Y"])
+def test_dates_in_other_orders(form, tmp_path, table):
+    written = table.assign(joined=table.joined.dt.strftime(form))
+    written.to_csv(tmp_path / "t.csv", index=False)
+    dataset = daskfs.ingest(tmp_path / "t.csv", tmp_path / "d.zarr", "csv", label="bought", date_parts=["weekday"])
+    daskfs.select(dataset, daskfs.Mission(8)).save(tmp_path / "run")
+    selection = daskfs.load_selection(tmp_path / "run")
+    assert {"joined", "joined:weekday"} <= set(selection.names)
+    assert selection.date_formats == {"joined": form}
+    expected = selection.decision_function(dataset)
+    few = written[written.joined.str[3:5] <= "12"].head(5)  # of which the order cannot be told
+    for frame in (written, table, written.assign(joined=table.joined.dt.strftime("%Y-%m-%d")), few):
+        scores = selection.decision_function(frame)
+        np.testing.assert_allclose(scores, expected[table.index.get_indexer(frame.index)], rtol=1e-5, atol=1e-5)
+
+
+def test_an_unsure_order_is_a_warning(table):
+    early = table.assign(joined=table.joined.dt.strftime("%m/%m/%Y"))
+    with pytest.warns(UserWarning, match="column 'joined' is read as day/month/year, since no day is above 12"):
+        selection = daskfs.select(early, daskfs.Mission(7), y="bought")
+    assert "joined" in selection.names
+
+
 def test_a_column_that_is_not_there(table, trained):
     with pytest.raises(
         OptionError, match=r"X has no column 'age' \(did you mean 'aged'\?\), which the selection needs"

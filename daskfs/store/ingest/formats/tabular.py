@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import zip_longest
@@ -20,6 +20,7 @@ from daskfs.errors import OptionError, SourceError, check_choice, nearest_or_som
 from daskfs.protocol import Kind
 from daskfs.store.dataset.dataset import Dataset
 from daskfs.store.ingest.formats.base import RESOLVED, Format, LabelKind, NamesFrom
+from daskfs.store.ingest.formats.dates import ORDERS, order_of, parse_dates
 from daskfs.store.ingest.gaps import Fills, Missing
 from daskfs.store.ingest.sources import Source
 
@@ -76,7 +77,8 @@ class TableOptions(Format):
         What becomes of a missing number, date, time or boolean (see `daskfs.ingest`). A missing text is a text of its
         own, ``column=(missing)``, except with ``"zero"``.
     date_format
-        The format of the columns `dates` of text, such as ``"%d/%m/%Y"``, by default ISO 8601 (2024-12-31 23:59:59).
+        The format of dates that are texts, such as ``"%d/%m/%Y"``, for the columns `dates` and all others whose first
+        rows have it. By default ISO 8601 (2024-12-31 23:59:59), or the order of day, month and year in the first rows.
     date_parts
         Parts of dates that are features of their own, ``column:part``: year, month, day, weekday (Monday is 0), hour,
         minute.
@@ -91,6 +93,9 @@ class TableOptions(Format):
         The names of all columns in order, the label among them, by default the column names of the first file.
     iso_dates, booleans, times, identifiers
         Columns of these kinds among those whose kind was not given, filled in by `resolve`.
+    date_formats, unsure_dates
+        The format of each column of dates in another form than ISO 8601, and the columns whose first rows do not tell
+        day and month apart, filled in by `resolve`.
     """
 
     label: str | tuple[str, ...] = ""
@@ -110,6 +115,8 @@ class TableOptions(Format):
     booleans: tuple[str, ...] = field(default=(), metadata=RESOLVED)
     times: tuple[str, ...] = field(default=(), metadata=RESOLVED)
     identifiers: tuple[str, ...] = field(default=(), metadata=RESOLVED)
+    date_formats: tuple[tuple[str, str], ...] = field(default=(), metadata=RESOLVED)
+    unsure_dates: tuple[str, ...] = field(default=(), metadata=RESOLVED)
 
     is_table: ClassVar[bool] = True
 
@@ -151,9 +158,9 @@ class TableOptions(Format):
     @cached_property
     def number_columns(self) -> list[NumberColumn]:
         """The features that are numbers in order; the parts of a date follow the date."""
-        features = []
+        features, formats = [], dict(self.date_formats)
         for name in self.numeric:
-            date_format = self.date_format if name in self.dates else ""
+            date_format = formats.get(name, "")
             features.append(NumberColumn(name, name, self.kinds_of_columns[name], date_format))
             if features[-1].kind == DATE:
                 features += [NumberColumn(f"{name}:{part}", name, DATE, date_format, part) for part in self.date_parts]
@@ -216,8 +223,13 @@ class TableOptions(Format):
         )
         declared = {*self.numeric, *self.categorical, *self.dates}
         features = [name for name in columns if name not in self.label_columns and name not in self.ignore]
+        texts = {name for name in features if kinds[name] == CATEGORICAL and name not in declared}
+        formats = dict(self.date_formats) | (dict.fromkeys(self.dates, self.date_format) if self.date_format else {})
+        dates = self._find_dates(sample, texts.union(self.dates).difference(formats))
+        formats |= {name: date_format for name, (date_format, _) in dates.items() if date_format}
+        kinds |= dict.fromkeys(dates, DATE)
         for name in features:
-            if kinds[name] == CATEGORICAL and name not in declared:
+            if name in texts and name not in dates:
                 kinds[name] = _kind_of_texts(sample[name])
                 if kinds[name] == CATEGORICAL:
                     _refuse_decimal_commas(sample[name], name, f"--categorical or --ignore {name}")
@@ -243,7 +255,6 @@ class TableOptions(Format):
         if not dense and self.dtype == "float64":
             raise OptionError("a sparse table holds float32: leave out --dtype float64, or pass --table dense")
         to_fit = [name for name in numeric if dense and not (is_text and kinds[name] == NUMERIC)]
-        formats = dict.fromkeys(self.dates, self.date_format)
         exact = all(_fits_float32(sample[name], kinds[name], formats.get(name, "")) for name in to_fit)
         return replace(
             self,
@@ -255,6 +266,8 @@ class TableOptions(Format):
             times=tuple(name for name in numeric if kinds[name] == TIME),
             booleans=tuple(name for name in numeric if kinds[name] == BOOLEAN),
             identifiers=tuple(identifiers),
+            date_formats=tuple(formats.items()),
+            unsure_dates=tuple(name for name, (_, is_unsure) in dates.items() if is_unsure),
             ignore=tuple(self.ignore),
             include=tuple(self.include),
             date_parts=tuple(self.date_parts),
@@ -262,6 +275,13 @@ class TableOptions(Format):
             table="dense" if dense else "sparse",
             dtype=_unless_auto(self.dtype, "float32" if exact else "float64"),
         )
+
+    def _find_dates(self, sample: pa.Table | pa.RecordBatch, names: Collection[str]) -> dict[str, tuple[str, bool]]:
+        """Return the format of dates, and whether it is unsure, of those columns whose texts are all dates."""
+        found = {
+            name: _find_date_format(sample[name], self.date_format) for name in sample.schema.names if name in names
+        }
+        return {name: date_format for name, date_format in found.items() if date_format is not None}
 
     def _label_kind(self, kinds: Mapping[str, str]) -> LabelKind:
         """Return whether labels are numbers or strings, or raise OptionError if one of several is no number."""
@@ -289,6 +309,7 @@ class TableOptions(Format):
             booleans=of(BOOLEAN),
             times=of(TIME),
             iso_dates=tuple(name for name in of(DATE) if name not in self.dates),
+            date_formats=tuple((row["column"], row["format"]) for row in columns if "format" in row),
             ignore=of(IDENTIFIER, IGNORED),
             labels="strings" if dataset.attributes["labels"]["kind"] == "strings" else "numbers",
             missing=dataset.attributes.get("missing", {"how": "auto"})["how"],
@@ -298,9 +319,13 @@ class TableOptions(Format):
 
     def decisions(self, gaps: Mapping[str, int], fills: Fills) -> list[dict[str, Any]]:
         """Return what was decided for every column: its kind, its gaps, and what fills them."""
-        rows = []
+        rows, formats = [], dict(self.date_formats)
         for name, kind in self.kinds_of_columns.items():
             row: dict[str, Any] = {"column": name, "kind": kind}
+            if name in formats:
+                row["format"] = formats[name]
+            if name in self.unsure_dates:
+                row["unsure"] = True
             if gaps.get(name):
                 row["gaps"] = gaps[name]
                 if name in fills.values:
@@ -361,6 +386,8 @@ def as_dates(column: pa.Array, date_format: str = "") -> pa.Array:
     pa = arrow()
     if kind_of(column.type) == CATEGORICAL:
         column = _trimmed(column)
+        if date_format in ORDERS:
+            return parse_dates(column, date_format)
         if date_format:
             return arrow("pyarrow.compute").strptime(column, format=date_format, unit="us")
         try:
@@ -402,20 +429,34 @@ def _trimmed(column: pa.Array) -> pa.Array:
     return column
 
 
+def _find_date_format(column: pa.Array, given: str) -> tuple[str, bool] | None:
+    """Return the format of the dates that all texts of a column are, and whether it is unsure; None for other texts.
+
+    The format is the given one, "" for ISO 8601, or an order that is unsure if day and month can be exchanged.
+    """
+    if kind_of(column.type) != CATEGORICAL or column.null_count == len(column):
+        return None
+    for date_format in dict.fromkeys((given, "")):
+        try:
+            as_dates(column, date_format)
+        except arrow().ArrowInvalid:
+            continue
+        return date_format, False
+    return order_of(_trimmed(column))
+
+
 def _kind_of_texts(column: pa.Array) -> str:
-    """Return BOOLEAN, DATE or TIME if all texts of a column are of this kind and there is a text, else CATEGORICAL."""
+    """Return BOOLEAN or TIME if all texts of a column are of this kind and there is a text, else CATEGORICAL."""
     if column.null_count == len(column):
         return CATEGORICAL
     texts = arrow("pyarrow.compute").utf8_lower(column.drop_null().cast(arrow().string()))
     if set(texts.unique().to_pylist()[:3]) <= {"true", "false"}:
         return BOOLEAN
-    for kind in (DATE, TIME):
-        try:
-            as_seconds(column, kind)
-        except arrow().ArrowInvalid:
-            continue
-        return kind
-    return CATEGORICAL
+    try:
+        as_seconds(column, TIME)
+    except arrow().ArrowInvalid:
+        return CATEGORICAL
+    return TIME
 
 
 def _refuse_decimal_commas(column: pa.Array, name: str, otherwise: str) -> None:

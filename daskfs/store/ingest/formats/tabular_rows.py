@@ -253,6 +253,8 @@ def _numbers(column: pa.Array, feature: NumberColumn, dtype: np.dtype[Any]) -> t
     except arrow().ArrowInvalid as error:
         remedy = _REMEDIES.get(kind, f"pass --categorical {name}")
         noun = _NOUNS.get(kind, "a number")
+        if feature.date_format:
+            noun, remedy = f"a date as {feature.date_format}", f"{remedy}, or another --date-format"
         raise BadTableRow(f"{name}: {str(column[0])[:60]!r} is not {noun}; {remedy}") from error
     values: NDArray[np.float64] = numbers.fill_null(np.nan).to_numpy()
     at, missing = kernels.first_beyond(values, float(np.finfo(dtype).max))

@@ -1,0 +1,97 @@
+"""Texts that are dates in another form than ISO 8601, such as 19/08/2021, 19.08.2021 09:30 or 8/19/2021 2:30 PM.
+
+The form of a column is one of `ORDERS`, a separator and the order of day, month and year. A time of day may follow.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ORDERS = tuple(
+    order.replace("/", separator)
+    for order in ("%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d")
+    for separator in "/.-"
+    if order + separator != "%Y/%m/%d-"  # which is ISO 8601
+)
+"""The forms that are recognised. Where day and month can be exchanged in every text, the first form is taken."""
+_CLOCK = r"(?:[ T]+(?P<H>\d{1,2})(?P<MS>:\d{2}(?::\d{2}(?:\.\d{1,6})?)?)(?:\s*(?P<half>[AaPp])[Mm])?)?"
+
+
+def order_of(texts: pa.Array) -> tuple[str, bool] | None:
+    """Return the one of `ORDERS` that all texts have, and whether another order fits as well; None if none fits.
+
+    >>> import pyarrow as pa
+    >>> order_of(pa.array(["19/08/2021", "1/9/2021"])), order_of(pa.array(["8/9/2021"])), order_of(pa.array(["8/9"]))
+    (('%d/%m/%Y', False), ('%d/%m/%Y', True), None)
+    """
+    fits = [order for order in ORDERS if _has_order(texts, order)]
+    return (fits[0], len(fits) > 1) if fits else None
+
+
+def _has_order(texts: pa.Array, order: str) -> bool:
+    import pyarrow as pa
+
+    try:
+        parse_dates(texts, order)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def other_order(order: str) -> str:
+    """Return the order with day and month exchanged.
+
+    >>> other_order("%d/%m/%Y")
+    '%m/%d/%Y'
+    """
+    return order.translate(str.maketrans("dm", "md"))
+
+
+def in_words(order: str) -> str:
+    """Return an order in words; any other date format is returned unchanged.
+
+    >>> in_words("%d.%m.%Y")
+    'day.month.year'
+    """
+    words = {"%d": "day", "%m": "month", "%Y": "year"}
+    return re.sub("%[dmY]", lambda part: words[part.group()], order) if order in ORDERS else order
+
+
+def parse_dates(texts: pa.Array, order: str) -> pa.Array:
+    """Return texts of one of `ORDERS`, with or without a time of day, as timestamps; raise ArrowInvalid for others.
+
+    >>> import pyarrow as pa
+    >>> parse_dates(pa.array(["8/19/2021 2:30 PM", None]), "%m/%d/%Y").to_pylist()
+    [datetime.datetime(2021, 8, 19, 14, 30), None]
+    """
+    import pyarrow as pa
+    import pyarrow.compute as compute
+
+    parts = {"%d": r"(?P<d>\d{1,2})", "%m": r"(?P<m>\d{1,2})", "%Y": r"(?P<Y>\d{4})"}
+    pattern = re.sub("%[dmY]", lambda part: parts[part.group()], order.replace(".", r"\."))
+    found = compute.extract_regex(texts, f"^{pattern}{_CLOCK}$")
+    if found.null_count > texts.null_count:
+        raise pa.ArrowInvalid(f"a text that is not written as {order}")
+    year, month, day, hour, rest, half = (
+        compute.struct_field(found, name) for name in ("Y", "m", "d", "H", "MS", "half")
+    )
+    month, day, hour = (compute.utf8_lpad(digits, 2, "0") for digits in (month, day, hour))
+    date = compute.binary_join_element_wise(year, month, day, "-")
+    clock = compute.binary_join_element_wise(hour, rest, "")
+    times = compute.binary_join_element_wise(date, clock, " ").cast(pa.timestamp("us"))
+    return compute.add(times, _afternoon(hour, compute.utf8_lower(half)))
+
+
+def _afternoon(hour: pa.Array, half: pa.Array) -> pa.Array:
+    """Return what the mark AM ("a") or PM ("p") of a time of day adds to it; nothing without a mark."""
+    import pyarrow as pa
+    import pyarrow.compute as compute
+
+    late = compute.and_(compute.equal(half, "p"), compute.less(hour, "12"))
+    early = compute.and_(compute.equal(half, "a"), compute.equal(hour, "12"))
+    hours = compute.subtract(late.cast(pa.int64()), early.cast(pa.int64()))
+    return compute.multiply(hours, 12 * 3600 * 10**6).cast(pa.duration("us"))
