@@ -333,6 +333,31 @@ def test_what_the_first_rows_promised_and_later_rows_break(tmp_path, monkeypatch
     assert f"a={cell}" in set().union(*matrix(got))
 
 
+@pytest.mark.parametrize(
+    ("name", "numbers", "kind"),
+    [
+        ("Station", list(range(1, 41)), "identifier"),
+        ("Station", np.random.default_rng(0).permutation(np.arange(7, 47)).tolist(), "identifier"),
+        ("Station Nr", np.random.default_rng(0).permutation(400)[:40].tolist(), "identifier"),
+        ("No.", [3 * i for i in range(40)], "identifier"),
+        ("visits", [*range(20), *range(20)], "numeric"),
+        ("visits", [*range(39), 37], "numeric"),
+        ("price", [3 * i for i in range(40)], "numeric"),
+        ("customerId", [3 * i for i in range(40)], "identifier"),
+        ("paid", [3 * i for i in range(40)], "numeric"),
+        ("volcano", [3 * i for i in range(40)], "numeric"),
+        ("few", list(range(19)), "numeric"),
+    ],
+)
+def test_running_numbers_are_identifiers(tmp_path, name, numbers, kind):
+    columns = {name: numbers, "x": [i / 7 for i in range(len(numbers))], "y": [i % 2 for i in range(len(numbers))]}
+    source = as_csv(tmp_path / "x.csv", columns)
+    got = daskfs.ingest(source, tmp_path / "x.zarr", "csv", label="y")
+    assert got.attributes["columns"][0] == {"column": name, "kind": kind}
+    kept = daskfs.ingest(source, tmp_path / "k.zarr", "csv", label="y", include=[name])
+    assert kept.attributes["columns"][0] == {"column": name, "kind": "numeric"}
+
+
 def test_only_identifiers_is_an_error_that_names_the_flag(tmp_path):
     source = as_csv(tmp_path / "x.csv", {"id": list(range(30)), "y": [0, 1] * 15})
     with pytest.raises(OptionError, match=r"id: look like identifiers.*pass --include"):

@@ -43,7 +43,7 @@ FIRST_DAY = 946_684_800  # 2000-01-01, in seconds since 1970-01-01
 _ROWS_OF_IDENTIFIER = 20  # with fewer rows, distinct values are no sign of an identifier
 _DISTINCT_SHARE = 0.9
 _WITH_COMMA = r"^\s*[-+]?\d+(,\d+)?\s*$"
-_NAMED_AS_IDENTIFIER = re.compile(r"(^|.*[\W_])(id|uuid|guid|index|key|row)$|.*[a-z](Id|ID)$", re.IGNORECASE)
+_NAMED_AS_IDENTIFIER = re.compile(r"(?i:(.*[\W_])?(id|uuid|guid|index|key|row|nr|no|number)\.?)|.*[a-z](Id|ID)")
 
 
 class NumberColumn(NamedTuple):
@@ -72,7 +72,8 @@ class TableOptions(Format):
         Columns that are no features.
     include
         Columns that are features even if they look like identifiers. A column with nearly as many texts as rows, or of
-        distinct whole numbers that count the rows or are called id, is an identifier and left out.
+        distinct whole numbers that count the rows, in any order, or are called id or number, is an identifier and left
+        out.
     missing
         What becomes of a missing number, date, time or boolean (see `daskfs.ingest`). A missing text is a text of its
         own, ``column=(missing)``, except with ``"zero"``.
@@ -484,8 +485,8 @@ def _is_identifier(column: pa.Array, name: str, kind: str) -> bool:
     numbers = as_numbers(values).to_numpy()
     if (numbers != numbers.round()).any():
         return False
-    steps = numbers[1:] - numbers[:-1]
-    return bool((steps == 1).all() or (steps == -1).all() or _NAMED_AS_IDENTIFIER.fullmatch(name))
+    counts_rows = numbers.max() - numbers.min() == len(numbers) - 1  # in any order, as they are distinct
+    return bool(counts_rows or _NAMED_AS_IDENTIFIER.fullmatch(name))
 
 
 def check_same_columns(source: Source, columns: Sequence[str], expected: Sequence[str]) -> None:
