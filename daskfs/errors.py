@@ -157,12 +157,15 @@ class Interrupted(DaskfsError):
 def nearest(word: str, known: Iterable[str]) -> str:
     """Return " (did you mean …?)" with the known word most similar to `word`, or "" if no known word is similar.
 
+    Upper and lower case are similar.
+
     >>> from daskfs.errors import nearest
     >>> nearest("widht", ["width", "depth"])
     " (did you mean 'width'?)"
     """
-    match = get_close_matches(word, list(known), 1)
-    return f" (did you mean {match[0]!r}?)" if match else ""
+    folded = {each.casefold(): each for each in known}
+    match = get_close_matches(word.casefold(), list(folded), 1)
+    return f" (did you mean {folded[match[0]]!r}?)" if match else ""
 
 
 def nearest_or_some(word: str, known: Iterable[str]) -> str:
@@ -176,7 +179,7 @@ def nearest_or_some(word: str, known: Iterable[str]) -> str:
     return nearest(word, known) or f"; there are {some_names(known)}"
 
 
-def some_names(names: Iterable[str], most: int = 12) -> str:
+def some_names(names: Iterable[str], most: int = 8) -> str:
     """Return names between commas: all of them, or the first and the last ones and how many there are.
 
     >>> from daskfs.errors import some_names

@@ -16,6 +16,7 @@ from typing import Any
 
 from distributed import Client
 
+from daskfs.algorithms.keep import kept_features
 from daskfs.engine.data.ingest import IngestProgress, ingest
 from daskfs.engine.data.reorder import transpose
 from daskfs.engine.data.split import split
@@ -28,6 +29,7 @@ from daskfs.job.tables import DataTable, Job
 from daskfs.store.dataset.dataset import Dataset, open_dataset
 from daskfs.store.dataset.layout import ROOT
 from daskfs.store.in_place import HeldBack, InPlace, is_matrix, open_matrix
+from daskfs.store.ingest.formats.tabular import TableOptions
 from daskfs.store.ingest.plan import content_digest
 from daskfs.store.ingest.sources import Source, find_sources
 from daskfs.store.places.location import Location
@@ -100,11 +102,14 @@ class DataSteps:
 
     def check_sources(self) -> None:
         """Raise an error if a source or dataset of the job cannot be read, before anything is written."""
+        to_keep = getattr(self.job.select.params, "keep", ())
         if self.job.data is not None:
-            self.ingest()
+            kept_features(to_keep, self.ingest().train.meta)
             return
         assert self.job.ingest is not None
-        self.job.ingest.source_format.resolve(self._sources())
+        resolved = self.job.ingest.source_format.resolve(self._sources())
+        if isinstance(resolved, TableOptions):  # features of other formats are not known before they are read
+            resolved.check_features("keep", to_keep)
 
     def ingest(self) -> Datasets:
         """Return the datasets that the job file names, or ingest the sources and return the new datasets."""

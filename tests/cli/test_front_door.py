@@ -257,9 +257,23 @@ def test_noise_is_called_noise():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("-k", "2"), "which column is the label? Pass --label with one of a, b, c"),
+        (
+            ("-k", "2"),
+            "which column is the label? Pass --label with one of a, b, Aged, w0, …, w6, w7, row, c (13 in all)",
+        ),
+        (
+            ("-k", "2", "--label", "zzz"),
+            "--label zzz: no such column; there are a, b, Aged, w0, …, w6, w7, row, c (13 in",
+        ),
+        (("-k", "2", "--label", "C"), "--label C: no such column (did you mean 'c'?)"),
         (("-k", "2", "--label", "cc"), "--label cc: no such column (did you mean 'c'?)"),
         (("-k", "2", "--label", "c", "--ignore", "bb"), "--ignore bb: no such column (did you mean 'b'?)"),
+        (("-k", "1", "--label", "c", "--keep", "age"), "--keep age: no such column (did you mean 'Aged'?)"),
+        (("-k", "1", "--label", "c", "--keep", "c"), "--keep c: is no feature but the label"),
+        (
+            ("-k", "1", "--label", "c", "--keep", "row"),
+            "--keep row: is no feature but left out as an identifier; pass --include row",
+        ),
         (("--label", "c"), "substitution needs -k or --n-select"),
         (("-k", "0", "--label", "c"), "-k 0: must be a whole number, at least 1"),
         (("-k", "x", "--label", "c"), "--n-select: 'x' is not a whole number"),
@@ -268,7 +282,8 @@ def test_noise_is_called_noise():
     ],
 )
 def test_mistakes_are_one_line_and_write_nothing(arguments, message):
-    pd.DataFrame({"a": range(10), "b": range(10), "c": [0, 1] * 5}).to_csv("t.csv", index=False)
+    columns = {"a": [1.5] * 20, "b": [2.5] * 20, "Aged": [3.5] * 20, **{f"w{i}": [i + 0.5] * 20 for i in range(8)}}
+    pd.DataFrame({**columns, "row": range(20), "c": [0, 1] * 10}).to_csv("t.csv", index=False)
     done = run("t.csv", *arguments, code=2)
     last = done.stderr.splitlines()[-1]
     assert last.startswith("error: ")

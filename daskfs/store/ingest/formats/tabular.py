@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import zip_longest
@@ -40,6 +40,7 @@ DATE_PARTS = {
 }
 """Parts of a date that can be features of their own, with the function of pyarrow.compute that computes each part."""
 FIRST_DAY = 946_684_800  # 2000-01-01, in seconds since 1970-01-01
+_NO_FEATURE = {LABEL: "the label", IDENTIFIER: "left out as an identifier", IGNORED: "left out"}
 _ROWS_OF_IDENTIFIER = 20  # with fewer rows, distinct values are no sign of an identifier
 _DISTINCT_SHARE = 0.9
 _WITH_COMMA = r"^\s*[-+]?\d+(,\d+)?\s*$"
@@ -209,6 +210,18 @@ class TableOptions(Format):
                     raise OptionError(f"column {name} cannot be --{purpose[name]} and --{option} at once")
         if known == {*self.label_columns, *self.ignore}:
             raise OptionError(f"no column is left to be a feature of {some_names(columns)}")
+
+    def check_features(self, option: str, names: Iterable[str]) -> None:
+        """Raise OptionError if an option names something that is no feature of the table, after `resolve`."""
+        known = {*self.column_names(), *self.categorical}
+        kinds = self.kinds_of_columns
+        for name in names:
+            if name in known or any(name.startswith(f"{column}=") for column in (*self.numeric, *self.categorical)):
+                continue
+            if name in kinds:
+                remedy = f"; pass --include {name}" if kinds[name] == IDENTIFIER else ""
+                raise OptionError(f"{option} {name}: is no feature but {_NO_FEATURE[kinds[name]]}{remedy}")
+            raise OptionError(f"{option} {name}: no such column{nearest_or_some(name, known)}")
 
     def decide(self, columns: Sequence[str], sample: pa.Table | pa.RecordBatch, is_text: bool = False) -> Self:
         """Return the options with every "auto" replaced by a choice from the types and values in `sample`.
