@@ -16,6 +16,7 @@ from daskfs.errors import public_url
 from daskfs.observe.terminal import printable
 from daskfs.store.dataset.dataset import Dataset
 from daskfs.store.ingest.formats.dates import in_words, other_order
+from daskfs.store.ingest.gaps import GAP, indicator_name
 
 NAMES = {
     "ids": "the feature's number",
@@ -138,6 +139,17 @@ KINDS = {
 }
 
 
+FILLED = {
+    "auto": "filled with the mean",
+    "mean": "filled with the mean",
+    "median": "filled with the median",
+    "indicator": f"filled with the mean, and marked by a feature {indicator_name('NAME')}",
+    "drop": "whose rows are left out",
+    "zero": "taken for 0",
+}
+"""What becomes of a missing number, by the choice of `Missing`."""
+
+
 def columns_table(facts: Mapping[str, Any]) -> Table | None:
     """Return what an ingest decided for every column as a table for a terminal, or None for data without columns.
 
@@ -172,12 +184,21 @@ def decision_lines(dataset: Dataset) -> list[str]:
     if unused := [row["column"] for row in columns if row["kind"] == "identifier"]:
         what = "looks like an identifier" if len(unused) == 1 else "look like identifiers"
         lines.append(f"left out: {_some(unused)}, which {what} (--include)")
-    if gaps := [row["column"] for row in columns if "gaps" in row and row["kind"] not in ("identifier", "ignored")]:
-        how = (dataset.attributes.get("missing") or {}).get("how")
-        lines.append(f"gaps: in {_some(gaps)}, treated by --missing {how} (daskfs info {public_url(dataset.url)})")
+    if gaps := [row for row in columns if "gaps" in row and row["kind"] not in ("identifier", "ignored")]:
+        how = str((dataset.attributes.get("missing") or {}).get("how"))
+        lines.append(f"gaps: {_gap_decision(gaps, how)} (--missing; daskfs info {public_url(dataset.url)})")
     if (remark := order_remark(dataset)) is not None:
         lines.append(f"order: {remark}")
     return lines
+
+
+def _gap_decision(rows: Sequence[Mapping[str, Any]], how: str) -> str:
+    """Return what becomes of the gaps in columns of numbers, and of those in columns of texts."""
+    numbers = [row["column"] for row in rows if row["kind"] != "categorical"]
+    texts = [row["column"] for row in rows if row["kind"] == "categorical"]
+    as_text = "in no category" if how == "zero" else f"a category of its own, {GAP}"
+    parts = [f"in {_some(numbers)}, {FILLED.get(how, how)}"] if numbers else []
+    return "; ".join(parts + ([f"in {_some(texts)}, {as_text}"] if texts else []))
 
 
 def _date_lines(columns: Sequence[Mapping[str, Any]]) -> Iterator[str]:

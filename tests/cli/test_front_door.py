@@ -60,7 +60,7 @@ def test_a_table_as_people_have_it():
     for line in (
         "format: csv, since the name ends with .csv (--format)",
         "left out: customer_id, which looks like an identifier (--include)",
-        "gaps: in visits, treated by --missing auto",
+        "gaps: in visits, filled with the mean (--missing; daskfs info customers-selected/data/",
         "1,500 rows, two classes",
         "algorithm: substitution, for sparse features that can be read one by one (--algorithm)",
         "loss: logistic, for two classes (--loss)",
@@ -95,6 +95,26 @@ def test_the_order_of_day_and_month_is_said(form, line):
     if "other order" in line:
         said = run("customers.csv", "-k", "3", "--label", "clicked", "--date-format", "%m/%d/%Y").stderr.splitlines()
         assert "dates: joined, read as month/day/year (--date-format)" in said
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("auto", "in visits, filled with the mean; in country, a category of its own, (missing)"),
+        ("median", "in visits, filled with the median; in country, a category of its own, (missing)"),
+        (
+            "indicator",
+            "in visits, filled with the mean, and marked by a feature NAME=(missing); in country, a category",
+        ),
+        ("drop", "in visits, whose rows are left out; in country, a category of its own, (missing)"),
+        ("zero", "in visits, taken for 0; in country, in no category"),
+    ],
+)
+def test_what_fills_gaps_is_said(how, said):
+    table = customers(300)
+    table.loc[:40, "country"] = None
+    table.to_csv("customers.csv", index=False)
+    assert f"gaps: {said}" in run("customers.csv", "-k", "3", "--label", "clicked", "--missing", how).stderr
 
 
 def test_nothing_is_done_twice():

@@ -202,7 +202,7 @@ def _convert(batch: pa.RecordBatch, options: TableOptions) -> _Cells:
     gaps |= {name: batch[name].null_count for name in options.categorical if batch[name].null_count}
     if complete is None:
         return _Cells(X, texts, labels, gaps)
-    kept = labels[complete] if isinstance(labels, np.ndarray) else labels.filter(complete).combine_chunks()
+    kept = labels[complete] if isinstance(labels, np.ndarray) else labels.filter(complete)
     return _Cells(X[complete], [text.filter(complete) for text in texts], kept, gaps, int((~complete).sum()))
 
 
