@@ -91,7 +91,7 @@ class Selection:
     intercept
         The intercept of the scores: ``(1,)``, ``(classes,)`` or ``(targets,)``.
     classes
-        The labels that scores tell apart; None where the target is a real number.
+        The labels that scores tell apart, texts or whole numbers; None where the target is a real number.
     history
         One row per pass or round along the dimension "step": "objective" and other columns.
     algorithm
@@ -154,6 +154,8 @@ class Selection:
     date_formats: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if self.classes is not None:
+            object.__setattr__(self, "classes", _whole_numbers(self.classes))
         if self.importance is None:
             object.__setattr__(self, "importance", _shares(self.weights))
         count, shape = len(self.features), self.weights.shape
@@ -572,6 +574,16 @@ def load_selection(url: str | os.PathLike[str], storage_options: Mapping[str, An
         )
     except ValueError as error:
         raise SelectionError(f"{location.url}: {error}; the selection is damaged, make it again") from error
+
+
+def _whole_numbers(classes: Sequence[Label]) -> tuple[Label, ...]:
+    """Return labels with integers in place of floats, if all of the labels are whole numbers that a float can count.
+
+    >>> _whole_numbers([0.0, 1.0]), _whole_numbers(["no", "yes"])
+    ((0, 1), ('no', 'yes'))
+    """
+    are_whole = all(isinstance(label, float) and abs(label) < 2**53 and label == int(label) for label in classes)
+    return tuple(map(int, classes)) if are_whole else tuple(classes)
 
 
 def _columns_used(names: list[str], products: Products | None, inputs: Inputs | None) -> set[str]:

@@ -311,6 +311,19 @@ def test_words_are_numbered_anew_in_every_dataset(tmp_path):
     assert selection_of(FEATURES, **model).score(tmp_path / "d.zarr") == 1.0
 
 
+@pytest.mark.parametrize("labels", [[0, 1], [-1, 1], [3, 5, 9]])
+def test_labels_that_are_whole_numbers_are_integers(tmp_path, labels):
+    y = np.array(labels)[np.arange(50) % len(labels)]
+    daskfs.select(X, daskfs.OnlineSubstitution(2), y).save(tmp_path / "run")
+    selection = daskfs.load_selection(tmp_path / "run")
+    assert [(label, type(label)) for label in selection.classes] == [(label, int) for label in labels]
+    assert selection.predict(X).dtype.kind == "i"
+    assert f'"classes": {labels}'.replace(" ", "") in (tmp_path / "run/selection.json").read_text().replace(" ", "")
+    selection.write_predictions(X, tmp_path / "predicted.zarr")
+    written = xarray.open_zarr(tmp_path / "predicted.zarr").prediction.values
+    assert written.tolist() == selection.predict(X).tolist()
+
+
 def test_whole_numbers_may_be_a_real_target(tmp_path):
     daskfs.write_dataset(tmp_path / "d.zarr", X, np.arange(50) % 5)
     scores = selection_of(FEATURES).decision_function(X)
