@@ -6,6 +6,8 @@ Texts, dates and booleans become numbers as they do in an ingest: ``colour=red``
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, pairwise
@@ -96,11 +98,7 @@ def numbers_of(frame: Any, feature: FrameColumn) -> NDArray[np.float64]:
     plain = getattr(column, "dtype", None)
     if feature.text is None and not feature.part and hasattr(frame, "iloc") and getattr(plain, "kind", "") in "biuf":
         return column.to_numpy(dtype=np.float64, na_value=np.nan)  # type: ignore[no-any-return]
-    if hasattr(column, "to_arrow"):  # of polars
-        column = column.to_arrow()
-    values = column if hasattr(column, "type") else arrow().Array.from_pandas(column)
-    if hasattr(values, "combine_chunks"):
-        values = values.combine_chunks()
+    values = _as_arrow(column)
     if feature.text is not None:
         return _matches(values, feature.text)
     kind = kind_of(values.type)
@@ -115,6 +113,58 @@ def numbers_of(frame: Any, feature: FrameColumn) -> NDArray[np.float64]:
         raise OptionError(f"X: column {feature.column!r:.80} is not what it was in the data: {error}") from error
     result: NDArray[np.float64] = numbers.to_numpy(zero_copy_only=False).astype(np.float64)
     return result
+
+
+def _as_arrow(column: Any) -> Any:
+    """Return a column of a DataFrame of any kind as an Arrow array."""
+    if hasattr(column, "to_arrow"):  # of polars
+        column = column.to_arrow()
+    values = column if hasattr(column, "type") else arrow().Array.from_pandas(column)
+    return values.combine_chunks() if hasattr(values, "combine_chunks") else values
+
+
+class CategoryWatch:
+    """Looks at the slices of a frame for columns of categories that are written in another form than was learned.
+
+    An example are the numbers 7 and 8 in place of the texts 007 and 008.
+    """
+
+    def __init__(self, features: Sequence[FrameColumn]) -> None:
+        self._known: dict[str, set[str]] = {}
+        self._forms: dict[str, set[str]] = {}
+        for feature in features:
+            if feature.text is not None and feature.text != GAP:
+                self._known.setdefault(feature.column, set()).add(feature.text)
+
+    def look(self, frame: Any) -> None:
+        """Compare the texts in a slice with the categories; a column with a known category is watched no longer."""
+        for column, known in list(self._known.items()):
+            texts = set(as_texts(_as_arrow(frame[column]).unique().drop_null()).to_pylist())
+            self._forms.setdefault(column, set()).update(map(_form, texts))
+            if texts & known:
+                del self._known[column]
+
+    def warn(self) -> None:
+        """Warn of each column without any known category whose texts all have another form than the categories."""
+        for column, known in self._known.items():
+            forms = self._forms.get(column)
+            if forms and not forms & set(map(_form, known)):
+                warnings.warn(
+                    f"X: no value of column {column!r:.80} is one of the categories that the selection knows, such as "
+                    f"{min(known)!r:.40}; give the column in the form of the data that was selected from",
+                    stacklevel=2,
+                )
+
+
+def _form(text: str) -> str:
+    """Return "number" or "boolean" for texts that a number or a boolean has, else "text".
+
+    >>> _form("7"), _form("007"), _form("true")
+    ('number', 'text', 'boolean')
+    """
+    if text in ("true", "false"):
+        return "boolean"
+    return "number" if re.fullmatch(r"-?(0|[1-9]\d*)(\.\d*[1-9])?", text) else "text"
 
 
 def _from_texts(values: Any, feature: FrameColumn) -> Any:

@@ -92,6 +92,45 @@ def test_an_unsure_order_is_a_warning(table):
     assert "joined" in selection.names
 
 
+@pytest.fixture(scope="module")
+def by_zip(tmp_path_factory):
+    """A selection of zip codes with leading zeros, and another one of those without."""
+    folder, rng = tmp_path_factory.mktemp("zips"), np.random.default_rng(0)
+    selections = []
+    for codes in (["007", "008", "009"], ["7", "8", "9"]):
+        table = pd.DataFrame({"zip": rng.choice(codes, N), "x": rng.normal(size=N)})
+        table["y"] = (table.zip == codes[0]).astype(int)
+        table.to_csv(folder / "t.csv", index=False)
+        dataset = daskfs.ingest(folder / "t.csv", folder / codes[0], "csv", label="y", categorical=["zip"])
+        selections.append(daskfs.select(dataset, daskfs.Mission(4)))
+        assert f"zip={codes[0]}" in selections[-1].names
+    return selections
+
+
+@pytest.mark.parametrize("form", ["pandas", "polars", "dask"])
+@pytest.mark.parametrize(("which", "values"), [(0, [7, 8, 9]), (1, ["007", "008", "009"]), (0, [7.0, None, 8.0])])
+def test_categories_in_another_form_are_a_warning(by_zip, form, which, values):
+    frame = FORMS[form](pd.DataFrame({"zip": values, "x": [0.0, 0.0, 0.0]}))
+    with pytest.warns(UserWarning, match="no value of column 'zip' is one of the categories .* such as '(007|7)'"):
+        by_zip[which].predict(frame)
+
+
+@pytest.mark.parametrize(
+    ("which", "values", "expected"),
+    [
+        (1, [7, 8], [1, 0]),
+        (1, [7.0, None], [1, 0]),
+        (1, ["7", "x"], [1, 0]),
+        (0, ["007", "7"], [1, 0]),
+        (0, ["some", "more"], [0, 0]),  # new categories
+        (1, [3, 4], [0, 0]),
+        (1, [None, None], [0, 0]),
+    ],
+)
+def test_categories_in_the_form_of_the_data(by_zip, which, values, expected):
+    assert by_zip[which].predict(pd.DataFrame({"zip": values, "x": [0.0, 0.0]})).tolist() == expected
+
+
 def test_a_column_that_is_not_there(table, trained):
     with pytest.raises(
         OptionError, match=r"X has no column 'age' \(did you mean 'aged'\?\), which the selection needs"
