@@ -38,6 +38,7 @@ STEP = {
 """Columns of the history that the terminal shows, with their formats."""
 MOST_TARGETS = 4  # targets whose weights a table of features shows
 MOST_INPUTS = 8  # inputs of random features that a line names
+LEAST_SHARE = 0.0005  # of an input that is named; a smaller one is 0.0 % with one digit
 LONGEST_NAME = 100  # characters of a name or a label that a table shows
 
 
@@ -237,6 +238,16 @@ def input_lines(selection: Selection) -> list[str]:
     """Return a line on the most important inputs of random features, or no line for other features."""
     if selection.inputs is None:
         return []
-    shares = selection.input_importance[:MOST_INPUTS]
-    parts = [f"{shown(str(name))} {share:.1%}" for name, share in zip(shares.input.values, shares.values, strict=True)]
-    return [f"inputs that matter: {', '.join(parts)}{', …' if len(selection.inputs.names) > MOST_INPUTS else ''}"]
+    inputs, n_zero = inputs_that_matter(selection)
+    parts = [f"{shown(name)} {share:.1%}" for name, share in inputs[:MOST_INPUTS]]
+    parts += [f"{len(inputs) - MOST_INPUTS:,} more"] if len(inputs) > MOST_INPUTS else []
+    parts += [f"{n_zero:,} other{'s' if n_zero > 1 else ''} 0.0%"] if n_zero else []
+    return [f"inputs that matter: {', '.join(parts)}"]
+
+
+def inputs_that_matter(selection: Selection) -> tuple[list[tuple[str, float]], int]:
+    """Return the inputs of random features with their importance, and the number of those that would show as 0.0 %."""
+    shares = selection.input_importance
+    pairs = [(str(name), float(share)) for name, share in zip(shares.input.values, shares.values, strict=True)]
+    inputs = [(name, share) for name, share in pairs if share >= LEAST_SHARE]
+    return inputs, len(pairs) - len(inputs)

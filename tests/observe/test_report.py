@@ -20,6 +20,7 @@ import daskfs
 from daskfs.algorithms.registry import words_of
 from daskfs.cli import main
 from daskfs.observe.report import write_report
+from daskfs.observe.tables import input_lines
 from daskfs.protocol import Words
 from daskfs.selection.selection import KeptFeatures, Selection
 from daskfs.store.places.location import Location
@@ -84,6 +85,20 @@ def test_what_it_says_of_several_classes_and_of_numbers(runs):
         for title in ("Inputs that matter", "How good it is", "The same selection", "Random features Most")
     ]
     assert order == sorted(order)  # the waves come last
+
+
+@pytest.mark.parametrize(("zeros", "note"), [(1, "1 input has"), (2, "2 inputs have")])
+def test_inputs_without_importance_are_counted(runs, tmp_path, zeros, note):
+    waves = daskfs.load_selection(runs / "waves")
+    shares = np.array([0.6, 0.4 - 1e-5, 1e-5, 0.0]) if zeros == 2 else np.array([0.6, 0.3, 0.1, 0.0])
+    expansion = replace(waves.inputs.expansion, importance=shares)
+    selection = replace(waves, inputs=replace(waves.inputs, expansion=expansion))
+    said = text_of(saved(selection, tmp_path / "run"))
+    assert f"{note} an importance of 0.0 %." in said
+    assert " 0.0 % " not in said.partition("Inputs that matter")[2].partition(note)[0]
+    (line,) = input_lines(selection)
+    assert line.startswith("inputs that matter: x0 60.0%, x1 ")
+    assert line.endswith(f", {zeros} other{'s' if zeros > 1 else ''} 0.0%")
 
 
 def test_what_it_says_of_kept_features(tmp_path):

@@ -20,6 +20,7 @@ from daskfs.observe.tables import (
     TITLES,
     ValueTable,
     class_table,
+    inputs_that_matter,
     kept_table,
     metric_table,
     size_table,
@@ -86,7 +87,7 @@ def content(run: RunRecords) -> dict[str, Any]:
     metrics = None if run.metrics is None else metric_table(run.metrics, selection.classes)
     packages = sorted((run.record.get("packages") or {}).items())
     versions = {"daskfs": run.record.get("daskfs"), "Python": run.record.get("python"), **dict(packages)}
-    importance = None if selection.inputs is None else selection.input_importance
+    inputs, n_zero = ([], 0) if selection.inputs is None else inputs_that_matter(selection)
     return {
         "run": run,
         "selection": selection,
@@ -113,7 +114,8 @@ def content(run: RunRecords) -> dict[str, Any]:
         "balance": report_features.balance(run.profiles, MOST_BALANCED),
         "about_passes": run.words.explain_history({name: values.tolist() for name, values in finite.items()}),
         "passes": pass_table(run, titles),
-        "inputs": None if importance is None else list(zip(importance.input.values, importance.values, strict=True)),
+        "inputs": inputs,
+        "inputs_at_zero": n_zero,
         "kept": kept_table(selection, MOST_CLASSES, "selection.json"),
         "pairs": pair_table(selection),
         "command": command(run),
