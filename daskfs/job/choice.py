@@ -13,6 +13,11 @@ MOST_COLUMNS = 1 << 17
 MOST_BYTES = 1 << 30
 """The most memory that the selected columns may take, for `choose_algorithm` to choose Online Substitution."""
 
+LEAST_KMER, MOST_KMER = 4, 12
+"""The shortest and the longest k-mers that `choose_kmers` chooses."""
+ROWS_A_KMER = 64
+"""How often each k-mer of the chosen length occurs at least, if all are as frequent."""
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -24,9 +29,11 @@ class Facts:
     loss: str
     target: str
     """The target in words, such as "two classes"."""
+    has_kmers: bool = False
+    """Whether `n_features` is only the most k-mers that there can be."""
 
     @classmethod
-    def of(cls, meta: Meta) -> Facts:
+    def of(cls, meta: Meta, has_kmers: bool) -> Facts:
         """Return the facts about a dataset."""
         if meta.targets is not None:
             target = f"{len(meta.targets)} numeric targets"
@@ -34,10 +41,21 @@ class Facts:
             target = "a numeric target"
         else:
             target = {2: "two classes"}.get(len(meta.classes or ()), f"{len(meta.classes or ())} classes")
-        return cls(meta.kind, meta.n_samples, meta.n_features, loss_for(meta), target)
+        return cls(meta.kind, meta.n_samples, meta.n_features, loss_for(meta), target, has_kmers)
 
     def __str__(self) -> str:
-        return f"{self.n_features:,} {self.kind} features, {self.n_samples:,} rows, {self.target}"
+        up_to = "up to " if self.has_kmers else ""
+        return f"{up_to}{self.n_features:,} {self.kind} features, {self.n_samples:,} rows, {self.target}"
+
+
+def choose_kmers(n_letters: float) -> int:
+    """Return a length of k-mers for an amount of sequence, so that a k-mer occurs often enough to be learned from.
+
+    >>> from daskfs.job.choice import choose_kmers
+    >>> choose_kmers(5_000), choose_kmers(720_000), choose_kmers(10**10)
+    (4, 6, 12)
+    """
+    return next((k for k in range(MOST_KMER, LEAST_KMER, -1) if n_letters >= ROWS_A_KMER * 4**k), LEAST_KMER)
 
 
 def choose_algorithm(kind: Kind, n_samples: int, n_features: int, k: int, among: Sequence[str]) -> tuple[str, str]:

@@ -239,7 +239,9 @@ class DataSteps:
         with self.listener.counting("transpose") as progress:
             options: dict[str, Any] = {"client": self.client, "storage_options": self.storage}
             columns = transpose(dataset, place.url, progress=progress, **options)
-        self.listener.notify(f"transpose: {columns.n_features:,} columns, which {self.job.select.algorithm} reads")
+        up_to = "up to " if columns.has_kmers else ""
+        count = f"{up_to}{columns.n_features:,}"
+        self.listener.notify(f"transpose: {count} columns, which {self.job.select.algorithm} reads")
         return columns
 
     def _place(self, key: str, name: str) -> Location:

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from daskfs.algorithms.registry import registrations
 from daskfs.errors import OptionError, SourceError, public_url
-from daskfs.job.choice import Facts, choose_algorithm
+from daskfs.job.choice import MOST_KMER, Facts, choose_algorithm, choose_kmers
 from daskfs.job.data import DATA, Datasets, JobListener
 from daskfs.job.execute import JobOutcome, announce, job_cluster
 from daskfs.job.file import first_reason
@@ -29,6 +29,7 @@ from daskfs.observe.describe import decision_lines
 from daskfs.protocol import Axis
 from daskfs.store.dataset.dataset import is_dataset, open_dataset
 from daskfs.store.in_place import Gap, is_matrix, open_matrix
+from daskfs.store.ingest.formats.fasta import Fasta
 from daskfs.store.ingest.recognise import recognise
 from daskfs.store.ingest.sources import Source, find_sources, spool
 from daskfs.store.places.location import Location
@@ -36,6 +37,9 @@ from daskfs.store.places.location import Location
 STDIN = "-"
 SERIAL_BYTES = 256 << 20
 """Sources up to this size are read in this process, since the processes of a cluster take seconds to start."""
+
+LETTERS_A_BYTE = 4
+"""Letters of sequence in a byte of a compressed file, about."""
 
 
 def read_stdin(out: str) -> str:
@@ -122,7 +126,7 @@ class FrontDoor:
         """Return the job with the algorithm that suits the data, and report what was made of them and the choices."""
         for line in decision_lines(ingested.train):
             self.listener.notify(line)
-        return self._job(tables, self._choose(Facts.of(ingested.train.meta)))
+        return self._job(tables, self._choose(Facts.of(ingested.train.meta, ingested.train.has_kmers)))
 
     def plan(self) -> Cost:
         """Choose as `run` does, report the choices, and return what the request will take, without doing it."""
@@ -135,7 +139,8 @@ class FrontDoor:
             options = {name: value for name, value in table.items() if name != "sources"}
             with sample_sources(files, options) as sample:
                 source_bytes = sum(file.size for file in files)
-        job = self._job(tables, self._choose(Facts.of(sample.meta)))
+        has_kmers = table is not None and table["format"] == Fasta.name
+        job = self._job(tables, self._choose(Facts.of(sample.meta, has_kmers)))
         algorithm = job.select.params
         is_in_place = source_bytes == 0 and is_matrix(Location(self.sources[0], self.storage))
         in_rows = sample.meta.kind == "sparse" and algorithm.axis == "columns"
@@ -175,12 +180,17 @@ class FrontDoor:
 
     def _format(self, files: list[Source]) -> dict[str, Any]:
         """Return the format of the source files and its options."""
-        given = self._given("ingest")
-        if "format" in given:
-            return given
-        recognised = recognise(files)
-        self.listener.notify(f"format: {recognised.format}, since {recognised.reason} (--format)")
-        return {"format": recognised.format, **recognised.options, **given}
+        table = self._given("ingest")
+        if "format" not in table:
+            recognised = recognise(files)
+            self.listener.notify(f"format: {recognised.format}, since {recognised.reason} (--format)")
+            table = {"format": recognised.format, **recognised.options, **table}
+        if table["format"] == Fasta.name and "k" not in table:
+            n_letters = sum(file.size * (LETTERS_A_BYTE if file.compression else 1) for file in files)
+            n_letters = round(n_letters * table.get("coverage", 1))
+            k = table["k"] = min(choose_kmers(n_letters), table.get("read_length", MOST_KMER))
+            self.listener.notify(f"k-mers: {k} letters long, for about {n_letters:,} letters (--set ingest.k={k})")
+        return table
 
     def _axis(self) -> Axis:
         """Return the layout of a dense dataset: columns, or rows if no algorithm that may be chosen reads columns."""

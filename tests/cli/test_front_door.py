@@ -166,6 +166,24 @@ def test_text_in_folders():
     assert "labels came in runs" in done.stderr
 
 
+@pytest.mark.parametrize(("coverage", "length", "most"), [(None, 5, "2,048"), (0.4, 4, "512")])
+def test_the_length_of_kmers_is_that_of_the_data(coverage, length, most):
+    rng = np.random.default_rng(3)
+    for name, motif in (("with", "TATAAA"), ("without", "")):
+        texts = ["".join(rng.choice(list("ACGT"), 94)) + motif for _ in range(700)]
+        Path(f"{name}.fa").write_text("".join(f">{i}\n{text}\n" for i, text in enumerate(texts)))
+    size = sum(Path(f"{name}.fa").stat().st_size for name in ("with", "without"))
+    reads = () if coverage is None else ("--set", f"ingest.coverage={coverage}", "--set", "ingest.read_length=20")
+    said = run("with.fa", "without.fa", "-k", "3", "--out", "chosen", *reads).stderr
+    n_letters = round(size * (coverage or 1))
+    assert f"k-mers: {length} letters long, for about {n_letters:,} letters (--set ingest.k={length})" in said
+    assert f"data: up to {most} sparse features" in said
+    assert {len(name) for name in names("chosen")} == {length}
+    given = run("with.fa", "without.fa", "-k", "3", "--out", "given", "--set", "ingest.k=[3,6]").stderr
+    assert "k-mers:" not in given
+    assert "TATAAA" in names("given")
+
+
 def test_vw_and_svmlight():
     rng = np.random.default_rng(4)
     rows = [(int(hit), int(noise)) for hit, noise in zip(rng.random(300) < 0.5, rng.integers(0, 20, 300), strict=True)]

@@ -82,7 +82,8 @@ class Dataset:
         target = "real target" if self.classes is None else _shorten(self.classes)
         if self.target_names is not None:
             target = _shorten(self.target_names, "targets")
-        size = f"{self.n_samples:,} samples x {self.n_features:,} features"
+        up_to = "up to " if self.has_kmers else ""
+        size = f"{self.n_samples:,} samples x {up_to}{self.n_features:,} features"
         return f"<daskfs.Dataset {public_url(self.url)}: {self.kind}, {size}, {target}>"
 
     @property
@@ -138,6 +139,11 @@ class Dataset:
     def digest(self) -> str:
         """A hash of the whole content of the dataset, names and labels included."""
         return str(self.attributes["digest"])
+
+    @property
+    def has_kmers(self) -> bool:
+        """Whether features are k-mers, of which `n_features` is the largest id + 1, and not the number that occurs."""
+        return bool(self.attributes.get("names", {}).get("from") == "kmers")
 
     @property
     def classes(self) -> tuple[Label, ...] | None:
