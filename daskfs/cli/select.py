@@ -35,7 +35,7 @@ from daskfs.errors import OptionError, public_url
 from daskfs.jit import COMPILING, is_cold
 from daskfs.job.data import JobListener
 from daskfs.job.execute import announce
-from daskfs.job.front_door import STDIN, FrontDoor, folder_for, read_stdin
+from daskfs.job.front_door import STDIN, FrontDoor, drop_stdin, folder_for, read_stdin
 from daskfs.job.plan import money_line, time_line
 from daskfs.job.request import Request
 from daskfs.observe.progress import count_progress, ingest_progress, pass_progress
@@ -155,7 +155,13 @@ def select(sources: tuple[str, ...], name: str | None, out: str | None, test: fl
             refuse_ingest_flags(sources[0], flags)
             _select_from_all_rows(sources[0], make_algorithm(name, fields), out, **flags)
         else:
-            _select_and_evaluate(front_door(sources, name, out, test, fields, **flags), flags["as_json"])
+            request = front_door(sources, name, out, test, fields, **flags)
+            try:
+                _select_and_evaluate(request, flags["as_json"])
+            except BaseException:
+                if STDIN in sources:
+                    drop_stdin(request.sources[0])
+                raise
 
 
 def _select_from_all_rows(
@@ -228,6 +234,7 @@ def front_door(
             raise OptionError(f"--set {key}: must be a key of a table of a job file, such as ingest.words")
         tables.setdefault(table, {})[entry] = value
     out = out or folder_for(sources)
+    algorithms = [name] if name else algorithms_with(fields)
     if STDIN in sources:
         if len(sources) > 1:
             raise OptionError("-: standard input is the only source, or none; leave out the others")
@@ -235,7 +242,7 @@ def front_door(
     return FrontDoor(
         sources,
         out,
-        [name] if name else algorithms_with(fields),
+        algorithms,
         partial(field_values, flags=fields),
         tables,
         TEST if test is None else test,

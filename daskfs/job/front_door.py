@@ -9,7 +9,7 @@ import math
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,9 +49,18 @@ def read_stdin(out: str) -> str:
     check_folder(Location(out))
     path = spool(sys.stdin.buffer, Path(out).absolute() / DATA)
     if not path.stat().st_size:
-        shutil.rmtree(path.parent)
+        drop_stdin(str(path))
         raise SourceError("standard input: is empty")
     return str(path)
+
+
+def drop_stdin(path: str) -> None:
+    """Remove the file that `read_stdin` wrote, and its folders if nothing else is in them."""
+    _, key, data, out, *_ = (Path(path), *Path(path).parents)
+    shutil.rmtree(key, ignore_errors=True)
+    with suppress(OSError):
+        data.rmdir()
+        out.rmdir()
 
 
 def folder_for(sources: Sequence[str]) -> str:
