@@ -250,7 +250,7 @@ class _Opener:
                 warnings.warn(
                     f"column {row['column']!r:.80} is read as {in_words(row['format'])}, since no day is above 12 in "
                     "the first rows; give dates in place of texts for another order",
-                    stacklevel=6,
+                    stacklevel=5,
                 )
         return dataset
 

@@ -12,11 +12,10 @@ MOST_COLUMNS = 1 << 17
 """Sparse data with more features than this are left to MISSION, whose memory does not grow with the features."""
 MOST_BYTES = 1 << 30
 """The most memory that the selected columns may take, for `choose_algorithm` to choose Online Substitution."""
-
 LEAST_KMER, MOST_KMER = 4, 12
 """The shortest and the longest k-mers that `choose_kmers` chooses."""
-ROWS_A_KMER = 64
-"""How often each k-mer of the chosen length occurs at least, if all are as frequent."""
+LEAST_REPEATS = 64
+"""How often each k-mer of the chosen length occurs at least, if all are equally frequent."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ def choose_kmers(n_letters: float) -> int:
     >>> choose_kmers(5_000), choose_kmers(720_000), choose_kmers(10**10)
     (4, 6, 12)
     """
-    return next((k for k in range(MOST_KMER, LEAST_KMER, -1) if n_letters >= ROWS_A_KMER * 4**k), LEAST_KMER)
+    return next((k for k in range(MOST_KMER, LEAST_KMER, -1) if n_letters >= LEAST_REPEATS * 4**k), LEAST_KMER)
 
 
 def choose_algorithm(kind: Kind, n_samples: int, n_features: int, k: int, among: Sequence[str]) -> tuple[str, str]:

@@ -37,7 +37,6 @@ from daskfs.store.places.location import Location
 STDIN = "-"
 SERIAL_BYTES = 256 << 20
 """Sources up to this size are read in this process, since the processes of a cluster take seconds to start."""
-
 LETTERS_A_BYTE = 4
 """Letters of sequence in a byte of a compressed file, about."""
 
