@@ -35,7 +35,7 @@ from daskfs.selection.frames import is_frame, names_of
 from daskfs.selection.selection import Selection
 from daskfs.store.dataset.dataset import Dataset, is_dataset, open_dataset
 from daskfs.store.in_memory import InMemory
-from daskfs.store.in_place import Gap, InPlace, Matrix, find_in_group, is_matrix, matrix_of, open_matrix
+from daskfs.store.in_place import Gap, InPlace
 from daskfs.store.ingest.arrays import encode_target
 from daskfs.store.ingest.formats import make_format
 from daskfs.store.ingest.formats.dates import in_words
@@ -43,6 +43,7 @@ from daskfs.store.ingest.formats.tabular import arrow
 from daskfs.store.ingest.gaps import Missing, complete_rows, fill_matrix
 from daskfs.store.ingest.recognise import Recognised, recognise
 from daskfs.store.ingest.sources import find_sources
+from daskfs.store.matrix import Matrix, find_in_group, is_matrix, matrix_of, open_matrix
 from daskfs.store.places.location import Location
 
 MOST_TABLE_COLUMNS = 2000

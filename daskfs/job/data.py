@@ -28,10 +28,11 @@ from daskfs.job.request import must_transpose
 from daskfs.job.tables import DataTable, Job
 from daskfs.store.dataset.dataset import Dataset, open_dataset
 from daskfs.store.dataset.layout import ROOT
-from daskfs.store.in_place import HeldBack, InPlace, is_matrix, open_matrix
+from daskfs.store.in_place import HeldBack, InPlace
 from daskfs.store.ingest.formats.tabular import TableOptions
 from daskfs.store.ingest.plan import content_digest
 from daskfs.store.ingest.sources import Source, find_sources
+from daskfs.store.matrix import is_matrix, open_matrix
 from daskfs.store.places.location import Location
 
 DATA = "data"

@@ -28,10 +28,11 @@ from daskfs.job.tables import Job
 from daskfs.observe.describe import decision_lines
 from daskfs.protocol import Axis
 from daskfs.store.dataset.dataset import is_dataset, open_dataset
-from daskfs.store.in_place import Gap, is_matrix, open_matrix
+from daskfs.store.in_place import Gap
 from daskfs.store.ingest.formats.fasta import Fasta
 from daskfs.store.ingest.recognise import recognise
 from daskfs.store.ingest.sources import Source, find_sources, spool
+from daskfs.store.matrix import is_matrix, open_matrix
 from daskfs.store.places.location import Location
 
 STDIN = "-"

@@ -8,39 +8,32 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
-import scipy.sparse as sp
 import zarr
 from numpy.typing import NDArray
 from zarr.core.buffer import default_buffer_prototype
 
-from daskfs.errors import DaskfsError, DatasetError, OptionError, nearest_or_some, public_url, some_names
+from daskfs.errors import DaskfsError, DatasetError, OptionError, public_url
 from daskfs.protocol import Axis, ColumnBlock, RowBlock
 from daskfs.store.dataset.blocks import ColumnBlocks, RowBlocks, read_only
 from daskfs.store.dataset.codec import Codec
-from daskfs.store.dataset.dataset import AnyBlocks, Dataset, is_dataset
+from daskfs.store.dataset.dataset import AnyBlocks, Dataset
 from daskfs.store.dataset.label_order import LabelOrder
-from daskfs.store.dataset.layout import CHUNK_BYTES, ArraySpec, Attributes, Labels, target_spec
+from daskfs.store.dataset.layout import ArraySpec, Attributes, Labels, target_spec
 from daskfs.store.dataset.names import check_column_names, feature_spec
 from daskfs.store.dataset.reader import ChunkBuffer
 from daskfs.store.in_memory import HeldArray, tiles
 from daskfs.store.ingest.arrays import encode_target, stored_dtype
-from daskfs.store.ingest.plan import content_digest
 from daskfs.store.ingest.rows_kernels import first_not_finite
-from daskfs.store.ingest.sources import find_sources
+from daskfs.store.matrix import Matrix, find_matrix, step_of
 from daskfs.store.places.location import Location
 from daskfs.store.reorder.runs import draw_rows
 
-MOST_BLOCK_BYTES = 256 << 20
-"""The largest block that is read in place. A matrix whose chunks do not make up smaller blocks has to be copied."""
 _PROTOTYPE = default_buffer_prototype()
-_ROOTS = ("zarr.json", ".zgroup", ".zarray")
 
 
 class Gap(DatasetError):
@@ -59,140 +52,6 @@ class HeldBack(NamedTuple):
         count = min(max(round(self.share * n_rows), 1), n_rows - 1)
         drawn = draw_rows(self.seed, n_rows, count)[0].mask(0, n_rows)
         return np.flatnonzero(drawn if self.is_test else ~drawn)
-
-
-def is_matrix(location: Location) -> bool:
-    """Return True if there is a ``.npy`` file at a location, or a Zarr array or group that is no dataset of daskfs."""
-    if location.url.endswith(".npy"):
-        return True
-    return any(location.exists(root) for root in _ROOTS) and not is_dataset(location)
-
-
-def open_matrix(location: Location, array: str = "", label: str = "", target: Any = None) -> Matrix:
-    """Open the matrix at a location for which `is_matrix` is true; see `find_matrix`."""
-    if not location.url.endswith(".npy"):
-        return find_matrix(location, array, label, target)
-    if target is None and not label:
-        raise OptionError(f"{public_url(location.url)}: where is the target? Pass --label with a file (.npy, .txt)")
-    if location.path is None:
-        raise OptionError(f"{public_url(location.url)}: .npy files are read from a local disk only")
-    try:
-        cells = np.load(location.path, mmap_mode="r")
-    except (OSError, ValueError) as error:
-        raise DatasetError(f"{public_url(location.url)}: cannot be read: {error}") from error
-    return replace(matrix_of(cells, read_labels(label) if target is None else target), location=location)
-
-
-def step_of(shape: tuple[int, int], chunks: tuple[int, int], itemsize: int, axis: Axis) -> int | None:
-    """Return the number of rows or columns of a block: whole chunks, or None if such a block would be too large.
-
-    >>> step_of((1000, 10**6), (1000, 50), 4, "columns"), step_of((10**7, 100), (10**5, 100), 4, "columns")
-    (2000, None)
-    """
-    across, along = (1, 0) if axis == "columns" else (0, 1)
-    line_bytes = shape[along] * itemsize
-    step = chunks[across] * max(1, CHUNK_BYTES // (chunks[across] * line_bytes))
-    if min(step, shape[across]) * line_bytes > MOST_BLOCK_BYTES and step > 1:
-        return None
-    return min(step, shape[across])
-
-
-@dataclass(frozen=True, eq=False)
-class Matrix:
-    """A matrix, the target of its rows, and the names of its columns.
-
-    Parameters
-    ----------
-    cells
-        The matrix in memory (numpy, scipy.sparse), or an object with `shape`, `dtype` and slices
-        ``cells[rows, columns]``, such as a Zarr array.
-    target
-        The labels of the rows, or several targets ``(rows, targets)``.
-    names
-        The names of the columns, or None if the columns have no names.
-    target_names
-        The names of several targets, if they have any.
-    chunks
-        The rows and columns of a chunk, which is read as a whole; None for chunks of different sizes.
-    location
-        The place of a Zarr array, or of the group that holds the array; None if the matrix is no Zarr array.
-    address
-        The names of the matrix and of the target in the group, by which another process finds them, or None.
-    """
-
-    cells: Any
-    target: NDArray[Any]
-    names: Sequence[str] | None = None
-    target_names: Sequence[Any] | None = None
-    chunks: tuple[int, int] | None = None
-    location: Location | None = None
-    address: tuple[str, str] | None = None
-
-    def __post_init__(self) -> None:
-        if len(self.cells.shape) != 2:
-            raise OptionError(f"the data have shape {tuple(self.cells.shape)}: give rows and columns")
-        if self.cells.shape[0] != len(self.target):
-            raise OptionError(f"{self.cells.shape[0]:,} rows, and {len(self.target):,} labels in y")
-
-    @property
-    def is_lazy(self) -> bool:
-        """Whether the cells are not in memory."""
-        in_memory = isinstance(self.cells, np.ndarray) and not isinstance(self.cells, np.memmap)
-        return not in_memory and not sp.issparse(self.cells)
-
-    @cached_property
-    def digest(self) -> str:
-        """A hash of shape, names, target and first and last values, and of the sizes and times of the files, if any."""
-        files = None
-        if self.location is not None:
-            files = content_digest(find_sources([self.location.url], self.location.options))
-        facts = [list(self.cells.shape), str(self.cells.dtype), None if self.names is None else list(self.names), files]
-        total = hashlib.sha256(json.dumps(facts).encode())
-        is_text = self.target.dtype.kind not in "biuf"
-        total.update("\0".join(map(str, self.target)).encode() if is_text else self.target.tobytes())
-        ends = [(slice(0, 8), slice(max(0, size - 8), size)) for size in self.cells.shape]
-        for rows, columns in zip(*ends, strict=True):
-            total.update(np.ascontiguousarray(self.cells[rows, columns]).tobytes())
-        return total.hexdigest()
-
-    def fits(self, axis: Axis) -> bool:
-        """Return True if the matrix can be read in place by blocks along `axis`."""
-        itemsize = stored_dtype(self.cells.dtype).itemsize
-        return self.chunks is not None and step_of(self.cells.shape, self.chunks, itemsize, axis) is not None
-
-
-def matrix_of(cells: Any, target: Any, names: Sequence[str] | None = None) -> Matrix:
-    """Return a `Matrix` of an array of any library.
-
-    >>> matrix_of([[1, 2], [3, 4]], [0, 1]).cells.shape
-    (2, 2)
-    """
-    if target is None:
-        raise OptionError("y: pass the target of the rows")
-    if not (hasattr(cells, "shape") and hasattr(cells, "dtype")):
-        cells = np.asarray(cells)
-    if np.ma.isMaskedArray(cells):
-        cells = np.ma.filled(cells.astype(np.result_type(cells.dtype, np.float32)), np.nan)
-    stored_dtype(cells.dtype)
-    target_names = list(target.columns) if hasattr(target, "columns") else None
-    return Matrix(cells, np.asarray(target), names, target_names, _chunks_of(cells))
-
-
-def _chunks_of(cells: Any) -> tuple[int, int] | None:
-    """Return the shape of the chunks of an array, or None if its chunks have different sizes."""
-    if isinstance(cells, np.memmap):
-        return (cells.shape[0], 1) if cells.flags.f_contiguous else (1, cells.shape[1])
-    chunks = getattr(cells, "chunks", None)
-    if chunks is None:
-        return tuple(cells.shape)
-    sides = []
-    for sizes, length in zip(chunks, cells.shape, strict=True):
-        if isinstance(sizes, tuple):  # of Dask
-            if len(set(sizes[:-1])) > 1 or sizes[-1] > sizes[0]:
-                return None
-            sizes = sizes[0]
-        sides.append(min(int(sizes), int(length)))
-    return sides[0], sides[1]
 
 
 class InPlace(Dataset):
@@ -377,98 +236,6 @@ class _RowsInPlace(RowBlocks):
         X = buffers.cells[: stop - first]
         self._X.rows_of(int(self._numbers[number]), X)  # type: ignore[attr-defined]  # a `_CellsInPlace`
         return RowBlock(first, read_only(X), self._labels(self._y, first, stop), None)
-
-
-def find_matrix(location: Location, array: str = "", label: str = "", target: Any = None) -> Matrix:
-    """Find the matrix and the target in a Zarr group, as xarray writes it, or in a single Zarr array.
-
-    Parameters
-    ----------
-    location
-        The place of the group or array, of Zarr format 2 or 3.
-    array
-        The name of the matrix, by default the only two-dimensional array of numbers.
-    label
-        The name of the target, by default "y" or the only one-dimensional array along the rows that is no coordinate;
-        or the path of a file of labels (see `read_labels`).
-    target
-        The labels themselves, if they are not in the group.
-    """
-    try:
-        node = zarr.open(location.zarr_store(), mode="r")
-    except (ValueError, KeyError, FileNotFoundError, zarr.errors.BaseZarrError) as error:
-        raise DatasetError(f"{public_url(location.url)}: is no Zarr array or group ({error})") from error
-    if isinstance(node, zarr.Group):
-        return find_in_group(node, array, label, target, location)
-    if target is None and not label:
-        raise OptionError(
-            f"{public_url(location.url)}: where is the target of this array? Pass --label with a file (.npy, .txt)"
-        )
-    labels = read_labels(label) if target is None else target
-    address = ("", os.path.abspath(label)) if target is None else None
-    return Matrix(node, labels, chunks=_chunks_of(node), location=location, address=address)
-
-
-def find_in_group(
-    group: Any, array: str = "", label: str = "", target: Any = None, location: Location | None = None
-) -> Matrix:
-    """Find the matrix and the target in an open Zarr group, as `find_matrix` does."""
-    where = "the group" if location is None else public_url(location.url)
-    members: dict[str, Any] = dict(group.arrays())
-    matrices = [name for name, member in members.items() if member.ndim == 2 and member.dtype.kind in "biuf"]
-    name = _only(array, matrices, f"{where}: which array is the matrix", "--array")
-    cells, dims = members[name], _dimensions(members[name])
-    names = None if dims is None or dims[1] not in members else [str(text) for text in members[dims[1]][:]]
-    if target is None and label and label not in members and os.path.exists(label):
-        label, target = os.path.abspath(label), read_labels(label)
-    elif target is not None:
-        label = ""
-    else:
-        along = [
-            other
-            for other, member in members.items()
-            if member.ndim == 1
-            and member.shape == cells.shape[:1]
-            and (dims is None or (other != dims[0] and _dimensions(member) == dims[:1]))
-        ]
-        label = _only(label or ("y" if "y" in along else ""), along, f"{where}: which array is the target", "--label")
-        target = members[label][:]
-    address = (name, label) if location is not None and label else None
-    return Matrix(cells, np.asarray(target), names, None, _chunks_of(cells), location, address)
-
-
-def read_labels(path: str) -> NDArray[Any]:
-    """Return the labels in a file: an array of numpy (.npy), or a text with a label in every line."""
-    try:
-        if path.endswith(".npy"):
-            labels: NDArray[Any] = np.load(path)
-            return labels
-        with open(path, encoding="utf-8") as file:
-            texts = file.read().split("\n")
-    except (OSError, ValueError) as error:
-        raise OptionError(f"--label {path}: cannot be read as labels: {error}") from error
-    while texts and not texts[-1].strip():
-        texts.pop()
-    try:
-        return np.array([float(text) for text in texts])
-    except ValueError:
-        return np.array([text.strip() for text in texts])
-
-
-def _only(given: str, known: list[str], question: str, flag: str) -> str:
-    if given:
-        if given not in known:
-            raise OptionError(f"{flag} {given}: no such array{nearest_or_some(given, known)}")
-        return given
-    if len(known) != 1:
-        raise OptionError(f"{question}? Pass {flag} with one of {some_names(known) or '(none fits)'}")
-    return known[0]
-
-
-def _dimensions(array: Any) -> tuple[str, ...] | None:
-    """Return the names of the dimensions of a Zarr array, of format 3 or as xarray writes them in format 2."""
-    names = getattr(array.metadata, "dimension_names", None) or array.attrs.get("_ARRAY_DIMENSIONS")
-    return None if names is None else tuple(str(name) for name in names)
 
 
 class _Unreadable:

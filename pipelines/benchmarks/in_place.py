@@ -28,7 +28,8 @@ import psutil
 import daskfs
 from daskfs.engine.run import memory_plan
 from daskfs.jit import warm_up
-from daskfs.store.in_place import InPlace, open_matrix
+from daskfs.store.in_place import InPlace
+from daskfs.store.matrix import open_matrix
 from daskfs.store.places.location import Location
 
 path, name = sys.argv[1:]

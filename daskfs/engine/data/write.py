@@ -28,10 +28,10 @@ from daskfs.store.dataset.label_order import LabelOrder
 from daskfs.store.dataset.layout import CHUNK_BYTES, UNFINISHED, DenseShape, Labels, Layout, dense_specs, target_spec
 from daskfs.store.dataset.names import check_column_names
 from daskfs.store.dataset.writer import new_writer, prepare, retire
-from daskfs.store.in_place import Matrix
 from daskfs.store.ingest import arrays
 from daskfs.store.ingest.dense_staging import DensePlan, close_dense, publish_dense
 from daskfs.store.ingest.gaps import Fills, Missing, complete_rows, fill_matrix
+from daskfs.store.matrix import Matrix
 from daskfs.store.places.location import Location
 
 OnBadRow = Literal["error", "drop"]
