@@ -182,7 +182,7 @@ def find_matrix(location: Location, array: str = "", label: str = "", target: An
         The labels themselves, if they are not in the group.
     """
     try:
-        node = zarr.open(location.zarr_store(), mode="r")
+        node = zarr.open(location.zarr_store(is_foreign=True), mode="r")
     except (ValueError, KeyError, FileNotFoundError, zarr.errors.BaseZarrError) as error:
         raise DatasetError(f"{public_url(location.url)}: is no Zarr array or group ({error})") from error
     if isinstance(node, zarr.Group):

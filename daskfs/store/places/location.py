@@ -62,9 +62,12 @@ class Location:
 
         return ObjectFolder(self.url, self.options)
 
-    def zarr_store(self) -> Store:
-        """Return the folder as a read-only Zarr store, in which a missing chunk is an error instead of fill values."""
-        return LocationStore(self)
+    def zarr_store(self, *, is_foreign: bool = False) -> Store:
+        """Return the folder as a read-only Zarr store.
+
+        A missing chunk is an error. If the folder is not of daskfs, a missing chunk has the fill value, as in Zarr.
+        """
+        return LocationStore(self, is_foreign)
 
     def read(self, key: str, start: int | None = None, stop: int | None = None) -> bytes:
         """Return the bytes of a key, or a range of the bytes. Raise FileNotFoundError if the key does not exist."""
@@ -162,15 +165,17 @@ class LocationStore(Store):
     supports_deletes = False
     supports_listing = True
 
-    def __init__(self, location: Location) -> None:
+    def __init__(self, location: Location, is_foreign: bool = False) -> None:
         super().__init__(read_only=True)
-        self._location = location
+        self.location, self.is_foreign = location, is_foreign
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, LocationStore) and self._location == other._location
+        if not isinstance(other, LocationStore):
+            return False
+        return (self.location, self.is_foreign) == (other.location, other.is_foreign)
 
     def __str__(self) -> str:
-        return public_url(self._location.url)
+        return public_url(self.location.url)
 
     __repr__ = __str__
 
@@ -178,7 +183,7 @@ class LocationStore(Store):
         try:
             return prototype.buffer.from_bytes(await asyncio.to_thread(self._read, key, byte_range))
         except FileNotFoundError:
-            if "/c/" in key:  # a chunk, which zarr would replace by fill values
+            if "/c/" in key and not self.is_foreign:  # a chunk, which zarr would replace by fill values
                 raise
             return None
 
@@ -188,7 +193,7 @@ class LocationStore(Store):
         return list(await asyncio.gather(*(self.get(key, prototype, part) for key, part in key_ranges)))
 
     async def exists(self, key: str) -> bool:
-        return await asyncio.to_thread(self._location.exists, key)
+        return await asyncio.to_thread(self.location.exists, key)
 
     async def set(self, key: str, value: Buffer) -> None:
         raise PermissionError("read-only")
@@ -208,15 +213,15 @@ class LocationStore(Store):
                 yield member
 
     async def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        for name in await asyncio.to_thread(self._location.members, prefix.strip("/")):
+        for name in await asyncio.to_thread(self.location.members, prefix.strip("/")):
             yield name
 
     def _read(self, key: str, byte_range: ByteRequest | None) -> bytes:
         match byte_range:
             case RangeByteRequest():
-                return self._location.read(key, byte_range.start, byte_range.end)
+                return self.location.read(key, byte_range.start, byte_range.end)
             case OffsetByteRequest():
-                return self._location.read(key, byte_range.offset)
+                return self.location.read(key, byte_range.offset)
             case SuffixByteRequest():
-                return self._location.read(key, max(self._location.size(key) - byte_range.suffix, 0))
-        return self._location.read(key)
+                return self.location.read(key, max(self.location.size(key) - byte_range.suffix, 0))
+        return self.location.read(key)
