@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, NoReturn
 
@@ -19,6 +20,7 @@ from zarr.core.buffer import default_buffer_prototype
 
 from daskfs.errors import DaskfsError, DatasetError, OptionError, public_url
 from daskfs.protocol import Axis, ColumnBlock, RowBlock
+from daskfs.store.chunk_files import ChunkFiles, Tile
 from daskfs.store.dataset.blocks import ColumnBlocks, RowBlocks, read_only
 from daskfs.store.dataset.codec import Codec
 from daskfs.store.dataset.dataset import AnyBlocks, Dataset
@@ -34,6 +36,8 @@ from daskfs.store.places.location import Location
 from daskfs.store.reorder.runs import draw_rows
 
 _PROTOTYPE = default_buffer_prototype()
+_COPIES_OF_ZARR = 4  # of a chunk, while Zarr reads and unpacks the chunk
+_NEGLIGIBLE_BYTES = 1 << 20
 
 
 class Gap(DatasetError):
@@ -128,6 +132,16 @@ class InPlace(Dataset):
         n_rows, n_columns = self._cells.spec.shape
         return n_rows * n_columns * int(self._cells.spec.dtype.itemsize)
 
+    @property
+    def ahead(self) -> int:
+        """The number of blocks whose memory is needed besides the current block, with the memory that reading takes."""
+        more = self._threads * self._cells.working_nbytes - _NEGLIGIBLE_BYTES
+        return super().ahead + -(-max(more, 0) // self._blocks(self._layout).nbytes)
+
+    @property
+    def _threads(self) -> int:
+        return max(super()._threads, self._cells.threads)
+
     def _reader(self, name: str) -> Any:
         return self._cells if name == "X" else self._held[name]
 
@@ -152,6 +166,23 @@ class _CellsInPlace:
     ) -> None:
         self.source, self.spec, self.step, self.rows = source, spec, step, rows
         self._chunk_rows, self._url, self._names = chunk_rows, url, names
+        self._files = ChunkFiles.of(source)
+        self._is_read_by_zarr = self._files is None and isinstance(source, zarr.Array) and source.dtype == spec.dtype
+
+    @property
+    def threads(self) -> int:
+        """The number of threads that should read blocks: two for compressed chunks, which take longer to unpack."""
+        return 1 if self._files is None or self._files.compression is None else 2
+
+    @property
+    def working_nbytes(self) -> int:
+        """The memory that reading takes in a thread, besides the block."""
+        if self._files is not None:
+            return self._files.working_nbytes
+        if not isinstance(self.source, zarr.Array):
+            return 0  # not known
+        chunks = self.source.chunks if self.source.shards is None else self.source.shards
+        return _COPIES_OF_ZARR * math.prod(chunks) * int(self.source.dtype.itemsize)
 
     def columns(self, first: int, out: NDArray[Any]) -> None:
         """Read columns from `first` on into `out`, one chunk of rows after another."""
@@ -163,18 +194,31 @@ class _CellsInPlace:
 
     def _read(self, rows: slice, columns: slice, out: NDArray[Any]) -> int:
         """Read some rows and columns, without rows that are not of the part, into `out`, and return how many rows."""
-        if self.rows is None and isinstance(self.source, zarr.Array) and self.source.dtype == out.dtype:
+        if self.rows is None and self._is_read_by_zarr:
             count: int = rows.stop - rows.start
             buffer = _PROTOTYPE.nd_buffer.from_ndarray_like(out[:count])  # type: ignore[arg-type]
             self.source.get_basic_selection((rows, columns), out=buffer)  # spares a copy
             return count
+        done = 0
+        for tile_rows, tile_columns, cells in self._tiles(rows, columns):
+            start, stop = tile_rows.start - rows.start, tile_rows.stop - rows.start
+            if self.rows is not None:
+                before, low, high = np.searchsorted(self.rows, [rows.start, tile_rows.start, tile_rows.stop])
+                start, stop, cells = low - before, high - before, cells[self.rows[low:high] - tile_rows.start]
+            out[start:stop, tile_columns.start - columns.start : tile_columns.stop - columns.start] = cells
+            done = max(done, int(stop))
+        return done
+
+    def _tiles(self, rows: slice, columns: slice) -> Iterator[Tile]:
+        """Yield some rows and columns in small tiles, since the block to fill may have another memory order."""
+        if self._files is not None:
+            yield from self._files.tiles(rows, columns)
+            return
         cells = np.asarray(self.source[rows, columns])
-        if self.rows is not None:
-            low, high = np.searchsorted(self.rows, [rows.start, rows.stop])
-            cells = cells[self.rows[low:high] - rows.start]
-        for tile in tiles(cells.shape):  # small, since `out` may have another memory order
-            out[: len(cells)][tile] = cells[tile]
-        return len(cells)
+        for part in tiles(cells.shape):
+            tile = cells[part]
+            top, left = rows.start + part[0].start, columns.start + part[1].start
+            yield slice(top, top + tile.shape[0]), slice(left, left + tile.shape[1]), tile
 
     def block_rows(self, number: int) -> NDArray[np.intp] | slice:
         """Return which rows of the source block `number` of rows has."""

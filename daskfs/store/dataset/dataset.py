@@ -237,6 +237,11 @@ class Dataset:
         """The number of blocks in memory besides the current block, larger for a remote store than for a local disk."""
         return self.location.folder.ahead
 
+    @property
+    def _threads(self) -> int:
+        """The number of threads that read blocks at the same time."""
+        return self.location.folder.threads
+
     def blocks(
         self, numbers: Sequence[int] | None = None, axis: Axis | None = None, ahead: int | None = None
     ) -> Iterable[Block]:
@@ -257,7 +262,7 @@ class Dataset:
         if ahead is None:
             ahead = folder.ahead if self.location.path else folder.threads
         return Prefetcher[Block, Any](
-            blocks.read, range(blocks.count) if numbers is None else numbers, blocks.new_buffers, ahead, folder.threads
+            blocks.read, range(blocks.count) if numbers is None else numbers, blocks.new_buffers, ahead, self._threads
         )
 
     def block_entries(self) -> NDArray[np.int64]:

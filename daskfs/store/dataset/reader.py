@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import FileIO
 from typing import Any
 
 import numpy as np
@@ -130,18 +131,24 @@ class ArrayReader:
         file = buffer.file(size)
         with open(f"{self.location.path}/{self.spec.key(number)}", "rb", buffering=0) as handle:
             on_disk = os.fstat(handle.fileno()).st_size
-            done = 0
-            while on_disk == size == len(file) and done < size:
-                more = handle.readinto(file[done:].data)
-                if not more:
-                    raise DamagedChunk(f"cut short to {done} bytes while it was read")
-                done += more
+            if on_disk == size == len(file):
+                read_into(file, handle)
         _check_against(self.manifest, number, on_disk, stored_crc(file))
         if self.spec.codec.compression == "none":
             strip_crc(file)
         else:
             self.spec.codec.decode(file, buffer.stored)
         return buffer.cells
+
+
+def read_into(memory: NDArray[np.uint8], file: FileIO) -> None:
+    """Fill memory with the next bytes of a chunk file. Raise DamagedChunk if the file ends too early."""
+    done = 0
+    while done < len(memory):
+        more = file.readinto(memory[done:].data)
+        if not more:
+            raise DamagedChunk(f"cut short to {done} bytes while it was read")
+        done += more
 
 
 @contextmanager
