@@ -1,6 +1,6 @@
 """Select from a foreign Zarr array in place, beside the same data as a dataset of daskfs.
 
-    python pipelines/benchmarks/in_place.py [--megabytes 400] [--rounds 3] [--compress]
+    python pipelines/benchmarks/in_place.py [--megabytes 400] [--compress [zstd]] [--dtype float64] [--tiles]
 
 Every selection runs in a process of its own, in turn, and the least time of several rounds counts. Printed are the
 seconds of each, their ratio, the bytes read in a pass as a share of the array's bytes (by the kernel's count of bytes
@@ -64,18 +64,19 @@ def trial(path: Path, axis: str) -> dict:
     return json.loads(done.stdout)
 
 
-def write(folder: Path, axis: str, megabytes: int, compress: bool) -> int:
+def write(folder: Path, axis: str, megabytes: int, compression: str, dtype: str, tiles: bool) -> int:
     """Write the same numbers as a foreign Zarr group and as a dataset, and return the bytes of the matrix."""
+    megabytes = megabytes * 4 // np.dtype(dtype).itemsize
     rng = np.random.default_rng(0)
     rows, columns = (5000, megabytes * 50) if axis == "columns" else (megabytes * 1000, 250)
-    X = rng.normal(size=(rows, columns)).astype(np.float32)
+    X = rng.normal(size=(rows, columns)).astype(dtype)
     y = X[:, :20] @ rng.choice([-1.0, 1.0], 20) + rng.normal(size=rows)
-    chunks = (rows, 400) if axis == "columns" else (8000, columns)
+    chunks = (1000 if tiles else rows, 400) if axis == "columns" else (8000, 100 if tiles else columns)
     group = zarr.open_group(folder / "foreign.zarr", mode="w")
-    options = {} if compress else {"compressors": None}
-    group.create_array("X", shape=X.shape, chunks=chunks, dtype="float32", **options)[:] = X
+    options = {"compressors": None} if compression == "none" else {}
+    group.create_array("X", shape=X.shape, chunks=chunks, dtype=dtype, **options)[:] = X
     group.create_array("y", shape=y.shape, dtype="float64")[:] = y
-    daskfs.write_dataset(folder / "ours.zarr", X, y, layout=axis, compression="lz4" if compress else "none")
+    daskfs.write_dataset(folder / "ours.zarr", X, y, layout=axis, compression=compression)
     return X.nbytes
 
 
@@ -83,12 +84,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--megabytes", type=int, default=400)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--compress", action="store_true", help="Zarr's default compression, and lz4 for the dataset")
+    parser.add_argument(
+        "--compress",
+        nargs="?",
+        choices=("none", "lz4", "zstd"),
+        default="none",
+        const="lz4",
+        help="compress the array as Zarr does by default (zstd), and the dataset with lz4 or zstd",
+    )
+    parser.add_argument("--dtype", choices=("float32", "float64"), default="float32")
+    parser.add_argument("--tiles", action="store_true", help="chunks of the array hold no whole columns or rows")
+    parser.add_argument("--axis", choices=("columns", "rows"), action="append", help="by default both")
     arguments = parser.parse_args()
-    for axis in ("columns", "rows"):
+    for axis in arguments.axis or ("columns", "rows"):
         with TemporaryDirectory() as name:
             folder = Path(name)
-            nbytes = write(folder, axis, arguments.megabytes, arguments.compress)
+            nbytes = write(folder, axis, arguments.megabytes, arguments.compress, arguments.dtype, arguments.tiles)
             best: dict[str, dict] = {}
             for _ in range(arguments.rounds):
                 for kind in ("ours", "foreign"):
