@@ -171,8 +171,8 @@ class _CellsInPlace:
 
     @property
     def threads(self) -> int:
-        """The number of threads that should read blocks: two for compressed chunks, which take longer to unpack."""
-        return 1 if self._files is None or self._files.compression is None else 2
+        """The number of threads that should read blocks: two, since cells are unpacked or change their memory order."""
+        return 1 if self._files is None else 2
 
     @property
     def working_nbytes(self) -> int:
