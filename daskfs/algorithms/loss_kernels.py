@@ -36,29 +36,34 @@ def residual(code, u, y):
 
 
 @helper
-def implicit_residual(code, u, y, reach):
-    """Return the residual t after an implicit gradient step on the score u, which solves t = residual(u + reach · t).
+def value_and_implicit_residual(code, u, y, reach):
+    """Return the loss of a score u, and the residual after an implicit gradient step on u.
 
-    An implicit gradient step cannot overshoot, however large the step length `reach` is.
+    The residual t solves t = residual(u + reach · t). An implicit gradient step cannot overshoot, however large the
+    step length `reach` is.
     """
     if code != LOGISTIC:
-        return residual(code, u, y) / (1.0 + reach)
-    low, high = 0.0, abs(residual(code, u, y))  # bounds of |t|
-    t, before = high, 2 * high
-    for _ in range(20 if reach > 0.0 else 0):
-        at = u + reach * y * t
-        over = t - abs(residual(code, at, y))
+        return value(code, u, y), residual(code, u, y) / (1.0 + reach)
+    margin = y * u
+    share = math.exp(-abs(margin))
+    loss = math.log(1.0 + share) + max(0.0, -margin)
+    high = share / (1.0 + share) if margin > 0 else 1.0 / (1.0 + share)  # bounds of |t|: high and 0
+    low, before, t = 0.0, high, high / (1.0 + reach * high * (1.0 - high))  # Newton's method, begun at 0
+    for _ in range(60 if reach > 0.0 else 0):
+        at = 1.0 / (1.0 + math.exp(margin + reach * t))
+        over, bend = t - at, reach * at * (1.0 - at)
         if over > 0.0:
-            high = t
+            high = min(high, t)
         else:
-            low = t
-        step = over / (1.0 + reach * curvature(code, at, y))
-        if abs(step) < 1e-4 * high:
-            break
-        if abs(step) > 0.5 * before or not low < t - step < high:  # Newton's method fails: bisect
+            low = max(low, t)
+        slope = 1.0 + bend
+        step = over * slope / (slope * slope + 0.5 * over * reach * (1.0 - 2.0 * at) * bend)  # Halley's method
+        if abs(step) > 0.5 * before or not low < t - step < high:  # which fails: bisect
             step = t - 0.5 * (low + high)
-        before, t = abs(step), t - step
-    return y * t
+        t, before = t - step, abs(step)
+        if before <= 0.03 * t:  # the next step would be some 0.03³
+            break
+    return loss, y * t
 
 
 @helper

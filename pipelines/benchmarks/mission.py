@@ -3,6 +3,8 @@
     python pipelines/benchmarks/mission.py learn      # ns an entry, one core, CPU time
     python pipelines/benchmarks/mission.py classes    # the same with 20 classes
     python pipelines/benchmarks/mission.py quality    # accuracy, AUC and recall of the planted features
+    python pipelines/benchmarks/mission.py seeds      # AUC and recall over five seeds, at three widths
+    python pipelines/benchmarks/mission.py real       # scores on splice sites, newsgroups and DNA (--from DIR)
     python pipelines/benchmarks/mission.py rates      # the rate that is chosen beside fixed ones
     python pipelines/benchmarks/mission.py workers    # two processes against one
     python pipelines/benchmarks/mission.py memory     # peak above the imports
@@ -64,11 +66,11 @@ class Rows(NamedTuple):
     truth: set[int]
 
 
-def rows_of(work: Path, count: int) -> Rows:
+def rows_of(work: Path, count: int, seed: int = 0) -> Rows:
     """The rows of the recipe, from --work if they are there."""
-    out = work / f"rcv1_like_{count}.zarr"
+    out = work / (f"rcv1_like_{count}_seed{seed}.zarr" if seed else f"rcv1_like_{count}.zarr")
     if not out.exists():
-        options = [str(out), "--rows", str(count), "--rows-test", "20000"]
+        options = [str(out), "--rows", str(count), "--rows-test", "20000", "--seed", str(seed)]
         subprocess.run([sys.executable, str(RECIPE), *options], check=True, stdout=subprocess.DEVNULL)
     truth = np.load(out.with_suffix(".truth.npz"))["ids"]
     return Rows(daskfs.open_dataset(out), daskfs.open_dataset(out.with_suffix(".test.zarr")), set(truth.tolist()))
@@ -192,6 +194,82 @@ def quality(work: Path) -> None:
             name = ", ".join(f"{field}={value}" for field, value in fields.items()) or "active"
             lines.append([f"3 x {width:,}  {name}", *(f"{figure:.3f}" for figure in judged(selection, rows))])
     show("100,000 rows, one pass", ["", "accuracy", "AUC", "recall"], lines)
+
+
+@main.command()
+@work_option
+@click.option("--seeds", "n_seeds", default=5)
+def seeds(work: Path, n_seeds: int) -> None:
+    """AUC and recall with defaults, over several seeds of the rows, at three widths."""
+    lines = []
+    for width in (2**14, 2**18, 2**22):
+        found = []
+        for seed in range(n_seeds):
+            rows = rows_of(work, 100_000, seed)
+            found.append(judged(daskfs.select(rows.train, daskfs.Mission(K, width=width)), rows)[1:])
+        auc, recall = np.mean(found, axis=0)
+        lines.append([f"{width:,}", f"{auc:.4f}", f"{recall:.4f}", "  ".join(f"{a:.4f}/{r:.3f}" for a, r in found)])
+    show(f"100,000 rows, defaults, {n_seeds} seeds", ["width", "AUC", "recall", "AUC/recall by seed"], lines)
+
+
+class RealSet(NamedTuple):
+    """A recipe of real data, its arguments, features to select, and widths."""
+
+    recipe: str
+    train: tuple[str, ...]
+    test: tuple[str, ...]
+    sizes: tuple[int, ...]
+    widths: tuple[int, ...]
+
+
+REAL = {
+    "splice": RealSet(
+        "splice.py",
+        ("--part", "train", "--k", "1,2,3,4"),
+        ("--part", "test", "--k", "1,2,3,4"),
+        (1000,),
+        (2**14, 2**16),
+    ),
+    "news20": RealSet("news20.py", ("--shuffle",), ("--part", "test"), (1000, 10_000), (2**14, 2**18)),
+    "DNA": RealSet(
+        "dna_fragments.py",
+        ("--k", "6,8,10", "--coverage", ".05", "--shuffle"),
+        ("--k", "6,8,10", "--coverage", ".02", "--seed", "9"),
+        (10_000,),
+        (2**14, 2**18),
+    ),
+}
+
+
+@main.command()
+@work_option
+@click.option("--from", "source", type=click.Path(path_type=Path, exists=True), required=True, help="Public files.")
+def real(work: Path, source: Path) -> None:
+    """Scores on unseen rows of real data, with defaults: average precision of splice sites, accuracy of the others."""
+    lines = []
+    for name, what in REAL.items():
+        paths = work / f"{name}.zarr", work / f"{name}.test.zarr"
+        for path, options in zip(paths, (what.train, what.test), strict=True):
+            if not path.exists():
+                command = [
+                    sys.executable,
+                    str(RECIPE.with_name(what.recipe)),
+                    str(path),
+                    "--from",
+                    str(source),
+                    *options,
+                ]
+                subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        train, test = map(daskfs.open_dataset, paths)
+        for k in what.sizes:
+            for width in what.widths:
+                started = time.process_time()
+                selection = daskfs.select(train, daskfs.Mission(k, width=width))
+                seconds = time.process_time() - started
+                metric = "average_precision" if name == "splice" else "accuracy"
+                score = selection.evaluate(test).metrics[metric]
+                lines.append([name, f"{k:,}", f"{width:,}", f"{score:.4f}", f"{seconds:.1f}"])
+    show("real data, defaults", ["", "features", "width", "score", "CPU s"], lines)
 
 
 @main.command()

@@ -10,12 +10,13 @@ import pytest
 from algorithms.mission_rows import block_of, calibrated, meta_of, selected, some_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference.mission import iht, mission, softmax_sgd
+from reference.mission import ActiveCells, iht, mission, softmax_sgd
 
 import daskfs
-from daskfs.algorithms.loss_kernels import implicit_residual, residual
-from daskfs.algorithms.mission.general_kernels import learn_active, learn_sketch
-from daskfs.algorithms.mission.learn_kernels import learn_active_fast, learn_sketch_fast
+from daskfs.algorithms.loss_kernels import residual, value_and_implicit_residual
+from daskfs.algorithms.loss_kernels import value as loss_value
+from daskfs.algorithms.mission.active_kernels import learn_active, learn_active_classes
+from daskfs.algorithms.mission.paper_kernels import learn_sketch, learn_sketch_fast
 from daskfs.algorithms.mission.rows import rows_of
 from daskfs.algorithms.mission.state import rule_of
 from daskfs.protocol import copy_state, flatten
@@ -80,18 +81,14 @@ def test_softmax_without_collisions_is_softmax_regression(method):
         np.testing.assert_allclose(weights, expected[feature], atol=2e-5)
 
 
-@pytest.mark.parametrize("loss", ["logistic", "squared", "squared_hinge"])
-@pytest.mark.parametrize(
-    ("fast", "general", "method"),
-    [(learn_active_fast, learn_active, "active"), (learn_sketch_fast, learn_sketch, "paper")],
-)
-def test_the_fast_kernel_learns_what_the_general_one_learns(fast, general, method, loss):
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_fast_kernel_learns_what_the_general_one_learns(loss):
     rows, y = some_rows(600, 400)
-    chosen = daskfs.Mission(20, loss=loss, method=method, width=2**7, learning_rate=0.5)
+    chosen = daskfs.Mission(20, loss=loss, method="paper", width=2**7, learning_rate=0.5)
     state = calibrated(chosen.start(meta_of(rows), seed=0))
     rule = rule_of(chosen, state.room, state.calibration)._replace(rate=1.0 / 6.0)
     memories = [copy_state(state).memory for _ in range(2)]
-    for kernel, memory in zip((fast, general), memories, strict=True):
+    for kernel, memory in zip((learn_sketch_fast, learn_sketch), memories, strict=True):
         assert kernel(rows_of(block_of(rows, y), y), memory, rule) == 600
     orders = [np.argsort(memory.keys[0]) for memory in memories]  # the order of insertion differs within a row
     keys, others = (memory.keys[0, order] for memory, order in zip(memories, orders, strict=True))
@@ -99,9 +96,40 @@ def test_the_fast_kernel_learns_what_the_general_one_learns(fast, general, metho
     for name in ("weights", "pace"):
         pair = [getattr(memory, name)[0, order][keys > 0] for memory, order in zip(memories, orders, strict=True)]
         np.testing.assert_allclose(*pair, rtol=2e-3, atol=2e-4, err_msg=name)
-    for name in ("sketch", "tail", "bias", "totals", "status"):
+    for name in ("sketch", "bias", "totals", "status"):
         pair = [getattr(memory, name) for memory in memories]
         np.testing.assert_allclose(*pair, rtol=2e-3, atol=2e-3, err_msg=name)
+
+
+@pytest.mark.parametrize("loss", [*LOSSES, "softmax"])
+@pytest.mark.parametrize("seed", range(3))
+def test_active_cells_are_those_of_plain_python(loss, seed):
+    """Cells are few and shared, and the table is pruned many times."""
+    rows, y = some_rows(400, 300, seed)
+    classes = (0.0, 1.0, 2.0) if loss == "softmax" else None
+    y = ((y > 0) + (np.arange(400) % 2)).astype(float) if classes else y
+    chosen = daskfs.Mission(20, loss=loss, width=2**6, intercept=False, scale=False)
+    state = calibrated(chosen.start(meta_of(rows, classes) if classes else meta_of(rows), seed=0))
+    memory, C = state.memory, 3 if classes else 1
+    rule = rule_of(chosen, state.room, state.calibration)._replace(rate=0.2, decay=0.05)
+    learn = learn_active_classes if classes else learn_active
+    assert learn(rows_of(block_of(rows, y), y), memory, rule) == 400
+    expected = ActiveCells(C, 20, state.room, bits=7, rate=0.2, decay=0.05)
+    for row, target in zip(rows, y, strict=True):
+        expected.learn(row, float(target), loss)
+    slots = np.flatnonzero(memory.keys[0])
+    features = (memory.keys[0, slots] - np.uint64(1)).tolist()
+    assert set(features) == expected.table.keys()
+    assert memory.status[0].tolist() == pytest.approx([len(features), expected.threshold], rel=1e-3)
+    for slot, feature in zip(slots, features, strict=True):
+        weights, total = expected.table[feature]
+        np.testing.assert_allclose(memory.weights[0, slot], weights, rtol=2e-3, atol=2e-4)
+        assert memory.pace[0, slot].tolist() == pytest.approx([total, 1.0], rel=2e-3)
+    cells = memory.cells.reshape(-1, C + 1)
+    np.testing.assert_allclose(cells[:, :C], expected.cells, rtol=2e-3, atol=2e-4)
+    np.testing.assert_allclose(np.abs(cells[:, C]), expected.sums, rtol=2e-3, atol=2e-4)
+    marked = np.flatnonzero(np.signbit(cells[:, C])).tolist()
+    assert marked == sorted({expected.place(feature)[0] for feature in features})
 
 
 @given(
@@ -147,7 +175,8 @@ def test_the_scale_of_the_values_does_not_matter(scale):
 )
 def test_an_implicit_step_ends_where_its_own_pull_leads(loss, u, y, reach):
     code = LOSSES[loss]
-    t = implicit_residual(code, u, y, reach)
+    loss_of_u, t = value_and_implicit_residual(code, u, y, reach)
+    assert loss_of_u == pytest.approx(loss_value(code, u, y), rel=1e-9, abs=1e-12)
     assert t == pytest.approx(residual(code, u + reach * t, y), abs=2e-3)
     assert math.copysign(1, t) == math.copysign(1, residual(code, u, y)) or t == 0
 
@@ -163,7 +192,7 @@ def test_a_value_that_is_not_finite_is_named_and_the_state_is_as_before_its_row(
         chosen.update(start, block_of(rows, y))
     what = "the value inf is not finite, or too large; write the data again without it"
     assert str(caught.value) == f"row 17, feature {feature}: {what}"
-    for name in ("sketch", "weights", "bias", "keys", "tail"):
+    for name in ("cells", "weights", "bias", "keys"):
         np.testing.assert_array_equal(getattr(start.memory, name), getattr(before.memory, name), err_msg=name)
 
 

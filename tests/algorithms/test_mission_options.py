@@ -9,6 +9,7 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.preprocessing import PolynomialFeatures
 
 import daskfs
+from daskfs.algorithms.mission.cell_kernels import fade_cells
 from daskfs.algorithms.mission.memory_kernels import fade, read_weights
 from daskfs.algorithms.mission.rows import WINDOW, factors_of, name_spaces_of, rows_of, windows
 from daskfs.algorithms.mission.state import rule_of
@@ -149,24 +150,29 @@ def test_interactions_of_nothing_are_refused(clicked, given, said):
         daskfs.select(clicked, daskfs.Mission(5, interactions=given))
 
 
-@pytest.mark.parametrize("method", ["active", "paper"])
-def test_what_fades_is_the_sketch_beside_the_largest(method):
+def test_what_fades_is_the_sketch_beside_the_largest():
     rows, y = some_rows(600, 300)
-    chosen = daskfs.Mission(20, method=method, width=2**12, learning_rate=1.0, refit=0)
+    chosen = daskfs.Mission(20, method="paper", width=2**12, learning_rate=1.0, refit=0)
     state = passed(chosen, chosen.start(meta_of(rows), 0), rows, y)
     before = copy_state(state)
     rule = rule_of(chosen, state.room)
-    fade(state.memory, rule, np.float32(0.5), method == "active")
+    fade(state.memory, rule, np.float32(0.5))
+    for some in (before, state):
+        read_weights(some.memory, rule, 0)
     kept, own = (dict(zip(some.memory.keys[0], some.memory.weights[0, :, 0], strict=True)) for some in (before, state))
-    if method == "paper":
-        for some in (before, state):
-            read_weights(some.memory, rule, 0)
-        kept, own = (
-            dict(zip(some.memory.keys[0], some.memory.weights[0, :, 0], strict=True)) for some in (before, state)
-        )
     for key, weight in kept.items():
         assert own[key] == pytest.approx(weight, abs=0.02)
     assert np.abs(state.memory.sketch).sum() < 0.9 * np.abs(before.memory.sketch).sum()
+
+
+def test_what_fades_in_cells_are_the_weights():
+    rows, y = some_rows(600, 300)
+    chosen = daskfs.Mission(20, width=2**6, learning_rate=1.0, refit=0)
+    cells = passed(chosen, chosen.start(meta_of(rows), 0), rows, y).memory.cells.copy()
+    faded = cells.copy()
+    fade_cells(faded, np.float32(0.5), 1)
+    np.testing.assert_array_equal(faded[::2], 0.5 * cells[::2])
+    np.testing.assert_array_equal(faded[1::2].view(np.uint32), cells[1::2].view(np.uint32))  # sums and marks
 
 
 def test_fading_leaves_less_noise_behind():
@@ -174,5 +180,5 @@ def test_fading_leaves_less_noise_behind():
     sizes = []
     for fading in (0.0, 0.5):
         chosen = daskfs.Mission(100, width=2**8, fading=fading, learning_rate=1.0, refit=0)
-        sizes.append(np.abs(passed(chosen, chosen.start(meta_of(rows), 0), rows, y).memory.sketch).mean())
+        sizes.append(np.abs(passed(chosen, chosen.start(meta_of(rows), 0), rows, y).memory.cells[::2]).mean())
     assert sizes[1] < 0.5 * sizes[0]

@@ -1,31 +1,34 @@
-"""The filter tells the features of a table from others, whatever the tables hold; a prefetch changes nothing."""
+"""Marks of cells tell which cells the features of tables have; a prefetch changes nothing."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from reference.mission import murmur
 
+from daskfs.algorithms.mission.cell_kernels import bits_of, float_of, mark_tables, slowness
 from daskfs.algorithms.mission.sketch_kernels import prefetch, prefetch_all
-from daskfs.algorithms.mission.table_kernels import find, mix, new_filter, new_split, split_row
+from daskfs.algorithms.mission.table_kernels import insert_ids
 from daskfs.jit import kernel
 
 pytestmark = pytest.mark.kernels
 
 
 @kernel
-def enter(keys, t, feature):
-    """Put a feature into table t."""
-    keys[t, -1 - find(keys[t], feature + np.uint64(1), mix(feature))] = feature + np.uint64(1)
+def slow(total, decay):
+    return slowness(total, decay)
 
 
 @kernel
-def split(keys, t, ids, first, size):
-    """The entries of a row that are in table t, their slots, and the others."""
-    hashes, parts = np.empty(size, np.uint64), new_split(len(keys), size)
-    for q in range(size):
-        hashes[q] = mix(ids[first + q])
-    n_in, n_out = split_row(keys, new_filter(keys), t, ids, hashes, first, size, parts)
-    return parts.inside[t, :n_in].copy(), parts.slots[t, :n_in].copy(), parts.outside[t, :n_out].copy()
+def there(x):
+    return bits_of(x)
+
+
+@kernel
+def back(bits):
+    out = np.empty(1, np.float32)
+    out[0] = float_of(bits)
+    return out
 
 
 @kernel
@@ -33,22 +36,33 @@ def ask(array, first, count):
     prefetch_all(array, first, count)
 
 
-@pytest.mark.parametrize("capacity", [2, 16, 1024])
+@pytest.mark.parametrize("C", [1, 3])
 @pytest.mark.parametrize("n_tables", [1, 3])
-@pytest.mark.parametrize("first", [0, 7])
-def test_a_row_is_split_as_look_ups_would(capacity: int, n_tables: int, first: int) -> None:
-    rng = np.random.default_rng(capacity)
-    ids, keys = rng.integers(0, 2 * capacity, 300).astype(np.uint64), np.zeros((n_tables, capacity), np.uint64)
-    held = [rng.choice(2 * capacity, capacity // 2, replace=False).astype(np.uint64) for _ in range(n_tables)]
-    for t, features in enumerate(held):
-        for feature in features:
-            enter(keys, t, feature)
-    row = ids[first:]
-    for t, features in enumerate(held):
-        inside, slots, outside = split(keys, t, ids, first, len(row))
-        assert inside.tolist() == np.flatnonzero(np.isin(row, features)).tolist()
-        assert sorted(outside.tolist()) == np.flatnonzero(~np.isin(row, features)).tolist()
-        assert keys[t, slots].tolist() == (row[inside] + np.uint64(1)).tolist()
+def test_marks_are_those_of_the_features_in_the_tables(C: int, n_tables: int) -> None:
+    rng = np.random.default_rng(0)
+    cells = rng.normal(size=64 * (C + 1)).astype(np.float32)
+    before, keys = cells.reshape(64, C + 1).copy(), np.zeros((n_tables, 32), np.uint64)
+    for own in keys:
+        insert_ids(rng.integers(0, 2**40, 8).astype(np.uint64), own)
+    mark_tables(cells, keys, 6, C)
+    cells = cells.reshape(64, C + 1)
+    held = {murmur(int(key) - 1) >> 58 for key in keys[keys > 0]}
+    assert set(np.flatnonzero(np.signbit(cells[:, C])).tolist()) == held
+    np.testing.assert_array_equal(cells[:, :C], before[:, :C])
+    np.testing.assert_array_equal(np.abs(cells[:, C]), np.abs(before[:, C]))
+
+
+@pytest.mark.parametrize("total", [0.0, 1e-30, 1.0, 3e4, 1e30])
+def test_steps_get_smaller_by_the_root_of_the_sum(total: float) -> None:
+    assert slow(np.float32(total), np.float32(0.3)) == pytest.approx(1 / np.sqrt(1 + 0.3 * total), rel=1e-5)
+
+
+@pytest.mark.parametrize("x", [0.0, -0.0, 1.5, -2.5e-30, np.inf])
+def test_bits_are_those_of_numpy(x: float) -> None:
+    """Compiled and plain Python give the same, and a number comes back as it was."""
+    bits = int(np.float32(x).view(np.uint32))
+    assert there(np.float32(x)) == bits == bits_of(x)
+    assert back(np.uint32(bits)).tobytes() == np.float32(x).tobytes() == float_of(bits).tobytes()
 
 
 def test_a_prefetch_changes_nothing_even_beyond_the_end() -> None:

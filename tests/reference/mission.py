@@ -108,14 +108,93 @@ def averaged_refit(
         known = {feature: value for feature, value in row.items() if feature in weights}
         score = sum(weights[feature] * value for feature, value in known.items())
         reach = rate * sum(value**2 / math.sqrt(1 + sums[feature] / beta) for feature, value in known.items())
-        low, high = 0.0, 1.0
-        for _ in range(60):  # the pull at the score it leads to, by halving
-            middle = (low + high) / 2
-            fits = middle <= 1 / (1 + math.exp(target * score + reach * middle))
-            low, high = (middle, high) if fits else (low, middle)
+        pull = implicit_pull("logistic", score, target, reach)
         for feature, value in known.items():
-            sums[feature] += (value * low) ** 2
-            weights[feature] += rate * target * low * value / math.sqrt(1 + sums[feature] / beta)
+            sums[feature] += (value * pull) ** 2
+            weights[feature] += rate * pull * value / math.sqrt(1 + sums[feature] / beta)
         for feature in weights:
             total[feature] += weights[feature]
     return {feature: value / len(rows) for feature, value in total.items()}
+
+
+class ActiveCells:
+    """The method "active" in float64: a table of exact weights, and cells with the weights of all other features.
+
+    A cell is the signed weights of C classes and the sum of squared gradients. With one score, the cells of a row are
+    all read before the first is written; with several, one after the other.
+    """
+
+    def __init__(self, n_scores: int, n_select: int, room: int, bits: int, rate: float, decay: float) -> None:
+        self.n_scores, self.n_select, self.room, self.bits = n_scores, n_select, room, bits
+        self.rate, self.decay = rate, decay
+        self.table: dict[int, tuple[np.ndarray, float]] = {}
+        self.cells = np.zeros((2**bits, n_scores))
+        self.sums = np.zeros(2**bits)
+        self.threshold = 0.0
+
+    def place(self, feature: int) -> tuple[int, int]:
+        """The cell and the sign of a feature."""
+        h = murmur(feature)
+        return h >> (64 - self.bits), 1 - 2 * (h >> 32 & 1)
+
+    def step(self, value: float, total: float) -> float:
+        """The factor of the residual in the step of a feature."""
+        return self.rate * value / math.sqrt(1 + self.decay * total)
+
+    def learn(self, row: dict[int, float], target: float, loss: str) -> None:
+        """Learn one row; `target` is −1 or +1 for one score, and a class number for several."""
+        inside = {feature: value for feature, value in row.items() if feature in self.table}
+        scores = sum((self.table[f][0] * v for f, v in inside.items()), np.zeros(self.n_scores))
+        if self.n_scores > 1:
+            p = np.exp(scores - scores.max())
+            pull = np.eye(self.n_scores)[int(target)] - p / p.sum()
+        else:
+            reach = sum(value * self.step(value, self.table[feature][1]) for feature, value in inside.items())
+            pull = np.array([implicit_pull(loss, float(scores[0]), target, reach)])
+        square = float(pull @ pull)
+        for feature, value in inside.items():
+            weights, total = self.table[feature]
+            total += value**2 * square
+            self.table[feature] = weights + self.step(value, total) * pull, total
+        before, large = (self.cells.copy(), self.sums.copy()) if self.n_scores == 1 else (self.cells, self.sums), []
+        for feature, value in row.items():
+            cell, sign = self.place(feature)
+            weights, total = before[0][cell].copy(), before[1][cell]
+            if feature not in inside:
+                total += value**2 * square
+                weights += sign * self.step(value, total) * pull
+                large += [feature] if np.linalg.norm(weights) > self.threshold else []
+            self.cells[cell], self.sums[cell] = weights, total
+        for feature in large:
+            self.admit(feature)
+
+    def admit(self, feature: int) -> None:
+        """Move a feature into the table if its cell has large weights; prune the table if it is full."""
+        cell, sign = self.place(feature)
+        if feature in self.table or np.linalg.norm(self.cells[cell]) <= self.threshold:
+            return
+        self.table[feature] = sign * self.cells[cell], self.sums[cell]
+        self.cells[cell] = 0
+        if len(self.table) < self.room:
+            return
+        ranked = sorted(self.table, key=lambda f: (-np.linalg.norm(self.table[f][0]), f))
+        self.threshold = float(np.linalg.norm(self.table[ranked[self.n_select - 1]][0]))
+        for feature in ranked[self.n_select :]:
+            weights, total = self.table.pop(feature)
+            cell, sign = self.place(feature)
+            self.cells[cell] += sign * weights
+            self.sums[cell] = max(self.sums[cell], total)
+
+
+def implicit_pull(loss: str, score: float, y: float, reach: float) -> float:
+    """The residual t = −dL/du at score + reach · t, by halving; the squared loss has a ½ here."""
+    if loss == "squared":
+        return (y - score) / (1 + reach)
+    if loss == "squared_hinge":
+        return residual(loss, score, y) / (1 + reach)
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        fits = middle <= 1 / (1 + math.exp(y * score + reach * middle))
+        low, high = (middle, high) if fits else (low, middle)
+    return y * low

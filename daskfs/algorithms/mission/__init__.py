@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 from daskfs.algorithms.keep import kept_features, names_to_keep
 from daskfs.algorithms.losses import RowLoss, check_target, encode_classes, encode_target, loss_for, positive_target
 from daskfs.algorithms.mission.calibration import (
-    FIRST_ROWS,
+    FEW_ROWS,
     are_in_order,
     count_first_rows,
     order_sums,
@@ -218,7 +218,7 @@ class Mission(Algorithm):
         return Sharing(Schedule.SYNCHRONOUS, min_merges_per_pass=10, min_bytes_per_merge=16 << 20)
 
     def resolve(self, meta: Meta) -> Mission:
-        is_small = self.method == "active" and meta.n_samples <= FIRST_ROWS
+        is_small = self.method == "active" and meta.n_samples <= FEW_ROWS
         passes = (_PASSES if is_small else 1) if self.passes == "auto" else self.passes
         loss = loss_for(meta) if self.loss == "auto" else self.loss
         n_select = self.n_select if self.interactions else min(self.n_select, meta.n_features)  # pairs are many more
@@ -378,16 +378,23 @@ class Mission(Algorithm):
         if not are_usable(rows).all():
             raise unusable_value(rows, first)
         if state.buffer is None:
-            state.buffer, state.buffer_start = NO_ROWS, first
-        state.buffer = join_rows([state.buffer, rows])  # a copy: the store reuses the memory of blocks
-        return state if state.mixes or count_first_rows(state.buffer) is None else self._learn_buffer(state)
+            state.buffer_start = first
+            if not state.mixes and count_first_rows(rows, state.n_samples) is not None:
+                return self._learn_first(state, rows)
+        state.buffer = join_rows([state.buffer or NO_ROWS, rows])  # a copy: the store reuses the memory of blocks
+        enough = not state.mixes and count_first_rows(state.buffer, state.n_samples) is not None
+        return self._learn_buffer(state) if enough else state
 
     def _learn_buffer(self, state: MissionState) -> MissionState:
         """Calibrate the step size on the rows in the buffer, learn these rows, and return the state."""
         if state.buffer is None:
             return state
         rows, state.buffer = read_only(*state.buffer), None
-        count = len(rows.y) if state.mixes else count_first_rows(rows) or len(rows.y)
+        return self._learn_first(state, rows)
+
+    def _learn_first(self, state: MissionState, rows: SparseRows) -> MissionState:
+        """Calibrate the step size on the first of these rows, learn all of them, and return the state."""
+        count = len(rows.y) if state.mixes else count_first_rows(rows, state.n_samples) or len(rows.y)
         first_rows, others = slice_rows(rows, 0, count), slice_rows(rows, count, len(rows.y))
         if self.method == "active" and are_in_order(order_sums(first_rows.y)):
             state.mixes = count == state.n_samples
@@ -411,7 +418,7 @@ class Mission(Algorithm):
         """Prune the tables to the selected features, shrink the tables to few slots, and drop the sketch."""
         keep_selected(self, state.memory, self._rule(state))
         nothing, slots = np.empty(0, np.float32), count_slots(self.n_select + len(state.keep))
-        state.memory = resize_tables(state.memory._replace(sketch=nothing, tail=nothing), slots)
+        state.memory = resize_tables(state.memory._replace(sketch=nothing, cells=nothing), slots)
         fit_share = 1.0 if self.refit == "auto" and not self.per_class else 0.0
         state.refit = RefitState.start(state.memory, fit_share, not state.fits_at_once)
 

@@ -5,7 +5,7 @@ of a feature is multiplied by 1/√(1 + N/β), as in AdaGrad, where N is the sum
 have the feature. The constant β is `sightings` times the mean squared value, so that N/β counts rows with typical
 values of the feature.
 
-The best of several learning rates is the one with the least loss of the first rows before they are learned.
+The best of several learning rates is the one with the least loss of rows before they are learned, among the first rows.
 """
 
 from __future__ import annotations
@@ -18,14 +18,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.algorithms.mission.memory_kernels import SparseRows
+from daskfs.algorithms.mission.rows import outside_of
 
 if TYPE_CHECKING:
     from daskfs.algorithms.mission import Mission
 
-FIRST_ROWS = 8192
+FEW_ROWS = 8192  # data of at most this many rows are read three times, and mixed in memory
+FIRST_ROWS = 6144  # fewer rows choose a smaller rate on some data, and more rows take longer
+LEARNED_BEFORE = 2 / 3  # of the first rows: the losses of the others say which rate is best
 FIRST_ENTRIES = 1 << 20  # fewer rows suffice where rows are long
 RATES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)  # 128 is best where features are seen once or twice
-_FIRST_RATE = 2  # the search begins with this one and the next: usual data are best with one of them
+_FIRST_RATE = 1  # the search begins with this one and the next: usual data are best with one of them
 PAPER_RATE = 0.5
 _SLOWER = 2  # the best rate is divided by this: slower steps tell signal from noise better, and many more rows follow
 _FAR = 30.0  # standard deviations: with a mean this far from zero the intercept is learned too late
@@ -55,10 +58,10 @@ NEUTRAL = Calibration(np.ones(2), np.zeros(len(RATES)))
 """The calibration for cases where the step size does not matter, or no row was read."""
 
 
-def count_first_rows(rows: SparseRows) -> int | None:
-    """Return the number of first rows to calibrate on, or None if there are too few rows."""
+def count_first_rows(rows: SparseRows, n_samples: int) -> int | None:
+    """Return how many of n_samples rows to calibrate on, or None if there are too few rows yet."""
     by_entries = int(np.searchsorted(rows.indptr, FIRST_ENTRIES))
-    count = min(FIRST_ROWS, by_entries)
+    count = min(n_samples if n_samples <= FEW_ROWS else FIRST_ROWS, by_entries)
     return count if count <= len(rows.y) else None
 
 
@@ -93,8 +96,9 @@ def mean_squares(parts: Iterable[SparseRows]) -> NDArray[np.float64]:
     """Return the mean squared norm of rows, and the mean squared value of their entries, or 1 for a mean of nothing."""
     total, n_rows, n_entries = 0.0, 0, 0
     for rows in parts:
-        total += float(np.square(rows.outside, dtype=np.float64).sum())
-        n_rows, n_entries = n_rows + len(rows.y), n_entries + int(np.count_nonzero(rows.outside))
+        outside = outside_of(rows)
+        total += float(np.square(outside, dtype=np.float64).sum())
+        n_rows, n_entries = n_rows + len(rows.y), n_entries + int(np.count_nonzero(outside))
     return np.array([total / max(1, n_rows) or 1.0, total / max(1, n_entries) or 1.0])
 
 

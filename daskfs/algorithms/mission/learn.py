@@ -7,9 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from daskfs.algorithms.mission.calibration import NEUTRAL, Calibration, compare_rates, mean_squares
-from daskfs.algorithms.mission.general_kernels import learn_active, learn_sketch, learn_thresholded
-from daskfs.algorithms.mission.learn_kernels import learn_active_fast, learn_sketch_fast
+from daskfs.algorithms.mission.active_kernels import learn_active, learn_active_classes
+from daskfs.algorithms.mission.calibration import (
+    FEW_ROWS,
+    LEARNED_BEFORE,
+    NEUTRAL,
+    Calibration,
+    compare_rates,
+    mean_squares,
+)
+from daskfs.algorithms.mission.cell_kernels import add_share_of_cells, fade_cells, mark_tables
 from daskfs.algorithms.mission.memory_kernels import (
     LOSS,
     ROWS,
@@ -24,9 +31,11 @@ from daskfs.algorithms.mission.memory_kernels import (
     prune,
     read_weights,
 )
+from daskfs.algorithms.mission.paper_kernels import learn_sketch, learn_sketch_fast
 from daskfs.algorithms.mission.rows import slice_rows, windows
 from daskfs.algorithms.mission.scaling import in_units_of, units_of
 from daskfs.algorithms.mission.state import MissionState, empty_memory, has_sketch, rule_of, with_kept
+from daskfs.algorithms.mission.tables_only_kernels import learn_thresholded
 from daskfs.protocol import copy_state, put_fields, take_fields
 
 if TYPE_CHECKING:
@@ -37,15 +46,15 @@ _TIMES = 100  # that it fades in a pass, if there are enough rows
 
 
 def _learn(params: Mission, memory: Memory, rule: Rule, rows: SparseRows) -> int:
-    """Learn rows with the kernel that fits the method and the sketch; return the number of rows learned."""
+    """Learn rows with the kernel that fits the method and the number of classes; return the number of rows learned."""
     kernel: Any
-    is_simple = len(memory.bias) == 1 and rule.depth == 3
+    has_one_score = len(memory.bias) == 1
     if not has_sketch(params):
         kernel = learn_thresholded
     elif params.method == "active":
-        kernel = learn_active_fast if is_simple else learn_active
+        kernel = learn_active if has_one_score else learn_active_classes
     else:
-        kernel = learn_sketch_fast if is_simple else learn_sketch
+        kernel = learn_sketch_fast if has_one_score and rule.depth == 3 else learn_sketch
     return int(kernel(rows, memory, rule))
 
 
@@ -69,7 +78,11 @@ def learn(params: Mission, state: MissionState, rule: Rule, rows: SparseRows) ->
         if (at + stop - start) % every == 0:
             rows_of_pass = state.totals_before[ROWS] + shards * memory.totals[ROWS]
             done = (state.passes - params.idf + rows_of_pass / state.n_samples) / params.n_passes
-            fade(memory, rule, np.float32(1 - params.fading * min(1.0, done)), params.method == "active")
+            factor = np.float32(1 - params.fading * min(1.0, done))
+            if params.method == "active":
+                fade_cells(memory.cells, factor, len(memory.bias))
+            else:
+                fade(memory, rule, factor)
         start = stop
     return count
 
@@ -83,12 +96,19 @@ def calibrate(params: Mission, state: MissionState, rows: SparseRows, first: int
     calibration, units = Calibration(squares, NEUTRAL.rate_losses.copy()), units_of(state.keep, rows)
     state.memory = with_kept(state.memory, state.keep, units)
     if params.learning_rate == "auto" and params.method == "active":
-        rule = rule_of(params, state.room, calibration)
+        rule, trial = rule_of(params, state.room, calibration), copy_state(state.memory)
+
+        # If many more rows follow, losses of rows that are learned from nothing say little.
+        start = 0 if state.n_samples <= FEW_ROWS else int(LEARNED_BEFORE * len(rows.y))
+        stages = [(slice_rows(rows, 0, start), first), (slice_rows(rows, start, len(rows.y)), first + start)]
 
         def loss_at(rate: float) -> float:
-            trial = with_kept(empty_memory(params, len(state.memory.bias), state.room), state.keep, units)
-            for part in windows(rows, state.name_spaces, first):
-                _learn(params, trial, rule._replace(rate=rate / squares[0]), part)
+            for array, untouched in zip(trial, state.memory, strict=True):
+                array[...] = untouched
+            for some_rows, number in stages:
+                trial.totals[:] = 0.0
+                for part in windows(some_rows, state.name_spaces, number):
+                    _learn(params, trial, rule._replace(rate=rate / squares[0]), part)
             return float(trial.totals[LOSS] / trial.totals[WEIGHT]) if trial.totals[WEIGHT] else 0.0
 
         calibration.rate_losses = compare_rates(loss_at)
@@ -103,7 +123,7 @@ def keep_selected(params: Mission, memory: Memory, rule: Rule) -> None:
             continue
         if params.method != "active":
             read_weights(memory, rule, t)
-        prune(memory, rule, t, params.method == "active")
+        prune(memory, rule, t)
 
 
 def merge_learned(params: Mission, states: Sequence[MissionState]) -> MissionState:
@@ -138,16 +158,17 @@ def _merge_memories(params: Mission, memories: Sequence[Memory], shards: Sequenc
     """Return the merged memory of several shards.
 
     Each of L shards multiplied its steps by L, so the mean of the shards' memories is the memory they began with plus
-    all that they learned. A feature with exact weights in a shard's table is not in the shard's sketch. The merged
-    weight of a feature is the mean of exact weights, over the shards that have the feature in a table, plus the merged
-    sketch's estimate for the other shards. The estimate that goes into a table is subtracted from the merged sketch.
+    all that they learned. A feature with exact weights in a shard's table has no weight in the shard's cell. The merged
+    weight of a feature is the mean of exact weights, over the shards that have the feature in a table, plus the weight
+    in the merged cell, which is from the other shards. This weight is taken out of the cell.
     """
     shares = (np.array(shards) / sum(shards)).astype(np.float32)
-    means = {name: shares[0] * getattr(memories[0], name) for name in ("sketch", "tail", "bias", "bias_sum")}
-    for name, mean in means.items():
-        for share, memory in zip(shares[1:], memories[1:], strict=True):
-            add_share(mean, getattr(memory, name), share)
-    merged = empty_memory(params, len(memories[0].bias), room)._replace(**means, kept=memories[0].kept)
+    C = len(memories[0].bias)
+    merged = empty_memory(params, C, room)._replace(kept=memories[0].kept)
+    for share, memory in zip(shares, memories, strict=True):
+        for name in ("sketch", "bias", "bias_sum"):
+            add_share(getattr(merged, name), getattr(memory, name), share)
+        add_share_of_cells(merged.cells, memory.cells, share, C)
     merged.totals[:] = sum(memory.totals for memory in memories)
     rule = rule_of(params, room)
     for t in range(len(merged.keys)):
@@ -159,7 +180,6 @@ def _merge_memories(params: Mission, memories: Sequence[Memory], shards: Sequenc
         order = slots[np.argsort(keys[slots], kind="stable")]
         parents = parents[order] if len(parents) else parents
         share = np.repeat(shares, merged.keys.shape[1])[order]
-        merge_tables(
-            keys[order], weights[order], pace[order], parents, share, merged, rule, t, params.method == "active"
-        )
+        merge_tables(keys[order], weights[order], pace[order], parents, share, merged, rule, t)
+    mark_tables(merged.cells, merged.keys, rule.bits, C)
     return merged

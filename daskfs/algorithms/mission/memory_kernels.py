@@ -7,9 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.algorithms.mission.sketch_kernels import add, locate, new_place, norm, read, tail_cell
-from daskfs.algorithms.mission.table_kernels import fill_filter, find, mix
-from daskfs.jit import helper, kernel
+from daskfs.algorithms.mission.cell_kernels import mark, put_into_cell, read_cell, short_hash, take_from_cell
+from daskfs.algorithms.mission.sketch_kernels import add, locate, new_place, norm, read
+from daskfs.algorithms.mission.table_kernels import find, mix
+from daskfs.jit import helper, inlined, kernel
 
 COUNT, THRESHOLD = 0, 1  # in `Memory.status`: features in the table; a feature enters if its norm is above this
 SUM, UNIT = 0, 1  # in `Memory.pace`
@@ -25,7 +26,7 @@ class SparseRows(NamedTuple):
     ids: NDArray[np.uint64]
     values: NDArray[np.float32]
     outside: NDArray[np.float32]
-    """(entries,): the values of features while in no table: those of `values`, or −1 and +1 (see `scaling`)."""
+    """(entries,): the values of features while in no table; empty where these are −1 and +1, the signs of `values`."""
     pairs: NDArray[np.uint64]
     """(entries, 2): the parents of every interaction; (0, 2) without interactions."""
     y: NDArray[np.float64]
@@ -39,8 +40,8 @@ class Memory(NamedTuple):
 
     sketch: NDArray[np.float32]
     """depth × 2^bits × C numbers, flat; for methods without a sketch (T, capacity, V), flat: pending gradients."""
-    tail: NDArray[np.float32]
-    """(2^bits,): sums as in `pace`, for features outside the tables, in shared cells; empty for plain steps."""
+    cells: NDArray[np.float32]
+    """2^bits × (C + 1) numbers, flat, for method "active", which has no other sketch: see `cell_kernels`."""
     keys: NDArray[np.uint64]  # (T, capacity)
     weights: NDArray[np.float32]  # (T, capacity, V)
     pace: NDArray[np.float32]
@@ -81,7 +82,7 @@ def remember(rows, e, memory, rule, t):
     memory.status[t, COUNT] += 1
     if memory.status[t, COUNT] >= rule.room:
         read_weights(memory, rule, t)
-        prune(memory, rule, t, False)
+        prune(memory, rule, t)
 
 
 @kernel
@@ -95,8 +96,8 @@ def read_weights(memory, rule, t):
 
 
 @kernel
-def prune(memory, rule, t, to_sketch):
-    """Keep the features with the largest weights in table t, and move others to the sketch if `to_sketch` is true."""
+def prune(memory, rule, t):
+    """Keep the features with the largest weights in table t, and move the weights of others to their cells, if any."""
     n, slots, V = np.int64(memory.status[t, COUNT]), memory.keys.shape[1], memory.weights.shape[2]
     has_pairs = memory.parents.shape[1] > 0
     keys, weights, pace = np.empty(n, np.uint64), np.empty((n, V), np.float32), np.empty((n, 2), np.float32)
@@ -110,7 +111,7 @@ def prune(memory, rule, t, to_sketch):
             if has_pairs:
                 copy_row(memory.parents[t, slot], parents[q])
             q += 1
-    keep_largest(keys, weights, pace, parents, memory, rule, t, to_sketch)
+    keep_largest(keys, weights, pace, parents, memory, rule, t)
 
 
 @helper
@@ -156,12 +157,13 @@ def is_in(key, ascending):
 
 
 @kernel
-def keep_largest(keys, weights, pace, parents, memory, rule, t, to_sketch):
-    """Fill table t with the largest entries, of equals the smaller keys; move others to the sketch if `to_sketch`.
+def keep_largest(keys, weights, pace, parents, memory, rule, t):
+    """Fill table t with the largest entries, of equals the smaller keys; move weights of others to their cells, if any.
 
-    Features to keep count as the largest of all.
+    Features to keep count as the largest of all. Marks of cells follow. With several tables, cells keep their marks,
+    since other tables may have features in the same cells.
     """
-    n, keep, place = len(keys), rule.n_select + len(memory.kept), new_place()
+    n, keep, C, has_cells = len(keys), rule.n_select + len(memory.kept), len(memory.bias), len(memory.cells) > 0
     size, least, last = np.empty(n, np.float32), np.float32(-1), np.uint64(0)
     for q in range(n):
         size[q] = norm(weights[q])
@@ -179,6 +181,8 @@ def keep_largest(keys, weights, pace, parents, memory, rule, t, to_sketch):
         last = nth(equals[:n_equal], keep - n_larger - 1)
         memory.status[t, THRESHOLD] = least
     for slot in range(memory.keys.shape[1]):
+        if memory.keys[t, slot] != 0 and has_cells and len(memory.keys) == 1:
+            mark(memory.cells, memory.keys[t, slot], rule.bits, C, False)
         memory.keys[t, slot] = 0
     for q in range(n):
         h = mix(keys[q] - np.uint64(1))
@@ -189,51 +193,44 @@ def keep_largest(keys, weights, pace, parents, memory, rule, t, to_sketch):
             copy_row(weights[q], memory.weights[t, slot])
             if len(parents):
                 copy_row(parents[q], memory.parents[t, slot])
-        elif to_sketch:
-            locate(h, rule.bits, rule.depth, len(memory.bias), place)
-            add(memory.sketch, place, rule.depth, t * weights.shape[1], weights[q], _ONE)
-            if len(memory.tail):
-                cell = tail_cell(h, rule.bits)
-                memory.tail[cell] = max(memory.tail[cell], pace[q, SUM])
+            if has_cells:
+                mark(memory.cells, keys[q], rule.bits, C, True)
+        elif has_cells:
+            put_into_cell(
+                memory.cells,
+                short_hash(keys[q] - np.uint64(1)),
+                rule.bits,
+                C,
+                t * weights.shape[1],
+                weights[q],
+                pace[q, SUM],
+            )
     memory.status[t, COUNT] = min(n, keep)
 
 
-@kernel
-def admit(rows, first, large, n_large, hashes, memory, rule, t, bloom):
-    """Move the features large[:n_large] of a row into table t if they are large enough, and update its Bloom filter."""
-    status = memory.status[t]
-    for u in range(n_large):
-        q, count = large[u], status[COUNT]
-        move_to_table(rows, first + q, hashes[q], memory, rule, t)
-        if status[COUNT] > count:
-            bloom.flags[t, hashes[q] >> bloom.shift] = 1
-        elif status[COUNT] < count:  # the table was pruned
-            fill_filter(memory.keys[t], bloom.flags[t], bloom.shift)
+@inlined
+def enter_table(rows, e, h, memory, rule, t, vector):
+    """Move the weight of entry e's feature, which has short hash h, from its cell into table t if it is large enough.
 
-
-@kernel
-def move_to_table(rows, e, h, memory, rule, t):
-    """Move the weight of entry e's feature from the sketch into table t, if its norm is above the table's threshold."""
-    keys, C, V = memory.keys[t], len(memory.bias), memory.weights.shape[2]
-    vector, place = np.empty(V, np.float32), new_place()
-    locate(h, rule.bits, rule.depth, C, place)
-    read(memory.sketch, place, rule.depth, t * V, vector)
+    Its norm must be above the table's threshold. Return whether the table is full and must be pruned. The array
+    `vector` is working memory for the weights of a feature.
+    """
+    C, V = len(memory.bias), len(vector)
+    read_cell(memory.cells, h, rule.bits, C, t * V, vector)
     if norm(vector) <= memory.status[t, THRESHOLD] or rows.values[e] == 0:  # zero has no unit
-        return
-    slot = find(keys, rows.ids[e] + np.uint64(1), h)
+        return False
+    slot = find(memory.keys[t], rows.ids[e] + np.uint64(1), mix(rows.ids[e]))
     if slot >= 0:
-        return
+        return False
     slot = -1 - slot
-    add(memory.sketch, place, rule.depth, t * V, vector, -_ONE)
-    keys[slot] = rows.ids[e] + np.uint64(1)
+    memory.keys[t, slot] = rows.ids[e] + np.uint64(1)
     copy_row(vector, memory.weights[t, slot])
-    memory.pace[t, slot, SUM] = memory.tail[tail_cell(h, rule.bits)] if len(memory.tail) else _ZERO
-    memory.pace[t, slot, UNIT] = rows.outside[e] / rows.values[e]
+    memory.pace[t, slot, SUM] = take_from_cell(memory.cells, h, rule.bits, C, t * V, V)
+    memory.pace[t, slot, UNIT] = (rows.outside[e] if len(rows.outside) else np.sign(rows.values[e])) / rows.values[e]
     if len(rows.pairs):
         copy_row(rows.pairs[e], memory.parents[t, slot])
     memory.status[t, COUNT] += 1
-    if memory.status[t, COUNT] >= rule.room:
-        prune(memory, rule, t, True)
+    return memory.status[t, COUNT] >= rule.room
 
 
 @kernel
@@ -246,23 +243,20 @@ def apply_gradients(memory, rule, t):
             if memory.keys[t, slot] != 0:
                 memory.weights[t, slot, c] += memory.sketch[base + c]
             memory.sketch[base + c] = 0
-    prune(memory, rule, t, False)
+    prune(memory, rule, t)
 
 
 @kernel
-def fade(memory, rule, factor, is_exact):
+def fade(memory, rule, factor):
     """Multiply the sketch by the paper's γ for features outside the tables, against the noise of early steps.
 
-    If weights in the tables are not exact, the sketch holds the tables' features, too, and their decrease is added
-    back.
+    A sketch holds the tables' features, too, and their decrease is added back.
     """
-    if not is_exact:
-        for t in range(memory.keys.shape[0]):
-            read_weights(memory, rule, t)
+    for t in range(memory.keys.shape[0]):
+        read_weights(memory, rule, t)
     for at in range(len(memory.sketch)):
         memory.sketch[at] *= factor
-    if not is_exact:
-        add_weights_to_sketch(memory, rule, _ONE - factor)
+    add_weights_to_sketch(memory, rule, _ONE - factor)
 
 
 @kernel
@@ -284,14 +278,16 @@ def add_share(mean, part, share):
 
 
 @kernel
-def merge_tables(keys, weights, pace, parents, share, memory, rule, t, is_exact):
-    """Fill table t of `memory`, which has the merged sketch, with the entries of several shards, sorted by key.
+def merge_tables(keys, weights, pace, parents, share, memory, rule, t):
+    """Fill table t of `memory`, which has the merged sketch or cells, with entries of several shards, sorted by key.
 
     The array `share` has the share of each entry's shard in the mean. Weights of a feature that entered the shards with
-    different units are changed to the smallest unit. If weights are exact, the weight of a feature is
-    the mean of its entries plus the sketch's estimate for the shards that have no entry of the feature.
+    different units are changed to the smallest unit. With cells, where weights in tables are exact, the weight of a
+    feature is the mean of its entries plus the weight in its merged cell for the shards without an entry of the
+    feature.
     """
     C, V, place, rest = len(memory.bias), weights.shape[1], new_place(), np.empty(weights.shape[1], np.float32)
+    is_exact = len(memory.cells) > 0
     n = 0
     out_keys, out_weights, out_pace = np.empty_like(keys), np.zeros_like(weights), np.zeros_like(pace)
     out_parents = np.empty_like(parents)
@@ -311,14 +307,15 @@ def merge_tables(keys, weights, pace, parents, share, memory, rule, t, is_exact)
         out_keys[n], out_pace[n, UNIT] = keys[start], unit
         if len(parents):
             out_parents[n] = parents[start]
-        if not is_exact or held < _ALL_SHARDS:
+        if is_exact and held < _ALL_SHARDS:
+            h = short_hash(keys[start] - np.uint64(1))
+            read_cell(memory.cells, h, rule.bits, C, t * V, rest)
+            take_from_cell(memory.cells, h, rule.bits, C, t * V, V)
+            out_weights[n] += rest
+        elif not is_exact:
             locate(mix(keys[start] - np.uint64(1)), rule.bits, rule.depth, C, place)
             read(memory.sketch, place, rule.depth, t * V, rest)
-            if is_exact:
-                add(memory.sketch, place, rule.depth, t * V, rest, -_ONE)
-                out_weights[n] += rest
-            else:
-                out_weights[n] = rest
+            out_weights[n] = rest
         n, start = n + 1, stop
     pairs = out_parents[: n if len(parents) else 0]
-    keep_largest(out_keys[:n], out_weights[:n], out_pace[:n], pairs, memory, rule, t, is_exact)
+    keep_largest(out_keys[:n], out_weights[:n], out_pace[:n], pairs, memory, rule, t)

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from daskfs.algorithms.mission.feature_kernels import entries_in
 from daskfs.algorithms.mission.fit import RidgeRows, fit_ridge
-from daskfs.algorithms.mission.general_kernels import Drift, refit_rows
 from daskfs.algorithms.mission.memory_kernels import LOSS, UNIT, WEIGHT, Memory, Rule, SparseRows
 from daskfs.algorithms.mission.rows import NO_ROWS, join_rows, read_only, take_rows
 from daskfs.algorithms.mission.table_kernels import find_ids
+from daskfs.algorithms.mission.tables_only_kernels import Drift, refit_rows
 from daskfs.protocol import Meta
 
 _ONE_IN = 16  # rows, at most, are held back

@@ -54,6 +54,13 @@ def read_only(*arrays: NDArray[Any]) -> SparseRows:
 NO_ROWS = read_only(
     np.zeros(1, np.int64), np.empty(0, np.uint64), _NO_WEIGHT, _NO_WEIGHT, _NO_PAIRS, np.empty(0), _NO_WEIGHT
 )
+SIGNS = NO_ROWS.outside
+"""`SparseRows.outside` of rows whose values outside the tables are the signs of their values."""
+
+
+def outside_of(rows: SparseRows) -> NDArray[np.float32]:
+    """Return the values of features while in no table."""
+    return rows.outside if len(rows.outside) else np.sign(rows.values)
 
 
 def slice_rows(rows: SparseRows, start: int, stop: int) -> SparseRows:
@@ -159,7 +166,7 @@ def windows(rows: SparseRows, spaces: NameSpaces | None, first: int) -> Iterator
         before = ends[start - 1] if start else 0
         stop = max(start + 1, int(np.searchsorted(ends, before + WINDOW, side="right")))
         part = slice_rows(rows, start, stop)
-        arrays = append_pairs(*part[:4], spaces.left, spaces.right, counts[start:stop])
+        arrays = append_pairs(*part[:3], outside_of(part), spaces.left, spaces.right, counts[start:stop])
         yield read_only(*arrays, part.y, part.weight)
         start = stop
 
@@ -237,7 +244,7 @@ def multiply_values(rows: SparseRows, idf: NDArray[np.float32] | None) -> Sparse
     if idf is None:
         return rows
     factors = factors_of(idf, rows.ids)
-    return read_only(*rows[:2], rows.values * factors, rows.outside * factors, *rows[4:])
+    return read_only(*rows[:2], rows.values * factors, outside_of(rows) * factors, *rows[4:])
 
 
 def _bits(cells: int) -> int:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from daskfs.algorithms.mission.feature_kernels import scale_entries, scale_some
 from daskfs.algorithms.mission.memory_kernels import UNIT, Memory, SparseRows
-from daskfs.algorithms.mission.rows import read_only, slice_rows
+from daskfs.algorithms.mission.rows import SIGNS, outside_of, read_only, slice_rows
 from daskfs.algorithms.mission.table_kernels import find_ids, insert_ids
 from daskfs.protocol import Meta
 
@@ -84,15 +84,15 @@ class Scaling:
 
 def scale_rows(rows: SparseRows, scaling: Scaling | None) -> SparseRows:
     """Return the rows with scaled values of numeric features, and with −1 or +1 for all others outside the tables."""
-    if scaling is None or (not scaling.keys.any() and _are_all_one(rows.values)):
+    if scaling is None:
         return rows
     if scaling.mean.any():
         arrays = scale_entries(rows.indptr, rows.ids, rows.values, scaling.keys, scaling.mean, scaling.unit)
         return read_only(*arrays, rows.pairs, rows.y, rows.weight)
-    values, outside = rows.values, np.sign(rows.values)
-    if scaling.keys.any():
-        values = values.copy()
-        scale_some(rows.ids, scaling.keys, scaling.unit, values, outside)
+    if not scaling.keys.any():
+        return rows._replace(outside=SIGNS)
+    values, outside = rows.values.copy(), np.sign(rows.values)
+    scale_some(rows.ids, scaling.keys, scaling.unit, values, outside)
     return read_only(rows.indptr, rows.ids, values, outside, rows.pairs, rows.y, rows.weight)
 
 
@@ -103,7 +103,7 @@ def units_of(ids: NDArray[np.uint64], rows: SparseRows) -> NDArray[np.float32]:
     units, at = np.ones(len(ids), np.float32), np.searchsorted(features, ids)
     known = np.isin(ids, features)
     entries = order[first[at[known]]]
-    units[known] = rows.outside[entries] / rows.values[entries]
+    units[known] = outside_of(rows)[entries] / rows.values[entries]
     return units
 
 

@@ -65,13 +65,6 @@ def sign(bits, which):
 
 
 @helper
-def tail_cell(h, bits):
-    """Return the index in `Memory.tail` of a feature outside the tables, from its hash h."""
-    g = h * np.uint64(0xA24BAED4963EE407)
-    return (g ^ (g >> np.uint64(29))) >> np.uint64(64 - bits)
-
-
-@helper
 def median_of_three(a, b, c):
     return max(min(a, b), min(max(a, b), c))
 
@@ -238,46 +231,6 @@ def read_one(sketch, places, q, depth, known):
         own[c] = w
         total += w * w
     return total
-
-
-@summing_helper
-def step_three(sketch, places, q, first, vector, factor):
-    """Add `factor` times a vector to the three cells of feature q; return the squared norm of the new estimate."""
-    row0, row1, row2 = cells_at(sketch, places, q, first, len(vector))
-    s0, s1, s2 = places.signs[0, q], places.signs[1, q], places.signs[2, q]
-    total = _ZERO
-    for c in range(len(vector)):
-        d = factor * vector[c]
-        # Sign times cell is the weight that a row of the sketch holds: the step is the same for all three.
-        x0, x1, x2 = s0 * row0[c] + d, s1 * row1[c] + d, s2 * row2[c] + d
-        row0[c], row1[c], row2[c] = s0 * x0, s1 * x1, s2 * x2
-        w = median_of_three(x0, x1, x2)
-        total += w * w
-    return total
-
-
-@summing_helper
-def step_some(sketch, places, which, count, depth, first, vector, steps, known, least, large):
-    """Add steps[q] times a vector to the cells of the features q in which[:count].
-
-    Write the features whose squared norm is now above `least` into `large`, and return their number. The array `known`
-    is working memory for one vector.
-    """
-    n_large = 0
-    if depth != 3:
-        for u in range(count):
-            q = which[u]
-            add(sketch, place_of(places, q), depth, first, vector, steps[q])
-            read(sketch, place_of(places, q), depth, first, known)
-            large[n_large] = q
-            n_large += squared_norm(known) > least
-        return n_large
-    for u in range(count):
-        q = which[u]
-        prefetch_cells(sketch, places, which[min(u + AHEAD, count - 1)], 3, first, len(vector))
-        large[n_large] = q
-        n_large += step_three(sketch, places, q, first, vector, steps[q]) > least
-    return n_large
 
 
 @summing_helper

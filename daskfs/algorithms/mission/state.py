@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from daskfs.algorithms.keep import kept_features
 from daskfs.algorithms.losses import CODE, decode_classes
-from daskfs.algorithms.mission.calibration import FIRST_ENTRIES, FIRST_ROWS, NEUTRAL, Calibration, rate_of
+from daskfs.algorithms.mission.calibration import FEW_ROWS, FIRST_ENTRIES, NEUTRAL, Calibration, rate_of
+from daskfs.algorithms.mission.cell_kernels import mark_tables
 from daskfs.algorithms.mission.memory_kernels import COUNT, SUM, UNIT, Memory, Rule, SparseRows
 from daskfs.algorithms.mission.refit import RefitState, refit_nbytes
 from daskfs.algorithms.mission.rows import (
@@ -22,7 +23,7 @@ from daskfs.algorithms.mission.rows import (
     parents_of,
 )
 from daskfs.algorithms.mission.scaling import Scaling, scaling_nbytes
-from daskfs.algorithms.mission.table_kernels import FILTER_BYTES, find_ids, insert_ids
+from daskfs.algorithms.mission.table_kernels import find_ids, insert_ids
 from daskfs.protocol import NO_PARENT, Meta, Preview, Result
 
 if TYPE_CHECKING:
@@ -124,10 +125,16 @@ def count_slots(features: int) -> int:
 def _arrays(params: Mission, n_scores: int, room: int) -> dict[str, tuple[tuple[int, ...], Any]]:
     """Return shape and type of every array of the memory."""
     tables, slots = n_scores if params.per_class else 1, count_slots(room)
-    vector, depth = n_scores // tables, 1 if params.method == "hashing" else params.depth
+    vector, is_active = n_scores // tables, params.method == "active"
+    if is_active:
+        sketch = 0
+    elif has_sketch(params):
+        sketch = (1 if params.method == "hashing" else params.depth) * params.width * n_scores
+    else:
+        sketch = tables * slots * vector
     return {
-        "sketch": ((depth * params.width * n_scores if has_sketch(params) else tables * slots * vector,), np.float32),
-        "tail": ((params.width if params.method == "active" else 0,), np.float32),
+        "sketch": ((sketch,), np.float32),
+        "cells": (((n_scores + 1) << _cell_bits(params) if is_active else 0,), np.float32),
         "keys": ((tables, slots), np.uint64),
         "weights": ((tables, slots, vector), np.float32),
         "pace": ((tables, slots, 2), np.float32),
@@ -138,6 +145,14 @@ def _arrays(params: Mission, n_scores: int, room: int) -> dict[str, tuple[tuple[
         "bias_sum": ((1,), np.float32),
         "totals": ((8,), np.float64),
     }
+
+
+def _cell_bits(params: Mission) -> int:
+    """Return the logarithm of the number of cells for method "active".
+
+    They take at most the memory of a sketch of depth 3 and of this width, with another row for sums.
+    """
+    return params.width.bit_length()
 
 
 def empty_memory(params: Mission, n_scores: int, room: int) -> Memory:
@@ -154,6 +169,9 @@ def with_kept(memory: Memory, ids: NDArray[np.uint64], units: NDArray[np.float32
         memory.pace[t, slots, UNIT] = units
         memory.parents[t, slots if memory.parents.size else slots[:0]] = NO_PARENT
     memory.status[:, COUNT] += len(ids)
+    if len(ids):
+        C = len(memory.bias)
+        mark_tables(memory.cells, memory.keys, (len(memory.cells) // (C + 1)).bit_length() - 1, C)
     return memory._replace(kept=np.sort(ids) + np.uint64(1))
 
 
@@ -166,8 +184,7 @@ def count_bytes(params: Mission, meta: Meta) -> int:
     refitting = learning
     if params.method == "active":
         learning *= 2 if params.learning_rate == "auto" else 1  # another memory, to try rates
-        learning += FILTER_BYTES * count_slots(room) * (n_scores if params.per_class else 1)
-    buffer = 12 * min(FIRST_ENTRIES, meta.n_entries) + 24 * min(FIRST_ROWS, meta.n_samples)
+    buffer = 12 * min(FIRST_ENTRIES, meta.n_entries) + 24 * min(FEW_ROWS, meta.n_samples)
     learning += 2 * buffer + meta.block_nbytes
     if is_scaled(params):
         learning += scaling_nbytes(meta)
@@ -189,7 +206,7 @@ def rule_of(params: Mission, room: int, calibration: Calibration | None = None, 
         decay=1 / (params.sightings * value) if params.method == "active" else 0.0,
         n_shards=float(n_shards),
         bias_value=value**0.5 if params.intercept else 0.0,
-        bits=params.width.bit_length() - 1,
+        bits=_cell_bits(params) if params.method == "active" else params.width.bit_length() - 1,
         depth=1 if params.method == "hashing" else params.depth,
         n_select=params.n_select,
         room=0 if params.method == "iht" else room,  # "iht" takes a step after every row
