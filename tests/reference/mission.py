@@ -120,8 +120,8 @@ def averaged_refit(
 class ActiveCells:
     """The method "active" in float64: a table of exact weights, and cells with the weights of all other features.
 
-    A cell is the signed weights of C classes and the sum of squared gradients. With one score, the cells of a row are
-    all read before the first is written; with several, one after the other.
+    A cell is the signed weights of C classes and the sum of squared gradients. With one score, steps follow from the
+    cells as they were before the row; with several, from the cells after the features before.
     """
 
     def __init__(self, n_scores: int, n_select: int, room: int, bits: int, rate: float, decay: float) -> None:
@@ -156,15 +156,16 @@ class ActiveCells:
             weights, total = self.table[feature]
             total += value**2 * square
             self.table[feature] = weights + self.step(value, total) * pull, total
-        before, large = (self.cells.copy(), self.sums.copy()) if self.n_scores == 1 else (self.cells, self.sums), []
+        large = []
+        before, sums = (self.cells.copy(), self.sums.copy()) if self.n_scores == 1 else (self.cells, self.sums)
         for feature, value in row.items():
+            if feature in inside:
+                continue
             cell, sign = self.place(feature)
-            weights, total = before[0][cell].copy(), before[1][cell]
-            if feature not in inside:
-                total += value**2 * square
-                weights += sign * self.step(value, total) * pull
-                large += [feature] if np.linalg.norm(weights) > self.threshold else []
-            self.cells[cell], self.sums[cell] = weights, total
+            step = sign * self.step(value, sums[cell] + value**2 * square) * pull
+            large += [feature] if np.linalg.norm(before[cell] + step) > self.threshold else []
+            self.cells[cell] += step
+            self.sums[cell] += value**2 * square
         for feature in large:
             self.admit(feature)
 

@@ -14,14 +14,17 @@ Memory is that of the sketch and a table of the largest weights, whatever the nu
 ============= ================================================== =====================================================
 method        where weights are                                   steps
 ============= ================================================== =====================================================
-``active``    the largest in a table, exact; all others in the    smaller for features that were seen often (AdaGrad),
-              sketch                                              and implicit, so that they do not overshoot
+``active``    the largest in a table, exact; all others in        smaller for features that were seen often (AdaGrad),
+              shared cells, one for each feature                  and implicit, so that they do not overshoot
 ``paper``     all in the sketch; a table lists the largest        plain, as published
 ``hashing``   all in one row of cells, and all of them count      plain: feature hashing, the baseline
 ``iht``       the largest after every row; nothing else           plain: iterative hard thresholding, the baseline
 ``batch-iht`` the same, after as many features as the sketch has  plain
               cells
 ============= ================================================== =====================================================
+
+An exact table beside the sketch is the idea of the Active-Set Weight-Median Sketch (K. S. Tai, V. Sharan, P. Bailis, G.
+Valiant, *Sketching Linear Classifiers over Data Streams*, SIGMOD 2018).
 
 Several shards learn side by side and merge now and then, as `learn._merge_memories` describes.
 """
@@ -39,7 +42,7 @@ from numpy.typing import NDArray
 from daskfs.algorithms.keep import kept_features, names_to_keep
 from daskfs.algorithms.losses import RowLoss, check_target, encode_classes, encode_target, loss_for, positive_target
 from daskfs.algorithms.mission.calibration import (
-    FEW_ROWS,
+    FIRST_ROWS,
     are_in_order,
     count_first_rows,
     order_sums,
@@ -124,9 +127,9 @@ class Mission(Algorithm):
         How many times to read the data and learn. "auto" is three times for at most 8,192 rows, and once for more:
         several passes over many rows choose worse features.
     width
-        Cells in a row of the sketch, a power of two.
+        Cells in a row of the sketch, a power of two. With "active", the sketch is one row of twice as many cells.
     depth
-        Rows of the sketch, an odd number.
+        With "paper", rows of the sketch, an odd number.
     learning_rate
         The learning rate for rows of unit norm, which is divided by the mean squared norm of the first rows. "auto"
         tries several learning rates on the first rows.
@@ -218,7 +221,7 @@ class Mission(Algorithm):
         return Sharing(Schedule.SYNCHRONOUS, min_merges_per_pass=10, min_bytes_per_merge=16 << 20)
 
     def resolve(self, meta: Meta) -> Mission:
-        is_small = self.method == "active" and meta.n_samples <= FEW_ROWS
+        is_small = self.method == "active" and meta.n_samples <= FIRST_ROWS
         passes = (_PASSES if is_small else 1) if self.passes == "auto" else self.passes
         loss = loss_for(meta) if self.loss == "auto" else self.loss
         n_select = self.n_select if self.interactions else min(self.n_select, meta.n_features)  # pairs are many more
@@ -379,11 +382,10 @@ class Mission(Algorithm):
             raise unusable_value(rows, first)
         if state.buffer is None:
             state.buffer_start = first
-            if not state.mixes and count_first_rows(rows, state.n_samples) is not None:
+            if not state.mixes and count_first_rows(rows) is not None:
                 return self._learn_first(state, rows)
         state.buffer = join_rows([state.buffer or NO_ROWS, rows])  # a copy: the store reuses the memory of blocks
-        enough = not state.mixes and count_first_rows(state.buffer, state.n_samples) is not None
-        return self._learn_buffer(state) if enough else state
+        return state if state.mixes or count_first_rows(state.buffer) is None else self._learn_buffer(state)
 
     def _learn_buffer(self, state: MissionState) -> MissionState:
         """Calibrate the step size on the rows in the buffer, learn these rows, and return the state."""
@@ -394,7 +396,8 @@ class Mission(Algorithm):
 
     def _learn_first(self, state: MissionState, rows: SparseRows) -> MissionState:
         """Calibrate the step size on the first of these rows, learn all of them, and return the state."""
-        count = len(rows.y) if state.mixes else count_first_rows(rows, state.n_samples) or len(rows.y)
+        enough = None if state.mixes else count_first_rows(rows)
+        count = enough or len(rows.y)
         first_rows, others = slice_rows(rows, 0, count), slice_rows(rows, count, len(rows.y))
         if self.method == "active" and are_in_order(order_sums(first_rows.y)):
             state.mixes = count == state.n_samples
@@ -402,7 +405,8 @@ class Mission(Algorithm):
         if state.calibration is None:
             if is_scaled(self):
                 state.scaling = Scaling.measure(first_rows, self.intercept and self.interactions is None)
-            state.calibration = calibrate(self, state, _scaled(state, first_rows), state.buffer_start)
+            scaled, are_all = _scaled(state, first_rows), enough is None
+            state.calibration = calibrate(self, state, scaled, state.buffer_start, are_all)
         state = self._learn(state, first_rows, state.buffer_start)
         return self._learn(state, others, state.buffer_start + count)
 

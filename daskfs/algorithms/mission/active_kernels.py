@@ -66,19 +66,16 @@ def larger(a, b):
 
 @summing
 def learn_active(rows, memory, rule):
-    """Learn rows with one score each; return the number of rows learned.
-
-    Where two features of a row share a cell, the later one alone changes the cell.
-    """
-    # A cell is one number of 64 bits: the weight, and above it the sum.
-    pairs, keys, status = memory.cells.view(np.uint64), memory.keys[0], memory.status[0]
+    """Learn rows with one score each; return the number of rows learned."""
+    # A cell is read as one number of 64 bits: the weight, and above it the sum.
+    cells, pairs, keys, status = memory.cells, memory.cells.view(np.uint64), memory.keys[0], memory.status[0]
     weights, pace = memory.weights[0], memory.pace[0]
     n, most, bits = len(rows.indptr) - 1, longest(rows.indptr), rule.bits
     hashes, v = np.empty(most, np.uint32), np.empty(most, np.float32)
     w, total = np.empty(most, np.float32), np.empty(most, np.float32)
     w_bits, total_bits = w.view(np.uint32), total.view(np.uint32)
     maybe, slots = np.empty(most + 1, np.int32), np.empty(most, np.uint32)
-    inner = np.empty(most, np.float32)
+    inner, steps = np.empty(most, np.float32), np.empty(most, np.float32)
     one, rate, decay, b = np.empty(1, np.float32), rule.rate, np.float32(rule.decay), np.float32(rule.bias_value)
     for r in range(n):
         a, size, weight = rows.indptr[r], rows.indptr[r + 1] - rows.indptr[r], weight_of(rows, r)
@@ -116,12 +113,15 @@ def learn_active(rows, memory, rule):
         largest = np.uint32(0)
         for q in range(size):
             x, before = v[q], total[q]
-            new = sum_of(before) + x * x * ee
-            weight_now = w[q] + signed(g * x * slowness(new, decay), hashes[q])
-            w[q], total[q] = weight_now, with_mark_of(new, before)
-            largest = larger(largest, np.uint32(bits_of(weight_now) & _NOT_SIGN))
+            more = x * x * ee
+            step = signed(g * x * slowness(sum_of(before) + more, decay), hashes[q])
+            w[q] += step
+            steps[q], total[q] = step, with_mark_of(more, before)
+            largest = larger(largest, np.uint32(bits_of(w[q]) & _NOT_SIGN))
         for q in range(size):
-            pairs[cell_of(hashes[q], bits)] = np.uint64(w_bits[q]) | (np.uint64(total_bits[q]) << np.uint64(32))
+            at = cell_of(hashes[q], bits) << np.uint64(1)
+            cells[at] += steps[q]
+            cells[at + np.uint64(1)] += total[q]
         if float_of(largest) > np.float32(status[THRESHOLD]):
             for q in range(size):
                 is_large = abs(w[q]) > status[THRESHOLD] and v[q] != 0

@@ -23,9 +23,10 @@ from daskfs.algorithms.mission.rows import outside_of
 if TYPE_CHECKING:
     from daskfs.algorithms.mission import Mission
 
-FEW_ROWS = 8192  # data of at most this many rows are read three times, and mixed in memory
-FIRST_ROWS = 6144  # fewer rows choose a smaller rate on some data, and more rows take longer
-LEARNED_BEFORE = 2 / 3  # of the first rows: the losses of the others say which rate is best
+FIRST_ROWS = 8192
+RACE = 1 / 2, 3 / 4
+"""Rates race by losses between these shares of the first rows, if more rows follow. Before, rows are learned from
+nothing; losses of fewer rows choose a smaller rate on some data."""
 FIRST_ENTRIES = 1 << 20  # fewer rows suffice where rows are long
 RATES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)  # 128 is best where features are seen once or twice
 _FIRST_RATE = 1  # the search begins with this one and the next: usual data are best with one of them
@@ -58,10 +59,10 @@ NEUTRAL = Calibration(np.ones(2), np.zeros(len(RATES)))
 """The calibration for cases where the step size does not matter, or no row was read."""
 
 
-def count_first_rows(rows: SparseRows, n_samples: int) -> int | None:
-    """Return how many of n_samples rows to calibrate on, or None if there are too few rows yet."""
+def count_first_rows(rows: SparseRows) -> int | None:
+    """Return the number of first rows to calibrate on, or None if there are too few rows."""
     by_entries = int(np.searchsorted(rows.indptr, FIRST_ENTRIES))
-    count = min(n_samples if n_samples <= FEW_ROWS else FIRST_ROWS, by_entries)
+    count = min(FIRST_ROWS, by_entries)
     return count if count <= len(rows.y) else None
 
 

@@ -9,9 +9,8 @@ import numpy as np
 
 from daskfs.algorithms.mission.active_kernels import learn_active, learn_active_classes
 from daskfs.algorithms.mission.calibration import (
-    FEW_ROWS,
-    LEARNED_BEFORE,
     NEUTRAL,
+    RACE,
     Calibration,
     compare_rates,
     mean_squares,
@@ -87,10 +86,11 @@ def learn(params: Mission, state: MissionState, rule: Rule, rows: SparseRows) ->
     return count
 
 
-def calibrate(params: Mission, state: MissionState, rows: SparseRows, first: int) -> Calibration:
+def calibrate(params: Mission, state: MissionState, rows: SparseRows, first: int, are_all: bool) -> Calibration:
     """Estimate the step size from the first rows, with trials of several learning rates if the rate is "auto".
 
-    Features to keep enter the tables before, in units of the first rows.
+    Features to keep enter the tables before, in units of the first rows. The argument `are_all` says whether these rows
+    are all there are.
     """
     squares = mean_squares(windows(rows, state.name_spaces, first))
     calibration, units = Calibration(squares, NEUTRAL.rate_losses.copy()), units_of(state.keep, rows)
@@ -98,9 +98,8 @@ def calibrate(params: Mission, state: MissionState, rows: SparseRows, first: int
     if params.learning_rate == "auto" and params.method == "active":
         rule, trial = rule_of(params, state.room, calibration), copy_state(state.memory)
 
-        # If many more rows follow, losses of rows that are learned from nothing say little.
-        start = 0 if state.n_samples <= FEW_ROWS else int(LEARNED_BEFORE * len(rows.y))
-        stages = [(slice_rows(rows, 0, start), first), (slice_rows(rows, start, len(rows.y)), first + start)]
+        start, stop = (0, len(rows.y)) if are_all else (int(share * len(rows.y)) for share in RACE)
+        stages = [(slice_rows(rows, 0, start), first), (slice_rows(rows, start, stop), first + start)]
 
         def loss_at(rate: float) -> float:
             for array, untouched in zip(trial, state.memory, strict=True):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from daskfs.algorithms.keep import kept_features
 from daskfs.algorithms.losses import CODE, decode_classes
-from daskfs.algorithms.mission.calibration import FEW_ROWS, FIRST_ENTRIES, NEUTRAL, Calibration, rate_of
+from daskfs.algorithms.mission.calibration import FIRST_ENTRIES, FIRST_ROWS, NEUTRAL, Calibration, rate_of
 from daskfs.algorithms.mission.cell_kernels import mark_tables
 from daskfs.algorithms.mission.memory_kernels import COUNT, SUM, UNIT, Memory, Rule, SparseRows
 from daskfs.algorithms.mission.refit import RefitState, refit_nbytes
@@ -184,7 +184,7 @@ def count_bytes(params: Mission, meta: Meta) -> int:
     refitting = learning
     if params.method == "active":
         learning *= 2 if params.learning_rate == "auto" else 1  # another memory, to try rates
-    buffer = 12 * min(FIRST_ENTRIES, meta.n_entries) + 24 * min(FEW_ROWS, meta.n_samples)
+    buffer = 12 * min(FIRST_ENTRIES, meta.n_entries) + 24 * min(FIRST_ROWS, meta.n_samples)
     learning += 2 * buffer + meta.block_nbytes
     if is_scaled(params):
         learning += scaling_nbytes(meta)
