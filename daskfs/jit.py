@@ -23,6 +23,7 @@ import platform
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from importlib import import_module
@@ -32,6 +33,7 @@ from typing import Any, TypeVar
 
 import llvmlite.binding as llvm
 import numba
+from numba.core import event
 from numba.core.caching import FunctionCache
 from numba.core.options import DefaultOptions
 
@@ -42,8 +44,9 @@ _ANY_ORDER = {"reassoc", "contract", "nsz"}
 _NO_COUNTING: dict[str, Any] = {"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}
 _warmers: list[Callable[[], object]] = []
 _one_at_a_time = threading.Lock()
-COMPILING = "compiling, once on this machine: some 15 seconds"
+COMPILING = "compiling, once on this machine"
 """A message for users before the compilation of kernels that are not in the cache (see `is_cold`)."""
+_SECONDS_BETWEEN_LINES = 4.0
 
 
 def kernel(function: F) -> F:
@@ -114,6 +117,31 @@ def warm_up(*modules: str) -> int:
     return len(wanted)
 
 
+@contextmanager
+def announced(notify: Callable[[str], None]) -> Iterator[None]:
+    """Call `notify` with a line if this process compiles kernels, and every few seconds with the number of kernels."""
+    with event.install_listener("numba:compile", _CompilationLines(notify)):
+        yield
+
+
+class _CompilationLines(event.Listener):
+    """Lines for users on the compilation of kernels, of which numba reports the start and the end."""
+
+    def __init__(self, notify: Callable[[str], None]) -> None:
+        self._notify, self._done, self._said, self._last = notify, 0, 0, 0.0
+
+    def on_start(self, event: Any) -> None:
+        if not self._last:
+            self._last = time.monotonic()
+            self._notify(COMPILING)
+
+    def on_end(self, event: Any) -> None:
+        self._done += isinstance(event.data["dispatcher"]._cache, _LockedCache)  # and not a helper of a kernel
+        if self._done > self._said and time.monotonic() > self._last + _SECONDS_BETWEEN_LINES:
+            self._said, self._last = self._done, time.monotonic()
+            self._notify(f"compiled {self._done} kernels so far")
+
+
 def _reached(modules: Iterable[str]) -> set[str]:
     """Return the modules of daskfs that `modules` use directly or indirectly, including `modules`."""
     reached, ahead = set[str](), {import_module(name).__name__ for name in modules}
@@ -130,12 +158,12 @@ def _home(value: object) -> str:
 
 
 def is_cold(module: str) -> bool:
-    """Return True if kernels that a module uses are not in the cache and must be compiled, which takes seconds."""
+    """Return True if no kernel that a module uses is in the cache, so that kernels must be compiled, for seconds."""
     folder, reached = cache_folder(), _reached([module])
     homes = [warmer.__module__.split(".")[-2:] for warmer in _warmers if warmer.__module__ in reached]
     with_kernels = [home for home in homes if home[1].endswith("kernels")]  # others warm those of their neighbours
     # numba's folder for a file is named after the folder of the source and a hash of its path
-    return folder is None or not all(any(folder.glob(f"{room}_*/{file}.*.nbi")) for room, file in with_kernels)
+    return folder is None or not any(any(folder.glob(f"{room}_*/{file}.*.nbi")) for room, file in with_kernels)
 
 
 def _cached(function: F) -> F:

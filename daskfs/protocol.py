@@ -311,6 +311,13 @@ class Algorithm:
         """Return the algorithm to run on a dataset, usually `self`. Raise OptionError if the dataset is unsuitable."""
         return self
 
+    def rehearse(self) -> bool:
+        """Learn from a few made-up rows, to compile the kernels of a run and no others, and return True.
+
+        The base class returns False, and all kernels of the algorithm's module are compiled before a run.
+        """
+        return False
+
     def start(self, meta: Meta, seed: int) -> State:
         """Return the initial state, before the first block is folded in."""
         raise NotImplementedError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -153,7 +154,9 @@ def test_a_torn_cache_file_is_compiled_anew(tmp_path):
 
 
 def test_warm_up_runs_every_registered_kernel():
-    assert jit.warm_up() >= 5
+    for name in ("substitution", "random_features"):
+        importlib.import_module(f"daskfs.algorithms.{name}")
+    assert jit.warm_up() >= 4
 
 
 LED_TO = """
@@ -207,3 +210,50 @@ print(*called)
 def test_warm_up_is_for_what_a_module_leads_to_and_for_nothing_else(tmp_path, module, expected):
     done = run(tmp_path, LED_TO.format(module=module))
     assert set(done.stdout.split()) == expected, done.stderr
+
+
+ANNOUNCED = (
+    KERNEL.format(index=1)
+    + """
+from daskfs import jit
+
+jit._SECONDS_BETWEEN_LINES = 0.0
+lines = []
+with jit.announced(lines.append):
+    last(np.arange(5), 1)  # of another dtype
+print("|".join(lines))
+"""
+)
+
+
+def test_compilation_is_announced_and_counted_and_what_is_cached_is_not(tmp_path):
+    first, again = (run(tmp_path, ANNOUNCED).stdout.splitlines()[-1] for _ in range(2))
+    assert first == f"{jit.COMPILING}|compiled 1 kernels so far"
+    assert again == ""
+
+
+REHEARSED = """
+import numpy as np
+import daskfs
+from daskfs.algorithms.mission import active_kernels, paper_kernels
+
+algorithm = daskfs.Mission(2, loss={loss!r}, method={method!r}, refit=0, width=2**6)
+assert algorithm.rehearse()
+kernels = (active_kernels.learn_active, active_kernels.learn_active_classes, paper_kernels.learn_sketch_fast)
+print(*[kernel.__name__ for kernel in kernels if kernel.signatures])
+"""
+
+
+@pytest.mark.parametrize(
+    ("method", "loss", "kernel"),
+    [
+        ("active", "logistic", "learn_active"),
+        ("active", "softmax", "learn_active_classes"),
+        ("paper", "squared", "learn_sketch_fast"),
+    ],
+)
+def test_a_rehearsal_compiles_what_a_run_needs_and_no_more(tmp_path, method, loss, kernel):
+    path = tmp_path / "rehearsed.py"
+    path.write_text(REHEARSED.format(method=method, loss=loss))
+    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=300)
+    assert done.stdout.split() == [kernel], done.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import reduce
 from typing import Any, get_args
 
@@ -20,7 +21,7 @@ from daskfs.engine.data.reorder import transpose as run_transpose
 from daskfs.engine.data.split import split as run_split
 from daskfs.engine.data.verify import verify_dataset
 from daskfs.errors import DatasetError, public_url
-from daskfs.jit import COMPILING, is_cold
+from daskfs.jit import announced
 from daskfs.observe.describe import columns_table, describe, info_table, order_remark
 from daskfs.observe.progress import count_progress, ingest_progress
 from daskfs.observe.terminal import messages, output
@@ -153,9 +154,8 @@ def ingest(
     seed: bool | int = options.get("seed", 0) if shuffle else False
     if shuffle and format_name != "fasta":
         options.pop("seed", None)  # the only format that draws rows
-    if messages.is_terminal and is_cold(FORMATS.get(format_name, FORMATS["svmlight"]).__module__):
-        messages.print(COMPILING)
-    with names_as_flags(options), cluster_at(scheduler) as client, ingest_progress() as progress:
+    compiling = announced(messages.print) if messages.is_terminal else nullcontext()
+    with names_as_flags(options), compiling, cluster_at(scheduler) as client, ingest_progress() as progress:
         dataset = run_ingest(sources, out, format_name, shuffle=seed, client=client, progress=progress, **options)
     if left_out := dataset.attributes["made"].get("bad_lines", 0):
         messages.print(f"[yellow]{left_out:,} bad lines were left out[/]")

@@ -32,7 +32,7 @@ from daskfs.cli.run import change, print_line
 from daskfs.cli.types import PATH, Choice
 from daskfs.engine.cluster.start import cluster_for
 from daskfs.errors import OptionError, public_url
-from daskfs.jit import COMPILING, is_cold
+from daskfs.jit import COMPILING, announced, is_cold
 from daskfs.job.data import JobListener
 from daskfs.job.execute import announce
 from daskfs.job.front_door import STDIN, FrontDoor, drop_stdin, folder_for, read_stdin
@@ -188,8 +188,6 @@ def _select_from_all_rows(
             raise OptionError(f"{out}: holds this run, finished; --resume shows it, --overwrite runs it again")
         print_selection(finished, as_json)
         return
-    if messages.is_terminal and is_cold(type(algorithm).__module__):
-        messages.print(COMPILING)
     requested_by = {
         "command": ["daskfs", *map(public_url, sys.argv[1:])],
         "performance_report": performance and public_url(performance),
@@ -200,7 +198,10 @@ def _select_from_all_rows(
         if request.is_begun() and not overwrite:
             messages.print("going on with the unfinished run that is there")
         dask_report = performance_report(performance) if performance else nullcontext()
-        with pass_progress() as progress, client.as_current() if client else nullcontext(), dask_report:
+        if client is not None and messages.is_terminal and is_cold(type(algorithm).__module__):
+            messages.print(COMPILING)
+        compiling = announced(messages.print) if messages.is_terminal else nullcontext()
+        with compiling, pass_progress() as progress, client.as_current() if client else nullcontext(), dask_report:
             selection = request.run(client, requested_by, overwrite, progress)
     print_selection(selection, as_json)
     if not as_json:

@@ -23,7 +23,7 @@ from daskfs.engine.data.split import split
 from daskfs.engine.data.write import write_matrix
 from daskfs.engine.passes import PassProgress
 from daskfs.errors import public_url
-from daskfs.jit import COMPILING, is_cold, warm_up
+from daskfs.jit import COMPILING, announced, is_cold
 from daskfs.job.request import must_transpose
 from daskfs.job.tables import DataTable, Job
 from daskfs.store.dataset.dataset import Dataset, open_dataset
@@ -207,11 +207,10 @@ class DataSteps:
         assert self.job.ingest is not None
         if existing := self._existing("ingest", place):
             return existing[0]
-        if is_cold(self.job.ingest.source_format.__module__):
+        if self.client is not None and is_cold(self.job.ingest.source_format.__module__):
             self.listener.notify(f"ingest: {COMPILING}")
-            if self.client is None:
-                warm_up(self.job.ingest.source_format.__module__)  # all of them, so that this is said once
-        with self.listener.ingesting() as progress:
+        compiling = announced(lambda line: self.listener.notify(f"ingest: {line}"))
+        with compiling, self.listener.ingesting() as progress:
             dataset = ingest(
                 sources,
                 place.url,

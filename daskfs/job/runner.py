@@ -28,7 +28,7 @@ from daskfs.algorithms.registry import registrations, words_of
 from daskfs.engine.checkpoint import describe_algorithm
 from daskfs.engine.run import select
 from daskfs.errors import NotPublished, OptionError, check_choice, public_url
-from daskfs.jit import COMPILING, is_cold
+from daskfs.jit import COMPILING, announced, is_cold
 from daskfs.job.data import DATA, Datasets, DataSteps, is_key, key_of
 from daskfs.job.request import Request, must_transpose
 from daskfs.job.tables import Job, StabilityTable
@@ -129,14 +129,18 @@ class JobRun(DataSteps):
             return finished
         request.check()
         self.listener.notify(f"select: memory {request.plan(self.client)}")
-        if is_cold(type(request.algorithm).__module__):
+        if self.client is not None and is_cold(type(request.algorithm).__module__):
             self.listener.notify(f"select: {COMPILING}")
         if request.is_begun():
             self.listener.notify("select: going on with the unfinished run that is there")
-        with self._performance_report(place) as record:
+        with self._performance_report(place) as record, announced(self._say("select")):
             selection = self._run(request, **record)
         self.listener.notify(f"select: {len(selection.features):,} features in {public_url(place.url)}")
         return selection
+
+    def _say(self, step: str) -> Callable[[str], None]:
+        """Return a function that sends a line on a step to the listener."""
+        return lambda line: self.listener.notify(f"{step}: {line}")
 
     @contextmanager
     def _performance_report(self, place: Location) -> Iterator[dict[str, str]]:

@@ -257,6 +257,11 @@ class Mission(Algorithm):
         times: dict[MissionStage, int] = {"count": int(self.idf), "learn": self.n_passes, "refit": self.n_refits}
         return [stage for stage, number in times.items() for _ in range(number)]
 
+    def rehearse(self) -> bool:
+        small = replace(self, n_select=2, width=16, passes=1, refit=min(self.n_refits, 1), idf=False)
+        _run_on_few_rows(replace(small, keep=(), interactions=None))
+        return True
+
     def start(self, meta: Meta, seed: int) -> MissionState:
         check_target(self.row_loss, meta)
         n_scores, keep = count_scores(self, meta), kept_features(self.keep, meta)
@@ -453,15 +458,21 @@ def _labels_in_blocks(meta: Meta) -> NDArray[np.float64]:
     return np.arange(len(classes), dtype=np.float64) if isinstance(classes[0], str) else np.array(classes)
 
 
+def _run_on_few_rows(algorithm: Mission, n_shards: int = 1) -> None:
+    """Run all passes over a few made-up rows, with several shards that learn them and merge, or with one."""
+    several = algorithm.row_loss == "softmax"
+    ids, values, y = np.arange(8, dtype=np.uint64), np.ones(8, np.float32), np.array([0.0, 1.0, 0.0, 1.0 + several])
+    block = SparseBlock(0, np.arange(0, 9, 2), ids, values, y)
+    meta = Meta("sparse", 4, 8, 8, 7, (0.0, 1.0, 2.0)[: 2 + several], block.nbytes)
+    state, go_on = algorithm.start(meta, 0), True
+    while go_on:
+        shards = [algorithm.update(copy_state(state), block) for _ in range(n_shards)]
+        state, go_on = algorithm.end_pass(algorithm.merge(shards) if n_shards > 1 else shards[0])
+    algorithm.result(state)
+
+
 @warms
 def _warm_up() -> None:
-    ids, values = np.arange(8, dtype=np.uint64), np.ones(8, np.float32)
-    block = SparseBlock(0, np.arange(0, 9, 2), ids, values, np.array([0.0, 1.0, 0.0, 1.0]))
-    meta = Meta("sparse", 4, 8, 8, 7, (0.0, 1.0), block.nbytes)
     for method in get_args(MissionMethod):
         for loss in ("logistic", "softmax"):
-            algorithm = Mission(2, loss, method=method, width=16, refit=1)
-            state = algorithm.start(meta, 0)
-            for _ in range(2):  # a pass that learns, and one that refits, each by two shards
-                shards = [algorithm.update(copy_state(state), block) for _ in range(2)]
-                state, _ = algorithm.end_pass(algorithm.merge(shards))
+            _run_on_few_rows(Mission(2, loss, method=method, width=16, refit=1), n_shards=2)
