@@ -312,6 +312,7 @@ def test_arguments_of_tasks_are_small(dataset, two_workers, monkeypatch):
     assert max(sizes) < 2500
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Dask leaves a coroutine behind
 def test_a_client_that_is_closed_ends_the_run(dataset, two_workers):
     with Client(two_workers.scheduler.address, set_as_default=False) as client:
         closing = threading.Thread(target=client.close)
