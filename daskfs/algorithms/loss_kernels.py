@@ -83,8 +83,9 @@ def residuals(code, u, y, weight, r):
     total = 0.0
     for i in range(len(y)):
         if weight[i] > 0:
-            total += weight[i] * value(code, u[i], y[i])
-            r[i] = weight[i] * residual(code, u[i], y[i])
+            loss, own = value_and_implicit_residual(code, u[i], y[i], 0.0)
+            total += weight[i] * loss
+            r[i] = weight[i] * own
         else:
             r[i] = 0
     return total

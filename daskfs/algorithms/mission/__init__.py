@@ -51,7 +51,7 @@ from daskfs.algorithms.mission.calibration import (
 )
 from daskfs.algorithms.mission.learn import calibrate, keep_selected, learn, merge_learned
 from daskfs.algorithms.mission.memory_kernels import ORDER, ROWS, Rule, SparseRows
-from daskfs.algorithms.mission.refit import RefitState, fits_in_memory, held_back_share, is_held_back
+from daskfs.algorithms.mission.refit import RefitState, fits_in_memory, held_back_share, is_held_back, only_selected
 from daskfs.algorithms.mission.rows import (
     NO_ROWS,
     RowCounts,
@@ -436,12 +436,13 @@ class Mission(Algorithm):
         is_first = state.passes == len(self._stages) - self.n_refits
         rule, done = self._rule(state, state.n_shards), 0
         for part in self._windows(state, rows, first):
-            which = held[done : done + len(part.y)]
-            if is_first:
-                state.refit.hold_back(state.memory.keys, part, which, first + done)
-                state.refit.keep(state.memory.keys, part, which, first + done, state.seed)
-            if state.refit.learn(state.memory, rule, ignore_rows(part, which)) < len(part.y):
+            if not are_usable(part).all():
                 raise unusable_value(rows, first)
+            which, part = held[done : done + len(part.y)], only_selected(part, state.memory.keys)
+            if is_first:
+                state.refit.hold_back(part, which, first + done)
+                state.refit.keep(part, which, first + done, state.seed)
+            state.refit.learn(state.memory, rule, ignore_rows(part, which))
             done += len(part.y)
         if not state.refit.trials:
             state.memory.totals[ROWS] += len(rows.y)

@@ -11,6 +11,7 @@ from daskfs.protocol import NO_PARENT
 
 _NO_PARENT = np.uint64(NO_PARENT)
 _ONE = np.uint64(1)
+_FLAGS_PER_SLOT = 8
 
 
 @helper
@@ -103,23 +104,36 @@ def larger_of_two(ids, cells, bits, out):
 
 
 @kernel
-def entries_in(indptr, ids, values, keys, which):
-    """Return indptr, ids and values of the rows in the mask `which`, with only the features in a table of `keys`."""
-    out_indptr, total = np.zeros(which.sum() + 1, np.int64), 0
-    for r in range(len(which)):
-        total += which[r] * (indptr[r + 1] - indptr[r])
-    out_ids, out_values, o, row = np.empty(total, np.uint64), np.empty(total, np.float32), 0, 0
-    for r in range(len(which)):
-        if not which[r]:
-            continue
+def entries_in(indptr, ids, values, keys):
+    """Return indptr, ids and values of rows with only the features in the tables `keys`.
+
+    Most features are in no table, which a flag shows for nearly all of them: it is 1 where a feature of a table has the
+    same first bits of its hash.
+    """
+    n, shift, most = len(indptr) - 1, np.uint64(64), 0
+    while (1 << (64 - np.int64(shift))) < _FLAGS_PER_SLOT * keys.size:
+        shift -= _ONE
+    flags = np.zeros(1 << (64 - np.int64(shift)), np.uint8)
+    for t in range(len(keys)):
+        for slot in range(keys.shape[1]):
+            if keys[t, slot] != 0:
+                flags[mix(keys[t, slot] - _ONE) >> shift] = 1
+    for r in range(n):
+        most = max(most, indptr[r + 1] - indptr[r])
+    maybe, out_indptr, o = np.empty(most + 1, np.int64), np.zeros(n + 1, np.int64), 0
+    out_ids, out_values = np.empty(len(ids), np.uint64), np.empty(len(ids), np.float32)
+    for r in range(n):
+        n_maybe = 0
         for e in range(indptr[r], indptr[r + 1]):
-            h, known = mix(ids[e]), False
+            maybe[n_maybe] = e
+            n_maybe += flags[mix(ids[e]) >> shift]
+        for u in range(n_maybe):
+            e, known = maybe[u], False
             for t in range(len(keys)):
-                known = known or find(keys[t], ids[e] + _ONE, h) >= 0
+                known = known or find(keys[t], ids[e] + _ONE, mix(ids[e])) >= 0
             out_ids[o], out_values[o] = ids[e], values[e]
             o += known
-        row += 1
-        out_indptr[row] = o
+        out_indptr[r + 1] = o
     return out_indptr, out_ids[:o].copy(), out_values[:o].copy()
 
 
@@ -180,7 +194,7 @@ def _warm_up() -> None:
         array.flags.writeable = False
     append_pairs(indptr, read_only, values, values, keys, keys, count_pairs(indptr, read_only, keys, keys))
     find_ids(ids, keys)
-    entries_in(indptr, read_only, values, keys.reshape(1, -1), np.ones(1, np.bool_))
+    entries_in(indptr, read_only, values, keys.reshape(1, -1))
     scale_some(read_only, keys, np.ones(4), np.ones(2, np.float32), np.ones(2, np.float32))
     scale_entries(indptr, read_only, values, keys, np.ones(4), np.ones(4))
     for some in (ids, read_only):

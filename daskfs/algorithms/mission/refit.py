@@ -98,17 +98,17 @@ class RefitState:
             for array in (trial.drift, trial.bias_drift, trial.clock, trial.path, trial.bias_path, trial.path_rows):
                 array[:] = 0
 
-    def hold_back(self, keys: NDArray[np.uint64], rows: SparseRows, which: NDArray[np.bool_], first: int) -> None:
-        """Keep the held-back rows of a block, with only the features in the tables `keys`."""
+    def hold_back(self, rows: SparseRows, which: NDArray[np.bool_], first: int) -> None:
+        """Keep the held-back rows of a block of rows with only the selected features."""
         if which.any():
-            part = np.flatnonzero(which) + first, _restricted(rows, keys, which)
+            part = np.flatnonzero(which) + first, take_rows(rows, np.flatnonzero(which))
             self.held_numbers, self.held_rows = _joined([(self.held_numbers, self.held_rows), part])
 
-    def keep(self, keys: NDArray[np.uint64], rows: SparseRows, held: NDArray[np.bool_], first: int, seed: int) -> None:
-        """Keep a share of the rows of a block to fit in memory, with only the features in the tables `keys`."""
+    def keep(self, rows: SparseRows, held: NDArray[np.bool_], first: int, seed: int) -> None:
+        """Keep a share of a block of rows with only the selected features, to fit in memory."""
         which = is_held_back(first, len(rows.y), seed + 1, self.fit_share) & ~held
         if which.any():
-            part = np.flatnonzero(which) + first, _restricted(rows, keys, which)
+            part = np.flatnonzero(which) + first, take_rows(rows, np.flatnonzero(which))
             self.fit_numbers, self.fit_rows = _joined([(self.fit_numbers, self.fit_rows), part])
             self._keep_fewer(seed)
 
@@ -119,16 +119,12 @@ class RefitState:
             numbers = np.flatnonzero(_is_drawn(self.fit_numbers.astype(np.uint64), seed + 1, self.fit_share))
             self.fit_numbers, self.fit_rows = self.fit_numbers[numbers], take_rows(self.fit_rows, numbers)
 
-    def learn(self, memory: Memory, rule: Rule, rows: SparseRows) -> int:
-        """Learn rows in every trial up to a value that is not finite; return the number of rows learned."""
-        learned = len(rows.y)
+    def learn(self, memory: Memory, rule: Rule, rows: SparseRows) -> None:
+        """Learn rows in every trial."""
         for trial, factor in zip(self.trials, _FACTORS[: len(self.trials)], strict=True):
             own = trial.learned_in(memory if trial is self.trials[0] else memory._replace(totals=np.zeros(3)))
             drift = Drift(trial.drift, trial.bias_drift, trial.clock)
-            learned = int(refit_rows(rows, own, drift, rule._replace(rate=factor * rule.rate)))
-            if learned < len(rows.y):
-                break
-        return learned
+            refit_rows(rows, own, drift, rule._replace(rate=factor * rule.rate))
 
     @classmethod
     def merge(cls, refits: Sequence[RefitState], shards: Sequence[int], seed: int) -> RefitState:
@@ -198,11 +194,11 @@ class RefitState:
         return weights, (intercept / (rule.bias_value or 1.0)).astype(np.float32), loss
 
 
-def _restricted(rows: SparseRows, keys: NDArray[np.uint64], which: NDArray[np.bool_]) -> SparseRows:
-    """Return copies of the rows in the mask `which`, with only the features in the tables `keys`."""
-    indptr, ids, values = entries_in(rows.indptr, rows.ids, rows.values, keys, which)
-    weight = rows.weight[which] if len(rows.weight) else np.ones(int(which.sum()), np.float32)
-    return read_only(indptr, ids, values, values, NO_ROWS.pairs, rows.y[which], weight)
+def only_selected(rows: SparseRows, keys: NDArray[np.uint64]) -> SparseRows:
+    """Return the rows with only the features in the tables `keys`, and with weights."""
+    indptr, ids, values = entries_in(rows.indptr, rows.ids, rows.values, keys)
+    weight = rows.weight if len(rows.weight) else np.ones(len(rows.y), np.float32)
+    return read_only(indptr, ids, values, values, NO_ROWS.pairs, rows.y, weight)
 
 
 def _joined(parts: Sequence[tuple[NDArray[np.int64], SparseRows]]) -> tuple[NDArray[np.int64], SparseRows]:

@@ -1,7 +1,6 @@
 """Kernels that learn only the weights of features in the tables.
 
-`learn_thresholded` is for methods without a sketch ("iht", "batch-iht"), `refit_rows` for the refit. Both return the
-number of rows before a value that is not finite.
+`learn_thresholded` is for methods without a sketch ("iht", "batch-iht"), `refit_rows` for the refit.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _ZERO = np.float32(0)
 
 @summing
 def learn_thresholded(rows, memory, rule):
-    """Learn rows by iterative hard thresholding; return the number of rows learned.
+    """Learn rows by iterative hard thresholding; return the number of rows before a value that is not finite.
 
     Gradients add up in `memory.sketch`, with a vector for every slot, until the table has no room for another row.
     """
@@ -74,7 +73,7 @@ class Drift(NamedTuple):
 
 @summing
 def refit_rows(rows, memory, drift, rule):
-    """Learn the weights of the features in the tables only; return the number of rows learned.
+    """Learn the weights of the features in the tables, from rows with no other features.
 
     Rows of weight 0 change no weights and do not advance the clock of `drift`.
     """
@@ -84,13 +83,12 @@ def refit_rows(rows, memory, drift, rule):
     z, g = np.empty(C, np.float32), np.empty(C, np.float32)
     decay, rate, b = np.float32(rule.decay), np.float32(rule.rate), np.float32(rule.bias_value)
     for r in range(n):
-        weight, known, square = weight_of(rows, r), 0, _ZERO
+        weight, known = weight_of(rows, r), 0
         for c in range(C):
             z[c] = memory.bias[c] * b
         reach = b * damp(b, memory.bias_sum[0], decay)
         for e in range(rows.indptr[r], rows.indptr[r + 1]):
             h = mix(rows.ids[e])
-            square += rows.values[e] * rows.values[e]
             for t in range(n_tables):
                 slot = find(memory.keys[t], rows.ids[e] + np.uint64(1), h)
                 if slot >= 0:
@@ -100,8 +98,6 @@ def refit_rows(rows, memory, drift, rule):
                     reach += v * damp(v, memory.pace[t, slot, SUM], decay)
                     for c in range(V):
                         z[t * V + c] += memory.weights[t, slot, c] * v
-        if not is_finite(square):
-            return r
         if weight == 0:
             continue
         score_residual(rule, z, rows.y[r], weight, reach, g, memory.totals)
@@ -120,4 +116,3 @@ def refit_rows(rows, memory, drift, rule):
                 drift.weights[t, slot, c] += time * step * g[t * V + c]
         drift.clock[0] += 1
     memory.totals[ROWS] += n
-    return n
