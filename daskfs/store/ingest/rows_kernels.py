@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.jit import helper, kernel, warms
+from daskfs.store.dataset.bits_kernels import bit_length
 
 # The status that a parser kernel returns. From FIRST_ERROR on it is an error code of the format, for the row that
 # starts at progress[LINE]; the error is at byte progress[AT].
@@ -26,7 +27,8 @@ class Spare(NamedTuple):
 
     ids: NDArray[np.uint64]
     values: NDArray[np.float32]
-    place: NDArray[np.int64]
+    place: NDArray[np.int64]  # of each digit, for the radix sort
+    buckets: NDArray[np.uint16]  # for the spreading sort
 
 
 class RowArrays(NamedTuple):
@@ -60,7 +62,12 @@ def new_row_arrays(rows: int, entries: int) -> RowArrays:
 
 def new_spare(entries: int) -> Spare:
     """Return working memory for sorting rows of up to `entries` entries."""
-    return Spare(np.empty(entries, np.uint64), np.empty(entries, np.float32), np.empty(LONG_ROW, np.int64))
+    return Spare(
+        ids=np.empty(entries, np.uint64),
+        values=np.empty(entries, np.float32),
+        place=np.empty(256, np.int64),
+        buckets=np.empty(2 * LONG_ROW, np.uint16),
+    )
 
 
 @helper
@@ -103,39 +110,34 @@ def _insert_all(from_ids, from_values, ids, values):
 
 @helper
 def _spreading_sort(ids, values, spare):
-    """Sort evenly distributed ids, such as hashes, by placing each id near the position predicted from its value.
+    """Sort evenly distributed ids, such as hashes, with a bucket for each range of ids: about as many as there are ids.
 
-    The sort is stable. Return False, without sorting, if too many ids have the same predicted position.
+    The sort is stable. Return False, without sorting, if too many ids are in the same bucket.
     """
-    n, place = len(ids), spare.place
+    n, buckets = len(ids), spare.buckets
     low = high = ids[0]
     for i in range(1, n):
         low, high = min(low, ids[i]), max(high, ids[i])
-    scale = (n - 1) / max(np.float64(high - low), 1.0)
-    place[:n] = 0
+    shift = np.uint64(max(bit_length(high - low) - bit_length(np.uint64(n - 1)) - 1, 0))
+    used = np.int64((high - low) >> shift) + 1
+    buckets[:used] = 0
     for i in range(n):
-        place[_place(ids[i], low, scale)] += 1
-    before, crowding = 0, 0
-    for i in range(n):
-        count = place[i]
-        place[i] = before
+        buckets[(ids[i] - low) >> shift] += np.uint16(1)
+    before, crowding = np.int64(0), np.int64(0)
+    for i in range(used):
+        count = np.int64(buckets[i])
+        buckets[i] = before
         before += count
         crowding += count * count
-    if crowding > 4 * n:  # twice the value expected for hashes
+    if crowding > 4 * n:  # at least twice the value expected for hashes
         return False
     for i in range(n):
-        at = _place(ids[i], low, scale)
-        to = place[at]
+        bucket = (ids[i] - low) >> shift
+        to = np.int64(buckets[bucket])
         spare.ids[to], spare.values[to] = ids[i], values[i]
-        place[at] = to + 1
+        buckets[bucket] = to + 1
     _insert_all(spare.ids, spare.values, ids, values)
     return True
-
-
-@helper
-def _place(key, low, scale):
-    """Return the position of the id `key` in sorted order, predicted by linear interpolation."""
-    return np.uint64(np.float64(key - low) * scale)
 
 
 @helper
@@ -148,7 +150,7 @@ def _radix_sort(ids, values, spare):
     for i in range(1, len(ids)):
         differing |= ids[i] ^ ids[0]
     spare_ids, spare_values = spare.ids[: len(ids)], spare.values[: len(ids)]
-    place = spare.place[:256]
+    place = spare.place
     in_spare = False
     for byte in range(8):
         shift = np.uint64(8 * byte)
