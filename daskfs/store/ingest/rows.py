@@ -235,7 +235,7 @@ class NameCollector:
 
     def __init__(self, names_bytes: int) -> None:
         self._room = max(names_bytes // 128, 16), max(names_bytes // 4, 1024), names_bytes // 32
-        self.names = new_name_set(*self._room)
+        self.names = new_name_set(*self._room, numbered=False)
         self.runs: list[NameRun] = []
 
     def flush(self, emit: Callable[[NameSet], None]) -> None:
@@ -244,7 +244,7 @@ class NameCollector:
             emit(self.names)
             hand_over(self.names)
         if len(self.names.text) > self._room[1]:  # enlarged for one huge row
-            self.names = new_name_set(*self._room)
+            self.names = new_name_set(*self._room, numbered=False)
 
     def make_room(self, emit: Callable[[NameSet], None]) -> None:
         """Emit new names, or forget names already emitted, or enlarge the set if a single row has filled the set."""
@@ -253,7 +253,7 @@ class NameCollector:
         elif self.names.used[KEYS]:
             clear(self.names)
         else:
-            self.names = new_name_set(2 * len(self.names.ids), 2 * len(self.names.text))
+            self.names = new_name_set(2 * len(self.names.ids), 2 * len(self.names.text), numbered=False)
 
     def begin_piece(self) -> list[NameRun]:
         """Return the sorted runs whose names the next piece need not stage again."""
