@@ -105,6 +105,38 @@ def _merge(h, accumulator):
     return (h ^ _round(np.uint64(0), accumulator)) * P1 + P4
 
 
+@helper
+def hash_start(length):
+    """Return the first state of xxHash64 for a text of `length` bytes, less than 32."""
+    return P5 + np.uint64(length)
+
+
+@helper
+def hash_word(h, word):
+    """Return the state of xxHash64 after the eight bytes of a 64-bit word."""
+    return _rotate(h ^ _round(np.uint64(0), word), 27) * P1 + P4
+
+
+@helper
+def hash_half_word(h, half):
+    """Return the state of xxHash64 after the four bytes of a uint64 below 2^32."""
+    return _rotate(h ^ (half * P1), 23) * P2 + P3
+
+
+@helper
+def hash_byte(h, byte):
+    """Return the state of xxHash64 after one byte, given as a uint64."""
+    return _rotate(h ^ (byte * P5), 11) * P1
+
+
+@helper
+def hash_end(h):
+    """Return the xxHash64 that belongs to the state after the last byte."""
+    h = (h ^ (h >> np.uint64(33))) * P2
+    h = (h ^ (h >> np.uint64(29))) * P3
+    return h ^ (h >> np.uint64(32))
+
+
 @inlined
 def _xxh64(text, start, stop):
     at = start
@@ -122,19 +154,17 @@ def _xxh64(text, start, stop):
         h = P5
     h += np.uint64(stop - start)
     while at + 8 <= stop:
-        h = _rotate(h ^ _round(np.uint64(0), word_at(text, at)), 27) * P1 + P4
+        h = hash_word(h, word_at(text, at))
         at += 8
     if at + 4 <= stop:
-        h = _rotate(h ^ (half_word_at(text, at) * P1), 23) * P2 + P3
+        h = hash_half_word(h, half_word_at(text, at))
         at += 4
     if start < stop:
         for i in range(3):  # without a branch, because the number of remaining bytes is unpredictable
             left = at + i < stop
             byte = np.uint64(text[at + i if left else start])
-            h = _rotate(h ^ (byte * P5), 11) * P1 if left else h
-    h = (h ^ (h >> np.uint64(33))) * P2
-    h = (h ^ (h >> np.uint64(29))) * P3
-    return h ^ (h >> np.uint64(32))
+            h = hash_byte(h, byte) if left else h
+    return hash_end(h)
 
 
 @kernel

@@ -9,12 +9,14 @@ from __future__ import annotations
 import numpy as np
 
 from daskfs.jit import helper, inlined
+from daskfs.store.dataset.bits_kernels import lowest_bit
 from daskfs.store.dataset.hashing_kernels import WORD, bytes_equal, first_marked, word_at
 
 SPACE, TAB, CR, LF = 32, 9, 13, 10
 COLON, HASH, PLUS, MINUS, DOT, BAR, QUOTE = 58, 35, 43, 45, 46, 124, 39
 
 TEN_TO = 10.0 ** np.arange(23)  # exactly representable, so that a division rounds only once
+_WHOLE_TEN_TO = np.uint64(10) ** np.arange(9, dtype=np.uint64)
 MANTISSA_LIMIT = np.uint64(10**17)
 ID_LIMIT = np.uint64(2**63)
 
@@ -58,6 +60,118 @@ def read_number(text, at):
 
 
 @inlined
+def read_token(text, start, stop):
+    """Return the number ``text[start:stop]``, and False if this is no finite number.
+
+    The value is the same as that of `read_number` bit for bit. No byte is looked at by itself in a number of up to 17
+    digits, so that 8 bytes after `stop` must be in the text.
+    """
+    negative = text[start] == MINUS
+    first = start + 1 if negative else start
+    length = stop - first
+    if 0 < length <= WORD:
+        mantissa, decimals, fine = _short_mantissa(word_at(text, first), length)
+        if fine:
+            value = np.float64(np.int64(mantissa)) / TEN_TO[decimals]
+            return -value if negative else value, True
+    return read_long_token(text, start, stop)
+
+
+@helper
+def read_long_token(text, start, stop):
+    """Return the same as `read_token`, for a token with more than eight bytes, an exponent or anything unusual."""
+    negative = text[start] == MINUS
+    first = start + 1 if negative else start
+    power, end = _two_digit_exponent(text, first, stop)
+    mantissa, decimals, fine = _long_mantissa(text, first, end)
+    if fine:
+        value = _scaled(mantissa, power - decimals)
+        return -value if negative else value, True
+    value, end, state = _read_any_number(text, start)
+    return value, state == NUMBER and end == stop
+
+
+@inlined
+def _two_digit_exponent(text, first, stop):
+    """Return the exponent of a number that ends like ``e-05``, and the end of its mantissa, or (0, stop) otherwise."""
+    if stop - first <= 4 or text[stop - 4] | np.uint8(32) != 101:  # e or E
+        return 0, stop
+    sign, tens, ones = text[stop - 3], digit(text[stop - 2]), digit(text[stop - 1])
+    if tens > 9 or ones > 9 or (sign != PLUS and sign != MINUS):
+        return 0, stop
+    power = 10 * np.int64(tens) + np.int64(ones)
+    return -power if sign == MINUS else power, stop - 4
+
+
+@inlined
+def _long_mantissa(text, first, stop):
+    """Return the digits ``text[first:stop]`` as one number, the number of decimals, and False if not understood.
+
+    Up to seven digits may stand before the point, up to 16 after the point, and up to 17 in all.
+    """
+    length = stop - first
+    if length <= 0:
+        return np.uint64(0), 0, False
+    word = word_at(text, first)
+    if length <= WORD:
+        return _short_mantissa(word, length)
+    whole = lowest_bit(bytes_equal(word, DOT)) >> 3
+    decimals = length - whole - 1
+    if whole == WORD or decimals > 2 * WORD or whole + decimals > 17:
+        return np.uint64(0), 0, False
+    last = min(decimals, WORD)
+    a, a_fine = _digits(word, whole)
+    b, b_fine = _digits(word_at(text, first + whole + 1), decimals - last)
+    c, c_fine = _digits(word_at(text, stop - last), last)
+    return (a * _WHOLE_TEN_TO[decimals - last] + b) * _WHOLE_TEN_TO[last] + c, decimals, a_fine & b_fine & c_fine
+
+
+@inlined
+def _digits(word, count):
+    """Return the number in the first `count` bytes (0 … 8) of a 64-bit word, and False if not all are digits."""
+    if count == 0:
+        return np.uint64(0), True
+    zeros = np.uint64(64 - 8 * count)
+    word = (word << zeros) - (_ONES * np.uint64(48) << zeros)
+    return _number_of_digits(word), _all_digits(word)
+
+
+@inlined
+def _short_mantissa(word, length):
+    """Return the digits in the first `length` bytes (1 … 8) of a 64-bit word as one number, like `_long_mantissa`.
+
+    There is no branch for a point, because whether a number has a point is unpredictable in some texts.
+    """
+    zeros = np.uint64(64 - 8 * length)  # bits in front of the first digit
+    word <<= zeros
+    points = bytes_equal(word, DOT)
+    has_point = points != 0
+    up_to_point = points ^ (points - np.uint64(1)) if has_point else np.uint64(0)
+    word = ((word & (up_to_point >> np.uint64(8))) << np.uint64(8)) | (word & ~up_to_point)
+    zeros += np.uint64(8) if has_point else np.uint64(0)
+    decimals = (63 - lowest_bit(points)) >> 3 if has_point else 0
+    word -= _ONES * np.uint64(48) << (zeros & np.uint64(63))
+    return _number_of_digits(word), decimals, (zeros < 64) & _all_digits(word)
+
+
+@inlined
+def _all_digits(word):
+    """Return True if every byte of a 64-bit word is 0 … 9."""
+    return ((word + _ONES * np.uint64(128 - 10)) | word) & _HIGH_BITS == 0
+
+
+@inlined
+def _number_of_digits(word):
+    """Return the number whose eight digits 0 … 9 are the bytes of a 64-bit word, the first digit lowest."""
+    # Neighbours are combined: digits to pairs, pairs to fours, fours to the number.
+    word = (word * np.uint64(10)) + (word >> np.uint64(8))
+    pairs = np.uint64(0x000000FF000000FF)
+    fours = (word & pairs) * np.uint64(100 + (1000000 << 32))
+    word = (fours + ((word >> np.uint64(16)) & pairs) * np.uint64(1 + (10000 << 32))) >> np.uint64(32)
+    return word & np.uint64(0xFFFFFFFF)
+
+
+@inlined
 def _read_short_number(word):
     """Read a number of up to seven digits and points from a 64-bit word, and return value and length (0 if it fails).
 
@@ -84,14 +198,9 @@ def _read_short_number(word):
         return 0.0, 0
     word <<= np.uint64(64 - 8 * digits)  # zeros in front
     word -= (_ONES * np.uint64(48)) << np.uint64(64 - 8 * digits)
-    if ((word + _ONES * np.uint64(128 - 10)) | word) & _HIGH_BITS:
+    if not _all_digits(word):
         return 0.0, 0
-    # Neighbours are combined: digits to pairs, pairs to fours, fours to the number.
-    word = (word * np.uint64(10)) + (word >> np.uint64(8))
-    pairs = np.uint64(0x000000FF000000FF)
-    fours = (word & pairs) * np.uint64(100 + (1000000 << 32))
-    word = (fours + ((word >> np.uint64(16)) & pairs) * np.uint64(1 + (10000 << 32))) >> np.uint64(32)
-    return np.float64(word & np.uint64(0xFFFFFFFF)) / TEN_TO[decimals], length
+    return np.float64(_number_of_digits(word)) / TEN_TO[decimals], length
 
 
 @helper

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from daskfs.store.ingest.formats import vw_kernels as kernels
 from daskfs.store.ingest.formats.base import Format, LabelKind, NamesFrom, guess_label_kind
+from daskfs.store.ingest.formats.vw_fast_kernels import new_structure
 from daskfs.store.ingest.rows import MOST_LABELS, RowBuilder
 from daskfs.store.ingest.sources import Source, SourcePart, first_lines
 
@@ -57,9 +58,9 @@ class VowpalWabbit(Format):
         return replace(self, labels=guess_label_kind([header[0] for header in headers if header]))
 
     def read(self, part: SourcePart, rows: RowBuilder, window_bytes: int) -> None:
-        strings, batch = self.labels == "strings", kernels.new_batch()
+        strings, batch, structure = self.labels == "strings", kernels.new_batch(), new_structure()
 
         def step(text: NDArray[np.uint8]) -> int:
-            return int(kernels.parse_vw(text, strings, rows.arrays, rows.labels, rows.names, batch))
+            return int(kernels.parse_vw(text, strings, rows.arrays, rows.labels, rows.names, batch, structure))
 
         rows.parse_part(part, window_bytes, step, REASONS)

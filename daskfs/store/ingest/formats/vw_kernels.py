@@ -31,6 +31,13 @@ from daskfs.store.ingest.formats.numbers_kernels import (
     TAB,
     read_number,
 )
+from daskfs.store.ingest.formats.vw_fast_kernels import (
+    CARET,
+    NOT_UNDERSTOOD,
+    find_vw_structure,
+    new_structure,
+    read_structured_namespaces,
+)
 from daskfs.store.ingest.rows_kernels import (
     AT,
     DONE,
@@ -51,7 +58,6 @@ NO_LABEL, LABEL_IS_NO_NUMBER, LABEL_NOT_FINITE, TOO_MANY_LABELS, BAD_WEIGHT = ra
 NO_BAR, BAD_SCALE, BAD_VALUE, VALUE_NOT_FINITE, NUL_BYTE, NAME_TOO_LONG = range(FIRST_ERROR + 5, FIRST_ERROR + 11)
 CARET_IN_NAMESPACE, SUM_NOT_FINITE = range(FIRST_ERROR + 11, FIRST_ERROR + 13)
 
-CARET = 94
 LONGEST_NAME = 1 << 16
 # States of `_features` besides the codes above.
 _FINE = 0
@@ -90,10 +96,14 @@ def _ends(word):
 
 
 @kernel
-def parse_vw(text, labels_are_strings, out, labels, names, batch):
+def parse_vw(text, labels_are_strings, out, labels, names, batch, structure):
     """Parse VW lines from byte ``progress[NEXT]`` on, add names to the set `names`, and return a status code."""
-    at = out.progress[NEXT]
+    at = found_stop = out.progress[NEXT]
+    following = 0  # the first structural byte that was not used yet
     while at < len(text):
+        if at >= found_stop:
+            found_stop = find_vw_structure(text, at, structure)
+            following = 0
         line = at
         out.progress[LINE] = line
         at = _skip_blanks(text, at)
@@ -109,7 +119,14 @@ def parse_vw(text, labels_are_strings, out, labels, names, batch):
         if state == _FINE and known_tags + tag_stop - tag_start > len(out.tags):
             state = FULL
         if state == _FINE:
-            entry, at, state = _read_namespaces(text, at, out, names, batch)
+            bar, state = at, NOT_UNDERSTOOD
+            if bar < found_stop:
+                while structure.positions[following] < bar:
+                    following += 1
+                entry, following, state = read_structured_namespaces(text, following, out, names, structure)
+                at = np.int64(structure.positions[following])
+            if state == NOT_UNDERSTOOD:
+                entry, at, state = _read_namespaces(text, bar, out, names, batch)
         if state == _FINE:
             _keep_tag(out, text, tag_start, tag_stop)
             if not close_row(out, entry, label, weight):
@@ -304,4 +321,4 @@ def _close_batch(batch, stop, ids, names):
 @warms
 def _warm() -> None:
     text = np.frombuffer(bytearray(b"1 2 'tag|ns a:1 b\n"), np.uint8)  # writable, as windows are
-    parse_vw(text, False, new_row_arrays(2, 4), new_name_set(2, 8), new_name_set(4, 64), new_batch())
+    parse_vw(text, False, new_row_arrays(2, 4), new_name_set(2, 8), new_name_set(4, 64), new_batch(), new_structure())
