@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+from store.formats import parsed_text
+from store.formats.parsed_text import Parsed
 
-from daskfs.store.dataset.names_kernels import NameSet, name_list
 from daskfs.store.ingest.formats import vw, vw_kernels
 from daskfs.store.ingest.formats.vw_fast_kernels import Structure, new_structure
-from daskfs.store.ingest.rows import BadLines, NameCollector, RowBuilder
-from daskfs.store.ingest.rows_kernels import ENTRIES, ROWS, TAG_BYTES, RowArrays
-from daskfs.store.ingest.sources import Source, Window
+from daskfs.store.ingest.rows import RowBuilder
 
 GOOD_NUMBERS = (
     b"0 1 2 -1 +1 +.5 .5 -.5 5. -0 00012 12345678 -1234567 1234567. 123456789 0.12345678 -0.1234567890123456".split()
@@ -23,6 +22,7 @@ GOOD_NUMBERS += (
 GOOD_NUMBERS += (
     b"12345678901234567 123456789012345678901234567890 1234567.1234567890 1234567.12345678901 .1234567890123456".split()
 )
+GOOD_NUMBERS += b"9.1234567890123456 99.1234567890123456 999.9999999999999999 9999999.9999999999999999".split()
 GOOD_NUMBERS += b".12345678901234567 3.4028234e+38 1.e-05 -.5e+01 1e00 1e-00".split()
 BAD_NUMBERS = b"nan inf -inf NaN Infinity 1e39 3.4028236e+38 1e400 . - + -- --1 +-1 1.2.3 1e e5 1e-0x 0x10".split()
 BAD_NUMBERS += b"1_000 1,5 1:2 :".split()
@@ -99,85 +99,13 @@ def lines(rng: np.random.Generator, count: int) -> Iterator[bytes]:
     return (line(rng) for _ in range(count))
 
 
-class Parsed(NamedTuple):
-    """All that a parser makes of a text; floats by their bits."""
-
-    lengths: list[int]
-    ids: bytes
-    values: bytes
-    y: bytes
-    weight: bytes
-    tags: bytes
-    tag_ends: list[int]
-    names: list[bytes]
-    labels: list[str]
-    bad: list[tuple[int, str]]
-
-
-class _AllBadLines(BadLines):
-    """Notes every bad line by the byte where it begins."""
-
-    def __init__(self) -> None:
-        super().__init__(skip=True)
-        self.seen: list[tuple[int, str]] = []
-
-    def report_at(self, source: Source, offset: int, reason: str) -> None:
-        self.seen.append((offset, reason))
-
-
 def parsed(
-    windows: Sequence[bytes],
-    structure: Structure | None = None,
-    *,
-    strings: bool = False,
-    block_rows: int = 100,
-    block_entries: int = 1000,
-    names_bytes: int = 1 << 20,
+    windows: Sequence[bytes], structure: Structure | None = None, *, strings: bool = False, **options: int
 ) -> Parsed:
     """What the parser makes of windows of whole lines: without the fast path, or with a structure for it."""
-    structure = structure or new_structure(0)
-    blocks: list[tuple[list[int], bytes, bytes, bytes, bytes, bytes, list[int]]] = []
-    names: list[bytes] = []
+    batch, used = vw_kernels.new_batch(), structure or new_structure(0)
 
-    def emit(arrays: RowArrays) -> None:
-        rows, entries = arrays.progress[ROWS], arrays.progress[ENTRIES]
-        blocks.append(
-            (
-                np.diff(arrays.indptr[: rows + 1]).tolist(),
-                arrays.ids[:entries].tobytes(),
-                arrays.values[:entries].tobytes(),
-                arrays.y[:rows].tobytes(),
-                arrays.weight[:rows].tobytes(),
-                arrays.tags[: arrays.progress[TAG_BYTES]].tobytes(),
-                np.diff(arrays.tag_ends[:rows], prepend=0).tolist(),
-            )
-        )
+    def step(text: NDArray[np.uint8], rows: RowBuilder) -> int:
+        return int(vw_kernels.parse_vw(text, strings, rows.arrays, rows.labels, rows.names, batch, used))
 
-    def emit_names(found: NameSet) -> None:
-        names.extend(name_list(found))
-
-    bad = _AllBadLines()
-    builder = RowBuilder(
-        emit,
-        emit_names,
-        block_rows=block_rows,
-        block_entries=block_entries,
-        collected=NameCollector(names_bytes),
-        bad_lines=bad,
-    )
-    batch, offset = vw_kernels.new_batch(), 0
-    for window in windows:
-        text = np.frombuffer(bytearray(window), np.uint8)  # writable, as windows are
-
-        def step(text=text) -> int:
-            return int(
-                vw_kernels.parse_vw(text, strings, builder.arrays, builder.labels, builder.names, batch, structure)
-            )
-
-        builder.parse(Window(text, offset), Source("x.vw", 0, ""), step, vw.REASONS)
-        offset += len(window)
-    builder.finish()
-    columns = list(zip(*blocks, strict=True)) or [()] * 7
-    lists = [[number for numbers in columns[i] for number in numbers] for i in (0, 6)]
-    joined = [b"".join(column) for column in columns[1:6]]
-    return Parsed(lists[0], *joined, lists[1], names, builder.label_strings(), bad.seen)
+    return parsed_text.parsed(windows, step, vw.REASONS, **options)

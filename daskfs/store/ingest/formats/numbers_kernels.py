@@ -46,6 +46,27 @@ def read_id(text, at):
 
 
 @inlined
+def read_id_token(text, start, stop):
+    """Return the whole number ``text[start:stop]`` like `read_id`, and False if this is no whole number below 2^63.
+
+    No byte is looked at by itself, so that 8 bytes after `stop` must be in the text.
+    """
+    length = stop - start
+    if 0 < length <= WORD:
+        return _digits(word_at(text, start), length)
+    if length <= 0 or length > 19:
+        return np.uint64(0), False
+    last, is_last = _digits(word_at(text, stop - WORD), WORD)
+    if length <= 2 * WORD:
+        first, is_first = _digits(word_at(text, start), length - WORD)
+        return first * _WHOLE_TEN_TO[WORD] + last, is_first & is_last
+    middle, is_middle = _digits(word_at(text, stop - 2 * WORD), WORD)
+    first, is_first = _digits(word_at(text, start), length - 2 * WORD)
+    value = (first * _WHOLE_TEN_TO[WORD] + middle) * _WHOLE_TEN_TO[WORD] + last
+    return value, is_first & is_middle & is_last & (value < ID_LIMIT)
+
+
+@inlined
 def read_number(text, at):
     """Read a decimal number at `at`, and return the value, the position after the number, and NUMBER or an error code.
 

@@ -19,6 +19,8 @@ from daskfs.jit import inlined
 from daskfs.store.dataset.bits_kernels import bit_count, lowest_bit
 from daskfs.store.ingest.formats.numbers_kernels import LF, SPACE
 
+FINE, NOT_UNDERSTOOD = 0, 3  # what the second stage returns, besides FULL and NAMES_FULL
+WINDOW = 1 << 16  # bytes whose structure is found at a time; the positions stay in the second-level cache
 BLOCK = 64  # bytes that are compared at a time
 _AT_ONCE = 8  # positions written without a branch, because the number of structural bytes in a block is unpredictable
 
@@ -60,7 +62,7 @@ def _compiled_structural_bits(text, at, first, second):
     return checked
 
 
-def new_positions(window_bytes: int) -> NDArray[np.uint32]:
+def new_positions(window_bytes: int = WINDOW) -> NDArray[np.uint32]:
     """Return an array for the positions of structural bytes in up to `window_bytes` bytes of text (0: no bytes)."""
     return np.zeros(window_bytes + 2 * _AT_ONCE if window_bytes else 0, np.uint32)
 

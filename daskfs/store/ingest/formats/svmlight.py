@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from daskfs.store.ingest.formats import svmlight_kernels as kernels
 from daskfs.store.ingest.formats.base import Format, LabelKind, NamesFrom, guess_label_kind
+from daskfs.store.ingest.formats.structure_kernels import new_positions
 from daskfs.store.ingest.rows import MOST_LABELS, RowBuilder
 from daskfs.store.ingest.sources import Source, SourcePart, first_lines
 
@@ -49,7 +50,9 @@ class Svmlight(Format):
         return replace(self, labels=guess_label_kind([line[0] for line in words if line]))
 
     def read(self, part: SourcePart, rows: RowBuilder, window_bytes: int) -> None:
+        strings, positions = self.labels == "strings", new_positions()
+
         def step(text: NDArray[np.uint8]) -> int:
-            return int(kernels.parse_svmlight(text, self.labels == "strings", rows.arrays, rows.labels))
+            return int(kernels.parse_svmlight(text, strings, rows.arrays, rows.labels, positions))
 
         rows.parse_part(part, window_bytes, step, REASONS)

@@ -18,6 +18,8 @@ from daskfs.store.ingest.formats.numbers_kernels import (
     read_id,
     read_number,
 )
+from daskfs.store.ingest.formats.structure_kernels import FINE, NOT_UNDERSTOOD, new_positions
+from daskfs.store.ingest.formats.svmlight_fast_kernels import find_svmlight_structure, read_structured_features
 from daskfs.store.ingest.rows_kernels import (
     AT,
     DONE,
@@ -36,14 +38,20 @@ VALUE_NOT_FINITE, NUL_BYTE, SUM_NOT_FINITE = range(FIRST_ERROR + 6, FIRST_ERROR 
 
 
 @kernel
-def parse_svmlight(text, labels_are_strings, out, labels):
+def parse_svmlight(text, labels_are_strings, out, labels, positions):
     """Parse svmlight lines from byte ``progress[NEXT]`` on, and return DONE, FULL (block is full) or an error code.
 
     `text` must end with a newline. After FULL, ``progress[NEXT]`` is the start of the line that did not fit. After an
     error, ``progress[AT]`` is the byte of the error and ``progress[LINE]`` the start of the bad line.
+
+    `positions` is working memory for the structural bytes of lines, which the fast path needs (empty: no fast path).
     """
-    at = out.progress[NEXT]
+    at = found_stop = out.progress[NEXT]
+    following = 0  # the first structural byte that was not used yet
     while at < len(text):
+        if at >= found_stop:
+            found_stop = find_svmlight_structure(text, at, positions)
+            following = 0
         line = at
         out.progress[LINE] = line
         while text[at] == SPACE or text[at] == TAB or text[at] == CR:
@@ -71,8 +79,19 @@ def parse_svmlight(text, labels_are_strings, out, labels):
                 return LABEL_IS_NO_NUMBER
 
         label_stop = at
-        entry = out.progress[ENTRIES]
-        while True:
+        entry, fast = out.progress[ENTRIES], NOT_UNDERSTOOD
+        if at < found_stop:
+            while positions[following] < at:
+                following += 1
+            entry, following, fast = read_structured_features(text, following, out, positions)
+            if fast == FULL:
+                out.progress[NEXT] = line
+                return FULL
+            if fast == FINE:
+                at = np.int64(positions[following])
+            else:
+                entry = out.progress[ENTRIES]
+        while fast != FINE:
             while text[at] == SPACE or text[at] == TAB:
                 at += 1
             if text[at] <= CR:  # below a space, only LF and CR LF end a line
@@ -127,4 +146,4 @@ def parse_svmlight(text, labels_are_strings, out, labels):
 @warms
 def _warm() -> None:
     text = np.frombuffer(bytearray(b"1 1:2\n"), np.uint8)  # writable, as windows are
-    parse_svmlight(text, False, new_row_arrays(2, 4), new_name_set(2, 8))
+    parse_svmlight(text, False, new_row_arrays(2, 4), new_name_set(2, 8), new_positions())

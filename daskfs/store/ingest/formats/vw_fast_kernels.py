@@ -29,13 +29,10 @@ from daskfs.store.dataset.hashing_kernels import (
 )
 from daskfs.store.dataset.names_kernels import intern, is_far, prefetch_name
 from daskfs.store.ingest.formats.numbers_kernels import BAR, COLON, CR, LF, SPACE, TAB, read_long_token, read_token
-from daskfs.store.ingest.formats.structure_kernels import find_structure, new_positions
+from daskfs.store.ingest.formats.structure_kernels import FINE, NOT_UNDERSTOOD, WINDOW, find_structure, new_positions
 from daskfs.store.ingest.rows_kernels import ENTRIES, FULL, NAMES_FULL
 
 CARET = 94
-FINE, NOT_UNDERSTOOD = 0, 3  # besides FULL and NAMES_FULL
-
-WINDOW = 1 << 16  # bytes whose structure is found at a time; the positions stay in the second-level cache
 LONGEST_PREFIX = 32  # bytes of a namespace and a caret that the fast path reads
 LONGEST_FULL_NAME = 1 << 12
 _SHORT_NAME = 32  # bytes from which on xxHash64 has another form
@@ -91,7 +88,7 @@ def read_structured_namespaces(text, at, out, names, structure):
                     return entry, at, NOT_UNDERSTOOD
                 here = np.int64(positions[at])
                 continue
-            if byte != TAB and not (byte == CR and text[here + 1] == LF):
+            if byte != TAB and not (byte == CR and text[here + 1] == LF):  # a control character, or a second colon
                 return entry, at, NOT_UNDERSTOOD
         stop = np.int64(positions[at + 1])
         has_value = text[stop] == COLON
@@ -101,7 +98,7 @@ def read_structured_namespaces(text, at, out, names, structure):
         value, fine, following = 1.0, True, at + 1
         if has_value:
             following = at + 2
-            value, fine = _read_value(text, stop + 1, np.int64(positions[following]))
+            value, fine = read_token(text, stop + 1, np.int64(positions[following]))
         value *= scale
         if not fine or not np.isfinite(np.float32(value)):
             return entry, at, NOT_UNDERSTOOD
@@ -138,9 +135,8 @@ def _read_namespace(text, at, structure):
     scale, fine = 1.0, length < LONGEST_PREFIX
     if text[stop] == COLON:
         at += 1
-        stop_of_scale = np.int64(structure.positions[at])
-        scale, is_number = read_long_token(text, stop + 1, stop_of_scale)
-        fine &= is_number and text[stop_of_scale] != COLON
+        scale, is_number = read_long_token(text, stop + 1, np.int64(structure.positions[at]))
+        fine &= is_number
     if length == 0 or not fine:
         return at, scale, 0, np.uint64(0), fine
     if length < WORD:
@@ -159,13 +155,6 @@ def _read_namespace(text, at, structure):
     rest = np.uint64(8 * (length % WORD))
     carry = word_at(structure.full_name, length - length % WORD) & ((np.uint64(1) << rest) - np.uint64(1))
     return at, scale, length, carry, fine
-
-
-@inlined
-def _read_value(text, start, stop):
-    """Return the number ``text[start:stop]``, and False if it is no number or a colon follows."""
-    value, fine = read_token(text, start, stop)
-    return value, fine and text[stop] != COLON
 
 
 @inlined

@@ -31,9 +31,9 @@ from daskfs.store.ingest.formats.numbers_kernels import (
     TAB,
     read_number,
 )
+from daskfs.store.ingest.formats.structure_kernels import NOT_UNDERSTOOD
 from daskfs.store.ingest.formats.vw_fast_kernels import (
     CARET,
-    NOT_UNDERSTOOD,
     find_vw_structure,
     new_structure,
     read_structured_namespaces,
