@@ -113,7 +113,7 @@ class Request:
         Without a client, the selection runs in this process. The record contains `requested_by`, the "command" or the
         "job". With `overwrite`, an unfinished selection run of another request is replaced.
         """
-        if client is None and not self.algorithm.rehearse():  # before the clock of the run starts
+        if client is None and not self.algorithm.resolve(self.dataset.meta).rehearse():  # before the clock starts
             warm_up(type(self.algorithm).__module__)
         plan, before, begun, clock = self.plan(client), Footprint.begin(client), datetime.now(UTC), monotonic()
         run = partial(
