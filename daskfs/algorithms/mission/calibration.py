@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 FIRST_ROWS = 8192
 RACE = 1 / 2, 3 / 4
-"""Rates race by losses between these shares of the first rows, if more rows follow. Before, rows are learned from
-nothing; losses of fewer rows choose a smaller rate on some data."""
+"""Rates race by losses between these shares of `FIRST_ROWS`, if more rows follow, and otherwise by the losses of all
+first rows. Before, rows are learned from nothing; losses of fewer rows choose a smaller rate on some data."""
 FIRST_ENTRIES = 1 << 20  # fewer rows suffice where rows are long
 RATES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)  # 128 is best where features are seen once or twice
 _FIRST_RATE = 1  # the search begins with this one and the next: usual data are best with one of them

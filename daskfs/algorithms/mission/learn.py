@@ -9,6 +9,7 @@ import numpy as np
 
 from daskfs.algorithms.mission.active_kernels import learn_active, learn_active_classes
 from daskfs.algorithms.mission.calibration import (
+    FIRST_ROWS,
     NEUTRAL,
     RACE,
     Calibration,
@@ -98,7 +99,8 @@ def calibrate(params: Mission, state: MissionState, rows: SparseRows, first: int
     if params.learning_rate == "auto" and params.method == "active":
         rule, trial = rule_of(params, state.room, calibration), copy_state(state.memory)
 
-        start, stop = (0, len(rows.y)) if are_all else (int(share * len(rows.y)) for share in RACE)
+        n = len(rows.y)
+        start, stop = (0, n) if are_all or n < FIRST_ROWS else (int(share * n) for share in RACE)
         stages = [(slice_rows(rows, 0, start), first), (slice_rows(rows, start, stop), first + start)]
 
         def loss_at(rate: float) -> float:
