@@ -3,14 +3,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo test test-all coverage test-wheel test-airflow test-clusters test-hosts test-distributed-oldest check docs gallery lock bench bench-airflow bench-real bench-workers clean
+.PHONY: demo test test-all faults coverage test-wheel test-airflow test-clusters test-hosts test-distributed-oldest check docs gallery lock bench bench-airflow bench-real bench-workers papers clean
 
 demo: $(READY)
 	$(BIN)/daskfs demo
 
 test: check
 	$(BIN)/python tests/compile_kernels.py
-	$(BIN)/pytest -n 2 --dist loadfile -m 'not slow'
+	$(BIN)/pytest -n 2 --dist loadfile -m 'not slow and not faults'
 
 # What takes longer: crashes at every operation, quality against other methods, kernels with bounds checks.
 test-all: $(READY)
@@ -18,8 +18,12 @@ test-all: $(READY)
 	NUMBA_BOUNDSCHECK=1 $(BIN)/python tests/compile_kernels.py
 	NUMBA_BOUNDSCHECK=1 $(BIN)/pytest -n 2 --dist loadfile -m kernels tests/store tests/basis tests/algorithms
 
+# Faults of all kinds, many times each: streams cut, processes frozen, a hundred thousand mutated files. Most of an hour.
+faults: $(READY)
+	$(BIN)/pytest -n 2 --dist load -m faults
+
 coverage: $(READY)
-	$(BIN)/pytest -n 2 --dist loadfile -m 'not slow' --cov=daskfs --cov-report=xml --cov-report=term
+	$(BIN)/pytest -n 2 --dist loadfile -m 'not slow and not faults' --cov=daskfs --cov-report=xml --cov-report=term
 
 # Scheduler, workers, object store and client in network namespaces, with TLS and cables that are pulled: root, minutes.
 test-hosts: $(READY)
@@ -76,6 +80,7 @@ gallery: $(READY)
 	$(BIN)/python pipelines/gallery/run.py
 
 bench: $(READY)
+	for what in small compile; do $(BIN)/python pipelines/benchmarks/start.py $$what || exit; done
 	$(BIN)/python pipelines/benchmarks/ingest.py
 	$(BIN)/python pipelines/benchmarks/reading.py
 	$(BIN)/python pipelines/benchmarks/object_store.py
@@ -91,6 +96,11 @@ bench: $(READY)
 # Two processes against one, all algorithms in one table: minutes, 9 GB in benchmark-data, and a machine with nothing else to do.
 bench-workers: $(READY)
 	$(BIN)/python pipelines/benchmarks/workers.py
+
+# Every table and figure of the papers, and docs/papers.md: minutes, or hours with FULL=1, which goes on where it was
+# stopped. Those that need public files are left out without FROM, the folder that has them (datasets/README.md).
+papers: $(READY)
+	$(BIN)/python pipelines/papers/run.py $(if $(FROM),--from $(FROM)) $(if $(FULL),--full)
 
 # From trigger to published selection, beside the command line.
 bench-airflow: .venv-airflow/ready

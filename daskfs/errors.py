@@ -5,13 +5,20 @@ The command line reports a :class:`DaskfsError` in one line with its `exit_code`
 
 from __future__ import annotations
 
+import errno
+import os
 import re
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any, get_args
 
-_USER = re.compile(r"://[^/\s]*@")
+_USER = re.compile(r"://(?:[^/\s]*@|[^/\s:@]*:(?!\d+/)[^\s@]*@)")  # a password may have slashes
+_OWNER = re.compile(r"\b(github|gist|dropbox|box|gdrive|wandb)://[^/\s]+")  # a token is often put there
+_NAME_OF_SECRET = re.compile(r"secret|password|passphrase|token|credential|sas|(^|_)key$", re.IGNORECASE)
+_LEAST_SECRET = 8  # characters: shorter ones may be part of any word
+_secrets: set[str] = set()
 _QUERY = re.compile(r"(://[^\s?]+)\?\S+?(?=(?::\d+)?:?(?:\s|$))")  # a line's number and a colon may follow it
 
 
@@ -22,7 +29,7 @@ def public_url(url: str) -> str:
     >>> public_url("s3://key:secret@bucket/x.zarr?token=1")
     's3://bucket/x.zarr'
     """
-    return re.sub(r"://[^/]*@", "://", url).split("?")[0] if "://" in url else url
+    return _USER.sub("://", url).split("?")[0] if "://" in url else url
 
 
 def without_secrets(value: Any) -> Any:
@@ -35,13 +42,36 @@ def without_secrets(value: Any) -> Any:
 
 
 def redact(text: str) -> str:
-    """Return a text with users, passwords and signatures removed from all URLs in the text.
+    """Return a text with users, passwords and signatures removed from all URLs in the text, and all known secrets.
+
+    Known secrets are the values that `hide_secrets` was given, and environment variables that are called so.
 
     >>> from daskfs.errors import redact
     >>> redact("https://me:secret@host/x.vw?sig=secret: no such file")
     'https://host/x.vw?…: no such file'
     """
-    return _QUERY.sub(r"\1?…", _USER.sub("://", text))
+    text = _OWNER.sub(r"\1://…", _QUERY.sub(r"\1?…", _USER.sub("://", text)))
+    of_system = {value for name, value in os.environ.items() if _NAME_OF_SECRET.search(name) and "/" not in value[:2]}
+    for secret in sorted(_secrets | of_system, key=len, reverse=True):
+        if len(secret) >= _LEAST_SECRET:
+            text = text.replace(secret, "…")
+    return text
+
+
+def hide_secrets(value: Any, is_secret: bool = False) -> None:
+    """Keep the secrets of storage options, or of a URL, out of all later messages, even if other libraries quote them.
+
+    Secrets are the option values whose names look so, and user, password and signature of a URL.
+    """
+    if isinstance(value, Mapping):
+        for name, member in value.items():
+            hide_secrets(member, bool(_NAME_OF_SECRET.search(str(name))))
+    elif isinstance(value, str) and is_secret:
+        _secrets.add(value)
+    elif isinstance(value, str):
+        for found in _USER.finditer(value):
+            _secrets.update([found[0][3:-1], *found[0][3:-1].split(":", 1)[1:]])
+        _secrets.update(part.partition("=")[2] for part in value.partition("?")[2].split("&") if "://" in value)
 
 
 class DaskfsError(Exception):
@@ -152,6 +182,39 @@ class Interrupted(DaskfsError):
     """Raised if a command was interrupted from outside and can be resumed by the same command."""
 
     exit_code = 75
+
+
+_REMEDIES = {
+    errno.ENOSPC: "free some space there, and run the same command again",
+    errno.EDQUOT: "free some space there, or ask for a larger quota, and run the same command again",
+    errno.EACCES: "check who owns it and who may read or write it",
+    errno.EPERM: "check who owns it and who may read or write it",
+    errno.EROFS: "choose a place that can be written",
+    errno.EMFILE: "allow more open files (ulimit -n)",
+    errno.ENFILE: "close other programs that hold files open",
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.ENOMEM: "close other programs, or give --memory less",
+    errno.EIO: "the disk or the network drive may be failing: see the log of the system",
+    errno.ELOOP: "a link leads back to itself: remove it",
+}
+
+
+def explain_os_error(error: OSError) -> str:
+    """Return what an error of the operating system says, in one line: the place, what is wrong, and what to do.
+
+    >>> import errno
+    >>> from daskfs.errors import explain_os_error
+    >>> explain_os_error(OSError(errno.ENOSPC, "No space left on device", "run/selection.json"))
+    'run/selection.json: no space left on device; free some space there, and run the same command again'
+    """
+    if error.errno is None or not error.strerror:
+        return str(error)
+    reason = error.strerror[:1].lower() + error.strerror[1:]
+    place, remedy = error.filename, _REMEDIES.get(error.errno)
+    if place is None and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        place = f"{tempfile.gettempdir()} or the folder of the output"
+    where = f"{os.fsdecode(place) if isinstance(place, bytes | os.PathLike) else place}: " if place is not None else ""
+    return f"{where}{reason}" + (f"; {remedy}" if remedy else "")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

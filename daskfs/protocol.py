@@ -4,8 +4,8 @@ The store cuts a dataset into *blocks*. The engine decides which worker reads wh
 folds blocks into a *state* and turns the final state into a *result*:
 
     state = algorithm.start(meta, seed)
-    before the first pass:               state = algorithm.update(state, columns of algorithm.visit_first(state))
     for each pass:
+        before its first block:          state = algorithm.update(state, columns of algorithm.visit_first(state))
         for each block:                  state = algorithm.update(state, block)
         (several shards of a pass)       state = algorithm.merge([state of shard 0, state of shard 1, ...])
         state, go_on = algorithm.end_pass(state)
@@ -27,6 +27,7 @@ each other.
 
 from __future__ import annotations
 
+import math
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
@@ -48,6 +49,10 @@ NO_PARENT = 2**64 - 1
 
 def _no_features(space: str) -> NDArray[np.uint64]:
     return np.empty(0, np.uint64)
+
+
+def _no_groups() -> NDArray[np.int64]:
+    return np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,8 @@ class Meta:
     """The names of several targets, which are real numbers; None where rows have one target or a class."""
     axes: tuple[Axis, ...] = ("columns", "rows")
     """The axes along which the blocks of the dataset can be read."""
+    row_groups: Callable[[], NDArray[np.int64]] = _no_groups
+    """Returns the number of the group of every row, for rows that belong together; an empty array without groups."""
 
     def class_codes(self, y: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return the class numbers 0 … C-1 of target values in the encoding of `ColumnBlock.y`."""
@@ -176,6 +183,66 @@ class Expansion:
     """Numbers of columns that random features are functions of, by the ids of features as in `basis.Basis`."""
 
 
+@dataclass(frozen=True, slots=True)
+class ErrorControl:
+    """How many of the selected features are expected to be false, by comparison with permuted targets."""
+
+    n_searched: int
+    """How many features the algorithm selected, of which those that stand out most are reported."""
+    n_reported: int
+    max_fdr: float | None
+    """The largest q-value of a reported feature that the user allowed, or None."""
+    max_false: float | None
+    """How many of the reported features may be expected to be false, or None."""
+    p_value_nothing: float | None
+    """The p-value of "there is nothing here": that the target is as good as permuted. None with one permuted target."""
+    expected_false: tuple[float, ...]
+    """How many features are expected to be false among the first 1, 2, … of those searched."""
+    q_values: tuple[float, ...]
+    """The q-values of all features searched, in the same order."""
+
+    def record(self) -> dict[str, Any]:
+        """Return all fields for JSON."""
+        return {entry.name: getattr(self, entry.name) for entry in fields(self)}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> ErrorControl:
+        """Return the error control of a `record`, in which lists stand for tuples. Raise ValueError if it is damaged.
+
+        >>> control = ErrorControl(2, 1, 0.1, None, 0.1, (0.1, 1.0), (0.1, 0.5))
+        >>> ErrorControl.from_record(control.record()) == control
+        True
+        """
+        values: dict[str, Any] = {entry.name: record.get(entry.name) for entry in fields(cls)}
+        columns = {name: values.pop(name) for name in ("expected_false", "q_values")}
+        limits = [values[name] for name in ("max_fdr", "max_false", "p_value_nothing") if values[name] is not None]
+        counts = [values["n_searched"], values["n_reported"]]
+        numbers = [*limits, *counts]
+        for column in columns.values():
+            if not isinstance(column, list | tuple) or len(column) != counts[0]:
+                raise ValueError("error control has no number for each of the features searched")
+            numbers += column
+        if not all(type(number) in (int, float) and 0 <= number < math.inf for number in numbers):
+            raise ValueError("error control has something else than numbers from 0")
+        if not type(counts[0]) is type(counts[1]) is int or counts[1] > counts[0]:
+            raise ValueError("error control has other numbers of features than whole ones")
+        values |= {name: tuple(column) for name, column in columns.items()}
+        return cls(**values)
+
+    @property
+    def sentence(self) -> str:
+        """How many features are reported and how many of them are expected to be false, in words."""
+        n = self.n_reported
+        at = f" at a false discovery rate of {self.max_fdr:g}" if self.max_fdr is not None else ""
+        at += f" with at most {self.max_false:g} expected to be false" if self.max_false is not None else ""
+        p_value = self.p_value_nothing
+        nothing = "" if p_value is None else f'; the p-value of "there is nothing here" is {p_value:.2g}'
+        if not n:
+            return f"none of {self.n_searched:,} features{at}{nothing}"
+        expected = min(self.expected_false[n - 1], n)
+        return f"{n:,} of {self.n_searched:,} features{at}; about {expected:.2g} expected to be false{nothing}"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Result:
     """The outcome of an algorithm: features in order of importance, and a linear model over these features."""
@@ -200,6 +267,8 @@ class Result:
     """The map that computes the features if they are random features; None if the features are columns."""
     statistics: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     """Numbers for each of `features` by name, such as "score" and "p_value", where an algorithm computes any."""
+    error_control: ErrorControl | None = None
+    """How many of `features` are expected to be false, where an algorithm was asked for that."""
     remarks: tuple[str, ...] = ()
     """Remarks on the result for the user, such as a warning that too few features were found, one line per remark."""
 
@@ -303,6 +372,11 @@ class Algorithm:
         return self.passes
 
     @property
+    def extra_work(self) -> str:
+        """A remark for the plan on an option that takes much more time than the algorithm usually does, or ""."""
+        return ""
+
+    @property
     def sharing(self) -> Sharing:
         """How several workers share the work of this algorithm; by default the workers take turns."""
         return Sharing()
@@ -311,8 +385,8 @@ class Algorithm:
         """Return the algorithm to run on a dataset, usually `self`. Raise OptionError if the dataset is unsuitable."""
         return self
 
-    def rehearse(self) -> bool:
-        """Learn from a few made-up rows, to compile the kernels of a run and no others, and return True.
+    def rehearse(self, meta: Meta) -> bool:
+        """Learn from a few made-up rows, to compile the kernels of a run on a dataset and no others, and return True.
 
         The base class returns False, and all kernels of the algorithm's module are compiled before a run.
         """
@@ -335,7 +409,7 @@ class Algorithm:
         raise NotImplementedError
 
     def visit_first(self, state: State) -> NDArray[np.uint64]:
-        """Return ids of columns to fold into the state before the first pass; by default no ids."""
+        """Return ids of columns to fold into the state before the next pass; by default no ids."""
         return np.empty(0, np.uint64)
 
     def revisit(self, state: State) -> NDArray[np.uint64]:

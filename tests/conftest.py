@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 
+import loopback
 import pytest
 from chromium import chromium
 from distributed import Client, LocalCluster
@@ -16,6 +17,7 @@ from daskfs.engine.cluster import connect
 
 __all__ = ["chromium", "s3", "two_workers"]
 
+loopback.refuse()
 os.environ["COLUMNS"] = "200"  # tables of the terminal do not wrap, whoever runs the tests
 
 # A script that runs the tests in the background lets them ignore Ctrl-C, and with them the programs they send it to.

@@ -27,6 +27,8 @@ CASES = {
     "block, logistic": daskfs.OnlineSubstitution(K, loss="logistic"),
     "block, softmax": daskfs.OnlineSubstitution(K, loss="softmax"),
     "block, squared hinge": daskfs.OnlineSubstitution(K, loss="squared_hinge"),
+    "block, error control": daskfs.OnlineSubstitution(K, error_control="permuted"),
+    "block, error control, squared": daskfs.OnlineSubstitution(K, error_control="permuted", loss="squared", passes=2),
     "paper": daskfs.OnlineSubstitution(K, method="paper"),
     "paper, logistic": daskfs.OnlineSubstitution(K, method="paper", loss="logistic"),
     "async": daskfs.OnlineSubstitution(K, method="async", workers=3),
@@ -34,6 +36,7 @@ CASES = {
     "mission": daskfs.Mission(K, passes=6, width=2**10),
     "mission, softmax": daskfs.Mission(K, passes=6, width=2**10, loss="softmax"),
     "mission, counted and refitted": daskfs.Mission(K, passes=6, width=2**10, idf=True, refit=2, loss="squared_hinge"),
+    "mission, error control": daskfs.Mission(K, passes=6, width=2**10, error_control="halves"),
     "mission, paper": daskfs.Mission(K, passes=12, width=2**10, method="paper", depth=5),
     "mission, paper, fading": daskfs.Mission(K, passes=12, width=2**10, method="paper", loss="squared", fading=0.1),
     "mission, hashing": daskfs.Mission(K, passes=12, width=2**10, method="hashing"),
@@ -132,6 +135,7 @@ def differences(one: daskfs.Selection, other: daskfs.Selection) -> list[str]:
         if getattr(one, name).tobytes() != getattr(other, name).tobytes()
     ]
     columns = set(one.history) - {*TIMES}
+    found += [name for name, numbers in one.statistics.items() if numbers.tobytes() != other.statistics[name].tobytes()]
     return found + [
         f"{name}: {one.history[name].values} and {other.history[name].values}"
         for name in columns

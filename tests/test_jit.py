@@ -235,10 +235,11 @@ def test_compilation_is_announced_and_counted_and_what_is_cached_is_not(tmp_path
 REHEARSED = """
 import numpy as np
 import daskfs
+from daskfs.protocol import Meta
 from daskfs.algorithms.mission import active_kernels, paper_kernels
 
 algorithm = daskfs.Mission(2, loss={loss!r}, method={method!r}, refit=0, width=2**6)
-assert algorithm.rehearse()
+assert algorithm.rehearse(Meta("dense", 10**6, 9, 9 * 10**6, 8, ("a", "b"), 10**6))
 kernels = (active_kernels.learn_active, active_kernels.learn_active_classes, paper_kernels.learn_sketch_fast)
 print(*[kernel.__name__ for kernel in kernels if kernel.signatures])
 """

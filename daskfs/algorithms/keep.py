@@ -18,17 +18,17 @@ def names_to_keep(keep: Sequence[str]) -> tuple[str, ...]:
     return tuple(keep)
 
 
-def kept_features(keep: Sequence[str], meta: Meta) -> NDArray[np.uint64]:
+def kept_features(keep: Sequence[str], meta: Meta, parameter: str = "keep") -> NDArray[np.uint64]:
     """Return the ids of the features that `keep` names, in the order of the names.
 
     A name is that of a column, or of a name space such as a column of categories, all of whose features are kept.
-    Raise OptionError for a name that the dataset does not have.
+    Raise OptionError, with the name of the `parameter`, for a name that the dataset does not have.
     """
     ids = [np.empty(0, np.uint64)]
     for name in keep:
         members = meta.members(name)
         if not len(members):
-            raise OptionError(f"keep: the dataset has no feature {name!r:.80}")
+            raise OptionError(f"{parameter}: the dataset has no feature {name!r:.80}")
         ids.append(members)
     together = np.concatenate(ids)
     distinct, first = np.unique(together, return_index=True)

@@ -10,6 +10,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -94,6 +95,7 @@ def default_of(algorithm: Any, name: str) -> Any:
     return fields_of(algorithm)[name].default if factory is MISSING else factory()
 
 
+@cache
 def parameter_docs(documented: Callable[..., Any]) -> dict[str, str]:
     """Return the description of every parameter in the "Parameters" section of a numpydoc docstring, on one line."""
     section = re.search(r"^Parameters\n-+\n(.*?)(\n\S[^\n]*\n---|\Z)", inspect.getdoc(documented) or "", re.M | re.S)

@@ -11,7 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 from rich.text import Text
 
-from daskfs.errors import DaskfsError, Interrupted, nearest, redact
+from daskfs.errors import DaskfsError, Interrupted, explain_os_error, nearest, redact
 from daskfs.observe.terminal import messages, printable
 
 UNREAD = 141
@@ -82,9 +82,12 @@ class Commands(click.Group):
         except Interrupted as stop:
             _say(f"interrupted: {stop}", "yellow")
             sys.exit(stop.exit_code)
-        except (DaskfsError, OSError) as error:  # a full disk, a scheduler that is not there
+        except DaskfsError as error:
             _say(f"error: {error}", "red")
-            sys.exit(getattr(error, "exit_code", DaskfsError.exit_code))
+            sys.exit(error.exit_code)
+        except OSError as error:  # a full disk, a scheduler that is not there
+            _say(f"error: {explain_os_error(error)}", "red")
+            sys.exit(DaskfsError.exit_code)
 
 
 def _leave_if_unread() -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import MISSING
 from enum import EnumMeta
+from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import click
@@ -89,7 +90,7 @@ def make_algorithm(name: str, flags: Mapping[str, Any]) -> Algorithm:
 def field_values(name: str, flags: Mapping[str, Any]) -> dict[str, Any]:
     """Return parameters of the algorithm `name`, converted from the strings of command-line flags."""
     algorithm = registrations()[name].algorithm
-    known, kinds = fields_of(algorithm), get_type_hints(algorithm)
+    known, kinds = fields_of(algorithm), _hints(algorithm)
     for field in flags:
         if field not in known:
             hint = nearest_or_some(_flag(field), map(_flag, known))
@@ -97,11 +98,21 @@ def field_values(name: str, flags: Mapping[str, Any]) -> dict[str, Any]:
     for field in known:
         if field not in flags and default_of(algorithm, field) is MISSING:
             raise OptionError(f"{name} needs {' or '.join(_flags(field))}")
-    return {field: _value(_flag(field), kinds[field], word) for field, word in flags.items()}
+    try:
+        return {field: _value(_flag(field), kinds[field], word) for field, word in flags.items()}
+    except OptionError as error:
+        field = next(field for field in flags if not _knows_values(name, {field: flags[field]}))
+        others = [other for other in registrations() if _knows_values(other, {field: flags[field]})]
+        if not others:
+            raise
+        raise OptionError(f"{error}; it is for --algorithm {' or '.join(others)}") from error
 
 
 def algorithms_with(flags: Mapping[str, Any]) -> list[str]:
-    """Return the names of the algorithms that have all of the given flags, or raise OptionError if there is none."""
+    """Return the names of the algorithms that have all of the given flags, or raise OptionError if there is none.
+
+    Where only some of them know the values, as of --error-control, these are returned.
+    """
     owners = {field: [name for name, entry in registrations().items() if field in fields_of(entry.algorithm)]
               for field in flags}  # fmt: skip
     common = [name for name in registrations() if all(name in names for names in owners.values())]
@@ -109,7 +120,20 @@ def algorithms_with(flags: Mapping[str, Any]) -> list[str]:
         special = {field: names for field, names in owners.items() if len(names) < len(registrations())}
         groups = ", ".join(f"{_flag(field)} ({', '.join(names)})" for field, names in special.items())
         raise OptionError(f"no algorithm has all of these flags: {groups}")
-    return common
+    return [name for name in common if _knows_values(name, flags)] or common
+
+
+def _knows_values(name: str, flags: Mapping[str, Any]) -> bool:
+    """Return whether an algorithm has all of the flags, with these values."""
+    kinds = _hints(registrations()[name].algorithm)
+    if not flags.keys() <= kinds.keys():
+        return False
+    try:
+        for field, word in flags.items():
+            _value(_flag(field), kinds[field], word)
+    except OptionError:
+        return False
+    return True
 
 
 @contextmanager
@@ -134,6 +158,11 @@ def names_as_flags(fields: Iterable[str]) -> Iterator[None]:
         raise OptionError(text) from error
 
 
+@cache  # dozens of flags ask for those of four algorithms
+def _hints(algorithm: Any) -> dict[str, Any]:
+    return get_type_hints(algorithm)
+
+
 def _flag(field: str) -> str:
     return "--" + field.replace("_", "-")
 
@@ -144,7 +173,7 @@ def _flags(field: str) -> list[str]:
 
 def _option(field: str, names: list[str]) -> Any:
     """Return the click option for a parameter `field` that the algorithms `names` have."""
-    kinds = {get_type_hints(registrations()[name].algorithm)[field]: None for name in names}
+    kinds = {_hints(registrations()[name].algorithm)[field]: None for name in names}
     settings: dict[str, Any] = {
         "cls": FlagOfGroup,
         "group": f"Options of {' and '.join(names)}",
@@ -158,7 +187,7 @@ def _option(field: str, names: list[str]) -> Any:
 
 def _words(field: str, names: Iterable[str]) -> list[str]:
     """Return the words that a parameter of the algorithms `names` takes, for completion by the shell."""
-    hints = [get_type_hints(registrations()[name].algorithm) for name in names]
+    hints = [_hints(registrations()[name].algorithm) for name in names]
     options = [option for hint in hints if field in hint for option in _alternatives(hint[field])]
     words = [_word_for(option, METAVARS) for option in options if _is_word(option)]
     return list(dict.fromkeys(words))

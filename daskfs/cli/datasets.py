@@ -13,7 +13,7 @@ import click
 
 from daskfs.cli.algorithm_flags import names_as_flags
 from daskfs.cli.types import PATH, Choice
-from daskfs.engine.cluster.connect import cluster_at
+from daskfs.engine.cluster.choose import cluster_at
 from daskfs.engine.data.ingest import ingest as run_ingest
 from daskfs.engine.data.reorder import MEMORY
 from daskfs.engine.data.reorder import shuffle as run_shuffle

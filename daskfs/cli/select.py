@@ -7,13 +7,12 @@ import math
 import shlex
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from tempfile import TemporaryDirectory
 from typing import Any, get_args
 
 import click
-from distributed import performance_report
 
 from daskfs.algorithms.registry import fields_of, registrations
 from daskfs.cli.algorithm_flags import (
@@ -30,7 +29,7 @@ from daskfs.cli.datasets import NAMES
 from daskfs.cli.results import TOP, print_features, print_selection
 from daskfs.cli.run import change, print_line
 from daskfs.cli.types import PATH, Choice
-from daskfs.engine.cluster.start import cluster_for
+from daskfs.engine.cluster.choose import SERIAL_BYTES, cluster_for
 from daskfs.errors import OptionError, public_url
 from daskfs.jit import COMPILING, announced, is_cold
 from daskfs.job.data import JobListener
@@ -39,7 +38,7 @@ from daskfs.job.front_door import STDIN, FrontDoor, drop_stdin, folder_for, read
 from daskfs.job.plan import money_line, time_line
 from daskfs.job.request import Request
 from daskfs.observe.progress import count_progress, ingest_progress, pass_progress
-from daskfs.observe.tables import baseline_lines, input_lines, metric_table, terminal_table
+from daskfs.observe.tables import baseline_lines, error_lines, input_lines, metric_table, terminal_table
 from daskfs.observe.terminal import messages, output, printable, program, warnings_as_notes
 from daskfs.protocol import Algorithm
 from daskfs.selection.records import METRICS, REPORT, read_record
@@ -192,12 +191,20 @@ def _select_from_all_rows(
         "command": ["daskfs", *map(public_url, sys.argv[1:])],
         "performance_report": performance and public_url(performance),
     }
+    if scheduler is None and processes is None and not performance:  # then small data do without a cluster
+        serial |= request.dataset.stored_bytes <= SERIAL_BYTES
     with warnings_as_notes(), cluster_for(scheduler, serial, processes) as client:
         announce(client, print_line)
         messages.print(f"memory: {request.plan(client)}", soft_wrap=True)
+        if algorithm.extra_work:
+            messages.print(f"work: {algorithm.extra_work}", soft_wrap=True)
         if request.is_begun() and not overwrite:
             messages.print("going on with the unfinished run that is there")
-        dask_report = performance_report(performance) if performance else nullcontext()
+        dask_report: AbstractContextManager[Any] = nullcontext()
+        if performance:
+            from distributed import performance_report
+
+            dask_report = performance_report(performance)
         if client is not None and messages.is_terminal and is_cold(type(algorithm).__module__):
             messages.print(COMPILING)
         compiling = announced(messages.print) if messages.is_terminal else nullcontext()
@@ -269,7 +276,7 @@ def _select_and_evaluate(request: FrontDoor, as_json: bool) -> None:
         print_selection(selection, as_json)
         return
     print_features(selection, TOP)
-    for line in input_lines(selection):
+    for line in (*error_lines(selection), *input_lines(selection)):
         output.print(printable(line), markup=False, soft_wrap=True)
     if (metrics := read_record(outcome.run, METRICS)) is not None:
         output.print(f"on {metrics['rows']:,} rows held back:")

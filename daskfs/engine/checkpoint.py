@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from daskfs.engine.events.messages import Spent
-from daskfs.errors import CheckpointError
+from daskfs.errors import CheckpointError, explain_os_error
 from daskfs.protocol import Algorithm, Schedule, State, flatten, restore
 from daskfs.store.dataset.container import DamagedContainer, read_container, write_container
 from daskfs.store.dataset.dataset import Dataset
@@ -102,7 +102,9 @@ class Checkpoint:
         try:
             write_container(self._location, KEY, {"of": self._identity, "at": at}, values)
         except OSError as error:
-            raise CheckpointError(f"{self._location.url}: the checkpoint cannot be written: {error}") from error
+            raise CheckpointError(
+                f"{self._location.url}: the checkpoint cannot be written: {explain_os_error(error)}"
+            ) from error
         self._written = monotonic()
 
     def read(self, kind: type) -> Snapshot | None:
@@ -144,7 +146,7 @@ def checkpoint_at(
             lock.enter_context(location.one_writer())
             location.sweep(KEY)
         except OSError as error:
-            raise CheckpointError(f"{location.url}: no place for a checkpoint: {error}") from error
+            raise CheckpointError(f"{location.url}: no place for a checkpoint: {explain_os_error(error)}") from error
         yield Checkpoint(location, identity)
 
 

@@ -3,19 +3,38 @@
 from __future__ import annotations
 
 import re
+import resource
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from dask.utils import format_bytes, parse_bytes
-from distributed import Client
+import psutil
 
+from daskfs.engine.cluster.waiting import call_briefly
 from daskfs.engine.shards import FAN_IN
+from daskfs.engine.sizes import format_bytes, parse_bytes
 from daskfs.errors import OptionError
 from daskfs.protocol import Algorithm, Meta
 from daskfs.store.ingest.arrays import BLOCK_ENTRIES
+from daskfs.store.ingest.sources import SourceLimits
 from daskfs.store.places.local import AHEAD
 
+if TYPE_CHECKING:
+    from distributed import Client
+
+_LIMITS = [
+    Path("/sys/fs/cgroup", name)
+    for name in (
+        "memory/memory.limit_in_bytes",
+        "memory/memory.soft_limit_in_bytes",
+        "memory.max",
+        "memory.high",
+        "memory.low",
+    )
+]
+"""Files with the memory limits of containers, of both versions of control groups."""
 _STATUS, _CLEAR_PEAK = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 WORKING_BYTES = 48 << 20
 """Bytes beyond states and blocks that a selection takes in a process: measured, by `pipelines/benchmarks/memory.py`."""
@@ -26,7 +45,19 @@ _BASE_BYTES = 64 << 20  # compiled kernels as they are loaded, merging names, ma
 _BLOCK_BYTES = 3 * 16 * BLOCK_ENTRIES  # rows being built, their encoded form, and slack of the allocator
 _NAMES_FACTOR = 5  # a set of names with its table, and its sorted copy while it is written
 _WINDOW_FACTOR = 4  # text, and the arrays a parser (Arrow) turns it into
+_LINE_FACTOR = 5  # a line longer than a window, the buffer that it outgrows, and the arrays a parser turns it into
+_COLUMN_BYTES = 24_000  # that Arrow and the choice of kinds take for every column of a table of text
 _MOST_RUNS = 1000  # of an external sort: a task reads a little of each run, and with more runs too little
+
+
+def available_memory() -> int:
+    """Return the bytes that this process can still use: what is free, within the limits that Dask knows of, too."""
+    least = psutil.virtual_memory().available
+    for limit in _LIMITS:
+        with suppress(OSError, ValueError):  # no such file, or the text "max"
+            least = min(least, int(limit.read_text()) or least)
+    hard = resource.getrlimit(resource.RLIMIT_RSS)[1]
+    return min(least, hard) if hard > 0 else least
 
 
 def parse_memory(memory: int | str) -> int:
@@ -47,6 +78,8 @@ class IngestMemory:
     names_bytes: int
     rows_bytes: int
     """Bytes of dense rows that are collected before they are staged, and of chunks that are assembled at once."""
+    limits: SourceLimits = field(default_factory=SourceLimits)
+    """The longest line and the widest table that the parsers take."""
     chunk_bytes: int = 8_000_000
 
     @classmethod
@@ -66,7 +99,8 @@ class IngestMemory:
         share = total // workers - _BLOCK_BYTES
         window = min(8 << 20, share // (2 * _WINDOW_FACTOR))
         names = min(32 << 20, (share - _WINDOW_FACTOR * window) // _NAMES_FACTOR)
-        return cls(workers, window, names, rows_bytes=min(64 << 20, share // 4))
+        limits = SourceLimits(max(window, share // _LINE_FACTOR), total // _COLUMN_BYTES)
+        return cls(workers, window, names, min(64 << 20, share // 4), limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +229,7 @@ def _measure(client: Client | None, field: str, reset: bool = False) -> dict[str
     if client is None:
         return {"": _status(field, reset)}
     with suppress(Exception):  # a figure for the record is not worth a run that is done
-        return dict(client.run(_status, field, reset, on_error="ignore"))
+        return dict(call_briefly(client, partial(client.run, _status, field, reset, on_error="ignore")))
     return {}
 
 

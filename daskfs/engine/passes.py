@@ -98,9 +98,9 @@ class SelectionRun:
 
     def finish(self, runner: PassRunner) -> Snapshot:
         """Carry out all remaining passes, then fold in the columns to revisit, and return the final snapshot."""
-        if self.snapshot.passes == self.snapshot.position == 0 and self.snapshot.stage == "passes":
-            self._fold_columns(runner, self.algorithm.visit_first(self.snapshot.state))
         while self.snapshot.stage == "passes":
+            if self.snapshot.position == 0:
+                self._fold_columns(runner, self.algorithm.visit_first(self.snapshot.state))
             self._run_pass(runner)
         if self.snapshot.stage == "revisit":
             self._revisit(runner)
@@ -111,9 +111,10 @@ class SelectionRun:
         self.snapshot.position = position
         self._update_cost()
         is_in_columns, last = self.algorithm.axis == "columns", self._last_preview
+        number, most = self.snapshot.passes + 1, self.algorithm.max_reads
         now = PassProgress(
-            number=self.snapshot.passes + 1,
-            passes=self.algorithm.max_reads,
+            number=number,
+            passes=None if most is None else max(number, most),  # several workers may need more
             blocks_done=position,
             blocks=len(self._bytes) - 1,
             bytes_done=int(self._bytes[position]),

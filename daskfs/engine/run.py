@@ -7,23 +7,20 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import is_dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import psutil
-from distributed import Client
-from distributed.system import MEMORY_LIMIT
+from numpy.typing import NDArray
 
-from daskfs.engine.asynchronous.driver import AsynchronousRunner
 from daskfs.engine.checkpoint import PassCost, Snapshot, checkpoint_at, describe_algorithm
 from daskfs.engine.cluster.pool import current_client, prepare_workers
-from daskfs.engine.cluster.worker_pool import expected_workers, guard_memory, warn_of_lost_workers
+from daskfs.engine.cluster.waiting import call
+from daskfs.engine.cluster.worker_pool import expected_workers, guard_memory, warn_of_lost_workers, workers_of
 from daskfs.engine.events.messages import refused_event
 from daskfs.engine.events.send import client_sender, events_enabled
-from daskfs.engine.memory import MemoryPlan
+from daskfs.engine.memory import MemoryPlan, available_memory
 from daskfs.engine.passes import PassProgress, PassRunner, SelectionRun, SerialRunner
 from daskfs.engine.shards import one_blas_thread
-from daskfs.engine.synchronous import SynchronousRunner
 from daskfs.errors import ColumnError, DatasetError, OptionError, RowError, check_whole, public_url
 from daskfs.protocol import Algorithm, AsynchronousAlgorithm, Result, Schedule
 from daskfs.selection.inputs import Inputs
@@ -31,6 +28,9 @@ from daskfs.selection.products import feature_names, named_products
 from daskfs.selection.selection import Selection
 from daskfs.store.dataset.dataset import Dataset, open_dataset
 from daskfs.store.ingest.gaps import Fills
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 
 def select(
@@ -44,6 +44,7 @@ def select(
     synchronous: bool = False,
     progress: Callable[[PassProgress], None] | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    groups: NDArray[np.int64] | None = None,
 ) -> Selection:
     """Select features from a dataset of any size.
 
@@ -69,6 +70,8 @@ def select(
         Called with a `PassProgress` after every block or round of blocks.
     storage_options
         Options to reach the stores of dataset and checkpoint; see `open_dataset`.
+    groups
+        The number of the group of every row, for error control.
 
     Returns
     -------
@@ -93,10 +96,11 @@ def select(
         raise OptionError("resume: there is nothing to go on from without a checkpoint; say where it is")
     client = (client or current_client()) if dataset.travels else None
     send = client_sender(client) if client is not None and events_enabled() else None
+    meta = dataset.meta if groups is None else replace(dataset.meta, row_groups=lambda: groups)
     try:
         if client is not None:
             prepare_workers(client, [dataset.location.options], [algorithm])
-        params, algorithm = algorithm, algorithm.resolve(dataset.meta)
+        params, algorithm = algorithm, algorithm.resolve(meta)
         check_targets(algorithm, dataset)
         schedule = schedule_for(algorithm, client, synchronous)
         n_shards = n_shards_for(dataset, algorithm, client, synchronous)
@@ -107,19 +111,19 @@ def select(
         raise
     options = storage_options or dataset.location.options
     with _name_in_errors(dataset):
-        algorithm.start(dataset.meta, seed)  # refuses what does not fit together, before there is a checkpoint
+        algorithm.start(meta, seed)  # refuses what does not fit together, before there is a checkpoint
     with (
         checkpoint_at(checkpoint, options, dataset, params, seed) as saved,
         _name_in_errors(dataset),
         one_blas_thread(),
     ):
-        snapshot = Snapshot(algorithm.start(replace(dataset.meta, n_shards=n_shards), seed), n_shards, schedule)
+        snapshot = Snapshot(algorithm.start(replace(meta, n_shards=n_shards), seed), n_shards, schedule)
         if resume and saved is not None and (last := saved.read(type(snapshot.state))) is not None:
             snapshot = last
         elif saved is not None:  # so that a place or state that cannot be written shows now, not after half a minute
             saved.write(snapshot)
         run = SelectionRun(dataset, algorithm, snapshot, saved, warn_of_lost_workers(client, progress), send)
-        run.listener.begun(snapshot, 0 if client is None else len(client.nthreads()))
+        run.listener.begun(snapshot, 0 if client is None else len(call(client, client.nthreads)))
         try:
             with guard_memory(client, plan, checked), closing(_runner(client, run)) as runner:
                 snapshot = run.finish(runner)
@@ -197,14 +201,14 @@ def check_memory(
 
     Raise OptionError, with the plan in the message, if a process has less memory than the plan needs.
     """
-    available = min(psutil.virtual_memory().available, MEMORY_LIMIT)
+    available = available_memory()
     if client is None:
         plan = memory_plan(dataset, algorithm)
         plan.check(available, "this machine")
         return plan, frozenset()
     MemoryPlan(algorithm.driver_nbytes(dataset.meta), blocks=0).check(available, "this machine")
     plan = MemoryPlan.of(algorithm, dataset.meta, n_shards, dataset.ahead)
-    workers = client.scheduler_info(n_workers=-1)["workers"]
+    workers = workers_of(client)
     for address, worker in sorted(workers.items()):
         plan.check_worker(address, worker["memory_limit"], worker["metrics"]["memory"], worker["nthreads"])
     return plan, frozenset(workers)
@@ -214,6 +218,9 @@ def _runner(client: Client | None, run: SelectionRun) -> PassRunner:
     """Return the runner that carries out the passes, with the schedule and the number of shards of the snapshot."""
     if client is None:
         return SerialRunner(run)
+    from daskfs.engine.asynchronous.driver import AsynchronousRunner  # here, since they import Dask
+    from daskfs.engine.synchronous import SynchronousRunner
+
     is_asynchronous = run.snapshot.schedule == Schedule.ASYNCHRONOUS and expected_workers(client) > 1
     if is_asynchronous and isinstance(run.algorithm, AsynchronousAlgorithm):
         return AsynchronousRunner(client, run)
@@ -234,7 +241,7 @@ def _remarks(params: Algorithm, result: Result, dataset: Dataset) -> Iterator[st
     if result.expansion is not None:  # there is no end of random features, but some rows are held back for the choice
         is_most = wanted > 0.8 * dataset.n_samples
         why = "so few rows carry no more" if is_most else "with more rounds there will be more"
-    if count < wanted:
+    if count < wanted and (result.error_control is None or count == result.error_control.n_searched):
         yield f"{count:,} features of the {wanted:,} asked for: {why}"
     n_values = len(dataset.classes or ())
     is_guess = result.classes is None and getattr(params, "loss", "") == "auto"

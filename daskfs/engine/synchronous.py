@@ -24,7 +24,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
-from time import sleep
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -32,22 +31,18 @@ from distributed import Client, Future, KilledWorker
 from numpy.typing import NDArray
 
 from daskfs.engine.checkpoint import Snapshot
-from daskfs.engine.cluster.worker_pool import GONE, await_result, require_worker
+from daskfs.engine.cluster.waiting import await_result, call, call_briefly, wait_for, with_retries
+from daskfs.engine.cluster.worker_pool import require_worker
 from daskfs.engine.events.messages import TOP, Spent
 from daskfs.engine.events.send import TaskReports, measure_task
 from daskfs.engine.memory import MemoryPlan
 from daskfs.engine.passes import PassRunner, SelectionRun
 from daskfs.engine.shards import FAN_IN, ShardBlocks, fold_blocks, merge_states, merge_tree, rounds_of
-from daskfs.errors import Interrupted, WorkerError
+from daskfs.errors import WorkerError
 from daskfs.protocol import Algorithm, State, copy_state, put_fields, take_fields
 from daskfs.store.dataset.dataset import Dataset
 
 Value = TypeVar("Value")
-
-_ATTEMPTS = 10  # at a pass that loses the state it began with
-_POLL = 5.0  # seconds between two checks that there are workers
-_SOON = 1.0  # seconds to fetch a small result that is there
-_PAUSE = 1.0  # seconds before another attempt, for the scheduler to notice which workers are gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +135,7 @@ class SynchronousRunner(PassRunner):
             while pending:
                 _release(heads)  # states of the round before
                 position, heads, tasks = pending.popleft()
-                self._wait(heads)
+                wait_for(self._client, heads)
                 ended += tasks
                 if run.advance(position):
                     newest.state, newest.position = fetch(), position
@@ -161,7 +156,7 @@ class SynchronousRunner(PassRunner):
     def _submit_pass(self, rounds: Sequence[ShardBlocks], root: Future[Any]) -> deque[_Round]:
         """Submit all tasks of a pass, where every shard prefers a worker of its own."""
         pending: deque[_Round] = deque()
-        heads, addresses = [root], sorted(self._client.nthreads()) or [None]
+        heads, addresses = [root], sorted(call(self._client, self._client.nthreads)) or [None]
         for shards in rounds:
             tasks: list[str] = []
             heads = [
@@ -187,7 +182,7 @@ class SynchronousRunner(PassRunner):
         """Send previews of a shard's state at intervals, computed by small tasks on the worker that holds the state."""
         if self._preview is not None and self._preview.status == "finished":
             with suppress(Exception):
-                self._run.listener.preview(self._preview.result(timeout=_SOON))
+                self._run.listener.preview(call_briefly(self._client, self._preview.result))
         if self._preview is not None and self._preview.status != "pending":
             self._drop_preview()
         if self._preview is None and self._run.listener.is_preview_due():
@@ -200,7 +195,7 @@ class SynchronousRunner(PassRunner):
 
     def _await_value(self, future: Future[Any]) -> Any:
         """Wait for a task and return its result."""
-        self._wait([future])
+        wait_for(self._client, [future])
         with _unreachable_as_lost():
             return await_result(self._client, future)
 
@@ -209,7 +204,7 @@ class SynchronousRunner(PassRunner):
         require_worker(self._client)
         with _unreachable_as_lost():
             # To one worker: Dask's own broadcast waits forever for a worker that is killed meanwhile.
-            future: Future[Any] = self._client.scatter([state], hash=False)[0]
+            future: Future[Any] = call(self._client, partial(self._client.scatter, [state], hash=False))[0]
         return future
 
     def _submit(
@@ -226,34 +221,16 @@ class SynchronousRunner(PassRunner):
             function, *arguments, key=key, pure=False, workers=address, allow_other_workers=elsewhere
         )
 
-    def _wait(self, futures: Sequence[Future[Any]]) -> None:
-        """Wait for tasks without fetching their results. Raise the exception of a task that failed."""
-        for future in futures:
-            while future.status in ("pending", "lost"):
-                try:
-                    future.exception(timeout=_POLL)
-                except TimeoutError:
-                    require_worker(self._client)
-            if future.status != "finished":
-                future.result()
-
     def _with_retries(self, attempt: Callable[[], Value]) -> Value:
         """Return the value of `attempt`, which is called again if a state is lost together with all its replicas."""
-        for _ in range(_ATTEMPTS):
-            try:
-                return attempt()
-            except CancelledError as error:
-                lost = error
-            except KilledWorker as killed:
-                plan = MemoryPlan.of(self._algorithm, self._dataset.meta, self._n_shards, self._dataset.ahead)
-                raise WorkerError(
-                    f"{self._dataset.url}: {killed.allowed_failures + 1} workers died of the same task; "
-                    f"their logs say why, and if it was memory: each needs {plan}"
-                ) from killed
-            if self._client.status != "running":
-                break
-            sleep(_PAUSE)
-        raise Interrupted(GONE) from lost
+        try:
+            return with_retries(self._client, attempt)
+        except KilledWorker as killed:
+            plan = MemoryPlan.of(self._algorithm, self._dataset.meta, self._n_shards, self._dataset.ahead)
+            raise WorkerError(
+                f"{self._dataset.url}: {killed.allowed_failures + 1} workers died of the same task; "
+                f"their logs say why, and if it was memory: each needs {plan}"
+            ) from killed
 
 
 def task_key(name: str) -> str:

@@ -15,16 +15,16 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import scipy.sparse as sp
-from distributed import Client
+import scipy
+from numpy.typing import NDArray
 
-from daskfs.algorithms.registry import registrations
+from daskfs.algorithms.registry import fields_of, registrations
+from daskfs.engine.data.in_text import can_read_in_place, open_text
 from daskfs.engine.data.ingest import ingest
 from daskfs.engine.data.reorder import transpose
-from daskfs.engine.data.write import cells_of_frame, write_matrix
 from daskfs.engine.passes import PassProgress
 from daskfs.engine.run import select as select_from_dataset
 from daskfs.errors import OptionError, check_whole, nearest, public_url
@@ -46,6 +46,9 @@ from daskfs.store.ingest.sources import find_sources
 from daskfs.store.matrix import Matrix, find_in_group, is_matrix, matrix_of, open_matrix
 from daskfs.store.places.location import Location
 
+if TYPE_CHECKING:
+    from distributed import Client
+
 MOST_TABLE_COLUMNS = 2000
 """DataFrames of whole numbers with more columns are matrices; of those with fewer, identifiers are left out."""
 
@@ -56,6 +59,10 @@ def select(
     y: Any = None,
     *,
     missing: Missing = "auto",
+    error_control: Literal["permuted", "halves"] | None = None,
+    max_fdr: float | None = None,
+    max_false: float | None = None,
+    groups: Any = None,
     client: Client | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     resume: bool = False,
@@ -80,6 +87,11 @@ def select(
         has its own.
     missing
         What becomes of missing values, as for `ingest`; not for a dataset, which has none.
+    error_control, max_fdr, max_false
+        How many of the features are false, and how many to report: see `OnlineSubstitution` ("permuted") and `Mission`
+        ("halves").
+    groups
+        With error control: which rows belong together, as a name or number for every row, or the name of a column.
     client, checkpoint, resume, seed, synchronous, progress, storage_options
         As for a dataset. Data in memory are read in this process, without the cluster.
 
@@ -107,11 +119,19 @@ def select(
         check_whole("the number of features", algorithm, 1)
     elif not isinstance(algorithm, Algorithm):
         raise OptionError(f"{algorithm!r:.80} is no algorithm: pass daskfs.OnlineSubstitution(100), or a number")
+    errors: dict[str, Any] = {"error_control": error_control, "max_fdr": max_fdr, "max_false": max_false}
+    errors["groups"] = groups if isinstance(groups, str) else None
     run: dict[str, Any] = {"client": client, "checkpoint": checkpoint, "resume": resume, "seed": seed}
     run |= {"synchronous": synchronous, "progress": progress, "storage_options": storage_options}
     with ExitStack() as stack:
         opener = _Opener(stack, missing, storage_options, client)
+        errors = {name: value for name, value in errors.items() if value is not None}
+        if isinstance(algorithm, Algorithm):
+            algorithm = _with_error_control(algorithm, errors)
         dataset, chosen = opener.open(data, y, algorithm)
+        chosen = _with_error_control(chosen, errors)
+        if groups is not None and not isinstance(groups, str):
+            run["groups"] = _group_numbers(groups, dataset.n_samples, chosen, checkpoint is not None)
         try:
             selection = select_from_dataset(dataset, chosen, **run)
         except Gap:
@@ -121,6 +141,37 @@ def select(
         if opener.is_copy:  # of a dataset that is gone after this
             selection = replace(selection, source={**selection.source, "url": opener.name})
     return selection
+
+
+def _with_error_control(algorithm: Algorithm, errors: Mapping[str, Any]) -> Algorithm:
+    """Return an algorithm with the options of error control that were given."""
+    if not errors:
+        return algorithm
+    known = fields_of(algorithm)
+    if "error_control" not in known:
+        raise OptionError(
+            f"{next(iter(errors))}: {algorithm.name} cannot say how many are false: use OnlineSubstitution or Mission"
+        )
+    if "groups" in errors and "groups" not in known:
+        raise OptionError(f"groups: {algorithm.name} has none: use OnlineSubstitution")
+    return replace(algorithm, **errors)  # type: ignore[type-var]
+
+
+def _group_numbers(groups: Any, n_samples: int, algorithm: Algorithm, has_checkpoint: bool) -> NDArray[np.int64]:
+    """Return the number of the group of every row, given a name or number for every row."""
+    labels = np.asarray(groups)
+    if getattr(algorithm, "error_control", None) is None:
+        raise OptionError("groups: needs error_control='permuted'")
+    if labels.shape != (n_samples,):
+        raise OptionError(f"groups: has shape {labels.shape}; give one for each of the {n_samples:,} rows")
+    if has_checkpoint:  # it would have to tell these groups from others
+        raise OptionError("groups: with a checkpoint, make them a column of the data and pass its name")
+    missing = [label is None or label != label for label in labels.tolist()]
+    if any(missing):
+        raise OptionError(f"groups: row {missing.index(True)} has none; leave it out, or make it a group of its own")
+    return np.unique(labels.astype(str) if labels.dtype.kind == "O" else labels, return_inverse=True)[1].astype(
+        np.int64
+    )
 
 
 class _Opener:
@@ -149,14 +200,10 @@ class _Opener:
         """Return data as a dataset that the algorithm can read, and the algorithm, chosen if it is a number."""
         source = self._find(data, y)
         if isinstance(source, Matrix):
-            kind: Kind = "sparse" if sp.issparse(source.cells) else "dense"
+            kind: Kind = "sparse" if scipy.sparse.issparse(source.cells) else "dense"
             chosen = _chosen(algorithm, kind, *source.cells.shape)
             return self._open_matrix(source, chosen.axis), chosen
-        if isinstance(source, Dataset):
-            dataset = source
-        else:
-            axis = algorithm.axis if isinstance(algorithm, Algorithm) else "columns"
-            dataset = source(axis)
+        dataset = source if isinstance(source, Dataset) else source(algorithm)
         chosen = _chosen(algorithm, dataset.kind, dataset.n_samples, dataset.n_features)
         if must_transpose(dataset, chosen):
             if dataset is source:
@@ -164,8 +211,8 @@ class _Opener:
             dataset = transpose(dataset, self._folder() / "columns", client=self._client)
         return dataset, chosen
 
-    def _find(self, data: Any, y: Any) -> Dataset | Matrix | Callable[[Axis], Dataset]:
-        """Return data as a dataset or as a matrix with a target, or a function that ingests a table along an axis."""
+    def _find(self, data: Any, y: Any) -> Dataset | Matrix | Callable[[Algorithm | int], Dataset]:
+        """Return data as a dataset or as a matrix with a target, or a function that opens files for an algorithm."""
         if isinstance(data, str | os.PathLike):
             return self._find_path(os.fspath(data), y)
         if isinstance(data, Dataset):
@@ -187,7 +234,7 @@ class _Opener:
             return find_in_group(data, "", *((y, None) if isinstance(y, str) else ("", y)))
         return matrix_of(data, y)
 
-    def _find_path(self, path: str, y: Any) -> Dataset | Matrix | Callable[[Axis], Dataset]:
+    def _find_path(self, path: str, y: Any) -> Dataset | Matrix | Callable[[Algorithm | int], Dataset]:
         self.name = public_url(path)
         location = Location(path, self._storage)
         if is_dataset(location):
@@ -197,9 +244,9 @@ class _Opener:
             return open_matrix(location, "", y if isinstance(y, str) else "", target)
         if target is not None:
             raise OptionError(f"y: the target of {self.name} is one of its columns; pass the name of the column")
-        return partial(self._ingest, [path], recognise(find_sources([path], self._storage)), y)
+        return partial(self._read_files, path, y)
 
-    def _find_frame(self, frame: Any, y: Any) -> Matrix | Callable[[Axis], Dataset]:
+    def _find_frame(self, frame: Any, y: Any) -> Matrix | Callable[[Algorithm | int], Dataset]:
         names = [str(name) for name in names_of(frame)]
         if isinstance(y, str) and y not in names:
             raise OptionError(f"y={y!r}: no such column{nearest(y, names)}")
@@ -209,10 +256,23 @@ class _Opener:
         kinds = {getattr(kind, "kind", "O") for kind in features.dtypes}
         if kinds <= set("bf") or (kinds <= set("biuf") and len(names) > MOST_TABLE_COLUMNS):
             named = list(features.columns) if is_frame(features) else None  # else columns are only numbered
+            from daskfs.engine.data.write import cells_of_frame  # here, since it imports pandas and dask.array
+
             return matrix_of(cells_of_frame(features), frame[y] if isinstance(y, str) else y, named)
         return partial(self._ingest_frame, frame, y)
 
-    def _ingest_frame(self, frame: Any, y: Any, axis: Axis) -> Dataset:
+    def _read_files(self, path: str, label: str | None, algorithm: Algorithm | int) -> Dataset:
+        """Return files as a dataset: text of sparse rows in place if the algorithm can read it, or else a copy."""
+        sources = find_sources([path], self._storage)
+        recognised = recognise(sources)
+        kind = make_format(recognised.format, recognised.options)
+        if label is None and isinstance(algorithm, Algorithm) and can_read_in_place(kind, sources, algorithm):
+            text = open_text(sources, kind, self._client)
+            if text.meta.mixed is not False:
+                return text
+        return self._ingest([path], recognised, label, algorithm)
+
+    def _ingest_frame(self, frame: Any, y: Any, algorithm: Algorithm | int) -> Dataset:
         """Ingest a table in memory by way of a Parquet file, as files with the same columns would be."""
         pa, parquet = arrow(), arrow("pyarrow.parquet")
         table = pa.Table.from_pandas(frame, preserve_index=False) if hasattr(frame, "iloc") else _plain(pa.table(frame))
@@ -225,9 +285,9 @@ class _Opener:
             table = table.append_column(label, pa.array(np.asarray(y)))
         file = self._folder() / "table.parquet"
         parquet.write_table(table, file)
-        return self._ingest([str(file)], Recognised("parquet", ""), label, axis)
+        return self._ingest([str(file)], Recognised("parquet", ""), label, algorithm)
 
-    def _ingest_dask_frame(self, frame: Any, y: Any, axis: Axis) -> Dataset:
+    def _ingest_dask_frame(self, frame: Any, y: Any, algorithm: Algorithm | int) -> Dataset:
         if not isinstance(y, str) or y not in frame.columns:
             raise OptionError(
                 f"y: of a Dask DataFrame it is the name of a column{nearest(str(y), map(str, frame.columns))}"
@@ -235,9 +295,12 @@ class _Opener:
         self._announce_copy("it is a Dask DataFrame")
         folder = self._folder() / "parts"
         frame.to_parquet(folder, write_index=False)
-        return self._ingest([str(folder)], Recognised("parquet", ""), y, axis)
+        return self._ingest([str(folder)], Recognised("parquet", ""), y, algorithm)
 
-    def _ingest(self, sources: Sequence[str], recognised: Recognised, label: str | None, axis: Axis) -> Dataset:
+    def _ingest(
+        self, sources: Sequence[str], recognised: Recognised, label: str | None, algorithm: Algorithm | int
+    ) -> Dataset:
+        axis = algorithm.axis if isinstance(algorithm, Algorithm) else "columns"
         options = {**recognised.options, **({} if label is None else {"label": label})}
         if make_format(recognised.format, {}).is_table:
             options["missing"] = self._missing
@@ -268,7 +331,7 @@ class _Opener:
         if self._missing == "drop" and not (complete := complete_rows(X)).all():
             X, target = X[complete], target[complete]
         X, names, fills = fill_matrix(X, self._missing, matrix.names)
-        for part in np.array_split(X.data if sp.issparse(X) else X, max(1, X.shape[0] // 65536)):
+        for part in np.array_split(X.data if scipy.sparse.issparse(X) else X, max(1, X.shape[0] // 65536)):
             if not np.isfinite(part).all():
                 raise OptionError("data: some values are missing or not finite; missing='mean' fills gaps")
         return InMemory(X, *encode_target(target, matrix.target_names), axis, names, fills=fills)
@@ -276,6 +339,8 @@ class _Opener:
     def copy(self, matrix: Matrix, axis: Axis, reason: str) -> Dataset:
         """Return a temporary copy of a matrix, written chunk by chunk."""
         self._announce_copy(reason)
+        from daskfs.engine.data.write import write_matrix  # here, since it imports pandas and dask.array
+
         return write_matrix(Location(self._folder() / "data"), matrix, axis, self._missing)
 
     def _announce_copy(self, reason: str) -> None:

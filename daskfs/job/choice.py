@@ -28,11 +28,11 @@ class Facts:
     loss: str
     target: str
     """The target in words, such as "two classes"."""
-    has_kmers: bool = False
-    """Whether `n_features` is only the most k-mers that there can be."""
+    n_features_is_limit: bool = False
+    """Whether `n_features` is only the most that there can be."""
 
     @classmethod
-    def of(cls, meta: Meta, has_kmers: bool) -> Facts:
+    def of(cls, meta: Meta, n_features_is_limit: bool) -> Facts:
         """Return the facts about a dataset."""
         if meta.targets is not None:
             target = f"{len(meta.targets)} numeric targets"
@@ -40,10 +40,10 @@ class Facts:
             target = "a numeric target"
         else:
             target = {2: "two classes"}.get(len(meta.classes or ()), f"{len(meta.classes or ())} classes")
-        return cls(meta.kind, meta.n_samples, meta.n_features, loss_for(meta), target, has_kmers)
+        return cls(meta.kind, meta.n_samples, meta.n_features, loss_for(meta), target, n_features_is_limit)
 
     def __str__(self) -> str:
-        up_to = "up to " if self.has_kmers else ""
+        up_to = "up to " if self.n_features_is_limit else ""
         return f"{up_to}{self.n_features:,} {self.kind} features, {self.n_samples:,} rows, {self.target}"
 
 

@@ -12,28 +12,33 @@ import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from distributed import Client
+import numpy as np
+from numpy.typing import NDArray
 
 from daskfs.algorithms.keep import kept_features
+from daskfs.engine.data.in_text import can_read_in_place, open_text
 from daskfs.engine.data.ingest import IngestProgress, ingest
 from daskfs.engine.data.reorder import transpose
 from daskfs.engine.data.split import split
-from daskfs.engine.data.write import write_matrix
 from daskfs.engine.passes import PassProgress
 from daskfs.errors import public_url
 from daskfs.jit import COMPILING, announced, is_cold
 from daskfs.job.request import must_transpose
-from daskfs.job.tables import DataTable, Job
+from daskfs.job.tables import DataTable, IngestTable, Job
 from daskfs.store.dataset.dataset import Dataset, open_dataset
 from daskfs.store.dataset.layout import ROOT
-from daskfs.store.in_place import HeldBack, InPlace
+from daskfs.store.in_place import InPlace
+from daskfs.store.in_text import InText
 from daskfs.store.ingest.formats.tabular import TableOptions
 from daskfs.store.ingest.plan import content_digest
 from daskfs.store.ingest.sources import Source, find_sources
 from daskfs.store.matrix import is_matrix, open_matrix
 from daskfs.store.places.location import Location
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 DATA = "data"
 
@@ -70,6 +75,17 @@ class Datasets:
     test: Dataset | None
     key: str | None
     """The key of the folder of the datasets, or None if the job did not write the datasets."""
+
+    def with_features(self, ids: NDArray[np.uint64]) -> Datasets:
+        """Return the same rows, of which text that is read in place has only some features, so that they fit in memory.
+
+        Where ids are not hashes, other features are needed to find those that are correlated.
+        """
+        if not isinstance(self.train, InText) or not self.train.text.has_hashed_ids:
+            return self
+        text = self.train.text.with_features(ids)
+        test = self.test.of_text(text) if isinstance(self.test, InText) else self.test
+        return replace(self, train=self.train.of_text(text), test=test)
 
 
 @dataclass
@@ -122,10 +138,28 @@ class DataSteps:
                 return Datasets(open_dataset(data.train, self.storage), test, None)
             return self._open_matrix(data, test)
         assert self.job.ingest is not None
+        if (text := self._open_text(self.job.ingest)) is not None:
+            return Datasets(text, None, None)
         key = self._key_of_sources()
         train = self._ingest(self.job.ingest.sources, self._place(key, "ingested.zarr"))
         others = self.job.ingest.test_sources
         return Datasets(train, self._ingest(others, self._place(key, "test.zarr"), train) if others else None, key)
+
+    def _open_text(self, table: IngestTable) -> InText | None:
+        """Return the text files of the job, to be read in place, or None if a dataset must be written."""
+        writes = table.test_sources or table.shuffle or table.on_bad_line == "skip" or self.job.stability is not None
+        sources, kind = self._sources(), table.source_format
+        if not table.in_place or writes or not can_read_in_place(kind, sources, self.job.select.params):
+            return None
+        with announced(lambda line: self.listener.notify(f"ingest: {line}")):
+            text = open_text(sources, kind, self.client)
+        if text.meta.mixed is False and table.order == "auto":
+            self.listener.notify(
+                "ingest: labels come in runs; a dataset is written, with rows in random order (--order)"
+            )
+            return None
+        self.listener.notify(f"ingest: {text!r}"[:-1].replace("<daskfs.Dataset ", "") + ", read in place")
+        return text
 
     def _open_matrix(self, data: DataTable, test: Dataset | None) -> Datasets:
         """Return the matrix of the table [data], in place, or as a copy if its chunks do not fit or to fill gaps."""
@@ -138,15 +172,16 @@ class DataSteps:
         if not (existing := self._existing("copy", place)):
             reason = "to fill its gaps" if matrix.fits(axis) else f"its chunks do not make up blocks of whole {axis}"
             self.listener.notify(f"copy: {public_url(data.train)} is copied to {public_url(place.url)}, {reason}")
+            from daskfs.engine.data.write import write_matrix  # here, since it imports pandas and dask.array
+
             existing = [write_matrix(place, matrix, axis, data.missing or "error")]
         return Datasets(existing[0], test, key)
 
     def split_and_transpose(self, ingested: Datasets) -> Datasets:
         """Split the dataset if the job file has a table [split], and transpose it if the algorithm reads columns."""
         train, test, key = ingested.train, ingested.test, ingested.key
-        if self.job.split is not None and isinstance(train, InPlace):
-            share = self.job.split.test, self.job.split.seed
-            train, test = (InPlace(train.matrix, train.axis, HeldBack(*share, is_test)) for is_test in (False, True))
+        if self.job.split is not None and isinstance(train, InPlace | InText):
+            train, test = train.held_back(self.job.split.test, self.job.split.seed)
         elif self.job.split is not None:
             key = key_of([key, train.digest, self.job.split.model_dump()])
             train, test = self._split(train, key)
@@ -239,7 +274,7 @@ class DataSteps:
         with self.listener.counting("transpose") as progress:
             options: dict[str, Any] = {"client": self.client, "storage_options": self.storage}
             columns = transpose(dataset, place.url, progress=progress, **options)
-        up_to = "up to " if columns.has_kmers else ""
+        up_to = "up to " if columns.n_features_is_limit else ""
         count = f"{up_to}{columns.n_features:,}"
         self.listener.notify(f"transpose: {count} columns, which {self.job.select.algorithm} reads")
         return columns

@@ -11,23 +11,23 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dask.utils import format_bytes
-from distributed import Client
-
-from daskfs.engine.cluster.start import cluster_for, cluster_of_class, exposed_addresses
+from daskfs.engine.cluster.choose import cluster_for
 from daskfs.engine.data.ingest import IngestProgress
 from daskfs.engine.passes import PassProgress
+from daskfs.engine.sizes import format_bytes
 from daskfs.errors import DaskfsError, JobError, OptionError, public_url
 from daskfs.job.data import JobListener
 from daskfs.job.file import load_job
 from daskfs.job.runner import JobRun, JobStep
 from daskfs.job.tables import ClusterTable, Job
-from daskfs.observe.dashboard import PAGE, enable_for, is_enabled, is_here
 from daskfs.observe.progress import pass_detail
 from daskfs.selection.records import METRICS, REPORT, read_record
 from daskfs.store.places.location import Location
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 LINE_SECONDS = 10.0
 """Seconds between two log lines on the progress of one step."""
@@ -105,6 +105,9 @@ def announce(client: Client | None, notify: Callable[[str], None]) -> None:
     """
     if client is None:
         return
+    from daskfs.engine.cluster.start import exposed_addresses  # here, since they import Dask
+    from daskfs.observe.dashboard import PAGE, enable_for, is_enabled, is_here
+
     if exposed := exposed_addresses(client.cluster):
         notify(f"note: other machines can reach the {' and the '.join(exposed)}")
     if not client.dashboard_link:
@@ -122,6 +125,8 @@ def announce(client: Client | None, notify: Callable[[str], None]) -> None:
 def job_cluster(cluster: ClusterTable) -> Iterator[Client | None]:
     """Yield a client of the Dask cluster of a job file, by default a local cluster, or None if the job is serial."""
     if cluster.start is not None:
+        from daskfs.engine.cluster.start import cluster_of_class
+
         with cluster_of_class(cluster.start, cluster.arguments, cluster.workers, cluster.adapt) as client:
             yield client
         return

@@ -32,6 +32,7 @@ _PATHS = {
     "report": {"to"},
 }
 """For each table of a job file, the keys that hold paths."""
+MOST_BYTES = 1 << 24
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
@@ -61,11 +62,15 @@ def load_job(path: str | os.PathLike[str], changes: Mapping[str, Any] | None = N
     """
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        with open(path, "rb") as file:
+            raw = file.read(MOST_BYTES + 1)
+        if len(raw) > MOST_BYTES:
+            raise JobError(f"{path}: more than {MOST_BYTES >> 20} MB are no job file")
+        text = raw.decode("utf-8-sig")
         content = tomllib.loads(text)
     except OSError as error:
         raise JobError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise JobError(f"{path}: is not TOML: {error}") from error
     for key, value in (changes or {}).items():
         _change(content, key, value)

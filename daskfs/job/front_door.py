@@ -17,6 +17,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from daskfs.algorithms.registry import registrations
+from daskfs.engine.cluster.choose import SERIAL_BYTES
+from daskfs.engine.data.in_text import can_read_in_place
 from daskfs.errors import OptionError, SourceError, public_url
 from daskfs.job.choice import MOST_KMER, Facts, choose_algorithm, choose_kmers
 from daskfs.job.data import DATA, Datasets, JobListener
@@ -29,6 +31,7 @@ from daskfs.observe.describe import decision_lines
 from daskfs.protocol import Axis
 from daskfs.store.dataset.dataset import is_dataset, open_dataset
 from daskfs.store.in_place import Gap
+from daskfs.store.ingest.formats import make_format
 from daskfs.store.ingest.formats.fasta import Fasta
 from daskfs.store.ingest.recognise import recognise
 from daskfs.store.ingest.sources import Source, find_sources, spool
@@ -36,8 +39,6 @@ from daskfs.store.matrix import is_matrix, open_matrix
 from daskfs.store.places.location import Location
 
 STDIN = "-"
-SERIAL_BYTES = 256 << 20
-"""Sources up to this size are read in this process, since the processes of a cluster take seconds to start."""
 LETTERS_A_BYTE = 4
 """Letters of sequence in a byte of a compressed file, about."""
 
@@ -135,7 +136,7 @@ class FrontDoor:
         """Return the job with the algorithm that suits the data, and report what was made of them and the choices."""
         for line in decision_lines(ingested.train):
             self.listener.notify(line)
-        return self._job(tables, self._choose(Facts.of(ingested.train.meta, ingested.train.has_kmers)))
+        return self._job(tables, self._choose(Facts.of(ingested.train.meta, ingested.train.n_features_is_limit)))
 
     def plan(self) -> Cost:
         """Choose as `run` does, report the choices, and return what the request will take, without doing it."""
@@ -145,13 +146,16 @@ class FrontDoor:
             sample, source_bytes = Sample.of(JobRun(job, None, self.listener, dry_run=True).ingest().train), 0
         else:
             files = find_sources(self.sources, self.storage)
-            options = {name: value for name, value in table.items() if name != "sources"}
+            options = {name: value for name, value in table.items() if name not in ("sources", "in_place")}
             with sample_sources(files, options) as sample:
                 source_bytes = sum(file.size for file in files)
-        has_kmers = table is not None and table["format"] == Fasta.name
-        job = self._job(tables, self._choose(Facts.of(sample.meta, has_kmers)))
+        n_features_is_limit = table is not None and table["format"] == Fasta.name
+        job = self._job(tables, self._choose(Facts.of(sample.meta, n_features_is_limit)))
         algorithm = job.select.params
-        is_in_place = source_bytes == 0 and is_matrix(Location(self.sources[0], self.storage))
+        if job.ingest is None:
+            is_in_place = is_matrix(Location(self.sources[0], self.storage))
+        else:
+            is_in_place = job.ingest.in_place and can_read_in_place(job.ingest.source_format, files, algorithm)
         in_rows = sample.meta.kind == "sparse" and algorithm.axis == "columns"
         copies = 0 if is_in_place else bool(source_bytes) + bool(self.test) + in_rows
         ahead = Location(self.sources[0], self.storage).folder.ahead
@@ -172,7 +176,8 @@ class FrontDoor:
             nbytes = matrix.cells.dtype.itemsize * math.prod(matrix.cells.shape)
             return {"data": {"train": self.sources[0], **given}, "cluster": self._cluster(nbytes)}
         files = find_sources(self.sources, self.storage, (Location(self.out, self.storage).url,))
-        ingest = {"sources": list(self.sources), "layout": self._axis(), **self._format(files)}
+        axis = self._axis()
+        ingest = {"sources": list(self.sources), "layout": axis, "in_place": axis == "rows", **self._format(files)}
         return {"ingest": ingest, "cluster": self._cluster(sum(file.size for file in files))}
 
     def _given(self, table: str) -> dict[str, Any]:
@@ -194,6 +199,9 @@ class FrontDoor:
             recognised = recognise(files)
             self.listener.notify(f"format: {recognised.format}, since {recognised.reason} (--format)")
             table = {"format": recognised.format, **recognised.options, **table}
+        groups = self.fields(self.algorithms[0]).get("groups")
+        if groups and make_format(table["format"], {}).is_table:  # even if it looks like an identifier
+            table = {**table, "include": [*table.get("include", ()), groups]}
         if table["format"] == Fasta.name and "k" not in table:
             n_letters = sum(file.size * (LETTERS_A_BYTE if file.compression else 1) for file in files)
             n_letters = round(n_letters * table.get("coverage", 1))

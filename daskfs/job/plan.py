@@ -13,10 +13,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from dask.utils import format_bytes, format_time
-
 from daskfs.engine.data.ingest import ingest
 from daskfs.engine.memory import MemoryPlan
+from daskfs.engine.sizes import format_bytes
 from daskfs.errors import OptionError
 from daskfs.protocol import Algorithm, Meta
 from daskfs.store.dataset.dataset import Dataset
@@ -115,6 +114,8 @@ class Cost:
         Requests to stores.
     is_estimate
         Whether sizes were estimated from some rows.
+    extra_work
+        A remark on an option that takes much more time than usual.
     """
 
     rows: int
@@ -127,6 +128,7 @@ class Cost:
     gets: int
     puts: int
     is_estimate: bool
+    extra_work: str = ""
 
     @classmethod
     def of(cls, algorithm: Algorithm, sample: Sample, source_bytes: int, test: float, copies: int, ahead: int) -> Cost:
@@ -162,6 +164,7 @@ class Cost:
             gets=-(-source_bytes // (64 << 20)) + (max(0, copies - 1) + 1) * chunks + passes * pass_chunks,
             puts=copies * chunks,
             is_estimate=sample.is_estimate,
+            extra_work=algorithm.extra_work,
         )
 
     def seconds(self, workers: float, gigabytes: float) -> float:
@@ -187,11 +190,14 @@ class Cost:
             f"memory: {about}{format_bytes(self.memory)} in a process",
             f"tasks: {about}{self.tasks:,}",
             f"requests to stores: {about}{self.gets:,} to read, {self.puts:,} to write",
+            *([f"work: {self.extra_work}"] if self.extra_work else []),
         ]
 
 
 def time_line(cost: Cost, workers: float, gigabytes: float) -> str:
     """Return the time on a cluster, with its formula."""
+    from dask.utils import format_time  # here: selections do without Dask, and are planned by this module, too
+
     total = format_bytes(cost.bytes_read + cost.bytes_written)
     seconds = format_time(cost.seconds(workers, gigabytes))
     return f"time: {seconds} = {total} / ({workers:g} workers x {gigabytes:g} GB/s), if only the store takes time"

@@ -15,15 +15,15 @@ from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import psutil
-from distributed import Client
 
 from daskfs import __version__
 from daskfs.engine.checkpoint import KEY, describe_algorithm
 from daskfs.engine.cluster.pool import available_cores, prepare_workers
+from daskfs.engine.cluster.waiting import call
 from daskfs.engine.memory import Footprint, MemoryPlan
 from daskfs.engine.passes import PassProgress
 from daskfs.engine.run import check_targets, memory_plan, n_shards_for, select
@@ -36,6 +36,9 @@ from daskfs.selection.selection import Selection, load_selection
 from daskfs.store.dataset.dataset import Dataset
 from daskfs.store.dataset.layout import ROOT
 from daskfs.store.places.location import Location
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 VERSION = 1
 PACKAGES = ("dask", "distributed", "numba", "numpy", "scipy", "xarray", "zarr")
@@ -101,6 +104,9 @@ class Request:
             )
         return selection
 
+    def _rehearse(self) -> bool:
+        return self.algorithm.resolve(self.dataset.meta).rehearse(self.dataset.meta)
+
     def run(
         self,
         client: Client | None,
@@ -113,7 +119,7 @@ class Request:
         Without a client, the selection runs in this process. The record contains `requested_by`, the "command" or the
         "job". With `overwrite`, an unfinished selection run of another request is replaced.
         """
-        if client is None and not self.algorithm.resolve(self.dataset.meta).rehearse():  # before the clock starts
+        if client is None and not self._rehearse():  # before the clock starts
             warm_up(type(self.algorithm).__module__)
         plan, before, begun, clock = self.plan(client), Footprint.begin(client), datetime.now(UTC), monotonic()
         run = partial(
@@ -135,7 +141,7 @@ class Request:
             selection = run()
         for name in (METRICS, PROFILES, SIZES, STABILITY, REPORT):  # files of the run that this one replaces
             self.out.delete(name)
-        used, workers = before.used(client), 0 if client is None else len(client.nthreads())
+        used, workers = before.used(client), 0 if client is None else len(call(client, client.nthreads))
         memory = {"promised": plan.promised, "used": used, "process": before.peak(client), "text": str(plan)}
         if used is not None and used > plan.promised:
             memory["remark"] = plan.broken_promise(used)
@@ -155,8 +161,7 @@ def must_transpose(dataset: Dataset, algorithm: Algorithm) -> bool:
 
 def _run_record(selection: Selection, begun: datetime, seconds: float) -> dict[str, Any]:
     """Return the part of a run's JSON record on versions, the machine, the selection and its history."""
-    history = selection.history
-    totals = {name: float(history[name].sum()) if name in history else 0.0 for name in ("bytes", "seconds")}
+    totals = {name: float(np.nansum(selection.steps.get(name, 0.0))) for name in ("bytes", "seconds")}
     return {
         "version": VERSION,
         "daskfs": __version__,
@@ -176,8 +181,10 @@ def _run_record(selection: Selection, begun: datetime, seconds: float) -> dict[s
 
 def _staleness(selection: Selection) -> dict[str, float] | None:
     """Return the number of worker offers, and the mean and largest staleness of their state, or None if unknown."""
-    history = selection.history
-    if "staleness_max" not in history or not np.isfinite(history.staleness_max.values).any():
+    steps = selection.steps
+    if "staleness_max" not in steps or not np.isfinite(steps["staleness_max"]).any():
         return None
-    values = {"count": history.offers.sum(), "staleness": history.staleness.mean()}
-    return {name: float(value) for name, value in {**values, "staleness_max": history.staleness_max.max()}.items()}
+    values = {"count": np.nansum(steps["offers"]), "staleness": np.nanmean(steps["staleness"])}
+    return {
+        name: float(value) for name, value in {**values, "staleness_max": np.nanmax(steps["staleness_max"])}.items()
+    }

@@ -22,7 +22,6 @@ from time import monotonic
 from typing import Any, Literal, get_args
 
 import numpy as np
-from distributed import performance_report
 
 from daskfs.algorithms.registry import registrations, words_of
 from daskfs.engine.checkpoint import describe_algorithm
@@ -34,7 +33,7 @@ from daskfs.job.request import Request, must_transpose
 from daskfs.job.tables import Job, StabilityTable
 from daskfs.observe.report import check_replaceable as check_report
 from daskfs.observe.report import write_report
-from daskfs.selection.profiles import feature_profiles
+from daskfs.selection.profiles import columns_used, feature_profiles
 from daskfs.selection.records import (
     METRICS,
     PROFILES,
@@ -97,11 +96,12 @@ class JobRun(DataSteps):
             if until == "split":
                 return None
             place = self._run_folder(datasets)
+            place.sweep("*")
             with self._timed("select", place):
                 selection = self._select(datasets, place)
             todo: dict[str, Callable[[], object]] = {
                 "stability": lambda: self._stability(datasets, place, selection),
-                "evaluate": lambda: self._evaluate(datasets, place, selection),
+                "evaluate": lambda: self._evaluate(datasets.with_features(columns_used(selection)), place, selection),
                 "report": lambda: self._report(place),
                 "publish": lambda: self._publish(place),
             }
@@ -128,7 +128,11 @@ class JobRun(DataSteps):
             self.skip("select", place)
             return finished
         request.check()
+        if getattr(request.algorithm, "groups", None) and self.job.split:
+            self.listener.notify("note: rows of a group are on both sides of the split, so the score may be too good")
         self.listener.notify(f"select: memory {request.plan(self.client)}")
+        if request.algorithm.extra_work:
+            self.listener.notify(f"select: {request.algorithm.extra_work}")
         if self.client is not None and is_cold(type(request.algorithm).__module__):
             self.listener.notify(f"select: {COMPILING}")
         if request.is_begun():
@@ -148,6 +152,8 @@ class JobRun(DataSteps):
         if self.client is None or not self.job.report.performance:
             yield {}
             return
+        from distributed import performance_report
+
         with tempfile.TemporaryDirectory() as folder:
             page = Path(folder) / PERFORMANCE
             with self.client.as_current(), performance_report(str(page)):
@@ -221,7 +227,7 @@ class JobRun(DataSteps):
                 self.listener.notify(f"evaluate: {evaluation.verdict}")
         else:
             self.skip("evaluate", place)
-        with_sizes = self.job.evaluate is None or self.job.evaluate.sizes
+        with_sizes = (self.job.evaluate is None or self.job.evaluate.sizes) and len(selection.features) > 0
         if with_sizes and not _is_of(read_record(place, SIZES), test.digest):
             with self.listener.counting("sizes") as progress:
                 path = size_path(selection, datasets.train, test, progress=progress)
@@ -235,6 +241,8 @@ class JobRun(DataSteps):
         """
         train, test = datasets.train, datasets.test
         assert test is not None
+        if not len(selection.features):  # error control reports none
+            return {}
         algorithm = registrations()["univariate"].algorithm(min(len(selection.features), train.meta.n_features))
         wanted = self.job.evaluate is None or self.job.evaluate.univariate
         if not wanted or isinstance(self.job.select.params, type(algorithm)) or must_transpose(train, algorithm):

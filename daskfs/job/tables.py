@@ -47,6 +47,8 @@ class IngestTable(JobTable):
     compression: Compression | None = None
     order: RowOrder = "auto"
     shuffle: bool | int = False
+    in_place: bool = False
+    """Whether text files are read in place, where that is possible (see `in_text.can_read_in_place`)."""
 
     @model_validator(mode="after")
     def _check_options(self) -> IngestTable:
@@ -67,7 +69,7 @@ class IngestTable(JobTable):
     @property
     def options(self) -> dict[str, Any]:
         """The arguments of `daskfs.ingest` except the sources and the target."""
-        return self.model_dump(exclude={"sources", "test_sources"})
+        return self.model_dump(exclude={"sources", "test_sources", "in_place"})
 
 
 class DataTable(JobTable):
@@ -218,6 +220,8 @@ class Job(JobTable):
             raise OptionError("give either [ingest], for sources, or [data], for datasets that are there")
         if self.report.performance and self.cluster.serial:
             raise OptionError("report.performance is of a cluster: leave out cluster.serial")
+        if getattr(self.select.params, "groups", None) and self.stability and self.stability.pairs:
+            raise OptionError("stability.pairs: rows of a group would be in both halves; give stability.seeds")
         if self.split and self.has_test_data:
             raise OptionError("split: there are test rows already; leave one of them out")
         if not (self.split or self.has_test_data):

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from dask.utils import format_bytes
 from rich.table import Table
 from rich.text import Text
 
+from daskfs.engine.sizes import format_bytes
 from daskfs.errors import public_url
 from daskfs.observe.terminal import printable
 from daskfs.store.dataset.dataset import Dataset

@@ -6,13 +6,13 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from dask.utils import format_bytes
 from rich.console import RenderableType
 from rich.progress import BarColumn, Progress, ProgressColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from daskfs.engine.data.ingest import IngestProgress
 from daskfs.engine.passes import PassProgress
+from daskfs.engine.sizes import format_bytes
 from daskfs.observe.terminal import messages
 
 

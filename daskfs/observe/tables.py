@@ -201,7 +201,7 @@ def selection_record(selection: Selection, top: int | None = None) -> dict[str, 
     The score is the last one on held-back rows in the history, or None if the algorithm held no rows back.
     """
     record = selection.record()
-    history = without_nan({str(name): column.values for name, column in selection.history.items()})
+    history = without_nan(selection.steps)
     score = (history.get("held_back") or [None])[-1]
     return {"features": record.pop("features")[:top], "score": score, **record, "history": history}
 
@@ -212,11 +212,12 @@ def selection_lines(selection: Selection) -> list[str]:
     pairs = "" if selection.products is None else "and pairs "
     size = f"{len(selection.features):,} {pairs}of {selection.source['n_features']:,} features"
     wanted = selection.algorithm.get("n_select") or 0
-    if len(selection.features) < wanted:
+    if len(selection.features) < wanted and selection.error_control is None:
         size += f" (the {wanted:,} asked for are not there)"
     if selection.inputs is not None:
         size = f"{len(selection.features):,} random features"
     return [
+        *error_lines(selection),
         f"{size} of {selection.source['url']}, {selection.source['n_samples']:,} samples",
         f"{selection.algorithm.get('name', '')}({', '.join(fields)}), seed {selection.seed}",
         *(f"{name} chosen by the data: {value}" for name, value in selection.chosen.items()),
@@ -227,11 +228,16 @@ def selection_lines(selection: Selection) -> list[str]:
 
 def _step_lines(selection: Selection) -> list[str]:
     lines = []
-    for step in range(selection.history.sizes["step"]):
-        values = {name: float(selection.history[name].values[step]) for name in STEP if name in selection.history}
+    for step in range(len(selection.steps["objective"])):
+        values = {name: float(selection.steps[name][step]) for name in STEP if name in selection.steps}
         parts = [STEP[name].format(value) for name, value in values.items() if not math.isnan(value)]
         lines.append(f"step {step + 1}: {', '.join(parts)}")
     return lines
+
+
+def error_lines(selection: Selection) -> list[str]:
+    """Return a line on how many features are expected to be false, or no line without error control."""
+    return [] if selection.error_control is None else [f"error control: {selection.error_control.sentence}"]
 
 
 def input_lines(selection: Selection) -> list[str]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.sparse as sp
+import scipy
 from numpy.typing import NDArray
 
 from daskfs.protocol import ColumnBlock, RowBlock, SparseBlock, SparseColumnBlock
@@ -193,7 +193,7 @@ class _SparseColumns:
                 break
             columns += blocks
             self.count += 1
-        self._selected = sp.hstack(columns, format="csr").astype(np.float64)
+        self._selected = scipy.sparse.hstack(columns, format="csr").astype(np.float64)
 
     def correlations(self, progress: CountProgress) -> Correlated:
         """Yield the correlations with every block of columns."""
@@ -208,12 +208,12 @@ class _SparseColumns:
             progress(number, blocks)
 
 
-def _matrix(block: ColumnBlock | SparseColumnBlock, n_rows: int) -> sp.csc_array:
+def _matrix(block: ColumnBlock | SparseColumnBlock, n_rows: int) -> scipy.sparse.csc_array:
     assert isinstance(block, SparseColumnBlock)
-    return sp.csc_array((block.values, block.rows, block.indptr), shape=(n_rows, len(block.ids)))
+    return scipy.sparse.csc_array((block.values, block.rows, block.indptr), shape=(n_rows, len(block.ids)))
 
 
-def _moments(matrix: sp.sparray) -> FloatArray:
+def _moments(matrix: scipy.sparse.sparray) -> FloatArray:
     """Return the sums of all columns, and of their squares: ``(2, columns)``."""
     matrix = matrix.astype(np.float64)
     return np.stack([matrix.sum(axis=0), matrix.power(2).sum(axis=0)])
@@ -239,7 +239,7 @@ def _in_rows(dataset: Dataset, ids: FeatureIds, progress: CountProgress) -> Corr
     columns, origin, rows = ids.astype(np.intp), None, 0
     for number, block in enumerate(dataset.blocks(axis="rows"), 1):
         if isinstance(block, SparseBlock):
-            X = sp.csr_array((block.values.astype(np.float64), block.ids.astype(np.int64), block.indptr))
+            X = scipy.sparse.csr_array((block.values.astype(np.float64), block.ids.astype(np.int64), block.indptr))
             X.resize(len(block.y), width)
             sums = (X[:, columns].T @ X).tocoo()
             products[sums.coords] += sums.data  # every index occurs once

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import IO, Any
 
 import numpy as np
-import scipy.sparse as sp
+import scipy
 from numpy.typing import NDArray
 
 from daskfs.errors import OptionError
@@ -89,7 +89,7 @@ class ColumnSlices:
             coo = part.cells.tocoo()
             entries.append((coo.data, coo.coords[0] + part.rows.start, part.columns[coo.coords[1]]))
         values, rows, columns = (np.concatenate(column) for column in zip(*entries, strict=True))
-        return sp.coo_array((values, (rows, columns)), shape=self.shape).tocsr()
+        return scipy.sparse.coo_array((values, (rows, columns)), shape=self.shape).tocsr()
 
     def with_all_columns(self) -> Iterator[ColumnSlice]:
         """Yield slices of rows with all columns in order; for data laid out in columns, yield one slice of all rows."""
@@ -118,7 +118,7 @@ class ColumnSlices:
                 yield from self._windows_of_columns(file)
             return
         for part in self.with_all_columns():
-            if sp.issparse(part.cells):
+            if scipy.sparse.issparse(part.cells):
                 yield part.cells.tocsr()
                 continue
             for rows in _steps(*part.cells.shape):
@@ -235,7 +235,7 @@ def _by_columns(dataset: Dataset, ids: FeatureIds) -> Iterator[ColumnSlice]:
 def _cells(block: ColumnBlock | SparseColumnBlock, n_rows: int) -> Any:
     if isinstance(block, ColumnBlock):
         return block.X
-    return sp.csc_array((block.values, block.rows, block.indptr), shape=(n_rows, len(block.ids)))
+    return scipy.sparse.csc_array((block.values, block.rows, block.indptr), shape=(n_rows, len(block.ids)))
 
 
 def _by_rows(dataset: Dataset, ids: FeatureIds) -> Iterator[ColumnSlice]:
@@ -252,7 +252,9 @@ def _entries(block: SparseBlock, ids: FeatureIds) -> Any:
     hit = np.append(ids, np.uint64(0))[at] == block.ids
     hit &= at < len(ids)
     hits_before = np.concatenate([[0], np.cumsum(hit)])
-    return sp.csr_array((block.values[hit], at[hit], hits_before[block.indptr]), shape=(len(block.y), len(ids)))
+    return scipy.sparse.csr_array(
+        (block.values[hit], at[hit], hits_before[block.indptr]), shape=(len(block.y), len(ids))
+    )
 
 
 def _from_array(X: Any, ids: FeatureIds, names: Sequence[str], fills: Fills | None) -> ColumnSlices:
@@ -275,7 +277,7 @@ def _from_array(X: Any, ids: FeatureIds, names: Sequence[str], fills: Fills | No
     columns = ids[order].astype(np.intp)
     if hasattr(X, "iloc"):  # a DataFrame: its other columns, of whatever type, are not converted
         X, columns = X.iloc[:, columns].to_numpy(), np.arange(len(columns))
-    kind: Kind = "sparse" if sp.issparse(X) else "dense"
+    kind: Kind = "sparse" if scipy.sparse.issparse(X) else "dense"
     slices = _array_slices(X, order, columns, fill[order], names)
     return ColumnSlices((n_rows, len(ids)), kind, stored_dtype(X.dtype), slices)
 
@@ -309,7 +311,7 @@ def _unwrap(X: Any) -> tuple[Any, Any]:
         X = X.data
     if np.ma.is_masked(X):
         raise OptionError("X has masked values: fill them (X.filled(...)) or drop their rows first")
-    if sp.issparse(X):
+    if scipy.sparse.issparse(X):
         X = X if X.format in ("csr", "csc") else X.tocsr()  # the formats that index columns
     elif not hasattr(X, "dtype") or not hasattr(X, "shape"):
         X = np.asarray(X)
@@ -319,7 +321,7 @@ def _unwrap(X: Any) -> tuple[Any, Any]:
 def _array_slices(
     X: Any, order: NDArray[np.intp], columns: NDArray[np.intp], fill: NDArray[np.float64], names: Sequence[str]
 ) -> Iterator[ColumnSlice]:
-    dtype, sparse = stored_dtype(X.dtype), sp.issparse(X)
+    dtype, sparse = stored_dtype(X.dtype), scipy.sparse.issparse(X)
     for start, stop in pairwise(_edges(X, len(columns))):
         cells: Any = X[:, columns].astype(dtype) if sparse else np.asarray(X[start:stop][:, columns], dtype)
         if not np.isfinite(cells.data if sparse else cells).all() or np.isinf(fill).any():
@@ -331,7 +333,7 @@ def _array_slices(
 
 def _not_finite(cells: Any) -> NDArray[np.intp]:
     """Return row and column of every cell that is not finite."""
-    if not sp.issparse(cells):
+    if not scipy.sparse.issparse(cells):
         return np.argwhere(~np.isfinite(cells))
     entries = cells.tocoo()
     return np.stack([coordinate[~np.isfinite(entries.data)] for coordinate in entries.coords], axis=1)
@@ -339,7 +341,7 @@ def _not_finite(cells: Any) -> NDArray[np.intp]:
 
 def _filled(cells: Any, fill: NDArray[np.float64]) -> Any:
     """Return cells with NaN replaced by the fill of each column; a column of fill inf becomes 1 at NaN and else 0."""
-    if sp.issparse(cells):
+    if scipy.sparse.issparse(cells):
         entries = cells.tocoo()
         entries.data[:] = np.where(np.isnan(entries.data), fill[entries.coords[1]], entries.data)
         return entries.tocsr()
@@ -352,7 +354,7 @@ def _filled(cells: Any, fill: NDArray[np.float64]) -> Any:
 def _edges(X: Any, width: int) -> list[int]:
     """Return the row numbers at which the slices of an array begin and end; a lazy array is cut at its chunks."""
     n_rows = int(X.shape[0])
-    if sp.issparse(X):
+    if scipy.sparse.issparse(X):
         return [0, n_rows]
     if hasattr(X, "compute"):
         return [0, *accumulate(X.chunks[0])]

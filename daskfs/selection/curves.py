@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from daskfs.selection.intervals import FloatArray
 from daskfs.selection.metrics import Weights
@@ -74,7 +74,7 @@ class CalibrationBins:
 
     def add(self, odds: FloatArray, is_member: NDArray[np.bool_], weight: Weights = None) -> None:
         """Add rows by the log-odds of the class."""
-        probability = expit(odds)
+        probability = scipy.special.expit(odds)
         edges = np.linspace(0, 1, CALIBRATION_BINS + 1)[1:-1]
         each = np.ones(len(odds)) if weight is None else weight.astype(np.float64)
         at = np.searchsorted(edges, probability)

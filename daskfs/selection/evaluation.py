@@ -6,12 +6,12 @@ import math
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import groupby
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xarray
 from numpy.typing import NDArray
 
 from daskfs.errors import OptionError
@@ -34,6 +34,9 @@ from daskfs.selection.ranking import RankQuality, SortedScores, mean_area_interv
 from daskfs.selection.records import without_nan
 from daskfs.store.dataset.dataset import Dataset
 from daskfs.store.dataset.regroup import RowRegrouper
+
+if TYPE_CHECKING:
+    import xarray
 
 WINDOW_CELLS = 1 << 18  # scores that are judged in one go
 
@@ -80,14 +83,12 @@ class Evaluation:
         The metrics by name.
     intervals
         The 95 % interval of each metric, low and high; NaN if unknown.
-    per_class
-        Along the dimension "class": "rows", "precision", "recall", "roc_auc" and "average_precision", and along "end",
-        low and high, "recall_interval"; None where the target is a real number.
+    class_columns
+        The variables of `per_class` by name, "class" first; None where the target is a real number.
     baseline
         What the predictions have to beat: the same answer for all rows, and the best single feature.
-    per_target
-        Along the dimension "target": "r2", "mse" and "mae", and along "end", low and high, "r2_interval"; None unless
-        there are several targets.
+    target_columns
+        The variables of `per_target` by name, "target" first; None unless there are several targets.
     curves
         Lists of numbers for plots, which `record` leaves out: for up to 30 classes "confusion" (see `Confusion`), for
         two classes "roc" (`RocCurve`) and "calibration" (`CalibrationBins`), for one real target "scatter" (`Scatter`).
@@ -98,10 +99,26 @@ class Evaluation:
     weighted: bool
     metrics: dict[str, float]
     intervals: dict[str, Interval]
-    per_class: xarray.Dataset | None
+    class_columns: dict[str, NDArray[Any]] | None
     baseline: Baseline
-    per_target: xarray.Dataset | None = None
+    target_columns: dict[str, NDArray[Any]] | None = None
     curves: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def per_class(self) -> xarray.Dataset | None:
+        """Along the dimension "class": "rows", "precision", "recall", "roc_auc" and "average_precision".
+
+        Along "end", low and high, there is "recall_interval". None where the target is a real number.
+        """
+        return _labelled(self.class_columns)
+
+    @cached_property
+    def per_target(self) -> xarray.Dataset | None:
+        """Along the dimension "target": "r2", "mse" and "mae", and along "end", low and high, "r2_interval".
+
+        None unless there are several targets.
+        """
+        return _labelled(self.target_columns)
 
     @property
     def is_useless(self) -> bool:
@@ -118,18 +135,29 @@ class Evaluation:
         record: dict[str, Any] = {"rows": self.rows, "unknown_rows": self.unknown_rows, "weighted": self.weighted}
         record |= {"metrics": self.metrics, "intervals": self.intervals, "baseline": self.baseline.record()}
         record |= {"is_useless": self.is_useless, "verdict": self.verdict}
-        if self.per_class is not None:
-            record["per_class"] = _lines(self.per_class, "class")
-        if self.per_target is not None:
-            record["per_target"] = _lines(self.per_target, "target")
+        if self.class_columns is not None:
+            record["per_class"] = _lines(self.class_columns)
+        if self.target_columns is not None:
+            record["per_target"] = _lines(self.target_columns)
         plain: dict[str, Any] = without_nan(record)
         return plain
 
 
-def _lines(table: xarray.Dataset, dim: str) -> list[dict[str, Any]]:
-    """Return the variables of a dataset as one record for every place along a dimension."""
-    columns = {name: table[name].values.tolist() for name in (dim, *map(str, table.data_vars))}
-    return [dict(zip(columns, line, strict=True)) for line in zip(*columns.values(), strict=True)]
+def _lines(columns: dict[str, NDArray[Any]]) -> list[dict[str, Any]]:
+    """Return columns of the same length as one record for every line."""
+    values = [column.tolist() for column in columns.values()]
+    return [dict(zip(columns, line, strict=True)) for line in zip(*values, strict=True)]
+
+
+def _labelled(columns: dict[str, NDArray[Any]] | None) -> xarray.Dataset | None:
+    """Return columns as variables along a dimension, the first column; intervals have the dimension "end", too."""
+    if columns is None:
+        return None
+    import xarray  # here, since it takes half a second with pandas, and `record` does without
+
+    dim = next(iter(columns))
+    variables = {name: ((dim, "end")[: column.ndim], column) for name, column in columns.items() if name != dim}
+    return xarray.Dataset(variables, coords={dim: columns[dim], "end": ["low", "high"]})
 
 
 class Truth:
@@ -272,9 +300,8 @@ def _evaluate_targets(
     }
     metrics = {name: float(np.mean(values)) for name, values in columns.items()}
     intervals = {"r2": mean_interval(ends), "mse": squared.interval, "mae": absolute.interval}
-    variables: dict[str, Any] = {name: ("target", values) for name, values in columns.items()}
-    variables["r2_interval"] = (("target", "end"), ends)
-    per_target = xarray.Dataset(variables, coords={"target": np.array(targets, object), "end": ["low", "high"]})
+    numbers = {name: np.array(values) for name, values in columns.items()}
+    per_target = {"target": np.array(targets, object), **numbers, "r2_interval": ends}
     baseline = target_baseline(float(np.mean([tally.target_variance for tally in tallies])))
     rows = tallies[0].rows
     return Evaluation(rows, 0, truth.weighted, metrics, intervals, None, baseline, per_target)
@@ -333,17 +360,18 @@ def _known_losses(odds: NDArray[np.float64], numbers: NDArray[np.int64]) -> NDAr
     return log_losses(odds, numbers) if numbers.max() < odds.shape[1] else np.full(len(odds), math.nan)
 
 
-def _per_class(tally: ClassTally, qualities: Sequence[RankQuality], classes: Sequence[Label]) -> xarray.Dataset:
-    columns = {
+def _per_class(
+    tally: ClassTally, qualities: Sequence[RankQuality], classes: Sequence[Label]
+) -> dict[str, NDArray[Any]]:
+    return {
+        "class": np.array(classes),
         "rows": tally.rows[: len(classes)],
         "precision": tally.precision,
         "recall": tally.recall,
         "roc_auc": np.array([quality.roc_auc for quality in qualities]),
         "average_precision": np.array([quality.average_precision for quality in qualities]),
+        "recall_interval": tally.recall_intervals,
     }
-    variables: dict[str, Any] = {name: ("class", column) for name, column in columns.items()}
-    variables["recall_interval"] = (("class", "end"), tally.recall_intervals)
-    return xarray.Dataset(variables, coords={"class": np.array(classes), "end": ["low", "high"]})
 
 
 def _check_target_names(dataset: Dataset, targets: Sequence[str] | None) -> None:

@@ -9,14 +9,14 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
+import scipy
 from numpy.typing import NDArray
 
 from daskfs.basis import KERNELS, LINEAR, Basis, RandomFeatures, is_linear
 from daskfs.errors import public_url
 from daskfs.protocol import Expansion
 from daskfs.selection.column_slices import ColumnSlice, ColumnSlices, FeatureIds, as_dataset, slice_columns
-from daskfs.selection.records import is_count, is_number
+from daskfs.store.dataset.json_checks import is_count, is_number
 from daskfs.store.ingest.gaps import Fills
 
 SLICE_CELLS = 1 << 20  # features of one slice, so that no more than a few megabytes are in memory
@@ -125,7 +125,7 @@ def _expand(
     for part in base.with_all_columns():  # a feature needs all columns of a row at once
         for start in range(0, part.cells.shape[0], step):
             cells = part.cells[start : start + step]
-            X = np.asarray(cells.toarray() if sp.issparse(cells) else cells, np.float64)
+            X = np.asarray(cells.toarray() if scipy.sparse.issparse(cells) else cells, np.float64)
             beyond = (expansion.low > X) | (expansion.high < X)
             outside += beyond.sum(axis=0)
             rows, rows_outside = rows + len(X), rows_outside + int(beyond.any(axis=1).sum())

@@ -13,7 +13,6 @@ Earlier predictions are replaced only when all chunks are written.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,7 +24,7 @@ from numpy.typing import NDArray
 
 from daskfs.errors import OptionError
 from daskfs.protocol import Label
-from daskfs.store.dataset.layout import ATTRIBUTE, ROOT, STRING, UNFINISHED, ArraySpec, is_ours
+from daskfs.store.dataset.layout import MOST_METADATA, ROOT, STRING, UNFINISHED, ArraySpec, is_ours
 from daskfs.store.dataset.regroup import RowRegrouper
 from daskfs.store.dataset.writer import DatasetWriter, clear, drop_staged, new_writer, prepare, write_chunk
 from daskfs.store.places.location import Location
@@ -109,8 +108,7 @@ def check_place(location: Location, overwrite: bool, source: Location | None) ->
         raise OptionError(f"{url}: is the dataset to be predicted, or lies in it; choose another place")
     if not location.exists(ROOT):
         return
-    raw = location.read(ROOT)
-    if not is_ours(raw) or json.loads(raw)["attributes"][ATTRIBUTE].get("kind") != KIND:
+    if not is_ours(location.read(ROOT, most=MOST_METADATA), KIND):
         raise OptionError(f"{url}: holds something other than predictions; choose another place")
     if not overwrite:
         raise OptionError(f"{url}: already holds predictions; --overwrite replaces them")

@@ -28,9 +28,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
+import scipy
 from numpy.typing import NDArray
-from scipy.linalg import cholesky, lapack
 
 from daskfs.selection.intervals import FloatArray
 
@@ -63,7 +62,7 @@ class CrossSums:
         self.squares += float(each @ each)
         self._sum_y += each @ Y
         self._yy += each @ Y**2
-        if sp.issparse(X):
+        if scipy.sparse.issparse(X):
             heavy = X.multiply(each[:, None]).tocsr()
             products = (heavy.T @ X).tocoo()
             self._xx[products.coords] += products.data  # every index occurs once
@@ -76,7 +75,7 @@ class CrossSums:
 
     def _begin(self, X: Any, Y: FloatArray) -> None:
         width, targets = X.shape[1], Y.shape[1]
-        self._origin_x = np.zeros(width) if sp.issparse(X) else X.mean(axis=0)
+        self._origin_x = np.zeros(width) if scipy.sparse.issparse(X) else X.mean(axis=0)
         self._origin_y = Y.mean(axis=0)
         self._sum_x, self._sum_y, self._yy = np.zeros(width), np.zeros(targets), np.zeros(targets)
         self._xx, self._xy = np.zeros((width, width)), np.zeros((width, targets))
@@ -217,7 +216,9 @@ def _inverse_factor(R: FloatArray, ridge: float) -> FloatArray:
     """Return the inverse of the Cholesky factor L, where LLᵀ = R + λI."""
     A = R.copy()
     A.flat[:: len(A) + 1] += ridge
-    inverse, _ = lapack.dtrtri(cholesky(A, lower=True, overwrite_a=True), lower=1, overwrite_c=1)
+    inverse, _ = scipy.linalg.lapack.dtrtri(
+        scipy.linalg.cholesky(A, lower=True, overwrite_a=True), lower=1, overwrite_c=1
+    )
     result: FloatArray = inverse
     return result
 

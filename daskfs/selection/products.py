@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
+import scipy
 from numpy.typing import NDArray
 
 from daskfs.basis import LINEAR, is_linear
@@ -135,8 +135,8 @@ def slice_features(
     def multiplied() -> Iterator[ColumnSlice]:
         for piece in base.with_all_columns():
             left, right = piece.cells[:, left_at], piece.cells[:, right_at]
-            if sp.issparse(piece.cells):
-                cells: Any = sp.hstack([piece.cells[:, plain_at], left.multiply(right)], format="csr")
+            if scipy.sparse.issparse(piece.cells):
+                cells: Any = scipy.sparse.hstack([piece.cells[:, plain_at], left.multiply(right)], format="csr")
             else:
                 cells = np.hstack([piece.cells[:, plain_at], left * right])
             yield ColumnSlice(piece.rows, order, cells)

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from daskfs.errors import public_url
 from daskfs.selection.alternatives import (
@@ -78,7 +78,7 @@ def _features(selection: Selection, dataset: Dataset, progress: CountProgress) -
     summary = SparseSummary if columns.kind == "sparse" else DenseSummary
     result = _read(selection, columns, dataset, summary(columns, selection.classes))
     plain = ids if products is None else ids[~products.is_product]
-    alternatives = find_alternatives(dataset, plain, _used(selection), progress)
+    alternatives = find_alternatives(dataset, plain, columns_used(selection), progress)
     about = zip(ids.tolist(), names, selection.importance.tolist()[:MOST_FEATURES], result.pop("features"), strict=True)
     return {
         **result,
@@ -97,7 +97,7 @@ def _alternatives(alternatives: Alternatives, feature: int) -> Record:
     return {"alternatives": [asdict(other) for other in alternatives.by_feature[feature]]}
 
 
-def _used(selection: Selection) -> NDArray[np.uint64]:
+def columns_used(selection: Selection) -> NDArray[np.uint64]:
     """Return the ids of all columns that the model uses."""
     kept = np.empty(0, np.uint64) if selection.kept is None else selection.kept.features
     parents = np.empty(0, np.uint64) if selection.products is None else selection.products.parents.ravel()
@@ -166,9 +166,9 @@ def _predictions(selection: Selection, scores: FloatArray) -> FloatArray:
     if selection.classes is None or selection.loss not in LOG_ODDS:
         return columns
     if scores.ndim == 1:
-        return np.asarray(expit(columns))
+        return np.asarray(scipy.special.expit(columns))
     odds = log_odds(against_the_rest(scores) if selection.loss == "logistic" else scores)
-    return np.asarray(expit(odds))
+    return np.asarray(scipy.special.expit(odds))
 
 
 def _read(selection: Selection, columns: ColumnSlices, dataset: Dataset, summary: Summary) -> Record:

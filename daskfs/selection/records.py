@@ -9,11 +9,27 @@ from __future__ import annotations
 
 import json
 import math
-import sys
-from collections.abc import Callable, Mapping
-from typing import Any, TypeGuard
+from collections.abc import Mapping
+from typing import Any
 
 from daskfs.errors import SelectionError
+from daskfs.store.dataset.json_checks import (
+    Check,
+    check_members,
+    is_count,
+    is_flag,
+    is_label,
+    is_number,
+    is_object,
+    is_text,
+    is_whole,
+    list_of,
+    may_have,
+    object_of,
+    or_none,
+    parse_json,
+    with_members,
+)
 from daskfs.store.places.location import Location
 
 RUN_RECORD, METRICS, SIZES, STABILITY = "run.json", "metrics.json", "sizes.json", "stability.json"
@@ -22,7 +38,6 @@ REPORT = "report.html"
 MOST_BYTES = 1 << 26  # labels and names may be long
 
 Record = dict[str, Any]
-Check = Callable[[Any], bool]
 
 
 def write_record(location: Location, name: str, record: Mapping[str, Any]) -> None:
@@ -50,6 +65,7 @@ def write_record(location: Location, name: str, record: Mapping[str, Any]) -> No
         raise SelectionError(f"{location.url}/{name}: {error}; it was not written") from error
     if len(raw) > MOST_BYTES:
         raise SelectionError(f"{location.url}/{name}: {len(raw) >> 20} MB are too many, at most {MOST_BYTES >> 20}")
+    location.sweep(name)
     location.write(name, raw)
 
 
@@ -57,15 +73,13 @@ def read_record(location: Location, name: str) -> Record | None:
     """Return a record that `write_record` wrote, None without a file; raise SelectionError if the file is damaged."""
     where = f"{location.url}/{name}"
     try:
-        raw = location.read(name, 0, MOST_BYTES + 1) if location.exists(name) else None
+        raw = location.read(name, most=MOST_BYTES) if location.exists(name) else None
     except OSError as error:
-        raise SelectionError(f"{where}: cannot be read: {error}") from error
+        raise SelectionError(f"{where}: cannot be read: {error}; remove it, or make it again") from error
     if raw is None:
         return None
-    if len(raw) > MOST_BYTES:
-        raise SelectionError(f"{where}: larger than {MOST_BYTES >> 20} MB, which none of ours is; remove it")
     try:
-        record = _check(name, json.loads(raw))
+        record = _check(name, parse_json(raw))
         as_json(record).encode()  # or it could not be written again: half a character, a number without end
     except (ValueError, RecursionError) as error:
         raise SelectionError(f"{where}: {str(error) or 'too deep'}; remove it, or make it again") from error
@@ -94,171 +108,117 @@ def as_json(record: Any, indent: int | None = None) -> str:
 
 def _check(name: str, record: Any) -> Record:
     """Return the record if it has the members that `SHAPES` gives for `name`; raise ValueError if not."""
-    if not isinstance(record, dict):
-        raise ValueError("is no JSON object")
-    must, may = SHAPES[name]
-    for key, check in must.items():
-        if key not in record or not check(record[key]):
-            raise ValueError(f"{key!r} is missing, or not what it should be")
-    for key, check in may.items():
-        if key in record and not check(record[key]):
-            raise ValueError(f"{key!r} is not what it should be")
-    return record
-
-
-def is_number(value: Any) -> TypeGuard[float]:
-    """Return whether a value from JSON is a number that fits into a float64, which large integers do not."""
-    return type(value) in (int, float) and abs(value) <= sys.float_info.max
-
-
-def _is_whole(value: Any) -> bool:
-    return type(value) is int and is_number(value)
-
-
-def is_count(value: Any) -> bool:
-    """Return whether a value from JSON is a whole number that fits into an unsigned 64-bit integer."""
-    return type(value) is int and 0 <= value < 1 << 64
-
-
-def _is(kind: type) -> Check:
-    return lambda value: isinstance(value, kind)
-
-
-def _or_none(check: Check) -> Check:
-    return lambda value: value is None or check(value)
-
-
-def _list_of(check: Check) -> Check:
-    return lambda value: isinstance(value, list) and all(map(check, value))
-
-
-def _object_of(check: Check) -> Check:
-    return lambda value: isinstance(value, dict) and all(map(check, value.values()))
-
-
-def _with(**members: Check) -> Check:
-    """Return a function that checks whether a value is an object with at least these members."""
-    return lambda value: isinstance(value, dict) and all(key in value and members[key](value[key]) for key in members)
+    return check_members(record, *SHAPES[name])
 
 
 def _is_interval(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(map(_or_none(is_number), value))
+    return isinstance(value, list) and len(value) == 2 and all(map(or_none(is_number), value))
 
 
-def _is_label(value: Any) -> bool:
-    return isinstance(value, str) or is_number(value)
-
-
-_is_text, _is_flag, _is_object = _is(str), _is(bool), _is(dict)
-_maybe_number = _or_none(is_number)  # null where it is unknown
-_numbers, _maybe_numbers = _list_of(is_number), _list_of(_maybe_number)
+_maybe_number = or_none(is_number)  # null where it is unknown
+_numbers, _maybe_numbers = list_of(is_number), list_of(_maybe_number)
 _CURVES: dict[str, Check] = {
-    "confusion": _or_none(_list_of(_numbers)),
-    "roc": _or_none(_with(false_positive=_numbers, true_positive=_numbers)),
-    "calibration": _with(predicted=_numbers, share=_numbers, rows=_numbers),
-    "scatter": _with(true=_numbers, predicted=_numbers, step=is_count),
+    "confusion": or_none(list_of(_numbers)),
+    "roc": or_none(with_members(false_positive=_numbers, true_positive=_numbers)),
+    "calibration": with_members(predicted=_numbers, share=_numbers, rows=_numbers),
+    "scatter": with_members(true=_numbers, predicted=_numbers, step=is_count),
 }
 _OF_FEATURE: dict[str, Check] = {
     "edges": _numbers,
-    "counts": lambda value: _numbers(value) or _list_of(_numbers)(value),
+    "counts": lambda value: _numbers(value) or list_of(_numbers)(value),
     "places": _numbers,
     "means": _numbers,
     "present": _numbers,
     "values": _maybe_numbers,
     "with": _maybe_number,
     "without": _maybe_number,
-    "effect": _with(values=_numbers, means=_list_of(_numbers)),
-    "alternatives": _list_of(_with(id=is_count, name=_is_text, correlation=is_number)),
+    "effect": with_members(values=_numbers, means=list_of(_numbers)),
+    "alternatives": list_of(with_members(id=is_count, name=is_text, correlation=is_number)),
 }
 
 
-def _may_have(members: Mapping[str, Check]) -> Check:
-    """Return a function that checks those of these members that an object has."""
-    return lambda value: isinstance(value, dict) and all(members[key](value[key]) for key in members if key in value)
-
-
 def _is_profile(value: Any) -> bool:
-    return _with(id=is_count, name=_is_text, importance=is_number)(value) and _may_have(_OF_FEATURE)(value)
+    return with_members(id=is_count, name=is_text, importance=is_number)(value) and may_have(_OF_FEATURE)(value)
 
 
 SHAPES: dict[str, tuple[dict[str, Check], dict[str, Check]]] = {
     RUN_RECORD: (
-        {"version": is_count, "daskfs": _is_text, "algorithm": _is_object, "seed": _is_whole},
+        {"version": is_count, "daskfs": is_text, "algorithm": is_object, "seed": is_whole},
         {
-            "python": _is_text,
-            "packages": _object_of(_is_text),
-            "machine": _with(cores=_maybe_number, memory=_maybe_number),
-            "command": _or_none(lambda command: isinstance(command, str) or _list_of(_is_text)(command)),
-            "source": _with(url=_is_text, digest=_is_text, n_samples=is_count, n_features=is_count),
-            "started": _is_text,
-            "finished": _is_text,
+            "python": is_text,
+            "packages": object_of(is_text),
+            "machine": with_members(cores=_maybe_number, memory=_maybe_number),
+            "command": or_none(lambda command: isinstance(command, str) or list_of(is_text)(command)),
+            "source": with_members(url=is_text, digest=is_text, n_samples=is_count, n_features=is_count),
+            "started": is_text,
+            "finished": is_text,
             "seconds": _maybe_number,
-            "workers": _or_none(is_count),
-            "memory": _or_none(_with(promised=_maybe_number, used=_maybe_number, text=_is_text)),
+            "workers": or_none(is_count),
+            "memory": or_none(with_members(promised=_maybe_number, used=_maybe_number, text=is_text)),
             "bytes_read": _maybe_number,
-            "offers": _or_none(_with(count=_maybe_number, staleness=_maybe_number, staleness_max=_maybe_number)),
-            "performance_report": _or_none(_is_text),
+            "offers": or_none(with_members(count=_maybe_number, staleness=_maybe_number, staleness_max=_maybe_number)),
+            "performance_report": or_none(is_text),
         },
     ),
     METRICS: (
-        {"rows": is_count, "metrics": _object_of(_maybe_number), "intervals": _object_of(_is_interval)},
+        {"rows": is_count, "metrics": object_of(_maybe_number), "intervals": object_of(_is_interval)},
         {
-            "dataset": _is_text,
-            "digest": _is_text,
-            "held_back": _is_flag,
+            "dataset": is_text,
+            "digest": is_text,
+            "held_back": is_flag,
             "unknown_rows": is_count,
-            "weighted": _is_flag,
-            "per_class": _list_of(_with(**{"class": _is_label})),
-            "per_target": _list_of(_with(target=_is_text)),
-            "baseline": _with(answer=_is_label, metrics=_object_of(_maybe_number)),
-            "curves": _may_have(_CURVES),
-            "univariate": _with(features=is_count, metrics=_object_of(_maybe_number)),
-            "is_useless": _is_flag,
-            "verdict": _is_text,
+            "weighted": is_flag,
+            "per_class": list_of(with_members(**{"class": is_label})),
+            "per_target": list_of(with_members(target=is_text)),
+            "baseline": with_members(answer=is_label, metrics=object_of(_maybe_number)),
+            "curves": may_have(_CURVES),
+            "univariate": with_members(features=is_count, metrics=object_of(_maybe_number)),
+            "is_useless": is_flag,
+            "verdict": is_text,
         },
     ),
     PROFILES: (
-        {"rows": is_count, "features": _list_of(_is_profile)},
+        {"rows": is_count, "features": list_of(_is_profile)},
         {
-            "dataset": _is_text,
-            "digest": _is_text,
-            "classes": _or_none(_list_of(_with(**{"class": _is_label}, rows=is_count))),
-            "shown": _list_of(is_count),
+            "dataset": is_text,
+            "digest": is_text,
+            "classes": or_none(list_of(with_members(**{"class": is_label}, rows=is_count))),
+            "shown": list_of(is_count),
             "sampled": is_count,
-            "effect_of": _is_text,
-            "alternatives": _is_text,
+            "effect_of": is_text,
+            "alternatives": is_text,
             "least_correlation": is_number,
         },
     ),
     SIZES: (
         {
-            "metric": _is_text,
-            "sizes": _list_of(is_count),
-            "scores": _list_of(_maybe_number),
-            "intervals": _list_of(_is_interval),
+            "metric": is_text,
+            "sizes": list_of(is_count),
+            "scores": list_of(_maybe_number),
+            "intervals": list_of(_is_interval),
         },
         {
-            "dataset": _is_text,
-            "digest": _is_text,
-            "how": _is_text,
-            "as_selected": _or_none(_with(size=is_count, score=_maybe_number, interval=_is_interval)),
+            "dataset": is_text,
+            "digest": is_text,
+            "how": is_text,
+            "as_selected": or_none(with_members(size=is_count, score=_maybe_number, interval=_is_interval)),
         },
     ),
     STABILITY: (
         {
-            "seeds": _list_of(_is_whole),
+            "seeds": list_of(is_whole),
             "index": _maybe_number,
             "jaccard": _maybe_number,
-            "features": _list_of(_with(id=is_count, name=_is_text, times=is_count)),
+            "features": list_of(with_members(id=is_count, name=is_text, times=is_count)),
             "distinct": is_count,
         },
         {
-            "of": _is_text,
-            "over": _is_text,
+            "of": is_text,
+            "over": is_text,
             "interval": _is_interval,
-            "n_candidates": lambda count: _is_whole(count) and count >= 0,  # pairs of 63-bit ids are beyond 64
-            "identical": _is_flag,
-            "remark": _is_text,
+            "n_candidates": lambda count: is_whole(count) and count >= 0,  # pairs of 63-bit ids are beyond 64
+            "identical": is_flag,
+            "remark": is_text,
             "rank_correlation": _maybe_number,
         },
     ),

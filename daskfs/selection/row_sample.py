@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
+import scipy
 from numpy.typing import NDArray
 
 from daskfs.selection.column_slices import ColumnSlice
@@ -44,10 +44,10 @@ class RowSample:
         if not len(here):
             return
         start = -part.rows.start % self.step
-        cells = part.cells[:, here].tocsr() if sp.issparse(part.cells) else part.cells
-        cells = cells[start :: self.step] if sp.issparse(cells) else cells[start :: self.step, here]
+        cells = part.cells[:, here].tocsr() if scipy.sparse.issparse(part.cells) else part.cells
+        cells = cells[start :: self.step] if scipy.sparse.issparse(cells) else cells[start :: self.step, here]
         at = (part.rows.start + start) // self.step
-        dense = cells.toarray() if sp.issparse(cells) else cells
+        dense = cells.toarray() if scipy.sparse.issparse(cells) else cells
         self.cells[at : at + len(dense), columns[here]] = dense
 
     def of(self, values: NDArray[Any], first_row: int = 0) -> NDArray[Any]:

@@ -25,7 +25,8 @@ from typing import Any
 
 from daskfs.errors import DaskfsError, OptionError, SelectionError, public_url
 from daskfs.protocol import Label
-from daskfs.selection.records import Record, as_json, is_count, is_number
+from daskfs.selection.records import Record, as_json
+from daskfs.store.dataset.json_checks import is_count, is_number, parse_json
 from daskfs.store.dataset.table import TableColumns, read_table, write_table
 from daskfs.store.places.location import Location
 
@@ -44,6 +45,7 @@ def write_selection(location: Location, record: Mapping[str, Any], history: Tabl
     if len(raw) > MOST_BYTES:
         raise SelectionError(f"{location.url}: {len(raw) >> 20} MB of names and weights are too many; select fewer")
     with location.one_writer():
+        location.sweep("*")
         location.delete(RECORD)  # first, so that no record ever stands beside another's history
         location.delete(HISTORY)
         write_table(location.below(HISTORY), history, rows="step")
@@ -53,15 +55,13 @@ def write_selection(location: Location, record: Mapping[str, Any], history: Tabl
 def read_selection(location: Location) -> tuple[Record, TableColumns]:
     """Return the record and history that `write_selection` wrote; raise SelectionError if these are damaged."""
     try:
-        if location.size(RECORD) > MOST_BYTES:  # before a byte is read
-            raise SelectionError(f"{location.url}/{RECORD}: larger than {MOST_BYTES >> 20} MB, which none of ours is")
-        raw = location.read(RECORD)
+        raw = location.read(RECORD, most=MOST_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         if location.exists(f"{CHECKPOINT}/checkpoint"):  # the file; a run that never began may have left a folder
             raise SelectionError(f"{location.url}: an unfinished run; daskfs select --resume finishes it") from None
         raise SelectionError(f"{location.url}: no selection here") from None
     except OSError as error:
-        raise SelectionError(f"{location.url}: cannot be read: {error}") from error
+        raise SelectionError(f"{location.url}/{RECORD}: cannot be read: {error}") from error
     try:
         record = _parse(raw)
         history = read_table(location.below(HISTORY), rows="step")
@@ -83,7 +83,7 @@ def _as_bytes(record: Mapping[str, Any]) -> bytes:
 
 def _parse(raw: bytes) -> Record:
     """Return the record in the bytes of a selection.json; raise ValueError if a member is missing or wrong."""
-    record = json.loads(raw)
+    record = parse_json(raw)
     if not isinstance(record, dict) or record.get("version") != VERSION:
         version = record.get("version") if isinstance(record, dict) else None
         raise ValueError(f"its version is {version!r:.40}, this daskfs reads {VERSION}")
@@ -203,8 +203,9 @@ def publish(pointer: Location, run: Location, files: Iterable[str], job: str) ->
     hashes = {name: hashlib.sha256(run.read(name)).hexdigest() for name in files}
     record = {"files": hashes, "job": job, "run": _address_from(folder, run), "version": VERSION}
     raw = (json.dumps(record, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
-    if folder.exists(key) and folder.read(key) == raw:
+    if folder.exists(key) and folder.read(key, 0, len(raw) + 1) == raw:
         return False
+    folder.sweep(key)
     folder.write(key, raw)
     return True
 
@@ -215,6 +216,8 @@ def check_replaceable(pointer: Location) -> None:
     try:
         if folder.exists(key):
             _address(folder.read(key, 0, _MOST_POINTER_BYTES))
+    except DaskfsError:
+        raise
     except (ValueError, TypeError, KeyError, RecursionError, IsADirectoryError):
         raise OptionError(f"{pointer.url}: is there already, and points to no run; choose another name") from None
 
@@ -229,6 +232,8 @@ def resolve_run(location: Location) -> Location:
         else:
             folder, key = location, PUBLISHED
         address = _address(folder.read(key, 0, _MOST_POINTER_BYTES))
+    except DaskfsError:
+        raise
     except OSError as error:
         raise SelectionError(f"{location.url}: cannot be read: {error}") from error
     except (ValueError, TypeError, KeyError, RecursionError) as error:
@@ -247,7 +252,7 @@ def _address_from(folder: Location, run: Location) -> str:
 
 def _address(raw: bytes) -> str:
     """Return the path or URL of a pointer's selection run; raise ValueError, TypeError or KeyError for other bytes."""
-    record = json.loads(raw)
+    record = parse_json(raw)
     if record["version"] != VERSION:
         raise ValueError(f"version {record['version']!r:.20}")
     address = record["run"]

@@ -6,14 +6,14 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xarray
 from numpy.typing import ArrayLike, NDArray
 
 from daskfs.errors import OptionError, SelectionError, public_url
-from daskfs.protocol import Label, Result
+from daskfs.protocol import ErrorControl, Label, Result
 from daskfs.selection.baselines import FeatureSample
 from daskfs.selection.column_slices import ColumnSlices, as_dataset
 from daskfs.selection.evaluation import (
@@ -34,6 +34,9 @@ from daskfs.selection.records import without_nan
 from daskfs.selection.run_folder import SOURCE, read_selection, resolve_run, write_selection
 from daskfs.store.ingest.gaps import Fills
 from daskfs.store.places.location import Location
+
+if TYPE_CHECKING:
+    import xarray
 
 LOG_ODDS = ("logistic", "softmax")
 """Losses whose scores are log-odds, so that they give probabilities."""
@@ -92,8 +95,8 @@ class Selection:
         The intercept of the scores: ``(1,)``, ``(classes,)`` or ``(targets,)``.
     classes
         The labels that scores tell apart, texts or whole numbers; None where the target is a real number.
-    history
-        One row per pass or round along the dimension "step": "objective" and other columns.
+    steps
+        The columns of `history`, by name.
     algorithm
         The name of the algorithm and its fields.
     source
@@ -118,9 +121,12 @@ class Selection:
         The names of several targets, which are real numbers; None for one target and for classes.
     statistics
         Numbers for each of `features` by name, where the algorithm computes any: "score", "p_value" and "q_value" of
-        `Univariate`.
+        `Univariate`; "t_value" or "times_chosen", "expected_false" and "q_value" with
+        error control.
     date_formats
         How the dates of columns are written that are texts of another form than ISO 8601, by name of the column.
+    error_control
+        How many of `features` are expected to be false, with error control: `sentence` says it in words.
 
     Examples
     --------
@@ -139,7 +145,7 @@ class Selection:
     weights: NDArray[np.float64]
     intercept: NDArray[np.float64]
     classes: tuple[Label, ...] | None
-    history: xarray.Dataset
+    steps: dict[str, NDArray[np.float64]]
     algorithm: dict[str, Any]
     source: dict[str, Any]
     seed: int
@@ -152,6 +158,7 @@ class Selection:
     targets: tuple[str, ...] | None = None
     statistics: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     date_formats: dict[str, str] = field(default_factory=dict)
+    error_control: ErrorControl | None = None
 
     def __post_init__(self) -> None:
         if self.classes is not None:
@@ -179,7 +186,9 @@ class Selection:
             raise OptionError("a linear term is of no column of the inputs")
         if any(numbers.shape != (count,) for numbers in self.statistics.values()):
             raise OptionError(f"statistics of another number of features than {count}")
-        if "objective" not in self.history:
+        if self.error_control is not None and self.error_control.n_reported != count:
+            raise OptionError(f"error control of another number of features than {count}")
+        if "objective" not in self.steps:
             raise OptionError("the history has no objective")
         if not all(np.isfinite(numbers).all() for numbers in (self.weights, self.intercept, self.importance)):
             raise OptionError("a weight or an importance is not finite")
@@ -205,7 +214,7 @@ class Selection:
         kept = KeptFeatures(result.features[k:], list(names[k:]), result.weights[k:]) if result.n_kept else None
         importance = {} if result.importance is None else {"importance": _shares(result.importance[:k])}
         keys = dict.fromkeys(["objective", *(key for record in result.history for key in record)])
-        history = {key: np.array([record.get(key, np.nan) for record in result.history], np.float64) for key in keys}
+        steps = {key: np.array([record.get(key, np.nan) for record in result.history], np.float64) for key in keys}
         origin = {key: source[key] for key in SOURCE} | {"url": public_url(str(source["url"]))}
         return cls(
             features=np.array(result.features[:k], np.uint64),
@@ -213,7 +222,7 @@ class Selection:
             weights=np.array(result.weights[:k], np.float64),
             intercept=np.array(result.intercept, np.float64),
             classes=result.classes,
-            history=_history(history),
+            steps=steps,
             algorithm=_through_json(algorithm),
             source=_through_json(origin),
             seed=int(seed),
@@ -225,8 +234,18 @@ class Selection:
             targets=targets,
             statistics={name: np.array(numbers[:k], np.float64) for name, numbers in sorted(result.statistics.items())},
             date_formats={name: text for name, text in (date_formats or {}).items() if name in with_dates},
+            error_control=result.error_control,
             **importance,
         )
+
+    @cached_property
+    def history(self) -> xarray.Dataset:
+        """One row per pass or round along the dimension "step": "objective" and other columns."""
+        import xarray  # here, since it takes half a second with pandas, and a selection that is only saved does without
+
+        count = len(self.steps["objective"])
+        columns = {name: ("step", column) for name, column in self.steps.items()}
+        return xarray.Dataset(columns, coords={"step": np.arange(1, count + 1)})
 
     @property
     def model(self) -> Selection:
@@ -242,6 +261,7 @@ class Selection:
             weights=weights,
             importance=np.concatenate([np.zeros(len(kept.features)), self.importance]),
             statistics={},
+            error_control=None,
             products=None if self.products is None else self.products.after_columns(len(kept.features)),
             kept=None,
         )
@@ -387,6 +407,8 @@ class Selection:
         effects = self.inputs.expansion.importance
         order = np.argsort(-effects, kind="stable")
         names = np.array(self.inputs.names, object)[order]
+        import xarray
+
         return xarray.DataArray(effects[order], {"input": names}, ("input",), "importance")
 
     def score(self, X: Any, y: ArrayLike | None = None) -> float:
@@ -496,8 +518,7 @@ class Selection:
         storage_options
             Options of fsspec or obstore for the store; by default it is configured by environment variables.
         """
-        columns = {str(name): np.asarray(column.values, np.float64) for name, column in self.history.data_vars.items()}
-        write_selection(Location(url, storage_options), self.record(), columns)
+        write_selection(Location(url, storage_options), self.record(), self.steps)
 
     def record(self) -> dict[str, Any]:
         """Return all fields but the history for JSON, with a list of records of the features in order of rank."""
@@ -512,12 +533,14 @@ class Selection:
         largest = np.finfo(np.float64).max  # in place of infinity, for which JSON has no number
         numbers = {name: np.minimum(values, largest) for name, values in self.statistics.items()}
         statistics = {"statistics": without_nan(numbers)} if numbers else {}
+        control = {} if self.error_control is None else {"error_control": self.error_control.record()}
         return {
             **random,
             **kept,
             **fills,
             **targets,
             **statistics,
+            **control,
             **dates,
             "algorithm": self.algorithm,
             "chosen": self.chosen,
@@ -558,7 +581,7 @@ def load_selection(url: str | os.PathLike[str], storage_options: Mapping[str, An
             weights=np.array([feature["weight"] for feature in features], np.float64).reshape(-1, *intercept.shape),
             intercept=intercept.reshape(-1),
             classes=None if classes is None else tuple(classes),
-            history=_history(history),
+            steps=dict(history),
             algorithm=record["algorithm"],
             source=record["source"],
             seed=record["seed"],
@@ -570,6 +593,7 @@ def load_selection(url: str | os.PathLike[str], storage_options: Mapping[str, An
             targets=tuple(record["targets"]) if "targets" in record else None,
             statistics={name: np.array(numbers, np.float64) for name, numbers in record.get("statistics", {}).items()},
             date_formats=record.get("date_formats", {}),
+            error_control=ErrorControl.from_record(record["error_control"]) if "error_control" in record else None,
             **shares,
         )
     except ValueError as error:
@@ -601,13 +625,6 @@ def _shares(importance: NDArray[np.float64]) -> NDArray[np.float64]:
     sizes = relative if relative.ndim == 1 else np.linalg.norm(relative, axis=1)
     shares: NDArray[np.float64] = sizes / sizes.sum()
     return shares
-
-
-def _history(columns: Mapping[str, NDArray[np.float64]]) -> xarray.Dataset:
-    steps = len(next(iter(columns.values()), ()))
-    return xarray.Dataset(
-        {name: ("step", column) for name, column in columns.items()}, coords={"step": np.arange(1, steps + 1)}
-    )
 
 
 def _through_json(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,10 +8,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xarray
 from numpy.typing import NDArray
 
 from daskfs.errors import OptionError, check_whole, public_url
@@ -23,6 +22,9 @@ from daskfs.selection.prefix_fits import CrossSums, PrefixFit, prefix_discrimina
 from daskfs.selection.records import without_nan
 from daskfs.selection.selection import Selection
 from daskfs.store.dataset.dataset import Dataset
+
+if TYPE_CHECKING:
+    import xarray
 
 MOST_FEATURES = 2048  # the square of it is 32 MB
 ABOUT = 20  # sizes
@@ -83,6 +85,8 @@ class SizePath:
 
     def to_xarray(self) -> xarray.Dataset:
         """Return score, interval and ridge penalty along the dimension "size"."""
+        import xarray
+
         columns = {"score": ("size", self.scores), "ridge": ("size", self.ridges)}
         ends = np.array(self.intervals, np.float64).reshape(-1, 2)
         return xarray.Dataset(
@@ -194,6 +198,7 @@ def _first(selection: Selection, count: int) -> Selection:
         weights=selection.weights[:count],
         importance=selection.importance[:count],
         statistics={name: numbers[:count] for name, numbers in selection.statistics.items()},
+        error_control=None,
         products=None if products is None else products.first(count),
     )
 

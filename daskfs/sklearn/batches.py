@@ -113,7 +113,7 @@ class BatchEstimator(SelectingEstimator):
         known = self._batch_run.classes if self._batch_run else None if classes is None else np.unique(classes)
         batch = InMemory(X, *encode_labels(y, known), "rows", getattr(self, "feature_names_in_", None), weight)
         if self._batch_run is None:
-            refused = dict.fromkeys(self._registration.batches_refuse or (), (0, False, "auto"))
+            refused = dict.fromkeys(self._registration.batches_refuse or (), (0, False, "auto", None))
             for name, allowed in {**refused, "missing": ("error",)}.items():
                 if getattr(self, name) not in allowed:
                     raise OptionError(f"{name}: needs to know all rows beforehand, which partial_fit does not; use fit")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -35,6 +35,7 @@ from daskfs.algorithms.univariate.moments import (
 from daskfs.algorithms.univariate.scores import Score, best_columns, column_scores, p_values, q_values
 from daskfs.algorithms.univariate.scoring import NEGATIVE
 from daskfs.engine.cluster.pool import current_client
+from daskfs.engine.cluster.waiting import call, with_retries
 from daskfs.engine.run import select
 from daskfs.engine.shards import merge_tree
 from daskfs.errors import OptionError, check_choice, check_whole
@@ -298,16 +299,27 @@ def merge_moments(*parts: Moments) -> Moments:
 def _lazy_moments(X: DaskArray, rows: _TargetRows) -> list[Moments]:
     """Return the moments of every chunk of columns, computed in one pass over X."""
     client = current_client()
-    target: Any = delayed(rows, traverse=False) if client is None else client.scatter([rows], hash=False)[0]
+    if client is None:
+        return list(compute(*_moment_tasks(X, delayed(rows, traverse=False))))
+
+    def attempt() -> list[Moments]:
+        (target,) = call(client, partial(client.scatter, [rows], hash=False))
+        futures = client.compute(_moment_tasks(X, target))
+        return list(call(client, client.gather, futures, waits_for=futures))
+
+    return with_retries(client, attempt)
+
+
+def _moment_tasks(X: DaskArray, target: Any) -> list[Any]:
+    """Return a delayed task for the moments of every chunk of columns."""
     tops, lefts = (np.cumsum([0, *sizes[:-1]]).tolist() for sizes in X.chunks)
-    tasks = [
+    return [
         merge_tree(
             [delayed(chunk_moments)(chunk, target, top, left) for top, chunk in zip(tops, chunks, strict=True)],
             delayed(merge_moments),
         )
         for left, chunks in zip(lefts, X.to_delayed().T, strict=True)
     ]
-    return list(compute(*tasks) if client is None else client.gather(client.compute(tasks)))
 
 
 def _rows(score: Score, target: NDArray[Any]) -> _TargetRows:

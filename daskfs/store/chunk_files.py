@@ -8,21 +8,23 @@ filters, other codecs, other stores) are left to Zarr.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from io import FileIO
 from os import fstat
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import zarr
 from numcodecs import get_codec
 from numpy.typing import NDArray
-from zarr.storage import LocalStore
 
 from daskfs.store.dataset.codec import DamagedChunk
 from daskfs.store.dataset.reader import chunk_errors, read_into
-from daskfs.store.places.location import Location, LocationStore
+from daskfs.store.places.files import check_size, open_regular
+from daskfs.store.places.location import Location
+
+if TYPE_CHECKING:
+    import zarr
 
 _BAND_BYTES = 256 << 10  # of a chunk that are copied at a time: they fit the processor's cache
 _BAND_LINES = 32  # or more, so that a copy into the other memory order writes whole cache lines
@@ -125,12 +127,13 @@ class ChunkFiles:
         length = line_bytes // self.dtype.itemsize
         with chunk_errors(self.location, key):
             try:
-                file = FileIO(f"{self.location.path}/{key}")
+                file = open_regular(f"{self.location.path}/{key}")
             except (FileNotFoundError, IsADirectoryError, NotADirectoryError):  # as Zarr does
                 yield start, np.broadcast_to(self._fill_value, (stop - start, length))
                 return
             with file:
                 if self.compression is not None:
+                    check_size(fstat(file.fileno()).st_size, _largest_packed(n_lines * line_bytes))
                     unpacked = self._unpack(file.read(), n_lines * line_bytes).view(self.dtype).reshape(n_lines, length)
                     yield from ((line, unpacked[line : min(line + step, stop)]) for line in range(start, stop, step))
                     return
@@ -159,10 +162,19 @@ class ChunkFiles:
         return np.asarray(0 if value is None else value, self.dtype)
 
 
+def is_zarr_array(array: Any) -> bool:
+    """Return True for a Zarr array; where nobody has imported zarr, there is none, and the import is spared."""
+    return "zarr" in sys.modules and isinstance(array, sys.modules["zarr"].Array)
+
+
 def _local_folder(array: Any) -> Location | None:
     """Return the folder of a Zarr array on a local disk, or None for any other array."""
-    if not isinstance(array, zarr.Array):
+    if not is_zarr_array(array):
         return None
+    from zarr.storage import LocalStore
+
+    from daskfs.store.places.zarr_store import LocationStore
+
     store = array.store
     if type(store) is LocalStore:  # a class derived from it may read in another way
         return Location(store.root / array.path)
@@ -174,6 +186,11 @@ def _local_folder(array: Any) -> Location | None:
 def _overlap(wanted: slice, number: int, size: int) -> slice:
     """Return the rows or columns that are wanted of chunk `number`."""
     return slice(max(wanted.start, number * size), min(wanted.stop, (number + 1) * size))
+
+
+def _largest_packed(nbytes: int) -> int:
+    """Return how many bytes a compressed chunk can have: more than the chunk if it cannot be compressed."""
+    return nbytes + nbytes // 64 + 1024
 
 
 def _check_size(size: int, expected: int) -> None:

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 import google_crc32c
 import numpy as np
-import scipy.sparse as sp
+import scipy
 from numpy.typing import NDArray
 
 from daskfs.errors import OptionError
@@ -89,9 +89,9 @@ class InMemory(Dataset):
         super().__init__(Location("X"))
         self._fills = fills
         self._labels = labels
-        self._X = _canonical(X) if sp.issparse(X) else X
+        self._X = _canonical(X) if scipy.sparse.issparse(X) else X
         self._held: dict[str, HeldArray] = {}
-        if not sp.issparse(X):
+        if not scipy.sparse.issparse(X):
             cut = dense_specs(X.shape, stored_dtype(X.dtype), DenseShape(axis, CHUNK_BYTES))
             self._hold(cut[0], X)
         self._hold(target_spec(len(target), labels.targets), target)
@@ -113,7 +113,7 @@ class InMemory(Dataset):
 
     @cached_property
     def _root(self) -> tuple[Attributes, dict[str, ArraySpec]]:
-        is_sparse, (n_samples, n_features) = sp.issparse(self._X), self._X.shape
+        is_sparse, (n_samples, n_features) = scipy.sparse.issparse(self._X), self._X.shape
         attributes = {
             "kind": "sparse" if is_sparse else "dense",
             "layout": self._layout,
@@ -132,7 +132,7 @@ class InMemory(Dataset):
     def digest(self) -> str:
         """A hash of all values, names and labels, which differs from the digest of the same data on disk."""
         total = hashlib.sha256(json.dumps(self.attributes, sort_keys=True).encode())
-        parts = (self._X.indptr, self._X.indices, self._X.data) if sp.issparse(self._X) else ()
+        parts = (self._X.indptr, self._X.indices, self._X.data) if scipy.sparse.issparse(self._X) else ()
         for part in (*parts, *(held.array for held in self._held.values())):
             total.update(_checksum(part).to_bytes(4, "little"))
         return total.hexdigest()
@@ -141,7 +141,7 @@ class InMemory(Dataset):
         return self._held[name]
 
     def _new_blocks(self, axis: Axis) -> AnyBlocks:
-        if not sp.issparse(self._X):
+        if not scipy.sparse.issparse(self._X):
             return super()._new_blocks(axis)
         return (_HeldRows if axis == "rows" else _HeldColumns)(self._X, self._held["y"], self._held.get("weight"))
 

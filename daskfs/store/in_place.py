@@ -11,16 +11,14 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
-import zarr
 from numpy.typing import NDArray
-from zarr.core.buffer import default_buffer_prototype
 
 from daskfs.errors import DaskfsError, DatasetError, OptionError, public_url
 from daskfs.protocol import Axis, ColumnBlock, RowBlock
-from daskfs.store.chunk_files import ChunkFiles, Tile
+from daskfs.store.chunk_files import ChunkFiles, Tile, is_zarr_array
 from daskfs.store.dataset.blocks import ColumnBlocks, RowBlocks, read_only
 from daskfs.store.dataset.codec import Codec
 from daskfs.store.dataset.dataset import AnyBlocks, Dataset
@@ -28,34 +26,19 @@ from daskfs.store.dataset.label_order import LabelOrder
 from daskfs.store.dataset.layout import ArraySpec, Attributes, Labels, target_spec
 from daskfs.store.dataset.names import check_column_names, feature_spec
 from daskfs.store.dataset.reader import ChunkBuffer
+from daskfs.store.held_back import HeldBack
 from daskfs.store.in_memory import HeldArray, tiles
 from daskfs.store.ingest.arrays import encode_target, stored_dtype
 from daskfs.store.ingest.rows_kernels import first_not_finite
 from daskfs.store.matrix import Matrix, find_matrix, step_of
 from daskfs.store.places.location import Location
-from daskfs.store.reorder.runs import draw_rows
 
-_PROTOTYPE = default_buffer_prototype()
 _COPIES_OF_ZARR = 4  # of a chunk, while Zarr reads and unpacks the chunk
 _NEGLIGIBLE_BYTES = 1 << 20
 
 
 class Gap(DatasetError):
     """Raised if a matrix that is read in place has a missing value (NaN)."""
-
-
-class HeldBack(NamedTuple):
-    """A random part of the rows: the `share` that is held back for a test, or the rest; the same rows as of `split`."""
-
-    share: float
-    seed: int
-    is_test: bool
-
-    def rows(self, n_rows: int) -> NDArray[np.intp]:
-        """Return the numbers of the rows of this part."""
-        count = min(max(round(self.share * n_rows), 1), n_rows - 1)
-        drawn = draw_rows(self.seed, n_rows, count)[0].mask(0, n_rows)
-        return np.flatnonzero(drawn if self.is_test else ~drawn)
 
 
 class InPlace(Dataset):
@@ -99,6 +82,11 @@ class InPlace(Dataset):
         if self.matrix.address is None:
             raise TypeError("a matrix that only this process can read stays here: write it with daskfs.write_dataset")
         return _shared_in_place, (self.location, *self.matrix.address, self._layout, self._part, self.digest)
+
+    def held_back(self, share: float, seed: int) -> tuple[InPlace, InPlace]:
+        """Return the rows to select from, and a share of the rows for a test, the same rows as of `split`."""
+        train, test = HeldBack(share, seed, is_test=False), HeldBack(share, seed, is_test=True)
+        return InPlace(self.matrix, self._layout, train), InPlace(self.matrix, self._layout, test)
 
     def with_real_target(self) -> InPlace:
         self._labels = Labels(False, None, self._labels.targets)
@@ -167,7 +155,7 @@ class _CellsInPlace:
         self.source, self.spec, self.step, self.rows = source, spec, step, rows
         self._chunk_rows, self._url, self._names = chunk_rows, url, names
         self._files = ChunkFiles.of(source)
-        self._is_read_by_zarr = self._files is None and isinstance(source, zarr.Array) and source.dtype == spec.dtype
+        self._is_read_by_zarr = self._files is None and is_zarr_array(source) and source.dtype == spec.dtype
 
     @property
     def threads(self) -> int:
@@ -179,10 +167,11 @@ class _CellsInPlace:
         """The memory that reading takes in a thread, besides the block."""
         if self._files is not None:
             return self._files.working_nbytes
-        if not isinstance(self.source, zarr.Array):
+        if not is_zarr_array(self.source):
             return 0  # not known
         chunks = self.source.chunks if self.source.shards is None else self.source.shards
-        return _COPIES_OF_ZARR * math.prod(chunks) * int(self.source.dtype.itemsize)
+        nbytes: int = _COPIES_OF_ZARR * math.prod(chunks) * int(self.source.dtype.itemsize)
+        return nbytes
 
     def columns(self, first: int, out: NDArray[Any]) -> None:
         """Read columns from `first` on into `out`, one chunk of rows after another."""
@@ -196,7 +185,9 @@ class _CellsInPlace:
         """Read some rows and columns, without rows that are not of the part, into `out`, and return how many rows."""
         if self.rows is None and self._is_read_by_zarr:
             count: int = rows.stop - rows.start
-            buffer = _PROTOTYPE.nd_buffer.from_ndarray_like(out[:count])  # type: ignore[arg-type]
+            from zarr.core.buffer import default_buffer_prototype  # in a process that has imported zarr already
+
+            buffer = default_buffer_prototype().nd_buffer.from_ndarray_like(out[:count])  # type: ignore[arg-type]
             self.source.get_basic_selection((rows, columns), out=buffer)  # spares a copy
             return count
         done = 0

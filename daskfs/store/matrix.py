@@ -14,8 +14,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
-import zarr
+import scipy
 from numpy.typing import NDArray
 
 from daskfs.errors import DatasetError, OptionError, nearest_or_some, public_url, some_names
@@ -110,7 +109,7 @@ class Matrix:
     def is_lazy(self) -> bool:
         """Whether the cells are not in memory."""
         in_memory = isinstance(self.cells, np.ndarray) and not isinstance(self.cells, np.memmap)
-        return not in_memory and not sp.issparse(self.cells)
+        return not in_memory and not scipy.sparse.issparse(self.cells)
 
     @cached_property
     def digest(self) -> str:
@@ -184,6 +183,8 @@ def find_matrix(location: Location, array: str = "", label: str = "", target: An
     target
         The labels themselves, if they are not in the group.
     """
+    import zarr  # here, since it takes a fifth of a second, and files of text do without
+
     try:
         node = zarr.open(location.zarr_store(is_foreign=True), mode="r")
     except (ValueError, KeyError, FileNotFoundError, zarr.errors.BaseZarrError) as error:

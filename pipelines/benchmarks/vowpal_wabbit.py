@@ -16,6 +16,7 @@ The file is VW text of RCV1-like rows (`datasets/rcv1_like.py`): 85 features a r
   table of the largest. `ingest` writes a dataset on the way: rows sorted, compressed and checksummed, every name,
   labels, line numbers of errors; it can be verified, resumed and learned from again.
 * daskfs, `ingest` alone: that part of it.
+* daskfs straight from text: `select` of the path, which learns while it parses and writes nothing; with names.
 * daskfs from Zarr: that `select` alone, with the names of what was selected.
 * One pass: `refit=0`, as VW goes over the rows once. With a refit, as is the default: the rows are read a second time,
   and the selected features are fitted.
@@ -150,6 +151,7 @@ def contenders(files: Files) -> dict[str, Contender]:
     for name, algorithm in {", one pass": ONE_PASS, ", with a refit": MISSION}.items():
         auc = partial(daskfs_auc, files, algorithm)
         found[f"daskfs from text{name}"] = partial(from_text, algorithm), auc
+        found[f"daskfs straight from text{name}"] = partial(daskfs.select, files.text, algorithm), auc
         found[f"daskfs from Zarr{name}"] = partial(daskfs.select, files.rows, algorithm), auc
     return found
 

@@ -68,8 +68,8 @@ def mission(**fields: Any) -> Contender:
         loss = "logistic" if task.n_scores == 1 else "softmax"
         chosen = fields | {"n_select": count, "loss": loss, "width": width, "depth": DEPTH, "passes": task.passes}
         if "method" in fields:
-            chosen["learning_rate"] = _best_rate(task, chosen | {"n_select": setting.n_select, "passes": 1})
-        selection = _selected(task, daskfs.Mission(**chosen))
+            chosen["learning_rate"] = best_rate(task, chosen | {"n_select": setting.n_select, "passes": 1})
+        selection = selected(task, daskfs.Mission(**chosen))
         return Model(selection.decision_function, kept_bytes(task.n_scores, setting.n_select, width, fields))
 
     return learned
@@ -106,17 +106,17 @@ def _widest(task: Task, setting: Setting, fields: dict[str, Any]) -> int | None:
     return max(fitting, default=None)
 
 
-def _best_rate(task: Task, chosen: dict[str, Any]) -> float:
+def best_rate(task: Task, chosen: dict[str, Any]) -> float:
     """The rate with which rows cost least before they are learned, in one pass."""
     costs = [_cost(task, daskfs.Mission(**chosen, learning_rate=rate)) for rate in RATES]
     return RATES[int(np.argmin(costs))]
 
 
 def _cost(task: Task, algorithm: daskfs.Mission) -> float:
-    return float(_selected(task, algorithm).history["objective"][-1])
+    return float(selected(task, algorithm).history["objective"][-1])
 
 
-def _selected(task: Task, algorithm: daskfs.Mission) -> daskfs.Selection:
+def selected(task: Task, algorithm: daskfs.Mission) -> daskfs.Selection:
     """A selection, of all features there are where a contender asks for more."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*asked for: the data have no more")

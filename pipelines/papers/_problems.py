@@ -57,10 +57,10 @@ def regression(p: int, seed: int, *options: str) -> Problem:
         return Problem(*_read(url), truth=_truth(url))
 
 
-def classification(p: int, seed: int) -> Problem:
+def classification(p: int, seed: int, *options: str) -> Problem:
     """The paper's signs of a sparse linear function, with as many rows again to test on."""
     with tempfile.TemporaryDirectory() as folder:
-        url = _run("os_classification", folder, "--p", p, "--seed", seed)
+        url = _run("os_classification", folder, "--p", p, "--seed", seed, *options)
         return Problem(*_read(url), *_read(url.with_suffix(".test.zarr")), truth=_truth(url))
 
 

@@ -6,6 +6,7 @@ Rows are in memory, scaled to [0, 1]. Ridges are chosen on validation rows, and 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -36,10 +37,11 @@ class InMemory:
 
 @dataclass(frozen=True)
 class Peer:
-    """Scores of the test rows, and how many features or support vectors they are made of."""
+    """Scores of the test rows, how many features or support vectors they are made of, and the CPU time they took."""
 
     scores: Floats
     size: int
+    seconds: float
 
 
 Loss = Callable[[Floats, Floats], float]
@@ -49,15 +51,15 @@ Loss = Callable[[Floats, Floats], float]
 def dense_features(rows: InMemory, kernel: Kernel, gamma: float, count: int, loss: Loss) -> Peer:
     """As many random features, all kept, and a ridge."""
     drawn = Basis(kernel, gamma, 0, rows.X.shape[1]).features(np.arange(count, dtype=np.uint64))
-    return Peer(_ridge(rows, drawn.expand, loss), count)
+    return _ridge(rows, drawn.expand, loss, count)
 
 
 def linear(rows: InMemory, loss: Loss) -> Peer:
     """The inputs themselves and a ridge."""
-    return Peer(_ridge(rows, lambda X: X, loss), rows.X.shape[1])
+    return _ridge(rows, lambda X: X, loss, rows.X.shape[1])
 
 
-def _ridge(rows: InMemory, expand: Callable[[Rows], Rows], loss: Loss) -> Floats:
+def _ridge(rows: InMemory, expand: Callable[[Rows], Rows], loss: Loss, size: int) -> Peer:
     gram, product = 0.0, 0.0
     mean = rows.y.mean()
     for start in range(0, len(rows.X), 4096):
@@ -69,8 +71,12 @@ def _ridge(rows: InMemory, expand: Callable[[Rows], Rows], loss: Loss) -> Floats
         for ridge in RIDGES
     )
     best = min(models, key=lambda w: loss(rows.y_validation, validation @ w + mean))
-    scores: Floats = _with_constant(expand(rows.X_test)) @ best + mean
-    return scores
+    return _predicted(lambda: _with_constant(expand(rows.X_test)) @ best + mean, size)
+
+
+def _predicted(scores: Callable[[], Floats], size: int) -> Peer:
+    start = time.process_time()
+    return Peer(scores(), size, time.process_time() - start)
 
 
 def _with_constant(Phi: Rows) -> Rows:
@@ -88,7 +94,7 @@ def kernel_ridge(rows: InMemory, kernel: Kernel, gamma: float, loss: Loss) -> Pe
             yield cho_solve(cho_factor(K, lower=True), rows.y - mean)
 
     best = min(models(), key=lambda a: loss(rows.y_validation, validation @ a + mean))
-    return Peer(kernel_of(kernel, gamma, rows.X_test, rows.X) @ best + mean, len(rows.X))
+    return _predicted(lambda: kernel_of(kernel, gamma, rows.X_test, rows.X) @ best + mean, len(rows.X))
 
 
 def support_vectors(rows: InMemory, kernel: Kernel, gamma: float, loss: Loss) -> Peer:
@@ -97,8 +103,8 @@ def support_vectors(rows: InMemory, kernel: Kernel, gamma: float, loss: Loss) ->
     validation = kernel_of(kernel, gamma, rows.X_validation, rows.X)
     models = [SVC(kernel="precomputed", C=cost).fit(K, rows.y) for cost in SVM_COSTS]
     best = min(models, key=lambda model: loss(rows.y_validation, model.decision_function(validation)))
-    scores = best.decision_function(kernel_of(kernel, gamma, rows.X_test, rows.X))
-    return Peer(scores, int(best.n_support_.sum()))
+    size = int(best.n_support_.sum())
+    return _predicted(lambda: best.decision_function(kernel_of(kernel, gamma, rows.X_test, rows.X)), size)
 
 
 def kernel_of(kernel: Kernel, gamma: float, X: Rows, Z: Rows) -> Floats:

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse
 from _recipes import dataset_of, shuffled
 from numpy.typing import NDArray
-from sklearn.metrics import average_precision_score
+from sklearn.metrics import average_precision_score, roc_auc_score
 
 import daskfs
 
@@ -45,9 +45,21 @@ def average_precision(task: Task, test: daskfs.Dataset, scores: Scores) -> float
     return float(average_precision_score(labels_of(test) == task.classes[1], scores))
 
 
+def area_under_curve(task: Task, test: daskfs.Dataset, scores: Scores) -> float:
+    """Of the ROC curve of the second class."""
+    return float(roc_auc_score(labels_of(test) == task.classes[1], scores))
+
+
 def accuracy(task: Task, test: daskfs.Dataset, scores: Scores) -> float:
     """The share of rows whose highest score is that of their class."""
     return float(np.mean(task.classes[np.argmax(scores, axis=1)] == labels_of(test)))
+
+
+def clicks(source: Path, work: Path, files: str, passes: int) -> Task:
+    """Ads shown, a fifth of the rows to judge by."""
+    every = dataset_of("criteo", work / "clicks.zarr", "--from", source, "--files", files)
+    train, test = daskfs.split(every, work / "clicks-train.zarr", work / "clicks-test.zarr")
+    return Task("clicks", train, {"AUC": test}, area_under_curve, passes)
 
 
 def splice(source: Path, work: Path, split: str, passes: int) -> Task:
@@ -62,26 +74,38 @@ def splice(source: Path, work: Path, split: str, passes: int) -> Task:
     return Task(title, train, {"average precision": parts["test"]}, average_precision, passes)
 
 
-def news20(source: Path, work: Path, passes: int) -> Task:
-    """Messages of 20 newsgroups, later ones to judge by."""
+def news20(source: Path, work: Path, passes: int, words: str = "1,2", chars: str = "3") -> Task:
+    """Messages of 20 newsgroups, later ones to judge by; n-grams of these lengths."""
+    name = f"news20-{words.replace(',', '-')}-{chars.replace(',', '-')}"
+    grams = ("--words", words, "--chars", chars)
     train, test = (
-        dataset_of("news20", work / f"news20-{part}.zarr", "--from", source, "--part", part, "--shuffle")
+        dataset_of("news20", work / f"{name}-{part}.zarr", "--from", source, "--part", part, "--shuffle", *grams)
         for part in ("train", "test")
     )
     return Task("20 newsgroups by date", train, {"accuracy": test}, accuracy, passes)
 
 
-def dna(source: Path, work: Path, k: str, passes: int, weighting: str = "unit") -> Task:
+def dna(
+    source: Path,
+    work: Path,
+    k: str,
+    passes: int,
+    weighting: str = "unit",
+    coverage: float = TRAIN_COVERAGE,
+    test_coverage: float = TEST_COVERAGE,
+    strains_coverage: float = STRAINS_COVERAGE,
+) -> Task:
     """Reads of genomes; others of the same genomes, and of strains nobody learned from, to judge by."""
 
-    def reads(part: str, *options: object) -> daskfs.Dataset:
-        url = work / f"dna-{k.replace(',', '-')}-{weighting}-{part}.zarr"
+    def reads(part: str, coverage: float, *options: object) -> daskfs.Dataset:
+        url = work / f"dna-{k.replace(',', '-')}-{weighting}-{part}-{coverage}.zarr"
+        options = ("--coverage", coverage, *options)
         return dataset_of("dna_fragments", url, "--from", source, "--k", k, "--weighting", weighting, *options)
 
-    train = reads("train", "--coverage", TRAIN_COVERAGE, "--shuffle")
+    train = reads("train", coverage, "--shuffle")
     tests = {
-        "accuracy": reads("test", "--coverage", TEST_COVERAGE, "--seed", 1),
-        "on strains": reads("strains", "--coverage", STRAINS_COVERAGE, "--folder", "genomes_strains"),
+        "accuracy": reads("test", test_coverage, "--seed", 1),
+        "on strains": reads("strains", strains_coverage, "--folder", "genomes_strains"),
     }
     return Task(f"species of reads, {k}-mers", train, tests, accuracy, passes)
 

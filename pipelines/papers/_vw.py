@@ -1,4 +1,4 @@
-"""Vowpal Wabbit as a contender: rows as its text, one class against all others, the largest table that fits."""
+"""Vowpal Wabbit as a contender: rows as its text, one of several classes against all others, and a table that fits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 from _contenders import NUMBER, Contender, Model, Setting
 from _real import Scores, Task, labels_of
-from numpy.typing import NDArray
 
 import daskfs
 
@@ -29,12 +28,14 @@ def vowpal_wabbit(bits: int | None = None) -> Contender:
         with tempfile.TemporaryDirectory() as folder:
             text = Path(folder) / "train.vw"
             codes = np.searchsorted(task.classes, labels_of(task.train))
+            labels = codes + 1 if task.n_scores > 1 else 2 * codes - 1
             with text.open("w") as file:
-                file.writelines(f"{code + 1} {row}\n" for code, row in zip(codes, _rows(task.train), strict=True))
-            options = f"--oaa {len(task.classes)} -b {size} --hash all --loss_function logistic --quiet"
+                file.writelines(f"{label} {row}\n" for label, row in zip(labels, _rows(task.train), strict=True))
+            classes = f"--oaa {len(task.classes)}" if task.n_scores > 1 else ""
+            options = f"{classes} -b {size} --hash all --loss_function logistic --quiet"
             passes = f"--passes {task.passes} --cache_file {text}.cache --holdout_off"
             model = Workspace(f"-d {text} {options} {passes}")
-        return Model(lambda test: _one_hot(_predicted(model, test), len(task.classes)), STRIDE * NUMBER << size)
+        return Model(lambda test: _scores(model, task, test), STRIDE * NUMBER << size)
 
     return learned
 
@@ -47,10 +48,7 @@ def _rows(dataset: daskfs.Dataset) -> Iterator[str]:
             yield f"| {' '.join(tokens[start:stop])}"
 
 
-def _predicted(model: object, test: daskfs.Dataset) -> NDArray[np.int64]:
-    return np.array([model.predict(row) for row in _rows(test)]) - 1
-
-
-def _one_hot(codes: NDArray[np.int64], n_classes: int) -> Scores:
-    """Classes as the judges take them: VW says which one, and no scores."""
-    return np.eye(n_classes)[codes]
+def _scores(model: object, task: Task, test: daskfs.Dataset) -> Scores:
+    """Scores as the judges take them. Of several classes VW says which one, and no scores."""
+    predicted = np.array([model.predict(row) for row in _rows(test)])  # type: ignore[attr-defined]
+    return predicted if task.n_scores == 1 else np.eye(task.n_scores)[predicted.astype(np.int64) - 1]

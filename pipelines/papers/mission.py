@@ -95,12 +95,12 @@ def table1(p: int, rows: Sequence[tuple[int, int]], most: float, rows_seen: int,
         records = [
             record
             for k in (k for n_of_row, k in rows if n_of_row == n)
-            for record in comparable(_withstood(n, p, k, levels, methods, trials))
+            for record in comparable(withstood(n, p, k, levels, methods, trials))
         ]
         report(f"attenuation withstood, p = {p}, n = {n}", records, "k", ["recovered at 1", "α"], as_json)
 
 
-def _withstood(
+def withstood(
     n: int, p: int, k: int, levels: Sequence[float], methods: dict[str, Method], trials: int
 ) -> Iterator[Record]:
     coarse = levels[2::2] or levels  # enough to tell rates apart
@@ -140,11 +140,11 @@ def comparable(records: Iterator[Record]) -> list[Record]:
 def figure2(p: int, sizes: Sequence[int], rows_seen: int, trials: int, as_json: bool) -> None:
     """The largest k at which the columns are recovered in more than half of the trials."""
     methods = missions(rows_seen) | WHOLE_GRADIENT
-    records = [record for n in sizes for record in _transitions(n, p, methods, range(trials))]
+    records = [record for n in sizes for record in transitions(n, p, methods, range(trials))]
     report(f"phase transition, p = {p}: largest k", records, "n", ["k"], as_json)
 
 
-def _transitions(n: int, p: int, methods: dict[str, Method], seeds: Sequence[int]) -> Iterator[Record]:
+def transitions(n: int, p: int, methods: dict[str, Method], seeds: Sequence[int]) -> Iterator[Record]:
     def largest(choose: Method, seeds: Sequence[int], rate: float) -> int:
         def most_at(k: int) -> bool:
             return recovers_most(choose, rate, (lagging_gradient(n, p, k, seed) for seed in seeds), len(seeds))
@@ -173,13 +173,13 @@ def figure3(
     """Recall by the width of the sketch (0: none), and by p the width at which every trial recovers the columns."""
     needed = []
     for p in sizes:
-        records = list(_by_memory(n, p, k, widths, rows_seen, range(trials)))
+        records = list(by_memory(n, p, k, widths, rows_seen, range(trials)))
         report(f"memory, n = {n}, k = {k}, p = {p}", records, "width", ["recall"], as_json)
-        needed += [record | {"p": p} for record in _least_widths(records)]
+        needed += [record | {"p": p} for record in least_widths(records)]
     report(f"smallest width with every trial recovered, n = {n}, k = {k}", needed, "p", ["width"], as_json)
 
 
-def _by_memory(n: int, p: int, k: int, widths: Sequence[int], rows_seen: int, seeds: Sequence[int]) -> Iterator[Record]:
+def by_memory(n: int, p: int, k: int, widths: Sequence[int], rows_seen: int, seeds: Sequence[int]) -> Iterator[Record]:
     def score(choose: Method, rate: float) -> float:
         problems = [lagging_gradient(n, p, k, seed) for seed in TUNING]
         return sum(recall(problem, choose(problem, rate)) for problem in problems)
@@ -195,7 +195,7 @@ def _by_memory(n: int, p: int, k: int, widths: Sequence[int], rows_seen: int, se
                 yield record | {"recall": share, "recovered": float(share == 1)}
 
 
-def _least_widths(records: Sequence[Record]) -> Iterator[Record]:
+def least_widths(records: Sequence[Record]) -> Iterator[Record]:
     """For each method with a sketch the smallest width at which, and above which, no trial failed; if there is one."""
     for method in dict.fromkeys(record["method"] for record in records if record["width"]):
         own = [record for record in records if record["method"] == method]

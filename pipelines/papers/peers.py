@@ -8,7 +8,11 @@ gives the places of the columns it chooses: k where it can, for OMP stops early 
 `proj_gd`        projected gradient onto ‖w‖₀ ≤ k, the OS paper's batch counterpart, run until it has settled
 `lasso`          the LASSO path down to the first penalty with k non-zeros; of these the k largest (scikit-learn)
 `l1_logistic`    the same with logistic loss (liblinear)
-`grafting`       columns one by one into a small LASSO (Perkins and Theiler 2003), with the penalty of `lasso`
+`l1_hinge`       the same with squared hinge loss (liblinear)
+`grafting`       columns one by one into a small LASSO (Perkins and Theiler 2003), with the penalty of `lasso`;
+                 with squared hinge loss into a small problem of liblinear, with the penalty of `l1_hinge`
+`cd_projection`  the OS paper's first naive method: a step for the column that comes, then the k largest weights stay
+`cd_proximal`    its second: a step for the column that comes, shrunk by the penalty of `lasso` or `l1_hinge`
 `select_k_best`  the largest F statistics (scikit-learn)
 `abess`          best subset by splicing (Zhu et al. 2020, package abess); with logistic loss for labels
 ================ =======================================================================================
@@ -25,7 +29,7 @@ from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_selection import f_classif, f_regression
 from sklearn.linear_model import LogisticRegression, lasso_path, orthogonal_mp
-from sklearn.svm import l1_min_c
+from sklearn.svm import LinearSVC, l1_min_c
 
 Columns = NDArray[np.float64]
 Target = NDArray[np.float64]
@@ -79,19 +83,88 @@ def l1_logistic(Z: Columns, y: Target, k: int) -> Ids:
     return _largest(np.abs(w), k)
 
 
-def grafting(Z: Columns, y: Target, k: int, passes: int = 2) -> Ids:
-    _, penalty = _lasso_of(Z, y, k)
-    y = y - y.mean()
-    S, w, r = np.empty(0, np.int64), np.empty(0), y
+def l1_hinge(Z: Columns, y: Target, k: int) -> Ids:
+    w, _ = _l1_hinge_of(Z, y, k)
+    return _largest(np.abs(w), k)
+
+
+def _l1_hinge_of(Z: Columns, y: Target, k: int) -> tuple[NDArray[np.float64], float]:
+    """Weights and penalty of Σ max(0, 1 - y u)² / 2 + penalty ‖w‖₁, where at least k of them are not zero."""
+    smallest = l1_min_c(Z, y, loss="squared_hinge", fit_intercept=False)
+    for number in count(1):
+        penalty = 1 / (2 * smallest * 2 ** (number / 4))
+        w = _l1_hinge_at(Z, y, penalty)
+        if np.count_nonzero(w) >= k:
+            return w, penalty
+    raise AssertionError  # for type checkers: the loop ends above
+
+
+def _l1_hinge_at(Z: Columns, y: Target, penalty: float) -> NDArray[np.float64]:
+    """Weights for one penalty; liblinear's squared hinge has no ½, and no constant is fitted."""
+    model = LinearSVC(C=1 / (2 * penalty), penalty="l1", dual=False, fit_intercept=False, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # which weights are not zero is settled long before
+        w: NDArray[np.float64] = model.fit(Z, y).coef_[0]
+    return w
+
+
+def grafting(Z: Columns, y: Target, k: int, passes: int = 2, loss: str = "squared") -> Ids:
+    if loss == "squared":
+        _, penalty = _lasso_of(Z, y, k)
+        penalty *= len(y)
+        y = y - y.mean()
+    else:
+        _, penalty = _l1_hinge_of(Z, y, k)
+    _, slope, _ = _loss(loss, y)
+    S, w, u = np.empty(0, np.int64), np.empty(0), np.zeros(len(y))
     for j in (j for _ in range(passes) for j in range(Z.shape[1])):
-        if j in S or abs(Z[:, j] @ r) <= len(y) * penalty:
+        if j in S or abs(Z[:, j] @ slope(u)) <= penalty:
             continue
         S = np.append(S, j)
         Z_S = Z[:, S]
-        _, path, _ = lasso_path(Z_S, y, alphas=[penalty], coef_init=np.append(w, 0.0), precompute=False)
-        kept = np.flatnonzero(path[:, 0])
-        S, w, r = S[kept], path[kept, 0], y - Z_S @ path[:, 0]
+        if loss == "squared":
+            _, path, _ = lasso_path(Z_S, y, alphas=[penalty / len(y)], coef_init=np.append(w, 0.0), precompute=False)
+            fitted = path[:, 0]
+        else:
+            fitted = _l1_hinge_at(Z_S, y, penalty)
+        kept = np.flatnonzero(fitted)
+        S, w, u = S[kept], fitted[kept], Z_S @ fitted
     return S[_largest(np.abs(w), k)]
+
+
+def cd_projection(Z: Columns, y: Target, k: int, passes: int = 2, loss: str = "squared") -> Ids:
+    """The weight of the column that comes is the best for it alone (for squared loss); of k + 1, the least leaves."""
+    _, slope, u0 = _loss(loss, y)
+    w, u = dict[int, float](), np.full(len(y), u0)
+    for j in (j for _ in range(passes) for j in range(Z.shape[1])):
+        step = -(Z[:, j] @ slope(u)) / len(y)  # columns have norm √n, and no loss here bends more than ½u²
+        w[j] = w.get(j, 0.0) + step
+        u += step * Z[:, j]
+        if len(w) > k:
+            least = min(w, key=lambda i: abs(w[i]))
+            u -= w.pop(least) * Z[:, least]
+    return np.array(list(w))
+
+
+def cd_proximal(Z: Columns, y: Target, k: int, passes: int = 2, loss: str = "squared") -> Ids:
+    """The same step, then soft thresholding, so that there is no bound on the columns held; the k largest count."""
+    _, penalty = _lasso_of(Z, y, k) if loss == "squared" else _l1_hinge_of(Z, y, k)
+    w = proximal_weights(Z, y, penalty * (len(y) if loss == "squared" else 1), passes, loss)
+    held = np.flatnonzero(w)
+    return held[_largest(np.abs(w[held]), k)]
+
+
+def proximal_weights(Z: Columns, y: Target, penalty: float, passes: int, loss: str = "squared") -> NDArray[np.float64]:
+    """Weights for Σ loss + penalty ‖w‖₁ after some passes over the columns."""
+    _, slope, u0 = _loss(loss, y)
+    w, u, n = np.zeros(Z.shape[1]), np.full(len(y), u0), len(y)
+    for j in (j for _ in range(passes) for j in range(Z.shape[1])):
+        stepped = w[j] - (Z[:, j] @ slope(u)) / n
+        new = np.sign(stepped) * max(abs(stepped) - penalty / n, 0.0)
+        if new != w[j]:
+            u += (new - w[j]) * Z[:, j]
+            w[j] = new
+    return w
 
 
 def abess(Z: Columns, y: Target, k: int) -> Ids:

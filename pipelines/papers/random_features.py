@@ -23,6 +23,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy is loaded
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -182,10 +183,14 @@ def peers_of(task: Task, rows: InMemory, kernel: Kernel, gamma: float, given: Op
         peers[DENSE] = dense_features(rows, kernel, gamma, given.dense, task.loss)
     if not given.asks_for(EXACT):
         return peers
-    few = np.sort(np.random.default_rng(task.seed).permutation(len(rows.X))[: given.exact_rows])
-    sample = replace(rows, X=rows.X[few], y=rows.y[few])
     exact = support_vectors if task.metric == "accuracy" else kernel_ridge
-    return peers | {EXACT: exact(sample, kernel, gamma, task.loss)}
+    return peers | {EXACT: exact(sampled(rows, given.exact_rows, task.seed), kernel, gamma, task.loss)}
+
+
+def sampled(rows: InMemory, most: int, seed: int) -> InMemory:
+    """At most so many of the rows to learn from."""
+    few = np.sort(np.random.default_rng(seed).permutation(len(rows.X))[:most])
+    return replace(rows, X=rows.X[few], y=rows.y[few])
 
 
 @click.group(context_settings={"show_default": True})
@@ -226,33 +231,32 @@ def task_options(
 @task_options(gammas=(0.1, 0.25, 1.0), penalties=(1.0, 2.0), rounds=20, most=500, exact=10_000, seeds=(0, 1, 2))
 def compactiv(source: Path, work: Path, seeds: Sequence[int], as_json: bool, **given: Any) -> None:
     """How busy a computer is: 6,554 rows to learn from, 819 each to choose and to judge by, 21 inputs."""
+    _print(partial(compactiv_task, source, work), seeds, Options(**given), as_json)
 
-    def task(seed: int) -> Task:
-        names = ("train", "validation", "test")
-        parts = [
-            dataset_of("compactiv", work / f"compactiv-{part}-{seed}.zarr", "--from", source, "--part", part, *how)
-            for part in names
-            for how in [("--seed", seed)]
-        ]
-        return Task(*parts, metric="RMSE", seed=seed)
 
-    _print(task, seeds, Options(**given), as_json)
+def compactiv_task(source: Path, work: Path, seed: int) -> Task:
+    parts = [
+        dataset_of("compactiv", work / f"compactiv-{part}-{seed}.zarr", "--from", source, "--part", part, *how)
+        for part in ("train", "validation", "test")
+        for how in [("--seed", seed)]
+    ]
+    return Task(*parts, metric="RMSE", seed=seed)
 
 
 @main.command()
 @task_options(gammas=(1.0, 2.0), penalties=(2.0, 5.0), rounds=6, most=1100, exact=4000, seeds=(0,))
 def ijcnn1(source: Path, work: Path, seeds: Sequence[int], as_json: bool, **given: Any) -> None:
     """Ignitions of an engine: 127,591 rows to learn from and to choose by, 14,100 to judge by, 22 inputs."""
+    _print(partial(ijcnn1_task, source, work), seeds, Options(**given), as_json)
 
-    def task(seed: int) -> Task:
-        all_train, test = (
-            dataset_of("ijcnn1", work / f"ijcnn1-{part}-{seed}.zarr", "--from", source, "--part", part, *how)
-            for part in ("paper-train", "paper-test")
-            for how in [("--seed", seed)]
-        )
-        return Task(*_split(all_train, work, seed), test, metric="accuracy", seed=seed)
 
-    _print(task, seeds, Options(**given), as_json)
+def ijcnn1_task(source: Path, work: Path, seed: int) -> Task:
+    all_train, test = (
+        dataset_of("ijcnn1", work / f"ijcnn1-{part}-{seed}.zarr", "--from", source, "--part", part, *how)
+        for part in ("paper-train", "paper-test")
+        for how in [("--seed", seed)]
+    )
+    return Task(*_split(all_train, work, seed), test, metric="accuracy", seed=seed)
 
 
 def _split(dataset: daskfs.Dataset, work: Path, seed: int) -> list[daskfs.Dataset]:

@@ -210,7 +210,7 @@ def workers(sizes: tuple[int, ...], processes: tuple[int, ...], seeds: int, as_j
     for p in sizes:
         records = []
         for q in processes:
-            with _cluster(q) as client:
+            with cluster(q) as client:
                 methods = {
                     "block, by nomination": product(client),
                     "async, elastic budgets": product(client, method="async", budget="elastic"),
@@ -225,7 +225,8 @@ def workers(sizes: tuple[int, ...], processes: tuple[int, ...], seeds: int, as_j
 
 
 @contextmanager
-def _cluster(q: int) -> Iterator[Client]:
+def cluster(q: int) -> Iterator[Client]:
+    """A cluster of q processes on this machine."""
     here = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
     with (
         LocalCluster(n_workers=q, threads_per_worker=1, silence_logs=40, **here) as cluster,

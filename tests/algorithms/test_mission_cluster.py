@@ -19,6 +19,7 @@ CASES = {
     "active": daskfs.Mission(20, width=2**10),
     "paper, two passes": daskfs.Mission(20, width=2**10, method="paper", passes=2),
     "softmax, counted and refitted": daskfs.Mission(20, width=2**8, loss="softmax", idf=True, refit=1),
+    "error control": daskfs.Mission(20, width=2**10, error_control="halves"),
     "interactions": daskfs.Mission(20, width=2**12, interactions="all"),
 }
 SHARING = replace(daskfs.Mission(1).sharing, min_bytes_per_merge=0)
@@ -56,6 +57,7 @@ def test_two_processes_give_what_their_shards_give(dataset, two_workers, name, m
     expected = shard_by_shard(dataset, algorithm, 2)
     assert shared.features.tolist() == expected.features.tolist()
     assert shared.weights.tobytes() == expected.weights.tobytes()
+    assert shared.error_control == expected.error_control
     assert shared.history.rows.values.tolist() == [6000] * shared.history.sizes["step"]
     alone = daskfs.select(dataset, algorithm)
     found = [np.count_nonzero(one.features < 10) for one in (alone, shared)]

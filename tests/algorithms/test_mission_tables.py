@@ -9,9 +9,10 @@ from reference.mission import murmur
 
 import daskfs
 from daskfs.algorithms.mission.cell_kernels import bits_of, float_of, mark_tables, slowness
-from daskfs.algorithms.mission.sketch_kernels import prefetch, prefetch_all
+from daskfs.algorithms.mission.sketch_kernels import prefetch_all
 from daskfs.algorithms.mission.state import MissionState, empty_memory, with_kept
 from daskfs.algorithms.mission.table_kernels import insert_ids
+from daskfs.basis.prefetch_kernels import prefetch_to_write
 from daskfs.jit import kernel
 from daskfs.protocol import copy_state
 
@@ -112,4 +113,4 @@ def test_a_prefetch_changes_nothing_even_beyond_the_end() -> None:
     ask(array, 3, 20)
     ask(array, 1 << 40, 33)
     assert array.tolist() == list(range(40))
-    assert prefetch(array, 3) is None  # type: ignore[func-returns-value]
+    assert prefetch_to_write(array, 3) is None  # type: ignore[func-returns-value]

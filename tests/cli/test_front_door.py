@@ -343,3 +343,45 @@ def test_a_folder_of_partitions():
     assert chosen & {"region=us", "region=e u"}
     selection = daskfs.load_selection("sales-selected")
     assert (selection.predict(table) == table.y).mean() > 0.95
+
+
+def donors() -> pd.DataFrame:
+    """Forty genes in four visits of fifty donors, two of them with an effect; donors have a name and a number."""
+    rng = np.random.default_rng(0)
+    donor = np.repeat(np.arange(50), 4)
+    genes = rng.normal(size=(50, 40))[donor] + 0.1 * rng.normal(size=(200, 40))
+    table = pd.DataFrame(genes.round(4), columns=[f"gene{i}" for i in range(40)])
+    ill = genes[::4, 3] - genes[::4, 7] + 0.3 * rng.normal(size=50) > 0
+    return table.assign(donor=donor + 1000, outcome=np.where(ill[donor], "ill", "well"))
+
+
+def test_how_many_are_false_with_rows_that_belong_together():
+    donors().to_csv("visits.csv", index=False)
+    flags = ("-k", "10", "--label", "outcome", "--error-control", "permuted", "--max-fdr", ".2", "--groups", "donor")
+    done = run("visits.csv", *flags)
+    assert {"gene3", "gene7"} >= names("visits-selected")
+    assert "note: rows of a group are on both sides of the split" in done.stderr
+    assert " of 10 features at a false discovery rate of 0.2; " in done.output
+    shown = json.loads(run("visits.csv", *flags, "--json").stdout)
+    assert shown["error_control"]["n_searched"] == 10
+    assert len(shown["statistics"]["q_value"]) == shown["error_control"]["n_reported"] == len(shown["features"])
+    refused = run("visits.csv", *flags, "--set", "stability.pairs=2", code=2)
+    assert "stability.pairs: rows of a group would be in both halves" in refused.output
+
+
+def test_nothing_to_report_is_a_result_too():
+    table = donors().assign(outcome=np.random.default_rng(1).normal(size=200).round(4))
+    table.to_csv("noise.csv", index=False)
+    done = run("noise.csv", "-k", "5", "--label", "outcome", "--error-control", "permuted", "--max-false", ".1")
+    assert "none of 5 features with at most 0.1 expected to be false" in done.output
+    assert daskfs.load_selection("noise-selected").names == []
+    assert Path(daskfs.load_selection("noise-selected").source["url"]).exists()
+
+
+def test_error_control_of_another_algorithm_is_refused():
+    donors().to_csv("visits.csv", index=False)
+    flags = ("-k", "5", "--label", "outcome", "--error-control", "permuted", "--algorithm", "mission")
+    refused = "--error-control: 'permuted' is not halves or none; it is for --algorithm substitution"
+    assert refused in run("visits.csv", *flags, code=2).output
+    flags = ("-k", "5", "--label", "outcome", "--max-fdr", ".1")
+    assert "--max-fdr: needs --error-control permuted" in run("visits.csv", *flags, code=2).output

@@ -299,7 +299,7 @@ def test_on_a_cluster(data, two_workers):
     assert daskfs.load_selection("run").weights.tolist() == expected.weights.tolist()
 
 
-def test_a_cluster_of_its_own_by_default(data):
+def test_a_cluster_of_its_own(data):
     """Real processes on this machine, nobody else's dashboard address, and everything gone afterwards."""
     command = [sys.executable, "-c", SLOW, "select", "d.zarr", *SELECT[3:], "--performance-report", "dask.html"]
     environment = {**os.environ, "COLUMNS": "200", "PYTHONPATH": str(Path(__file__).parents[1])}

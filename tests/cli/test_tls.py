@@ -16,7 +16,7 @@ from hosts.certificates import REASONS, configured, made
 from toy_runs import small_dataset
 
 from daskfs.cli import main
-from daskfs.engine.cluster.connect import cluster_at
+from daskfs.engine.cluster.choose import cluster_at
 from daskfs.errors import OptionError, Unreachable
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")

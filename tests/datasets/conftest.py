@@ -96,7 +96,7 @@ def write(invoke: Callable[..., Result], tmp_path: Path) -> Callable[..., Writte
             raise result.exception
         assert result.exit_code == 0, result.output
         dataset = daskfs.open_dataset(tmp_path / f"{out}.zarr")
-        up_to = "up to " if dataset.has_kmers else ""
+        up_to = "up to " if dataset.n_features_is_limit else ""
         assert f"{dataset.n_samples:,} samples x {up_to}{dataset.n_features:,} features" in result.output
         return Written(dataset, tmp_path / f"{out}.truth.npz")
 

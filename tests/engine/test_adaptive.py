@@ -57,7 +57,7 @@ def adaptive(minimum: int) -> Iterator[Client]:
 @pytest.mark.parametrize("minimum", [0, 1])
 def test_nobody_gives_up_on_a_cluster_without_workers(tmp_path, minimum, monkeypatch):
     """Asynchronous; and nothing of ours keeps a worker when the run is over."""
-    monkeypatch.setattr("daskfs.engine.cluster.worker_pool.NO_WORKERS", 20.0)
+    monkeypatch.setattr("daskfs.engine.cluster.waiting.NO_WORKERS", 20.0)
     dataset = small_dataset(tmp_path / "d")
     with adaptive(minimum) as client:
         assert expected_workers(client) == 2
@@ -72,7 +72,7 @@ def test_nobody_gives_up_on_a_cluster_without_workers(tmp_path, minimum, monkeyp
 
 @pytest.mark.slow
 def test_a_synchronous_run_gives_the_bits_of_as_many_as_there_may_be(tmp_path, two_workers, monkeypatch):
-    monkeypatch.setattr("daskfs.engine.cluster.worker_pool.NO_WORKERS", 20.0)
+    monkeypatch.setattr("daskfs.engine.cluster.waiting.NO_WORKERS", 20.0)
     dataset = small_dataset(tmp_path / "d")
     with adaptive(minimum=0) as client:
         given = daskfs.select(dataset, Thoughtful(passes=2), client=client)

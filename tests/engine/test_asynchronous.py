@@ -443,7 +443,7 @@ def test_the_time_between_groups_is_that_of_the_scheduler(dataset, method, two_w
 
 
 def test_a_cluster_without_workers_ends_the_run(dataset, tmp_path: Path, monkeypatch):
-    monkeypatch.setattr("daskfs.engine.cluster.worker_pool.NO_WORKERS", 0.5)
+    monkeypatch.setattr("daskfs.engine.cluster.waiting.NO_WORKERS", 0.5)
     with (
         local_cluster(2, processes=False) as client,
         pytest.raises(Interrupted, match="no workers any more") as said,

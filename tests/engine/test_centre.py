@@ -216,13 +216,49 @@ def test_a_rebuilt_state_has_the_columns_of_the_lost_one(blocks_before):
     assert again.sets[0].objective == pytest.approx(lost.sets[0].objective)
 
 
-def test_columns_of_a_closed_set_are_collected_whatever_happens_to_offers():
-    """They come twice and in any order, two become one, and a centre is lost half-way."""
+def test_a_joint_set_settles_whatever_the_workers_have_found_and_although_a_centre_is_lost():
     algorithm = daskfs.OnlineSubstitution(K, method="async", passes=1).resolve(DATA.meta)
     state = begun(algorithm)
     for number in range(BLOCKS):
         state = algorithm.update(state, DATA.read(number, "columns"))
-    state, _ = algorithm.end_pass(state)
+    state, go_on = algorithm.end_pass(state)
+    assert go_on
+    wrong = np.setdiff1d(np.arange(DATA.meta.n_features), list(TRUE))[:K]
+    state.joint = wrong  # as if the workers had missed everything
+    assert algorithm.visit_first(state).tolist() == wrong.tolist()
+    for block in DATA.columns(algorithm.visit_first(state)):
+        state = algorithm.update(state, block)
+    assert algorithm.held_features(state).tolist() == wrong.tolist()
+
+    def settle(centre: Centre, blocks: range) -> None:
+        own = None
+        for number in blocks:
+            own, offer = algorithm.work(own, view_of(centre), DATA.read(number, "columns"), 0)
+            for again in [offer] * 2 if offer is not None else []:
+                centre.offer(0, ATTEMPT, again, known=-1)
+
+    late = Push(0, 0, WorkerPart(np.zeros(len(state.u)), np.zeros(len(state.u))), np.empty(0, np.int64), 0)
+    before = copy_state(state)
+    centre = Centre(algorithm, copy_state(state))
+    centre.offer(0, ATTEMPT, late, known=-1)  # of the last pass: ignored
+    settle(centre, range(BLOCKS // 2))
+    kept = centre.report().held
+    centre = Centre(algorithm, rebuild_state(algorithm, DATA, before, kept))
+    settle(centre, range(BLOCKS))
+    state, _ = algorithm.end_pass(centre.state()[0])
+    assert not len(algorithm.visit_first(state))
+    assert sorted(algorithm.result(state).features.tolist()) == list(TRUE)
+    assert len(algorithm.result(state).history) == 2
+
+
+def test_columns_of_a_closed_set_are_collected_whatever_happens_to_offers():
+    """They come twice and in any order, two become one, and a centre is lost half-way."""
+    algorithm = daskfs.OnlineSubstitution(K, method="async", budget="faithful", passes=1).resolve(DATA.meta)
+    state = begun(algorithm)
+    for number in range(BLOCKS):
+        state = algorithm.update(state, DATA.read(number, "columns"))
+    state, go_on = algorithm.end_pass(state)
+    assert not go_on
     ids = algorithm.revisit(state)
     assert len(ids) == K
     whole = copy_state(state)

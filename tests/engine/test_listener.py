@@ -60,8 +60,12 @@ def test_a_run_tells_what_it_does(two_workers, tmp_path, name):
         return [event for event in events_of_the_last_run(two_workers) if event["what"] == what]
 
     worked_on = int(np.nansum(history.bytes.values))  # in passes, and on columns seen once more, …
-    if name == "async":  # … which have no line of their own in its history: they are those of the set
-        worked_on += K * int(sizes.sum()) // dataset.n_features
+    if name == "async":  # … which have no line of their own in its history: at least those of the set
+        column, least = int(sizes.sum()) // dataset.n_features, worked_on
+        wait_until(lambda: sum(event["bytes"] for event in of("share")) >= least + K * column, lambda: of("share"))
+        time.sleep(1)  # until all workers have told their shares
+        worked_on = sum(event["bytes"] for event in of("share"))
+        assert (worked_on - least) % column == 0
     wait_until(lambda: sum(event["bytes"] for event in of("share")) == worked_on, lambda: of("share"))
     wait_until(lambda: of("ended"))
     per_pass = dataset.n_samples if axis == "rows" else dataset.n_features

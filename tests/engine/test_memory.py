@@ -16,6 +16,7 @@ PEAK = """
 import importlib, re, sys
 import daskfs.cli
 importlib.import_module("daskfs.cli." + daskfs.cli.COMMANDS[sys.argv[1]][0])  # which is else loaded when it is run
+import scipy.linalg  # as numba does with the first kernel
 def peak(): return int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1024
 before = peak()
 try:

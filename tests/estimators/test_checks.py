@@ -95,7 +95,12 @@ ALGORITHMS = {
     "Mission": daskfs.Mission,
     "SparseRandomFeatures": daskfs.SparseRandomFeatures,
 }
-ELSEWHERE = {"n_select", "loss", "per_class"}  # these mean something else, or are only where they mean something
+ELSEWHERE = {
+    "n_select",
+    "loss",
+    "per_class",
+    "groups",
+}  # these mean something else, or are only where they mean something
 
 
 @pytest.mark.parametrize("estimator", OF_ALGORITHMS, ids=lambda estimator: type(estimator).__name__)

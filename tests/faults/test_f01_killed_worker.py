@@ -118,8 +118,7 @@ def test_f10_a_task_that_kills_every_worker_is_said_with_the_memory_plan(tmp_pat
 
 
 def test_a_cluster_without_workers_ends_a_run_and_leaves_its_checkpoint(tmp_path, monkeypatch):
-    monkeypatch.setattr("daskfs.engine.cluster.worker_pool.NO_WORKERS", 0.5)
-    monkeypatch.setattr("daskfs.engine.synchronous._POLL", 0.1)
+    monkeypatch.setattr("daskfs.engine.cluster.waiting.NO_WORKERS", 0.5)
     dataset = small_dataset(tmp_path / "d")
     with local_cluster(2, processes=False) as client:
         reference = daskfs.select(dataset, Tangled(), client=client)
@@ -134,8 +133,7 @@ def test_a_cluster_without_workers_ends_a_run_and_leaves_its_checkpoint(tmp_path
 
 
 def test_an_ingest_whose_workers_are_all_gone_ends_and_can_be_resumed(tmp_path, monkeypatch):
-    monkeypatch.setattr("daskfs.engine.cluster.worker_pool.NO_WORKERS", 1)
-    monkeypatch.setattr("daskfs.engine.cluster.pool.LOOK_EVERY", 1)
+    monkeypatch.setattr("daskfs.engine.cluster.waiting.NO_WORKERS", 1)
     for number in range(8):
         (tmp_path / f"{number}.svm").write_text(f"{number % 2} {number + 1}:1\n" * 1000)
     sources = str(tmp_path / "*.svm")

@@ -81,7 +81,7 @@ def test_f11_a_full_disk_is_said_and_leaves_the_checkpoint_before(tmp_path, monk
 
     with monkeypatch.context() as patch:
         patch.setattr(Location, "write", full)
-        with pytest.raises(CheckpointError, match=r"/c: the checkpoint cannot be written: .*No space left"):
+        with pytest.raises(CheckpointError, match=r"/c: the checkpoint cannot be written: .*no space left"):
             daskfs.select(dataset, Tangled(), checkpoint=tmp_path / "c")
     events = []
     given = daskfs.select(dataset, Tangled(), checkpoint=tmp_path / "c", resume=True, progress=events.append)

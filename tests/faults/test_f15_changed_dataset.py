@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import shutil
 
+import numpy as np
 import pytest
 from toy_algorithms import Tangled
 from toy_runs import KINDS, Stop, small_dataset, stopping_after, tangled, worker_pids
@@ -37,9 +38,32 @@ def test_f15_a_dataset_that_is_replaced_between_two_passes(tmp_path, kind, where
             replace(tmp_path / "d", kind)
 
     before = worker_pids(two_workers, 2)
-    with pytest.raises(DatasetError, match=r"replaced|bytes where|missing"):
+    with pytest.raises(DatasetError, match=r"/d: was replaced by another dataset while it was in use"):
         daskfs.select(dataset, tangled(kind), progress=strike, client=two_workers if where == "cluster" else None)
     assert worker_pids(two_workers, 2) == before  # nobody's worker dies of it
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rows", [40, 300])
+def test_f15_a_dataset_of_another_shape_is_named_as_such(tmp_path, kind, rows):
+    """Not as a chunk that is missing, too long or too short."""
+    dataset = small_dataset(tmp_path / "d", kind)
+    blocks = iter(dataset.blocks())
+    next(blocks)
+    X = np.random.default_rng(1).normal(size=(rows, 5))
+    daskfs.write_dataset(tmp_path / "d", X, X[:, 0], overwrite=True, chunk_bytes=300)
+    with pytest.raises(DatasetError, match=r"/d: was replaced by another dataset while it was in use"):
+        list(blocks)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_f15_a_dataset_that_is_removed(tmp_path, kind):
+    dataset = small_dataset(tmp_path / "d", kind)
+    blocks = iter(dataset.blocks())
+    next(blocks)
+    shutil.rmtree(tmp_path / "d")
+    with pytest.raises(DatasetError, match=r"/d: was removed, or is being replaced, while it was in use"):
+        list(blocks)
 
 
 def test_f15_a_pickle_can_be_loaded_whatever_has_become_of_the_dataset(tmp_path):

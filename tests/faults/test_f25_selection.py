@@ -269,7 +269,23 @@ def sparse_file(path: Path) -> None:
         os.truncate(file.fileno(), 3 << 30)
 
 
+def endless(path: Path) -> None:
+    """A link to a file that has the size 0 and does not end."""
+    path.unlink()
+    path.symlink_to("/dev/zero")
+
+
+def waiting(path: Path) -> None:
+    """A FIFO, whose reader waits for a writer."""
+    path.unlink()
+    os.mkfifo(path)
+
+
 LARGE = {
+    "a record without end": lambda run: endless(run / "selection.json"),
+    "a record that waits": lambda run: waiting(run / "selection.json"),
+    "metadata without end": lambda run: endless(run / "history.zarr/zarr.json"),
+    "a column without end": lambda run: endless(run / "history.zarr/objective/c/0"),
     "a record of 3 GB": lambda run: sparse_file(run / "selection.json"),
     "metadata of 3 GB": lambda run: sparse_file(run / "history.zarr/zarr.json"),
     "a column of 3 GB": lambda run: sparse_file(run / "history.zarr/objective/c/0"),
@@ -289,3 +305,13 @@ def test_f25_no_memory_is_taken(run, tmp_path, edit):
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) < 100 << 10  # KiB
+
+
+@pytest.mark.parametrize("name", ["run.json", "metrics.json", "profiles.json", "sizes.json", "stability.json"])
+def test_f25_records_without_end(run, name):
+    """Every record beside a selection that the report reads."""
+    (run / name).symlink_to("/dev/zero")
+    limited = f"ulimit -v 8000000; exec {sys.executable} -c 'from daskfs.cli import main; main()' report {run}"
+    done = subprocess.run(["bash", "-c", limited], capture_output=True, text=True, timeout=120)
+    assert "Traceback" not in done.stderr
+    assert (done.returncode, f"{run}/{name}: cannot be read: is a device" in done.stderr) == (2, True), done.stderr

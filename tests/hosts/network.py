@@ -70,6 +70,16 @@ class Network:
         finally:
             _ip("-n", self._space("switch"), "link", "set", host, "up")
 
+    @contextmanager
+    def dropped(self, sender: str, receiver: str) -> Iterator[None]:
+        """Drop all packets of one host to another, and none in the other direction."""
+        route = ("-n", self._space(sender), "route")
+        _ip(*route, "add", "blackhole", self.address(receiver))
+        try:
+            yield
+        finally:
+            _ip(*route, "del", "blackhole", self.address(receiver))
+
     def remove(self) -> None:
         """End what runs on the hosts, and take them away."""
         _remove([self._space(host) for host in (*self._hosts, "switch")])

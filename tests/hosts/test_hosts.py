@@ -159,6 +159,23 @@ def test_a_host_that_is_cut_off_and_comes_back(hosts, undisturbed, host, seconds
     assert shown(hosts, out) == expected
 
 
+@pytest.mark.parametrize(("sender", "receiver"), [("scheduler", "client"), ("client", "scheduler")])
+def test_f34_packets_that_are_dropped_one_way(hosts, undisturbed, sender, receiver):
+    """For longer than the patience, which is short here: the run ends, and the same command goes on."""
+    out, log = f"s3://bucket/runs/one-way-{sender}", hosts.folder / f"one-way-{sender}.log"
+    line = telling(command(hosts, "mission", out, "--synchronous"), 0.0)
+    with hosts.begun(line, log, {"DASK_DASKFS__PATIENCE": "10"}) as process:
+        said(log, r"(at \d+:[1-9]\d*\s+){3}", 300)
+        with hosts.network.dropped(sender, receiver):
+            process.communicate(timeout=240)
+    assert process.returncode == 75
+    assert log.read_text().splitlines()[-1].startswith("interrupted: ")
+    hosts.staff()
+    code, _, errors = hosts.ran(*line)
+    assert code == 0, errors
+    assert shown(hosts, out) == undisturbed("mission")
+
+
 def gone_on(hosts: Hosts, algorithm: str, out: str, host: str, *flags: str) -> dict[str, Any]:
     """What is selected by a run whose host was cut off for long: exit code 75, then the same command.
 

@@ -15,6 +15,7 @@ from sklearn import metrics
 
 import daskfs
 from daskfs.observe.report import features, plots, write_report
+from daskfs.protocol import ErrorControl
 from daskfs.selection.profiles import feature_profiles
 from daskfs.selection.records import PROFILES, write_record
 from daskfs.store.places.location import Location
@@ -193,3 +194,14 @@ def test_of_many_features_the_first_twelve_are_open(tmp_path):
     page = Path(write_report(tmp_path / "run")).read_text()
     before, after = page.split("<summary>38 more</summary>")
     assert (before.count('class="card"'), after.count('class="card"')) == (12, 38)
+
+
+def test_expected_false_features_and_the_cut_are_where_their_numbers_say():
+    control = ErrorControl(5, 2, 0.1, None, 0.1, (0.1, 0.2, 1.3, 2.5, 6.0), (0.1, 0.1, 0.43, 0.63, 1.0))
+    svg = plots.expected_false(control)
+    [line] = marks(svg, "line")
+    np.testing.assert_allclose(in_units(svg, line), np.c_[1:6, control.expected_false], atol=0.05)
+    [cut] = marks(svg, "reference")
+    np.testing.assert_allclose(in_units(svg, cut)[:, 0], 2.5, atol=0.05)
+    assert "first 3: about 1.3 false, q-value 0.43" in svg
+    assert "2 are reported" in svg

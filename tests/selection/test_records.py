@@ -209,7 +209,7 @@ def test_too_large(place, monkeypatch):
         write_record(place, SIZES, GOOD[SIZES] | {"how": "x" * 1000})
     assert not place.exists(SIZES)
     place.write(SIZES, json.dumps(GOOD[SIZES] | {"how": "x" * 1000}).encode())
-    with pytest.raises(SelectionError, match="none of ours is"):
+    with pytest.raises(SelectionError, match="where at most 1,000 belong; remove it"):
         read_record(place, SIZES)
 
 

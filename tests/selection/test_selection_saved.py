@@ -26,8 +26,8 @@ def assert_same(one: Selection, other: Selection) -> None:
         if isinstance(a, np.ndarray):
             assert a.dtype == b.dtype
             np.testing.assert_array_equal(a, b, strict=True)
-        elif isinstance(a, xarray.Dataset):
-            xarray.testing.assert_identical(a, b)
+        elif field.name == "steps":
+            xarray.testing.assert_identical(one.history, other.history)
         else:
             assert a == b
             assert type(a) is type(b)
@@ -234,7 +234,7 @@ def test_repr_is_short_and_harmless():
         ({"classes": ("a",)}, "do not tell 1 classes apart"),
         ({"intercept": np.ones(2)}, "intercept"),
         ({"weights": np.array([1, np.nan])}, "not finite"),
-        ({"history": xarray.Dataset()}, "no objective"),
+        ({"steps": {}}, "no objective"),
     ],
 )
 def test_parts_that_do_not_belong_together(change, reason):

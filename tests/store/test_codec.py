@@ -64,7 +64,7 @@ def test_metadata_is_what_zarr_understands(tmp_path):
 
 def test_strings_of_any_script_survive():
     names = np.array(["", "a", "ß", "特徴", "x" * 5000], object)
-    assert decode_strings(encode_strings(names)).tolist() == names.tolist()
+    assert decode_strings(encode_strings(names), 5).tolist() == names.tolist()
     assert ArraySpec("n", (5,), (5,), STRING, ("name",)).is_text
 
 
@@ -76,8 +76,8 @@ STRINGS = {"none": [], "one": ["a"], "empty": ["", "", ""], "any": ["", "ä€�
 def test_some_strings_are_those_of_all(strings):
     file = encode_strings(np.array(strings, object))
     positions = np.arange(len(strings))[::-1]
-    assert decode_strings_at(file, positions) == strings[::-1]
-    assert decode_strings_at(file, positions[:1]) == strings[-1:]
+    assert decode_strings_at(file, len(strings), positions) == strings[::-1]
+    assert decode_strings_at(file, len(strings), positions[:1]) == strings[-1:]
 
 
 @pytest.mark.kernels
@@ -87,7 +87,9 @@ def test_strings_that_do_not_fit_their_chunk_are_damage(count, cut):
     body = encode_strings(np.array(["ab", "cde"], object))[:-4]
     for wrong in (body[:-cut], np.uint32(count).tobytes() + body[4:], body[:4] + b"\xff" * 4 + body[8:]):
         with pytest.raises(DamagedChunk):
-            decode_strings_at(append_crc(wrong), np.zeros(1, np.int64))
+            decode_strings_at(append_crc(wrong), 2, np.zeros(1, np.int64))
+        with pytest.raises(DamagedChunk):
+            decode_strings(append_crc(wrong), 2)
 
 
 @pytest.mark.parametrize("codec", [Codec("none"), Codec("lz4"), Codec("zstd")], ids=str)

@@ -16,7 +16,8 @@ import daskfs
 from daskfs.engine.run import memory_plan
 from daskfs.errors import DatasetError
 from daskfs.store import chunk_files
-from daskfs.store.in_place import Gap, HeldBack, InPlace
+from daskfs.store.held_back import HeldBack
+from daskfs.store.in_place import Gap, InPlace
 from daskfs.store.ingest.arrays import stored_dtype
 from daskfs.store.matrix import Matrix, matrix_of, open_matrix
 from daskfs.store.places.location import Location
@@ -88,8 +89,8 @@ def opened(monkeypatch) -> Counter:
         count[path] += 1
         return file(path)
 
-    file = chunk_files.FileIO
-    monkeypatch.setattr(chunk_files, "FileIO", open_file)
+    file = chunk_files.open_regular
+    monkeypatch.setattr(chunk_files, "open_regular", open_file)
     return count
 
 

@@ -184,19 +184,32 @@ def scale_entries(indptr, ids, values, keys, mean, unit):
     return out_indptr, out_ids[:o], inside[:o], outside[:o]
 
 
+def compile_scaling() -> None:
+    """Compile the kernels that scale the values of a block of rows."""
+    indptr, ids, values, keys = np.array([0, 2]), np.arange(2, dtype=np.uint64), np.ones(2, np.float32), _some_keys()
+    for array in (indptr, ids, values):
+        array.flags.writeable = False
+    scale_some(ids, keys, np.ones(4), np.ones(2, np.float32), np.ones(2, np.float32))
+    scale_entries(indptr, ids, values, keys, np.ones(4), np.ones(4))
+
+
+def _some_keys():
+    keys = np.zeros(4, np.uint64)
+    insert_ids(np.arange(2, dtype=np.uint64), keys)
+    return keys
+
+
 @warms
 def _warm_up() -> None:
     indptr, ids, values = np.array([0, 2]), np.arange(2, dtype=np.uint64), np.ones(2, np.float32)
-    keys = np.zeros(4, np.uint64)
-    insert_ids(ids, keys)
+    keys = _some_keys()
     read_only = ids.copy()
     for array in (indptr, read_only, values):
         array.flags.writeable = False
     append_pairs(indptr, read_only, values, values, keys, keys, count_pairs(indptr, read_only, keys, keys))
     find_ids(ids, keys)
     entries_in(indptr, read_only, values, keys.reshape(1, -1))
-    scale_some(read_only, keys, np.ones(4), np.ones(2, np.float32), np.ones(2, np.float32))
-    scale_entries(indptr, read_only, values, keys, np.ones(4), np.ones(4))
+    compile_scaling()
     for some in (ids, read_only):
         count_features(some, np.zeros((2, 2), np.uint32), 1)
         larger_of_two(some, np.zeros((2, 2), np.float32), 1, np.empty(2, np.float32))

@@ -1,8 +1,8 @@
 """The last fit of MISSION: a ridge regression of the selected features, on rows that are kept in memory.
 
 It minimises Σ loss(w·x + b, y) + ½ ridge · Σ (σ_j w_j)², where σ_j is the standard deviation of feature j. The ridge is
-the one with the least loss of rows that were left out: by cross-validation, or of a quarter of the rows where there are
-many.
+the one with the least loss of rows that were left out: by cross-validation, or if there are many rows, on a quarter of
+a sample of them. Since the loss is a sum and not a mean, the best ridge does not grow with the number of rows.
 """
 
 from __future__ import annotations
@@ -10,15 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.optimize
-import scipy.sparse as sp
+import scipy
 from numpy.typing import NDArray
 
 from daskfs.algorithms.loss_kernels import residuals
 
 _RIDGES = (1e3, 1e2, 1e1, 1.0, 0.1, 0.01)
 _FOLDS = 4
-_MANY = 1 << 18  # entries times scores, from which on one fold has to do
+_MANY = 1 << 18  # entries times scores, from which on one fold of a sample has to do
 _STEPS = 60
 _CONSTANT = 1e-12  # a column whose variance is a smaller share of its mean square is constant up to rounding
 
@@ -27,7 +26,7 @@ _CONSTANT = 1e-12  # a column whose variance is a smaller share of its mean squa
 class RidgeRows:
     """Rows (n, k) and their targets, and the loss of linear models on these rows."""
 
-    X: sp.csr_array
+    X: scipy.sparse.csr_array
     y: NDArray[np.float64]
     """(n,): the target as the losses take it, or the class number."""
     weight: NDArray[np.float64]  # (n,)
@@ -77,15 +76,22 @@ class RidgeRows:
         return np.asarray(best.x)
 
 
+def load_scipy() -> None:
+    """Import what a fit needs of SciPy, which imports its parts when they are first used, in the midst of a run."""
+    _ = scipy.optimize, scipy.sparse
+
+
 def fit_ridge(rows: RidgeRows) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
     """Return weights (k, scores), intercepts (scores,) and the mean loss of rows while they were left out."""
     spread = rows.deviations()
     spread[spread == 0] = np.inf  # the intercept has what a constant could add
-    X = sp.csr_array(rows.X @ sp.diags_array(1 / spread))
-    scaled = RidgeRows(X, rows.y, rows.weight, rows.n_scores, rows.code, rows.intercept)
-    folds = np.random.default_rng(0).permutation(len(rows.y)) % _FOLDS
-    n_folds = 1 if X.nnz * rows.n_scores > _MANY else _FOLDS
-    parts = [(scaled.take(folds != fold), scaled.take(folds == fold)) for fold in range(n_folds)]
+    X = scipy.sparse.csr_array(rows.X @ scipy.sparse.diags_array(1 / spread))
+    y = np.array(rows.y)  # not read-only, as folds are not: or kernels would be compiled for both
+    scaled = RidgeRows(X, y, rows.weight, rows.n_scores, rows.code, rows.intercept)
+    random, many = np.random.default_rng(0), X.nnz * rows.n_scores / _MANY
+    sample = scaled if many <= 1 else scaled.take(random.random(len(rows.y)) < 1 / many)
+    folds, n_folds = random.permutation(len(sample.y)) % _FOLDS, _FOLDS if many <= 1 else 1
+    parts = [(sample.take(folds != fold), sample.take(folds == fold)) for fold in range(n_folds)]
     start = np.zeros((X.shape[1] + 1) * rows.n_scores)
     models, losses = [start] * n_folds, np.full(len(_RIDGES), np.inf)
     for i, ridge in enumerate(_RIDGES):

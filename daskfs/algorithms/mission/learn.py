@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from daskfs.algorithms.mission.active_kernels import learn_active, learn_active_classes
 from daskfs.algorithms.mission.calibration import (
@@ -17,6 +18,7 @@ from daskfs.algorithms.mission.calibration import (
     mean_squares,
 )
 from daskfs.algorithms.mission.cell_kernels import add_share_of_cells, fade_cells, mark_tables
+from daskfs.algorithms.mission.halves import HalvesState, judge, learners, only_reported, salts, with_salt
 from daskfs.algorithms.mission.memory_kernels import (
     LOSS,
     ROWS,
@@ -32,8 +34,8 @@ from daskfs.algorithms.mission.memory_kernels import (
     read_weights,
 )
 from daskfs.algorithms.mission.paper_kernels import learn_sketch, learn_sketch_fast
-from daskfs.algorithms.mission.rows import slice_rows, windows
-from daskfs.algorithms.mission.scaling import in_units_of, units_of
+from daskfs.algorithms.mission.rows import multiply_values, slice_rows, take_rows, windows
+from daskfs.algorithms.mission.scaling import Scaling, in_units_of, scale_rows, units_of
 from daskfs.algorithms.mission.state import MissionState, empty_memory, has_sketch, rule_of, with_kept
 from daskfs.algorithms.mission.tables_only_kernels import learn_thresholded
 from daskfs.protocol import copy_state, put_fields, take_fields
@@ -45,7 +47,7 @@ _MAX_ROWS = 1000  # between two times that the sketch fades
 _TIMES = 100  # that it fades in a pass, if there are enough rows
 
 
-def _learn(params: Mission, memory: Memory, rule: Rule, rows: SparseRows) -> int:
+def _learn_memory(params: Mission, memory: Memory, rule: Rule, rows: SparseRows) -> int:
     """Learn rows with the kernel that fits the method and the number of classes; return the number of rows learned."""
     kernel: Any
     has_one_score = len(memory.bias) == 1
@@ -66,13 +68,13 @@ def learn(params: Mission, state: MissionState, rule: Rule, rows: SparseRows) ->
     """
     memory, shards = state.memory, state.n_shards
     if not params.fading:
-        return _learn(params, memory, rule, rows)
+        return _learn_memory(params, memory, rule, rows)
     every = max(1, min(_MAX_ROWS, state.n_samples // _TIMES) // shards)
     start, count = 0, len(rows.y)
     while start < count:
         at = int(memory.totals[ROWS])  # rows of this shard since the last merge
         stop = min(count, start + every - at % every)
-        learned = start + _learn(params, memory, rule, slice_rows(rows, start, stop))
+        learned = start + _learn_memory(params, memory, rule, slice_rows(rows, start, stop))
         if learned < stop:
             return learned
         if (at + stop - start) % every == 0:
@@ -109,11 +111,42 @@ def calibrate(params: Mission, state: MissionState, rows: SparseRows, first: int
             for some_rows, number in stages:
                 trial.totals[:] = 0.0
                 for part in windows(some_rows, state.name_spaces, number):
-                    _learn(params, trial, rule._replace(rate=rate / squares[0]), part)
+                    _learn_memory(params, trial, rule._replace(rate=rate / squares[0]), part)
             return float(trial.totals[LOSS] / trial.totals[WEIGHT]) if trial.totals[WEIGHT] else 0.0
 
         calibration.rate_losses = compare_rates(loss_at)
     return calibration
+
+
+def learn_halves(
+    params: Mission, state: MissionState, rows: SparseRows, first: int, order: NDArray[np.int64] | None = None
+) -> None:
+    """Learn consecutive rows from row `first` on by the learners of halves, if there are any.
+
+    The `order` is that in which the first of the rows are learned, where they have to be mixed.
+    """
+    halves = state.halves
+    if halves is None:
+        return
+    nulls, numbers = halves.permuted(rows.y, first, state.seed), np.arange(first, first + len(rows.y))
+    if order is not None:
+        order = np.concatenate([order, np.arange(len(order), len(numbers))])
+        rows, nulls, numbers = take_rows(rows, order), nulls[order], numbers[order]
+    rows = multiply_values(scale_rows(rows, state.scaling), state.idf)
+    rule = rule_of(params, state.room, state.calibration, state.n_shards)
+    for memory, own in zip(halves.memories, learners(state.seed, rows, nulls, numbers), strict=True):
+        _learn_memory(params, memory, rule, own)
+
+
+def judge_halves(params: Mission, state: MissionState) -> None:
+    """Count how often halves chose the selected features, and leave only the reported ones in the tables."""
+    halves, rule = state.halves, rule_of(params, state.room, state.calibration)
+    if halves is None or not halves.memories:
+        return
+    for memory in (state.memory, *halves.memories):
+        keep_selected(params, memory, rule)
+    judge(halves, state.memory, state.seed)
+    state.memory = only_reported(params, halves, state.memory)
 
 
 def keep_selected(params: Mission, memory: Memory, rule: Rule) -> None:
@@ -137,7 +170,7 @@ def merge_learned(params: Mission, states: Sequence[MissionState]) -> MissionSta
     scaling = min(states, key=lambda state: state.buffer_start).scaling
     if scaling is not None and any(state.scaling is not scaling for state in states):
         memories = [in_units_of(scaling, state.scaling, state.memory) for state in states]
-    rest, _ = take_fields(states[0], frozenset({"memory"}))
+    rest, _ = take_fields(states[0], frozenset({"memory", "halves"}))
     calibrations = [state.calibration for state in states if state.calibration is not None]
     means = [
         np.average([getattr(calibration, name) for calibration in calibrations], axis=0, weights=shards)
@@ -149,9 +182,31 @@ def merge_learned(params: Mission, states: Sequence[MissionState]) -> MissionSta
             "memory": _merge_memories(params, memories, shards, states[0].room),
             "calibration": Calibration(*means),
             "scaling": scaling,
+            "halves": _merge_halves(params, states, scaling, shards),
             "merged_shards": sum(shards),
         },
     )
+    return merged
+
+
+def _merge_halves(
+    params: Mission, states: Sequence[MissionState], scaling: Scaling | None, shards: Sequence[int]
+) -> HalvesState | None:
+    """Return the merged learners of halves, with the targets of one of the shards."""
+    parts = [(state, state.halves) for state in states if state.halves is not None]
+    if not parts:
+        return None
+    memories = []
+    for number, salt in enumerate(salts(states[0].seed)):
+        of_shards = [halves.memories[number] for _, halves in parts]
+        if scaling is not None:
+            units = (
+                in_units_of(scaling, state.scaling, with_salt(halves.memories[number], salt)) for state, halves in parts
+            )
+            of_shards = [with_salt(memory, salt) for memory in units]
+        memories.append(_merge_memories(params, of_shards, shards, states[0].room))
+    rest, _ = take_fields(parts[0][1], frozenset({"memories"}))
+    merged: HalvesState = put_fields(copy_state(rest), {"memories": memories})
     return merged
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
+import scipy
 from numpy.typing import NDArray
 
 from daskfs.algorithms.mission.feature_kernels import entries_in
@@ -185,7 +185,7 @@ class RefitState:
         slots = find_ids(rows.ids, keys)
         columns = np.cumsum(keys > 0) - 1
         values = rows.values * memory.pace[0, slots, UNIT].astype(np.float64)
-        X = sp.csr_array((values, columns[slots], rows.indptr.copy()), (len(rows.y), columns[-1] + 1))
+        X = scipy.sparse.csr_array((values, columns[slots], rows.indptr.copy()), (len(rows.y), columns[-1] + 1))
         weight, has_intercept = rows.weight.astype(np.float64), bool(rule.bias_value > 0)
         ridge_rows = RidgeRows(X, rows.y, weight, len(memory.bias), rule.loss, has_intercept)
         fitted, intercept, loss = fit_ridge(ridge_rows)

@@ -60,5 +60,5 @@ array([  7, 200])""",
 ['x7', 'x3']""",
         ),
     ),
-    batches_refuse=("refit", "idf", "fading"),
+    batches_refuse=("refit", "idf", "fading", "error_control", "max_fdr", "max_false"),
 )

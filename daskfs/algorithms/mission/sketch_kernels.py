@@ -14,11 +14,9 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from llvmlite import ir
-from numba.core import types
-from numba.extending import intrinsic, overload
 
 from daskfs.algorithms.mission.table_kernels import mix
+from daskfs.basis.prefetch_kernels import prefetch_to_write
 from daskfs.jit import helper, inlined, kernel, summing_helper
 
 MAX_DEPTH = 15
@@ -142,33 +140,11 @@ def squared_norm(vector):
 # ------------------------------------------------------------------------------------------------------------ prefetch
 
 
-def prefetch(array, at):
-    """Load the memory around array[at] into the cache, where `at` may be out of range."""
-
-
-@intrinsic
-def _prefetch(typing_context, array, at):
-    def generate(context, builder, signature, arguments):
-        data = context.make_array(array)(context, builder, arguments[0]).data
-        place, number = builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(8).as_pointer()), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
-        function = builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind)
-        builder.call(function, [place, number(1), number(3), number(1)])  # to write, keep in all caches, data
-        return context.get_dummy_value()
-
-    return types.void(array, at), generate
-
-
-@overload(prefetch)
-def _compiled_prefetch(array, at):
-    return lambda array, at: _prefetch(array, at)  # type: ignore[call-arg]
-
-
 @inlined
 def prefetch_all(array, first, count):
     """Prefetch `count` consecutive numbers of four bytes; the last few may be left out."""
     for at in range(first, first + count, _CACHE_LINE):
-        prefetch(array, at)
+        prefetch_to_write(array, at)
 
 
 # ----------------------------------------------------------------------------------------- the features of a whole row

@@ -24,8 +24,8 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import cho_factor
 
 from daskfs.algorithms.random_features import kernels
 from daskfs.errors import OptionError
@@ -286,7 +286,7 @@ def _factor(H: Float64Array, S: Indices) -> Float64Array:
         part = kernels.submatrix(H, S)
         part.flat[:: len(S) + 1] += delta
         try:
-            lower, _ = cho_factor(part.T, lower=True, overwrite_a=True, check_finite=False)
+            lower, _ = scipy.linalg.cho_factor(part.T, lower=True, overwrite_a=True, check_finite=False)
         except np.linalg.LinAlgError:
             delta *= 100.0
         else:

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.linalg import cho_factor, cho_solve, eigh
 
 from daskfs.algorithms.random_features import lasso
 from daskfs.algorithms.random_features.inputs import LINEAR_DEVIATION
@@ -134,14 +134,14 @@ def shortest_solution(H: Float64Array, b: Float64Array) -> Float64Array:
     """Return the shortest w that minimises ½ wᵀHw − bᵀw; H may be overwritten."""
     noise = len(H) * lasso.EPS
     try:
-        lower, _ = cho_factor(H, lower=True)
+        lower, _ = scipy.linalg.cho_factor(H, lower=True)
     except np.linalg.LinAlgError:
         pass
     else:
         pivots = np.square(lower.diagonal())
         if pivots.min() > noise * pivots.max():
-            return np.asarray(cho_solve((lower, True), b))
+            return np.asarray(scipy.linalg.cho_solve((lower, True), b))
         del lower  # as large as H
-    values, vectors = eigh(H, overwrite_a=True)  # ten times slower, but exact for singular matrices
+    values, vectors = scipy.linalg.eigh(H, overwrite_a=True)  # ten times slower, but exact for singular matrices
     inverse = np.divide(1.0, values, where=values > noise * values[-1], out=np.zeros_like(values))
     return np.asarray(vectors @ ((vectors.T @ b).T * inverse).T)

@@ -16,7 +16,8 @@ method      what happens to a block of columns                                se
 ``paper``   Algorithm 1: one gradient step for every column, after which the   Workers take turns
             column with the least weight leaves; matrix products by BLAS-3
 ``async``   Algorithms 2 and 3: every worker has a selected set of its own,    Workers pull, step and push
-            and a dask actor adds up the scores of all workers                without waiting
+            and a dask actor adds up the scores of all workers; then the       without waiting
+            joint set is settled as by ``block``
 =========== ================================================================= ==========================
 """
 
@@ -25,11 +26,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
+from daskfs.algorithms.error_control import check_limits
 from daskfs.algorithms.keep import kept_features, names_to_keep
 from daskfs.algorithms.losses import RowLoss, check_target, loss_for
 from daskfs.algorithms.substitution.asynchronous import AsynchronousMethod
 from daskfs.algorithms.substitution.block import BlockMethod
+from daskfs.algorithms.substitution.error_control import N_PERMUTED
 from daskfs.algorithms.substitution.paper import PaperMethod
+from daskfs.algorithms.substitution.permuted import MOST_RIDGE, PermutedMethod
 from daskfs.errors import OptionError, check_choice, check_positive, check_whole
 from daskfs.protocol import Algorithm, Axis, Meta
 
@@ -51,7 +55,7 @@ class OnlineSubstitution(Algorithm):
         "squared_hinge" and "logistic", tell each of several classes from the rest. Several targets, which are
         numbers, have the squared loss, each in units of its standard deviation.
     passes
-        How many times to read the data at most.
+        How many times to read the data at most. Several workers that do not wait for each other may take two more.
     method
         "block", the default and the best; "paper", algorithm 1 as published; "async", Asy-OS.
     ridge
@@ -66,11 +70,21 @@ class OnlineSubstitution(Algorithm):
         For "paper" and "async": the step length as a share of 1/L, the longest safe step.
     budget
         For "async": "faithful" gives each of q workers room for 1/q of the features, as published;
-        "elastic" shares the same total by merit.
+        "elastic" shares the same total by merit, and settles the joint set of all workers in at most two more passes.
     workers
         For "async" without a cluster: how many workers are simulated. On a cluster its workers count.
     max_staleness
         For "async": a push is not applied if it is based on a view that more pushes of others have outdated.
+    error_control
+        "permuted" also selects for ten targets whose rows were permuted, in the same passes, and compares: features
+        get t-values, q-values and the number of false ones expected among them and all better ones.
+    max_fdr
+        With error control: of the `n_select` features only those with at most this q-value are reported, such as 0.1.
+    max_false
+        With error control: only as many features are reported that at most so many of them are expected to be false.
+    groups
+        With error control: the name of the column, of numbers or categories, that says which rows belong together, such
+        as those of a donor. Groups are permuted as a whole, and the column is not selected.
 
     Examples
     --------
@@ -94,6 +108,10 @@ class OnlineSubstitution(Algorithm):
     budget: Budget = "elastic"
     workers: int = 1
     max_staleness: int = 64
+    error_control: Literal["permuted"] | None = None
+    max_fdr: float | None = None
+    max_false: float | None = None
+    groups: str | None = None
 
     def __post_init__(self) -> None:
         check_choice("loss", self.loss, SubstitutionLoss)
@@ -107,6 +125,15 @@ class OnlineSubstitution(Algorithm):
         check_positive("step", self.step)
         if self.step > 1:
             raise OptionError(f"step={self.step}: must be above 0 and at most 1, or steps overshoot")
+        self._check_error_control()
+
+    def _check_error_control(self) -> None:
+        if self.error_control is not None:
+            check_choice("error_control", self.error_control, Literal["permuted"])
+        if self.groups is not None and self.error_control is None:
+            raise OptionError("groups: needs error_control='permuted'")
+        is_on = self.error_control is not None
+        check_limits(self.max_fdr, self.max_false, "permuted", is_on, N_PERMUTED, self.n_select)
 
     def resolve(self, meta: Meta) -> Algorithm:
         loss: RowLoss = loss_for(meta) if self.loss == "auto" else self.loss
@@ -128,6 +155,30 @@ class OnlineSubstitution(Algorithm):
             raise OptionError(f"method={self.method!r} keeps no features, as the paper does not: use method='block'")
         if meta.weighted and self.method != "block":
             raise OptionError(f"method={self.method!r} knows no weights of rows, as the paper does: use method='block'")
+        if self.error_control is not None:
+            self._check_permutable(loss, meta)
+            n_groups = 0 if self.groups is None else len(kept_features([self.groups], meta, "groups"))
+            n_select = min(self.n_select, meta.n_features - n_groups)
+            return PermutedMethod(replace(self, loss=loss, n_select=n_select), asked=self)
         method = {"block": BlockMethod, "paper": PaperMethod, "async": AsynchronousMethod}[self.method]
         n_select = min(self.n_select, meta.n_features - n_kept)
         return method(replace(self, loss=loss, n_select=n_select), asked=self)
+
+    def _check_permutable(self, loss: RowLoss, meta: Meta) -> None:
+        """Raise OptionError if t-values of permuted targets would not compare with those of the target."""
+        reasons = {
+            f"method={self.method!r} treats columns one by one: use method='block'": self.method != "block",
+            "kept features explain the target, and not a permuted one: leave out keep": bool(self.keep),
+            "rows with weights cannot change places: write the data without weights": meta.weighted,
+            "it is for one target: write the data with one of them": meta.targets is not None,
+            f"loss={loss!r} has not been studied: use loss='squared' or loss='logistic'": loss
+            not in ("squared", "logistic"),
+            f"a ridge of {self.ridge} hides which of several similar features is true: use at most {MOST_RIDGE}": (
+                self.ridge != "auto" and self.ridge > MOST_RIDGE
+            ),
+            f"{meta.n_samples:,} rows cannot judge {self.n_select:,} features: select fewer": meta.n_samples
+            < min(self.n_select, meta.n_features) + 10,
+        }
+        for reason, applies in reasons.items():
+            if applies:
+                raise OptionError(f"error_control={self.error_control!r}: {reason}")

@@ -14,7 +14,11 @@ This implementation differs from the paper in four points:
   With ``budget="elastic"`` a column that beats the least weight of *all* workers may take a slot beyond the budget. At
   its next pull a worker keeps only its features among the k largest weights of all workers.
 
-After the last pass the final features are fixed, and the centre collects their columns for a joint fit.
+After the last of these passes the features with the largest weights of all workers are joined. With
+``budget="faithful"`` these are the result: the centre collects their columns for a joint fit. But what workers have
+found without waiting for each other may be far from what one worker finds. Therefore ``budget="elastic"`` *settles*
+the joint set as `BlockMethod` would: at most `SETTLING_PASSES` more passes, in which columns are exchanged by the exact
+loss of a joint fit, and then another look at the best of the columns that were rejected.
 """
 
 from __future__ import annotations
@@ -25,11 +29,20 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.algorithms.losses import Floats, encode_target
+from daskfs.algorithms.losses import CODE, CURVATURE, Floats, encode_target
+from daskfs.algorithms.substitution.block import (
+    SETTLING_PASSES,
+    SMALL_RIDGE,
+    BlockMethod,
+    BlockOffer,
+    BlockState,
+    BlockView,
+    BlockWorker,
+)
 from daskfs.algorithms.substitution.columns import AnyColumns, ColumnMethod, UnitColumns, columns_of, standardise_block
 from daskfs.algorithms.substitution.grams import products
 from daskfs.algorithms.substitution.paper import ColumnSlots, Steps, Target, add_spare, fit_columns, slots_nbytes
-from daskfs.algorithms.substitution.selected_set import set_nbytes, work_nbytes
+from daskfs.algorithms.substitution.selected_set import SelectedSet, set_nbytes, work_nbytes
 from daskfs.errors import OptionError
 from daskfs.protocol import AsynchronousAlgorithm, Block, Meta, Preview, Result, Schedule, Sharing
 
@@ -68,6 +81,8 @@ class AsynchronousState:
     late: int = 0  # pushes of this pass that were not applied
     spare: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))  # see `PaperState.spare`
     final: UnitColumns | None = None  # after the last pass: the features, with norm 0 until a column is collected
+    joint: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))  # features to be settled
+    settled: BlockState | None = None  # while the joint set is settled
 
     def add_parts(self, worker: int) -> None:
         """Append empty entries to `parts` until worker number `worker` has an entry."""
@@ -103,6 +118,10 @@ class Push:
     changes: int
 
 
+_View = AsynchronousView | BlockView | None
+_Offer = Push | UnitColumns | BlockOffer
+
+
 @dataclass(frozen=True)
 class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
     """Algorithms 2 and 3 (Asy-OS): every worker has its own selected set, and a dask actor adds up the scores."""
@@ -126,9 +145,29 @@ class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
     def sharing(self) -> Sharing:
         return Sharing(Schedule.ASYNCHRONOUS, min_merges_per_pass=10, needs_fresh_views=True)
 
+    @property
+    def max_reads(self) -> int:
+        return self.passes + (SETTLING_PASSES if self._settles else 0)
+
+    @property
+    def _settles(self) -> bool:
+        return self.params.budget != "faithful"
+
+    @property
+    def _block(self) -> BlockMethod:
+        """The method that settles the joint set, under the ridge penalty of which there is no doubt."""
+        ridge = SMALL_RIDGE * CURVATURE[self.params.loss] if self.params.ridge == "auto" else self.params.ridge
+        return BlockMethod(replace(self.params, ridge=ridge, passes=SETTLING_PASSES), self.asked)
+
+    def new_history(self) -> Floats:
+        return np.full((self.max_reads, len(self.history_fields)), np.nan)
+
     def update(self, state: AsynchronousState, any_block: Block) -> AsynchronousState:
         """Let the next simulated worker process a block; after the last pass, collect columns of final features."""
         block = columns_of(any_block)
+        if state.settled is not None:
+            state.settled = self._block.update(state.settled, any_block)
+            return state
         if state.final is not None:
             return _collect(state, standardise_block(block, self.params.intercept)) if len(block.ids) else state
         state.target.take(block, self.params)
@@ -141,8 +180,10 @@ class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
         state.own[worker : worker + 1] = [own]
         return self.accept(state, push)
 
-    def view(self, state: AsynchronousState, worker: int) -> AsynchronousView | None:
+    def view(self, state: AsynchronousState, worker: int) -> AsynchronousView | BlockView | None:
         """Return the data that a worker pulls; return None after the last pass, when columns are only collected."""
+        if state.settled is not None:
+            return self._block.view(state.settled, worker)
         return self._pull(state, worker) if state.final is None else None
 
     def _pull(self, state: AsynchronousState, worker: int) -> AsynchronousView:
@@ -165,12 +206,14 @@ class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
         )
 
     def work(
-        self, own: ColumnSlots | None, view: AsynchronousView | None, any_block: Block, worker: int
-    ) -> tuple[ColumnSlots | None, Push | UnitColumns]:
+        self, own: ColumnSlots | BlockWorker | None, view: _View, any_block: Block, worker: int
+    ) -> tuple[ColumnSlots | BlockWorker | None, _Offer | None]:
         block = columns_of(any_block)
         if view is None:
             return None, standardise_block(block, self.params.intercept)
-        return self._push(own, view, block, worker)
+        if isinstance(view, BlockView):
+            return self._block.work(own if isinstance(own, BlockWorker) else None, view, any_block, worker)
+        return self._push(own if isinstance(own, ColumnSlots) else None, view, block, worker)
 
     def _push(
         self, own: ColumnSlots | None, view: AsynchronousView, block: AnyColumns, worker: int
@@ -202,20 +245,25 @@ class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
         )
         return slots, Push(worker, view.version, part, block.ids[: 2 * self.n_select].astype(np.int64), n_entered)
 
-    def combine_offers(
-        self, offer: Push | UnitColumns, later: Push | UnitColumns, view: AsynchronousView | None
-    ) -> Push | UnitColumns:
+    def combine_offers(self, offer: _Offer, later: _Offer, view: _View) -> _Offer:
         """Return the later push, which replaces the earlier push, with the counts of both pushes added up."""
+        if isinstance(offer, BlockOffer) and isinstance(later, BlockOffer) and isinstance(view, BlockView):
+            return self._block.combine_offers(offer, later, view)
         if isinstance(offer, Push) and isinstance(later, Push):
             processed = np.concatenate([offer.processed, later.processed])[-2 * self.n_select :]
             return replace(later, processed=processed, changes=offer.changes + later.changes)
         return UnitColumns.join([part for part in (offer, later) if isinstance(part, UnitColumns)])
 
+    def remaining_offer(self, own: ColumnSlots | BlockWorker) -> BlockOffer | None:
+        return self._block.remaining_offer(own) if isinstance(own, BlockWorker) else None
+
     def n_workers(self, state: AsynchronousState) -> int:
         return len(state.parts)
 
-    def accept(self, state: AsynchronousState, offer: Push | UnitColumns) -> AsynchronousState:
+    def accept(self, state: AsynchronousState, offer: _Offer) -> AsynchronousState:
         """Run algorithm 2: replace a worker's scores and features in the state, unless the push is too old."""
+        if state.settled is not None or isinstance(offer, BlockOffer):
+            return self._exchange(state, offer)
         if isinstance(offer, UnitColumns) or state.final is not None:
             return _collect(state, offer)
         state.add_parts(offer.worker)
@@ -232,8 +280,18 @@ class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
         state.version += 1
         return state
 
+    def _exchange(self, state: AsynchronousState, offer: _Offer) -> AsynchronousState:
+        """Let nominated columns enter the joint set; pushes of earlier passes come too late."""
+        if state.settled is not None and isinstance(offer, BlockOffer):
+            before = state.settled.version
+            state.settled = self._block.accept(state.settled, offer)
+            state.version += state.settled.version - before
+        return state
+
     def held_features(self, state: AsynchronousState) -> NDArray[np.uint64]:
-        """Return the ids of the final features whose columns have been collected; no ids before the last pass ends."""
+        """Return the ids of the features whose columns the state holds; no ids before the last pass of Asy-OS ends."""
+        if state.settled is not None:
+            return self._block.held_features(state.settled)
         if state.final is None:
             return np.empty(0, np.uint64)
         return np.sort(state.final.ids[state.final.norm > 0]).astype(np.uint64)
@@ -244,6 +302,8 @@ class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
         return states[0]
 
     def end_pass(self, state: AsynchronousState) -> tuple[AsynchronousState, bool]:
+        if state.settled is not None:
+            return self._end_settling_pass(state, state.settled)
         objective, staleness = state.target.loss(state.u, self.params), self.summarise_staleness(state.staleness)
         state.history[state.passes] = objective, state.changes, *staleness, state.late
         state.passes += 1
@@ -253,19 +313,42 @@ class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
         go_on = state.passes < self.passes
         if not go_on:
             self._fix_final_set(state)
-        return state, go_on
+        return state, go_on or self._settles
+
+    def _end_settling_pass(self, state: AsynchronousState, settled: BlockState) -> tuple[AsynchronousState, bool]:
+        changes, staleness = settled.changes, self.summarise_staleness(settled.staleness)
+        state.settled, go_on = self._block.end_pass(settled)
+        state.history[state.passes] = state.settled.sets[0].objective, changes, *staleness, 0
+        state.passes += 1
+        state.version += 1
+        return state, go_on and state.passes < len(state.history)
+
+    def visit_first(self, state: AsynchronousState) -> NDArray[np.uint64]:
+        """Return the ids of the joint set, whose columns are spread over the workers, before it is settled."""
+        if state.settled is None or state.settled.passes:
+            return np.empty(0, np.uint64)
+        return np.sort(state.joint).astype(np.uint64)
 
     def revisit(self, state: AsynchronousState) -> NDArray[np.uint64]:
-        """Return the ids of the final features, whose columns are spread over the workers."""
+        """Return the ids of rejected columns, or of the final features if these are not settled."""
+        if state.settled is not None:
+            return self._block.revisit(state.settled)
         return np.empty(0, np.uint64) if state.final is None else np.sort(state.final.ids).astype(np.uint64)
 
     def result(self, state: AsynchronousState) -> Result:
-        assert state.final is not None, "before the last pass has ended"
         history = self.history_records(state.history[: state.passes].tolist())
+        if state.settled is not None:
+            return replace(BlockMethod(self.params, self.asked).result(state.settled), history=history)
+        assert state.final is not None, "before the last pass has ended"
         return fit_columns(self, state.final, state.target, state.spare, history)
 
     def preview(self, state: AsynchronousState, limit: int) -> Preview:
-        if state.final is not None:
+        if state.settled is not None and (state.settled.passes or state.settled.sets[0].k > self.params.intercept):
+            return self._block.preview(state.settled, limit)
+        if state.settled is not None:  # the columns of the joint set are not yet read
+            nothing, w = np.ones(len(state.joint)), np.full(len(state.joint), np.nan)
+            columns = UnitColumns(state.joint, np.empty((0, len(w))), nothing, nothing)
+        elif state.final is not None:
             columns, w = state.final, np.full(len(state.final.ids), np.nan)  # not known before the joint fit
         else:
             (ids, w), norm = _features(state), np.concatenate([part.norm for part in state.parts])
@@ -276,12 +359,9 @@ class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
     def nbytes(self, meta: Meta) -> int:
         n, k, workers = meta.n_samples, self.n_select, self.params.workers
         slots = slots_nbytes(n, k, meta.itemsize) + (workers - 1) * 8 * k * k
-        return (
-            slots
-            + (workers + 1) * 3 * 8 * n
-            + 2 * set_nbytes(n, k, meta.itemsize)
-            + work_nbytes(n, k, 0, meta.itemsize)
-        )
+        settling = self._block.nbytes(meta) + set_nbytes(n, k, meta.itemsize)
+        collecting = 2 * set_nbytes(n, k, meta.itemsize) + work_nbytes(n, k, 0, meta.itemsize)
+        return slots + (workers + 1) * 3 * 8 * n + (settling if self._settles else collecting)
 
     def _share(self, state: AsynchronousState, worker: int) -> tuple[int, float]:
         """Return how many columns a worker may hold, and the |weight| above which a column may exceed that number."""
@@ -295,12 +375,20 @@ class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
         return int((own >= cutoff).sum()), cutoff
 
     def _fix_final_set(self, state: AsynchronousState) -> None:
-        """Store the features with the largest weights of all workers as the final features."""
+        """Store the features with the largest weights of all workers, as the joint set or as the final features."""
         ids, w = _features(state)
         ids = ids[np.argsort(-np.abs(w), kind="stable")]
         first = np.unique(ids, return_index=True)[1]  # two workers may have met the same column
         ids = ids[np.sort(first)][: self.n_select]
         state.own, state.parts = [], []
+        if self._settles:
+            n, code, block = len(state.u), CODE[self.params.loss], self._block
+            selected = SelectedSet.empty(
+                n, self.n_select, state.itemsize, code, self.params.intercept, ridge=float(block.params.ridge)
+            )
+            state.joint = ids
+            state.settled = BlockState.of_one_set(selected, block, state.target.positive, state.target.classes)
+            return
         X = np.zeros((len(state.u), len(ids)), f"f{state.itemsize}", order="F")
         state.final = UnitColumns(ids, X, np.zeros(len(ids)), np.zeros(len(ids)))
 
@@ -316,9 +404,9 @@ def _smoothness(state: AsynchronousState) -> float:
     return float(state.z @ state.z) / square if square else 1.0
 
 
-def _collect(state: AsynchronousState, offer: Push | UnitColumns) -> AsynchronousState:
+def _collect(state: AsynchronousState, offer: _Offer) -> AsynchronousState:
     """Copy columns of final features into the state, and ignore repeated columns and pushes after the last pass."""
-    if state.final is None or isinstance(offer, Push):
+    if state.final is None or not isinstance(offer, UnitColumns):
         return state
     columns, order = state.final, np.argsort(offer.ids)
     slots = np.flatnonzero(np.isin(columns.ids, offer.ids))

@@ -9,6 +9,9 @@ on the held-back rows. Where rows are few, several folds of rows are held back i
 The selected set has all rows and a large penalty, and it changes to another penalty only if the held-back rows prefer
 that by more than one standard error. With many rows the ridge penalty matters little, so a small penalty is used and no
 rows are held back.
+
+Workers that do not wait for each other nominate columns by outdated views, so that a set needs more passes than with
+one worker until it *settles*. If columns were still exchanged in the last pass, at most `SETTLING_PASSES` more follow.
 """
 
 from __future__ import annotations
@@ -50,6 +53,7 @@ _HELD_BACK_OF_CLASSES = 4  # or of classes, which say less than numbers, one in 
 _HARDLY_WORSE = 1.05  # times the least loss
 _NEARLY_PERFECT = 0.02  # of the loss of a constant
 
+SETTLING_PASSES = 2  # at most, after passes of several workers that do not wait for each other
 _SCORING_BYTES = 256  # for every column of a block: sums, moments, scores
 _MAX_STALENESS = 64  # larger values are counted as the largest below it
 
@@ -78,6 +82,13 @@ class BlockState:
         LEAST_RIDGE  # of the final fit; held-back rows choose it, with weights of features they did not
     )
     held_back_score: float = np.nan  # balanced accuracy or R² on held-back rows
+
+    @classmethod
+    def of_one_set(cls, selected: SelectedSet, method: BlockMethod, positive: float, classes: str) -> BlockState:
+        """Return a state around a selected set for one score, without trial sets."""
+        n, staleness = len(selected.h), np.zeros(_MAX_STALENESS, np.int64)
+        folds, labels, history = np.empty(0, np.int64), np.empty(0), method.new_history()
+        return cls([selected], folds, np.ones(n), positive, labels, classes, history, staleness)
 
 
 @dataclass(slots=True)
@@ -142,12 +153,17 @@ class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
     def update(self, state: BlockState, any_block: Block) -> BlockState:
         block = columns_of(any_block)
         self._take_target(state, block)
-        if state.just_merged:
-            state.changes_before_merge += state.changes
-            state.changes, state.just_merged = 0, False
+        self._begin_shard(state)
         if len(block.ids):
             state.changes += max(exchange.update_set(selected, block, self.n_select) for selected in state.sets)
         return state
+
+    @staticmethod
+    def _begin_shard(state: BlockState) -> None:
+        """Count the changes of a shard from 0 on after a merge."""
+        if state.just_merged:
+            state.changes_before_merge += state.changes
+            state.changes, state.just_merged = 0, False
 
     def view(self, state: BlockState, worker: int) -> BlockView:
         return BlockView(state.version, [exchange.view_set(selected, self.n_select) for selected in state.sets])
@@ -239,20 +255,24 @@ class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
         for selected in state.sets if state.changes else ():
             selected.refresh()  # removes accumulated rounding errors
         go_on = state.changes > 0 or len(state.sets) > 1
+        most = self.passes + (SETTLING_PASSES if state.staleness.any() else 0)  # counted of offers alone
         if len(state.sets) > 1 and state.passes >= min(_COMPARED_PASSES, self.passes):
             self._compare_ridges(state)
         state.history[state.passes - 1] = self._history_row(state, state.sets[0])
         state.staleness[:] = 0
         state.changes, state.changes_before_merge, state.just_merged = 0, 0, False
         state.version += 1
-        return state, go_on and state.passes < self.passes
+        return state, go_on and state.passes < min(most, len(state.history))
+
+    def new_history(self) -> Floats:
+        return np.full((self.passes + SETTLING_PASSES, len(self.history_fields)), np.nan)
 
     def _history_row(self, state: BlockState, selected: SelectedSet) -> list[float]:
         staleness = self.summarise_staleness(state.staleness)
         return [selected.objective, state.changes, selected.ridge, state.held_back_score, *staleness]
 
     def visit_first(self, state: BlockState) -> NDArray[np.uint64]:
-        return state.sets[0].awaited.astype(np.uint64)
+        return state.sets[0].awaited.astype(np.uint64) if not state.passes else np.empty(0, np.uint64)
 
     def revisit(self, state: BlockState) -> NDArray[np.uint64]:
         rejected = state.sets[0].rejected

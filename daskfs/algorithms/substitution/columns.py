@@ -7,7 +7,7 @@ curvature of every column, and only the few columns that may enter a selected se
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -129,6 +129,16 @@ def columns_of(block: Block) -> AnyColumns:
     return block
 
 
+def dense_column(block: AnyColumns, number: int) -> Floats:
+    """Return one column of a block with all its rows."""
+    if isinstance(block, ColumnBlock):
+        return block.X[:, number].astype(np.float64)
+    entries = slice(block.indptr[number], block.indptr[number + 1])
+    column = np.zeros(len(block.y))
+    column[block.rows[entries]] = block.values[entries]
+    return column
+
+
 def sweep_block(block: AnyColumns, r: NDArray[Any], h: NDArray[Any], centred: bool) -> Sweep:
     """Return the moments of all columns of a block, given residuals `r` (scores, n) and the curvature `h` of every row.
 
@@ -156,6 +166,27 @@ def sweep_block(block: AnyColumns, r: NDArray[Any], h: NDArray[Any], centred: bo
             raise ColumnError(int(block.ids[bad]), "holds NaN or infinity; ingest the data again without it")
     r_sum, h_sum = r.sum(axis=1, dtype=np.float64), float(row_curvature.sum(dtype=np.float64))
     return _moments(sums, rz, shift, scale, len(block.y), r_sum, h_sum, centred)
+
+
+def sweep_sets(block: AnyColumns, r: NDArray[Any], h: NDArray[Any], centred: bool) -> list[Sweep]:
+    """Return the moments of all columns of a block for several sets with one score each, read once if dense.
+
+    The residuals `r` and the curvatures `h` have a row for each set; an empty `h` stands for 1 everywhere.
+    """
+    if not len(h):
+        whole = sweep_block(block, r, h, centred)
+        return [replace(whole, g=g[None]) for g in whole.g]
+    if isinstance(block, SparseColumnBlock):
+        return [sweep_block(block, r[number : number + 1], h[number], centred) for number in range(len(r))]
+    sums = np.empty((len(r), len(block.ids), kernels.N_SUMS))
+    kernels.several_sweeps(block.X, r, h, sums)
+    sweeps = []
+    for residual, curvature, of_set in zip(r[:, None], h, sums, strict=True):
+        shift, rz = block.X[0].astype(np.float64), of_set[:, 2][None]
+        scale = _repeat_inexact_sums(block, residual, curvature, of_set, rz, shift, centred)
+        r_sum, h_sum = residual.sum(axis=1, dtype=np.float64), float(curvature.sum(dtype=np.float64))
+        sweeps.append(_moments(of_set, rz, shift, scale, len(block.y), r_sum, h_sum, centred))
+    return sweeps
 
 
 def _repeat_inexact_sums(

@@ -93,10 +93,13 @@ def _scores(g: Floats, d: Floats, ridge: float) -> Floats:
     return scores
 
 
-def score_block(view: SetView, block: AnyColumns) -> ScoredBlock:
-    """Return the scores of all columns of a block: twice the decrease of the loss by adding the column."""
+def score_block(view: SetView, block: AnyColumns, sweep: Sweep | None = None) -> ScoredBlock:
+    """Return the scores of all columns of a block: twice the decrease of the loss by adding the column.
+
+    The `sweep` over the block is computed unless it is given.
+    """
     r = np.concatenate([view.r, view.beside]) if len(view.beside) else view.r
-    sweep = sweep_block(block, r, view.h, view.centred)
+    sweep = sweep_block(block, r, view.h, view.centred) if sweep is None else sweep
     if len(view.beside):
         explained = (sweep.g[len(view.r) :] ** 2).sum(axis=0)
         sweep = replace(sweep, g=sweep.g[: len(view.r)], d=np.maximum(sweep.d - explained, 0))
@@ -176,10 +179,16 @@ def accept(selected: SelectedSet, candidates: Candidates, n_select: int) -> int:
     return n_entered
 
 
-def update_set(selected: SelectedSet, block: AnyColumns, n_select: int) -> int:
+def any_nominee(selected: SelectedSet, sweep: Sweep, n_select: int) -> bool:
+    """Return whether a column of a block, given its `Sweep`, may enter the set; False is certain, and found quickly."""
+    threshold = selected.threshold if len(selected.features) >= n_select else 0.0
+    return bool((_scores(sweep.g, sweep.d, selected.ridge) > threshold).any())
+
+
+def update_set(selected: SelectedSet, block: AnyColumns, n_select: int, sweep: Sweep | None = None) -> int:
     """Nominate and accept columns of a block, twice if the selected set changes; return how many have entered."""
     view, rejected = view_set(selected, n_select), RejectedColumns()
-    scored = score_block(view, block)
+    scored = score_block(view, block, sweep)
     candidates = nominate(rejected, view, scored, n_select)
     n_entered = 0 if candidates is None else accept(selected, candidates, n_select)
     if n_entered:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
 
 from daskfs.algorithms.losses import Floats
 from daskfs.errors import OptionError
@@ -45,7 +45,9 @@ def inverse_of(H: Floats) -> Floats:
     extra = 0.0
     for _ in range(_ATTEMPTS):
         try:
-            return np.asarray(cho_solve(cho_factor(H + extra * np.eye(len(H))), np.eye(len(H))))
+            return np.asarray(
+                scipy.linalg.cho_solve(scipy.linalg.cho_factor(H + extra * np.eye(len(H))), np.eye(len(H)))
+            )
         except np.linalg.LinAlgError:
             extra = max(10 * extra, 1e-8 * float(np.trace(H)) / len(H))
     raise OptionError("the chosen columns cannot be fitted together: give a larger ridge")

@@ -109,13 +109,103 @@ def four_uniform_tile_sums(columns, shifts, r):
 def several_products(X, r, out):
     """Compute the products Σ r z of every column x with each of several residuals r (scores, n), where z = x − x[0]."""
     n, b = X.shape
-    for j in range(b):
-        for c in range(len(r)):
-            out[c, j] = 0.0
+    last = len(r) - 1
+    out[:] = 0.0
+    for first in range(0, b, 4):
+        j = first, min(first + 1, b - 1), min(first + 2, b - 1), min(first + 3, b - 1)
         for start in range(0, n, _TILE):
             stop = min(start + _TILE, n)
+            columns = X[start:stop, j[0]], X[start:stop, j[1]], X[start:stop, j[2]], X[start:stop, j[3]]
+            shifts = X[0, j[0]], X[0, j[1]], X[0, j[2]], X[0, j[3]]
+            for c in range(0, len(r), 4):
+                d, e, f = min(c + 1, last), min(c + 2, last), min(c + 3, last)
+                tile = four_by_four_products(
+                    columns, shifts, (r[c, start:stop], r[d, start:stop], r[e, start:stop], r[f, start:stop])
+                )
+                for which in range(min(4, b - first)):
+                    for score in range(min(4, len(r) - c)):
+                        out[c + score, first + which] += tile[which][score]
+
+
+@summing_helper
+def four_by_four_products(columns, shifts, residuals):
+    """Return Σ r z over some rows for four shifted columns z with each of four residuals r, in the data's precision."""
+    a, b, c, d = columns
+    p, q, r, s = residuals
+    a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = c0 = c1 = c2 = c3 = d0 = d1 = d2 = d3 = a.dtype.type(0)
+    for i in range(len(a)):
+        z = a[i] - shifts[0]
+        a0 += p[i] * z
+        a1 += q[i] * z
+        a2 += r[i] * z
+        a3 += s[i] * z
+        z = b[i] - shifts[1]
+        b0 += p[i] * z
+        b1 += q[i] * z
+        b2 += r[i] * z
+        b3 += s[i] * z
+        z = c[i] - shifts[2]
+        c0 += p[i] * z
+        c1 += q[i] * z
+        c2 += r[i] * z
+        c3 += s[i] * z
+        z = d[i] - shifts[3]
+        d0 += p[i] * z
+        d1 += q[i] * z
+        d2 += r[i] * z
+        d3 += s[i] * z
+    return (a0, a1, a2, a3), (b0, b1, b2, b3), (c0, c1, c2, c3), (d0, d1, d2, d3)
+
+
+@summing
+def several_sweeps(X, r, h, sums):
+    """Compute the sums of `sweep` for several residuals r and curvatures h (sets, n), four columns at a time."""
+    n, b = X.shape
+    sums[:] = 0.0
+    for first in range(0, b, 4):
+        j = first, min(first + 1, b - 1), min(first + 2, b - 1), min(first + 3, b - 1)
+        for start in range(0, n, _TILE):
+            stop = min(start + _TILE, n)
+            columns = X[start:stop, j[0]], X[start:stop, j[1]], X[start:stop, j[2]], X[start:stop, j[3]]
+            shifts = X[0, j[0]], X[0, j[1]], X[0, j[2]], X[0, j[3]]
+            moments = four_uniform_tile_sums(columns, shifts, r[0, start:stop])
             for c in range(len(r)):
-                out[c, j] += tile_product(X[start:stop, j], X[0, j], r[c, start:stop])
+                tile = four_curved_tile_sums(columns, shifts, r[c, start:stop], h[c, start:stop])
+                for which in range(min(4, b - first)):
+                    sums[c, first + which, 0] += moments[which][0]
+                    sums[c, first + which, 1] += moments[which][1]
+                    sums[c, first + which, 2] += tile[which][0]
+                    sums[c, first + which, 3] += tile[which][1]
+                    sums[c, first + which, 4] += tile[which][2]
+
+
+@summing_helper
+def four_curved_tile_sums(columns, shifts, r, h):
+    """Return Σrz, Σhz, Σhz² over some rows for four columns, where z is a shifted column, in the data's precision."""
+    a, b, c, d = columns
+    a0 = a1 = a2 = b0 = b1 = b2 = c0 = c1 = c2 = d0 = d1 = d2 = a.dtype.type(0)
+    for i in range(len(r)):
+        z = a[i] - shifts[0]
+        hz = h[i] * z
+        a0 += r[i] * z
+        a1 += hz
+        a2 += hz * z
+        z = b[i] - shifts[1]
+        hz = h[i] * z
+        b0 += r[i] * z
+        b1 += hz
+        b2 += hz * z
+        z = c[i] - shifts[2]
+        hz = h[i] * z
+        c0 += r[i] * z
+        c1 += hz
+        c2 += hz * z
+        z = d[i] - shifts[3]
+        hz = h[i] * z
+        d0 += r[i] * z
+        d1 += hz
+        d2 += hz * z
+    return (a0, a1, a2), (b0, b1, b2), (c0, c1, c2), (d0, d1, d2)
 
 
 @kernel
@@ -344,6 +434,7 @@ def _warm_up() -> None:
         standardise(X, np.arange(2), ones, ones, np.empty((2, 2), dtype, order="F"))
         products(X, np.arange(2), ones, ones, ones.astype(dtype), np.empty(2))
         several_products(X, np.ones((2, 2), dtype), np.empty((2, 2)))
+        several_sweeps(X, np.ones((2, 2), dtype), np.ones((2, 2), dtype), np.empty((2, 2, N_SUMS)))
     entries = np.arange(2, dtype=np.uint32), np.ones(2, np.float32)
     row = np.ones(2, np.float32)
     sweep_sparse(np.arange(3), *entries, row, row, np.empty((2, N_SUMS)))

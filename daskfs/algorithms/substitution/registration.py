@@ -29,6 +29,7 @@ REGISTRATION = Registration(
             role="selector",
             summary="Keep the columns that serve a linear model best, from wide data",
             loss="auto",
+            omits=("groups",),
             several_targets=True,
             example="""
 >>> X = np.random.default_rng(0).normal(size=(100, 20))
@@ -40,6 +41,7 @@ REGISTRATION = Registration(
             role="classifier",
             summary="Tell classes apart by a few columns of wide data",
             loss="auto",
+            omits=("groups",),
             example="""
 >>> X = np.random.default_rng(0).normal(size=(100, 20))
 >>> y = np.where(X[:, 3] > X[:, 7], "spam", "ham")
@@ -50,6 +52,7 @@ REGISTRATION = Registration(
         Estimator(
             role="regressor",
             summary="Predict a number, or several, from a few columns of wide data",
+            omits=("groups",),
             several_targets=True,
             example="""
 >>> X = np.random.default_rng(0).normal(size=(100, 20))

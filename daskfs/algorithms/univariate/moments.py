@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.sparse import csc_array
 
 from daskfs.algorithms.losses import Floats
 from daskfs.algorithms.univariate.kernels import column_moments, row_moments, sparse_moments
@@ -118,7 +118,7 @@ def _centre(moments: Moments, y: Floats) -> Floats:
 def moments_without_gaps(X: Any) -> Moments:
     """Return the moments of rows of one group and no target, numpy or CSC, where missing values (NaN) are left out."""
     n, p = X.shape
-    matrix = csc_array(X)
+    matrix = scipy.sparse.csc_array(X)
     is_there, columns = ~np.isnan(matrix.data), np.repeat(np.arange(p), np.diff(matrix.indptr))
     gaps, values = np.bincount(columns[~is_there], minlength=p), matrix.data[is_there].astype(np.float64)
     columns, count = columns[is_there], (n - gaps).astype(np.float64)

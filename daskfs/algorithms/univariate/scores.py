@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import chdtrc, fdtrc
 
 from daskfs.algorithms.losses import Floats
 from daskfs.algorithms.univariate.moments import Moments
@@ -68,11 +68,11 @@ def _present(moments: Moments) -> tuple[Floats, Floats]:
 def p_values(score: Score, scores: Floats, n_rows: int, n_classes: int) -> Floats:
     """Return the p-value of every score, by the F or chi-squared distribution; NaN for the score "variance"."""
     if score == "f_classif":
-        values = fdtrc(n_classes - 1, n_rows - n_classes, scores)
+        values = scipy.special.fdtrc(n_classes - 1, n_rows - n_classes, scores)
     elif score == "f_regression":
-        values = fdtrc(1, n_rows - 2, scores)
+        values = scipy.special.fdtrc(1, n_rows - 2, scores)
     elif score == "chi2":
-        values = chdtrc(n_classes - 1, scores)
+        values = scipy.special.chdtrc(n_classes - 1, scores)
     else:
         values = np.full(len(scores), np.nan)
     return np.asarray(values)

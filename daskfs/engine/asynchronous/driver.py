@@ -33,7 +33,8 @@ from numpy.typing import NDArray
 
 from daskfs.engine.asynchronous.centre import CentreReport
 from daskfs.engine.asynchronous.worker import ActorCalls, CentreActor, CentreLost, GroupItems, forget, work_on
-from daskfs.engine.cluster.worker_pool import GONE, require_worker
+from daskfs.engine.cluster.waiting import Vigil, await_connection, await_result, call, call_briefly
+from daskfs.engine.cluster.worker_pool import require_worker, workers_of
 from daskfs.engine.events.messages import Spent
 from daskfs.engine.events.send import TaskReports
 from daskfs.engine.passes import PassRunner, SelectionRun
@@ -49,7 +50,6 @@ _POLL = 2.0  # seconds between two checks that there are workers
 TOGETHER = 0.25  # seconds: tasks that end within them cost one call of the centre
 _LAST_OFFERS = 5.0  # seconds without news until the offers of tasks that have ended count as lost
 _PAUSE = 0.005  # seconds until the centre is asked for them again
-_FORGET_SECONDS = 3.0  # for workers to drop the sessions of a run
 _GONE_WORKER = "gone"  # in place of the name of a worker that is known to the state only
 
 
@@ -167,7 +167,7 @@ class AsynchronousRunner(PassRunner):
         self._drop_centre()
         if self._client.status == "running":
             with suppress(Exception):
-                self._client.run(forget, self._reports.run, on_error="ignore", callback_timeout=_FORGET_SECONDS)
+                call_briefly(self._client, partial(self._client.run, forget, self._reports.run, on_error="ignore"))
 
     def _unit(self, state: State, *arguments: Any) -> WorkUnit:
         before = self._run.cost.spent
@@ -189,15 +189,14 @@ class AsynchronousRunner(PassRunner):
             except CentreLost as lost:
                 reason = str(lost)
                 self._drop_centre()
-            if self._client.status != "running":
-                raise Interrupted(GONE)
+            await_connection(self._client)
         raise Interrupted(f"the centre of the run was lost again and again ({reason}); run the same again to go on")
 
     def _addresses(self) -> WorkerAddresses:
         """Return the addresses of the workers, after waiting until there is at least one worker."""
         try:
             require_worker(self._client)
-            workers = self._client.scheduler_info(n_workers=-1)["workers"]
+            workers = workers_of(self._client)
         except Interrupted:
             raise
         except Exception as error:
@@ -281,6 +280,7 @@ class AsynchronousRunner(PassRunner):
 
     def _await_actor(self, future: Future[Any], addresses: WorkerAddresses) -> Any:
         """Return the centre actor as soon as Dask has started the actor, which takes a while on a busy cluster."""
+        vigil = Vigil(self._client)
         while True:
             try:
                 with self._client.as_current():  # a copy belongs to this client, the original to the default one
@@ -288,7 +288,7 @@ class AsynchronousRunner(PassRunner):
             except TimeoutError:
                 if addresses.has_centre and not self._addresses().has_centre:
                     raise CentreLost("the worker that is meant for it has left") from None
-                require_worker(self._client)
+                vigil.look([future])
             except KilledWorker:
                 raise
             except Exception as error:
@@ -315,25 +315,29 @@ class AsynchronousRunner(PassRunner):
         ended: SimpleQueue[Future[Any]] = SimpleQueue()
         for future in futures:
             future.add_done_callback(ended.put)
-        left = len(futures)
+        left, vigil = set(futures), Vigil(self._client)
         while left:
             batch: list[Future[Any]] = []
             until = inf
-            while len(batch) < left and monotonic() < until:
+            while len(batch) < len(left) and monotonic() < until:
                 try:
                     batch.append(ended.get(timeout=min(_POLL, max(0.0, until - monotonic()))))
                 except Empty:
                     if not batch:
                         self._check_workers(addresses)
+                        vigil.look(left)
                 else:
                     until = min(until, monotonic() + TOGETHER)
-            left -= len(batch)
+            left.difference_update(batch)
+            vigil.succeed()
             yield batch
 
     def _check_workers(self, addresses: WorkerAddresses) -> None:
         """Raise CentreLost if no worker is left that could process groups of blocks."""
         try:
-            alive = self._client.nthreads().keys()
+            alive = call(self._client, self._client.nthreads).keys()
+        except Interrupted:
+            raise
         except Exception as error:
             raise CentreLost(repr(error)) from error
         if not alive:
@@ -346,7 +350,7 @@ class AsynchronousRunner(PassRunner):
         for future in ended:
             try:
                 if future.status in ("error", "cancelled"):
-                    future.result(_POLL)
+                    await_result(self._client, future)
             except KilledWorker:
                 raise
             except Exception as error:
@@ -359,4 +363,4 @@ class AsynchronousRunner(PassRunner):
     def _cancel(self, futures: list[Any]) -> None:
         if self._client.status == "running":
             with suppress(Exception):
-                self._client.cancel(futures, force=True)
+                call_briefly(self._client, partial(self._client.cancel, futures, force=True))

@@ -22,11 +22,8 @@ ANSWER_SECONDS = 10  # until a scheduler must have answered
 
 
 @contextmanager
-def cluster_at(address: str | None) -> Iterator[Client | None]:
-    """Yield a client of the scheduler at `address`; yield None if the address is None."""
-    if address is None:
-        yield None
-        return
+def connect(address: str) -> Iterator[Client]:
+    """Yield a client of the scheduler at `address`."""
     address = _with_scheme(address)
     _check_security(address)
     try:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import gc
+import json
 import os
-import pickle
 import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import wraps
+from functools import partial, wraps
 from types import FrameType
 from typing import Any
 
@@ -23,6 +23,7 @@ from distributed import Client, Scheduler, SchedulerPlugin, Worker, WorkerPlugin
 from distributed.versions import get_versions
 from threadpoolctl import threadpool_limits
 
+from daskfs.engine.cluster.waiting import call
 from daskfs.engine.events.messages import TOPIC, refused_event
 from daskfs.engine.events.send import events_enabled
 from daskfs.engine.memory import USABLE, MemoryPlan
@@ -48,7 +49,7 @@ def versions_here() -> Versions:
 
 def check_versions(client: Client) -> None:
     """Raise OptionError if the scheduler or a worker of a cluster has other versions than this process."""
-    versions: Any = client.get_versions(packages=_PACKAGES)
+    versions: Any = call(client, partial(client.get_versions, packages=_PACKAGES))
     here = versions_here()
     check_same("the Dask scheduler", _relevant(versions["scheduler"]["packages"]), here)
     for address, worker in sorted(versions["workers"].items()):
@@ -114,20 +115,35 @@ class WarmKernels(WorkerPlugin):
 class StorageAccess(WorkerPlugin):
     """Registers storage options on every worker, so that tasks need not carry the options; see `StorageOptions`.
 
-    Dask keeps the plugin on the scheduler for later workers, and logs the pickle of the plugin at level debug. The
-    options are masked in the pickle, so that no log shows them; the mask is not encryption.
+    The options travel as JSON. Dask keeps the plugin on the scheduler for later workers, and logs the pickle of the
+    plugin at level debug; the JSON is masked there, so that no log shows it. The mask is not encryption.
     """
 
     idempotent = True
 
     def __init__(self, options: StorageOptions) -> None:
         self.name = f"daskfs-storage-{options.token}"
-        raw = pickle.dumps(options.plain_values())
+        raw = _json(options.plain_values())
         self._token, self._mask = options.token, os.urandom(len(raw))
         self._masked = _exclusive_or(raw, self._mask)
 
     def setup(self, worker: Worker) -> None:
-        register_options(self._token, pickle.loads(_exclusive_or(self._masked, self._mask)))
+        register_options(self._token, json.loads(_exclusive_or(self._masked, self._mask)))
+
+
+def _json(options: Mapping[str, Any]) -> bytes:
+    """Return storage options as JSON. Raise OptionError, without the value, for an option that JSON would change."""
+    for name, value in options.items():
+        try:
+            is_same = json.loads(json.dumps(value)) == value
+        except (TypeError, ValueError):
+            is_same = False
+        if not is_same:
+            raise OptionError(
+                f"storage_options: {name!r} is a {type(value).__name__} and cannot be sent to workers; "
+                "use text, numbers, true or false, None, lists, and dicts of these with text as keys"
+            )
+    return json.dumps(dict(options)).encode()
 
 
 def _exclusive_or(text: bytes, mask: bytes) -> bytes:

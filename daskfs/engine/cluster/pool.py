@@ -1,22 +1,34 @@
-"""Pools that run tasks: threads of this process, which use all cores as kernels release the GIL, or Dask workers."""
+"""Pools that run tasks: threads of this process, which use all cores as kernels release the GIL, or Dask workers.
+
+Dask is imported by the functions that need it, since work in this process starts half a second sooner without Dask.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
+from functools import partial
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from distributed import Client, as_completed, get_client, get_worker
-from distributed.comm.core import CommClosedError
-from distributed.scheduler import KilledWorker
-
-from daskfs.engine.cluster.plugin import DaskfsWorker, StorageAccess, WarmKernels, avoid_frame_deadlock, check_versions
-from daskfs.engine.cluster.worker_pool import GONE, LOOK_EVERY, await_result, keep_a_worker, register, require_worker
+from daskfs.engine.cluster.waiting import (
+    ATTEMPTS,
+    GONE,
+    as_they_end,
+    await_connection,
+    await_result,
+    call,
+    call_briefly,
+)
+from daskfs.engine.cluster.worker_pool import keep_a_worker, register
 from daskfs.errors import Interrupted, OptionError, WorkerError
 from daskfs.store.places.options import StorageOptions
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 Task = tuple[Any, ...]
 WAIT_FOR_WORKERS = 30  # seconds; an adaptive cluster needs a moment to start the first
@@ -80,38 +92,41 @@ class DaskWorkers:
 
     def unordered(self, name: str, function: Callable[..., Any], tasks: Iterable[Task]) -> Iterator[Any]:
         """Yield results as tasks end. An error in a task, or in the iterator of tasks, cancels the remaining tasks."""
-        key, futures = f"daskfs-{name}-{os.urandom(4).hex()}", []
-        try:
-            for i, task in enumerate(tasks):
-                futures.append(self._client.submit(function, *task, key=f"{key}-{i}", pure=False))
-            for future in self._finished(futures):
-                yield await_result(self._client, future)
-                future.release()
-        except (CancelledError, CommClosedError) as error:
-            raise Interrupted(GONE) from error
-        except KilledWorker as killed:
-            raise WorkerError(
-                f"{killed.allowed_failures + 1} workers died of the same task, {name}; their logs say why, and if it "
-                "was memory, allow less (--memory) or give workers more"
-            ) from killed
-        finally:
-            if self._client.status == "running":
-                self._client.cancel(futures)
+        from distributed.comm.core import CommClosedError
+        from distributed.scheduler import KilledWorker
 
-    def _finished(self, futures: Sequence[Any]) -> Iterator[Any]:
-        """Yield futures as they end. Raise Interrupted if all workers are gone for good."""
-        waiting = set(futures)
-        while waiting:
+        key, left = f"daskfs-{name}-{os.urandom(4).hex()}", dict[int, Task]()
+        numbered: Iterable[tuple[int, Task]] = enumerate(tasks)
+        for attempt in range(ATTEMPTS):
+            futures = dict[Any, int]()
             try:
-                for future in as_completed(list(waiting), loop=self._client.loop, timeout=LOOK_EVERY):
-                    waiting.discard(future)
-                    yield future
-            except TimeoutError:
-                require_worker(self._client)
+                for number, task in numbered:
+                    left[number] = task
+                    name_of_task = f"{key}-{attempt}-{number}"
+                    futures[self._client.submit(function, *task, key=name_of_task, pure=False)] = number
+                for future in as_they_end(self._client, list(futures)):
+                    result = await_result(self._client, future)
+                    del left[futures[future]]
+                    future.release()
+                    yield result
+                return
+            except (CancelledError, CommClosedError) as error:
+                lost, numbered = error, list(left.items())
+            except KilledWorker as killed:
+                raise WorkerError(
+                    f"{killed.allowed_failures + 1} workers died of the same task, {name}; their logs say why, and if "
+                    "it was memory, allow less (--memory) or give workers more"
+                ) from killed
+            finally:
+                if self._client.status == "running":
+                    with suppress(TimeoutError):
+                        call_briefly(self._client, self._client.cancel, list(futures))
+            await_connection(self._client)
+        raise Interrupted(GONE) from lost
 
     def everywhere(self, function: Callable[[], object]) -> None:
         """Call a function on every worker of the cluster that can be reached."""
-        self._client.run(function, on_error="ignore")
+        call(self._client, partial(self._client.run, function, on_error="ignore"))
 
 
 Pool = Threads | DaskWorkers
@@ -134,6 +149,10 @@ def pool(
 
 def current_client() -> Client | None:
     """Return the current Dask client, or None if there is none, or in a task, which must not wait for other tasks."""
+    if "distributed" not in sys.modules:  # then nobody has made a client
+        return None
+    from distributed import get_client, get_worker
+
     with suppress(ValueError):
         get_worker()
         return None
@@ -148,10 +167,18 @@ def prepare_workers(client: Client, options: Iterable[StorageOptions] = (), kern
     The plugins give workers the `options` of the stores that tasks will use, and compile or load the kernels of the
     objects `kernels_of` that tasks will use, such as an algorithm.
     """
+    from daskfs.engine.cluster.plugin import (
+        DaskfsWorker,
+        StorageAccess,
+        WarmKernels,
+        avoid_frame_deadlock,
+        check_versions,
+    )
+
     avoid_frame_deadlock()  # the scheduler of a local cluster is in this process
     with keep_a_worker(client):
         try:
-            client.wait_for_workers(1, timeout=WAIT_FOR_WORKERS)
+            call(client, partial(client.wait_for_workers, 1, timeout=WAIT_FOR_WORKERS))
         except TimeoutError:
             raise OptionError("no worker has joined the Dask scheduler; start some, or leave the cluster out") from None
         check_versions(client)

@@ -1,4 +1,4 @@
-"""The cluster that a command runs on: an existing cluster, a cluster started for the command, or none."""
+"""Dask clusters that are started for a command, and stopped after it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from distributed.comm.addressing import get_address_host
 from distributed.core import Status
 from distributed.system import MEMORY_LIMIT
 
-from daskfs.engine.cluster.connect import cluster_at
 from daskfs.engine.cluster.pool import available_cores, prepare_workers
 from daskfs.engine.cluster.worker_pool import await_worker
 from daskfs.errors import OptionError
@@ -28,20 +27,9 @@ DASHBOARD_PORT = 8787  # where Dask's users look first
 LOOPBACK = "127.0.0.1"
 START_SECONDS = 120  # until worker processes on this machine have started
 WAIT_IN_QUEUE = 3600  # seconds for the first worker of a cluster that is started: batch systems have queues
+LOGGERS = ("asyncio", "distributed", "distributed.client")  # the last has a level of its own
 _PLAIN = ("tcp://", "ws://")  # whoever reaches these can run anything; TLS asks for a certificate
 WAIT_FOR_OTHERS = 60  # seconds from the first worker to the last: a run starts with those that are there
-
-
-@contextmanager
-def cluster_for(scheduler: str | None, serial: bool, processes: int | None) -> Iterator[Client | None]:
-    """Yield a client for the flags ``--scheduler``, ``--serial`` and ``--processes``, or None for ``--serial``.
-
-    Without these flags a cluster is started on this machine.
-    """
-    if sum((scheduler is not None, serial, processes is not None)) > 1:
-        raise OptionError("--scheduler, --serial, --processes: choose one of them")
-    with cluster_at(scheduler) if scheduler is not None or serial else local_cluster(processes) as client:
-        yield client
 
 
 @contextmanager
@@ -51,7 +39,7 @@ def local_cluster(processes: int | None = None) -> Iterator[Client]:
     dashboard = f"{LOOPBACK}:{_free_port(DASHBOARD_PORT)}"
     options = {"n_workers": 0, "threads_per_worker": 1, "processes": True, "memory_limit": MEMORY_LIMIT // count}
     with (
-        _silent("asyncio", "distributed"),
+        silent(*LOGGERS),
         LocalCluster(host=LOOPBACK, dashboard_address=dashboard, silence_logs=logging.CRITICAL, **options) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
@@ -100,7 +88,7 @@ def _start(
         arguments = {"dashboard_address": f"{LOOPBACK}:0", **arguments}  # its own default is open to the network
     with ExitStack() as stack:
         try:
-            with _silent("asyncio", "distributed", "tornado.application"):
+            with silent("asyncio", "distributed", "tornado.application"):
                 cluster = stack.enter_context(kind(**arguments))
                 _scale(cluster, workers, adapt)
         except Exception as error:  # whatever its package raises, it is about its arguments
@@ -172,7 +160,7 @@ def _ignore_interrupts() -> Iterator[None]:
 
 
 @contextmanager
-def _silent(*loggers: str) -> Iterator[None]:
+def silent(*loggers: str) -> Iterator[None]:
     """Silence Dask's log messages while a cluster is started or stopped; errors are still raised."""
     levels = {logger: logging.getLogger(logger).level for logger in loggers}
     try:

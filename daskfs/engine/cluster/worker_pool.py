@@ -9,18 +9,17 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from time import monotonic
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from distributed import Client, Future, SchedulerPlugin, WorkerPlugin
-
-from daskfs.engine.cluster.plugin import EnoughMemory, RemoveGuards
+from daskfs.engine.cluster.waiting import GONE, WORKERLESS, call, call_briefly, patience
 from daskfs.engine.memory import MemoryPlan
 from daskfs.errors import Interrupted, OptionError
 
-NO_WORKERS = 60.0  # seconds without a single worker until a run gives up; a restart takes some
-GONE = "the Dask scheduler or its workers are gone; when they are back, run the same again to go on"
-LOOK_EVERY = 10  # seconds between two checks that there are workers, while nothing happens
+if TYPE_CHECKING:
+    from distributed import Client, SchedulerPlugin, WorkerPlugin
+
 _COUNT_EVERY = 2.0  # seconds between two checks for lost workers, while a run goes on
 logger = logging.getLogger("daskfs")
 ProgressValue = TypeVar("ProgressValue")
@@ -29,7 +28,7 @@ ProgressValue = TypeVar("ProgressValue")
 def expected_workers(client: Client) -> int:
     """Return how many workers will share the work: the present workers, or the maximum of an adaptive cluster."""
     maximum = getattr(getattr(client.cluster, "_adaptive", None), "maximum", 0)  # of LocalCluster and job queues
-    count = len(client.nthreads())
+    count = len(call(client, client.nthreads))
     return max(count, int(maximum)) if maximum != float("inf") else count
 
 
@@ -45,31 +44,27 @@ def keep_a_worker(client: Client) -> Iterator[None]:
             seat.release()
 
 
+def workers_of(client: Client) -> dict[str, Any]:
+    """Return what the scheduler knows of its workers, by their addresses."""
+    scheduler: Any = client.scheduler
+    workers: dict[str, Any] = call(client, partial(scheduler.identity, n_workers=-1))["workers"]
+    return workers
+
+
 def await_worker(client: Client, seconds: float) -> None:
     """Return as soon as there is a worker. Raise TimeoutError if no worker comes in time."""
-    with nullcontext() if client.nthreads() else keep_a_worker(client):
-        client.wait_for_workers(1, timeout=seconds)
+    with nullcontext() if call(client, client.nthreads) else keep_a_worker(client):
+        call(client, partial(client.wait_for_workers, 1, timeout=seconds))
 
 
 def require_worker(client: Client) -> None:
     """Return as soon as there is a worker. Raise Interrupted if no worker comes in time, or the scheduler is gone."""
     try:
-        await_worker(client, NO_WORKERS)
+        await_worker(client, patience().workerless)
     except TimeoutError:
-        raise Interrupted("the cluster has no workers any more; start some, and run the same again") from None
+        raise Interrupted(WORKERLESS) from None
     except OSError as error:
         raise Interrupted(GONE) from error
-
-
-def await_result(client: Client, future: Future[Any]) -> Any:
-    """Return the result of a task. Raise Interrupted if all workers are gone, where Dask would wait forever."""
-    while True:
-        try:
-            return future.result(timeout=LOOK_EVERY)
-        except TimeoutError:
-            if future.status == "error":  # the task itself raised it
-                raise
-            require_worker(client)
 
 
 @contextmanager
@@ -81,6 +76,8 @@ def guard_memory(client: Client | None, plan: MemoryPlan, checked: frozenset[str
     if client is None:
         yield
         return
+    from daskfs.engine.cluster.plugin import EnoughMemory, RemoveGuards  # imports Dask, which a run here does without
+
     with keep_a_worker(client):
         guard = EnoughMemory(plan, checked, client.id)
         register(client, RemoveGuards())
@@ -93,7 +90,7 @@ def guard_memory(client: Client | None, plan: MemoryPlan, checked: frozenset[str
         finally:
             if client.status == "running":
                 with suppress(Exception):  # the scheduler is gone, and the guard with it
-                    client.unregister_worker_plugin(guard.name)
+                    call_briefly(client, client.unregister_worker_plugin, guard.name)
 
 
 def warn_of_lost_workers(
@@ -102,13 +99,13 @@ def warn_of_lost_workers(
     """Return a progress callback that also logs a warning when a worker has left the cluster."""
     if client is None:
         return progress
-    known, checked = set(client.nthreads()), monotonic()
+    known, checked = set(call(client, client.nthreads)), monotonic()
 
     def callback(value: ProgressValue) -> None:
         nonlocal known, checked
         if monotonic() - checked > _COUNT_EVERY:
             with suppress(Exception):  # a run does not end because its workers cannot be counted
-                alive = set(client.nthreads())
+                alive = set(call_briefly(client, client.nthreads))
                 for address in sorted(known - alive):
                     logger.warning("note: worker %s has left the cluster; others do its part", address)
                 known = alive
@@ -122,7 +119,7 @@ def warn_of_lost_workers(
 def register(client: Client, plugin: WorkerPlugin | SchedulerPlugin) -> None:
     """Register a plugin on the scheduler, or on all present and future workers."""
     try:
-        client.register_plugin(plugin)
+        call(client, client.register_plugin, plugin)
     except OSError:  # a worker left meanwhile; the others, and those that join, have it
         if client.status != "running":
             raise

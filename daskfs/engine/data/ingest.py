@@ -10,9 +10,7 @@ import os
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
-
-from distributed import Client
+from typing import TYPE_CHECKING, Any, Literal
 
 from daskfs.engine.cluster.pool import Pool, in_order, pool
 from daskfs.engine.data.reorder import shuffle_in_place, shuffled_request
@@ -47,6 +45,9 @@ from daskfs.store.ingest.staging import (
     merge_orders,
 )
 from daskfs.store.places.location import Location
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 AnyPiece = SparsePiece | DensePiece
 OnBadLine = Literal["error", "skip"]
@@ -174,6 +175,7 @@ def ingest(
     where = pool(client, workers, [location.options, *(file.options for file in files)], [kind])
     budget = IngestMemory.of(memory, where.sharing)
     where = where.limited_to(budget.workers)
+    files = [replace(file, limits=budget.limits) for file in files]
     model = open_dataset(like, storage_options) if isinstance(like, str | os.PathLike) else like
     kind = kind if model is None else kind.like(model)
     asked = planning.request_digest(kind, files, layout, compression, on_bad_line)
@@ -185,7 +187,11 @@ def ingest(
         if not overwrite and planning.is_done(location, shuffled, content):
             return open_dataset(url, storage_options)
         if overwrite or not planning.is_unshuffled(location, request, content):
-            plan = planning.new_plan(kind, files, layout, compression, budget.chunk_bytes)
+            try:
+                plan = planning.new_plan(kind, files, layout, compression, budget.chunk_bytes)
+            except DaskfsError:
+                location.remove_if_empty()
+                raise
             if seed is not None:
                 _check_in_rows(location, plan.shape)
             work = list(planning.plan_pieces(plan.format, files, request))

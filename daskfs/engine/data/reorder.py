@@ -15,10 +15,9 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
-from distributed import Client
 from numpy.typing import NDArray
 
 from daskfs.engine.cluster.pool import Pool, ProgressCallback, ProgressCounter, Threads, pool
@@ -35,6 +34,9 @@ from daskfs.store.reorder import columns
 from daskfs.store.reorder.plan import ReorderPlan, WriteTask
 from daskfs.store.reorder.rows import RowSlots, block_bytes, plan_rows, row_arrays, slot_bits, sort_rows
 from daskfs.store.reorder.runs import KeyRange, Runs
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 MEMORY = "512MB"
 MOST_ROWS = 1 << 32  # of a transpose: a row's number is stored in 32 bits

@@ -10,10 +10,9 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import permutations
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from distributed import Client
 
 from daskfs.engine.cluster.pool import Pool, ProgressCallback, ProgressCounter, Threads, in_order, pool
 from daskfs.engine.data.reorder import (
@@ -37,6 +36,9 @@ from daskfs.store.reorder.columns import ColumnArrays, cut_blocks, plan_columns,
 from daskfs.store.reorder.plan import ReorderPlan
 from daskfs.store.reorder.rows import SLOTS_PER_BLOCK, RowShare, RowSlots, block_bytes, count_rows, plan_rows
 from daskfs.store.reorder.runs import KeyRange, draw_rows
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 BLOCKS_COUNTED = 64  # by a task: where sparse rows begin is little to read
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
-
-from distributed import Client
+from typing import TYPE_CHECKING, Any
 
 from daskfs.engine.cluster.pool import ProgressCallback, ProgressCounter, pool
 from daskfs.store.dataset.codec import DamagedChunk
@@ -14,6 +12,9 @@ from daskfs.store.dataset.dataset import open_dataset
 from daskfs.store.dataset.layout import ArraySpec
 from daskfs.store.dataset.reader import Damage, Manifest, check_chunks, digest, manifest_spec, read_manifest
 from daskfs.store.places.location import Location
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 BATCH = 16
 

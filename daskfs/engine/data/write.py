@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from functools import partial
 from itertools import accumulate
 from typing import Any, Literal
 
@@ -17,10 +18,11 @@ from dask.array import from_array, isfinite, isnan
 from dask.base import compute
 from dask.callbacks import Callback
 from dask.delayed import delayed
-from distributed import as_completed
+from distributed import Client
 from numpy.typing import ArrayLike, NDArray
 
 from daskfs.engine.cluster.pool import Threads, available_cores, current_client, in_order, pool
+from daskfs.engine.cluster.waiting import as_they_end, call, with_retries
 from daskfs.errors import check_choice
 from daskfs.store.dataset.codec import Codec, Compression
 from daskfs.store.dataset.dataset import Dataset, open_dataset
@@ -218,15 +220,20 @@ def _write_dask(
 
 def _compute(tasks: list[Any], progress: Callable[[int, int], None] | None) -> list[Any]:
     """Return the results of delayed tasks, computed on the current Dask cluster or on threads."""
-    if (client := current_client()) is not None and progress is not None:
-        futures = client.compute(tasks)
-        for done, _ in enumerate(as_completed(futures), 1):
-            progress(done, len(tasks))
-        return list(client.gather(futures))
+    if (client := current_client()) is not None:
+        return with_retries(client, partial(_compute_on, client, tasks, progress))
     shown = nullcontext() if progress is None else _Shown(progress, tasks)
     # Threads of our own: after an error, those of Dask would go on writing chunks.
     with ThreadPoolExecutor(available_cores()) as threads, config.set(pool=threads), shown:
         return list(compute(*tasks))
+
+
+def _compute_on(client: Client, tasks: list[Any], progress: Callable[[int, int], None] | None) -> list[Any]:
+    futures = client.compute(tasks)
+    for done, _ in enumerate(as_they_end(client, futures), 1):
+        if progress is not None:
+            progress(done, len(tasks))
+    return list(call(client, client.gather, futures))
 
 
 class _Shown(Callback):

@@ -17,12 +17,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from math import nan
 from time import time
-from typing import Any
-
-import dask
-from distributed import Client, get_worker
+from typing import TYPE_CHECKING, Any
 
 from daskfs.engine.events.messages import TOPIC, Event, Meter, Spent, share_event
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 SWITCH = "daskfs.events"
 """The key in Dask's configuration that turns off the events of this process's selection runs if its value is False."""
@@ -37,7 +37,9 @@ _lock = threading.Lock()
 
 def events_enabled() -> bool:
     """Return whether selection runs that start in this process send events."""
-    return bool(dask.config.get(SWITCH, True))
+    from dask import config  # here, since a selection run without a cluster starts sooner without Dask
+
+    return bool(config.get(SWITCH, True))
 
 
 def client_sender(client: Client) -> Callable[[Event], None]:
@@ -62,6 +64,8 @@ def measure_task(run: str, events: str) -> Iterator[Meter]:
     The argument `run` is the name of the selection run in `TaskReports`, and `events` is its name in events, or "" if
     events are turned off.
     """
+    from distributed import get_worker
+
     try:
         worker = get_worker()
     except ValueError:  # outside of a task

@@ -6,7 +6,8 @@ adds the tab "daskfs" to the pages of the scheduler. `enable_for` adds the tab f
 
 >>> from daskfs.observe.dashboard import enable_for
 >>> from distributed import LocalCluster
->>> with LocalCluster(processes=False, dashboard_address="127.0.0.1:0") as cluster:
+>>> port = "127.0.0.1:0"
+>>> with LocalCluster(processes=False, dashboard_address=port, worker_dashboard_address=port) as cluster:
 ...     enable_for(cluster)
 True
 
@@ -24,6 +25,7 @@ from typing import Any
 
 from distributed import Client, Scheduler, SchedulerPlugin
 
+from daskfs.engine.cluster.waiting import call_briefly
 from daskfs.engine.events.messages import TOPIC
 from daskfs.observe.dashboard.live_runs import LiveRuns
 
@@ -106,7 +108,7 @@ def is_here(cluster: Any) -> bool:
 def is_enabled(client: Client) -> bool:
     """Return whether the scheduler of a client has the page "daskfs" in its dashboard."""
     try:
-        return bool(client.run_on_scheduler(_has_page))
+        return bool(call_briefly(client, client.run_on_scheduler, _has_page))
     except Exception:  # a scheduler without daskfs; the check of versions reports that
         return False
 

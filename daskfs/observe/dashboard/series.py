@@ -5,8 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-from dask.utils import format_bytes
-
+from daskfs.engine.sizes import format_bytes
 from daskfs.observe.dashboard.live_runs import LiveRun
 
 TIMES = ("busy", "merging", "scheduler", "idle", "closing")

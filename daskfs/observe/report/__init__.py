@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 from numpy.typing import NDArray
 
@@ -82,6 +81,7 @@ def write_report(
     if not own and not overwrite and folder.exists(name):
         raise OptionError(f"{folder.url}/{name}: is there already; --overwrite replaces it, or choose another name")
     page = render(load_run(location, words_of, storage_options))
+    folder.sweep(name)
     folder.write(name, page.encode())
     return f"{location.url}/{name}" if out is None else os.fspath(out)
 
@@ -124,6 +124,8 @@ def load_run(
 
 def render(run: RunRecords) -> str:
     """Return the HTML of the report's page."""
+    from jinja2 import Environment, StrictUndefined  # here, since most of a run goes by before it is needed
+
     page = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=text.printed
     )
@@ -172,6 +174,7 @@ def feature_columns(selection: Selection, times: Mapping[int, int] | None) -> di
         "largest": None if largest is None else _base64(largest, "<u4"),
         "whole": bool(whole),
         "times": None if times is None else _base64(np.array([times.get(at, 0) for at in ids.tolist()]), "<u4"),
+        "statistics": {name.replace("_", "-"): _base64(column, "<f8") for name, column in selection.statistics.items()},
         "parents": None if products is None else _base64(products.parents, "<u8"),
     }
 

@@ -27,8 +27,9 @@ from daskfs.observe.tables import (
     target_table,
 )
 from daskfs.protocol import Words
-from daskfs.selection.records import Record, is_number
+from daskfs.selection.records import Record
 from daskfs.selection.selection import Selection
+from daskfs.store.dataset.json_checks import is_number
 
 ENGINE_COLUMNS = {"objective": "objective", "seconds": "time", "bytes": "read"}
 """Titles of the columns that the history of every algorithm has."""
@@ -68,21 +69,21 @@ class RunRecords:
         """Return a recorded total, or the sum of a column of the history if there is no record, or None."""
         if self.record.get(name) is not None:
             return float(self.record[name])
-        history = self.selection.history
-        return float(history[column].sum(skipna=True)) if column in history else None
+        steps = self.selection.steps
+        return float(np.nansum(steps[column])) if column in steps else None
 
 
 def default_words(selection: Selection) -> Words:
     """Return the `Words` of an algorithm that is not registered, with its class name and column names as titles."""
-    columns = {str(name): str(name).replace("_", " ") for name in selection.history if name not in ENGINE_COLUMNS}
+    columns = {name: name.replace("_", " ") for name in selection.steps if name not in ENGINE_COLUMNS}
     return Words(str(selection.algorithm.get("name", "")), columns)
 
 
 def content(run: RunRecords) -> dict[str, Any]:
     """Return the values of the template's variables; texts of datasets and records are still to be escaped."""
-    selection, history = run.selection, run.selection.history
+    selection, history = run.selection, run.selection.steps
     titles = {"objective": ENGINE_COLUMNS["objective"], **run.words.columns, **ENGINE_COLUMNS}
-    finite = {str(name): column.values[np.isfinite(column.values)] for name, column in history.items()}
+    finite = {name: column[np.isfinite(column)] for name, column in history.items()}
     target = "prediction" if selection.targets is not None else "target"
     metrics = None if run.metrics is None else metric_table(run.metrics, selection.classes)
     packages = sorted((run.record.get("packages") or {}).items())
@@ -114,6 +115,8 @@ def content(run: RunRecords) -> dict[str, Any]:
         "balance": report_features.balance(run.profiles, MOST_BALANCED),
         "about_passes": run.words.explain_history({name: values.tolist() for name, values in finite.items()}),
         "passes": pass_table(run, titles),
+        "errors": selection.error_control and selection.error_control.sentence,
+        "error_plot": error_plot(selection),
         "inputs": inputs,
         "inputs_at_zero": n_zero,
         "kept": kept_table(selection, MOST_CLASSES, "selection.json"),
@@ -182,8 +185,8 @@ def _subject(selection: Selection) -> str:
 def score(run: RunRecords) -> tuple[str, str, list[str], Any] | None:
     """Return the label, the value and notes on the main score, and low end, value, high end and baseline to draw."""
     if run.metrics is None:
-        history = run.selection.history
-        held_back = history["held_back"].dropna("step").values.tolist() if "held_back" in history else []
+        scores = run.selection.steps.get("held_back", np.zeros(0))
+        held_back = scores[~np.isnan(scores)].tolist()
         note = "while it was selected; daskfs evaluate says how good it is on unseen data"
         return ("Score on held-back rows", number(held_back[-1]), [note], None) if held_back else None
     name = main_metric(run.selection)
@@ -263,11 +266,11 @@ def steps(run: RunRecords) -> list[str]:
 
 def history_curve(run: RunRecords, titles: dict[str, str]) -> tuple[str, Markup] | None:
     """Return title and plot of the history column that compares best from pass to pass, or None if none does."""
-    history = run.selection.history
+    history = run.selection.steps
     for name in run.words.curves:
         if name in history and name in titles:
-            known = np.isfinite(history[name].values)
-            steps, values = history["step"].values[known].tolist(), history[name].values[known].tolist()
+            known = np.flatnonzero(np.isfinite(history[name]))
+            steps, values = (known + 1).tolist(), history[name][known].tolist()
             if len(set(values)) > 1:
                 title = visible(titles[name])
                 return title, report_plots.history_curve(steps, values, title)
@@ -281,15 +284,23 @@ def size_plot(sizes: Record | None) -> Markup | None:
     return report_plots.size_curve(sizes, TITLES.get(sizes["metric"], "score"))
 
 
+def error_plot(selection: Selection) -> Markup | None:
+    """Return the plot of how many of the first features are expected to be false, or None without error control."""
+    control = selection.error_control
+    if control is None or control.n_searched < 2:
+        return None
+    return report_plots.expected_false(control)
+
+
 def pass_table(run: RunRecords, titles: dict[str, str]) -> ValueTable | None:
     """Return a table with a row for every pass, or None if the selection has no history."""
-    history = run.selection.history
-    columns = {name: history[name].values for name in titles if name in history}
+    history = run.selection.steps
+    columns = {name: history[name] for name in titles if name in history}
     columns = {name: values for name, values in columns.items() if np.isfinite(values).any()}
     if not columns:
         return None
     cells = [[_cell(name, value) for value in values[:MOST_PASSES].tolist()] for name, values in columns.items()]
-    more = history.sizes["step"] - MOST_PASSES
+    more = len(history["objective"]) - MOST_PASSES
     note = f"… and {more:,} more; history.zarr has all." if more > 0 else ""
     rows = [(str(number), *row) for number, row in enumerate(zip(*cells, strict=True), 1)]
     return ValueTable(["pass", *(titles[name] for name in columns)], rows, note)

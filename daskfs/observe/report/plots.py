@@ -15,6 +15,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from daskfs.observe.report.text import number
+from daskfs.protocol import ErrorControl
 from daskfs.selection.records import Record
 
 WIDTH, HEIGHT = 440, 230
@@ -121,6 +122,22 @@ def size_curve(record: Record, metric: str) -> Markup:
         sizes, scores, (f"{size:,} features: {number(score)}" for size, score in zip(sizes, scores, strict=True))
     )
     return chart.svg(f"Line: {metric} by number of features, with 95 % intervals; the numbers follow")
+
+
+def expected_false(control: ErrorControl) -> Markup:
+    """Return a line of how many of the first features are expected to be false, with the cut of those reported."""
+    ranks, expected = range(1, control.n_searched + 1), control.expected_false
+    chart = Chart([0.5, control.n_searched + 0.5], [0, *expected], ("number of features", "expected to be false"))
+    chart.x_ticks(whole_ticks(1, control.n_searched))
+    cut = control.n_reported + 0.5
+    chart.line([cut, cut], [0, max(expected)], "reference")
+    chart.line(ranks, expected)
+    lines = zip(ranks, expected, control.q_values, strict=True)
+    titles = (f"first {rank:,}: about {count:.3g} false, q-value {q:.3g}" for rank, count, q in lines)
+    chart.dots(ranks, expected, titles, radius=2.5)
+    return chart.svg(
+        f"Line: how many of the first features are expected to be false; {control.n_reported:,} are reported"
+    )
 
 
 def history_curve(steps: Numbers, values: Numbers, title: str) -> Markup:

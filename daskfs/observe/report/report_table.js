@@ -14,6 +14,7 @@
   const largest = numbers(Uint32Array, data.largest);
   const times = numbers(Uint32Array, data.times);
   const parents = numbers(BigUint64Array, data.parents);
+  const statistics = Object.entries(data.statistics).map(([title, packed]) => [title, numbers(Float64Array, packed)]);
   const byClass = classes.length > 0 && data.whole;
   const element = (id) => document.getElementById(id);
   // of: the class or target whose weights are shown; targets have different units, and so no largest weight
@@ -36,6 +37,10 @@
     COLUMNS.push({ key: "class", title: "Class", compare: (a, b) => classOf(a) - classOf(b) });
   }
   if (times) COLUMNS.push({ key: "times", title: "Chosen", compare: (a, b) => times[a] - times[b], downFirst: true });
+
+  for (const [title, column] of statistics) {
+    COLUMNS.push({ key: title, title, compare: (a, b) => compared(column[a], column[b]) });
+  }
 
   const made = (tag, name, text) => {
     const one = document.createElement(tag);
@@ -99,6 +104,7 @@
     row.append(made("td", "weight", shown(weight(at))));
     if (largest) row.append(made("td", "class", classes[classOf(at)]));
     if (times) row.append(made("td", "times", String(times[at])));
+    for (const [, column] of statistics) row.append(made("td", "statistic", Number(column[at].toPrecision(3))));
     return row;
   }
 
@@ -111,7 +117,7 @@
     element("features").tBodies[0].replaceChildren(...some.map((at) => line(at, scale)));
     const all = order.length.toLocaleString("en");
     const range = `${(first + 1).toLocaleString("en")}–${(first + some.length).toLocaleString("en")} of ${all}`;
-    element("shown").textContent = some.length ? range : "No feature has that in its name or id";
+    element("shown").textContent = some.length ? range : names.length ? "No feature has that in its name or id" : "No feature";
     element("back").disabled = state.page === 0;
     element("next").disabled = state.page >= pages - 1;
   }
@@ -125,6 +131,7 @@
     if (byClass) head.push(...classes.map((label) => quoted(`weight of ${label}`)));
     else head.push("weight", ...(largest ? ["class"] : []));
     if (times) head.push("times chosen");
+    head.push(...statistics.map(([title]) => quoted(title)));
     if (parents) head.push("parent 1", "parent 2");
     const lines = [head.join(",")];
     for (let at = 0; at < names.length; at += 1) {
@@ -132,6 +139,7 @@
       if (byClass) cells.push(...weights.subarray(at * classes.length, (at + 1) * classes.length));
       else cells.push(weights[at], ...(largest ? [named(classes[largest[at]])] : []));
       if (times) cells.push(times[at]);
+      cells.push(...statistics.map(([, column]) => column[at]));
       if (parents) cells.push(...Array.from(parents.subarray(2 * at, 2 * at + 2), (id) => (id === NO_PARENT ? "" : id)));
       lines.push(cells.join(","));
     }

@@ -6,9 +6,9 @@ import math
 import unicodedata
 from typing import Any
 
-from dask.utils import format_bytes
 from markupsafe import Markup
 
+from daskfs.engine.sizes import format_bytes
 from daskfs.errors import public_url
 
 LONGEST, LONGEST_URL = 100, 300

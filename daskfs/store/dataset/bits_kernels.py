@@ -1,4 +1,4 @@
-"""Functions of bits and of the cache that the processor has instructions for and numba has no names for."""
+"""Functions of bits that the processor has instructions for and numba has no names for."""
 
 from __future__ import annotations
 
@@ -22,10 +22,6 @@ def bit_length(bits):
     return int(bits).bit_length()
 
 
-def prefetch(array, at):
-    """Load the memory around ``array[at]`` into the cache, for a later read."""
-
-
 @intrinsic
 def _lowest_bit(typing_context, bits):
     def generate(context, builder, signature, arguments):
@@ -47,19 +43,6 @@ def _bit_length(typing_context, bits):
     return types.int64(types.uint64), generate
 
 
-@intrinsic
-def _prefetch(typing_context, array, at):
-    def generate(context, builder, signature, arguments):
-        data = context.make_array(array)(context, builder, arguments[0]).data
-        place, number = builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(8).as_pointer()), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
-        function = builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind)
-        builder.call(function, [place, number(0), number(3), number(1)])  # to read, keep in all caches, data
-        return context.get_dummy_value()
-
-    return types.void(array, at), generate
-
-
 @overload(lowest_bit, inline="always")
 def _compiled_lowest_bit(bits):
     return lambda bits: _lowest_bit(bits)  # type: ignore[call-arg]
@@ -73,8 +56,3 @@ def _compiled_bit_count(bits):
 @overload(bit_length, inline="always")
 def _compiled_bit_length(bits):
     return lambda bits: _bit_length(bits)  # type: ignore[call-arg]
-
-
-@overload(prefetch, inline="always")
-def _compiled_prefetch(array, at):
-    return lambda array, at: _prefetch(array, at)  # type: ignore[call-arg]

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from daskfs.errors import OptionError
+from daskfs.errors import ChunkError, DatasetError, OptionError
 from daskfs.protocol import Axis, ColumnBlock, RowBlock, SparseBlock, SparseColumnBlock
 from daskfs.store.dataset.reader import ArrayReader, ChunkBuffer
 from daskfs.store.places.read_ahead import Prefetcher
@@ -202,6 +202,17 @@ class _SparseLines:
         self.lines: NDArray[np.int64] = arrays[f"block_{along}"].read_all()
         self.entries: NDArray[np.int64] = arrays["block_entries"].read_all()
         self._chunk: NDArray[np.int64] = arrays["block_chunk"].read_all()
+        self._check_index()
+
+    def _check_index(self) -> None:
+        """Raise DatasetError if the block index says that a block has more lines, entries or chunks than there are."""
+        indptr, index = self._arrays["indptr"].spec, self._arrays[self._index]
+        (n_chunks, width), chunks = index.spec.shape, np.diff(self._chunk)
+        good_lines = (self.lines >= 0) & (self.lines < indptr.shape[1])
+        good_entries = (self.entries >= 0) & (self.entries <= chunks * width)
+        edges = [*self._chunk[:1].tolist(), *self._chunk[-1:].tolist()]
+        if edges != [0, n_chunks] or not (good_lines & good_entries & (chunks >= 0)).all():
+            raise DatasetError(f"{index.location.url}: the index of its blocks is damaged; ingest the data again")
 
     @cached_property
     def _ones(self) -> NDArray[np.float32]:
@@ -215,6 +226,9 @@ class _SparseLines:
         entries = int(self.entries[number])
         values = self._read_entries("values", number, buffers) if "values" in self._arrays else self._ones
         indptr = self.per_line("indptr", number, buffers, more=1)
+        if indptr[0] != 0 or indptr[-1] != entries or (np.diff(indptr) < 0).any():  # kernels do not check bounds
+            url, key = self._arrays["indptr"].location.url, self._arrays["indptr"].spec.key(number)
+            raise ChunkError(url, key, "rows or columns begin where there are no entries")
         index = self._read_entries(self._index, number, buffers)
         return indptr, read_only(index[:entries]), read_only(values[:entries])
 

@@ -77,7 +77,12 @@ class Codec:
         size = int.from_bytes(bytes(body[4:8]), "little")  # blosc's header states the unpacked size
         if size != len(target):
             raise DamagedChunk(f"{size} bytes where {len(target)} belong")
-        blosc.decompress(body, target)
+        if int.from_bytes(bytes(body[12:16]), "little") != len(body):  # blosc would read what is behind them in memory
+            raise DamagedChunk(f"cut to {len(body)} bytes before it was written")
+        try:
+            blosc.decompress(body, target)
+        except (RuntimeError, ValueError) as error:
+            raise DamagedChunk(f"cannot be unpacked: {error}") from error
 
 
 PLAIN = Codec()
@@ -89,23 +94,35 @@ def encode_strings(chunk: NDArray[Any]) -> bytes:
     return append_crc(VLenUTF8().encode(np.asarray(chunk, dtype=object)))
 
 
-def decode_strings(file: bytes) -> NDArray[Any]:
-    """Return the strings of one chunk file, as an object array."""
-    strings: NDArray[Any] = VLenUTF8().decode(strip_crc(file))
+def decode_strings(file: bytes, count: int) -> NDArray[Any]:
+    """Return the strings of one chunk file, as an object array of length `count`."""
+    body = strip_crc(file)
+    _check_count(body, count)
+    try:
+        strings: NDArray[Any] = VLenUTF8().decode(body)
+    except ValueError as error:  # lengths beyond the end, or no UTF-8
+        raise DamagedChunk(f"strings that cannot be read: {error}") from error
     return strings
 
 
-def decode_strings_at(file: bytes, positions: NDArray[np.int64]) -> list[str]:
-    """Return the strings at some positions of a chunk file, eight times as fast as decoding all strings."""
+def _check_count(body: NDArray[np.uint8], count: int) -> None:
+    stated = int.from_bytes(bytes(body[:4]), "little")
+    if stated != count or 4 * count > len(body):
+        raise DamagedChunk(f"{stated} strings in {len(body)} bytes, where {count} belong")
+
+
+def decode_strings_at(file: bytes, count: int, positions: NDArray[np.int64]) -> list[str]:
+    """Return some of the `count` strings of a chunk file by position, eight times as fast as decoding all strings."""
     body = np.frombuffer(strip_crc(file), np.uint8)
-    count = int.from_bytes(bytes(body[:4]), "little")
-    if 4 * count > len(body):
-        raise DamagedChunk(f"{count} strings in {len(body)} bytes")
+    _check_count(body, count)
     starts = np.empty(count + 1, np.int64)
     if not find_strings(body[4:], starts):
         raise DamagedChunk("strings that are cut short")
     text, stops = body[4:].tobytes(), starts[1:] - 4
-    return [text[starts[i] : stops[i]].decode() for i in positions.tolist()]
+    try:
+        return [text[starts[i] : stops[i]].decode() for i in positions.tolist()]
+    except UnicodeDecodeError as error:
+        raise DamagedChunk(f"strings that cannot be read: {error}") from error
 
 
 STRINGS_METADATA = [{"name": "vlen-utf8", "configuration": {}}, {"name": "crc32c"}]

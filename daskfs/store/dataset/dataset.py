@@ -10,10 +10,27 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from daskfs.errors import DatasetError, OptionError, check_choice, public_url
+from daskfs.errors import (
+    ChunkError,
+    DatasetError,
+    OptionError,
+    StorageError,
+    check_choice,
+    explain_os_error,
+    public_url,
+)
 from daskfs.protocol import Axis, Block, ColumnBlock, Kind, Label, Meta, SparseColumnBlock
 from daskfs.store.dataset.blocks import ColumnBlocks, RowBlocks, SparseBlocks, SparseColumnBlocks, check_column_ids
-from daskfs.store.dataset.layout import ROOT, UNFINISHED, ArraySpec, Attributes, Layout, is_ours, parse_root
+from daskfs.store.dataset.layout import (
+    MOST_METADATA,
+    ROOT,
+    UNFINISHED,
+    ArraySpec,
+    Attributes,
+    Layout,
+    is_ours,
+    parse_root,
+)
 from daskfs.store.dataset.names import ComputedNames, StoredNames, kmer_id, kmer_name
 from daskfs.store.dataset.reader import ArrayReader
 from daskfs.store.places.location import Location
@@ -21,6 +38,8 @@ from daskfs.store.places.read_ahead import Prefetcher
 
 if TYPE_CHECKING:
     import xarray
+
+_REPLACED = "was replaced by another dataset while it was in use"
 
 AnyBlocks = ColumnBlocks | RowBlocks | SparseBlocks | SparseColumnBlocks
 
@@ -55,7 +74,7 @@ def is_dataset(location: Location) -> bool:
     if location.exists(UNFINISHED):
         return True
     try:
-        return is_ours(location.read(ROOT))
+        return is_ours(location.read(ROOT, most=MOST_METADATA))
     except OSError:
         return False
 
@@ -82,7 +101,7 @@ class Dataset:
         target = "real target" if self.classes is None else _shorten(self.classes)
         if self.target_names is not None:
             target = _shorten(self.target_names, "targets")
-        up_to = "up to " if self.has_kmers else ""
+        up_to = "up to " if self.n_features_is_limit else ""
         size = f"{self.n_samples:,} samples x {up_to}{self.n_features:,} features"
         return f"<daskfs.Dataset {public_url(self.url)}: {self.kind}, {size}, {target}>"
 
@@ -103,16 +122,16 @@ class Dataset:
     @cached_property
     def _root(self) -> tuple[Attributes, Mapping[str, ArraySpec]]:
         try:
-            raw = self.location.read(self._root_key)
+            raw = self.location.read(self._root_key, most=MOST_METADATA)
         except (FileNotFoundError, NotADirectoryError):
             if self.location.exists(UNFINISHED):
                 raise DatasetError(f"{self.url}: incomplete; run the same command again to finish it") from None
             raise DatasetError(f"{self.url}: no dataset here") from None
         except OSError as error:
-            raise DatasetError(f"{self.url}: cannot be read: {error}") from error
+            raise DatasetError(f"{self.url}: cannot be read: {explain_os_error(error)}") from error
         attributes, arrays = parse_root(self.url, raw)
         if self._expected not in (None, attributes["digest"]):
-            raise DatasetError(f"{self.url}: was replaced by another dataset while it was in use")
+            raise DatasetError(f"{self.url}: {_REPLACED}")
         return attributes, arrays
 
     @property
@@ -141,9 +160,10 @@ class Dataset:
         return str(self.attributes["digest"])
 
     @property
-    def has_kmers(self) -> bool:
-        """Whether features are k-mers, of which `n_features` is the largest id + 1, and not the number that occurs."""
-        return bool(self.attributes.get("names", {}).get("from") == "kmers")
+    def n_features_is_limit(self) -> bool:
+        """Whether `n_features` is only the most that there can be, as of k-mers, and not the number that occurs."""
+        is_limit = self.attributes.get("n_features_is_limit", False)
+        return bool(is_limit or self.attributes.get("names", {}).get("from") == "kmers")
 
     @property
     def classes(self) -> tuple[Label, ...] | None:
@@ -372,7 +392,27 @@ class Dataset:
         return blocks
 
     def _reader(self, name: str) -> ArrayReader:
-        return ArrayReader(self.location, self.arrays[name])
+        return ArrayReader(self.location, self.arrays[name], limits=self._limits(name), explain=self._explain)
+
+    def _explain(self, error: ChunkError) -> DatasetError:
+        """Return the error to raise for a damaged chunk: another one if the whole dataset is no longer there."""
+        now = Dataset(self.location, root=self._root_key)
+        try:
+            is_same = now.digest == self.digest
+        except StorageError:
+            return error
+        except DatasetError:  # there is none, or half of one, or a damaged one
+            reason = "was removed, or is being replaced, while it was in use"
+            return error if self.location.exists(self._root_key) else DatasetError(f"{self.url}: {reason}")
+        return error if is_same else DatasetError(f"{self.url}: {_REPLACED}")
+
+    def _limits(self, name: str) -> tuple[float, float] | None:
+        """Return the smallest and the largest number that labels, row numbers or ids may be, padding included."""
+        classes = self.attributes["labels"]["classes"]
+        if name == "y" and classes is not None:
+            numbers = [0, len(classes) - 1] if isinstance(classes[0], str) else classes
+            return min(0, *numbers), max(0, *numbers)
+        return {"rows": (0, self.n_samples - 1), "ids": (0, int(self.attributes["max_id"]))}.get(name)
 
     def _axes(self) -> tuple[Axis, ...]:
         return ("columns", "rows") if self.layout == "both" else (self.axis,)

@@ -44,8 +44,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.errors import DatasetError, OptionError
-from daskfs.store.dataset.codec import PLAIN, STRINGS_METADATA, Codec
+from daskfs.errors import DatasetError, OptionError, check_choice
+from daskfs.store.dataset.codec import PLAIN, STRINGS_METADATA, Codec, Compression
+from daskfs.store.dataset.json_checks import is_count, parse_json
+from daskfs.store.dataset.root_checks import check_root
 
 VERSION = 1
 ROOT = "zarr.json"
@@ -58,6 +60,8 @@ STRING = np.dtypes.StringDType()
 CHUNK_BYTES = 8_000_000
 """Default size in bytes of a chunk of dense data."""
 MOST_CLASSES = 1000
+MOST_METADATA = 1 << 26
+"""The largest size in bytes of a root zarr.json; that of a table has some hundred bytes a column."""
 
 Layout = Literal["columns", "rows", "both"]
 Attributes = dict[str, Any]
@@ -114,26 +118,43 @@ class ArraySpec:
         try:
             chain = [codec["name"] for codec in metadata["codecs"]]
             blosc = next((c["configuration"] for c in metadata["codecs"] if c["name"] == "blosc"), None)
-            is_text = metadata["data_type"] == "string"
+            compression: Any = blosc["cname"] if blosc else "none"
+            check_choice("compression", compression, Compression)
             spec = cls(
                 name=name,
-                shape=tuple(int(size) for size in metadata["shape"]),
-                chunks=tuple(int(size) for size in metadata["chunk_grid"]["configuration"]["chunk_shape"]),
-                dtype=STRING if is_text else np.dtype(metadata["data_type"]),
-                dims=tuple(metadata["dimension_names"]),
-                codec=Codec(blosc["cname"] if blosc else "none", "transpose" in chain),
+                shape=_sizes(metadata["shape"]),
+                chunks=_sizes(metadata["chunk_grid"]["configuration"]["chunk_shape"]),
+                dtype=STRING if metadata["data_type"] == "string" else _plain_dtype(metadata["data_type"]),
+                dims=tuple(map(str, metadata["dimension_names"])),
+                codec=Codec(compression, "transpose" in chain),
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise DatasetError(f"array {name}: zarr.json is not what daskfs writes ({error!r})") from error
+            raise DatasetError(f"array {name:.80}: zarr.json is not what daskfs writes ({error!r:.200})") from error
         if (
             not re.fullmatch(r"[A-Za-z_]+(/[A-Za-z_.]*[A-Za-z_])?", name)
             or min(spec.chunks, default=0) < 1
-            or min(spec.shape) < 0
+            or len(spec.chunks) != len(spec.shape)
         ):
-            raise DatasetError(f"array {name}: no array of a daskfs dataset has that name or shape")
+            raise DatasetError(f"array {name:.80}: no array of a daskfs dataset has that name or shape")
         if spec.metadata()["codecs"] != list(metadata["codecs"]):
-            raise DatasetError(f"array {name}: codecs {chain} are not what daskfs writes; ingest the data again")
+            raise DatasetError(f"array {name}: codecs {chain!s:.80} are not what daskfs writes")
         return spec
+
+
+def _sizes(sizes: Any) -> tuple[int, ...]:
+    """Return the shape of an array or a chunk in a zarr.json. Raise ValueError if it is none that memory could have."""
+    if not isinstance(sizes, list) or not 1 <= len(sizes) <= 4 or not all(map(is_count, sizes)):
+        raise ValueError(f"{sizes!r:.80} is no shape")
+    if math.prod(max(size, 1) for size in sizes) >= 1 << 60:
+        raise ValueError(f"the shape {sizes!r:.80} is too large")
+    return tuple(sizes)
+
+
+def _plain_dtype(name: Any) -> np.dtype[Any]:
+    """Return the dtype of plain numbers that has a name; raise ValueError for objects, times and any other."""
+    if not isinstance(name, str) or not re.fullmatch(r"bool|u?int(8|16|32|64)|float(16|32|64)", name):
+        raise ValueError(f"{name!r:.80} is no data type of daskfs")
+    return np.dtype(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,10 +211,11 @@ def group_metadata() -> dict[str, Any]:
     return {"zarr_format": 3, "node_type": "group", "attributes": {}}
 
 
-def is_ours(raw: bytes) -> bool:
-    """Return True if a root zarr.json belongs to a daskfs dataset of any version."""
+def is_ours(raw: bytes, kind: str | None = None) -> bool:
+    """Return True if daskfs of any version wrote a root zarr.json, of the given kind or of any kind."""
     try:
-        return ATTRIBUTE in json.loads(raw)["attributes"]
+        attributes = parse_json(raw)["attributes"]
+        return ATTRIBUTE in attributes and kind in (None, attributes[ATTRIBUTE]["kind"])
     except (ValueError, KeyError, TypeError):
         return False
 
@@ -201,48 +223,27 @@ def is_ours(raw: bytes) -> bool:
 def parse_root(url: str, raw: bytes) -> tuple[Attributes, dict[str, ArraySpec]]:
     """Return attributes and arrays from a root zarr.json. Raise DatasetError if daskfs cannot read the zarr.json."""
     try:
-        root = json.loads(raw)
+        root = parse_json(raw)
         attributes = root["attributes"][ATTRIBUTE]
         members = root["consolidated_metadata"]["metadata"]
         version = attributes["version"]
     except (ValueError, KeyError, TypeError) as error:
-        raise DatasetError(f"{url}: not a daskfs dataset (its zarr.json lacks {error}); see daskfs ingest") from error
+        reason = f"lacks {error}" if isinstance(error, KeyError) else f"cannot be read: {error}"
+        raise DatasetError(f"{url}: not a daskfs dataset (its zarr.json {reason}); see daskfs ingest") from error
     if version != VERSION:
         raise DatasetError(
-            f"{url}: written in layout version {version}, this daskfs reads {VERSION}; update one of them"
+            f"{url}: written in layout version {version!r:.40}, this daskfs reads {VERSION}; update one of them"
         )
-    arrays = {
-        name: ArraySpec.from_metadata(name, metadata)
-        for name, metadata in members.items()
-        if metadata.get("node_type") == "array"
-    }
-    _require(url, attributes, arrays)
+    try:
+        arrays = {
+            name: ArraySpec.from_metadata(name, metadata)
+            for name, metadata in members.items()
+            if metadata.get("node_type") == "array"
+        }
+        check_root(attributes, arrays)
+    except (DatasetError, ValueError, AttributeError) as error:
+        raise DatasetError(f"{url}: its zarr.json is damaged: {error}; ingest the data again") from error
     return attributes, arrays
-
-
-_SPARSE = ("ids", "indptr", "y", "block_entries", "block_chunk")
-_NEEDED: dict[tuple[Any, Any], tuple[str, ...]] = {
-    ("dense", "columns"): ("X", "y"),
-    ("dense", "rows"): ("X", "y"),
-    ("dense", "both"): ("X", "X_rows", "y"),
-    ("sparse", "rows"): (*_SPARSE, "block_rows"),
-    ("sparse", "columns"): (*_SPARSE, "rows", "block_columns", "block_first"),
-}
-
-
-def _require(url: str, attributes: Attributes, arrays: Mapping[str, ArraySpec]) -> None:
-    """Raise DatasetError if an array or attribute is missing that a dataset of this kind and layout must have."""
-    kind, layout = attributes.get("kind"), attributes.get("layout")
-    if (needed := _NEEDED.get((kind, layout))) is None:
-        raise DatasetError(f"{url}: there is no kind {kind!r} of dataset laid out in {layout!r}")
-    for name in needed:
-        if name not in arrays:
-            raise DatasetError(f"{url}: array {name} is missing from a {kind} dataset")
-    for key in ("n_samples", "n_features", "n_entries", "max_id", "labels", "names", "digest"):
-        if key not in attributes:
-            raise DatasetError(f"{url}: attribute {key} is missing")
-    if kind == "dense" and arrays["X"].shape != (attributes["n_samples"], attributes["n_features"]):
-        raise DatasetError(f"{url}: X has shape {arrays['X'].shape}, the attributes say otherwise")
 
 
 @dataclass(frozen=True, slots=True)

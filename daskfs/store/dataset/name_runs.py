@@ -161,5 +161,14 @@ def encode_names(names: NameBatch, chunk: int) -> bytes:
             return append_crc(packed.tobytes())
     strings = [""] * chunk
     for i, (start, length) in enumerate(zip(names.starts.tolist(), names.lengths.tolist(), strict=True)):
-        strings[i] = text[start : start + length].decode("utf-8", "replace") + ("…" if length == LONGEST else "")
+        strings[i] = name_text(text[start : start + length])
     return encode_strings(np.array(strings, object))
+
+
+def name_text(name: bytes) -> str:
+    """Return the bytes of a name as text, with invalid UTF-8 replaced and "…" after a name that is too long.
+
+    >>> name_text(b"caf\\xc3\\xa9"), name_text(b"\\xff")
+    ('café', '\ufffd')
+    """
+    return name[:LONGEST].decode("utf-8", "replace") + ("…" if len(name) >= LONGEST else "")

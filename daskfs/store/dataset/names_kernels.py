@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from daskfs.basis.prefetch_kernels import prefetch
 from daskfs.jit import helper, inlined, kernel, warms
-from daskfs.store.dataset.bits_kernels import prefetch
 from daskfs.store.dataset.hashing_kernels import copy_text, feature_id, half_word_at
 
 COUNT, BYTES, SLOTS, KEYS = 0, 1, 2, 3
@@ -151,6 +151,12 @@ def remember(names, feature, source, start, stop):
 
 
 @inlined
+def has_no_names(names):
+    """Return True if a set was made without room for any name, so that parsers leave out names."""
+    return len(names.ids) == 0
+
+
+@inlined
 def is_far(names, feature):
     """Return False if a name is in one of the first two slots where it may be, or else True: it may be known or not."""
     key, mask = feature + np.uint64(1), np.uint64(names.used[SLOTS] - 1)
@@ -171,6 +177,8 @@ def remember_all(names, ids, first, text, stops, count, unknown):
     The names lie end to end in `text` and have the ids from ``ids[first]`` on. All names are looked up first, without a
     branch, so that the processor fetches many slots from memory at a time.
     """
+    if has_no_names(names):
+        return True
     left = 0
     for i in range(count):
         unknown[left] = i

@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import FileIO
@@ -20,10 +20,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.errors import ChunkError
+from daskfs.errors import ChunkError, DatasetError, explain_os_error
 from daskfs.store.dataset.codec import (
     CRC_BYTES,
-    PLAIN,
     DamagedChunk,
     decode_strings,
     decode_strings_at,
@@ -31,7 +30,12 @@ from daskfs.store.dataset.codec import (
     strip_crc,
 )
 from daskfs.store.dataset.layout import ArraySpec, Attributes
+from daskfs.store.places.files import TooLarge, open_regular
 from daskfs.store.places.location import Location
+
+_MOST_TEXT = 1 << 30  # bytes of a chunk of names
+_MOST_INFLATED, _MOST_RATIO = 64 << 20, 300  # of a chunk that is compressed; lz4 cannot pack more into a byte
+_BLOSC_BYTES = 16  # that blosc adds to what it cannot compress
 
 Manifest = NDArray[np.uint64]
 """Size and crc32c of each chunk file of one array, as an array of shape (chunks, 2)."""
@@ -76,36 +80,60 @@ class ChunkBuffer:
 
 
 class ArrayReader:
-    """A reader of the chunks of one array, into a buffer of the caller or into new memory."""
+    """A reader of the chunks of one array, into a buffer of the caller or into new memory.
 
-    def __init__(self, location: Location, spec: ArraySpec, *, direct: bool = True) -> None:
-        self.location, self.spec = location, spec
+    Chunks with a number outside of `limits` (smallest, largest) are damaged, since kernels do not check bounds. The
+    function `explain` returns the error to raise in place of a `ChunkError`, perhaps one that knows more.
+    """
+
+    def __init__(
+        self,
+        location: Location,
+        spec: ArraySpec,
+        *,
+        direct: bool = True,
+        limits: tuple[float, float] | None = None,
+        explain: Callable[[ChunkError], DatasetError] | None = None,
+    ) -> None:
+        self.location, self.spec, self._limits, self._explain = location, spec, limits, explain
         self._direct = direct and location.path is not None
-        with chunk_errors(location, manifest_spec(spec).key(0)):
+        with self._errors(manifest_spec(spec).key(0)):
             self.manifest = read_manifest(location, spec)
+            _check_sizes(self.manifest[:, 0], spec)
 
     def read(self, number: int, buffer: ChunkBuffer | None = None) -> NDArray[Any]:
         """Return the cells of chunk `number` without padding, in `buffer` or in the memory of the store's response."""
-        with chunk_errors(self.location, self.spec.key(number)):
+        with self._errors(self.spec.key(number)):
             if self.spec.is_text:
-                cells = decode_strings(self._file(number)).reshape(self.spec.chunks)
+                strings = decode_strings(self._file(number), math.prod(self.spec.chunks))
+                cells = strings.reshape(self.spec.chunks)
             else:
                 buffer = buffer or ChunkBuffer(self.spec)
                 cells = (self._read_local if self._direct else self._read_remote)(number, buffer)
+                if self._limits is not None and not self._limits[0] <= cells.min() <= cells.max() <= self._limits[1]:
+                    raise DamagedChunk("a label, row or feature id that the dataset does not have")
         sides = zip(np.unravel_index(number, self.spec.grid), self.spec.chunks, self.spec.shape, strict=True)
         return cells[tuple(slice(min(chunk, size - int(i) * chunk)) for i, chunk, size in sides)]
 
     def read_strings(self, number: int, positions: NDArray[np.int64]) -> list[str]:
         """Return the strings at some positions of a chunk of text."""
-        with chunk_errors(self.location, self.spec.key(number)):
-            return decode_strings_at(self._file(number), positions)
+        with self._errors(self.spec.key(number)):
+            return decode_strings_at(self._file(number), math.prod(self.spec.chunks), positions)
 
     def file(self, number: int) -> bytes:
         """Return the bytes of the file of chunk `number`, checked but not decoded."""
-        with chunk_errors(self.location, self.spec.key(number)):
+        with self._errors(self.spec.key(number)):
             file = self._file(number)
             strip_crc(file)
         return file
+
+    @contextmanager
+    def _errors(self, key: str) -> Iterator[None]:
+        try:
+            with chunk_errors(self.location, key):
+                yield
+        except ChunkError as error:
+            raise (error if self._explain is None else self._explain(error)) from error.__cause__
 
     def read_all(self) -> NDArray[Any]:
         """Return all cells of an array that is cut into chunks only along the first dimension."""
@@ -113,12 +141,12 @@ class ArrayReader:
         return np.concatenate(parts) if parts else np.empty(0, object if self.spec.is_text else self.spec.dtype)
 
     def _file(self, number: int) -> bytes:
-        file = self.location.read(self.spec.key(number))
+        file = self.location.read(self.spec.key(number), most=int(self.manifest[number, 0]))
         _check_against(self.manifest, number, *manifest_line(file))
         return file
 
     def _read_remote(self, number: int, buffer: ChunkBuffer) -> NDArray[Any]:
-        file = self.location.fetch(self.spec.key(number))
+        file = self.location.fetch(self.spec.key(number), most=int(self.manifest[number, 0]))
         _check_against(self.manifest, number, *manifest_line(file))
         if (cells := buffer.cells_in(file)) is not None:
             strip_crc(file)
@@ -128,11 +156,12 @@ class ArrayReader:
 
     def _read_local(self, number: int, buffer: ChunkBuffer) -> NDArray[Any]:
         size = int(self.manifest[number, 0])
-        file = buffer.file(size)
-        with open(f"{self.location.path}/{self.spec.key(number)}", "rb", buffering=0) as handle:
+        with open_regular(f"{self.location.path}/{self.spec.key(number)}") as handle:
             on_disk = os.fstat(handle.fileno()).st_size
-            if on_disk == size == len(file):
-                read_into(file, handle)
+            if on_disk != size:
+                raise DamagedChunk(f"{on_disk} bytes where {size} belong")
+            file = buffer.file(size)
+            read_into(file, handle)
         _check_against(self.manifest, number, on_disk, stored_crc(file))
         if self.spec.codec.compression == "none":
             strip_crc(file)
@@ -158,10 +187,12 @@ def chunk_errors(location: Location, key: str) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise ChunkError(location.url, key, "missing") from None
+    except TooLarge as file:
+        raise ChunkError(location.url, key, f"{file.size} bytes where {file.most} belong") from None
     except DamagedChunk as damage:
         raise ChunkError(location.url, key, str(damage)) from None
     except OSError as error:
-        raise ChunkError(location.url, key, f"cannot be read: {error}") from error
+        raise ChunkError(location.url, key, f"cannot be read: {explain_os_error(error)}") from error
 
 
 def manifest_spec(array: ArraySpec) -> ArraySpec:
@@ -179,10 +210,29 @@ def manifest_line(file: bytes | NDArray[np.uint8]) -> tuple[int, int]:
 def read_manifest(location: Location, array: ArraySpec) -> Manifest:
     """Return the manifest of one array. Raise DamagedChunk or FileNotFoundError for a damaged or missing manifest."""
     spec = manifest_spec(array)
-    manifest = np.empty(spec.shape, np.uint64)
-    if spec.n_chunks:
-        PLAIN.decode(location.read(spec.key(0)), manifest)
-    return manifest
+    if not spec.n_chunks:
+        return np.empty(spec.shape, np.uint64)
+    expected = math.prod(spec.shape) * spec.dtype.itemsize
+    body = strip_crc(location.read(spec.key(0), most=expected + CRC_BYTES))
+    if len(body) != expected:  # before memory is taken for as many chunks as the metadata declares
+        raise DamagedChunk(f"{len(body)} bytes where {expected} belong")
+    return body.view("<u8").reshape(spec.shape)
+
+
+def _check_sizes(sizes: NDArray[np.uint64], spec: ArraySpec) -> None:
+    """Raise DamagedChunk if the sizes in a manifest cannot be those of chunks of this shape, before memory is taken."""
+    if not len(sizes):
+        return
+    least, most, cells = int(sizes.min()), int(sizes.max()), math.prod(spec.chunks)
+    nbytes = cells * spec.dtype.itemsize
+    if spec.is_text:
+        wrong = least < 4 * cells or most > _MOST_TEXT  # every string has a length of four bytes
+    elif spec.codec.compression == "none":
+        wrong = not least == most == nbytes + CRC_BYTES
+    else:
+        wrong = nbytes > max(_MOST_INFLATED, _MOST_RATIO * least) or most > nbytes + _BLOSC_BYTES + CRC_BYTES
+    if wrong:
+        raise DamagedChunk(f"chunks of {spec.chunks} cannot be stored in {least} to {most} bytes")
 
 
 def _check_against(manifest: Manifest, number: int, size: int, crc: int) -> None:
@@ -215,7 +265,7 @@ def check_chunks(location: Location, array: ArraySpec, first: int, lines: Manife
         key = array.key(first + number)
         try:
             with chunk_errors(location, key):
-                file = location.read(key)
+                file = location.read(key, most=int(lines[number, 0]))
                 _check_against(lines, number, *manifest_line(file))
                 strip_crc(file)
         except ChunkError as error:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from daskfs.errors import DatasetError
 from daskfs.store.dataset.codec import encode_strings
 from daskfs.store.dataset.layout import (
+    MOST_METADATA,
     PLAN,
     ROOT,
     UNFINISHED,
@@ -91,13 +92,19 @@ class DatasetWriter:
         for name, manifest in self.manifests.items():
             if missing := int(np.count_nonzero(manifest[:, 0] == 0)):
                 raise DatasetError(f"{self.location.url}: {missing} chunks of {name} were never written")
-        self.location.sweep()  # what a worker that was killed while it wrote a chunk has left
-        if self.replaces is not None:
-            self._move_to(self.replaces)
         arrays = list(self.arrays.values())
         attributes = {"version": VERSION, **attributes}
         attributes["digest"] = digest(attributes, arrays, self.manifests)
         manifests = [manifest_spec(spec) for spec in arrays]
+        metadata = root_metadata(attributes, arrays + manifests)
+        if len(metadata) > MOST_METADATA:
+            raise DatasetError(
+                f"{self.location.url}: {len(metadata) >> 20} MB of column kinds and class names, at most "
+                f"{MOST_METADATA >> 20}; leave columns out, or make a number of the label"
+            )
+        self.location.sweep()  # what a worker that was killed while it wrote a chunk has left
+        if self.replaces is not None:
+            self._move_to(self.replaces)
         for array, spec in zip(arrays, manifests, strict=True):
             if array.n_chunks:
                 write_chunk(self.location, spec, 0, self.manifests[array.name])
@@ -105,7 +112,7 @@ class DatasetWriter:
             self.location.write(f"{group}/{ROOT}", json.dumps(group_metadata()).encode())
         for spec in arrays + manifests:
             self.location.write(f"{spec.name}/{ROOT}", json.dumps(spec.metadata()).encode())
-        self.location.write(root, root_metadata(attributes, arrays + manifests))
+        self.location.write(root, metadata)
         if root == ROOT:
             drop_staged(self.location)
 
@@ -132,7 +139,7 @@ def check_free(location: Location, overwrite: bool) -> None:
     if location.is_empty():
         return
     complete = location.exists(ROOT)
-    if not location.exists(UNFINISHED) and not (complete and is_ours(location.read(ROOT))):
+    if not location.exists(UNFINISHED) and not (complete and is_ours(location.read(ROOT, most=MOST_METADATA))):
         raise DatasetError(f"{location.url}: exists and is not a daskfs dataset; choose another place")
     if complete and not overwrite:
         raise DatasetError(f"{location.url}: already holds a complete dataset; --overwrite replaces it")

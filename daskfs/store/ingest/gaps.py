@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any, Literal, Protocol
 
 import numpy as np
-import scipy.sparse as sp
+import scipy
 from numpy.typing import NDArray
 
 from daskfs.errors import SourceError
@@ -215,7 +215,7 @@ class SparseCells:
 def count_missing(X: Any) -> NDArray[np.int64]:
     """Return the number of NaN in each column of a numpy or scipy.sparse matrix of floats, 0 for other types."""
     gaps = np.zeros(X.shape[1], np.int64)
-    if X.dtype.kind == "f" and sp.issparse(X):
+    if X.dtype.kind == "f" and scipy.sparse.issparse(X):
         entries = X.tocoo()
         gaps += np.bincount(entries.coords[1][np.isnan(entries.data)], minlength=X.shape[1])
     elif X.dtype in (np.float32, np.float64):
@@ -240,8 +240,8 @@ def fill_matrix(X: Any, missing: Missing, names: Sequence[Any] | None) -> tuple[
     known = [f"x{column}" for column in range(X.shape[1])] if names is None else list(names)
     gaps = {known[column]: int(counts[column]) for column in np.flatnonzero(counts)}
     wanted = columns_to_fill(missing, known, gaps)
-    parts: list[CellsPart] = [SparseCells(X.tocsc()) if sp.issparse(X) else ArrayCells(X)]
-    dtype = np.dtype(np.float32) if sp.issparse(X) or X.dtype.kind != "f" else X.dtype
+    parts: list[CellsPart] = [SparseCells(X.tocsc()) if scipy.sparse.issparse(X) else ArrayCells(X)]
+    dtype = np.dtype(np.float32) if scipy.sparse.issparse(X) or X.dtype.kind != "f" else X.dtype
     values = fill_values(missing, wanted, parts, lambda task, tasks: [task(*each) for each in tasks], dtype)
     marked = np.flatnonzero(counts) if missing == "indicator" else np.empty(0, np.intp)
     indicators = {indicator_name(known[column]): int(column) for column in marked}
@@ -250,15 +250,17 @@ def fill_matrix(X: Any, missing: Missing, names: Sequence[Any] | None) -> tuple[
         return X, names, fills
     fill = np.zeros(X.shape[1])
     fill[wanted] = np.where(np.isfinite(values), values, 0)  # of infinities, which are reported where they are written
-    if sp.issparse(X):
+    if scipy.sparse.issparse(X):
         entries = X.tocoo(copy=True)
         is_gap = np.isnan(entries.data)
         entries.data[is_gap] = fill[entries.coords[1][is_gap]]
         at = {int(column): number for number, column in enumerate(marked)}
         rows, columns = (coordinate[is_gap] for coordinate in entries.coords)
         shown = np.array([at[column] for column in columns.tolist() if at], np.intp)
-        ones = sp.coo_array((np.ones(len(shown)), (rows[: len(shown)], shown)), shape=(X.shape[0], len(marked)))
-        X = sp.hstack([entries, ones], format="csr") if at else entries.tocsr()
+        ones = scipy.sparse.coo_array(
+            (np.ones(len(shown)), (rows[: len(shown)], shown)), shape=(X.shape[0], len(marked))
+        )
+        X = scipy.sparse.hstack([entries, ones], format="csr") if at else entries.tocsr()
     else:
         gap_cells = np.isnan(X[:, marked])
         X = np.where(np.isnan(X), fill.astype(X.dtype), X)
@@ -269,7 +271,7 @@ def fill_matrix(X: Any, missing: Missing, names: Sequence[Any] | None) -> tuple[
 def complete_rows(X: Any) -> NDArray[np.bool_]:
     """Return which rows of a numpy or scipy.sparse matrix have no NaN."""
     complete = np.ones(X.shape[0], np.bool_)
-    if X.dtype.kind == "f" and sp.issparse(X):
+    if X.dtype.kind == "f" and scipy.sparse.issparse(X):
         entries = X.tocoo()
         complete[entries.coords[0][np.isnan(entries.data)]] = False
     elif X.dtype.kind == "f":

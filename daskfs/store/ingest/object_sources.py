@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -45,7 +45,7 @@ def find_objects(pattern: str, options: StorageOptions) -> Iterator[dict[str, An
     for entry in folder.objects():
         parts = entry["path"].split("/")
         named = [n for n in range(1, len(parts) + 1) if matches("/".join(parts[:n]))]
-        if named and not _is_hidden(parts[named[0] :]):
+        if named and not is_hidden(parts[named[0] :]):
             yield _describe(f"{scheme}://{bucket}", entry)
 
 
@@ -59,11 +59,12 @@ def _below(root: str, path: str, options: StorageOptions) -> Iterator[dict[str, 
     if not below:
         raise FileNotFoundError(f"{root}/{path}")
     for entry in below:
-        if not _is_hidden(entry["path"].removeprefix(path).split("/")):
+        if not is_hidden(entry["path"].removeprefix(path).split("/")):
             yield _describe(root, entry)
 
 
-def _is_hidden(parts: list[str]) -> bool:
+def is_hidden(parts: Sequence[str]) -> bool:
+    """Return whether a file is no data by its name, or by that of a folder it lies in: ``.…`` and ``_…``."""
     return any(part.startswith((".", "_")) for part in parts)
 
 

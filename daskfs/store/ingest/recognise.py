@@ -105,7 +105,10 @@ def _by_content(sources: Sequence[Source], first: Source, lines: list[bytes]) ->
 
 
 def _fields(line: bytes, delimiter: str) -> list[str]:
-    return next(csv.reader([line.decode("utf-8", "replace")], delimiter=delimiter), [])
+    try:
+        return next(csv.reader([line.decode("utf-8", "replace")], delimiter=delimiter), [])
+    except csv.Error:  # a field beyond any measure
+        return []
 
 
 def _delimiter(lines: list[bytes]) -> str:

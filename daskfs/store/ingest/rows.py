@@ -231,10 +231,15 @@ def _token(text: NDArray[np.uint8], at: int) -> str:
 
 
 class NameCollector:
-    """A set of feature names of bounded size, and the list of sorted runs to which names of the set were written."""
+    """A set of feature names of bounded size, and the list of sorted runs to which names of the set were written.
+
+    With a size of 0 bytes, parsers leave out names.
+    """
 
     def __init__(self, names_bytes: int) -> None:
-        self._room = max(names_bytes // 128, 16), max(names_bytes // 4, 1024), names_bytes // 32
+        self._room = (max(names_bytes // 128, 16), max(names_bytes // 4, 1024), names_bytes // 32)
+        if names_bytes == 0:
+            self._room = (0, 0, 0)
         self.names = new_name_set(*self._room, numbered=False)
         self.runs: list[NameRun] = []
 

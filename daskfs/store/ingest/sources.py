@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
@@ -23,18 +24,21 @@ import fsspec
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.errors import OptionError, SourceError, StorageError, public_url
-from daskfs.store.ingest.object_sources import ObjectFile, find_objects, in_object_store
+from daskfs.errors import OptionError, SourceError, StorageError, hide_secrets, public_url
+from daskfs.store.ingest.local_sources import is_local, local_file, local_files
+from daskfs.store.ingest.object_sources import ObjectFile, find_objects, in_object_store, is_hidden
+from daskfs.store.places.files import open_regular
 from daskfs.store.places.location import Location
 from daskfs.store.places.options import StorageOptions
+from daskfs.store.places.retries import mark_answered
 
 if sys.version_info >= (3, 14):
     from compression import zstd
 else:
     from backports import zstd
 
-LONGEST_LINE = 1 << 28  # 256 MB: a file with a longer "line" is binary
 BOM = b"\xef\xbb\xbf"
+_LOCAL: Any = fsspec.filesystem("file")
 
 
 class _GzipFile(gzip.GzipFile):
@@ -57,6 +61,14 @@ _DAMAGED = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error, zstd.ZstdErr
 
 
 @dataclass(frozen=True, slots=True)
+class SourceLimits:
+    """How large one line, record or document of a source may be, and how many columns a table of text may have."""
+
+    line_bytes: int = 1 << 28  # 256 MB: a file with a longer "line" is binary
+    columns: int = 100_000
+
+
+@dataclass(frozen=True, slots=True)
 class Source:
     """One source file of an ingest, with the size and the fingerprint of the file when the ingest was planned."""
 
@@ -64,6 +76,7 @@ class Source:
     size: int
     fingerprint: str  # differs after the file has changed
     options: StorageOptions = field(default_factory=StorageOptions)
+    limits: SourceLimits = field(default_factory=SourceLimits)
 
     def __repr__(self) -> str:
         return f"<Source {public_url(self.url)}, {self.size} bytes>"  # Dask logs the arguments of tasks that fail
@@ -95,6 +108,8 @@ class Source:
         """Return the current metadata of the file from the file system or object store."""
         if in_object_store(self.url, self.options):
             return next(find_objects(self.url, self.options))
+        if is_local(self.url):
+            return local_file(self.url)
         fs, path = fsspec.core.url_to_fs(self.url, **self.options)
         fs.invalidate_cache()
         info: Mapping[str, Any] = fs.info(path)
@@ -102,8 +117,11 @@ class Source:
 
     def _raw(self, stop: int | None) -> Any:
         if in_object_store(self.url, self.options):
+            mark_answered(self.url)  # or the source would not have been found
             # Buffered, because Arrow expects a read to return all bytes that it asks for.
             return io.BufferedReader(ObjectFile(Location(self.url, self.options), self.size, stop), 1 << 16)
+        if is_local(self.url):
+            return io.BufferedReader(open_regular(self.url), 1 << 16)
         fs, path = fsspec.core.url_to_fs(self.url, **self.options)
         # fsspec's memory file system has one file object for all readers, so threads would move each other's position.
         return io.BytesIO(fs.cat_file(path)) if fs.protocol == "memory" else fs.open(path, "rb")
@@ -186,6 +204,7 @@ def find_sources(
     result: dict[str, Source] = {}
     storage_options = StorageOptions(options)
     for pattern in patterns:
+        hide_secrets(str(pattern))
         expanded = _expand(str(pattern), storage_options)
         sources = [
             source
@@ -209,19 +228,22 @@ def _expand(pattern: str, options: StorageOptions) -> Iterator[Source]:
             for info in find_objects(pattern, options):
                 yield Source(info["name"], int(info["size"]), _fingerprint(info), options)
             return
-        fs, path = fsspec.core.url_to_fs(pattern, **options)
+        if is_local(pattern):
+            fs, path, below = _LOCAL, _LOCAL._strip_protocol(pattern), local_files
+        else:
+            fs, path = fsspec.core.url_to_fs(pattern, **options)
+            below = partial(_files_below, fs)
         # A file name may look like a pattern, after the shell has expanded one.
         is_glob = fsspec.core.has_magic(path) and not fs.exists(path)
-        infos = [info for p in (fs.glob(path) if is_glob else [path]) for info in _files_below(fs, p)]
+        infos = [info for p in (fs.glob(path) if is_glob else [path]) for info in below(p)]
     except FileNotFoundError:
         raise SourceError(f"{pattern}: no such file") from None
-    except (StorageError, OptionError):
+    except (StorageError, OptionError, SourceError):
         raise
     except Exception as error:  # the errors of file systems have no common base class
         raise SourceError(f"{pattern}: {error}") from error
-    local = "file" in ((fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol)
     for info in infos:
-        url = info["name"] if local else fs.unstrip_protocol(info["name"])
+        url = info["name"] if fs is _LOCAL else fs.unstrip_protocol(info["name"])
         yield Source(url, int(info["size"] or 0), _fingerprint(info), options)
 
 
@@ -236,7 +258,7 @@ def _files_below(fs: fsspec.AbstractFileSystem, path: str) -> Iterator[dict[str,
     info = fs.info(path)
     if info["type"] == "directory":
         for name, member in fs.find(path, detail=True).items():
-            if not any(part.startswith((".", "_")) for part in name.removeprefix(info["name"]).split("/")):
+            if not is_hidden(name.removeprefix(info["name"]).split("/")):
                 yield member
     else:
         yield info
@@ -338,12 +360,13 @@ class _LineWindows:
         return Window(np.frombuffer(self._buffer, np.uint8)[begin:end], offset)
 
     def _grow(self) -> None:
-        if self._size >= LONGEST_LINE:
+        longest = self._part.source.limits.line_bytes
+        if self._size >= longest:
             raise SourceError(
-                f"{self._part.source.url}: no line ends within {LONGEST_LINE >> 20} MB after byte {self._offset}; "
-                "is this a text file?"
+                f"{self._part.source.url}: no line or record ends within {longest >> 20} MB after byte "
+                f"{self._offset}; is this a text file of that format? More --memory allows longer lines"
             )
-        larger = bytearray(2 * len(self._buffer))
+        larger = bytearray(min(2 * len(self._buffer), longest + 1))
         larger[: self._size] = memoryview(self._buffer)[: self._size]
         self._buffer = larger
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from typing import Any
 
-from daskfs.errors import OptionError
+from daskfs.errors import OptionError, public_url
 from daskfs.store.places.options import StorageOptions
 from daskfs.store.places.retries import BUDGET, READ_TIMEOUT
 
@@ -44,6 +45,8 @@ _WORDS = {
     "gs": {"anon": "skip_signature", "service_account_path": "service_account"},
     "az": {"anon": "skip_signature", "sas_token": "sas_key"},
 }
+_BUCKETS = {"s3": r"[\w.-]{3,255}", "gs": r"[a-z0-9._-]{3,222}", "az": r"\$?[a-z0-9-]{3,63}"}
+"""The names that buckets, or containers, of each kind of store can have."""
 _IDENTITY = ("access_key_id", "secret_access_key", "session_token")
 _ENVIRONMENT = ("AWS_", "GOOGLE_", "AZURE_")
 _FRESH = timedelta(minutes=10)  # after which botocore is asked for keys again
@@ -59,9 +62,10 @@ def split_url(url: str) -> tuple[str, str, str]:
     """
     scheme, _, rest = url.partition("://")
     bucket, _, path = rest.partition("/")
-    if "@" in bucket:
-        public = bucket.rsplit("@", 1)[1]
-        raise OptionError(f"{scheme}://{public}/{path}: a URL is no place for credentials; use storage_options")
+    if (public := public_url(url)) != url.split("?")[0]:
+        raise OptionError(f"{public}: a URL is no place for credentials; use storage_options")
+    if scheme in _BUCKETS and not re.fullmatch(_BUCKETS[scheme], bucket):  # perhaps a key, so it is not repeated
+        raise OptionError(f"{scheme}://…/{path}: what follows {scheme}:// is no name of a bucket or container")
     return scheme, bucket, path.strip("/")
 
 

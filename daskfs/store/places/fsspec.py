@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import fsspec
 
 from daskfs.errors import StorageError, redact
+from daskfs.store.places.files import TooLarge
 from daskfs.store.places.retries import TransientError, with_retries
 
 T = TypeVar("T")
@@ -17,6 +18,7 @@ T = TypeVar("T")
 _TRANSIENT = {"EndpointConnectionError", "ConnectTimeoutError", "ReadTimeoutError", "ConnectionClosedError"}
 _TRANSIENT |= {"IncompleteReadError", "ResponseStreamingError", "HTTPClientError", "ClientPayloadError"}
 _TRANSIENT |= {"ServerDisconnectedError", "FSTimeoutError", "HttpError"}
+_NO_CONTACT = {"EndpointConnectionError", "ConnectTimeoutError", "ClientConnectorError", "ClientConnectorDNSError"}
 
 
 class FsspecFolder:
@@ -31,8 +33,11 @@ class FsspecFolder:
             raise StorageError(f"{url}: {error}") from None
         self._url, self._root = url, root.rstrip("/")
 
-    def fetch(self, key: str, start: int | None, stop: int | None) -> bytes:
-        data: bytes = self._call(key, lambda path: self._fs.cat_file(path, start=start, end=stop))
+    def fetch(self, key: str, start: int | None, stop: int | None, most: int | None = None) -> bytes:
+        end = stop if most is None else most + 1  # one request, where the size would take another
+        data: bytes = self._call(key, lambda path: self._fs.cat_file(path, start=start, end=end))
+        if most is not None and len(data) > most:
+            raise TooLarge(max(self.size(key), len(data)), most)
         return data
 
     def size(self, key: str) -> int:
@@ -91,7 +96,8 @@ class FsspecFolder:
                 raise StorageError(f"{where}: refused ({_first_line(error)}); check the credentials") from None
             except Exception as error:
                 if isinstance(error, ConnectionError | TimeoutError) or type(error).__name__ in _TRANSIENT:
-                    raise TransientError(_first_line(error)) from None
+                    is_answer = not isinstance(error, ConnectionError) and type(error).__name__ not in _NO_CONTACT
+                    raise TransientError(_first_line(error), is_answer) from None
                 if isinstance(error, OSError):
                     raise
                 raise StorageError(f"{where}: {_first_line(error)}") from None

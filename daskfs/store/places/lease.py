@@ -158,5 +158,5 @@ def _parse(raw: bytes) -> dict[str, Any]:
         content = json.loads(raw[:_MAX_BYTES])
         owner = "".join(c for c in str(content["owner"]).rsplit(",", 1)[0][:80] if c.isprintable())
         return {"epoch": int(content["epoch"]), "owner": owner, "time": float(content["time"])}
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return {"epoch": 0, "owner": "somebody", "time": 0.0}

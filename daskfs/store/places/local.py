@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import threading
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from io import BufferedReader
 from pathlib import Path
 
 from daskfs.errors import Busy
+from daskfs.store.places.files import check_size, open_regular
 
 try:
     import fcntl
@@ -18,6 +21,7 @@ except ImportError:  # not on this system
     fcntl = None  # type: ignore[assignment]
 
 AHEAD = 2
+_TEMPORARY = re.compile(r"\.[0-9a-f]{8}\.part$")
 
 _replacing = threading.Lock()
 _locked: set[Path] = set()  # folders whose lock this process holds
@@ -34,10 +38,16 @@ class LocalFolder:
     def __init__(self, path: Path, url: str) -> None:
         self.path, self._url = path, url
 
-    def fetch(self, key: str, start: int | None, stop: int | None) -> bytes:
-        with open(self.path / key, "rb") as file:
+    def fetch(self, key: str, start: int | None, stop: int | None, most: int | None = None) -> bytes:
+        with open_regular(self.path / key) as raw, BufferedReader(raw) as file:
+            size = os.fstat(file.fileno()).st_size
+            check_size(size, most)
             file.seek(start or 0)
-            return file.read() if stop is None else file.read(stop - (start or 0))
+            if most is not None:  # some files of the system have the size 0, and yet bytes
+                stop = min(most, max(size, 1 << 16)) + 1
+            data = file.read() if stop is None else file.read(stop - (start or 0))
+        check_size(len(data), most)
+        return data
 
     def size(self, key: str) -> int:
         return (self.path / key).stat().st_size
@@ -115,11 +125,43 @@ class LocalFolder:
     @contextmanager
     def _temporary_file(self, key: str, parts: Iterable[bytes | memoryview]) -> Iterator[Path]:
         target = self.path / key
-        target.parent.mkdir(parents=True, exist_ok=True)
+        with _named(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.with_name(f"{target.name}.{uuid.uuid4().hex[:8]}.part")
         try:
             with open(temporary, "wb") as file:
-                file.writelines(parts)
-            yield temporary
+                with _named(target):
+                    _mark_as_written(file.fileno())
+                    file.writelines(parts)
+                    file.flush()
+                yield temporary
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def sweep(parts: Iterable[Path]) -> None:
+    """Delete those temporary files that no living process writes, since their writers were killed."""
+    for part in parts:
+        if not _TEMPORARY.search(part.name):
+            continue
+        with suppress(OSError), open(part, "rb") as file:  # another process may sweep, too
+            if fcntl is not None:
+                fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            part.unlink()
+
+
+def _mark_as_written(file: int) -> None:
+    """Lock a temporary file until it is closed, so that `sweep` in another process leaves it alone."""
+    if fcntl is not None:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@contextmanager
+def _named(target: Path) -> Iterator[None]:
+    """Add the name of the target file to errors of the operating system, which often lack it, as for a full disk."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(target)
+        raise

@@ -5,26 +5,27 @@ The key of a file is its path in the folder. Writes are atomic, so that readers 
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from functools import cached_property
+from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
-from zarr.core.buffer import Buffer, BufferPrototype
 
-from daskfs.errors import OptionError, public_url
+from daskfs.errors import OptionError, hide_secrets, public_url
 from daskfs.store.places.connections import object_store
 from daskfs.store.places.fsspec import FsspecFolder
-from daskfs.store.places.local import LocalFolder
+from daskfs.store.places.local import LocalFolder, sweep
 from daskfs.store.places.options import StorageOptions
+from daskfs.store.places.retries import mark_answered
 
 if TYPE_CHECKING:
+    from zarr.abc.store import Store
+
     from daskfs.store.places.object_folder import ObjectFolder
 
 
@@ -35,12 +36,16 @@ class Location:
         if not os.fspath(url):
             raise OptionError("a place must have a name, and this is empty; '.' is the current folder")
         self.url = os.fspath(url).rstrip("/")
+        hide_secrets(self.url)
         self.options = StorageOptions(options)
         is_local = "://" not in self.url or self.url.startswith("file://")
         self.path = Path(self.url.removeprefix("file://")).absolute() if is_local else None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Location, (self.path or self.url, self.options)  # absolute: workers have other current folders
+        return _from_other_process, (
+            self.path or self.url,
+            self.options,
+        )  # absolute: workers have other current folders
 
     def __repr__(self) -> str:
         return f"<Location {public_url(self.url)}>"
@@ -67,15 +72,20 @@ class Location:
 
         A missing chunk is an error. If the folder is not of daskfs, a missing chunk has the fill value, as in Zarr.
         """
+        from daskfs.store.places.zarr_store import LocationStore  # here, since importing zarr takes a fifth of a second
+
         return LocationStore(self, is_foreign)
 
-    def read(self, key: str, start: int | None = None, stop: int | None = None) -> bytes:
-        """Return the bytes of a key, or a range of the bytes. Raise FileNotFoundError if the key does not exist."""
-        return bytes(self.folder.fetch(key, start, stop))
+    def read(self, key: str, start: int | None = None, stop: int | None = None, *, most: int | None = None) -> bytes:
+        """Return the bytes of a key, or a range of the bytes. Raise FileNotFoundError if the key does not exist.
 
-    def fetch(self, key: str) -> NDArray[np.uint8]:
-        """Return the bytes of a key as an array that is not a copy and must not be written to."""
-        return np.frombuffer(self.folder.fetch(key, None, None), np.uint8)
+        Raise `TooLarge`, an OSError, before a byte is read if the key has more than `most` bytes.
+        """
+        return bytes(self.folder.fetch(key, start, stop, most))
+
+    def fetch(self, key: str, most: int | None = None) -> NDArray[np.uint8]:
+        """Return the bytes of a key as an array that is not a copy and must not be written to; `most` as in `read`."""
+        return np.frombuffer(self.folder.fetch(key, None, None, most), np.uint8)
 
     def size(self, key: str) -> int:
         """Return the number of bytes stored under a key. Raise FileNotFoundError if the key does not exist."""
@@ -129,10 +139,16 @@ class Location:
         return self.path.resolve().is_relative_to(other.path.resolve())
 
     def sweep(self, key: str | None = None) -> None:
-        """Delete the temporary files that a killed writer has left, in the whole folder or of one key."""
+        """Delete the temporary files that killed writers have left, in the whole folder or of one key.
+
+        The key ``"*"`` stands for all files directly in the folder.
+        """
         if self.path is not None:
-            for part in self.path.rglob("*.part") if key is None else self.path.glob(f"{key}.*.part"):
-                part.unlink(missing_ok=True)
+            sweep(
+                self.path.rglob("*.part")
+                if key is None
+                else self.path.glob(f"{'*' if key == '*' else escape(key)}.*.part")
+            )
 
     def stored_bytes(self, key: str) -> int:
         """Return the total size in bytes of everything stored below a key."""
@@ -155,73 +171,9 @@ class Location:
         return self.folder.one_writer()
 
 
-class LocationStore(Store):
-    """A location as a read-only Zarr store, which reads with the retries and errors of `Location`.
-
-    A pickle of the store contains no secret, and so the Dask graphs of lazy arrays contain no secret.
-    """
-
-    supports_writes = False
-    supports_deletes = False
-    supports_listing = True
-
-    def __init__(self, location: Location, is_foreign: bool = False) -> None:
-        super().__init__(read_only=True)
-        self.location, self.is_foreign = location, is_foreign
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, LocationStore):
-            return False
-        return (self.location, self.is_foreign) == (other.location, other.is_foreign)
-
-    def __str__(self) -> str:
-        return public_url(self.location.url)
-
-    __repr__ = __str__
-
-    async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
-        try:
-            return prototype.buffer.from_bytes(await asyncio.to_thread(self._read, key, byte_range))
-        except FileNotFoundError:
-            if "/c/" in key and not self.is_foreign:  # a chunk, which zarr would replace by fill values
-                raise
-            return None
-
-    async def get_partial_values(
-        self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
-    ) -> list[Buffer | None]:
-        return list(await asyncio.gather(*(self.get(key, prototype, part) for key, part in key_ranges)))
-
-    async def exists(self, key: str) -> bool:
-        return await asyncio.to_thread(self.location.exists, key)
-
-    async def set(self, key: str, value: Buffer) -> None:
-        raise PermissionError("read-only")
-
-    async def delete(self, key: str) -> None:
-        raise PermissionError("read-only")
-
-    async def list(self) -> AsyncIterator[str]:
-        async for key in self.list_prefix(""):
-            yield key
-
-    async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
-        async for name in self.list_dir(prefix):
-            key = f"{prefix.strip('/')}/{name}".strip("/")
-            inner = [member async for member in self.list_prefix(key)]
-            for member in inner or [key]:
-                yield member
-
-    async def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        for name in await asyncio.to_thread(self.location.members, prefix.strip("/")):
-            yield name
-
-    def _read(self, key: str, byte_range: ByteRequest | None) -> bytes:
-        match byte_range:
-            case RangeByteRequest():
-                return self.location.read(key, byte_range.start, byte_range.end)
-            case OffsetByteRequest():
-                return self.location.read(key, byte_range.offset)
-            case SuffixByteRequest():
-                return self.location.read(key, max(self.location.size(key) - byte_range.suffix, 0))
-        return self.location.read(key)
+def _from_other_process(url: str | os.PathLike[str], options: StorageOptions) -> Location:
+    """Return a location that another process has sent, which has been in contact with the store."""
+    location = Location(url, options)
+    if location.path is None:
+        mark_answered(location.url)
+    return location

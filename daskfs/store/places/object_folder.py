@@ -14,6 +14,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, NotSupportedError,
 from daskfs.errors import StorageError, public_url
 from daskfs.store.places import lease
 from daskfs.store.places.connections import object_store, split_url
+from daskfs.store.places.files import check_size
 from daskfs.store.places.options import StorageOptions
 from daskfs.store.places.retries import TransientError, with_retries
 
@@ -39,13 +40,13 @@ class ObjectFolder:
         self._store_with_retries: Any = object_store(url, options, retries=_PART_RETRIES)
         _, self._bucket, self._root = split_url(url)
 
-    def fetch(self, key: str, start: int | None, stop: int | None) -> Any:
+    def fetch(self, key: str, start: int | None, stop: int | None, most: int | None = None) -> Any:
         if stop is not None and stop <= (start or 0):
             return b""
         options: Any = {}
         if start is not None or stop is not None:
             options = {"range": {"offset": start} if stop is None else (start or 0, stop)}
-        return self._call(key, lambda path: _body(obstore.get(self._store, path, options=options)))
+        return self._call(key, lambda path: _body(obstore.get(self._store, path, options=options), most))
 
     def size(self, key: str) -> int:
         return int(self._call(key, lambda path: obstore.head(self._store, path))["size"])
@@ -179,9 +180,10 @@ class ObjectFolder:
         return with_retries(where, attempt)
 
 
-def _body(response: Any) -> Any:
+def _body(response: Any, most: int | None = None) -> Any:
     """Return all bytes of an obstore response. Raise TransientError if the response is shorter than announced."""
     first, last = response.range
+    check_size(last - first, most)  # before the bytes are received
     data = response.bytes()
     if len(data) != last - first:
         raise TransientError(f"{len(data)} bytes of {last - first} came")
@@ -233,4 +235,4 @@ def _translate(error: Exception, where: str, bucket: str) -> Exception:
         return StorageError(f"{where}: the endpoint is no address that can be asked; check the options")
     host, failure = _HOST.search(text), _WITHOUT_STATUS.search(text)
     reason = failure[1] if failure else "the connection was lost"
-    return TransientError(f"no answer from {public_url(host[1])} ({reason})" if host else reason)
+    return TransientError(f"no answer from {public_url(host[1])} ({reason})" if host else reason, is_answer=False)

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from daskfs.errors import StorageError
+from daskfs.errors import StorageError, hide_secrets
 
 _values: dict[str, dict[str, Any]] = {}
 _lock = threading.Lock()
@@ -70,6 +70,7 @@ class StorageOptions(Mapping[str, Any]):
 
 def register_options(token: str, options: Mapping[str, Any]) -> None:
     """Make the storage options behind a token from another process readable in this process."""
+    hide_secrets(options)
     with _lock:
         _values[token] = dict(options)
 
@@ -78,6 +79,7 @@ def _token(options: dict[str, Any]) -> str:
     """Return the random token of some storage options; equal options have the same token."""
     if not options:
         return ""
+    hide_secrets(options)
     with _lock:
         for token, known in _values.items():
             if known == options:

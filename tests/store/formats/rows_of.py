@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,7 @@ from daskfs.store.dataset.names_kernels import COUNT, NameSet, name_list
 from daskfs.store.ingest.formats.base import Format
 from daskfs.store.ingest.rows import BadLines, NameCollector, RowBuilder
 from daskfs.store.ingest.rows_kernels import ENTRIES, ROWS, RowArrays
-from daskfs.store.ingest.sources import find_sources
+from daskfs.store.ingest.sources import SourceLimits, find_sources
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,11 @@ def rows_of(
     block_entries: int = 10_000,
     names_bytes: int = 1 << 20,
     skip_bad: bool = False,
+    line_bytes: int = 1 << 28,
 ) -> Rows:
     """Find, resolve, cut and read `paths` as an ingest in one process would."""
-    sources = find_sources([str(path) for path in paths])
+    limits = SourceLimits(line_bytes)
+    sources = [replace(source, limits=limits) for source in find_sources([str(path) for path in paths])]
     format = format.resolve(sources)
     blocks: list[tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.float32], NDArray[np.float64]]] = []
     names: dict[int, bytes] = {}

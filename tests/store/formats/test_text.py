@@ -18,7 +18,6 @@ from sklearn.feature_extraction.text import CountVectorizer
 from store.formats.rows_of import rows_of
 
 from daskfs.errors import BadLineError, OptionError, SourceError
-from daskfs.store.ingest.formats import text as text_format
 from daskfs.store.ingest.formats.text import Text
 
 pytestmark = pytest.mark.kernels
@@ -241,11 +240,10 @@ def test_a_file_is_one_document_however_it_is_cut(lines: Callable[..., Path], cu
     assert rows.named() == [ngram_counts("\n".join(DOCUMENTS), (1,), (3,))] * 3
 
 
-def test_a_file_too_large_for_a_document(lines: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_format, "LARGEST_FILE", 10)
-    assert len(rows_of(Text(documents="files"), [lines("0123456789")]).y) == 1
+def test_a_file_too_large_for_a_document(lines: Callable[..., Path]) -> None:
+    assert len(rows_of(Text(documents="files"), [lines("0123456789")], line_bytes=10).y) == 1
     with pytest.raises(SourceError, match=r"docs.tsv: a document of more than .* one document a line"):
-        rows_of(Text(documents="files"), [lines("0123456789a")])
+        rows_of(Text(documents="files"), [lines("0123456789a")], line_bytes=10)
 
 
 def test_utf16_is_refused(lines: Callable[..., Path]) -> None:

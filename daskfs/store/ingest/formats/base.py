@@ -7,9 +7,12 @@ To add a format, write a module in this folder with a dataclass that extends `Fo
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from daskfs.errors import OptionError
 from daskfs.protocol import Kind
@@ -88,6 +91,22 @@ class Format(ABC):
     def read_dense(self, part: SourcePart, rows: DenseBuilder, window_bytes: int) -> None:
         """Parse one part of a source into batches of dense rows, if the kind of the format is "dense"."""
         raise NotImplementedError
+
+
+class LineFormat(Format):
+    """A text format with one row of sparse features in every line, and the label at the beginning of the line."""
+
+    reasons: ClassVar[dict[int, str]]
+    """The text of each error code that the parser returns."""
+    label_ends: ClassVar[tuple[int, int]]
+    """Two bytes (or the same byte twice) of which one ends the label of a row that has features."""
+
+    @abstractmethod
+    def parser(self, rows: RowBuilder) -> Callable[[NDArray[np.uint8]], int]:
+        """Return a function that parses a text into `rows` and returns a status, as `RowBuilder.parse` calls it."""
+
+    def read(self, part: SourcePart, rows: RowBuilder, window_bytes: int) -> None:
+        rows.parse_part(part, window_bytes, self.parser(rows), self.reasons)
 
 
 def guess_label_kind(tokens: Sequence[bytes]) -> Literal["numbers", "strings"]:

@@ -94,11 +94,19 @@ class Delimited(TableFormat):
     def _first_line(self, text: NDArray[np.uint8], source: Source) -> tuple[list[str], int]:
         """Return the fields of the first line, and the position where the second line starts."""
         end = int(np.argmax(text == LF)) + 1
+        if (count := int(np.count_nonzero(text[:end] == ord(self.delimiter))) + 1) > source.limits.columns:
+            raise SourceError(
+                f"{source.url}:1: {count:,} columns, and {source.limits.columns:,} is the most that fits into memory; "
+                "allow more with --memory, or write a table this wide as svmlight or Parquet"
+            )
         try:
             line = text[:end].tobytes().decode().rstrip("\r\n")
         except UnicodeDecodeError as error:
             raise SourceError(f"{source.url}:1: not UTF-8 text ({error.reason}); convert the file first") from error
-        fields = next(csv.reader([line], delimiter=self.delimiter), [])
+        try:
+            fields = next(csv.reader([line], delimiter=self.delimiter), [])
+        except csv.Error as error:
+            raise SourceError(f"{source.url}:1: {error}; is this a table?") from error
         if not fields:
             raise SourceError(f"{source.url}:1: the first line is empty; it should show the columns")
         return fields, end

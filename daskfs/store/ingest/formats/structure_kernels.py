@@ -32,25 +32,47 @@ def structural_bits(text, at, first, second):
     return np.packbits(marks, bitorder="little").view(np.uint64)[0]
 
 
+def equal_bits(text, at, byte):
+    """Return a uint64 with bit i set if byte ``text[at + i]`` is `byte`."""
+    return np.packbits(text[at : at + BLOCK] == byte, bitorder="little").view(np.uint64)[0]
+
+
+_BYTES = ir.VectorType(ir.IntType(8), BLOCK)
+
+
+def _block_at(context, builder, text, arguments):
+    """Generate code that loads 64 bytes of an array as a vector."""
+    data = context.make_array(text)(context, builder, arguments[0]).data
+    return builder.load(builder.bitcast(builder.gep(data, [arguments[1]]), _BYTES.as_pointer()), align=1)
+
+
+def _repeated(builder, number):
+    """Generate code for a vector of 64 equal bytes."""
+    lane = builder.insert_element(ir.Constant(_BYTES, ir.Undefined), number, ir.IntType(32)(0))
+    zeros = ir.Constant(ir.VectorType(ir.IntType(32), BLOCK), None)
+    return builder.shuffle_vector(lane, ir.Constant(_BYTES, ir.Undefined), zeros)
+
+
 @intrinsic
 def _structural_bits(typing_context, text, at, first, second):
     def generate(context, builder, signature, arguments):
-        byte = ir.IntType(8)
-        blocks = ir.VectorType(byte, BLOCK)
-        data = context.make_array(text)(context, builder, arguments[0]).data
-        block = builder.load(builder.bitcast(builder.gep(data, [arguments[1]]), blocks.as_pointer()), align=1)
-
-        def repeated(number):
-            lane = builder.insert_element(ir.Constant(blocks, ir.Undefined), number, ir.IntType(32)(0))
-            zeros = ir.Constant(ir.VectorType(ir.IntType(32), BLOCK), None)
-            return builder.shuffle_vector(lane, ir.Constant(blocks, ir.Undefined), zeros)
-
-        marks = builder.icmp_unsigned("<=", block, repeated(byte(SPACE)))
+        block = _block_at(context, builder, text, arguments)
+        marks = builder.icmp_unsigned("<=", block, _repeated(builder, ir.IntType(8)(SPACE)))
         for number in arguments[2:]:
-            marks = builder.or_(marks, builder.icmp_unsigned("==", block, repeated(number)))
+            marks = builder.or_(marks, builder.icmp_unsigned("==", block, _repeated(builder, number)))
         return builder.bitcast(marks, ir.IntType(64))
 
     return types.uint64(text, types.int64, types.uint8, types.uint8), generate
+
+
+@intrinsic
+def _equal_bits(typing_context, text, at, byte):
+    def generate(context, builder, signature, arguments):
+        block = _block_at(context, builder, text, arguments)
+        marks = builder.icmp_unsigned("==", block, _repeated(builder, arguments[2]))
+        return builder.bitcast(marks, ir.IntType(64))
+
+    return types.uint64(text, types.int64, types.uint8), generate
 
 
 @overload(structural_bits, inline="always")
@@ -58,6 +80,15 @@ def _compiled_structural_bits(text, at, first, second):
     def checked(text, at, first, second):
         text[at + BLOCK - 1]  # a vector is loaded without bounds checks: this byte has them
         return _structural_bits(text, at, np.uint8(first), np.uint8(second))  # type: ignore[call-arg]
+
+    return checked
+
+
+@overload(equal_bits, inline="always")
+def _compiled_equal_bits(text, at, byte):
+    def checked(text, at, byte):
+        text[at + BLOCK - 1]
+        return _equal_bits(text, at, np.uint8(byte))  # type: ignore[call-arg]
 
     return checked
 

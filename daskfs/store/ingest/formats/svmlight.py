@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.store.ingest.formats import svmlight_kernels as kernels
-from daskfs.store.ingest.formats.base import Format, LabelKind, NamesFrom, guess_label_kind
+from daskfs.store.ingest.formats.base import LabelKind, LineFormat, NamesFrom, guess_label_kind
+from daskfs.store.ingest.formats.numbers_kernels import SPACE, TAB
 from daskfs.store.ingest.formats.structure_kernels import new_positions
 from daskfs.store.ingest.rows import MOST_LABELS, RowBuilder
-from daskfs.store.ingest.sources import Source, SourcePart, first_lines
+from daskfs.store.ingest.sources import Source, first_lines
 
 REASONS = {
     kernels.LABEL_IS_NO_NUMBER: "the label is not a number (string labels: --labels strings)",
@@ -29,7 +30,7 @@ REASONS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Svmlight(Format):
+class Svmlight(LineFormat):
     """Options of the svmlight format.
 
     Parameters
@@ -42,6 +43,8 @@ class Svmlight(Format):
 
     name: ClassVar[str] = "svmlight"
     names_from: ClassVar[NamesFrom] = {"from": "ids"}
+    reasons: ClassVar[dict[int, str]] = REASONS
+    label_ends: ClassVar[tuple[int, int]] = (SPACE, TAB)
 
     def resolve(self, sources: Sequence[Source]) -> Self:
         if self.labels != "auto":
@@ -49,10 +52,10 @@ class Svmlight(Format):
         words = [line.split(b"#")[0].split() for line in first_lines(sources[0])]
         return replace(self, labels=guess_label_kind([line[0] for line in words if line]))
 
-    def read(self, part: SourcePart, rows: RowBuilder, window_bytes: int) -> None:
+    def parser(self, rows: RowBuilder) -> Callable[[NDArray[np.uint8]], int]:
         strings, positions = self.labels == "strings", new_positions()
 
-        def step(text: NDArray[np.uint8]) -> int:
+        def parse(text: NDArray[np.uint8]) -> int:
             return int(kernels.parse_svmlight(text, strings, rows.arrays, rows.labels, positions))
 
-        rows.parse_part(part, window_bytes, step, REASONS)
+        return parse

@@ -34,7 +34,6 @@ REASONS = {
 
 DocumentUnit = Literal["lines", "files"]
 LONGEST_NGRAM = 64
-LARGEST_FILE = 1 << 28  # 256 MB: held in memory as a whole, several times
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,10 +147,14 @@ class Text(Format):
 
 
 def _whole_file(source: Source) -> bytes:
+    largest = source.limits.line_bytes
     with source.open() as file:
-        text = file.read(LARGEST_FILE + 1)
-    if len(text) > LARGEST_FILE:
-        raise SourceError(f"{source.url}: a document of more than {LARGEST_FILE >> 20} MB; has it one document a line?")
+        text = file.read(largest + 1)
+    if len(text) > largest:
+        raise SourceError(
+            f"{source.url}: a document of more than {largest >> 20} MB; has it one document a line? "
+            "More --memory allows larger documents"
+        )
     if text.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise SourceError(f"{source.url}: UTF-16 text; convert it to UTF-8 first")
     return text.removeprefix(BOM)

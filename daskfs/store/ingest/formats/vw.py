@@ -6,7 +6,7 @@ of digits such as ``12`` is hashed like any other name, so that a number never c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.store.ingest.formats import vw_kernels as kernels
-from daskfs.store.ingest.formats.base import Format, LabelKind, NamesFrom, guess_label_kind
+from daskfs.store.ingest.formats.base import LabelKind, LineFormat, NamesFrom, guess_label_kind
+from daskfs.store.ingest.formats.numbers_kernels import BAR
 from daskfs.store.ingest.formats.vw_fast_kernels import new_structure
 from daskfs.store.ingest.rows import MOST_LABELS, RowBuilder
-from daskfs.store.ingest.sources import Source, SourcePart, first_lines
+from daskfs.store.ingest.sources import Source, first_lines
 
 REASONS = {
     kernels.NO_LABEL: "no label before the first |",
@@ -37,7 +38,7 @@ REASONS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class VowpalWabbit(Format):
+class VowpalWabbit(LineFormat):
     """Options of the VW text format.
 
     Parameters
@@ -50,6 +51,8 @@ class VowpalWabbit(Format):
 
     name: ClassVar[str] = "vw"
     names_from: ClassVar[NamesFrom] = {"from": "table"}
+    reasons: ClassVar[dict[int, str]] = REASONS
+    label_ends: ClassVar[tuple[int, int]] = (BAR, BAR)
 
     def resolve(self, sources: Sequence[Source]) -> Self:
         if self.labels != "auto":
@@ -57,10 +60,10 @@ class VowpalWabbit(Format):
         headers = [line.split(b"|")[0].split() for line in first_lines(sources[0])]
         return replace(self, labels=guess_label_kind([header[0] for header in headers if header]))
 
-    def read(self, part: SourcePart, rows: RowBuilder, window_bytes: int) -> None:
+    def parser(self, rows: RowBuilder) -> Callable[[NDArray[np.uint8]], int]:
         strings, batch, structure = self.labels == "strings", kernels.new_batch(), new_structure()
 
-        def step(text: NDArray[np.uint8]) -> int:
+        def parse(text: NDArray[np.uint8]) -> int:
             return int(kernels.parse_vw(text, strings, rows.arrays, rows.labels, rows.names, batch, structure))
 
-        rows.parse_part(part, window_bytes, step, REASONS)
+        return parse

@@ -27,7 +27,7 @@ from daskfs.store.dataset.hashing_kernels import (
     put_word,
     word_at,
 )
-from daskfs.store.dataset.names_kernels import intern, is_far, prefetch_name
+from daskfs.store.dataset.names_kernels import has_no_names, intern, is_far, prefetch_name
 from daskfs.store.ingest.formats.numbers_kernels import BAR, COLON, CR, LF, SPACE, TAB, read_long_token, read_token
 from daskfs.store.ingest.formats.structure_kernels import FINE, NOT_UNDERSTOOD, WINDOW, find_structure, new_positions
 from daskfs.store.ingest.rows_kernels import ENTRIES, FULL, NAMES_FULL
@@ -72,7 +72,7 @@ def read_structured_namespaces(text, at, out, names, structure):
     Return the new number of entries, the number of the structural byte that ends the line, and FINE, FULL, NAMES_FULL
     or NOT_UNDERSTOOD.
     """
-    positions = structure.positions
+    positions, keeps_names = structure.positions, not has_no_names(names)
     entry = first = out.progress[ENTRIES]
     bar, scale, prefix, carry = at, 1.0, 0, np.uint64(0)
     here = np.int64(positions[at])
@@ -111,11 +111,12 @@ def read_structured_namespaces(text, at, out, names, structure):
             feature = _long_feature_id(text, start, stop, structure.full_name, prefix)
         else:
             return entry, at, NOT_UNDERSTOOD
-        prefetch_name(names, feature)
+        if keeps_names:
+            prefetch_name(names, feature)
+            structure.name_after[entry - first] = at
+            structure.bar_before[entry - first] = bar
         out.ids[entry] = feature
         out.values[entry] = value
-        structure.name_after[entry - first] = at
-        structure.bar_before[entry - first] = bar
         entry += 1
         at = following
         here = np.int64(positions[at])
@@ -196,6 +197,8 @@ def _long_feature_id(text, start, stop, full_name, prefix):
 @inlined
 def _remember_row(text, names, ids, first, stop, structure):
     """Add the names of a row to the set of names, and return False if the set has no room."""
+    if has_no_names(names):
+        return True
     left = 0
     for i in range(stop - first):
         structure.unknown[left] = i

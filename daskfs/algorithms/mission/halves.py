@@ -1,0 +1,218 @@
+"""How many of MISSION's features are false: how often halves of the rows choose them, for `error_control="halves"`.
+
+Beside the learner of all rows, 2B more learn in the same pass, from B random halves of the rows and from the rows that
+each half leaves out. A feature that is there for a reason is chosen by most of them, c of 2B times. How often false
+features are chosen shows the same with a permuted target, which has nothing to find: 2B more learners, the *null
+learners*. With c⁰ the times that these choose each feature,
+
+    EFP(c) = 1 + number of features with c⁰ ≥ c
+
+false features are expected among those chosen c times or more; see `error_control.q_values`.
+
+Every learner has a *salt*, which is added to the ids of features (exclusive or) and so gives the learner hashes of its
+own. With common hashes, a feature that shares its cell with a true one would be chosen by all halves alike, and its
+frequency would say nothing. A permuted target has no true features, and would not show it.
+
+All learners have the calibration of the learner of all rows. The halves follow from row numbers, however blocks are
+cut. A row's permuted target is the target of some row among the `TILE` rows before, or among the first rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskfs.algorithms.error_control import count_reported, permutation, q_values, random_words
+from daskfs.algorithms.losses import Floats
+from daskfs.algorithms.mission.calibration import FIRST_ROWS
+from daskfs.algorithms.mission.memory_kernels import COUNT, Memory, SparseRows
+from daskfs.algorithms.mission.rows import ignore_rows, read_only
+from daskfs.errors import OptionError
+from daskfs.protocol import ErrorControl, Meta, Result
+
+if TYPE_CHECKING:
+    from daskfs.algorithms.mission import Mission
+
+N_PAIRS = 10
+"""B: pairs of complementary halves."""
+N_LEARNERS = 4 * N_PAIRS
+"""Learners of halves: of every pair, two for the target and two for the permuted target."""
+TILE = FIRST_ROWS
+"""Rows whose targets are permuted together: so many are known when the first rows are learned, if there are as many."""
+_SALTS, _HALVES = 2**32, 2**32 + 1  # streams of random words; those of permutations are numbered from 0
+
+
+@dataclass(slots=True)
+class HalvesState:
+    """Learners of halves, targets to permute, and in the end how often each feature was chosen."""
+
+    memories: list[Memory]
+    """Of the `N_LEARNERS` learners, in the order of `learners`; empty after the last pass that learns."""
+    first_targets: Floats = field(default_factory=lambda: np.empty(0))
+    """The targets of the first rows, at most `TILE`."""
+    targets: Floats = field(default_factory=lambda: np.empty(0))
+    """The targets that the rows of this tile take: of the tile before, or `first_targets`."""
+    tile: Floats = field(default_factory=lambda: np.empty(0))
+    """(TILE,): targets of the rows of this tile that were read; before, those of other rows."""
+    features: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
+    """The features searched, those first that were chosen most often; empty before the last pass has ended."""
+    times: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    """How many halves chose each of `features`."""
+    null_times: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    """How many halves chose each feature that any chose with the permuted target."""
+
+    def start_pass(self) -> None:
+        """Return to the beginning of the rows, so that every pass has the same permuted target."""
+        self.targets, self.tile = self.first_targets, np.resize(self.first_targets, TILE)
+
+    def permuted(self, y: Floats, first: int, seed: int) -> Floats:
+        """Return the permuted targets of consecutive rows from row `first` on, whose targets are y."""
+        if not len(self.first_targets):
+            self.first_targets = y[:TILE].copy()
+            self.start_pass()
+        taken = np.empty(len(y))
+        done = 0
+        while done < len(y):
+            number, at = divmod(first + done, TILE)
+            stop = min(len(y), done + TILE - at)
+            numbers = np.arange(at, at + stop - done)
+            order = permutation(seed, number, len(self.targets))
+            taken[done:stop] = self.targets[order[numbers % len(order)]]
+            self.tile[numbers] = y[done:stop]
+            if numbers[-1] == TILE - 1:
+                self.targets = self.tile.copy()
+            done = stop
+        return taken
+
+
+def check_halves(params: Mission, meta: Meta) -> None:
+    """Raise OptionError if frequencies over halves would say nothing, or have not been studied."""
+    reasons = {
+        f"method={params.method!r} has not been studied: use method='active'": params.method != "active",
+        f"loss={params.loss!r} has not been studied: use loss='squared' or loss='logistic'": params.loss
+        not in ("squared", "logistic"),
+        "kept features explain the target, and not a permuted one: leave out keep": bool(params.keep),
+        "interactions have not been studied: leave them out": params.interactions is not None,
+        "fading has not been studied: leave it out": params.fading > 0,
+        "rows with weights cannot change places: write the data without weights": meta.weighted,
+        "rows in the order of their targets cannot be permuted in one pass: daskfs shuffle mixes them": (
+            meta.mixed is False and meta.n_samples > TILE
+        ),
+        "groups of rows are only for Online Substitution: use OnlineSubstitution": len(meta.row_groups()) > 0,
+    }
+    for reason, applies in reasons.items():
+        if applies:
+            raise OptionError(f"error_control={params.error_control!r}: {reason}")
+
+
+def salts(seed: int) -> NDArray[np.uint64]:
+    """Return a salt of 63 bits for every learner, as ids of features have."""
+    return random_words(seed, _SALTS, np.arange(N_LEARNERS)) >> np.uint64(1)
+
+
+def is_in_first_half(seed: int, pair: int, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which rows are in the first half of a pair; of rows 2i and 2i + 1, one is.
+
+    >>> first, second = is_in_first_half(0, 0, np.arange(0, 100, 2)), is_in_first_half(0, 0, np.arange(1, 100, 2))
+    >>> bool((first ^ second).all()), 15 < int(first.sum()) < 35
+    (True, True)
+    """
+    bits = random_words(seed, _HALVES + pair, rows // 2) >> np.uint64(63)
+    is_in: NDArray[np.bool_] = (bits.astype(np.int64) ^ (rows & 1)) == 0
+    return is_in
+
+
+def learners(seed: int, rows: SparseRows, nulls: Floats, numbers: NDArray[np.int64]) -> Iterator[SparseRows]:
+    """Yield the rows as each learner learns them: those of its half, with its target and its salt.
+
+    The arguments are the permuted targets of the rows, and the numbers of the rows.
+    """
+    salt = iter(salts(seed))
+    for pair in range(N_PAIRS):
+        is_in_first = is_in_first_half(seed, pair, numbers)
+        for others in (~is_in_first, is_in_first):
+            half = ignore_rows(rows, others)
+            for y in (rows.y, nulls):
+                ids = rows.ids ^ next(salt)
+                yield read_only(half.indptr, ids, half.values, half.outside, half.pairs, y, half.weight)
+
+
+def with_salt(memory: Memory, salt: np.uint64) -> Memory:
+    """Return a memory with the ids of features in place of those with a salt, or the other way round."""
+    ids = (memory.keys - np.uint64(1)) ^ salt
+    return memory._replace(keys=np.where(memory.keys > 0, ids + np.uint64(1), np.uint64(0)))
+
+
+def count_times(selected: Sequence[NDArray[np.uint64]]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Return the features that any of several learners selected, ascending, and how many selected each."""
+    features, times = np.unique(np.concatenate(selected), return_counts=True)
+    return features, times.astype(np.int64)
+
+
+def selected_in(memory: Memory, salt: np.uint64 | int = 0) -> NDArray[np.uint64]:
+    """Return the features in the tables of a memory, without their salt."""
+    keys = memory.keys[memory.keys > 0]
+    features: NDArray[np.uint64] = (keys - np.uint64(1)) ^ np.uint64(salt)
+    return features
+
+
+def judge(halves: HalvesState, memory: Memory, seed: int) -> None:
+    """Count how often halves chose the features of a memory, and drop the learners; their tables are pruned already."""
+    by_learner = [selected_in(own, salt) for own, salt in zip(halves.memories, salts(seed), strict=True)]
+    features, times = count_times(by_learner[0::2])
+    slots = np.flatnonzero(memory.keys[0])
+    searched = memory.keys[0, slots] - np.uint64(1)
+    sizes = np.abs(memory.weights[0, slots, 0])
+    at = np.minimum(np.searchsorted(features, searched), len(features) - 1)
+    chosen = np.where(features[at] == searched, times[at], 0) if len(features) else np.zeros(len(slots), np.int64)
+    order = np.lexsort((searched, -sizes, -chosen))
+    halves.features, halves.times = searched[order], chosen[order]
+    halves.null_times = count_times(by_learner[1::2])[1]
+    halves.memories = []
+
+
+def expected_false(halves: HalvesState) -> Floats:
+    """Return how many false features are expected among those chosen as often as each of the features searched."""
+    null = np.sort(halves.null_times)
+    n_null = len(null) - np.searchsorted(null, np.maximum(halves.times, 1), side="left")
+    return (1 + n_null).astype(np.float64)
+
+
+def error_control_of(params: Mission, halves: HalvesState) -> ErrorControl:
+    """Return how many of the features searched are reported, and how many of these are expected to be false."""
+    expected = expected_false(halves)
+    q = q_values(halves.times.astype(np.float64), expected)
+    return ErrorControl(
+        n_searched=len(q),
+        n_reported=count_reported(q, expected, params.max_fdr, params.max_false),
+        max_fdr=params.max_fdr,
+        max_false=params.max_false,
+        p_value_nothing=None,
+        expected_false=tuple(expected.tolist()),
+        q_values=tuple(q.tolist()),
+    )
+
+
+def with_error_control(params: Mission, halves: HalvesState, result: Result) -> Result:
+    """Return a result with the numbers for each of its features, which are the reported ones in any order."""
+    control = error_control_of(params, halves)
+    place = {feature: number for number, feature in enumerate(halves.features.tolist())}
+    at = np.array([place[feature] for feature in result.features.tolist()], np.int64)
+    columns = {
+        "times_chosen": halves.times.astype(np.float64),
+        "expected_false": np.array(control.expected_false),
+        "q_value": np.array(control.q_values),
+    }
+    return replace(result, statistics={name: column[at] for name, column in columns.items()}, error_control=control)
+
+
+def only_reported(params: Mission, halves: HalvesState, memory: Memory) -> Memory:
+    """Return a memory whose tables have only the reported features, and must be pruned before a look-up."""
+    features = halves.features[: error_control_of(params, halves).n_reported]
+    stay = np.isin(memory.keys, features + np.uint64(1))
+    memory.status[:, COUNT] = stay.sum(axis=1)
+    return memory._replace(keys=np.where(stay, memory.keys, np.uint64(0)))

@@ -1,0 +1,265 @@
+"""Waiting for a Dask cluster without waiting for ever: every wait of daskfs is one of the functions of this module.
+
+The scheduler tells a client through one stream which tasks have ended. If the stream is closed, half-open or stopped,
+Dask's own functions wait for ever. Here a `Vigil` looks around every few seconds, its `Watchdog` decides, and a stream
+that brings nothing is connected anew. Dask then cancels all futures of the client, so that the waits raise
+CancelledError; whoever has submitted the tasks submits them again. If that does not help, if the scheduler does not
+answer, or if there are no workers, the waits raise `Interrupted`.
+
+The key ``daskfs.patience`` in Dask's configuration is the time, by default 40 s, without an answer of the scheduler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from inspect import isawaitable
+from itertools import count
+from queue import Empty, SimpleQueue
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from daskfs.engine.cluster.watchdog import Answer, Patience, Verdict, Watchdog
+from daskfs.errors import Interrupted
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+Value = TypeVar("Value")
+PATIENCE = "daskfs.patience"
+"""The key in Dask's configuration of the time without an answer until a run gives up."""
+NO_WORKERS = 60.0  # seconds without a single worker until a run gives up; a restart takes some
+GONE = "the Dask scheduler or its workers are gone; when they are back, run the same again to go on"
+_SILENT = "the Dask scheduler does not answer; when it does, run the same again to go on"
+_DEAF = "the Dask scheduler answers, but its news do not arrive; run the same again to go on"
+WORKERLESS = "the cluster has no workers any more; start some, and run the same again"
+ATTEMPTS = 10  # at tasks that are lost
+_PAUSE = 1.0  # seconds before another attempt, for the scheduler to notice which workers are gone
+_ECHO = "daskfs-echo"  # the Dask topic of echoes
+_RECONNECTS = 2  # in a row, without a single task that ends
+_ENDED = ("memory", "erred")  # states of tasks in the scheduler
+_Running = concurrent.futures.Future[tuple[Any, Exception | None]]
+_lock = threading.Lock()
+logger = logging.getLogger("daskfs")
+
+
+def patience() -> Patience:
+    """Return how long this process waits in vain."""
+    import dask  # here, since a run without a cluster does without Dask
+
+    return Patience(dask.utils.parse_timedelta(dask.config.get(PATIENCE, 40)), NO_WORKERS)
+
+
+def call(client: Client, function: Callable[..., Any], *arguments: Any, waits_for: Collection[Future[Any]] = ()) -> Any:
+    """Call a method of a client or future, and return its value; the wait for the value is watched.
+
+    The method is called on the event loop of the client, where Dask's methods return awaitable objects. The futures
+    `waits_for` are those whose end the method waits for, if any.
+    """
+
+    vigil, running = Vigil(client), _start(client, function, *arguments)
+    try:
+        while not _has_ended(running, vigil.every):
+            vigil.look(waits_for)
+    finally:
+        running.cancel()
+    try:
+        value = _value(running)
+    except KeyError as error:
+        if error.args == (client.id,):  # the scheduler has removed the client, which will connect anew
+            raise CancelledError from error
+        raise
+    if waits_for:
+        vigil.succeed()
+    return value
+
+
+def call_briefly(client: Client, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a method as `call` does, for a value that is worth a few seconds only. Raise TimeoutError after these."""
+    running = _start(client, function, *arguments)
+    try:
+        if not _has_ended(running, patience().answer):
+            raise TimeoutError
+    finally:
+        running.cancel()
+    return _value(running)
+
+
+def await_result(client: Client, future: Future[Any]) -> Any:
+    """Return the result of a task, or raise its exception."""
+    return call(client, future.result, waits_for=[future])
+
+
+def wait_for(client: Client, futures: Sequence[Future[Any]]) -> None:
+    """Wait for tasks without fetching their results. Raise the exception of a task that failed."""
+    for future in futures:
+        while future.status in ("pending", "lost"):
+            call(client, future.exception, waits_for=futures)
+        if future.status != "finished":
+            await_result(client, future)
+
+
+def as_they_end(client: Client, futures: Iterable[Future[Any]]) -> Iterator[Future[Any]]:
+    """Yield futures as they end."""
+    ended, left, vigil = SimpleQueue[Any](), set(futures), Vigil(client)
+    for future in left:
+        future.add_done_callback(ended.put)
+    while left:
+        try:
+            future = ended.get(timeout=vigil.every)
+        except Empty:
+            vigil.look(left)
+        else:
+            vigil.succeed()
+            left.discard(future)
+            yield future
+
+
+def with_retries(client: Client, attempt: Callable[[], Value]) -> Value:
+    """Return the value of `attempt`, which is called again if tasks are lost together with what they need."""
+    for _ in range(ATTEMPTS):
+        try:
+            return attempt()
+        except CancelledError as error:
+            lost = error
+        await_connection(client)
+        sleep(_PAUSE)
+    raise Interrupted(GONE) from lost
+
+
+def await_connection(client: Client) -> None:
+    """Wait until a client that has lost its connection has made another. Raise Interrupted if there is none in time."""
+    deadline = monotonic() + patience().silent
+    while client.status == "connecting" and monotonic() < deadline:
+        sleep(0.05)
+    if client.status != "running":
+        raise Interrupted(GONE)
+
+
+def _start(client: Client, function: Callable[..., Any], *arguments: Any) -> _Running:
+    """Begin a call on the event loop of a client."""
+
+    async def run() -> tuple[Any, Exception | None]:
+        try:
+            value = function(*arguments)
+            return (await value if isawaitable(value) else value), None
+        except Exception as error:  # asyncio would turn an error of cancelled futures into one of a cancelled task
+            return None, error
+
+    if client.loop is None or client.status == "closed":
+        raise Interrupted(GONE)
+    loop: Any = client.loop
+    return asyncio.run_coroutine_threadsafe(run(), loop.asyncio_loop)
+
+
+def _has_ended(running: _Running, seconds: float) -> bool:
+    return bool(concurrent.futures.wait([running], seconds).done)
+
+
+def _value(running: _Running) -> Any:
+    value, error = running.result()
+    if error is not None:
+        raise error
+    return value
+
+
+class Vigil:
+    """The watch over one wait, which may be for tasks or for an answer; see `Watchdog`."""
+
+    def __init__(self, client: Client) -> None:
+        self._client, self._connection = client, _Connection.of(client)
+        self._patience = patience()
+        self._watchdog, self._made = Watchdog(self._patience), self._connection.made
+        self.every = self._patience.every
+        """Seconds until the next look."""
+
+    def look(self, waits_for: Collection[Future[Any]] = ()) -> None:
+        """Look around once. Connect the client anew if it hears nothing, and raise Interrupted if all is in vain."""
+        connection = self._connection
+        if self._client.status == "closed":  # its event loop, too
+            raise Interrupted(GONE)
+        if self._made != connection.made:  # another thread has connected the client anew
+            self._watchdog, self._made = Watchdog(self._patience), connection.made
+        heard, pending = connection.heard, [str(future.key) for future in waits_for if future.status == "pending"]
+        answer = None
+        with suppress(Exception):
+            answer = call_briefly(self._client, connection.ask, self._client, pending)
+        verdict = self._watchdog.look(monotonic(), answer, heard, pending)
+        if verdict == Verdict.SILENT:
+            raise Interrupted(_SILENT)
+        if verdict == Verdict.NO_WORKERS:
+            raise Interrupted(WORKERLESS)
+        if verdict == Verdict.RECONNECT:
+            connection.renew(self._client, self._made)
+
+    def succeed(self) -> None:
+        """Note that a task has ended, of which the stream has brought the news."""
+        self._connection.in_vain = 0
+
+
+class _Connection:
+    """What daskfs knows of the connection of a client to its scheduler."""
+
+    def __init__(self) -> None:
+        self._numbers, self._listens, self._renewing = count(1), False, threading.Lock()
+        self.heard = 0  # the number of the newest echo
+        self.made = 0  # how often the connection was made anew
+        self.in_vain = 0  # how often since the last task that ended
+
+    @classmethod
+    def of(cls, client: Client) -> _Connection:
+        with _lock:
+            return _connections.setdefault(client, cls())
+
+    async def ask(self, client: Client, keys: Sequence[str]) -> Answer:
+        """Return the scheduler's answer about some tasks."""
+        if not self._listens:
+            client.subscribe_topic(_ECHO, self._hear)
+            self._listens = True
+        number = next(self._numbers)
+        workers, ended = await client.run_on_scheduler(_answer, client.id, number, keys)
+        return Answer(number, workers, frozenset(ended))
+
+    def _hear(self, event: tuple[float, int]) -> None:
+        self.heard = max(self.heard, event[1])
+
+    def renew(self, client: Client, made: int) -> None:
+        """Connect the client anew, unless another thread has done so since the connection with number `made`."""
+        with self._renewing:
+            if self.made != made:
+                return
+            if self.in_vain >= _RECONNECTS:
+                self.in_vain = 0  # for the next run
+                raise Interrupted(_DEAF)
+            self.made, self.in_vain = made + 1, self.in_vain + 1
+            logger.warning("note: the scheduler's news have not arrived for a while; connecting anew")
+            with suppress(Exception):  # the next looks tell whether it has helped
+                call_briefly(client, _reconnect, client)
+
+
+_connections: WeakKeyDictionary[Client, _Connection] = WeakKeyDictionary()
+
+
+def _answer(client: str, echo: int, keys: Sequence[str], dask_scheduler: Any) -> tuple[int, list[str]]:
+    """Send an echo, and return the number of workers and the tasks that have ended; runs in the scheduler."""
+    dask_scheduler.client_send(client, {"op": "event", "topic": _ECHO, "event": (0.0, echo)})
+    states = {key: getattr(dask_scheduler.tasks.get(key), "state", None) for key in keys}
+    is_behind = bool(getattr(dask_scheduler, "_active_graph_updates", 0))  # tasks may be on their way
+    ended = [key for key, state in states.items() if state in _ENDED or (state is None and not is_behind)]
+    return len(dask_scheduler.workers), ended
+
+
+async def _reconnect(client: Client) -> None:
+    """Drop the stream of a client, upon which Dask cancels the futures of the client and connects the client anew."""
+    if client.scheduler_comm is not None:
+        client.scheduler_comm.abort()
+    listener = client._handle_report_task
+    if listener is not None and listener.done():  # Dask has stopped listening, and would not notice
+        await client._reconnect()
+        client._handle_report_task = asyncio.create_task(client._handle_report())

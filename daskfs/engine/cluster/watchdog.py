@@ -1,0 +1,116 @@
+"""Whether a process that waits for a Dask cluster should go on waiting: a decision without Dask and without a clock.
+
+A waiting process looks around every few seconds. It asks the scheduler directly what became of the tasks it waits for,
+and the scheduler also sends an *echo*, an event with a number, through the stream that brings the news of finished
+tasks. So a look finds one of these:
+
+- The scheduler answers, and the echo of the previous look has arrived: all is well, however long the tasks take.
+- The scheduler answers, but the stream is *overdue*: an echo is missing, or a task that had ended at the previous look
+  still counts as pending here. The connection must be made anew.
+- The scheduler does not answer: it is gone, frozen, or cut off.
+- The scheduler has no workers.
+
+Only time in which this process was awake counts, so that a process that was stopped for an hour does not conclude that
+the others have been silent for an hour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class Verdict(Enum):
+    """What to do after a look around."""
+
+    WAIT = "wait"
+    RECONNECT = "reconnect"
+    SILENT = "the scheduler does not answer"
+    NO_WORKERS = "the scheduler has no workers"
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long to wait in vain, in seconds; all but the time without workers follow from one number.
+
+    >>> Patience(40).deaf, Patience(40).every
+    (10.0, 3.0)
+    """
+
+    silent: float = 40.0
+    """Without an answer of the scheduler; together with the last question less than a minute."""
+    workerless: float = 60.0
+    """Without a single worker; a restart takes some time."""
+
+    @property
+    def deaf(self) -> float:
+        """Seconds in which the scheduler answers, but its stream is overdue; three such times fit into a minute."""
+        return self.silent / 4
+
+    @property
+    def every(self) -> float:
+        """Seconds between two looks around."""
+        return self.silent * 3 / 40
+
+    @property
+    def answer(self) -> float:
+        """Seconds for the scheduler's answer to one question."""
+        return self.silent / 8
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the scheduler answers to one question."""
+
+    echo: int
+    """The number of the echo that the scheduler has sent through its stream."""
+    workers: int
+    """How many workers the scheduler has."""
+    ended: frozenset[str] = frozenset()
+    """Those of the tasks in question that have ended, or that the scheduler does not know."""
+
+
+@dataclass(slots=True)
+class Watchdog:
+    """Adds up what the looks of one wait have found, and decides whether to go on waiting."""
+
+    patience: Patience
+    silent: float = 0.0
+    """Seconds since the last answer, as the three that follow only those in which this process was awake."""
+    deaf: float = 0.0
+    """Seconds since the stream was last in time."""
+    workerless: float = 0.0
+    """Seconds since there was a worker."""
+    _last: float | None = None
+    _echo: int = 0
+    _ended: frozenset[str] = field(default_factory=frozenset)
+
+    def look(self, now: float, answer: Answer | None, heard: int, pending: Collection[str]) -> Verdict:
+        """Return what to do.
+
+        Parameters
+        ----------
+        now
+            The time in seconds.
+        answer
+            The answer of the scheduler; None if there was none in time.
+        heard
+            The number of the newest echo that had arrived before the question was asked.
+        pending
+            The tasks that this process still considered pending before the question was asked.
+        """
+        awake = self.patience.every + self.patience.answer  # a longer time was not spent here
+        seconds = 0.0 if self._last is None else min(now - self._last, awake)
+        self._last = now
+        if answer is None:
+            self.silent += seconds
+            return Verdict.SILENT if self.silent >= self.patience.silent else Verdict.WAIT
+        is_overdue = heard < self._echo or not self._ended.isdisjoint(pending)
+        self.silent = 0.0
+        self.deaf = self.deaf + seconds if is_overdue else 0.0
+        self.workerless = 0.0 if answer.workers else self.workerless + seconds
+        self._echo, self._ended = answer.echo, answer.ended
+        if self.deaf >= self.patience.deaf:
+            return Verdict.RECONNECT
+        return Verdict.NO_WORKERS if self.workerless >= self.patience.workerless else Verdict.WAIT

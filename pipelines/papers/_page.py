@@ -1,0 +1,203 @@
+"""docs/papers.md from what was measured: our numbers beside the paper's, and a line on every difference.
+
+No number is in this file, and those of the papers are in the files of their tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from _exhibit import Claim, Exhibit, View
+from _plot import draw
+from _report import Record
+
+HEAD = """# The papers, measured again
+
+Every table and figure of the three papers, rerun by `make papers` ([how](#how-to-run-it)). This page is written by
+`pipelines/papers/run.py` from what it measured (`docs/papers.json`); only the numbers that the papers print are typed
+in by hand.
+
+The quick form has small sizes and few repetitions, so that what fails in it may hold in the full form, and the other
+way round.
+"""
+PAPERS = {
+    "substitution": (
+        "Online Substitution (KDD 2016)",
+        "H. Yang, R. Fujimaki, Y. Kusumura, J. Liu: *Online Feature Selection: A Limited-Memory Substitution Algorithm "
+        "and Its Asynchronous Parallel Variation*. [Our algorithm](algorithms/substitution.md): `OS, block` is the "
+        "default, `OS, paper` the published algorithm 1, `Asy-OS` its algorithms 2 and 3.",
+    ),
+    "mission": (
+        "MISSION (ICML 2018)",
+        "A. Aghazadeh, R. Spring, D. LeJeune, G. Dasarathy, A. Shrivastava, R. Baraniuk: *MISSION: Ultra Large-Scale "
+        "Feature Selection using Count-Sketches*. [Our algorithm](algorithms/mission.md): `MISSION, active` is the "
+        "default, `MISSION, paper` the published listing.",
+    ),
+    "random_features": (
+        "Sparse Random Features (NIPS 2014)",
+        "I. E.-H. Yen, T.-W. Lin, S.-D. Lin, P. Ravikumar, I. Dhillon: *Sparse Random Features Algorithm as Coordinate "
+        "Descent in Hilbert Space*. [Our algorithm](algorithms/random-features.md): `Sparse-RF` is the default with "
+        "screening, `Sparse-RF, paper` its algorithm 1 to the letter (`screen=False`).",
+    ),
+}
+TAIL = """## How to run it
+
+```
+make papers                  # what needs no public files
+make papers FROM=DIR         # everything, with public files below DIR: datasets/README.md says where they come from
+make papers FROM=DIR FULL=1  # the sizes of the papers where that is sensible: hours; stopped, it goes on where it was
+python pipelines/papers/mission_table1.py     # one of them
+```
+"""
+
+
+def write_page(exhibits: Sequence[Exhibit], saved: dict[str, Any], docs: Path) -> None:
+    """Write papers.md and its plots below `docs`."""
+    (docs / "papers").mkdir(exist_ok=True)
+    pictures = {name: svg for exhibit in exhibits for name, svg in plots_of(exhibit, saved).items()}
+    for old in (docs / "papers").glob("*.svg"):
+        if old.name not in pictures:
+            old.unlink()
+    for name, svg in pictures.items():
+        (docs / "papers" / name).write_text(svg, encoding="utf-8")
+    (docs / "papers.md").write_text(page_of(exhibits, saved), encoding="utf-8")
+
+
+def page_of(exhibits: Sequence[Exhibit], saved: dict[str, Any]) -> str:
+    """Return the page of all exhibits."""
+    parts = [HEAD, _summary(exhibits, saved)]
+    for prefix, (title, authors) in PAPERS.items():
+        parts += [f"## {title}\n", authors + "\n"]
+        parts += [section_of(exhibit, saved) for exhibit in exhibits if exhibit.name.startswith(prefix)]
+    return "\n".join([*parts, TAIL])
+
+
+def plots_of(exhibit: Exhibit, saved: dict[str, Any]) -> dict[str, str]:
+    """Return the plots of an exhibit by the names of their files."""
+    records = saved.get(exhibit.name, {}).get("records", [])
+    pictures = {}
+    for number, view in enumerate(exhibit.views):
+        ours, theirs = view.means(records), view.means(exhibit.printed)
+        if not view.plot or not _is_curve(ours):
+            continue
+        paper = {f"{method} (the paper)": curve for method, curve in theirs.items()}
+        pictures[_file_of(exhibit, number)] = draw(view.title, view.across, ours | paper, list(paper))
+    return pictures
+
+
+def section_of(exhibit: Exhibit, saved: dict[str, Any]) -> str:
+    """Return what the page says of an exhibit."""
+    parts = [f"### {exhibit.title}\n"]
+    measured = saved.get(exhibit.name)
+    if measured is None:
+        return "\n".join([*parts, f"Not measured yet: `python pipelines/papers/{exhibit.name}.py`.\n"])
+    parts.append(f"`pipelines/papers/{exhibit.name}.py`, {measured['form']} form: {_sizes(measured['sizes'])}.\n")
+    pictures = plots_of(exhibit, saved)
+    for number, view in enumerate(exhibit.views):
+        if _file_of(exhibit, number) in pictures:
+            parts.append(f"![{view.title}](papers/{_file_of(exhibit, number)})\n")
+        parts.append(table_of(view, measured["records"], exhibit.printed))
+    lines = [sentence_of(claim, measured["records"]) for claim in exhibit.claims]
+    lines += [line for view in exhibit.views for line in differences_of(view, measured["records"], exhibit.printed)]
+    parts += [f"* {line}" for line in [*lines, *exhibit.notes]]
+    return "\n".join(parts) + "\n"
+
+
+def table_of(view: View, records: Sequence[Record], printed: Sequence[Record]) -> str:
+    """Return the table of a view, with the paper's number in brackets where it prints one."""
+    ours, theirs = view.means(records), view.means(printed)
+    columns = list(dict.fromkeys(x for curve in ours.values() for x in curve))
+    if all(isinstance(x, int | float) for x in columns):
+        columns.sort()
+    head = f"| {view.title} | " + " | ".join(f"{view.across} {_name(x)}" for x in columns) + " |"
+    rows = [head, "|---|" + "---:|" * len(columns)]
+    for method, curve in ours.items():
+        paper = theirs.get(method, {})
+        cells = [_cell(curve.get(x)) + (f" ({_cell(paper[x])})" if x in paper else "") for x in columns]
+        rows.append(f"| {method} | " + " | ".join(cells) + " |")
+    bracket = ["", "In brackets: the paper's."] if theirs else []
+    return "\n".join([*rows, *bracket]) + "\n"
+
+
+def sentence_of(claim: Claim, records: Sequence[Record]) -> str:
+    """Return whether what the paper says holds here."""
+    verdict = claim.verdict(records)
+    if verdict is None:
+        return f"The paper says: {claim.says}. Not measured here."
+    holds, values = verdict
+    means = ", ".join(f"{name} {_cell(value)}" for name, value in values.items())
+    failing = [name for name, is_true in holds.items() if not is_true]
+    if len(failing) == len(holds):
+        found = "**it does not hold**"
+    elif failing:
+        others = [name for name in holds if name not in failing]
+        found = f"it holds for {', '.join(others)} and **not for {', '.join(failing)}**"
+    else:
+        found = "it holds"
+    return f"The paper says: {claim.says}. Here {found}: {claim.view.metric} {means}."
+
+
+def differences_of(view: View, records: Sequence[Record], printed: Sequence[Record]) -> list[str]:
+    """Return a line for every method of which the paper prints numbers: in how many cells ours is at least as good."""
+    if not view.better:
+        return []
+    sign, lines, theirs = -1 if view.better == "lower" else 1, [], view.means(printed)
+    for method, curve in view.means(records).items():
+        both = [x for x in curve if x in theirs.get(method, {})]
+        worse = [x for x in both if sign * curve[x] < sign * theirs[method][x]]
+        if not both:
+            continue
+        line = (
+            f"{method}, {view.metric}: at least as good as the paper's in {len(both) - len(worse)} of {len(both)} cells"
+        )
+        below = "; ".join(
+            f"{view.across} {_name(x)} {_cell(curve[x])} against {_cell(theirs[method][x])}" for x in worse
+        )
+        lines.append(f"{line}, and worse in {below}." if worse else f"{line}.")
+    return lines
+
+
+def _summary(exhibits: Sequence[Exhibit], saved: dict[str, Any]) -> str:
+    done = [exhibit for exhibit in exhibits if exhibit.name in saved]
+    verdicts = [v for e in done for c in e.claims if (v := c.verdict(saved[e.name]["records"])) is not None]
+    lines = [
+        f"{len(done)} of {len(exhibits)} tables and figures are measured below, in "
+        f"{sum(saved[e.name]['seconds'] for e in done) / 60:.0f} minutes in all "
+        f"({sum(saved[e.name]['cpu_seconds'] for e in done) / 60:.0f} of CPU time; the rest is what other work on the "
+        f"machine took, and worker processes). Of {len(verdicts)} sentences of the papers that can be checked, "
+        f"{sum(all(holds.values()) for holds, _ in verdicts)} hold here, and "
+        f"{sum(any(holds.values()) and not all(holds.values()) for holds, _ in verdicts)} more for some of our methods."
+    ]
+    left = [f"`{exhibit.name}`" for exhibit in exhibits if exhibit.name not in saved]
+    return "\n".join([*lines, *([f"Not measured: {', '.join(left)}."] if left else [])]) + "\n"
+
+
+def _is_curve(means: dict[str, dict[Any, float]]) -> bool:
+    xs = {x for curve in means.values() for x in curve}
+    return len(xs) > 1 and all(isinstance(x, int | float) for x in xs)
+
+
+def _file_of(exhibit: Exhibit, number: int) -> str:
+    return f"{exhibit.name}-{number + 1}.svg"
+
+
+def _sizes(sizes: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {_name(value)}" for name, value in sizes.items())
+
+
+def _name(value: Any) -> str:
+    if isinstance(value, dict):
+        return " / ".join(f"{name} {_name(of_name)}" for name, of_name in value.items())
+    if isinstance(value, list):
+        return " / ".join(map(_name, value))
+    if value in ("", None):
+        return "none"
+    return f"{value:,.6g}" if isinstance(value, int | float) else str(value)
+
+
+def _cell(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:.3f}" if abs(value) < 10 else f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}"

@@ -1,0 +1,72 @@
+"""F12: a store that never answered is given up soon; one that has answered before is waited for."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import socket
+from pathlib import Path
+from time import monotonic
+
+import pytest
+from click.testing import CliRunner
+
+from daskfs.cli import main
+from daskfs.errors import StorageError
+from daskfs.store.places import retries
+from daskfs.store.places.location import Location
+from daskfs.store.places.retries import TransientError, with_retries
+
+
+@pytest.fixture(autouse=True)
+def nothing_has_answered(monkeypatch):
+    monkeypatch.setattr(retries, "_answered", set())
+
+
+@pytest.fixture
+def closed_port(monkeypatch) -> int:
+    """The port of an address that refuses connections, as the endpoint of the store."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = int(server.getsockname()[1])
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "someone")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "something")
+    return port
+
+
+@pytest.mark.parametrize("command", [["info"], ["show"], ["verify"], ["plan", "-k", "1"]], ids=str)
+def test_f12_an_address_that_refuses_is_named_soon(closed_port, command):
+    done = CliRunner().invoke(main, [*command, "s3://bucket/x.zarr"])
+    assert done.exit_code == 2
+    assert f"no answer from http://127.0.0.1:{closed_port}" in done.stderr
+    assert "check its address" in done.stderr
+    seconds = re.search(r"times in (\d+) seconds", done.stderr)
+    assert seconds is not None
+    assert int(seconds[1]) < retries.BUDGET / 3  # 4 where nothing else is going on
+
+
+def seconds_until_given_up(is_answer: bool, url: str = "s3://somewhere/x") -> float:
+    began = monotonic()
+
+    def fail() -> None:
+        raise TransientError("nobody there", is_answer)
+
+    with pytest.raises(StorageError, match="nobody there"):
+        with_retries(url, fail)
+    return monotonic() - began
+
+
+def test_f12_patience_is_for_stores_that_have_answered(monkeypatch):
+    monkeypatch.setattr(retries, "FIRST_CONTACT", 0.0)
+    monkeypatch.setattr(retries, "BUDGET", 1.0)
+    assert with_retries("s3://known/y", lambda: 3) == 3
+    with pytest.raises(FileNotFoundError):  # an answer, too
+        with_retries("s3://lacking/y", lambda: Path("/nowhere/at/all").stat())
+    sent = pickle.dumps(Location("s3://sent/x"))
+    pickle.loads(sent)  # as on a worker, whose client has been in contact
+    for known in ("known", "lacking", "sent"):
+        assert seconds_until_given_up(False, f"s3://{known}/x") >= 1.0
+    began = monotonic()
+    first = seconds_until_given_up(False)
+    assert first <= monotonic() - began < 60
+    assert seconds_until_given_up(False, "s3://elsewhere/x") < seconds_until_given_up(True, "s3://busy/x")

@@ -1,0 +1,278 @@
+"""F36: every file that the program reads, and every text format, mutated: an error of ours or a result, nothing else.
+
+The quick form has some dozens of cases for each kind of file, `make faults` a hundred thousand in all.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from faults.mutations import mutated_bytes, mutated_file, with_crc
+from faults.reading import read_everything
+from faults.samples import MAKERS, vw_lines
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from selections import selection_of
+from store.formats.dense_rows_of import dense_rows_of
+from store.formats.rows_of import rows_of
+from toy_algorithms import Tangled
+from toy_runs import small_dataset
+
+import daskfs
+from daskfs.cli import main
+from daskfs.engine.checkpoint import Checkpoint
+from daskfs.engine.memory import _status
+from daskfs.errors import DaskfsError
+from daskfs.job.file import load_job
+from daskfs.observe.describe import describe, info_table
+from daskfs.observe.tables import selection_record
+from daskfs.selection.records import METRICS, RUN_RECORD, read_record
+from daskfs.selection.run_folder import resolve_run
+from daskfs.store.dataset.container import read_container
+from daskfs.store.ingest.formats import make_format
+from daskfs.store.places.location import Location
+
+QUICK, LONG = 25, 4000  # cases of each of the targets below, which are 26: more than 10^5 in all
+MOST_BYTES = 128 << 20
+
+Read = Callable[[], Any]
+
+
+def check(file: Path, cases: st.SearchStrategy[bytes], read: Read, count: int) -> None:
+    """Read `count` mutations of a file; only errors of ours may come of it, in one line, and little more memory."""
+    sound = file.read_bytes()
+    _status("VmRSS", reset=True)
+    read()
+    before = _status("VmHWM", reset=False)  # with what reading the sound file takes
+    refusals: list[str] = []
+
+    @settings(max_examples=count, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(raw=cases)
+    def attempt(raw: bytes) -> None:
+        file.write_bytes(raw)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)
+                read()
+        except DaskfsError as error:
+            refusals.append(str(error))
+
+    attempt()
+    file.write_bytes(sound)
+    assert len(refusals) > count // 10
+    assert not [line for line in refusals if "\n" in line or len(line) > 2000]
+    peak = _status("VmHWM", reset=False)
+    assert before is None or peak is None or peak - before < MOST_BYTES
+
+
+def dataset_root(kind: str) -> Callable[[Path], tuple[Path, st.SearchStrategy[bytes], Read]]:
+    def make(folder: Path) -> tuple[Path, st.SearchStrategy[bytes], Read]:
+        MAKERS[kind](folder / kind)
+
+        def read() -> None:
+            dataset = daskfs.open_dataset(folder / kind)
+            info_table(json.loads(json.dumps(describe(dataset))))
+            read_everything(dataset)
+
+        file = folder / kind / "zarr.json"
+        return file, mutated_file(file.read_bytes()), read
+
+    return make
+
+
+def manifest(folder: Path) -> tuple[Path, st.SearchStrategy[bytes], Read]:
+    MAKERS["sparse"](folder / "d")
+    file = folder / "d/manifest/ids/c/0/0"
+    cases = mutated_bytes(file.read_bytes()[:-4]).map(with_crc) | mutated_bytes(file.read_bytes())
+    return file, cases, lambda: read_everything(daskfs.open_dataset(folder / "d"))
+
+
+def chunk(array: str) -> Callable[[Path], tuple[Path, st.SearchStrategy[bytes], Read]]:
+    """A chunk whose checksum is right, in the file and in the manifest."""
+
+    def make(folder: Path) -> tuple[Path, st.SearchStrategy[bytes], Read]:
+        MAKERS["sparse"](folder / "d")
+        file = next(path for path in sorted((folder / "d" / array / "c").rglob("*")) if path.is_file())
+        lines_file = folder / f"d/manifest/{array.replace('/', '.')}/c/0/0"
+        lines = np.frombuffer(lines_file.read_bytes()[:-4], np.uint64).reshape(-1, 2).copy()
+
+        def read() -> None:
+            raw = file.read_bytes()
+            lines[0] = len(raw), int.from_bytes(raw[-4:], "little")
+            lines_file.write_bytes(with_crc(lines.tobytes()))
+            read_everything(daskfs.open_dataset(folder / "d"))
+
+        return file, mutated_bytes(file.read_bytes()[:-4]).map(with_crc), read
+
+    return make
+
+
+def checkpoint(folder: Path) -> tuple[Path, st.SearchStrategy[bytes], Read]:
+    algorithm = Tangled()
+    daskfs.select(small_dataset(folder / "d"), algorithm, checkpoint=folder / "c")
+    file, location = folder / "c/checkpoint", Location(folder / "c")
+    about, _ = read_container(location, "checkpoint")
+    meta = daskfs.open_dataset(folder / "d").meta
+    kind = type(algorithm.resolve(meta).start(meta, 0))
+    cases = mutated_bytes(file.read_bytes()[:-4]).map(with_crc) | mutated_bytes(file.read_bytes())
+    return file, cases, lambda: Checkpoint(location, about["of"]).read(kind)
+
+
+def selection(folder: Path) -> tuple[Path, st.SearchStrategy[bytes], Read]:
+    selection_of([3, 1, 4], classes=("ham", "spam")).save(folder / "run")
+    file = folder / "run/selection.json"
+
+    def read() -> None:
+        loaded = daskfs.load_selection(folder / "run")
+        json.dumps(selection_record(loaded, None), allow_nan=False)
+        repr(loaded)
+        loaded.predict(np.zeros((2, 12)))
+
+    return file, mutated_file(file.read_bytes()), read
+
+
+def history(folder: Path) -> tuple[Path, st.SearchStrategy[bytes], Read]:
+    selection_of([3, 1, 4]).save(folder / "run")
+    file = folder / "run/history.zarr/zarr.json"
+    return file, mutated_file(file.read_bytes()), lambda: daskfs.load_selection(folder / "run")
+
+
+def published(folder: Path) -> tuple[Path, st.SearchStrategy[bytes], Read]:
+    file = folder / "published.json"
+    file.write_text('{"files": {"selection.json": "ab"}, "job": "j", "run": "runs/0123456789ab", "version": 1}')
+    return file, mutated_file(file.read_bytes()), lambda: resolve_run(Location(folder))
+
+
+RECORDS = {
+    RUN_RECORD: {
+        "version": 1, "daskfs": "0.1", "algorithm": {"name": "Mission"}, "seed": 0, "packages": {"dask": "1"},
+        "machine": {"cores": 2, "memory": 10}, "command": ["select"], "seconds": 1.5, "workers": 2,
+        "source": {"url": "x", "digest": "ab", "n_samples": 3, "n_features": 4}, "steps": {"select": 1.0},
+    },
+    METRICS: {
+        "rows": 3, "metrics": {"accuracy": 0.5}, "intervals": {"accuracy": [0.1, 0.9]}, "digest": "ab",
+        "per_class": [{"class": "a"}], "baseline": {"answer": "a", "metrics": {"accuracy": 0.4}},
+    },
+}  # fmt: skip
+
+
+def record(name: str) -> Callable[[Path], tuple[Path, st.SearchStrategy[bytes], Read]]:
+    def make(folder: Path) -> tuple[Path, st.SearchStrategy[bytes], Read]:
+        file = folder / name
+        file.write_text(json.dumps(RECORDS[name]))
+        return file, mutated_file(file.read_bytes()), lambda: read_record(Location(folder), name)
+
+    return make
+
+
+JOB = b"""
+out = "runs"
+[ingest]
+sources = ["a.svm", "${HOME}/b.svm"]
+format = "svmlight"
+[split]
+test = 0.2
+seed = 1
+[select]
+algorithm = "mission"
+k = 10
+loss = "logistic"
+[storage]
+region = "eu"
+[publish]
+at_least = {accuracy = 0.5}
+"""
+
+
+def job(folder: Path) -> tuple[Path, st.SearchStrategy[bytes], Read]:
+    file = folder / "job.toml"
+    file.write_bytes(JOB)
+    return file, mutated_bytes(JOB), lambda: load_job(file)
+
+
+TABLE = b"a,b,when,y\n1,x,2024-01-02,0\n2.5,y,2024-02-03,1\n,z,2024-03-04,0\n4,x,2024-04-05,1\n"
+TEXTS: dict[str, tuple[bytes, dict[str, Any]]] = {
+    "svmlight": (b"1 1:0.5 7:2\n-1 3:1e-3 qid:3\n1 2:1 # note\n", {}),
+    "vw": (vw_lines(3, 0).encode(), {}),
+    "csv": (TABLE, {"label": "y"}),
+    "tsv": (TABLE.replace(b",", b"\t"), {"label": "y"}),
+    "fasta": (b">a label=1\nACGTACGT\nNNAC\n>b label=2\nTTTTGGGG\n", {"label": "header:label=(.*)", "k": 3}),
+    "text": ("1\tone two, three\n0\tgrüße an alle\n".encode(), {"words": (1, 2), "chars": (3,)}),
+}
+
+
+def text(name: str) -> Callable[[Path], tuple[Path, st.SearchStrategy[bytes], Read]]:
+    def make(folder: Path) -> tuple[Path, st.SearchStrategy[bytes], Read]:
+        raw, options = TEXTS[name]
+        file = folder / "source"
+        file.write_bytes(raw)
+        form = make_format(name, options)
+        return file, mutated_bytes(raw), lambda: rows_of(form, [file])
+
+    return make
+
+
+def dense_text(folder: Path) -> tuple[Path, st.SearchStrategy[bytes], Read]:
+    raw = b"a,b,y\n1,2,0\n3,4.5,1\n-1,1e3,0\n"
+    file = folder / "source.csv"
+    file.write_bytes(raw)
+    form = make_format("csv", {"label": "y", "table": "dense"})
+    return file, mutated_bytes(raw), lambda: dense_rows_of(form, [file])
+
+
+TARGETS = {
+    **{f"root of {kind}": dataset_root(kind) for kind in MAKERS},
+    "manifest": manifest,
+    **{f"chunk of {array}": chunk(array) for array in ("indptr", "ids", "y", "tag", "block_entries", "names/id")},
+    "checkpoint": checkpoint,
+    "selection": selection,
+    "history": history,
+    "published": published,
+    **{name: record(name) for name in RECORDS},
+    "job": job,
+    **{name: text(name) for name in TEXTS},
+    "dense csv": dense_text,
+}
+
+
+@pytest.mark.parametrize("make", TARGETS.values(), ids=TARGETS)
+def test_f36_some_mutations(tmp_path, make):
+    check(*make(tmp_path), QUICK)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("make", TARGETS.values(), ids=TARGETS)
+def test_f36_many_mutations(tmp_path, make):
+    check(*make(tmp_path), LONG)
+
+
+COMMANDS = {
+    "root of sparse": ["info", "{folder}/sparse"],
+    "root of rows": ["verify", "{folder}/rows"],
+    "selection": ["show", "{folder}/run"],
+    "history": ["report", "{folder}/run"],
+    "csv": ["ingest", "{folder}/source", "{folder}/out.zarr", "-f", "csv", "--label", "y", "--overwrite"],
+    "job": ["run", "{folder}/job.toml", "--until", "ingest"],
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_f36_mutations_on_the_command_line(tmp_path, name):
+    def run() -> None:
+        done = CliRunner().invoke(main, [word.format(folder=tmp_path) for word in COMMANDS[name]])
+        if done.exit_code:
+            assert isinstance(done.exception, SystemExit), done.exception
+            assert done.exit_code == 2, done.output
+            raise DaskfsError(done.stderr.strip().replace("\n", " ")[:1000])
+
+    file, cases, _ = TARGETS[name](tmp_path)
+    (tmp_path / "a.svm").write_text("1 1:2\n0 2:3\n")
+    check(file, cases, lambda: run() if file.read_bytes() not in (JOB, b"") else None, QUICK)

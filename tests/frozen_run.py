@@ -1,0 +1,34 @@
+"""A selection run in a process of its own, for tests that freeze it: prints how it ended."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from distributed import Client
+from toy_algorithms import Tangled
+
+import daskfs
+from daskfs.errors import DaskfsError
+
+
+def main(scheduler: str, dataset: str, folder: str) -> None:
+    began = Path(folder) / "began"
+    with Client(scheduler, set_as_default=False, timeout=60) as client:
+        selection = daskfs.select(
+            dataset,
+            Tangled(seconds=0.05),
+            client=client,
+            checkpoint=Path(folder) / "checkpoint",
+            resume=True,
+            progress=lambda _: began.touch(),
+        )
+    print(selection.features.tolist(), selection.weights.tobytes().hex())
+
+
+if __name__ == "__main__":
+    try:
+        main(*sys.argv[1:])
+    except DaskfsError as error:
+        print(error)
+        sys.exit(error.exit_code)

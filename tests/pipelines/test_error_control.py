@@ -1,0 +1,55 @@
+"""The table of error control, as its command prints it, with a few seeds and fewer columns."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+PAPERS = Path(__file__).parents[2] / "pipelines" / "papers"
+
+
+@pytest.fixture
+def script(monkeypatch):
+    """The script, with its problems in 500 columns."""
+    monkeypatch.syspath_prepend(str(PAPERS))
+    script = importlib.import_module("error_control")
+    smaller = {name: replace(problem, n_features=500) for name, problem in script.PROBLEMS.items()}
+    monkeypatch.setattr(script, "PROBLEMS", smaller)
+    return script
+
+
+def means(script, problem, seeds):
+    """The mean of every number over some seeds."""
+    command = ["--only", problem, "--seeds", str(seeds), "--json"]
+    result = CliRunner().invoke(script.main, command, catch_exceptions=False, standalone_mode=False)
+    records = json.loads(result.output)["records"]
+    assert len(records) == seeds
+    return {name: np.mean([r[name] for r in records]) for name in records[0] if name not in ("method", "level")}
+
+
+def test_nothing_is_found_where_nothing_is(script):
+    """With 24 seeds, the promise of 0.15 and of 2 is kept with a chance of one in a thousand to fail."""
+    of = means(script, "nothing there", 24)
+    assert of["anything"] <= 0.34
+    assert 0.9 < of["false where 2 allowed"] < 3.4
+
+
+@pytest.mark.parametrize("problem", ["independent columns", "neighbours 0.7", "logistic", "4 rows a donor, by donor"])
+def test_true_features_are_found_and_few_others(script, problem):
+    of = means(script, problem, 2)
+    assert of["false discovery rate"] <= 0.15
+    assert of["found"] >= 0.7
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("problem", ["neighbours 0.9", "factors", "genotypes", "heavy tails", "sparse columns"])
+def test_other_problems(script, problem):
+    of = means(script, problem, 4)
+    assert of["apart from neighbours"] <= 0.25
+    assert of["found"] >= 0.5

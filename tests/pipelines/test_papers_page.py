@@ -1,0 +1,131 @@
+"""What stands behind docs/papers.md: measurements that go on after a stop, and sentences that follow from numbers."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAPERS = ROOT / "pipelines" / "papers"
+
+
+@pytest.fixture
+def load(monkeypatch):
+    monkeypatch.syspath_prepend(str(PAPERS))
+    return importlib.import_module
+
+
+@pytest.fixture
+def made(load):
+    """An exhibit of three cells, and how often each was measured."""
+    exhibit, calls = load("_exhibit"), []
+
+    def cells(places, sizes):
+        def cell(x):
+            calls.append(x)
+            if stop_at and x == stop_at[0]:
+                raise KeyboardInterrupt
+            return [{"method": name, "x": x, "score": base + x / 10} for name, base in (("ours", 0.5), ("theirs", 0.4))]
+
+        return {f"x {x}": lambda x=x: cell(x) for x in sizes}
+
+    stop_at = []
+    view = exhibit.View("Score", "x", "score", "higher")
+    return (
+        exhibit.Exhibit(
+            name="mission_made",
+            title="Made",
+            cells=cells,
+            quick={"sizes": [1, 2, 3]},
+            full={"sizes": [1, 2, 3, 4]},
+            views=(view,),
+            claims=(exhibit.Claim("ours is better", view, ("ours",), ("theirs",)),),
+            printed=({"method": "ours", "x": 1, "score": 0.55}, {"method": "ours", "x": 2, "score": 0.9}),
+        ),
+        calls,
+        stop_at,
+    )
+
+
+def test_a_run_that_was_stopped_goes_on(load, made, tmp_path):
+    exhibit, calls, stop_at = made
+    places = load("_exhibit").Places(None, tmp_path)
+    stop_at.append(3)
+    with pytest.raises(KeyboardInterrupt):
+        exhibit.measure(places, "quick")
+    with (tmp_path / "mission_made-quick.jsonl").open("a") as file:
+        file.write('{"cell": "x 3", "rec')  # as a killed process leaves it
+    stop_at.clear()
+    measured = exhibit.measure(places, "quick")
+    assert calls == [1, 2, 3, 3]
+    assert [r["x"] for r in measured["records"]] == [1, 1, 2, 2, 3, 3]
+    assert exhibit.measure(places, "quick") == measured
+    assert len(calls) == 4
+    exhibit.measure(places, "quick", again=True)
+    assert len(calls) == 7
+
+
+def test_other_sizes_are_measured_anew(load, made, tmp_path):
+    exhibit, _, _ = made
+    places = load("_exhibit").Places(None, tmp_path)
+    exhibit.measure(places, "quick")
+    exhibit.quick["sizes"] = [2, 5]
+    assert [r["x"] for r in exhibit.measure(places, "quick")["records"]] == [2, 2, 5, 5]
+
+
+def test_the_page_says_what_the_numbers_say(load, made, tmp_path):
+    exhibit, _, _ = made
+    page, measured = load("_page"), exhibit.measure(load("_exhibit").Places(None, tmp_path), "quick")
+    text = page.section_of(exhibit, {exhibit.name: measured})
+    assert "| ours | 0.600 (0.550) | 0.700 (0.900) | 0.800 |" in text
+    assert "Here it holds: score ours 0.700, theirs 0.600." in text
+    assert "at least as good as the paper's in 1 of 2 cells, and worse in x 2 0.700 against 0.900." in text
+    for record in measured["records"]:
+        record["score"] = -record["score"]
+    assert "Here **it does not hold**" in page.section_of(exhibit, {exhibit.name: measured})
+    assert "Not measured yet" in page.section_of(exhibit, {})
+
+
+def test_every_table_and_figure_is_a_file_of_its_name(load):
+    files = {path.stem for path in PAPERS.glob("*.py") if "EXHIBIT = Exhibit(" in path.read_text("utf-8")}
+    exhibits = load("run").exhibits()
+    assert {exhibit.name for exhibit in exhibits} == files
+    for exhibit in exhibits:
+        names = exhibit.cells(load("_exhibit").Places(Path("nowhere"), Path("nowhere")), **exhibit.quick)
+        assert names, f"{exhibit.name} has nothing to measure"
+        assert set(exhibit.quick) == set(exhibit.full)
+
+
+def test_the_page_and_its_plots_are_those_of_the_saved_numbers(load, tmp_path):
+    """`python pipelines/papers/run.py --draw` writes them anew."""
+    saved = json.loads((ROOT / "docs" / "papers.json").read_text("utf-8"))
+    load("_page").write_page(load("run").exhibits(), saved, tmp_path)
+    written = {path.relative_to(tmp_path): path.read_text("utf-8") for path in tmp_path.rglob("*.*")}
+    kept = {path: (ROOT / "docs" / path).read_text("utf-8") for path in written}
+    assert kept == written
+    assert {path.name for path in (ROOT / "docs" / "papers").iterdir()} == {
+        p.name for p in written if p.suffix == ".svg"
+    }
+
+
+def test_numbers_of_the_page_are_those_of_exhibits_alone(load):
+    assert not re.search(r"\d\.\d", (PAPERS / "_page.py").read_text("utf-8").split("TAIL")[0])
+
+
+def test_a_plot_has_a_curve_for_each_method(load):
+    svg = load("_plot").draw("Recall", "p", {"ours": {1: 0.5, 100: 1.0}, "theirs": {1: 0.25}}, dashed=["theirs"])
+    assert svg.count('class="curve"') == 4  # and as many in the legend
+    assert svg.count("<circle") == 3
+    assert svg.count("stroke-dasharray") == 2
+
+
+@pytest.mark.parametrize("ends", [(0.12, 0.97), (5, 5), (0, 0), (-3, 40_000)])
+def test_axes_end_at_round_numbers(load, ends):
+    low, high, step = load("_plot").ticks_of(*ends)
+    assert low <= ends[0] <= ends[1] <= high
+    assert 1 <= round((high - low) / step, 6) <= 7
+    assert (high - low) / step == pytest.approx(round((high - low) / step))
