@@ -6,9 +6,13 @@ import math
 
 import numpy as np
 
-from daskfs.jit import helper, kernel, warms
+from daskfs.jit import helper, kernel, summing_helper, warms
 
 SQUARED, SQUARED_HINGE, LOGISTIC, SOFTMAX = 0, 1, 2, 3
+_AT_ONCE = 512  # rows
+_LEAST = -708.0  # exp of less is not a normal number
+_LOG2_E, _LOG_2, _LOG_2_REST = 1.4426950408889634, 0.6931471803691238, 1.9082149292705877e-10  # 33 bits, and the rest
+_SHIFT = 1.5 * 2.0**52  # added and subtracted, it rounds to a whole number
 
 
 @helper
@@ -77,15 +81,76 @@ def curvature(code, u, y):
     return p * (1.0 - p)
 
 
+@summing_helper
+def _sum_of(values, count):
+    total = 0.0
+    for i in range(count):
+        total += values[i]
+    return total
+
+
+@helper
+def _exponentials(x, out, bits):
+    """Write exp(x) for x in [_LEAST, 0] into `out`, up to rounding; `bits` are those of `out`, as int64."""
+    for i in range(len(x)):
+        out[i] = x[i] * _LOG2_E + _SHIFT  # its lowest bits are k, the whole number next to x / log 2
+    for i in range(len(x)):
+        bits[i] = (bits[i] + 1023) << 52  # as a number, 2^k
+    for i in range(len(x)):
+        k = x[i] * _LOG2_E + _SHIFT - _SHIFT
+        r, p = (x[i] - k * _LOG_2) - k * _LOG_2_REST, 1.0
+        for n in range(13, 0, -1):
+            p = 1.0 + p * r * (1.0 / n)
+        out[i] *= p
+
+
+@helper
+def _log_1p(t):
+    """Return log(1 + t) for t in [0, 1], up to rounding, as 2 artanh(t / (2 + t))."""
+    s = t / (2.0 + t)
+    square, p = s * s, 0.0
+    for n in range(33, 0, -2):
+        p = 1.0 / n + p * square
+    return 2.0 * s * p
+
+
+@helper
+def _logistic_residuals(u, y, weight, r, margins, sizes, shares, bits):
+    """Write the weighted residuals into r, and the weighted losses into `margins`, in loops that fill vector registers.
+
+    A loop over more arrays would not: it is not known whether they overlap. The last four have as many rows as `u`, or
+    more, and the `bits` are those of the `shares`.
+    """
+    for i in range(len(u)):
+        margins[i] = y[i] * u[i]
+    for i in range(len(u)):
+        size = -abs(margins[i])
+        sizes[i] = _LEAST if size < _LEAST else size
+    _exponentials(sizes[: len(u)], shares, bits)
+    for i in range(len(u)):
+        own = (shares[i] if margins[i] > 0 else 1.0) / (1.0 + shares[i])
+        r[i] = weight[i] * y[i] * own if weight[i] > 0 else 0.0
+    for i in range(len(u)):
+        loss = _log_1p(shares[i]) + (0.0 if margins[i] > 0 else -margins[i])
+        margins[i] = weight[i] * loss if weight[i] > 0 else 0.0
+
+
 @kernel
 def residuals(code, u, y, weight, r):
     """Write the weighted residuals of all rows into `r`, and return the weighted sum of losses."""
     total = 0.0
+    if code == LOGISTIC:
+        margins, sizes, shares = np.empty(_AT_ONCE), np.empty(_AT_ONCE), np.empty(_AT_ONCE)
+        bits = shares.view(np.int64)
+        for a in range(0, len(y), _AT_ONCE):
+            b = min(a + _AT_ONCE, len(y))
+            _logistic_residuals(u[a:b], y[a:b], weight[a:b], r[a:b], margins, sizes, shares, bits)
+            total += _sum_of(margins, b - a)
+        return total
     for i in range(len(y)):
         if weight[i] > 0:
-            loss, own = value_and_implicit_residual(code, u[i], y[i], 0.0)
-            total += weight[i] * loss
-            r[i] = weight[i] * own
+            total += weight[i] * value(code, u[i], y[i])
+            r[i] = weight[i] * residual(code, u[i], y[i])
         else:
             r[i] = 0
     return total

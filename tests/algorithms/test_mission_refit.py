@@ -11,7 +11,7 @@ from algorithms.mission_rows import block_of, meta_of, passed, selected, some_ro
 from reference.mission import averaged_refit
 
 import daskfs
-from daskfs.algorithms.mission.refit import held_back_share, is_held_back
+from daskfs.algorithms.mission.refit import RefitState, held_back_share, is_held_back
 from daskfs.algorithms.mission.state import MissionState
 from daskfs.protocol import copy_state, flatten
 
@@ -126,3 +126,41 @@ def test_shards_refit_together(loss):
     assert result.history[-1]["refitted"] == 1
     assert result.history[-1]["held_back_loss"] == pytest.approx(alone.history[-1]["held_back_loss"], rel=0.1)
     assert math.isfinite(result.history[-1]["objective"])
+
+
+@pytest.mark.parametrize("cut", [37, 400, 3000])
+def test_trials_that_wait_learn_what_they_would_have_learned(monkeypatch, cut):
+    """Trials wait while all rows are in memory, and begin in the midst of a pass: weights are those without a wait."""
+    rows, y = some_rows(3000, 200)
+    chosen = daskfs.Mission(12, width=2**10, learning_rate=1.0)
+    monkeypatch.setattr("daskfs.algorithms.mission.fits_in_memory", lambda meta: False)
+    monkeypatch.setattr("daskfs.algorithms.mission.refit._FIT_ENTRIES", 500)
+    states = []
+    for waits in (True, False):
+        state = begun(chosen, rows, y)
+        assert state.refit.waits
+        if not waits:
+            state.refit = RefitState.start(state.memory, 1.0, has_trials=True, waits=False)
+            assert state.refit.trials
+        for start in range(0, len(rows), cut):
+            state = chosen.update(
+                state, replace(block_of(rows[start : start + cut], y[start : start + cut]), first=start)
+            )
+        assert not state.refit.waits
+        states.append(state)
+    for trial, same in zip(*(state.refit.trials for state in states), strict=True):
+        for name in trial._fields:
+            np.testing.assert_array_equal(getattr(trial, name), getattr(same, name), err_msg=name)
+    np.testing.assert_allclose(states[0].memory.totals, states[1].memory.totals, rtol=1e-12)
+    assert states[0].memory.totals[2] == len(rows)
+
+
+def test_trials_do_not_begin_if_all_selected_entries_fit_into_memory(monkeypatch):
+    rows, y = some_rows(2000, 200)
+    monkeypatch.setattr("daskfs.algorithms.mission.fits_in_memory", lambda meta: False)
+    chosen = daskfs.Mission(12, width=2**10)
+    state = chosen.update(begun(chosen, rows, y), block_of(rows, y))
+    assert (state.refit.trials, state.refit.waits, state.memory.totals[2]) == ([], True, len(rows))
+    assert len(state.refit.fit_rows.y) + len(state.refit.held_rows.y) == len(rows)
+    state, _ = chosen.end_pass(state)
+    assert len(chosen.result(state).features) == 12

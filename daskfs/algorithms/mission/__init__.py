@@ -486,7 +486,7 @@ class Mission(Algorithm):
         nothing, slots = np.empty(0, np.float32), count_slots(self.n_select + len(state.keep))
         state.memory = resize_tables(state.memory._replace(sketch=nothing, cells=nothing), slots)
         fit_share = 1.0 if self.refit == "auto" and not self.per_class else 0.0
-        state.refit = RefitState.start(state.memory, fit_share, not state.fits_at_once)
+        state.refit = RefitState.start(state.memory, fit_share, not state.fits_at_once, waits=state.n_shards == 1)
 
     def _refit(self, state: MissionState, rows: SparseRows, held: NDArray[np.bool_], first: int) -> MissionState:
         assert state.refit is not None
@@ -498,11 +498,11 @@ class Mission(Algorithm):
             which, part = held[done : done + len(part.y)], only_selected(part, state.memory.keys)
             if is_first:
                 state.refit.hold_back(part, which, first + done)
-                state.refit.keep(part, which, first + done, state.seed)
+                state.refit.keep(state.memory, rule, part, which, first + done, state.seed)
             state.refit.learn(state.memory, rule, ignore_rows(part, which))
+            if not state.refit.trials:
+                state.memory.totals[ROWS] += len(part.y)
             done += len(part.y)
-        if not state.refit.trials:
-            state.memory.totals[ROWS] += len(rows.y)
         return state
 
 

@@ -19,6 +19,7 @@ _RIDGES = (1e3, 1e2, 1e1, 1.0, 0.1, 0.01)
 _FOLDS = 4
 _MANY = 1 << 18  # entries times scores, from which on one fold of a sample has to do
 _STEPS = 60
+_TO_COMPARE, _TO_KEEP = 1e-6, 2e-9  # tolerances of models that tell ridges apart, and of the one that is the result
 _CONSTANT = 1e-12  # a column whose variance is a smaller share of its mean square is constant up to rounding
 
 
@@ -56,7 +57,7 @@ class RidgeRows:
         Z, Y = self.X @ W[:-1] + self.intercept * W[-1], self.y
         if self.n_scores == 1:
             R = np.empty_like(Z)
-            total = float(residuals(self.code, Z[:, 0], Y, self.weight, R[:, 0]))
+            total = float(residuals(self.code, Z.ravel(), Y, self.weight, R.ravel()))  # views of contiguous memory
         else:
             right = np.arange(len(Y)), Y.astype(np.int64)
             Z -= Z.max(axis=1, keepdims=True)
@@ -68,11 +69,10 @@ class RidgeRows:
         gradient = np.vstack([ridge * W[:-1] - self.X.T @ R, -int(self.intercept) * R.sum(axis=0)])
         return total + 0.5 * ridge * float(np.square(W[:-1]).sum()), gradient.ravel()
 
-    def minimise(self, ridge: float, start: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the model with the least penalised loss."""
-        best = scipy.optimize.minimize(
-            self.loss, start, args=(ridge,), jac=True, method="L-BFGS-B", options={"maxiter": _STEPS}
-        )
+    def minimise(self, ridge: float, start: NDArray[np.float64], tolerance: float) -> NDArray[np.float64]:
+        """Return the model with the least penalised loss; the last step lowers the loss by a share of `tolerance`."""
+        options = {"maxiter": _STEPS, "ftol": tolerance}
+        best = scipy.optimize.minimize(self.loss, start, args=(ridge,), jac=True, method="L-BFGS-B", options=options)
         return np.asarray(best.x)
 
 
@@ -95,10 +95,10 @@ def fit_ridge(rows: RidgeRows) -> tuple[NDArray[np.float64], NDArray[np.float64]
     start = np.zeros((X.shape[1] + 1) * rows.n_scores)
     models, losses = [start] * n_folds, np.full(len(_RIDGES), np.inf)
     for i, ridge in enumerate(_RIDGES):
-        models = [part.minimise(ridge, model) for (part, _), model in zip(parts, models, strict=True)]
+        models = [part.minimise(ridge, model, _TO_COMPARE) for (part, _), model in zip(parts, models, strict=True)]
         losses[i] = sum(left_out.loss(model)[0] for (_, left_out), model in zip(parts, models, strict=True))
         if i > 1 and losses[i] > losses[i - 1] > losses[i - 2]:
             break
     total = sum(left_out.weight.sum() for _, left_out in parts)
-    model = scaled.minimise(_RIDGES[int(losses.argmin())], models[0]).reshape(-1, rows.n_scores)
+    model = scaled.minimise(_RIDGES[int(losses.argmin())], models[0], _TO_KEEP).reshape(-1, rows.n_scores)
     return model[:-1] / spread[:, None], model[-1] * rows.intercept, float(losses.min() / total) if total else np.nan

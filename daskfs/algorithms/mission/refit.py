@@ -1,12 +1,13 @@
 """The refit of MISSION: the selected features are learned again without a sketch and its traces of other features.
 
 With "auto", rows with their selected features are kept in memory while the data are read once more: all rows if they
-are few enough, or a random sample of a fixed size. `fit_ridge` fits them. If these are all rows, that is the result.
-Otherwise all rows are learned besides, one after the other, and the best weights are kept.
+are few enough, or a random sample of a fixed size. `fit_ridge` fits them. If these are not all rows, all rows are
+learned besides, one after the other. These *trials* wait until the rows are too many, and then begin with those kept.
 
 Several learning rates are tried, since the best rate to select features may be too slow to fit weights. The last
-weights of every trial, and their mean over the last pass (Polyak averaging), compete with the weights before the refit.
-The weights with the least loss on held-back rows are kept. Held-back rows are never learned, and stay in memory.
+weights of every trial, and their mean over the last pass (Polyak averaging), compete with the fit of rows in memory and
+with the weights before the refit. The weights with the least loss on held-back rows are kept. Held-back rows are never
+learned, and stay in memory. Data of which all rows with all features fit into memory have no held-back rows.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 
 from daskfs.algorithms.mission.feature_kernels import entries_in
 from daskfs.algorithms.mission.fit import RidgeRows, fit_ridge
-from daskfs.algorithms.mission.memory_kernels import LOSS, UNIT, WEIGHT, Memory, Rule, SparseRows
+from daskfs.algorithms.mission.memory_kernels import LOSS, ROWS, UNIT, WEIGHT, Memory, Rule, SparseRows
 from daskfs.algorithms.mission.rows import NO_ROWS, join_rows, read_only, take_rows
 from daskfs.algorithms.mission.table_kernels import find_ids
 from daskfs.algorithms.mission.tables_only_kernels import Drift, refit_rows
@@ -74,6 +75,8 @@ class RefitState:
     """The state of a refit beside the memory: trials of learning rates, held-back rows, and rows to fit in memory."""
 
     trials: list[Trial]
+    waits: bool
+    """Whether trials begin only if `fit_rows` become too many; until then these are all rows that are not held back."""
     held_numbers: NDArray[np.int64]
     """The row numbers of `held_rows`, ascending."""
     held_rows: SparseRows
@@ -84,13 +87,11 @@ class RefitState:
     fit_rows: SparseRows
 
     @classmethod
-    def start(cls, memory: Memory, fit_share: float, with_trials: bool) -> RefitState:
-        """Return the initial state of a refit of the features in the memory's tables."""
-        learned: Any = (memory.weights, memory.pace, memory.bias, memory.bias_sum)
-        path: Any = (memory.weights, memory.bias, np.zeros(1))
-        trials = [Trial(*map(np.copy, learned), *map(np.zeros_like, path * 2)) for _ in _FACTORS]
-        no_numbers = np.zeros(0, np.int64)
-        return cls(trials if with_trials else [], no_numbers, NO_ROWS, fit_share, no_numbers, NO_ROWS)
+    def start(cls, memory: Memory, fit_share: float, has_trials: bool, waits: bool) -> RefitState:
+        """Return the initial state of a refit of the features in the memory's tables, whose trials may wait."""
+        no_numbers, waits = np.zeros(0, np.int64), has_trials and waits and fit_share == 1
+        trials = _start_trials(memory) if has_trials and not waits else []
+        return cls(trials, waits, no_numbers, NO_ROWS, fit_share, no_numbers, NO_ROWS)
 
     def start_pass(self) -> None:
         """Set the sums over rows of all trials to zero, since weights are averaged over the last pass only."""
@@ -104,17 +105,31 @@ class RefitState:
             part = np.flatnonzero(which) + first, take_rows(rows, np.flatnonzero(which))
             self.held_numbers, self.held_rows = _joined([(self.held_numbers, self.held_rows), part])
 
-    def keep(self, rows: SparseRows, held: NDArray[np.bool_], first: int, seed: int) -> None:
-        """Keep a share of a block of rows with only the selected features, to fit in memory."""
+    def keep(
+        self, memory: Memory, rule: Rule, rows: SparseRows, held: NDArray[np.bool_], first: int, seed: int
+    ) -> None:
+        """Keep a share of a block of rows with only the selected features; begin trials once it is not all rows."""
         which = is_held_back(first, len(rows.y), seed + 1, self.fit_share) & ~held
         if which.any():
             part = np.flatnonzero(which) + first, take_rows(rows, np.flatnonzero(which))
-            self.fit_numbers, self.fit_rows = _joined([(self.fit_numbers, self.fit_rows), part])
+            before, (self.fit_numbers, self.fit_rows) = (
+                self.fit_rows,
+                _joined([(self.fit_numbers, self.fit_rows), part]),
+            )
+            if self.waits and self._are_too_many:
+                self.trials, self.waits, totals = _start_trials(memory), False, np.zeros(3)
+                self.learn(memory._replace(totals=totals), rule, before)
+                memory.totals[:ROWS] += totals[:ROWS]  # the number of rows is counted already
             self._keep_fewer(seed)
+
+    @property
+    def _are_too_many(self) -> bool:
+        """Whether the rows kept in memory are more than these may be."""
+        return len(self.fit_rows.ids) > _FIT_ENTRIES or len(self.fit_rows.y) > _FIT_ROWS
 
     def _keep_fewer(self, seed: int) -> None:
         """Halve the share of the kept rows until they are few enough."""
-        while len(self.fit_rows.ids) > _FIT_ENTRIES or len(self.fit_rows.y) > _FIT_ROWS:
+        while self._are_too_many:
             self.fit_share /= 2
             numbers = np.flatnonzero(_is_drawn(self.fit_numbers.astype(np.uint64), seed + 1, self.fit_share))
             self.fit_numbers, self.fit_rows = self.fit_numbers[numbers], take_rows(self.fit_rows, numbers)
@@ -136,7 +151,7 @@ class RefitState:
         share = min(refit.fit_share for refit in refits)
         held = _joined([(refit.held_numbers, refit.held_rows) for refit in refits])
         kept = _joined([(refit.fit_numbers, refit.fit_rows) for refit in refits])
-        merged = cls(trials, *held, share, *kept)
+        merged = cls(trials, all(refit.waits for refit in refits), *held, share, *kept)
         merged._keep_fewer(seed)
         return merged
 
@@ -145,7 +160,7 @@ class RefitState:
         choices = [(memory.weights, memory.bias)]
         if len(self.fit_rows.y):
             *fitted, loss = self._fit(memory, rule)
-            if not self.trials:
+            if not len(self.held_rows.y):
                 return memory._replace(weights=fitted[0], bias=fitted[1]), loss, True
             choices.append((fitted[0], fitted[1]))
         for trial in map(Trial.with_path, self.trials):
@@ -183,9 +198,11 @@ class RefitState:
         """Return weights and bias of a fit of the rows kept in memory, and their loss on rows left out of it."""
         keys, rows = memory.keys[0], self.fit_rows
         slots = find_ids(rows.ids, keys)
-        columns = np.cumsum(keys > 0) - 1
+        columns = np.cumsum(keys > 0, dtype=np.int32) - 1
         values = rows.values * memory.pace[0, slots, UNIT].astype(np.float64)
-        X = scipy.sparse.csr_array((values, columns[slots], rows.indptr.copy()), (len(rows.y), columns[-1] + 1))
+        X = scipy.sparse.csr_array(
+            (values, columns[slots], rows.indptr.astype(np.int32)), (len(rows.y), columns[-1] + 1)
+        )
         weight, has_intercept = rows.weight.astype(np.float64), bool(rule.bias_value > 0)
         ridge_rows = RidgeRows(X, rows.y, weight, len(memory.bias), rule.loss, has_intercept)
         fitted, intercept, loss = fit_ridge(ridge_rows)
@@ -201,10 +218,20 @@ def only_selected(rows: SparseRows, keys: NDArray[np.uint64]) -> SparseRows:
     return read_only(indptr, ids, values, values, NO_ROWS.pairs, rows.y, weight)
 
 
+def _start_trials(memory: Memory) -> list[Trial]:
+    """Return trials that have learned nothing yet beyond the memory."""
+    learned: Any = (memory.weights, memory.pace, memory.bias, memory.bias_sum)
+    path: Any = (memory.weights, memory.bias, np.zeros(1))
+    return [Trial(*map(np.copy, learned), *map(np.zeros_like, path * 2)) for _ in _FACTORS]
+
+
 def _joined(parts: Sequence[tuple[NDArray[np.int64], SparseRows]]) -> tuple[NDArray[np.int64], SparseRows]:
     """Return the numbers and rows of all parts, each row once, since shards may hold the same rows."""
-    numbers, order = np.unique(np.concatenate([part for part, _ in parts]), return_index=True)
-    return numbers, take_rows(join_rows([rows for _, rows in parts]), order)
+    numbers, rows = np.concatenate([part for part, _ in parts]), join_rows([rows for _, rows in parts])
+    if (np.diff(numbers) > 0).all():
+        return numbers, rows
+    numbers, order = np.unique(numbers, return_index=True)
+    return numbers, take_rows(rows, order)
 
 
 def fits_in_memory(meta: Meta) -> bool:
