@@ -69,8 +69,8 @@ def hide_secrets(value: Any, is_secret: bool = False) -> None:
     elif isinstance(value, str) and is_secret:
         _secrets.add(value)
     elif isinstance(value, str):
-        for found in _USER.finditer(value):
-            _secrets.update([found[0][3:-1], *found[0][3:-1].split(":", 1)[1:]])
+        for user in _USER.finditer(value):
+            _secrets.update([user[0][3:-1], *user[0][3:-1].split(":", 1)[1:]])
         _secrets.update(part.partition("=")[2] for part in value.partition("?")[2].split("&") if "://" in value)
 
 

@@ -24,14 +24,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from distributed import Client, Future, KilledWorker
 from numpy.typing import NDArray
 
 from daskfs.engine.checkpoint import Snapshot
-from daskfs.engine.cluster.waiting import await_result, call, call_briefly, wait_for, with_retries
+from daskfs.engine.cluster.waiting import Value, await_result, call, call_briefly, wait_for, with_retries
 from daskfs.engine.cluster.worker_pool import require_worker
 from daskfs.engine.events.messages import TOP, Spent
 from daskfs.engine.events.send import TaskReports, measure_task
@@ -41,8 +41,6 @@ from daskfs.engine.shards import FAN_IN, ShardBlocks, fold_blocks, merge_states,
 from daskfs.errors import WorkerError
 from daskfs.protocol import Algorithm, State, copy_state, put_fields, take_fields
 from daskfs.store.dataset.dataset import Dataset
-
-Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ _ENTRIES_AT_ONCE = 1 << 14
 
 
 @dataclass
-class Text:
+class TextFiles:
     """The parts of text files with what is known about their rows, and some parsed blocks in memory."""
 
     kind: LineFormat
@@ -72,7 +72,7 @@ class Text:
         pieces: Sequence[TextPiece],
         blocks: Sequence[SparseBlock] = (),
         count: bool = False,
-    ) -> Text:
+    ) -> TextFiles:
         """Return the text with the given parts, of which each has a piece, and perhaps a parsed block.
 
         With `count`, the distinct features of the blocks are counted.
@@ -100,7 +100,7 @@ class Text:
 
     def __reduce__(self) -> tuple[Any, ...]:
         facts = (self.n_rows, self.n_entries, self.labels, self.mixed, self.weighted, self.max_id, self.n_features)
-        return Text, (self.kind, self.parts, *facts, 0, {}, self.only)  # other processes hold no blocks
+        return TextFiles, (self.kind, self.parts, *facts, 0, {}, self.only)  # other processes hold no blocks
 
     @property
     def has_hashed_ids(self) -> bool:
@@ -142,7 +142,7 @@ class Text:
             return self.held[number]
         return self._finished(parser.parse_labels(self.parts[number])[0], parser.label_strings)
 
-    def with_features(self, ids: NDArray[np.uint64]) -> Text:
+    def with_features(self, ids: NDArray[np.uint64]) -> TextFiles:
         """Return the same rows with only some features, of which more blocks fit into memory."""
         held = {number: _with_features(block, ids) for number, block in self.held.items()}
         return replace(self, only=ids, held=held, held_bytes=self.held_bytes)
@@ -164,7 +164,7 @@ class InText(Dataset):
         The part of the rows to read, or None for all.
     """
 
-    def __init__(self, text: Text, part: HeldBack | None = None) -> None:
+    def __init__(self, text: TextFiles, part: HeldBack | None = None) -> None:
         source = text.parts[0].source
         super().__init__(Location(source.url, source.options))
         self.text, self._part, self._labels = text, part, text.labels
@@ -183,7 +183,7 @@ class InText(Dataset):
         """Return the rows to select from, and a share of the rows for a test, the same rows as of `split`."""
         return InText(self.text, HeldBack(share, seed, False)), InText(self.text, HeldBack(share, seed, True))
 
-    def of_text(self, text: Text) -> InText:
+    def of_text(self, text: TextFiles) -> InText:
         """Return the same part of the rows of another text."""
         same = InText(text, self._part)
         same._is_number = self._is_number
@@ -260,7 +260,7 @@ class InText(Dataset):
 class _RowsInText(SparseBlocks):
     """The rows of parts of text files, of which those that are not of the part of the rows are left out."""
 
-    def __init__(self, text: Text, part: HeldBack | None) -> None:
+    def __init__(self, text: TextFiles, part: HeldBack | None) -> None:
         self._text, edges = text, np.concatenate([[0], np.cumsum(text.n_rows)])
         self._masks: list[NDArray[np.bool_]] | None = None
         lines, self.entries = text.n_rows, text.n_entries
@@ -316,7 +316,7 @@ def _rows_of(block: SparseBlock, mask: NDArray[np.bool_]) -> SparseBlock:
 class NamesInText:
     """Names of features, looked up in the lines of a text where the features occur first."""
 
-    def __init__(self, text: Text) -> None:
+    def __init__(self, text: TextFiles) -> None:
         self._text, self._known, self._wanted = text, dict[int, str](), set[int]()
 
     def of(self, ids: NDArray[np.uint64]) -> list[str]:
@@ -362,10 +362,10 @@ def _first_rows(block: SparseBlock, wanted: NDArray[np.uint64]) -> NDArray[np.in
     return rows
 
 
-_texts: dict[str, Text] = {}
+_texts: dict[str, TextFiles] = {}
 
 
-def _shared_in_text(digest: str, text: Text, part: HeldBack | None, is_number: bool) -> InText:
+def _shared_in_text(digest: str, text: TextFiles, part: HeldBack | None, is_number: bool) -> InText:
     """Return the unpickled dataset, whose text all tasks of the process share."""
     if len(_texts) > 8:
         _texts.clear()

@@ -229,15 +229,15 @@ class _Connection:
     def _hear(self, event: tuple[float, int]) -> None:
         self.heard = max(self.heard, event[1])
 
-    def renew(self, client: Client, made: int) -> None:
-        """Connect the client anew, unless another thread has done so since the connection with number `made`."""
+    def renew(self, client: Client, number: int) -> None:
+        """Connect the client anew, unless another thread has done so since connection `number` was made."""
         with self._renewing:
-            if self.made != made:
+            if self.made != number:
                 return
             if self.in_vain >= _RECONNECTS:
                 self.in_vain = 0  # for the next run
                 raise Interrupted(_DEAF)
-            self.made, self.in_vain = made + 1, self.in_vain + 1
+            self.made, self.in_vain = number + 1, self.in_vain + 1
             logger.warning("note: the scheduler's news have not arrived for a while; connecting anew")
             with suppress(Exception):  # the next looks tell whether it has helped
                 call_briefly(client, _reconnect, client)

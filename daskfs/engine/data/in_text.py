@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeGuard
 from daskfs.engine.cluster.pool import Threads, in_order, pool
 from daskfs.errors import SourceError
 from daskfs.protocol import Algorithm
-from daskfs.store.in_text import HELD_BYTES, InText, Text
+from daskfs.store.in_text import HELD_BYTES, InText, TextFiles
 from daskfs.store.ingest.formats.base import Format, LineFormat
 from daskfs.store.ingest.sources import Source
 from daskfs.store.ingest.text_parts import parse_parts, scan_parts, text_parts
@@ -56,11 +56,11 @@ def open_text(sources: Sequence[Source], kind: LineFormat, client: Client | None
     if sample * size <= HELD_BYTES and (client is None or size <= COUNTED_BYTES):
         parsed = chain.from_iterable(in_order(Threads(), "parse")(parse_parts, tasks))
         pieces, blocks = zip(*parsed, strict=True)
-        text = Text.of(kind, parts, pieces, blocks, count=size <= COUNTED_BYTES)
+        text = TextFiles.of(kind, parts, pieces, blocks, count=size <= COUNTED_BYTES)
     else:
         options = [source.options for source in sources]
         scanned = in_order(pool(client, None, options, [kind]), "scan")(scan_parts, tasks)
-        text = Text.of(kind, parts, [*chain.from_iterable(scanned)])
+        text = TextFiles.of(kind, parts, [*chain.from_iterable(scanned)])
     for source in sources:
         source.check_unchanged()
     if not text.n_rows.sum():

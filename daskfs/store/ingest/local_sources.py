@@ -23,17 +23,17 @@ def local_file(path: str) -> dict[str, Any]:
     A FIFO or a device may wait or go on for ever, and cannot be read twice, as an ingest does.
     """
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError as error:
         if not os.path.islink(path):
             raise
         raise SourceError(f"{path}: is a link that leads nowhere ({error.strerror}); remove it") from error
-    if (kind := special_kind(found.st_mode)) is not None:
+    if (kind := special_kind(status.st_mode)) is not None:
         raise SourceError(
             f"{path}: is {kind}, not a file; write its bytes to a file first, or pipe them into daskfs select -"
         )
     # The time of a link is its own, so that a link that is changed is a change.
-    return {"name": path, "size": found.st_size, "mtime": os.lstat(path).st_mtime}
+    return {"name": path, "size": status.st_size, "mtime": os.lstat(path).st_mtime}
 
 
 def local_files(path: str) -> Iterator[dict[str, Any]]:

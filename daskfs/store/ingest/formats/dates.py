@@ -73,11 +73,11 @@ def parse_dates(texts: pa.Array, order: str) -> pa.Array:
 
     parts = {"%d": r"(?P<d>\d{1,2})", "%m": r"(?P<m>\d{1,2})", "%Y": r"(?P<Y>\d{4})"}
     pattern = re.sub("%[dmY]", lambda part: parts[part.group()], order.replace(".", r"\."))
-    found = compute.extract_regex(texts, f"^{pattern}{_CLOCK}$")
-    if found.null_count > texts.null_count:
+    matches = compute.extract_regex(texts, f"^{pattern}{_CLOCK}$")
+    if matches.null_count > texts.null_count:
         raise pa.ArrowInvalid(f"a text that is not written as {order}")
     year, month, day, hour, rest, half = (
-        compute.struct_field(found, name) for name in ("Y", "m", "d", "H", "MS", "half")
+        compute.struct_field(matches, name) for name in ("Y", "m", "d", "H", "MS", "half")
     )
     month, day, hour = (compute.utf8_lpad(digits, 2, "0") for digits in (month, day, hour))
     date = compute.binary_join_element_wise(year, month, day, "-")

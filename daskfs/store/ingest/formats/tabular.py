@@ -292,10 +292,10 @@ class TableOptions(Format):
 
     def _find_dates(self, sample: pa.Table | pa.RecordBatch, names: Collection[str]) -> dict[str, tuple[str, bool]]:
         """Return the format of dates, and whether it is unsure, of those columns whose texts are all dates."""
-        found = {
+        formats = {
             name: _find_date_format(sample[name], self.date_format) for name in sample.schema.names if name in names
         }
-        return {name: date_format for name, date_format in found.items() if date_format is not None}
+        return {name: date_format for name, date_format in formats.items() if date_format is not None}
 
     def _label_kind(self, kinds: Mapping[str, str]) -> LabelKind:
         """Return whether labels are numbers or strings, or raise OptionError if one of several is no number."""
