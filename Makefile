@@ -14,7 +14,7 @@ test: check
 
 # What takes longer: crashes at every operation, quality against other methods, kernels with bounds checks.
 test-all: $(READY)
-	$(BIN)/pytest -n 2 --dist loadfile -m slow
+	$(BIN)/pytest -n 2 --dist loadfile -m 'slow and not faults'
 	NUMBA_BOUNDSCHECK=1 $(BIN)/python tests/compile_kernels.py
 	NUMBA_BOUNDSCHECK=1 $(BIN)/pytest -n 2 --dist loadfile -m kernels tests/store tests/basis tests/algorithms
 

@@ -29,6 +29,18 @@ settings.register_profile("daskfs", deadline=None, print_blob=True)
 settings.load_profile("daskfs")
 
 
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the cases of a test as slow, except the first, if the test is marked `slow_but_first`."""
+    begun: set[str] = set()
+    for item in items:
+        if item.get_closest_marker("slow_but_first"):
+            name = item.nodeid.partition("[")[0]
+            if name in begun:
+                item.add_marker("slow")
+            begun.add(name)
+
+
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits long for a scheduler that is not there."""

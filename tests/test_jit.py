@@ -31,6 +31,7 @@ def run(folder: Path, script: str, **environment: str) -> subprocess.CompletedPr
     return subprocess.run([sys.executable, str(path)], env=env, capture_output=True, text=True, timeout=120)
 
 
+@pytest.mark.slow
 def test_the_second_process_loads_what_the_first_compiled(tmp_path):
     first, second = (run(tmp_path, KERNEL.format(index=1)) for _ in range(2))
     assert first.stdout.split() == ["1.0", "0"], first.stderr
@@ -116,6 +117,7 @@ def test_sums_have_the_same_bits_where_they_were_compiled_and_where_they_were_lo
     assert compiled.stdout == loaded.stdout
 
 
+@pytest.mark.slow
 def test_bounds_checked_runs_do_not_load_unchecked_code(tmp_path):
     assert run(tmp_path, KERNEL.format(index=7)).returncode == 0
     checked = run(tmp_path, KERNEL.format(index=7), NUMBA_BOUNDSCHECK="1")

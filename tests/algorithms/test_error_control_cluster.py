@@ -56,6 +56,7 @@ def check_same(given: Selection, expected: Selection) -> None:
         assert given.statistics[name].tobytes() == numbers.tobytes()
 
 
+@pytest.mark.slow_but_first
 def test_two_workers_wait_for_each_other_without_being_asked(dataset, expected, workers):
     assert min(expected.statistics["q_value"]) < 0.1 < max(expected.statistics["q_value"])
     check_same(daskfs.select(dataset, ALGORITHM, client=workers), expected)
@@ -72,6 +73,7 @@ def test_a_killed_worker_changes_nothing(dataset, expected, workers):
     assert not victims
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize("rounds", [1, 14])
 def test_a_run_that_was_stopped_goes_on(dataset, expected, workers, tmp_path, monkeypatch, rounds):
     monkeypatch.setattr("daskfs.engine.checkpoint.EVERY_SECONDS", 0.0)

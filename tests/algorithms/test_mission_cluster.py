@@ -46,6 +46,7 @@ def shard_by_shard(dataset: daskfs.Dataset, algorithm: daskfs.Mission, shards: i
     return algorithm.result(run.finish(SerialRunner(run)).state)
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize("name", CASES)
 def test_two_processes_give_what_their_shards_give(dataset, two_workers, name, monkeypatch):
     monkeypatch.setattr(

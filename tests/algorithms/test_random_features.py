@@ -469,6 +469,7 @@ def test_memory_is_as_promised_whatever_the_number_of_rows(tmp_path):
     assert peak < 20_000 * 300 * 4 * 3  # far from an array of all features of all rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "d", "n_classes"), [(1500, 3000, 0), (2500, 3, 400)])
 def test_memory_is_as_promised_with_many_inputs_or_many_classes(n, d, n_classes):
     X = np.random.default_rng(0).uniform(size=(n, d)).astype(np.float32)

@@ -49,6 +49,7 @@ def shares_little(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(daskfs.SparseRandomFeatures, "sharing", shared)
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.usefixtures("shares_little")
 def test_two_processes_give_what_their_shards_give_and_what_one_gives(dataset, two_workers, name):

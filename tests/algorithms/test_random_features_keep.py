@@ -92,6 +92,7 @@ def test_without_a_random_feature_the_kept_columns_are_an_ordinary_fit(regressio
     np.testing.assert_allclose(given.decision_function(X), line.decision_function(X[:, [2, 1]]), rtol=1e-3, atol=2e-3)
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize("linear", [True, False])
 @pytest.mark.parametrize("screen", [True, False])
 @pytest.mark.parametrize("loss", LOSSES)

@@ -174,6 +174,7 @@ def test_any_chunks_give_the_same_set(tmp_path, chunk_bytes, seed):
     assert sorted(daskfs.select(dataset, daskfs.OnlineSubstitution(4)).features.tolist()) == TRUE
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize("synchronous", [True, False])
 def test_two_workers_find_the_same_set(tmp_path, two_workers, synchronous):
     X, Y = problem()

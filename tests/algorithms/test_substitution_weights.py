@@ -108,6 +108,7 @@ def halves(load, seed):
     return X[order], y[order], len(X) // 2
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.filterwarnings("ignore::FutureWarning")  # of scikit-learn, on defaults of its next version
 @pytest.mark.parametrize(
     ("make", "k"),

@@ -58,6 +58,7 @@ def test_scores_stand_beside_a_guess_and_scikit_learn(shown):
         assert float(score) > float(every) - 0.04  # nearly as good as all features, or better
 
 
+@pytest.mark.slow
 def test_every_command_that_it_prints_works_as_printed(shown):
     folder, text = shown
     commands = re.findall(r"^(?:\$|again:| ) +(bin/daskfs .*)$", text, re.MULTILINE)

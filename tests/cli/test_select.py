@@ -299,6 +299,7 @@ def test_on_a_cluster(data, two_workers):
     assert daskfs.load_selection("run").weights.tolist() == expected.weights.tolist()
 
 
+@pytest.mark.slow
 def test_a_cluster_of_its_own(data):
     """Real processes on this machine, nobody else's dashboard address, and everything gone afterwards."""
     command = [sys.executable, "-c", SLOW, "select", "d.zarr", *SELECT[3:], "--performance-report", "dask.html"]
@@ -338,6 +339,7 @@ main()
 """
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize("where", [("--serial",), ("--processes", "2")], ids=["serial", "cluster"])
 def test_control_c_and_the_same_command_again(data, where):
     """A real SIGINT for all processes after the first pass, then the same command: as if nothing had happened."""

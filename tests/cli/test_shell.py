@@ -233,6 +233,7 @@ def test_standard_input_is_not_left_behind_by_a_late_error(monkeypatch):
     assert "ingest: there already" in again.stderr
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize(
     "arguments", [("show", "run"), ("show", "run", "--json"), SELECT], ids=["show", "json", "select"]
 )

@@ -154,6 +154,7 @@ def every_task(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "TOGETHER", 0.0)
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.usefixtures("always_due", "every_task")
 @pytest.mark.parametrize("stop", [1, 5, 18])
 @pytest.mark.parametrize("method", METHODS)
@@ -273,6 +274,7 @@ def test_block_can_wait_so_that_the_result_can_be_repeated(dataset, two_workers,
         daskfs.select(dataset, paced("async"), client=two_workers, synchronous=True)
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.usefixtures("every_task")
 @pytest.mark.parametrize("stop", [None, 2, 19])
 @pytest.mark.parametrize("method", METHODS)

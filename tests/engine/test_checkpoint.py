@@ -20,6 +20,7 @@ __all__ = ["always_due"]
 PASSES = 3
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.usefixtures("always_due")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_run_stopped_at_any_block_resumes_to_the_same_bits(tmp_path, kind):

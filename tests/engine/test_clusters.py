@@ -15,6 +15,7 @@ LOCAL = "distributed.LocalCluster"
 SMALL = {"n_workers": 0, "threads_per_worker": 1, "silence_logs": 60}
 
 
+@pytest.mark.slow
 def test_a_class_is_started_with_so_many_workers_and_stopped():
     with cluster_of_class(LOCAL, SMALL, 2, None) as client:
         assert len(client.nthreads()) == 2
@@ -69,6 +70,7 @@ def test_nobody_comes(monkeypatch):
         pass
 
 
+@pytest.mark.slow
 def test_fewer_come_than_were_asked_for(monkeypatch):
     monkeypatch.setattr("daskfs.engine.cluster.start.WAIT_FOR_OTHERS", 0.5)
     scale = LocalCluster.scale

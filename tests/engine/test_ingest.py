@@ -65,6 +65,7 @@ def test_a_worker_stages_every_name_once(tmp_path, sources, monkeypatch):
     assert len(staged) == len(set(staged)) == ds.n_features
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize("memory", [1, 1 << 12, 1 << 25], ids=["a few names", "some", "all"])
 @pytest.mark.parametrize("most_runs", [1, 32])
 def test_however_many_names_a_worker_knows_all_come_back(tmp_path, sources, monkeypatch, memory, most_runs):

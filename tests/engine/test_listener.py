@@ -90,6 +90,7 @@ def test_a_run_tells_what_it_does(two_workers, tmp_path, name):
     assert max(len(json.dumps(event)) for event in events_of_the_last_run(two_workers)) < 4000
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_times_add_up(two_workers, tmp_path, name):
     algorithm, axis, options = ALGORITHMS[name]
@@ -126,6 +127,7 @@ SLOW = {
 }
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize("name", SLOW)
 def test_work_on_blocks_is_busy(two_workers, tmp_path, name):
     """However it is shared: what the algorithm sleeps over its blocks is there, and is none of merging or idling."""
@@ -273,6 +275,7 @@ class TestWatch:
         assert not watch.is_preview_due()
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_a_glance_changes_nothing(tmp_path, name):
     params, axis, _ = ALGORITHMS[name]

@@ -34,6 +34,7 @@ def megabytes_above_imports(*arguments: object) -> float:
     return float(done.stdout.split("above")[-1])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from Linux's /proc")
 def test_a_million_different_names_stay_within_the_budget(tmp_path):
     rng = np.random.default_rng(0)

@@ -48,6 +48,7 @@ print("still there")
 """
 
 
+@pytest.mark.slow
 def test_a_process_that_is_looked_at_goes_on():
     script = LOOKS.format(first="avoid_frame_deadlock()")
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)

@@ -56,6 +56,7 @@ def test_memory_stays_within_the_budget_and_runs_are_used_for_it(tmp_path, monke
     assert peak - before <= 22 << 20, "the budget less the 64 MiB for what is not arrays"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from Linux's /proc")
 def test_the_process_stays_within_the_budget(tmp_path):
     rng, n = np.random.default_rng(0), 200_000

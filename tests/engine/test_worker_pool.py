@@ -127,6 +127,7 @@ def test_a_worker_that_is_too_small_is_told_what_to_do():
         MemoryPlan(state=1 << 20, blocks=0).check_worker("w", 1280, 0, 1)
 
 
+@pytest.mark.slow
 def test_a_worker_that_leaves_is_named_while_the_run_goes_on(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr("daskfs.engine.cluster.worker_pool._COUNT_EVERY", 0.0)
     dataset = small_dataset(tmp_path / "d")

@@ -72,6 +72,7 @@ def test_every_estimator_is_checked():
     assert sorted(type(estimator).__name__ for estimator in ESTIMATORS) == sorted(daskfs.sklearn.__all__)
 
 
+@pytest.mark.slow
 def test_the_check_that_needs_an_environment_of_its_own():
     """check_array_api_input is left out unless scipy was imported with this variable set."""
     names = [type(estimator).__name__ for estimator in ESTIMATORS]

@@ -35,6 +35,7 @@ def strike(client: Client, seed: int, blocks: int) -> Once:
     return Once(act, rng.randint(1, 2), rng.randrange(blocks // 2))
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize("seed", range(4))
 def test_f1_every_contribution_is_applied_once(tmp_path, seed, three_workers):
     small = small_dataset(tmp_path / "d")

@@ -63,6 +63,7 @@ def expected(three_workers, tmp_path_factory):
     }
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.usefixtures("always_due")
 @pytest.mark.parametrize(
     ("schedule", "victims", "seed", "kept"),
@@ -132,6 +133,7 @@ def test_a_cluster_without_workers_ends_a_run_and_leaves_its_checkpoint(tmp_path
     check_same(daskfs.select(dataset, Tangled(seconds=SLOW), checkpoint=tmp_path / "c", resume=True), reference)
 
 
+@pytest.mark.slow
 def test_an_ingest_whose_workers_are_all_gone_ends_and_can_be_resumed(tmp_path, monkeypatch):
     monkeypatch.setattr("daskfs.engine.cluster.waiting.NO_WORKERS", 1)
     for number in range(8):

@@ -95,6 +95,7 @@ def test_f3_during_a_checkpoint(tmp_path, three_workers, opened):
     check_in_time(struck, opened)
 
 
+@pytest.mark.slow
 def test_f3_when_all_is_done_but_the_handing_over(tmp_path, three_workers, opened):
     small, struck = small_dataset(tmp_path / "d"), Once(lambda: kill_centre(three_workers), 1, SMALL)
     given = daskfs.select(small, Census(seconds=0.01), client=three_workers, progress=struck)

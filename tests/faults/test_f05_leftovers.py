@@ -58,6 +58,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize(
     ("name", "number"),
     [("run.json", 1), ("run.json", 3), ("metrics.json", 1), ("report.html", 1), ("published.json", 1)],

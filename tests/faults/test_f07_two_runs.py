@@ -79,6 +79,7 @@ def test_f07_two_selections_into_one_folder(tmp_path, dataset):
     assert daskfs.load_selection(run).features.tolist() == alone.features.tolist()
 
 
+@pytest.mark.slow
 def test_f07_two_ingests_into_one_dataset(tmp_path):
     for number in range(3):
         lines = (f"{i % 2} {i % 7 + 1}:1 {i % 5 + 9}:{number}\n" for i in range(200_000))

@@ -53,17 +53,19 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+SMALL = ("-k", "5", "--width", "4096", "--serial")
 COMMANDS = {
     "ingest": (["ingest", "{data}/x.svm", "{disk}/y.zarr", "-f", "svmlight"], "y.zarr/zarr.json"),
     "shuffle": (["shuffle", "{data}/x.zarr", "{disk}/y.zarr"], "y.zarr/zarr.json"),
     "split": (["split", "{data}/x.zarr", "{disk}/a.zarr", "{disk}/b.zarr"], "b.zarr/zarr.json"),
     "select": (
-        "select {data}/x.zarr --algorithm mission -k 5 --width 4096 --out {disk}/run --serial".split(),
+        ["select", "{data}/x.zarr", "--out", "{disk}/run", "--algorithm", "mission", *SMALL],
         "run/selection.json",
     ),
 }
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.skipif(not has_namespaces(), reason="no disk of its own without namespaces")
 @pytest.mark.parametrize(("command", "checked"), COMMANDS.values(), ids=COMMANDS)
 def test_f11_a_full_disk_is_named_and_the_same_command_goes_on(data, tmp_path, command, checked):

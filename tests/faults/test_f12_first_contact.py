@@ -34,6 +34,7 @@ def closed_port(monkeypatch) -> int:
     return port
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize("command", [["info"], ["show"], ["verify"], ["plan", "-k", "1"]], ids=str)
 def test_f12_an_address_that_refuses_is_named_soon(closed_port, command):
     done = CliRunner().invoke(main, [*command, "s3://bucket/x.zarr"])

@@ -41,6 +41,7 @@ def is_chunk(request: Request) -> bool:
     return request.method == "GET" and "/c/" in request.path and "manifest" not in request.path
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize("kind", FAULTS)
 def test_every_chunk_fails_twice_and_every_cell_arrives(s3, proxy, kind):
     url = s3.url("d.zarr")
@@ -64,6 +65,7 @@ def test_a_run_among_random_faults_selects_what_a_quiet_one_does(s3, proxy):
     assert len(proxy.faults) > 5
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize("kind", [*FAULTS, "lost answer"])
 def test_an_ingest_whose_every_request_fails_once_writes_the_same_dataset(s3, proxy, tmp_path, kind):
     text = b"".join(b"%d |n f%d:0.5 g%d\n" % (i % 2, i % 7, i % 5) for i in range(200))

@@ -210,6 +210,7 @@ def test_f16_write_dataset_killed_at_every_operation_of_an_overwrite(tmp_path, k
     assert last > 20
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize("changed", [0, 2])
 @pytest.mark.parametrize("rows", [2, 7, 20])
 @pytest.mark.parametrize("kind", SOURCES)
@@ -247,6 +248,7 @@ OTHER_PLANS = {
 }
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize("share", [0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99])
 @pytest.mark.parametrize(("kind", "before", "after"), OTHER_PLANS.values(), ids=OTHER_PLANS)
 def test_f16_a_source_that_changes_so_that_another_plan_is_right(tmp_path, kind, before, after, share):

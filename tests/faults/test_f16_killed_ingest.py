@@ -107,6 +107,7 @@ def test_f16_killed_ten_times_at_random_moments(tmp_path, sources):
     assert daskfs.verify_dataset(out) == []
 
 
+@pytest.mark.slow
 def test_f16_two_ingests_into_one_output(tmp_path, sources):
     out = tmp_path / "out.zarr"
     first = started(sources, out, pause=0.01)
@@ -129,6 +130,7 @@ def test_f16_two_ingests_into_one_output(tmp_path, sources):
     assert files_of(out) == files_of(tmp_path / "whole.zarr")
 
 
+@pytest.mark.slow
 def test_f16_the_lock_of_a_killed_ingest_is_gone(tmp_path, sources):
     out = tmp_path / "out.zarr"
     first = started(sources, out, pause=0.01)

@@ -10,6 +10,7 @@ from daskfs.store.dataset.container import read_container
 from daskfs.store.places.location import Location
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize("where", ["here", "cluster"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_f24_the_same_seed_twice(tmp_path, kind, where, two_workers):

@@ -297,6 +297,7 @@ LARGE = {
 }
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize("edit", LARGE.values(), ids=LARGE)
 def test_f25_no_memory_is_taken(run, tmp_path, edit):
     shutil.copytree(run, tmp_path / "sound")
@@ -307,6 +308,7 @@ def test_f25_no_memory_is_taken(run, tmp_path, edit):
     assert int(done.stdout) < 100 << 10  # KiB
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize("name", ["run.json", "metrics.json", "profiles.json", "sizes.json", "stability.json"])
 def test_f25_records_without_end(run, name):
     """Every record beside a selection that the report reads."""

@@ -66,6 +66,7 @@ def test_f30_a_scheduler_with_another_daskfs_is_refused(tmp_path):
     assert not out.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings(NOTHING_NEW)
 def test_f30_a_worker_with_another_numpy_is_refused_also_when_it_joins_later(tmp_path):
     dataset, other = small_dataset(tmp_path / "d"), pretending(tmp_path, numpy="1.26.4")

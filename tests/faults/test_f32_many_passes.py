@@ -6,6 +6,7 @@ import threading
 
 import numpy as np
 import psutil
+import pytest
 from toy_algorithms import LargestColumns, Tangled
 from toy_runs import tasks_on, wait_for_no_tasks
 
@@ -29,6 +30,7 @@ class Watch:
             self.seen.append(self._measure())
 
 
+@pytest.mark.slow
 def test_f32_a_thousand_passes_in_this_process(tmp_path):
     process = psutil.Process()
     watch = Watch(lambda: process.memory_info().rss, every=100)
@@ -40,6 +42,7 @@ def test_f32_a_thousand_passes_in_this_process(tmp_path):
     assert [file.name for file in (tmp_path / "c").iterdir()] == ["checkpoint"]
 
 
+@pytest.mark.slow
 def test_f32_many_passes_on_a_cluster(tmp_path, two_workers):
     passes = 120
 

@@ -61,6 +61,7 @@ def test_f33_a_synchronous_selection_goes_on_and_is_exact(tmp_path, client, how,
     check_same(given, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("how", "method"), mostly_long(product(["stopped", "closed"], ["block", "async"])))
 def test_f33_an_asynchronous_selection_goes_on(tmp_path, client, how, method):
     strike = Once(lambda: harm(client, how), 1, 2)
@@ -105,6 +106,7 @@ def written(folder: Path, client: Client | None) -> str:
     return daskfs.open_dataset(folder / "out").digest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "work", mostly_long([(f,) for f in (ingested, shuffled, transposed, parted, verified, written)])
 )
@@ -117,6 +119,7 @@ def test_f33_a_stream_that_was_silent_before_does_no_harm(tmp_path, client, work
     assert work(tmp_path / "there", client) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", mostly_long(zip(HARMS)))
 def test_f33_tasks_of_a_pool_are_submitted_again(client, how):
     struck = []
@@ -133,6 +136,7 @@ def slow_square(number: int) -> int:
     return number**2
 
 
+@pytest.mark.slow
 def test_f33_a_stream_that_stays_silent_ends_the_wait_and_not_the_next(client, monkeypatch):
     """Where connecting anew does not help: the exit code 75."""
     harm(client, "stopped")
@@ -147,6 +151,7 @@ def test_f33_a_stream_that_stays_silent_ends_the_wait_and_not_the_next(client, m
     assert await_result(client, client.submit(slow_square, 3, pure=False)) == 9
 
 
+@pytest.mark.slow
 def test_f33_a_scheduler_that_forgets_a_task_is_noticed(client):
     """The stream is alive, but will never say anything of that task."""
     future = client.submit(time.sleep, 60, pure=False)

@@ -298,6 +298,7 @@ print(done.stderr)
 """
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize(("kind", "key", "command"), PLACES.values(), ids=PLACES)
 @pytest.mark.parametrize("replace", FILES.values(), ids=FILES)
 def test_f36_files_of_the_wrong_size_or_kind(copy, samples, kind, key, command, replace):

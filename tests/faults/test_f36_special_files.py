@@ -51,6 +51,7 @@ SPECIAL = {
 }
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize("command", ["ingest", "select", "plan"])
 @pytest.mark.parametrize(("make", "reason"), SPECIAL.values(), ids=SPECIAL)
 def test_f36_special_files_are_refused_by_name(tmp_path, monkeypatch, make, reason, command):

@@ -45,6 +45,7 @@ print(len(before), *(compiled() - before), sep="|")
 """
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
 @pytest.mark.parametrize("algorithm", ["Mission"])

@@ -125,6 +125,7 @@ def length(name: str, key: str) -> str:
 MOVING = {"objective": "x", "rates": "x", "times": "number", "checkpoints": "x"}
 
 
+@pytest.mark.slow
 def test_the_page_shows_a_selection_while_it_runs(cluster: Processes, chromium: Chromium, tmp_path: Path):
     dataset = wide(tmp_path / "wide.zarr")
     algorithm = daskfs.OnlineSubstitution(20, method="async", passes=100_000)

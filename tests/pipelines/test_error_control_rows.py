@@ -38,12 +38,14 @@ def means(script, problem, seeds, k):
     return {name: np.mean([r[name] for r in records]) for name in records[0] if name != "method"}
 
 
+@pytest.mark.slow
 def test_nothing_is_found_where_nothing_is(script):
     of = means(script, "nothing there", 3, 100)
     assert of["anything"] == 0
     assert of["false where 2 allowed"] <= 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [50, 200])
 def test_true_words_are_found_and_few_others(script, k):
     of = means(script, "two classes", 2, k)

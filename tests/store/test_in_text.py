@@ -63,7 +63,7 @@ def assert_same(text: daskfs.Dataset, dataset: daskfs.Dataset) -> None:
     assert (text.n_samples, text.meta.weighted) == (dataset.n_samples, dataset.meta.weighted)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=25)
 @given(
     format=st.sampled_from(["vw", "svmlight"]),
     lines=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 2)), min_size=1, max_size=40),
