@@ -283,6 +283,9 @@ def test_bytes_that_are_not_utf8_are_a_bad_row_unless_ignored(tmp_path: Path) ->
     with pytest.raises(BadLineError, match=r"part-0\.csv:3: not UTF-8 text"):
         rows_of(Delimited(label="y", missing="zero"), paths)
     assert len(rows_of(Delimited(label="y", ignore=("t",), table="sparse"), paths).y) == 2
+    paths = written(tmp_path, b"y,n,t\n1,2,a\n1,K\xf6ln\n")  # nor is there a traceback if fields are missing, too
+    with pytest.raises(BadLineError, match=r"part-0\.csv:3: not UTF-8 text .*Expected 3 columns, got 2"):
+        rows_of(Delimited(label="y", missing="zero"), paths)
 
 
 @pytest.mark.parametrize("window_bytes", [64, 1 << 16])

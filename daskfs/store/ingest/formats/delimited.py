@@ -143,7 +143,11 @@ class _Parser:
             wrong_counts.append(row.actual_columns)
             return "error"
 
-        parse = self._csv.ParseOptions(delimiter=chr(self.delimiter), invalid_row_handler=note)
+        try:
+            line.tobytes().decode()
+            parse = self._csv.ParseOptions(delimiter=chr(self.delimiter), invalid_row_handler=note)
+        except UnicodeDecodeError:  # pyarrow would print a traceback in place of calling the handler
+            parse = self._parse
         try:
             return self._batch(line, parse, self._strings)
         except arrow().ArrowInvalid as error:
