@@ -109,7 +109,10 @@ METAVARS = {int: "N", float: "X", str: "TEXT", type(None): "none"}
         ("every -k 5 --ridge nan", "error: --ridge: 'nan' is not a number or auto"),
         ("every -k 5 --ridge inf", "error: --ridge: 'inf' is not a number or auto"),
         ("every -k 5 --most auto", "error: --most: 'auto' is not a whole number or none"),
-        ("every -k 5 --loss softmax", "error: --loss: 'softmax' is not squared or logistic; it is for --algorithm other"),
+        (
+            "every -k 5 --loss softmax",
+            "error: --loss: 'softmax' is not squared or logistic; it is for --algorithm other",
+        ),
         ("other --loss squared", "error: --loss: 'squared' is not softmax; it is for --algorithm every"),
         ("other -k 5", "error: --n-select: other has no such option; there are --loss, --width, --screen"),
     ],
