@@ -98,9 +98,9 @@ bench-workers: $(READY)
 	$(BIN)/python pipelines/benchmarks/workers.py
 
 # Every table and figure of the papers, and docs/papers.md: minutes, or hours with FULL=1, which goes on where it was
-# stopped. Those that need public files are left out without FROM, the folder that has them (datasets/README.md).
+# stopped; AGAIN=1 measures anew. Those that need public files are left out without FROM (datasets/README.md).
 papers: $(READY)
-	$(BIN)/python pipelines/papers/run.py $(if $(FROM),--from $(FROM)) $(if $(FULL),--full)
+	$(BIN)/python pipelines/papers/run.py $(if $(FROM),--from $(FROM)) $(if $(FULL),--full) $(if $(AGAIN),--again)
 
 # From trigger to published selection, beside the command line.
 bench-airflow: .venv-airflow/ready

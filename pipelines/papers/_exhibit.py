@@ -46,6 +46,8 @@ class View:
     plot: bool = True
     where: dict[str, Any] = field(default_factory=dict)
     """Only records that have these values."""
+    chosen: tuple[str, ...] = ()
+    """Methods whose numbers here follow from sizes that were chosen, so that they say nothing beside the paper's."""
 
     def records(self, records: Sequence[Record]) -> list[Record]:
         """The records that belong to this view."""
@@ -111,6 +113,8 @@ class Exhibit:
         What the paper says in words.
     printed
         Numbers that the paper prints, as records. Views show them beside ours.
+    same_data
+        Whether the data are the paper's, so that better and worse numbers mean something.
     notes
         Why our numbers may differ from the paper's: other data, other sizes.
     needs
@@ -125,6 +129,7 @@ class Exhibit:
     views: tuple[View, ...]
     claims: tuple[Claim, ...] = ()
     printed: tuple[Record, ...] = ()
+    same_data: bool = True
     notes: tuple[str, ...] = ()
     needs: str = ""
 

@@ -27,29 +27,37 @@ METHODS: dict[str, dict[str, Any]] = {
     "MISSION, active": {"refit": 0},
 }
 IHT_MOST = 10**11
-DEPTH = 3  # rows of the published sketch; tables of FH and batch IHT have as many numbers as all of them
+PER_CLASS: dict[str, dict[str, Any]] = {
+    f"{name}, per class": METHODS[name] | {"per_class": True} for name in ("MISSION, paper", "MISSION, active")
+}
+"""With k features of its own for every class, as in the paper; the others have k features for all classes."""
+DEPTH = 3  # rows of the published sketch; FH and batch IHT have as many numbers as all of them
 
 
 def learned(task: Task, name: str, k: int, width: int, tuned_with: int | None = None) -> list[Record]:
     """The scores of a method on every test of a task, or no record where IHT would take too long."""
-    fields = METHODS[name]
+    fields = (METHODS | PER_CLASS)[name]
     if name == "IHT" and task.train.n_samples * k * task.n_scores > IHT_MOST:
         return []
     options = fields | {"n_select": k, "width": width_of(name, width), "passes": task.passes}
     if "method" in fields:
         options["learning_rate"] = _rate(task, name, min(k, tuned_with or k), width)
-    if name == "FH":
-        options["n_select"] = min(task.train.meta.n_features, task.train.meta.n_entries)  # all that can occur
     start = time.process_time()
     selection = selected(task, daskfs.Mission(**options))
     seconds = time.process_time() - start
+    if name == "FH":  # it learns the same whatever is selected; to be judged, it needs all features that can occur
+        options["n_select"] = min(task.train.meta.n_features, task.train.meta.n_entries)
+        selection = selected(task, daskfs.Mission(**options))
     scores = {what: task.judge(task, test, selection.decision_function(test)) for what, test in task.tests.items()}
     return [{"method": name, "k": k, **scores, "cpu seconds": seconds}]
 
 
 def width_of(name: str, width: int) -> int:
-    """The width with which a method has as many numbers as a sketch of `DEPTH` rows, rounded up to a power of two."""
-    return width * (1 << (DEPTH - 1).bit_length()) if name in ("FH", "Batch IHT") else width
+    """The width with which a method has as many numbers as a sketch of `DEPTH` rows; of FH rounded up to a power of two.
+
+    Batch IHT adds up gradients for `DEPTH` · width features between two thresholds, and so needs no other width.
+    """
+    return width * (1 << (DEPTH - 1).bit_length()) if name == "FH" else width
 
 
 def over_k(task: Task, names: Sequence[str], ks: Sequence[int], width: int) -> list[Record]:
@@ -62,7 +70,9 @@ def over_k(task: Task, names: Sequence[str], ks: Sequence[int], width: int) -> l
 def _rate(task: Task, name: str, k: int, width: int) -> float:
     key = (task.train.url, name, k, width)
     if key not in _RATES:
-        _RATES[key] = best_rate(task, METHODS[name] | {"n_select": k, "width": width_of(name, width), "passes": 1})
+        _RATES[key] = best_rate(
+            task, (METHODS | PER_CLASS)[name] | {"n_select": k, "width": width_of(name, width), "passes": 1}
+        )
     return _RATES[key]
 
 

@@ -71,7 +71,19 @@ def page_of(exhibits: Sequence[Exhibit], saved: dict[str, Any]) -> str:
     for prefix, (title, authors) in PAPERS.items():
         parts += [f"## {title}\n", authors + "\n"]
         parts += [section_of(exhibit, saved) for exhibit in exhibits if exhibit.name.startswith(prefix)]
-    return "\n".join([*parts, TAIL])
+    return "\n".join([*parts, systems_of(exhibits, saved), TAIL])
+
+
+def systems_of(exhibits: Sequence[Exhibit], saved: dict[str, Any]) -> str:
+    """Return a table of all methods that were measured, and the files that run them."""
+    files: dict[str, list[str]] = {}
+    for exhibit in exhibits:
+        for method in dict.fromkeys(record["method"] for record in saved.get(exhibit.name, {}).get("records", [])):
+            files.setdefault(method, []).append(f"`{exhibit.name}`")
+    rows = [f"| {method} | {', '.join(names)} |" for method, names in files.items()]
+    return "\n".join(
+        ["## Methods by name\n", "| method | files in `pipelines/papers` that run it |", "|---|---|", *rows, ""]
+    )
 
 
 def plots_of(exhibit: Exhibit, saved: dict[str, Any]) -> dict[str, str]:
@@ -100,7 +112,8 @@ def section_of(exhibit: Exhibit, saved: dict[str, Any]) -> str:
             parts.append(f"![{view.title}](papers/{_file_of(exhibit, number)})\n")
         parts.append(table_of(view, measured["records"], exhibit.printed))
     lines = [sentence_of(claim, measured["records"]) for claim in exhibit.claims]
-    lines += [line for view in exhibit.views for line in differences_of(view, measured["records"], exhibit.printed)]
+    comparable = exhibit.printed if exhibit.same_data else ()
+    lines += [line for view in exhibit.views for line in differences_of(view, measured["records"], comparable)]
     parts += [f"* {line}" for line in [*lines, *exhibit.notes]]
     return "\n".join(parts) + "\n"
 
@@ -147,7 +160,7 @@ def differences_of(view: View, records: Sequence[Record], printed: Sequence[Reco
     for method, curve in view.means(records).items():
         both = [x for x in curve if x in theirs.get(method, {})]
         worse = [x for x in both if sign * curve[x] < sign * theirs[method][x]]
-        if not both:
+        if not both or method in view.chosen:
             continue
         line = (
             f"{method}, {view.metric}: at least as good as the paper's in {len(both) - len(worse)} of {len(both)} cells"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,8 +58,9 @@ def accuracy(task: Task, test: daskfs.Dataset, scores: Scores) -> float:
 
 def clicks(source: Path, work: Path, files: str, passes: int) -> Task:
     """Ads shown, a fifth of the rows to judge by."""
-    every = dataset_of("criteo", work / "clicks.zarr", "--from", source, "--files", files)
-    train, test = daskfs.split(every, work / "clicks-train.zarr", work / "clicks-test.zarr")
+    name = "clicks-" + re.sub(r"\W+", "-", files).strip("-")
+    every = dataset_of("criteo", work / f"{name}.zarr", "--from", source, "--files", files)
+    train, test = daskfs.split(every, work / f"{name}-train.zarr", work / f"{name}-test.zarr")
     return Task("clicks", train, {"AUC": test}, area_under_curve, passes)
 
 

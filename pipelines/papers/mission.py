@@ -10,8 +10,8 @@ those that count, all of them.
 
 ==================== =================================================================================================
 MISSION, active      the product's default
-MISSION, paper       the paper's listing with its count-sketch; the identity sketch and the scaling by γ, which the
-                     paper used for figure 2 only, are not there
+MISSION, paper       the paper's listing with its count-sketch, without the scaling by γ that the paper used for
+                     figure 2 only (`mission_figure2.py` has it, too)
 IHT, a row a step    equation 3 of the paper, the k largest after every row. On rows without a zero it fails whatever
                      the rate: the largest entries of one row say nothing. The paper's figures for IHT cannot be its
 IHT, ITI, PHT        hard thresholding by the whole gradient (`thresholding`), in O(p) memory. Tuned like the others it

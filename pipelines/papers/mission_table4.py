@@ -53,6 +53,7 @@ EXHIBIT = Exhibit(
         Claim("MISSION scores close to IHT", AUC, ("MISSION, paper", "MISSION, active"), ("IHT",), 0.01),
     ),
     printed=tuple({"method": name, "data": "clicks", "AUC": value} for name, value in PAPER.items()),
+    same_data=False,
     notes=(
         "The paper learns from more than four billion rows, and has a day of others to judge by. What can be had here "
         "is a sample of two thousand rows, a fifth of them to judge by: the values are not comparable, and differences "

@@ -4,8 +4,8 @@
     python pipelines/papers/run.py --from DIR --full      # hours; stopped, it goes on where it was
     python pipelines/papers/run.py --only mission_table1 --again
 
-What is measured is kept in --work, and replaces what docs/papers.json had of the same table or figure. Those whose
-public files are not there are left out, and said. `--draw` measures nothing, and writes the page anew.
+What is measured is kept in --work, and replaces what docs/papers.json had of the same table or figure, unless that was
+of the full form and this is not. Those whose public files are not there are left out, and said. `--draw` measures nothing, and writes the page anew.
 """
 
 from __future__ import annotations
@@ -67,8 +67,12 @@ def main(full: bool, source: Path | None, work: Path, only: Sequence[str], again
             click.echo(f"{exhibit.name}: left out, for it needs {exhibit.needs} below --from (datasets/README.md)")
             continue
         with threadpool_limits(1):
-            saved[exhibit.name] = exhibit.measure(places, "full" if full else "quick", again)
-        click.echo(f"{exhibit.name}: {saved[exhibit.name]['seconds']} s")
+            measured = exhibit.measure(places, "full" if full else "quick", again)
+        click.echo(f"{exhibit.name}: {measured['seconds']} s")
+        if not full and saved.get(exhibit.name, {}).get("form") == "full":
+            click.echo(f"{exhibit.name}: the page keeps its full form")
+            continue
+        saved[exhibit.name] = measured
         results.write_text(compact(saved), encoding="utf-8")
     write_page(every, saved, docs)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 ROOT = Path(__file__).parents[2]
 PAPERS = ROOT / "pipelines" / "papers"
@@ -88,6 +90,29 @@ def test_the_page_says_what_the_numbers_say(load, made, tmp_path):
         record["score"] = -record["score"]
     assert "Here **it does not hold**" in page.section_of(exhibit, {exhibit.name: measured})
     assert "Not measured yet" in page.section_of(exhibit, {})
+    assert "\n| theirs | `mission_made` |\n" in page.systems_of([exhibit], {exhibit.name: measured})
+
+
+def test_numbers_on_other_data_and_chosen_numbers_are_not_compared(load, made, tmp_path):
+    exhibit, _, _ = made
+    page, measured = load("_page"), exhibit.measure(load("_exhibit").Places(None, tmp_path), "quick")
+    saved = {exhibit.name: measured}
+    assert "at least as good" in page.section_of(exhibit, saved)
+    assert "at least as good" not in page.section_of(replace(exhibit, same_data=False), saved)
+    chosen = replace(exhibit, views=(replace(exhibit.views[0], chosen=("ours",)),))
+    assert "at least as good" not in page.section_of(chosen, saved)
+
+
+def test_a_quick_run_leaves_the_full_form_on_the_page(load, made, tmp_path, monkeypatch):
+    exhibit, _, _ = made
+    run = load("run")
+    monkeypatch.setattr(run, "exhibits", lambda: [exhibit])
+    monkeypatch.setattr(run, "NAMES", (exhibit.name,))
+    monkeypatch.setattr(run, "write_page", lambda *_: None)
+    for flags, form in (([], "quick"), (["--full"], "full"), ([], "full")):
+        done = CliRunner().invoke(run.main, [*flags, "--work", str(tmp_path / "work"), "--docs", str(tmp_path)])
+        assert done.exit_code == 0, done.output
+        assert json.loads((tmp_path / "papers.json").read_text())[exhibit.name]["form"] == form
 
 
 def test_every_table_and_figure_is_a_file_of_its_name(load):
