@@ -37,8 +37,8 @@ HEAD = """# Beside other tools
 
 What people use today, each at the best of a few settings, chosen on validation rows; every run in a process of its own,
 with one thread for linear algebra. Times are from files to a result, after everything is imported and compiled; memory
-is the peak beyond that. This page is written by `python pipelines/benchmarks/rivals.py --full --keep`, which measures it
-anew; its sentences follow from the numbers.
+is the peak beyond that. `python pipelines/benchmarks/rivals.py --full --keep` measures all of it anew and writes this
+page; its sentences follow from the numbers.
 """
 
 
@@ -102,7 +102,8 @@ def extrapolated(task: str, own: Sequence[Record]) -> list[str]:
             growth = math.log(t1 / t0) / math.log(p1 / p0)
             seconds = t1 * (PUBLISHED / p1) ** growth
             lines.append(
-                f"{method}: CPU time grows as columns^{growth:.2f}; with {PUBLISHED:,} columns, *extrapolated*, {seconds:,.0f} s."
+                f"{method}: CPU time grows as columns^{growth:.2f}; with {PUBLISHED:,} columns, *extrapolated*, "
+                f"{seconds:,.0f} s."
             )
     return lines
 

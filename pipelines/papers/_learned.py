@@ -53,7 +53,7 @@ def learned(task: Task, name: str, k: int, width: int, tuned_with: int | None = 
 
 
 def width_of(name: str, width: int) -> int:
-    """The width with which a method has as many numbers as a sketch of `DEPTH` rows; of FH rounded up to a power of two.
+    """The width with which a method has as many numbers as a sketch of `DEPTH` rows; FH has a power of two.
 
     Batch IHT adds up gradients for `DEPTH` · width features between two thresholds, and so needs no other width.
     """

@@ -43,8 +43,8 @@ EXHIBIT = Exhibit(
     ),
     notes=(
         "The paper plots its curves and prints none. It used an identity sketch and scaled what is not among the k "
-        "largest by γ; here it is the count-sketch itself, so wide that columns hardly collide. `fading` is that γ, which "
-        "falls from 1 to .01 (`Mission(fading=0.99)`).",
+        "largest by γ; here it is the count-sketch itself, so wide that columns hardly collide. `fading` is that γ, "
+        "which falls from 1 to .01 (`Mission(fading=0.99)`).",
         "`MISSION, active` takes steps that are made for sparse rows; rows here have no zeros.",
     ),
 )

@@ -52,8 +52,8 @@ EXHIBIT = Exhibit(
     ),
     notes=(
         "Other species than the paper's, one genome each: compare curves, not values.",
-        "k counts features that all classes share, each with a weight for every class. `per class`: k for each class, as "
-        "in the paper.",
+        "k counts features that all classes share, each with a weight for every class. `per class`: k for each class, "
+        "as in the paper.",
         "The quick form has 8-mers: few reads say nothing of 12-mers.",
         "A read is learned once. FH keeps a weight for every cell of its table, and selects nothing.",
     ),

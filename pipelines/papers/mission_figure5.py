@@ -65,8 +65,8 @@ EXHIBIT = Exhibit(
         ),
     ),
     notes=(
-        "IHT and batch IHT have no sketch: their line is flat. Batch IHT adds up gradients for `batch_elements` features "
-        "between two thresholds.",
+        "IHT and batch IHT have no sketch: their line is flat. Batch IHT adds up gradients for `batch_elements` "
+        "features between two thresholds.",
         "`per class`: k features for every class, as in the paper; the others have k features for all classes.",
         "The paper has 500,000 features; the widths of sketches here are powers of two, and so is k.",
     ),

@@ -5,7 +5,8 @@
     python pipelines/papers/run.py --only mission_table1 --again
 
 What is measured is kept in --work, and replaces what docs/papers.json had of the same table or figure, unless that was
-of the full form and this is not. Those whose public files are not there are left out, and said. `--draw` measures nothing, and writes the page anew.
+of the full form and this is not. Those whose public files are not there are left out, and said. `--draw` measures
+nothing, and writes the page anew.
 """
 
 from __future__ import annotations
