@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo test test-all faults coverage test-wheel test-airflow test-clusters test-hosts test-distributed-oldest check docs gallery lock bench bench-airflow bench-real bench-workers papers clean
+.PHONY: demo test test-all faults coverage test-wheel test-airflow test-clusters test-hosts test-distributed-oldest check docs gallery lock bench bench-airflow bench-real bench-rivals bench-workers papers clean
 
 demo: $(READY)
 	$(BIN)/daskfs demo
@@ -80,6 +80,7 @@ gallery: $(READY)
 	$(BIN)/python pipelines/gallery/run.py
 
 bench: $(READY)
+	$(BIN)/python pipelines/benchmarks/rivals.py
 	for what in small compile; do $(BIN)/python pipelines/benchmarks/start.py $$what || exit; done
 	$(BIN)/python pipelines/benchmarks/ingest.py
 	$(BIN)/python pipelines/benchmarks/reading.py
@@ -92,6 +93,10 @@ bench: $(READY)
 	$(BIN)/python pipelines/benchmarks/watching.py
 	for what in expansion gram passes accuracy workers; do $(BIN)/python pipelines/benchmarks/random_features.py $$what || exit; done
 	for what in learn classes quality rates workers memory; do $(BIN)/python pipelines/benchmarks/mission.py $$what || exit; done
+
+# daskfs beside the tools people use today, in one run; docs/rivals.md and a line of history with KEEP=1, an hour with FULL=1.
+bench-rivals: $(READY)
+	$(BIN)/python pipelines/benchmarks/rivals.py $(if $(FULL),--full) $(if $(KEEP),--keep)
 
 # Two processes against one, all algorithms in one table: minutes, 9 GB in benchmark-data, and a machine with nothing else to do.
 bench-workers: $(READY)
