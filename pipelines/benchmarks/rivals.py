@@ -17,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 
 import click
-from _measure import show
+from _measure import console, show
 from _rivals import Record, measured
 from _rivals_page import METRICS, ratios_of, slower, write_page
 
@@ -58,15 +58,15 @@ def of_task(module: str, full: bool) -> list[Record]:
         small = Path(folder) / "small"
         small.mkdir()
         task.write(small, small_size)
-        late: set[str] = set()  # rivals that took too long with fewer: they are not asked with more
+        notes: dict[str, str] = {}  # of rivals that took too long, or failed: they are not asked with larger sizes
         for size in large if full else quick:
             files = Path(folder) / "files"
             files.mkdir()
             task.write(files, size)
             for name in task.RIVALS:
                 click.echo(f"{size:,} {variable}: {name}", err=True)
-                record = {"note": "took too long with fewer"} if name in late else measured(module, name, files, small)
-                late |= {name} if "note" in record else set()
+                record = {"note": notes[name]} if name in notes else measured(module, name, files, small)
+                notes |= {name: record["note"]} if "note" in record else {}
                 records.append({"task": module, variable: size, "method": name} | record)
             subprocess.run(["rm", "-r", str(files)], check=True)
     return records
@@ -80,6 +80,8 @@ def show_task(module: str, variable: str, records: list[Record]) -> None:
         [f"{r[variable]:,}", r["method"], *(f"{r[m]:,.3g}" if m in r else "" for m in metrics), str(r.get("note", ""))]
         for r in own
     ]
+    if not console.is_terminal:
+        console.width = 160
     if rows:
         show(import_module(module).__doc__.partition("\n")[0], [variable, "method", *metrics, ""], rows)
 
