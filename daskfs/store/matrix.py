@@ -70,7 +70,9 @@ def _mapped(path: str | os.PathLike[str]) -> NDArray[Any]:
         raise ValueError("is no .npy file")
     try:
         cells: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (TypeError, OverflowError, MemoryError, RecursionError, SyntaxError) as error:
+    except OSError:
+        raise
+    except Exception as error:  # a header is parsed as Python, by tokenize, ast and the parser of dtypes
         raise ValueError(f"its header is damaged ({error})") from error
     return cells
 
@@ -328,6 +330,7 @@ def _only(given: str, known: list[str], question: str, flag: str) -> str:
 
 
 def _dimensions(array: Any) -> tuple[str, ...] | None:
-    """Return the names of the dimensions of a Zarr array, of format 3 or as xarray writes them in format 2."""
+    """Return the names of all dimensions of a Zarr array, of format 3 or as xarray writes them in format 2, if any."""
     names = getattr(array.metadata, "dimension_names", None) or array.attrs.get("_ARRAY_DIMENSIONS")
-    return None if names is None else tuple(str(name) for name in names)
+    is_complete = isinstance(names, list | tuple) and len(names) == array.ndim
+    return tuple(str(name) for name in names) if is_complete else None
