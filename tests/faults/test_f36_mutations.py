@@ -6,11 +6,8 @@ The quick form has some dozens of cases for each kind of file, `make faults` a h
 from __future__ import annotations
 
 import json
-import signal
-import threading
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +15,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from faults.foreign_targets import FOREIGN
+from faults.measured import at_most, measured
 from faults.mutations import mutated_bytes, mutated_file, with_crc
 from faults.reading import read_everything
 from faults.samples import ARRAYS, MAKERS, vw_lines
@@ -32,7 +30,6 @@ from toy_runs import small_dataset
 import daskfs
 from daskfs.cli import main
 from daskfs.engine.checkpoint import Checkpoint
-from daskfs.engine.memory import _status
 from daskfs.errors import DaskfsError
 from daskfs.job.file import load_job
 from daskfs.observe.describe import describe, info_table
@@ -81,32 +78,6 @@ def check(file: Path, cases: st.SearchStrategy[bytes], read: Read, count: int, l
     refused = sum(map(bool, lines))
     print(f"{len(lines)} cases, {refused} refused")
     assert refused >= least * len(lines)
-
-
-def measured(call: Callable[[], str | None]) -> tuple[int, str | None]:
-    """The most memory that a call took beyond what the process had before, and what it returned."""
-    before = _status("VmRSS", reset=True)
-    result = call()
-    peak = _status("VmHWM", reset=False)
-    return 0 if before is None or peak is None else peak - before, result
-
-
-@contextmanager
-def at_most(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError in this thread if the block takes longer, whether it computes or waits."""
-
-    def interrupt(*_: object) -> None:
-        raise TimeoutError(f"a case took more than {seconds} s")
-
-    before = signal.signal(signal.SIGUSR1, interrupt)
-    timer = threading.Timer(seconds, signal.pthread_kill, (threading.get_ident(), signal.SIGUSR1))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        signal.signal(signal.SIGUSR1, before)
 
 
 def dataset_root(kind: str) -> Callable[[Path], tuple[Path, st.SearchStrategy[bytes], Read]]:
