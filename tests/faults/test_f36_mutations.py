@@ -252,7 +252,7 @@ TARGETS = {
 }
 
 
-HARMLESS = ("what is published", "record of a piece", "attributes of Zarr 2", "target in a text")
+HARMLESS = ("what is published", "record of a piece", "attributes of Zarr 2", "target in a text", "vw", "text")
 """Targets most of whose mutations are as good as the original, or as a file that is not there."""
 
 
