@@ -20,6 +20,7 @@ from daskfs.errors import OptionError
 from daskfs.protocol import Algorithm, Meta
 from daskfs.store.dataset.dataset import Dataset
 from daskfs.store.dataset.layout import CHUNK_BYTES
+from daskfs.store.ingest.formats.parquet import open_parquet
 from daskfs.store.ingest.formats.tabular import arrow
 from daskfs.store.ingest.sources import Source
 
@@ -67,14 +68,14 @@ def _some_rows(sources: Sequence[Source], options: dict[str, Any], folder: Path)
         return [source.url for source in some], sum(source.size for source in some) / total
     first = sources[0]
     if options["format"] == "parquet":
-        parquet = arrow("pyarrow.parquet")
-        with first.open() as raw:
-            file = parquet.ParquetFile(raw, pre_buffer=False)
-            rows = next(file.iter_batches(SAMPLE_ROWS), None)
+        with open_parquet(first) as parquet:
+            rows = next(parquet.iter_batches(SAMPLE_ROWS), None)
             if rows is None:
                 raise OptionError(f"{first.url}: has no rows")
-            parquet.write_table(arrow().Table.from_batches([rows]), folder / "sample.parquet")
-            return [str(folder / "sample.parquet")], len(rows) / file.metadata.num_rows * first.size / total
+            arrow("pyarrow.parquet").write_table(arrow().Table.from_batches([rows]), folder / "sample.parquet")
+            return [str(folder / "sample.parquet")], len(rows) / parquet.metadata.num_rows * first.size / total
+    if options["format"] == "fasta":
+        return _some_sequences(sources[:: -(-len(sources) // SAMPLE_FILES)], folder, total)
     with first.open() as file:
         head = file.read(HEAD_BYTES)
         if first.compression:
@@ -92,6 +93,23 @@ def _some_rows(sources: Sequence[Source], options: dict[str, Any], folder: Path)
     path = folder / "sample"
     path.write_bytes(text)
     return [str(path)], share
+
+
+def _some_sequences(sources: Sequence[Source], folder: Path, total: int) -> tuple[list[str], float]:
+    """Return files of the same names, which may be labels, with the first records of each; see `_some_rows`."""
+    paths, share = [], 0.0
+    for number, source in enumerate(sources):
+        most = HEAD_BYTES // len(sources)
+        with source.open() as file:
+            head = file.read(most)
+        text = head if len(head) < most or head.count(b"\n>") == 0 else head[: head.rfind(b"\n>") + 1]
+        packed = len(text) // 3 if source.compression else len(text)  # a guess, as above
+        share += min(1.0 if len(head) < most else packed / source.size, 1.0) * source.size / total
+        path = folder / str(number) / f"{source.name}.fasta"
+        path.parent.mkdir()
+        path.write_bytes(text)
+        paths.append(str(path))
+    return paths, share
 
 
 @dataclass(frozen=True)

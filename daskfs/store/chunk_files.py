@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _BAND_BYTES = 256 << 10  # of a chunk that are copied at a time: they fit the processor's cache
 _BAND_LINES = 32  # or more, so that a copy into the other memory order writes whole cache lines
+_LEAST_PACKED = 9  # bytes of the smallest frame of zstd; the header of blosc has more, and is checked by blosc
 _CODECS = ("zstd", "blosc")  # have the same names in numcodecs, in Zarr 2 and in Zarr 3
 
 Tile = tuple[slice, slice, NDArray[Any]]
@@ -147,19 +148,33 @@ class ChunkFiles:
 
     def _unpack(self, packed: bytes, nbytes: int) -> NDArray[np.uint8]:
         """Return the bytes of a compressed chunk."""
+        if len(packed) < _LEAST_PACKED:
+            raise DamagedChunk(f"cannot be unpacked: has only {len(packed)} bytes")
         if self.compression == "blosc" and int.from_bytes(packed[12:16], "little") > len(packed):
             raise DamagedChunk(f"cut short to {len(packed)} bytes")  # blosc would read what is behind them in memory
+        stated = int.from_bytes(packed[4:8], "little") if self.compression == "blosc" else _stated_by_zstd(packed)
+        _check_size(nbytes if stated is None else stated, nbytes)
+        unpacked = np.empty(nbytes, np.uint8)
         try:
-            unpacked = np.frombuffer(get_codec({"id": self.compression}).decode(packed), np.uint8)
+            get_codec({"id": self.compression}).decode(packed, unpacked)
         except (RuntimeError, ValueError) as error:
             raise DamagedChunk(f"cannot be unpacked: {error}") from error
-        _check_size(len(unpacked), nbytes)
         return unpacked
 
     @property
     def _fill_value(self) -> NDArray[Any]:
         value = self.array.metadata.fill_value
         return np.asarray(0 if value is None else value, self.dtype)
+
+
+def _stated_by_zstd(packed: bytes) -> int | None:
+    """Return the unpacked size in the header of a zstd frame (RFC 8878), or None if the header states none."""
+    about = packed[4]
+    is_single_segment, size_flag = about >> 5 & 1, about >> 6
+    if not size_flag and not is_single_segment:
+        return None
+    at = 5 + (not is_single_segment) + (0, 1, 2, 4)[about & 3]
+    return int.from_bytes(packed[at : at + (1 << size_flag)], "little") + (256 if size_flag == 1 else 0)
 
 
 def is_zarr_array(array: Any) -> bool:
@@ -173,12 +188,12 @@ def _local_folder(array: Any) -> Location | None:
         return None
     from zarr.storage import LocalStore
 
-    from daskfs.store.places.zarr_store import LocationStore
+    from daskfs.store.foreign_zarr import ForeignStore
 
     store = array.store
     if type(store) is LocalStore:  # a class derived from it may read in another way
         return Location(store.root / array.path)
-    if isinstance(store, LocationStore) and store.is_foreign and store.location.path is not None:
+    if isinstance(store, ForeignStore) and store.location.path is not None:
         return store.location.below(array.path) if array.path else store.location
     return None
 

@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import cached_property, lru_cache
 from typing import Any, NoReturn
 
@@ -30,7 +31,7 @@ from daskfs.store.held_back import HeldBack
 from daskfs.store.in_memory import HeldArray, tiles
 from daskfs.store.ingest.arrays import encode_target, stored_dtype
 from daskfs.store.ingest.rows_kernels import first_not_finite
-from daskfs.store.matrix import Matrix, find_matrix, step_of
+from daskfs.store.matrix import Matrix, find_matrix, step_of, zarr_errors
 from daskfs.store.places.location import Location
 
 _COPIES_OF_ZARR = 4  # of a chunk, while Zarr reads and unpacks the chunk
@@ -188,7 +189,8 @@ class _CellsInPlace:
             from zarr.core.buffer import default_buffer_prototype  # in a process that has imported zarr already
 
             buffer = default_buffer_prototype().nd_buffer.from_ndarray_like(out[:count])  # type: ignore[arg-type]
-            self.source.get_basic_selection((rows, columns), out=buffer)  # spares a copy
+            with zarr_errors(self._url):
+                self.source.get_basic_selection((rows, columns), out=buffer)  # spares a copy
             return count
         done = 0
         for tile_rows, tile_columns, cells in self._tiles(rows, columns):
@@ -205,7 +207,8 @@ class _CellsInPlace:
         if self._files is not None:
             yield from self._files.tiles(rows, columns)
             return
-        cells = np.asarray(self.source[rows, columns])
+        with zarr_errors(self._url) if is_zarr_array(self.source) else nullcontext():
+            cells = np.asarray(self.source[rows, columns])
         for part in tiles(cells.shape):
             tile = cells[part]
             top, left = rows.start + part[0].start, columns.start + part[1].start

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -17,18 +19,23 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from daskfs.errors import DatasetError, OptionError, nearest_or_some, public_url, some_names
+from daskfs.errors import DaskfsError, DatasetError, OptionError, nearest_or_some, public_url, some_names
 from daskfs.protocol import Axis
-from daskfs.store.chunk_files import ChunkFiles
+from daskfs.store.chunk_files import ChunkFiles, is_zarr_array
 from daskfs.store.dataset.dataset import is_dataset
 from daskfs.store.dataset.layout import CHUNK_BYTES
 from daskfs.store.ingest.arrays import stored_dtype
 from daskfs.store.ingest.plan import content_digest
 from daskfs.store.ingest.sources import find_sources
+from daskfs.store.places.files import check_size, open_regular
 from daskfs.store.places.location import Location
 
 MOST_BLOCK_BYTES = 256 << 20
 """The largest block that is read in place. A matrix whose chunks do not make up smaller blocks has to be copied."""
+MOST_CHUNKS = 10**7
+"""The largest number of chunks of a matrix: with chunks of a megabyte, ten terabytes."""
+_MOST_RATIO, _SMALL_BYTES = 1000, 64 << 20  # a larger target or list of names is not larger than its files by more
+_MOST_LABEL_BYTES = 1024  # of a label in a text, on average
 _ROOTS = ("zarr.json", ".zgroup", ".zarray")
 
 
@@ -48,10 +55,38 @@ def open_matrix(location: Location, array: str = "", label: str = "", target: An
     if location.path is None:
         raise OptionError(f"{public_url(location.url)}: .npy files are read from a local disk only")
     try:
-        cells = np.load(location.path, mmap_mode="r")
+        cells = _mapped(location.path)
     except (OSError, ValueError) as error:
         raise DatasetError(f"{public_url(location.url)}: cannot be read: {error}") from error
-    return replace(matrix_of(cells, read_labels(label) if target is None else target), location=location)
+    _check_matrix(cells, public_url(location.url))
+    return replace(matrix_of(cells, read_labels(label, cells) if target is None else target), location=location)
+
+
+def _mapped(path: str | os.PathLike[str]) -> NDArray[Any]:
+    """Return the array of a ``.npy`` file, not yet read. Raise OSError or ValueError if it is not a regular file."""
+    with open_regular(path) as file:
+        is_array = file.read(6) == b"\x93NUMPY"  # np.load would open pickles and archives, too
+    if not is_array:
+        raise ValueError("is no .npy file")
+    try:
+        cells: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except OSError:
+        raise
+    except Exception as error:  # a header is parsed as Python, by tokenize, ast and the parser of dtypes
+        raise ValueError(f"its header is damaged ({error})") from error
+    return cells
+
+
+@contextmanager
+def zarr_errors(where: str) -> Iterator[None]:
+    """Turn every error of Zarr into a DatasetError: metadata of others can have any form, and Zarr any error."""
+    try:
+        yield
+    except DaskfsError:
+        raise
+    except Exception as error:
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise DatasetError(f"{where}: cannot be read as Zarr: {reason:.300}") from error
 
 
 def step_of(shape: tuple[int, int], chunks: tuple[int, int], itemsize: int, axis: Axis) -> int | None:
@@ -124,7 +159,8 @@ class Matrix:
         ends = [(slice(0, min(8, size)), slice(max(0, size - 8), size)) for size in self.cells.shape]
         chunk_files = ChunkFiles.of(self.cells)
         for rows, columns in zip(*ends, strict=True):
-            corner = self.cells[rows, columns] if chunk_files is None else chunk_files.read(rows, columns)
+            with zarr_errors("the matrix") if is_zarr_array(self.cells) else nullcontext():
+                corner = self.cells[rows, columns] if chunk_files is None else chunk_files.read(rows, columns)
             total.update(np.ascontiguousarray(corner).tobytes())
         return total.hexdigest()
 
@@ -152,7 +188,9 @@ def matrix_of(cells: Any, target: Any, names: Sequence[str] | None = None) -> Ma
 
 
 def _chunks_of(cells: Any) -> tuple[int, int] | None:
-    """Return the shape of the chunks of an array, or None if its chunks have different sizes."""
+    """Return the shape of the chunks of a matrix, or None if its chunks have different sizes."""
+    if len(cells.shape) != 2:
+        return None
     if isinstance(cells, np.memmap):
         return (cells.shape[0], 1) if cells.flags.f_contiguous else (1, cells.shape[1])
     chunks = getattr(cells, "chunks", None)
@@ -185,17 +223,18 @@ def find_matrix(location: Location, array: str = "", label: str = "", target: An
     """
     import zarr  # here, since it takes a fifth of a second, and files of text do without
 
-    try:
-        node = zarr.open(location.zarr_store(is_foreign=True), mode="r")
-    except (ValueError, KeyError, FileNotFoundError, zarr.errors.BaseZarrError) as error:
-        raise DatasetError(f"{public_url(location.url)}: is no Zarr array or group ({error})") from error
+    from daskfs.store.foreign_zarr import ForeignStore
+
+    with zarr_errors(public_url(location.url)):
+        node = zarr.open(ForeignStore(location), mode="r")
     if isinstance(node, zarr.Group):
         return find_in_group(node, array, label, target, location)
+    _check_matrix(node, public_url(location.url))
     if target is None and not label:
         raise OptionError(
             f"{public_url(location.url)}: where is the target of this array? Pass --label with a file (.npy, .txt)"
         )
-    labels = read_labels(label) if target is None else target
+    labels = read_labels(label, node) if target is None else target
     address = ("", os.path.abspath(label)) if target is None else None
     return Matrix(node, labels, chunks=_chunks_of(node), location=location, address=address)
 
@@ -205,13 +244,17 @@ def find_in_group(
 ) -> Matrix:
     """Find the matrix and the target in an open Zarr group, as `find_matrix` does."""
     where = "the group" if location is None else public_url(location.url)
-    members: dict[str, Any] = dict(group.arrays())
+    with zarr_errors(where):
+        members: dict[str, Any] = dict(group.arrays())
     matrices = [name for name, member in members.items() if member.ndim == 2 and member.dtype.kind in "biuf"]
     name = _only(array, matrices, f"{where}: which array is the matrix", "--array")
     cells, dims = members[name], _dimensions(members[name])
-    names = None if dims is None or dims[1] not in members else [str(text) for text in members[dims[1]][:]]
+    _check_matrix(cells, f"{where}: {name}")
+    names = None
+    if dims is not None and dims[1] in members:
+        names = [str(text) for text in _read_whole(members[dims[1]], location, f"{where}: {dims[1]}")]
     if target is None and label and label not in members and os.path.exists(label):
-        label, target = os.path.abspath(label), read_labels(label)
+        label, target = os.path.abspath(label), read_labels(label, cells)
     elif target is not None:
         label = ""
     else:
@@ -223,19 +266,49 @@ def find_in_group(
             and (dims is None or (other != dims[0] and _dimensions(member) == dims[:1]))
         ]
         label = _only(label or ("y" if "y" in along else ""), along, f"{where}: which array is the target", "--label")
-        target = members[label][:]
+        target = _read_whole(members[label], location, f"{where}: {label}")
     address = (name, label) if location is not None and label else None
     return Matrix(cells, np.asarray(target), names, None, _chunks_of(cells), location, address)
 
 
-def read_labels(path: str) -> NDArray[Any]:
-    """Return the labels in a file: an array of numpy (.npy), or a text with a label in every line."""
+def _check_matrix(array: Any, where: str) -> None:
+    """Raise DatasetError unless an array is a matrix of numbers, with no more chunks than anybody has written."""
+    if array.ndim != 2 or min(array.shape) < 1 or array.dtype.kind not in "biuf":
+        raise DatasetError(f"{where}: {array.dtype} of shape {tuple(array.shape)} is no matrix of numbers")
+    chunks = getattr(array, "chunks", array.shape)
+    count = math.prod(-(-length // max(side, 1)) for length, side in zip(array.shape, chunks, strict=True))
+    if count > MOST_CHUNKS:
+        raise DatasetError(f"{where}: {count:,} chunks, where at most {MOST_CHUNKS:,} are read")
+
+
+def _read_whole(array: Any, location: Location | None, where: str) -> NDArray[Any]:
+    """Return all of a Zarr array. Raise DatasetError if it is much larger than its files below `location`."""
+    with zarr_errors(where):
+        if location is not None and array.nbytes > max(_SMALL_BYTES, _MOST_RATIO * location.stored_bytes(array.path)):
+            raise ValueError(f"{array.nbytes:,} bytes are declared, and its files are too small for so many")
+        return _labels_of(np.asarray(array[:]))
+
+
+def _labels_of(labels: NDArray[Any]) -> NDArray[Any]:
+    """Return labels or names that were read from a file. Raise ValueError unless they are numbers or texts."""
+    if labels.dtype.kind == "S":
+        labels = np.char.decode(labels, "utf-8")
+    if labels.dtype.kind not in "biufUT" and not all(isinstance(label, str) for label in labels.reshape(-1)):
+        raise ValueError(f"{labels.dtype} is neither numbers nor text")
+    return labels
+
+
+def read_labels(path: str, cells: Any) -> NDArray[Any]:
+    """Return the labels of the rows of `cells` in a file: an array (.npy), or a text with a label in every line."""
+    most = _MOST_LABEL_BYTES * (cells.shape[0] + 64)
     try:
         if path.endswith(".npy"):
-            labels: NDArray[Any] = np.load(path)
-            return labels
-        with open(path, encoding="utf-8") as file:
-            texts = file.read().split("\n")
+            mapped = _mapped(path)
+            check_size(mapped.nbytes, most)
+            return _labels_of(np.array(mapped))
+        with open_regular(path) as file:
+            check_size(os.fstat(file.fileno()).st_size, most)
+            texts = file.read().decode("utf-8").replace("\r\n", "\n").split("\n")
     except (OSError, ValueError) as error:
         raise OptionError(f"--label {path}: cannot be read as labels: {error}") from error
     while texts and not texts[-1].strip():
@@ -257,6 +330,7 @@ def _only(given: str, known: list[str], question: str, flag: str) -> str:
 
 
 def _dimensions(array: Any) -> tuple[str, ...] | None:
-    """Return the names of the dimensions of a Zarr array, of format 3 or as xarray writes them in format 2."""
+    """Return the names of all dimensions of a Zarr array, of format 3 or as xarray writes them in format 2, if any."""
     names = getattr(array.metadata, "dimension_names", None) or array.attrs.get("_ARRAY_DIMENSIONS")
-    return None if names is None else tuple(str(name) for name in names)
+    is_complete = isinstance(names, list | tuple) and len(names) == array.ndim
+    return tuple(str(name) for name in names) if is_complete else None

@@ -106,3 +106,15 @@ def test_mistakes(arguments, message):
     table(100).to_csv("t.csv", index=False)
     label = () if "--label" in arguments else ("--label", "y")
     assert message in run("plan", "t.csv", "-k", "3", *label, *arguments, code=2).stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_fasta_that_is_labelled_by_file_names(suffix):
+    rng = np.random.default_rng(0)
+    for name in ("one.a", "two.b"):
+        records = "".join(f">r{i}\n{''.join(rng.choice(list('ACGT'), 80))}\n" for i in range(60))
+        raw = records.encode()
+        Path(f"{name}.fasta{suffix}").write_bytes(gzip.compress(raw) if suffix else raw)
+    done = run("plan", f"one.a.fasta{suffix}", f"two.b.fasta{suffix}", "-k", "3")
+    assert "two classes" in done.stdout + done.stderr
+    assert planned(f"one.a.fasta{suffix}", f"two.b.fasta{suffix}", "-k", "3")["rows"] == 120

@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
+import scipy.sparse as sp
 from toy_algorithms import Tangled
 from toy_runs import always_due, check_same, small_dataset
 
@@ -116,3 +118,46 @@ def test_f5_f6_a_process_killed_in_earnest_holds_no_lock_and_can_be_resumed(tmp_
     given = daskfs.select(dataset, Tangled(), checkpoint=tmp_path / "c", resume=True, progress=events.append)
     check_same(given, daskfs.select(dataset, Tangled()))
     assert len(events) == 2 * dataset.n_blocks() - 4
+
+
+KILLED_AT_A_WRITE = """
+import os, signal, sys
+import daskfs
+from daskfs.engine import checkpoint
+
+url, place, what, last, moment = sys.argv[1:]
+checkpoint.EVERY_SECONDS, left, replace = 0.0, int(last), os.replace
+def strike(source, target):
+    global left
+    left -= str(target).endswith("checkpoint")
+    if left == 0 and moment == "after":
+        replace(source, target)
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    replace(source, target)
+os.replace = strike
+daskfs.select(url, eval(what), checkpoint=place)
+"""
+REAL = ["daskfs.OnlineSubstitution(3)", "daskfs.OnlineSubstitution(3, method='paper')", "daskfs.Mission(3, passes=3)"]
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("last", range(1, 8))
+@pytest.mark.parametrize("what", REAL)
+def test_f6_real_algorithms_killed_in_earnest_at_a_write(tmp_path, what, last, moment):
+    """SIGKILL where the checkpoint number `last` gets its name; whatever is there then, the run ends as undisturbed."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 60)).astype(np.float32)
+    cells = sp.csr_array(X * (rng.random(X.shape) < 0.3)) if "Mission" in what else X
+    daskfs.write_dataset(tmp_path / "d", cells, X[:, 3] + X[:, 40] > 0, chunk_bytes=8000)
+    command = [tmp_path / "d", tmp_path / "c", what, last, moment]
+    done = subprocess.run([sys.executable, "-c", KILLED_AT_A_WRITE, *map(str, command)], timeout=280, check=False)
+    assert done.returncode in (0, -signal.SIGKILL)  # 0: fewer checkpoints are written
+    algorithm = eval(what)
+    expected = daskfs.select(tmp_path / "d", algorithm)
+    given = daskfs.select(tmp_path / "d", algorithm, checkpoint=tmp_path / "c", resume=True)
+    assert given.features.tolist() == expected.features.tolist()
+    np.testing.assert_array_equal(given.weights, expected.weights)
+    assert not list((tmp_path / "c").glob("*.part"))
+    assert done.returncode == -signal.SIGKILL or last > 1

@@ -83,6 +83,27 @@ def test_an_ingest_whose_every_request_fails_once_writes_the_same_dataset(s3, pr
     assert not [key for key in fsspec.filesystem("s3", **s3.options).find(out) if "_writer" in key]
 
 
+LONG_BURSTS = [pytest.param(seconds, marks=[pytest.mark.faults, pytest.mark.timeout(600)]) for seconds in (10, 60)]
+
+
+@pytest.mark.parametrize("seconds", [1, *LONG_BURSTS])
+@pytest.mark.parametrize("kind", ["500", "503", "429"])
+def test_f12_a_burst_of_errors_costs_its_time_and_no_cell(s3, proxy, kind, seconds):
+    """Every request fails until the burst is over, however often it is tried again."""
+    url = s3.url("d.zarr")
+    daskfs.write_dataset(url, X, Y, chunk_bytes=X.nbytes // 3, storage_options=s3.options)
+    dataset = daskfs.open_dataset(url, through(proxy, s3))
+    first = next(iter(dataset.blocks())).X.copy()  # so that the store has answered
+    ends = time.monotonic() + seconds
+    proxy.fault = lambda request: kind if time.monotonic() < ends else None
+    again = daskfs.open_dataset(url, through(proxy, s3))
+    cells = np.hstack([block.X.copy() for block in again.blocks()])
+    assert time.monotonic() >= ends
+    np.testing.assert_array_equal(cells, X)
+    np.testing.assert_array_equal(first, X[:, : first.shape[1]])
+    assert set(proxy.faults) == {kind}
+
+
 def test_large_objects_are_sent_in_parts_that_may_fail(s3, proxy, monkeypatch):
     monkeypatch.setattr("daskfs.store.places.object_folder.PART_BYTES", 5 << 20)
     place, data = Location(s3.url("big"), through(proxy, s3)), RNG.bytes(12 << 20)

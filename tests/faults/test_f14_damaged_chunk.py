@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import product
 
 import numpy as np
 import pytest
@@ -35,9 +36,11 @@ def cut(file: bytes, rng: np.random.Generator) -> bytes:
     return file[: rng.integers(len(file))]
 
 
-@pytest.mark.parametrize("damage", [flipped, cut])
-@pytest.mark.parametrize("kind", ["both", "sparse", "sparse_columns"])
-@pytest.mark.parametrize("seed", range(8))
+KINDS = ("both", "sparse", "sparse_columns")
+HUNDRED = list(product(range(17), KINDS, (flipped, cut)))[:100]
+
+
+@pytest.mark.parametrize(("seed", "kind", "damage"), HUNDRED)
 def test_f14_damage_is_found(made, monkeypatch, kind, damage, seed):
     rng = np.random.default_rng([seed, len(kind), len(damage.__name__)])
     folder = made / kind
@@ -59,15 +62,14 @@ def test_f14_damage_is_found(made, monkeypatch, kind, damage, seed):
             with pytest.raises(ChunkError) as caught:
                 read_everything(daskfs.open_dataset(folder))
             assert caught.value.chunk == key
-        assert [found.key for found in daskfs.verify_dataset(folder)] == [key]
         told = CliRunner().invoke(main, ["verify", str(folder)])
         assert told.exit_code == 2
-        assert f"chunk {key}" in told.output
+        assert told.output.count("chunk ") == told.output.count(f"chunk {key}") == 1
     finally:
         (folder / key).write_bytes(kept)
 
 
-@pytest.mark.parametrize("kind", ["both", "sparse", "sparse_columns"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_f14_nothing_is_found_where_nothing_is_wrong(made, kind):
     assert read_everything(daskfs.open_dataset(made / kind)) > 0
     assert daskfs.verify_dataset(made / kind) == []
@@ -88,7 +90,7 @@ def test_f14_the_command_itself(made):
     assert "Traceback" not in told.stderr
 
 
-@pytest.mark.parametrize("kind", ["both", "sparse", "sparse_columns"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(10))
 def test_f14_a_chunk_in_the_place_of_another_is_found(made, kind, seed):
     """Each has a checksum that is right, so only the manifest can tell."""

@@ -18,6 +18,7 @@ from zarr.storage import FsspecStore, LocalStore, MemoryStore, WrapperStore
 from daskfs.errors import ChunkError
 from daskfs.store import chunk_files
 from daskfs.store.chunk_files import ChunkFiles
+from daskfs.store.foreign_zarr import ForeignStore
 from daskfs.store.places.location import Location
 
 DTYPES = ["bool", "int8", "uint16", "int64", "float16", "float32", "float64"]
@@ -152,12 +153,12 @@ def test_all_else_is_left_to_zarr(make, tmp_path):
 def test_stores_of_a_location(tmp_path):
     plain(tmp_path / "g.zarr" / "X")
     near = Location(tmp_path / "g.zarr" / "X")
-    files = ChunkFiles.of(zarr.open_array(near.zarr_store(is_foreign=True), mode="r"))
+    files = ChunkFiles.of(zarr.open_array(ForeignStore(near), mode="r"))
     assert files is not None
     np.testing.assert_array_equal(read(files, slice(0, 10), slice(0, 12)), cells())
     shutil.copytree(tmp_path / "g.zarr", tmp_path / "h.zarr")
     zarr.open_group(tmp_path / "h.zarr", mode="a")
-    group = zarr.open_group(Location(tmp_path / "h.zarr").zarr_store(is_foreign=True), mode="r")
+    group = zarr.open_group(ForeignStore(Location(tmp_path / "h.zarr")), mode="r")
     files = ChunkFiles.of(group["X"])
     assert files is not None
     np.testing.assert_array_equal(read(files, slice(2, 9), slice(3, 12)), cells()[2:9, 3:12])

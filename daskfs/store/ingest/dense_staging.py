@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from daskfs.errors import DatasetError
 from daskfs.store.dataset.codec import append_crc
 from daskfs.store.dataset.label_order import LabelOrder
 from daskfs.store.dataset.layout import (
@@ -258,14 +259,21 @@ def _segments(pieces: Sequence[DensePiece]) -> list[Segment]:
 def _write_index(location: Location, table: StagedTable) -> str:
     """Store the list of segments in a file that tasks read, and return the key of this file, a hash of its content."""
     content = json.dumps(asdict(table)).encode()
-    key = f"{UNFINISHED}/segments-{hashlib.sha256(content).hexdigest()[:16]}"
+    key = _index_key(content)
     location.write(key, content)
     return key
 
 
+def _index_key(content: bytes) -> str:
+    return f"{UNFINISHED}/segments-{hashlib.sha256(content).hexdigest()[:16]}"
+
+
 @lru_cache(maxsize=2)
 def _read_index(location: Location, key: str) -> StagedTable:
-    record = json.loads(location.read(key))
+    content = location.read(key)
+    if _index_key(content) != key:
+        raise DatasetError(f"{location.url}/{key}: was altered while it was in use; run the same command again")
+    record = json.loads(content)
     segments = [Segment(**segment) for segment in record["segments"]]
     fills = {int(column): value for column, value in record["fills"].items()}
     return StagedTable(segments, record["columns"], fills, record["indicators"])

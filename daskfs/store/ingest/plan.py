@@ -16,7 +16,8 @@ from typing import Any
 from daskfs.errors import DatasetError
 from daskfs.store.dataset.codec import Codec, Compression
 from daskfs.store.dataset.dataset import Dataset
-from daskfs.store.dataset.layout import PLAN, ROOT, UNFINISHED, UNSHUFFLED, DenseShape, Layout
+from daskfs.store.dataset.json_checks import load_record
+from daskfs.store.dataset.layout import MOST_METADATA, PLAN, ROOT, UNFINISHED, UNSHUFFLED, DenseShape, Layout
 from daskfs.store.dataset.writer import clear, drop_staged, prepare, retire
 from daskfs.store.ingest.arrays import BLOCK_ENTRIES, block_shape
 from daskfs.store.ingest.formats.base import Format
@@ -93,12 +94,12 @@ def _was_made_by(dataset: Dataset, request: str, content: str) -> bool:
 def begin(location: Location, plan: Plan, work: Sequence[WorkPiece], request: str, overwrite: bool) -> None:
     """Keep files that an earlier ingest with the same plan has staged, or clear the location and store the plan."""
     if location.exists(PLAN) and (overwrite or not location.exists(ROOT)):
-        record = json.loads(location.read(PLAN))
+        record = _stored_plan(location, overwrite)
         if record == json.loads(plan.to_json(request)) and not _published_otherwise(location, work):
             location.delete(UNSHUFFLED)
             location.sweep()
             return
-        if record["request"] != request and not overwrite:
+        if record.get("request") != request and not overwrite:
             raise DatasetError(
                 f"{location.url}: holds an unfinished ingest of other sources or options; "
                 "repeat that command to finish it, or use --overwrite to drop it"
@@ -107,6 +108,20 @@ def begin(location: Location, plan: Plan, work: Sequence[WorkPiece], request: st
             clear(location)
     prepare(location, overwrite)
     location.write(PLAN, plan.to_json(request))
+
+
+def _stored_plan(location: Location, overwrite: bool) -> dict[str, Any]:
+    """Return the stored plan, or an empty one if it is damaged and to be overwritten; raise DatasetError otherwise."""
+    try:
+        record = load_record(location, PLAN, MOST_METADATA)
+        if isinstance(record, dict):
+            return record
+        reason = "is no JSON object"
+    except ValueError as error:
+        reason = str(error)
+    if overwrite:
+        return {}
+    raise DatasetError(f"{location.url}/{PLAN}: {reason:.200}; use --overwrite to drop the unfinished ingest")
 
 
 def abandon(location: Location) -> None:
@@ -127,10 +142,13 @@ def begin_publishing(location: Location, work: Sequence[WorkPiece]) -> None:
 
 def _published_otherwise(location: Location, work: Sequence[WorkPiece]) -> bool:
     """Return True if chunks of other pieces than `work`, or of a complete dataset, were already published."""
+    expected = _digest([piece.key for piece in work]).encode()
     try:
-        return location.read(PUBLISHING).decode() != _digest([piece.key for piece in work]) or location.exists(ROOT)
+        return location.read(PUBLISHING, most=len(expected)) != expected or location.exists(ROOT)
     except FileNotFoundError:
         return False
+    except OSError:  # not what daskfs has written
+        return True
 
 
 def new_plan(

@@ -6,14 +6,16 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from daskfs.errors import DatasetError
 from daskfs.protocol import Axis
 from daskfs.store.dataset.hashing_kernels import id_of_name
-from daskfs.store.dataset.layout import ROOT, UNFINISHED, ArraySpec, Labels, recode_labels
+from daskfs.store.dataset.json_checks import check_members, is_count, is_kind, is_one_of, load_record, object_of
+from daskfs.store.dataset.layout import MOST_METADATA, ROOT, UNFINISHED, ArraySpec, Labels, recode_labels
 from daskfs.store.dataset.name_runs import MergedNames, cut_into_chunks, encode_names, table_specs
 from daskfs.store.dataset.names import check_column_names, feature_spec
 from daskfs.store.dataset.writer import ChunkRecords, DatasetWriter, write_chunk, write_file
@@ -35,6 +37,11 @@ from daskfs.store.places.location import Location
 OPTIONAL = {"values": np.float32(1), "weight": np.float32(1), "tag": ""}
 """Names of optional arrays, with the value that fills an optional array in blocks that did not stage the array."""
 _FILLS = f"{UNFINISHED}/fills.json"
+_FILLS_MEMBERS = {
+    "how": is_one_of(*get_args(Missing)),
+    "values": object_of(is_kind(float)),
+    "indicators": object_of(is_count),
+}
 RunTasks = Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], Iterable[Any]]
 """A function that calls a task with each tuple of arguments, perhaps in parallel, and yields the results in order."""
 
@@ -184,13 +191,22 @@ def _fills(
     if not wanted:
         return Fills(plan.missing)
     if location.exists(_FILLS):
-        return Fills(**json.loads(location.read(_FILLS)))
+        return _stored_fills(location)
     parts = [_PieceCells(location, piece, specs) for piece in pieces if piece.rows]
     ids = [id_of_name(plan.numbers[column]) for column in wanted]
     values = fill_values(plan.missing, ids, parts, run, np.dtype(np.float32))
     fills = Fills(plan.missing, dict(zip((plan.numbers[column] for column in wanted), values, strict=True)))
     location.write(_FILLS, json.dumps(asdict(fills)).encode())  # before staged entries are moved
     return fills
+
+
+def _stored_fills(location: Location) -> Fills:
+    """Return the fills that an interrupted call has computed. Raise DatasetError if they are damaged."""
+    try:
+        record = check_members(load_record(location, _FILLS, MOST_METADATA), _FILLS_MEMBERS, {})
+    except ValueError as error:
+        raise DatasetError(f"{location.url}/{_FILLS}: {error}; use --overwrite to begin again") from error
+    return Fills(**{name: record[name] for name in _FILLS_MEMBERS})
 
 
 @dataclass(frozen=True, slots=True)

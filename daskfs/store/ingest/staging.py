@@ -12,6 +12,7 @@ rows). The bytes of the published dataset do not depend on the assignment of pie
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections import Counter
 from collections.abc import Sequence
@@ -23,9 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.errors import SourceError
-from daskfs.store.dataset.codec import LZ4, Codec, DamagedChunk, strip_crc
+from daskfs.store.dataset.codec import LZ4, Codec, DamagedChunk, append_crc, strip_crc
+from daskfs.store.dataset.json_checks import check_members, is_count, is_one_of, is_text, list_of, object_of, parse_json
 from daskfs.store.dataset.label_order import LabelOrder, join_orders, recoded_orders
 from daskfs.store.dataset.layout import (
+    MOST_METADATA,
     STRING,
     UNFINISHED,
     ArraySpec,
@@ -43,6 +46,9 @@ from daskfs.store.ingest.rows_kernels import ENTRIES, ROWS, TAG_BYTES, RowArrays
 from daskfs.store.places.location import Location
 
 ENTRY_ARRAYS = ("ids", "values")
+_RECORD = {"folder": is_text, "files": object_of(list_of(is_count))}
+_FOLDER = re.compile(rf"{UNFINISHED}/[0-9]{{6}}-[0-9a-f]{{8}}")
+_FILE = re.compile(r"[a-z_]+(\.[0-9]+)+")
 
 
 @dataclass
@@ -64,6 +70,11 @@ class StagedPiece:
     def relies_on(self) -> set[str]:
         """The folders of all pieces whose staged files are needed to publish this piece."""
         return {self.folder}
+
+    @property
+    def is_plausible(self) -> bool:
+        """Whether all files of the piece lie where staged files do."""
+        return all(map(_FOLDER.fullmatch, {self.folder, *self.relies_on})) and all(map(_FILE.fullmatch, self.files))
 
     def __post_init__(self) -> None:
         if isinstance(self.order, dict):  # read from JSON
@@ -103,7 +114,7 @@ class PieceWriter(Generic[P]):
         self.piece.strings = labels.label_strings()
         self.piece.gaps, self.piece.dropped = dict(labels.gaps), labels.dropped
         self.piece.bad_lines, self.piece.bad_examples = bad_lines.count, bad_lines.examples
-        self.location.write(_record_key(self.piece.number), json.dumps(asdict(self.piece)).encode())
+        self.location.write(_record_key(self.piece.number), append_crc(json.dumps(asdict(self.piece)).encode()))
         return self.piece
 
 
@@ -148,13 +159,11 @@ def new_folder(number: int) -> str:
 def load_piece(kind: type[P], location: Location, number: int, key: str) -> P | None:
     """Return the record of an earlier staged piece with the same key, or None if no intact piece exists."""
     try:
-        record = json.loads(location.read(_record_key(number)))
-    except (FileNotFoundError, ValueError):
+        raw = strip_crc(location.read(_record_key(number), most=MOST_METADATA)).tobytes()
+        piece = kind(**check_members(parse_json(raw), {**_RECORD, "key": is_one_of(key)}, {}))
+    except (OSError, ValueError, TypeError):  # the piece is staged once more
         return None
-    if record["key"] != key:
-        return None
-    piece = kind(**record)
-    return piece if all(_is_intact(location, piece, name) for name in piece.files) else None
+    return piece if piece.is_plausible and all(_is_intact(location, piece, name) for name in piece.files) else None
 
 
 def _record_key(number: int) -> str:
@@ -163,11 +172,11 @@ def _record_key(number: int) -> str:
 
 def _is_intact(location: Location, piece: StagedPiece, name: str) -> bool:
     try:
-        file = location.read(f"{piece.folder}/{name}")
+        file = location.read(f"{piece.folder}/{name}", most=piece.files[name][0])
         strip_crc(file)
     except FileNotFoundError:
         return True  # moved to its place already; publishing looks for it there
-    except DamagedChunk:
+    except (OSError, DamagedChunk):
         return False
     return manifest_line(file) == tuple(piece.files[name])
 

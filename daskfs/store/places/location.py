@@ -67,14 +67,11 @@ class Location:
 
         return ObjectFolder(self.url, self.options)
 
-    def zarr_store(self, *, is_foreign: bool = False) -> Store:
-        """Return the folder as a read-only Zarr store.
-
-        A missing chunk is an error. If the folder is not of daskfs, a missing chunk has the fill value, as in Zarr.
-        """
+    def zarr_store(self) -> Store:
+        """Return the folder as a read-only Zarr store, in which a missing chunk is an error."""
         from daskfs.store.places.zarr_store import LocationStore  # here, since importing zarr takes a fifth of a second
 
-        return LocationStore(self, is_foreign)
+        return LocationStore(self)
 
     def read(self, key: str, start: int | None = None, stop: int | None = None, *, most: int | None = None) -> bytes:
         """Return the bytes of a key, or a range of the bytes. Raise FileNotFoundError if the key does not exist.

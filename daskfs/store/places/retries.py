@@ -14,7 +14,7 @@ from daskfs.errors import Interrupted, StorageError, redact
 
 BUDGET = 90.0
 """Seconds for which a failed request is tried again, more than the minute that a server takes to restart."""
-FIRST_CONTACT = 4.0
+FIRST_CONTACT = 2.5
 """Seconds for which a store is tried again that has never answered: its address may be wrong."""
 READ_TIMEOUT = 20.0
 """Seconds without a received byte after which a request counts as failed."""

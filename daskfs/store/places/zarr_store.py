@@ -22,14 +22,12 @@ class LocationStore(Store):
     supports_deletes = False
     supports_listing = True
 
-    def __init__(self, location: Location, is_foreign: bool = False) -> None:
+    def __init__(self, location: Location) -> None:
         super().__init__(read_only=True)
-        self.location, self.is_foreign = location, is_foreign
+        self.location = location
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, LocationStore):
-            return False
-        return (self.location, self.is_foreign) == (other.location, other.is_foreign)
+        return type(other) is type(self) and self.location == other.location
 
     def __str__(self) -> str:
         return public_url(self.location.url)
@@ -40,7 +38,7 @@ class LocationStore(Store):
         try:
             return prototype.buffer.from_bytes(await asyncio.to_thread(self._read, key, byte_range))
         except FileNotFoundError:
-            if "/c/" in key and not self.is_foreign:  # a chunk, which zarr would replace by fill values
+            if "/c/" in key:  # a chunk, which zarr would replace by fill values
                 raise
             return None
 

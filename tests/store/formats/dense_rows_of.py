@@ -42,5 +42,7 @@ def dense_rows_of(
     for source in sources:
         for part in format.parts(source, part_bytes):
             format.read_dense(part, builder, window_bytes)
+    if not batches:
+        batches.append((np.empty((0, len(format.column_names()))), np.empty(0)))
     X, y = (np.concatenate(arrays) for arrays in zip(*batches, strict=True))
     return DenseRows(X, y, format.column_names(), builder.label_strings(), bad)

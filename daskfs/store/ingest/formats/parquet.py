@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Self
 from urllib.parse import unquote
 
-from daskfs.errors import SourceError
+from daskfs.errors import DaskfsError, SourceError
 from daskfs.store.ingest.formats.base import RESOLVED
 from daskfs.store.ingest.formats.tabular import CATEGORICAL, NUMERIC, SAMPLE_BYTES, arrow, check_same_columns, kind_of
 from daskfs.store.ingest.formats.tabular_rows import TableFormat, TableRows
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 DECODED_CELL = 8  # bytes of a number in memory
+_MOST_RATIO = 1000  # of the unpacked to the packed size of a large column
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +51,7 @@ class Parquet(TableFormat):
 
     def resolve(self, sources: Sequence[Source]) -> Self:
         options = replace(self, partitions=self._find_partitions(sources))
-        with _open(sources[0]) as file:
+        with open_parquet(sources[0]) as file:
             schema = options._with_partitions(file.schema_arrow)
             if self.columns:
                 check_same_columns(sources[0], schema.names, self.columns)
@@ -93,7 +94,7 @@ class Parquet(TableFormat):
 
     def parts(self, source: Source, part_bytes: int) -> Iterator[SourcePart]:
         """Yield ranges of row groups of up to `part_bytes` bytes, with at least one row group in each range."""
-        with _open(source) as file:
+        with open_parquet(source) as file:
             self._check_schema(source, self._with_partitions(file.schema_arrow))
             sizes = [file.metadata.row_group(group).total_byte_size for group in range(file.num_row_groups)]
         start, size = 0, 0
@@ -106,7 +107,7 @@ class Parquet(TableFormat):
             yield SourcePart(source, start, len(sizes), size)
 
     def slices(self, part: SourcePart, window_bytes: int) -> Iterator[TableRows]:
-        with _open(part.source) as file:
+        with open_parquet(part.source) as file:
             counts = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
             groups = range(part.start, len(counts) if part.stop is None else part.stop)
             row = 1 + sum(counts[: part.start])
@@ -149,13 +150,32 @@ class _RowGroupSlice:
 
 
 @contextmanager
-def _open(source: Source) -> Iterator[pq.ParquetFile]:
-    """Open a Parquet file without prefetching."""
+def open_parquet(source: Source) -> Iterator[pq.ParquetFile]:
+    """Open a Parquet file without prefetching, and turn the errors of reading it into SourceError."""
     with source.open() as raw:
         try:
-            yield arrow("pyarrow.parquet").ParquetFile(raw, pre_buffer=False)
-        except arrow().ArrowInvalid as error:
-            raise SourceError(f"{source.url}: damaged, or no Parquet file ({error})") from error
+            file = arrow("pyarrow.parquet").ParquetFile(raw, pre_buffer=False)
+            _check_ratio(source, file.metadata)
+            yield file
+        except DaskfsError:
+            raise
+        except (arrow().ArrowException, OSError, ValueError) as error:
+            reason = str(error).partition("\n")[0]
+            raise SourceError(f"{source.url}: damaged, or no Parquet file ({reason:.300})") from error
+
+
+def _check_ratio(source: Source, about: pq.FileMetaData) -> None:
+    """Raise SourceError if a column of a row group may unpack to a page that is beyond the limit for a line."""
+    for group in map(about.row_group, range(about.num_row_groups)):
+        if group.total_byte_size <= source.limits.line_bytes:
+            continue
+        for column in map(group.column, range(group.num_columns)):
+            unpacked, packed = column.total_uncompressed_size, column.total_compressed_size
+            if unpacked > max(source.limits.line_bytes, _MOST_RATIO * packed):
+                raise SourceError(
+                    f"{source.url}: column {column.path_in_schema:.80} unpacks from {packed:,} to {unpacked:,} bytes, "
+                    f"beyond {source.limits.line_bytes >> 20} MB; more --memory allows more"
+                )
 
 
 def _partition_values(source: Source) -> dict[str, str]:
