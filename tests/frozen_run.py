@@ -15,7 +15,7 @@ from daskfs.protocol import Algorithm, Schedule
 ALGORITHMS: dict[str, Algorithm] = {
     "synchronous": Tangled(seconds=0.05),
     "serial": Tangled(seconds=0.05, schedule=Schedule.SERIAL),
-    "asynchronous": Census(seconds=0.05, passes=3),
+    "asynchronous": Census(seconds=0.05),
 }
 """One of each schedule, whose result is the same to the last bit whatever happens on the way."""
 
@@ -31,7 +31,12 @@ def main(scheduler: str, dataset: str, folder: str, schedule: str) -> None:
             resume=True,
             progress=lambda _: began.touch(),
         )
-    print(selection.features.tolist(), selection.weights.tobytes().hex())
+    print(shown(selection))
+
+
+def shown(selection: daskfs.Selection) -> str:
+    """What a run prints."""
+    return f"{selection.features.tolist()} {selection.weights.tobytes().hex()}"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""F37: schedules without waiting, as they come, on three workers: within 1 % of the serial run, with and without kills."""
+"""F37: schedules without waiting, as they come, on three workers: within 1 % of the serial run, whoever is killed."""
 
 from __future__ import annotations
 

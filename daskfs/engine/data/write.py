@@ -221,7 +221,7 @@ def _write_dask(
 
 
 def _compute(tasks: list[Any], progress: Callable[[int, int], None] | None) -> list[Any]:
-    """Return the results of delayed tasks or other Dask collections, computed on the current Dask cluster or on threads."""
+    """Return the values of delayed tasks or arrays, computed on the current Dask cluster or on threads."""
     if (client := current_client()) is not None:
         return with_retries(client, partial(_compute_on, client, tasks, progress))
     shown = nullcontext() if progress is None else _Shown(progress, tasks)
