@@ -7,8 +7,7 @@ rows, and *refitted* that of the selected columns with weights by least squares.
 workers at a random moment of the first two passes. The sets: *easy* has 20 true columns of 2,000, *hard* 40 of 3,000,
 with weights from .3 to 1; *faint* has weights from a normal distribution, some near 0. All have noise .1.
 
-``--json docs/asynchronous.json`` keeps every run, in place of earlier runs of the same method on the same data; a test
-compares the table of docs/benchmarks.md with that file.
+``--json docs/asynchronous.json`` keeps every run, in place of earlier runs of the same method on the same data.
 """
 
 from __future__ import annotations
@@ -126,9 +125,9 @@ def main(
                 loss, refitted, recall = np.array(ratios).T
                 if file is not None:
                     of_all = {"data": name, "method": method, "killed": kill, "workers": workers}
-                    ratios_kept = {"objective": loss, "refitted": refitted, "recall": serial[2] + recall}
-                    values = {key: [round(float(value), 5) for value in values] for key, values in ratios_kept.items()}
-                    keep(file, {**of_all, "serial recall": float(serial[2]), **values})
+                    of_each = {"objective": loss, "refitted": refitted, "recall": serial[2] + recall}
+                    rounded = {what: np.round(values, 5).tolist() for what, values in of_each.items()}
+                    keep(file, {**of_all, "serial recall": float(serial[2]), **rounded})
                 within = int(((loss <= 1.01) & (recall >= -0.01)).sum())
                 console.print(
                     f"{name:5} {method:9} objective {loss.min():.3f} to {loss.max():.3f}, refitted to "

@@ -85,7 +85,7 @@ def test_f1_a_killed_worker_changes_nothing(tmp_path, schedule, seed, three_work
 
 
 @pytest.mark.usefixtures("always_due")
-@pytest.mark.parametrize(("schedule", "seed"), cases(range(20, 30))[1:])
+@pytest.mark.parametrize(("schedule", "seed"), cases(range(20, 31))[1:])
 def test_f2_killed_workers_change_nothing(tmp_path, schedule, seed, three_workers, expected, monkeypatch):
     """All but one, or even all, which nannies start again."""
     strike = Striking(three_workers, seed, 2 + seed % 2)
