@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo test test-all faults coverage test-wheel test-airflow test-clusters test-hosts test-distributed-oldest check docs gallery lock bench bench-airflow bench-real bench-rivals bench-workers papers clean
+.PHONY: demo test test-all faults soak coverage test-wheel test-airflow test-clusters test-hosts test-distributed-oldest check docs gallery lock bench bench-airflow bench-real bench-rivals bench-workers papers clean
 
 demo: $(READY)
 	$(BIN)/daskfs demo
@@ -18,9 +18,14 @@ test-all: $(READY)
 	NUMBA_BOUNDSCHECK=1 $(BIN)/python tests/compile_kernels.py
 	NUMBA_BOUNDSCHECK=1 $(BIN)/pytest -n 2 --dist loadfile -m kernels tests/store tests/basis tests/algorithms
 
-# Faults of all kinds, many times each: streams cut, processes frozen, a hundred thousand mutated files. Most of an hour.
+# Faults of all kinds, many times each: processes killed and frozen, streams cut, a hundred thousand mutated files. Some hours;
+# in the end a table.
 faults: $(READY)
-	$(BIN)/pytest -n 2 --dist load -m faults
+	$(BIN)/pytest -n 2 --dist loadfile tests/faults
+
+# What grows in a thousand selections, and in half an hour of mixed load with killed workers: slopes.
+soak: $(READY)
+	$(BIN)/python pipelines/house/soak.py
 
 coverage: $(READY)
 	$(BIN)/pytest -n 2 --dist loadfile -m 'not slow and not faults' --cov=daskfs --cov-report=xml --cov-report=term

@@ -79,9 +79,13 @@ class PacedAsynchronous(AsynchronousMethod):
 
 
 def paced(method: str, seconds: float = 0.0, **fields: Any) -> Paced:
-    """Room for all features in every lane where budgets are fixed, so that it does not matter who meets which."""
-    shared = {"n_select": MOST_LANES * K, "budget": "faithful"} if method == "async" else {"n_select": K}
-    return Paced(**(shared | fields), method=method, seconds=seconds)
+    """A method as it comes, "block" or "async", or the paper's form of the latter, "faithful".
+
+    That has room for all features in every lane, as budgets are fixed, so that it does not matter who meets which.
+    """
+    if method == "faithful":
+        fields = {"n_select": MOST_LANES * K, "budget": "faithful"} | fields
+    return Paced(**({"n_select": K} | fields), method="block" if method == "block" else "async", seconds=seconds)
 
 
 def centres(client: Client) -> list[str]:

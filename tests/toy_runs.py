@@ -16,6 +16,7 @@ import pytest
 import scipy.sparse as sp
 import xarray
 from distributed import Client, LocalCluster
+from fault_notes import note
 from faults.samples import small_blocks
 from toy_algorithms import Tangled
 
@@ -50,6 +51,7 @@ def check_same(given: Selection, expected: Selection) -> None:
     assert given.intercept.tobytes() == expected.intercept.tobytes()
     assert given.names == expected.names
     assert without_times(given.history).identical(without_times(expected.history))
+    note(exact=True)
 
 
 def without_times(history: xarray.Dataset) -> xarray.Dataset:

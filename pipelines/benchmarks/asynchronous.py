@@ -1,15 +1,18 @@
 """How near the asynchronous schedules of Online Substitution come to a serial run: objective and recall, run after run.
 
-python pipelines/benchmarks/asynchronous.py [--runs 50] [--workers 3] [--kill] [block] [async] [faithful]
+python pipelines/benchmarks/asynchronous.py [--runs 50] [--workers 3] [--kill] [--json FILE] [block] [async] [faithful]
 
 The serial run is that of the same method in this process. The objective is the sum of squared residuals of the training
 rows, and *refitted* that of the selected columns with weights by least squares. A run with ``--kill`` loses one of its
 workers at a random moment of the first two passes. The sets: *easy* has 20 true columns of 2,000, *hard* 40 of 3,000,
 with weights from .3 to 1; *faint* has weights from a normal distribution, some near 0. All have noise .1.
+
+``--json docs/asynchronous.json`` keeps every run, in place of earlier runs of the same method on the same data.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -75,13 +78,29 @@ class Strike:
             self._pid = 0
 
 
+def keep(file: Path, record: dict[str, Any]) -> None:
+    """Write a record to a file of records, in place of an earlier one of the same experiment."""
+    records = json.loads(file.read_text()) if file.exists() else []
+    records = [old for old in records if experiment(old) != experiment(record)] + [record]
+    lines = [json.dumps(each) for each in sorted(records, key=experiment)]
+    file.write_text("[\n" + ",\n".join(lines) + "\n]\n")
+
+
+def experiment(record: dict[str, Any]) -> tuple[Any, ...]:
+    """Return what tells one experiment from another."""
+    return tuple(record[name] for name in ("data", "method", "killed", "workers"))
+
+
 @click.command()
 @click.argument("methods", nargs=-1, type=click.Choice(list(METHODS)))
 @click.option("--runs", default=50)
 @click.option("--workers", default=3)
 @click.option("--sets", multiple=True, type=click.Choice(list(SETS)), default=list(SETS))
 @click.option("--kill", is_flag=True, help="Kill a worker in every run.")
-def main(methods: tuple[str, ...], runs: int, workers: int, sets: tuple[str, ...], kill: bool) -> None:
+@click.option("--json", "file", type=click.Path(path_type=Path), help="Keep every run in this file.")
+def main(
+    methods: tuple[str, ...], runs: int, workers: int, sets: tuple[str, ...], kill: bool, file: Path | None
+) -> None:
     """Print ratios to the serial run."""
     settings = {"distributed.deploy.lost-worker-timeout": "1h", "distributed.comm.timeouts.connect": "2s"}
     with (
@@ -104,6 +123,11 @@ def main(methods: tuple[str, ...], runs: int, workers: int, sets: tuple[str, ...
                     given = data.measure(daskfs.select(data.dataset, algorithm, client=client, progress=strike))
                     ratios.append([given[0] / serial[0], given[1] / serial[1], given[2] - serial[2]])
                 loss, refitted, recall = np.array(ratios).T
+                if file is not None:
+                    of_all = {"data": name, "method": method, "killed": kill, "workers": workers}
+                    of_each = {"objective": loss, "refitted": refitted, "recall": serial[2] + recall}
+                    rounded = {what: np.round(values, 5).tolist() for what, values in of_each.items()}
+                    keep(file, {**of_all, "serial recall": float(serial[2]), **rounded})
                 within = int(((loss <= 1.01) & (recall >= -0.01)).sum())
                 console.print(
                     f"{name:5} {method:9} objective {loss.min():.3f} to {loss.max():.3f}, refitted to "

@@ -56,6 +56,12 @@ def test_the_picture_shows_the_saved_results():
     assert (DOCS / "front-door.svg").read_text() == picture.draw(results)
 
 
+def test_asynchronous_runs_that_are_kept_are_within_one_per_cent():
+    for runs in json.loads((DOCS / "asynchronous.json").read_text()):
+        assert max(runs["objective"]) <= 1.01
+        assert min(runs["recall"]) >= runs["serial recall"] - 0.01
+
+
 def test_the_gallery_runs_every_page_of_it():
     names = {path.stem for path in (DOCS / "gallery").glob("*.md")} - {"index"}
     assert set(load_script("pipelines/gallery/run").NAMES) == names

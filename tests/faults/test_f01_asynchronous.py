@@ -35,8 +35,10 @@ def strike(client: Client, seed: int, blocks: int) -> Once:
     return Once(act, rng.randint(1, 2), rng.randrange(blocks // 2))
 
 
-@pytest.mark.slow_but_first
-@pytest.mark.parametrize("seed", range(4))
+LONG = [pytest.param(seed, marks=pytest.mark.slow if seed < 4 else pytest.mark.faults) for seed in range(1, 20)]
+
+
+@pytest.mark.parametrize("seed", [0, *LONG])
 def test_f1_every_contribution_is_applied_once(tmp_path, seed, three_workers):
     small = small_dataset(tmp_path / "d")
     struck = strike(three_workers, seed, small.n_blocks("columns"))

@@ -6,12 +6,17 @@ import os
 import random
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import product
+from typing import Any
 
+import dask
 import pytest
 from distributed import Client, LocalCluster, get_worker
+from distributed.chaos import KillWorker
+from fault_notes import note
 from toy_algorithms import Tangled
 from toy_runs import always_due, check_same, local_cluster, small_dataset, wait_for_no_tasks, worker_pids
 
@@ -37,7 +42,7 @@ class Striking:
     """A progress callback that kills workers after one of its events."""
 
     def __init__(self, client: Client, seed: int, victims: int) -> None:
-        self._rng = random.Random(seed)
+        self.seed, self._rng = seed, random.Random(seed)
         self._pids = self._rng.sample(worker_pids(client, 3), victims)
         self._left = self._rng.randint(1, 6)
 
@@ -47,6 +52,9 @@ class Striking:
             time.sleep(self._rng.uniform(0, 3 * SLOW))
             for pid in self._pids:
                 kill(pid)
+            self._at = time.monotonic()
+        elif self._left == -1:
+            note(recovery=time.monotonic() - self._at)
 
     @property
     def struck(self) -> bool:
@@ -63,33 +71,56 @@ def expected(three_workers, tmp_path_factory):
     }
 
 
-@pytest.mark.slow_but_first
+def cases(seeds: Iterable[int]) -> list[Any]:
+    """Seeded runs: one for `make test`, some for `make test-all`, twenty of each schedule for `make faults`."""
+    pairs = product(seeds, ("synchronous", "serial"))
+    marks = [[], [pytest.mark.slow], [pytest.mark.slow], *([pytest.mark.faults] for _ in range(100))]
+    return [pytest.param(schedule, seed, marks=mark) for mark, (seed, schedule) in zip(marks, pairs, strict=False)]
+
+
 @pytest.mark.usefixtures("always_due")
-@pytest.mark.parametrize(
-    ("schedule", "victims", "seed", "kept"),
-    [
-        ("synchronous", 1, 0, False),
-        ("synchronous", 1, 1, True),
-        ("serial", 1, 3, False),
-        ("synchronous", 2, 4, False),
-        ("synchronous", 3, 5, True),
-    ],
-)
-def test_f1_f2_killed_workers_change_nothing(
-    tmp_path, schedule, victims, seed, kept, three_workers, expected, monkeypatch
-):
+@pytest.mark.parametrize(("schedule", "seed"), cases(range(20)))
+def test_f1_a_killed_worker_changes_nothing(tmp_path, schedule, seed, three_workers, expected, monkeypatch):
+    check_exact(tmp_path, schedule, Striking(three_workers, seed, 1), three_workers, expected, monkeypatch)
+
+
+@pytest.mark.usefixtures("always_due")
+@pytest.mark.parametrize(("schedule", "seed"), cases(range(20, 31))[1:])
+def test_f2_killed_workers_change_nothing(tmp_path, schedule, seed, three_workers, expected, monkeypatch):
+    """All but one, or even all, which nannies start again."""
+    strike = Striking(three_workers, seed, 2 + seed % 2)
+    check_exact(tmp_path, schedule, strike, three_workers, expected, monkeypatch)
+
+
+def check_exact(folder, schedule, strike, client, expected, monkeypatch) -> None:
+    """Check that a run with killed workers gives the bits of an undisturbed one, with and without checkpoints."""
     monkeypatch.setattr("daskfs.engine.shards.GROUP_BYTES", 4000)
-    dataset, strike = small_dataset(tmp_path / "d"), Striking(three_workers, seed, victims)
+    checkpoint = folder / "c" if strike.seed % 2 else None
     given = daskfs.select(
-        dataset,
-        slow(schedule),
-        client=three_workers,
-        progress=strike,
-        checkpoint=tmp_path / "c" if kept else None,
+        small_dataset(folder / "d"), slow(schedule), client=client, progress=strike, checkpoint=checkpoint
     )
     assert strike.struck
     check_same(given, expected[schedule])
-    wait_for_no_tasks(three_workers)
+    wait_for_no_tasks(client)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("mode", ["sys.exit", "segfault", "graceful"])
+def test_f1_workers_that_die_all_the_time_change_nothing(tmp_path, mode):
+    """Dask's own `KillWorker`: every worker dies within seconds, and so do those that come after it."""
+    dataset, survived = small_dataset(tmp_path / "d"), 0
+    with dask.config.set({"distributed.scheduler.allowed-failures": 1000}), local_cluster(3) as client:
+        expected = daskfs.select(dataset, slow("synchronous"), client=client)
+        client.register_plugin(KillWorker("3 s", mode))
+        for number in range(5):
+            worker_pids(client, 3)
+            folder = tmp_path / str(number)
+            while survived == number:
+                with suppress(Interrupted):  # exit code 75: the same again goes on
+                    given = daskfs.select(dataset, slow("synchronous"), client=client, checkpoint=folder, resume=True)
+                    survived += 1
+            assert given.features.tolist() == expected.features.tolist()
+    note(runs=survived)
 
 
 def slow(schedule: str) -> Tangled:

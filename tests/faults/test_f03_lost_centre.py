@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import NamedTuple
 import pytest
 from centre_runs import BLOCKS, K, Once, found, kill_centre, paced, planted
 from distributed import Client
+from fault_notes import note
 from toy_algorithms import Census
 from toy_runs import always_due, check_same, local_cluster, small_dataset, wait_for_no_tasks, worker_pids
 
@@ -53,7 +55,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def check_in_time(struck: Once, opened: list[float]) -> None:
     after = min(moment for moment in opened if moment > struck.struck) - struck.struck
-    print(f"a new centre accepts after {after:.2f} s")
+    note(recovery=after)
     assert after < LIMIT
 
 
@@ -107,11 +109,26 @@ def test_f3_when_all_is_done_but_the_handing_over(tmp_path, three_workers, opene
 def test_f3_what_is_only_with_workers_is_not_lost(tmp_path, three_workers, opened):
     """In Asy-OS that is everything, and after the last group of the only pass nobody would say it again."""
     struck = Once(lambda: kill_centre(three_workers), 1, BLOCKS)
-    algorithm = paced("async", 0.01, passes=1)
+    algorithm = paced("faithful", 0.01, passes=1)
     given = daskfs.select(planted(tmp_path / "d"), algorithm, client=three_workers, progress=struck)
     assert len(given.features) == algorithm.n_select
     assert found(given) >= K - 1  # of one pass
     check_in_time(struck, opened)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("seed", range(20))
+def test_f3_at_some_moment(tmp_path, three_workers, opened, seed):
+    rng, small = random.Random(seed), small_dataset(tmp_path / "d")
+
+    def strike() -> bool:
+        time.sleep(rng.uniform(0, 2 * SLOW))
+        return kill_centre(three_workers)
+
+    struck = Once(strike, rng.randint(1, 2), rng.randrange(SMALL - 4))
+    check_exact(daskfs.select(small, Census(seconds=SLOW), client=three_workers, progress=struck), small)
+    check_in_time(struck, opened)
+    wait_for_no_tasks(three_workers)
 
 
 @pytest.mark.slow

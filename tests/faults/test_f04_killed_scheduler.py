@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from distributed import Client
+from fault_notes import note
 from toy_algorithms import Census, Tangled
 from toy_runs import always_due, check_same, small_dataset
 
@@ -46,12 +48,21 @@ def scheduler(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[
             process.wait()
 
 
+SYNCHRONOUS, ASYNCHRONOUS = (1, Tangled(seconds=0.01)), (2, Census(seconds=0.05))
+SEEDED = [
+    pytest.param(*(SYNCHRONOUS if seed % 2 else ASYNCHRONOUS), seed, marks=pytest.mark.faults) for seed in range(20)
+]
+
+
 @pytest.mark.usefixtures("always_due")
 @pytest.mark.parametrize(
-    ("scheduler", "algorithm"), [(1, Tangled(seconds=0.01)), (2, Census(seconds=0.05))], indirect=["scheduler"]
+    ("scheduler", "algorithm", "seed"),
+    [(*SYNCHRONOUS, None), (*ASYNCHRONOUS, None), *SEEDED],
+    indirect=["scheduler"],
 )
-def test_f4_a_killed_scheduler_ends_the_run_which_can_be_resumed(tmp_path, scheduler, algorithm, request):
-    process, file = scheduler
+def test_f4_a_killed_scheduler_ends_the_run_which_can_be_resumed(tmp_path, scheduler, algorithm, seed, request):
+    (process, file), rng = scheduler, random.Random(seed)
+    at = (2, 0) if seed is None else (rng.randint(1, 2), rng.randrange(10))
     dataset = small_dataset(tmp_path / "d")
     while not Path(file).exists():
         time.sleep(0.05)
@@ -60,13 +71,15 @@ def test_f4_a_killed_scheduler_ends_the_run_which_can_be_resumed(tmp_path, sched
         struck: list[float] = []
 
         def strike(event: object) -> None:
-            if event.number == 2 and not struck:
+            if (event.number, event.blocks_done) >= at and not struck:
                 process.send_signal(signal.SIGKILL)
                 struck.append(time.monotonic())
 
         with pytest.raises(Interrupted, match="scheduler or its workers are gone"):
             daskfs.select(dataset, algorithm, client=client, progress=strike, checkpoint=tmp_path / "c")
-        assert time.monotonic() - struck[0] < 60
+        taken = time.monotonic() - struck[0]
+        assert taken < 60
+        note(recovery=taken)
     check_same(
         daskfs.select(dataset, algorithm, checkpoint=tmp_path / "c", resume=True), daskfs.select(dataset, algorithm)
     )

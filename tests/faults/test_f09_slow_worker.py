@@ -20,7 +20,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> daskfs.Dataset:
 
 
 def test_f9_pushes_that_are_too_stale_are_not_applied(dataset, two_workers):
-    given = daskfs.select(dataset, paced("async", max_staleness=MOST, passes=4, **PACE), client=two_workers)
+    given = daskfs.select(dataset, paced("faithful", max_staleness=MOST, passes=4, **PACE), client=two_workers)
     history = given.history
     assert history.staleness_max.max() <= MOST
     assert (history.staleness <= history.staleness_max).all()
@@ -33,7 +33,7 @@ def test_f9_pushes_that_are_too_stale_are_not_applied(dataset, two_workers):
 
 
 def test_f9_a_bound_of_nothing_leaves_the_fast_worker_at_work(dataset, two_workers):
-    given = daskfs.select(dataset, paced("async", max_staleness=0, **PACE), client=two_workers)
+    given = daskfs.select(dataset, paced("faithful", max_staleness=0, **PACE), client=two_workers)
     assert given.history.staleness_max.max() == 0
     assert given.history.objective[-1] < variance(dataset)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
+from contextlib import nullcontext
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import numpy as np
 import pytest
 from centre_runs import K, Once, found, paced, planted
 from distributed import Client
+from fault_notes import note
 from harmed_streams import HARMS, SECONDS, harm
 from sparse_rows import POOLS, Rows
 from toy_algorithms import Tangled
@@ -62,7 +65,7 @@ def test_f33_a_synchronous_selection_goes_on_and_is_exact(tmp_path, client, how,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("how", "method"), mostly_long(product(["stopped", "closed"], ["block", "async"])))
+@pytest.mark.parametrize(("how", "method"), mostly_long(product(HARMS, ["block", "async"])))
 def test_f33_an_asynchronous_selection_goes_on(tmp_path, client, how, method):
     strike = Once(lambda: harm(client, how), 1, 2)
     given = daskfs.select(planted(tmp_path / "d"), paced(method, 0.02), client=client, progress=strike)
@@ -97,26 +100,55 @@ def verified(folder: Path, client: Client | None) -> list[Any]:
 
 
 def written(folder: Path, client: Client | None) -> str:
+    """Rows with gaps are looked for before anything is written, and the target is lazy, too."""
     X = da.from_array(np.arange(240.0).reshape(12, 20), chunks=(12, 5))
-    if client is None:
-        daskfs.write_dataset(folder / "out", X, np.arange(12) % 2)
-    else:
-        with client.as_current():
-            daskfs.write_dataset(folder / "out", X, np.arange(12) % 2)
-    return daskfs.open_dataset(folder / "out").digest
+    with nullcontext() if client is None else client.as_current():
+        y = da.from_array(np.arange(12) % 2, chunks=6)
+        return daskfs.write_dataset(folder / "out", X, y, missing="drop").digest
+
+
+WORKS = (ingested, shuffled, transposed, parted, verified, written)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "work", mostly_long([(f,) for f in (ingested, shuffled, transposed, parted, verified, written)])
-)
+@pytest.mark.parametrize("work", mostly_long(zip(WORKS)))
 def test_f33_a_stream_that_was_silent_before_does_no_harm(tmp_path, client, work: Callable[[Path, Any], Any]):
     """All later work through that client hung as well."""
-    for name in ("here", "there"):
-        (tmp_path / name).mkdir()
-    expected = work(tmp_path / "here", None)
+    expected = here(work, tmp_path)
     harm(client, "stopped")
     assert work(tmp_path / "there", client) == expected
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize(("work", "how"), list(product(WORKS, HARMS)))
+def test_f33_a_stream_that_is_harmed_during_the_work_does_no_harm(tmp_path, client, work, how):
+    expected, struck = here(work, tmp_path), threading.Event()
+    striking = threading.Thread(target=strike_at_first_task, args=(client, how, struck))
+    striking.start()
+    try:
+        assert work(tmp_path / "there", client) == expected
+    finally:
+        striking.join()
+    assert struck.is_set()
+    note(exact=True)
+
+
+def here(work: Callable[[Path, Any], Any], folder: Path) -> Any:
+    """What the work gives in this process; it will be done a second time on a cluster."""
+    for name in ("here", "there"):
+        (folder / name).mkdir()
+    return work(folder / "here", None)
+
+
+def strike_at_first_task(client: Client, how: str, struck: threading.Event) -> None:
+    """Harm the stream as soon as the scheduler knows of a task of the work."""
+    deadline = time.monotonic() + 60
+    while all("daskfs-seat" in str(key) for key in list(client.cluster.scheduler.tasks)):
+        if time.monotonic() > deadline:
+            return
+        time.sleep(0.001)
+    harm(client, how)
+    struck.set()
 
 
 @pytest.mark.slow

@@ -9,11 +9,14 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import product
 from pathlib import Path
 
 import psutil
 import pytest
 from dask_processes import SOURCES, TESTS, dask, said, started
+from fault_notes import note
+from frozen_run import ALGORITHMS, shown
 from toy_runs import small_dataset
 
 import daskfs
@@ -21,6 +24,7 @@ import daskfs
 pytestmark = pytest.mark.faults
 PATIENCE = 8.0  # seconds, in place of 40
 FROZEN = 16.0  # seconds, in place of 90
+LIMIT = 60.0  # seconds from the fault until the run has ended or goes on; with the patience of users one minute more
 LONG = 240  # seconds: a limit for what would otherwise hang
 
 
@@ -39,20 +43,15 @@ def cluster(folder: Path) -> Iterator[tuple[str, list[psutil.Process]]]:
         yield address, [psutil.Process(process.pid) for process in processes]
 
 
-def run(address: str, dataset: daskfs.Dataset, folder: Path) -> subprocess.Popen[str]:
+def run(address: str, dataset: daskfs.Dataset, folder: Path, schedule: str) -> subprocess.Popen[str]:
     """A run in a process of its own."""
     around = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(SOURCES), str(TESTS)]),
         "DASK_DASKFS__PATIENCE": str(PATIENCE),
     }
-    command = [sys.executable, str(TESTS / "frozen_run.py"), address, dataset.url, str(folder)]
+    command = [sys.executable, str(TESTS / "frozen_run.py"), address, dataset.url, str(folder), schedule]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=around)
-
-
-def freeze(process: psutil.Process) -> None:
-    process.send_signal(signal.SIGSTOP)
-    time.sleep(FROZEN)
 
 
 def begun(folder: Path) -> None:
@@ -62,26 +61,64 @@ def begun(folder: Path) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("who", ["scheduler", "worker", "client"])
-def test_f34_a_frozen_process_does_not_hang_the_run(tmp_path, who):
+def undisturbed(address: str, dataset: daskfs.Dataset, folder: Path, schedule: str) -> tuple[str, float]:
+    """What a run prints, and the seconds it takes."""
+    folder.mkdir()
+    began = time.monotonic()
+    out, _ = run(address, dataset, folder, schedule).communicate(timeout=LONG)
+    return out, time.monotonic() - began
+
+
+SCHEDULES = ("synchronous", "serial", "asynchronous")
+
+
+@pytest.mark.parametrize(("who", "schedule"), list(product(("scheduler", "worker", "client"), SCHEDULES)))
+def test_f34_a_frozen_process_does_not_hang_the_run(tmp_path, who, schedule):
     dataset = small_dataset(tmp_path / "d")
-    undisturbed = tmp_path / "undisturbed"
-    undisturbed.mkdir()
     with cluster(tmp_path) as (address, processes):
-        expected, _ = run(address, dataset, undisturbed).communicate(timeout=LONG)
-        command = run(address, dataset, tmp_path)
+        expected, seconds = undisturbed(address, dataset, tmp_path / "undisturbed", schedule)
+        command = run(address, dataset, tmp_path, schedule)
         begun(tmp_path)
         victim = {"scheduler": processes[0], "worker": processes[1], "client": psutil.Process(command.pid)}[who]
+        struck = time.monotonic()
         try:
-            freeze(victim)
+            victim.send_signal(signal.SIGSTOP)
+            time.sleep(FROZEN)
             if who == "scheduler":  # no answer for longer than the patience: the run has ended, in one line
                 out, errors = command.communicate(timeout=LONG)
                 assert (command.returncode, errors) == (75, "")
                 assert out == "the Dask scheduler does not answer; when it does, run the same again to go on\n"
+                assert time.monotonic() - struck < LIMIT
         finally:
             victim.send_signal(signal.SIGCONT)
         if who == "scheduler":
-            command = run(address, dataset, tmp_path)
+            command = run(address, dataset, tmp_path, schedule)
         out, errors = command.communicate(timeout=LONG)
-    assert (command.returncode, errors) == (0, "")
+    assert command.returncode == 0
     assert out == expected  # to the last bit
+    assert time.monotonic() - struck < LIMIT + FROZEN + 2 * seconds
+    note(exact=True, recovery=max(time.monotonic() - struck - seconds, 0.0))
+
+
+@pytest.mark.parametrize(("when", "schedule"), list(product(("before", "in a pass"), SCHEDULES)))
+def test_f34_a_worker_that_never_wakes_is_dropped(tmp_path, when, schedule):
+    """The scheduler goes on to believe in it for five minutes, and every wait for it took as long."""
+    dataset = small_dataset(tmp_path / "d")
+    with cluster(tmp_path) as (address, processes):
+        expected, seconds = undisturbed(address, dataset, tmp_path / "undisturbed", schedule)
+        if when == "before":  # then there is one worker in the end
+            processes[1].send_signal(signal.SIGSTOP)
+            expected = shown(daskfs.select(dataset, ALGORITHMS[schedule])) + "\n"
+        struck = time.monotonic()
+        command = run(address, dataset, tmp_path, schedule)
+        if when == "in a pass":
+            begun(tmp_path)
+            processes[1].send_signal(signal.SIGSTOP)
+            struck = time.monotonic()
+        out, errors = command.communicate(timeout=LONG)
+    taken = time.monotonic() - struck
+    assert command.returncode == 0
+    assert "has not been heard from for a while; others do its part" in errors
+    assert out == expected
+    assert taken < LIMIT + 2 * seconds
+    note(exact=True, recovery=max(taken - seconds, 0.0))

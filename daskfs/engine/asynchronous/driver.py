@@ -284,7 +284,7 @@ class AsynchronousRunner(PassRunner):
         while True:
             try:
                 with self._client.as_current():  # a copy belongs to this client, the original to the default one
-                    return copy(future.result(_POLL))
+                    return copy(call_briefly(self._client, future.result, seconds=_POLL))
             except TimeoutError:
                 if addresses.has_centre and not self._addresses().has_centre:
                     raise CentreLost("the worker that is meant for it has left") from None

@@ -4,7 +4,8 @@ The scheduler tells a client through one stream which tasks have ended. If the s
 Dask's own functions wait for ever. Here a `Vigil` looks around every few seconds, its `Watchdog` decides, and a stream
 that brings nothing is connected anew. Dask then cancels all futures of the client, so that the waits raise
 CancelledError; whoever has submitted the tasks submits them again. If that does not help, if the scheduler does not
-answer, or if there are no workers, the waits raise `Interrupted`.
+answer, or if there are no workers, the waits raise `Interrupted`. A worker that the scheduler does not hear from for so
+long is frozen or cut off: it is dropped, and others do its part.
 
 The key ``daskfs.patience`` in Dask's configuration is the time, by default 40 s, without an answer of the scheduler.
 """
@@ -18,10 +19,11 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
+from functools import partial
 from inspect import isawaitable
 from itertools import count
 from queue import Empty, SimpleQueue
-from time import monotonic, sleep
+from time import monotonic, sleep, time
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -38,12 +40,17 @@ NO_WORKERS = 60.0  # seconds without a single worker until a run gives up; a res
 GONE = "the Dask scheduler or its workers are gone; when they are back, run the same again to go on"
 _SILENT = "the Dask scheduler does not answer; when it does, run the same again to go on"
 _DEAF = "the Dask scheduler answers, but its news do not arrive; run the same again to go on"
+_NO_VALUE = "the cluster answers, but not with what it was asked for; run the same again to go on"
 WORKERLESS = "the cluster has no workers any more; start some, and run the same again"
 ATTEMPTS = 10  # at tasks that are lost
 _PAUSE = 1.0  # seconds before another attempt, for the scheduler to notice which workers are gone
 _ECHO = "daskfs-echo"  # the Dask topic of echoes
 _RECONNECTS = 2  # in a row, without a single task that ends
+_MISSED = 10  # heartbeats until a worker is watched
+_RESTART = 10  # seconds for a nanny to kill a frozen worker, which is removed after that
 _ENDED = ("memory", "erred")  # states of tasks in the scheduler
+_PENDING = ("pending", "lost")  # states of futures; what is lost is computed again
+_HOPELESS = {Verdict.SILENT: _SILENT, Verdict.NO_WORKERS: WORKERLESS, Verdict.NO_VALUE: _NO_VALUE}
 _Running = concurrent.futures.Future[tuple[Any, Exception | None]]
 _lock = threading.Lock()
 logger = logging.getLogger("daskfs")
@@ -56,14 +63,20 @@ def patience() -> Patience:
     return Patience(dask.utils.parse_timedelta(dask.config.get(PATIENCE, 40)), NO_WORKERS)
 
 
-def call(client: Client, function: Callable[..., Any], *arguments: Any, waits_for: Collection[Future[Any]] = ()) -> Any:
+def call(
+    client: Client,
+    function: Callable[..., Any],
+    *arguments: Any,
+    waits_for: Collection[Future[Any]] = (),
+    within: float | None = None,
+) -> Any:
     """Call a method of a client or future, and return its value; the wait for the value is watched.
 
     The method is called on the event loop of the client, where Dask's methods return awaitable objects. The futures
-    `waits_for` are those whose end the method waits for, if any.
+    `waits_for` are those whose end the method waits for, if any. From then on the value must arrive `within` some
+    seconds, by default ten minutes (`Patience.value`), or Interrupted is raised.
     """
-
-    vigil, running = Vigil(client), _start(client, function, *arguments)
+    vigil, running = Vigil(client, within), _start(client, function, *arguments)
     try:
         while not _has_ended(running, vigil.every):
             vigil.look(waits_for)
@@ -80,11 +93,11 @@ def call(client: Client, function: Callable[..., Any], *arguments: Any, waits_fo
     return value
 
 
-def call_briefly(client: Client, function: Callable[..., Any], *arguments: Any) -> Any:
+def call_briefly(client: Client, function: Callable[..., Any], *arguments: Any, seconds: float | None = None) -> Any:
     """Call a method as `call` does, for a value that is worth a few seconds only. Raise TimeoutError after these."""
     running = _start(client, function, *arguments)
     try:
-        if not _has_ended(running, patience().answer):
+        if not _has_ended(running, patience().answer if seconds is None else seconds):
             raise TimeoutError
     finally:
         running.cancel()
@@ -99,7 +112,7 @@ def await_result(client: Client, future: Future[Any]) -> Any:
 def wait_for(client: Client, futures: Sequence[Future[Any]]) -> None:
     """Wait for tasks without fetching their results. Raise the exception of a task that failed."""
     for future in futures:
-        while future.status in ("pending", "lost"):
+        while future.status in _PENDING:
             call(client, future.exception, waits_for=futures)
         if future.status != "finished":
             await_result(client, future)
@@ -146,6 +159,7 @@ def _start(client: Client, function: Callable[..., Any], *arguments: Any) -> _Ru
     """Begin a call on the event loop of a client."""
 
     async def run() -> tuple[Any, Exception | None]:
+        _forget_cancelled_gather(client)
         try:
             value = function(*arguments)
             return (await value if isawaitable(value) else value), None
@@ -156,6 +170,17 @@ def _start(client: Client, function: Callable[..., Any], *arguments: Any) -> _Ru
         raise Interrupted(GONE)
     loop: Any = client.loop
     return asyncio.run_coroutine_threadsafe(run(), loop.asyncio_loop)
+
+
+def _forget_cancelled_gather(client: Client) -> None:
+    """Mend a client that could fetch no value any more.
+
+    Dask's client joins fetches that begin together. If the first of them is cancelled before it has begun, by a time
+    limit on a busy machine, Dask 2026.8 lets every later fetch join the cancelled one.
+    """
+    gather: Any = getattr(client, "_gather_future", None)
+    if gather is not None and gather.done():
+        client._gather_future = None
 
 
 def _has_ended(running: _Running, seconds: float) -> bool:
@@ -172,12 +197,15 @@ def _value(running: _Running) -> Any:
 class Vigil:
     """The watch over one wait, which may be for tasks or for an answer; see `Watchdog`."""
 
-    def __init__(self, client: Client) -> None:
-        self._client, self._connection = client, _Connection.of(client)
-        self._patience = patience()
-        self._watchdog, self._made = Watchdog(self._patience), self._connection.made
+    def __init__(self, client: Client, within: float | None = None) -> None:
+        self._client, self._connection, self._patience = client, _Connection.of(client), patience()
+        self._within = self._patience.value if within is None else within
         self.every = self._patience.every
         """Seconds until the next look."""
+        self._begin()
+
+    def _begin(self) -> None:
+        self._watchdog, self._made = Watchdog(self._patience, self._within), self._connection.made
 
     def look(self, waits_for: Collection[Future[Any]] = ()) -> None:
         """Look around once. Connect the client anew if it hears nothing, and raise Interrupted if all is in vain."""
@@ -185,18 +213,18 @@ class Vigil:
         if self._client.status == "closed":  # its event loop, too
             raise Interrupted(GONE)
         if self._made != connection.made:  # another thread has connected the client anew
-            self._watchdog, self._made = Watchdog(self._patience), connection.made
-        heard, pending = connection.heard, [str(future.key) for future in waits_for if future.status == "pending"]
+            self._begin()
+        heard, pending = connection.heard, [str(future.key) for future in waits_for if future.status in _PENDING]
         answer = None
         with suppress(Exception):
             answer = call_briefly(self._client, connection.ask, self._client, pending)
         verdict = self._watchdog.look(monotonic(), answer, heard, pending)
-        if verdict == Verdict.SILENT:
-            raise Interrupted(_SILENT)
-        if verdict == Verdict.NO_WORKERS:
-            raise Interrupted(WORKERLESS)
+        if verdict in _HOPELESS:
+            raise Interrupted(_HOPELESS[verdict])
         if verdict == Verdict.RECONNECT:
             connection.renew(self._client, self._made)
+        if verdict == Verdict.DROP_WORKERS:
+            _drop(self._client, self._watchdog.give_up())
 
     def succeed(self) -> None:
         """Note that a task has ended, of which the stream has brought the news."""
@@ -223,8 +251,8 @@ class _Connection:
             client.subscribe_topic(_ECHO, self._hear)
             self._listens = True
         number = next(self._numbers)
-        workers, ended = await client.run_on_scheduler(_answer, client.id, number, keys)
-        return Answer(number, workers, frozenset(ended))
+        workers, ended, unheard = await client.run_on_scheduler(_answer, client.id, number, keys)
+        return Answer(number, workers, frozenset(ended), frozenset(unheard))
 
     def _hear(self, event: tuple[float, int]) -> None:
         self.heard = max(self.heard, event[1])
@@ -246,13 +274,44 @@ class _Connection:
 _connections: WeakKeyDictionary[Client, _Connection] = WeakKeyDictionary()
 
 
-def _answer(client: str, echo: int, keys: Sequence[str], dask_scheduler: Any) -> tuple[int, list[str]]:
-    """Send an echo, and return the number of workers and the tasks that have ended; runs in the scheduler."""
+def _answer(client: str, echo: int, keys: Sequence[str], dask_scheduler: Any) -> tuple[int, list[str], list[str]]:
+    """Send an echo, and return the number of workers, the tasks that have ended, and the workers that are unheard of.
+
+    This function runs in the scheduler.
+    """
+    from distributed.scheduler import heartbeat_interval
+
     dask_scheduler.client_send(client, {"op": "event", "topic": _ECHO, "event": (0.0, echo)})
     states = {key: getattr(dask_scheduler.tasks.get(key), "state", None) for key in keys}
     is_behind = bool(getattr(dask_scheduler, "_active_graph_updates", 0))  # tasks may be on their way
     ended = [key for key, state in states.items() if state in _ENDED or (state is None and not is_behind)]
-    return len(dask_scheduler.workers), ended
+    workers = dask_scheduler.workers
+    overdue = time() - _MISSED * heartbeat_interval(len(workers))
+    return len(workers), ended, [address for address, worker in workers.items() if worker.last_seen < overdue]
+
+
+def _drop(client: Client, workers: Sequence[str]) -> None:
+    """Give up workers that are frozen or cut off, so that the tasks and calls that wait for them end or fail."""
+    for address in workers:
+        logger.warning("note: worker %s has not been heard from for a while; others do its part", address)
+    with suppress(Exception):  # the next looks tell whether it has helped
+        call_briefly(client, client.run_on_scheduler, _restart, list(workers))
+    with suppress(Exception):
+        call_briefly(client, partial(client.run, _hang_up, list(workers), on_error="ignore"))
+
+
+async def _restart(workers: list[str], dask_scheduler: Any) -> None:
+    """Let nannies kill and restart workers, and remove workers without a nanny, as Dask does after five minutes."""
+    name = f"daskfs-silent-{time()}"
+    await dask_scheduler.restart_workers(
+        workers, timeout=_RESTART, wait_for_workers=False, on_error="return", stimulus_id=name
+    )
+
+
+def _hang_up(others: list[str], dask_worker: Any) -> None:
+    """Close connections to other workers; otherwise a worker would go on waiting for data of a frozen one."""
+    for address in others:
+        dask_worker.rpc.remove(address)
 
 
 async def _reconnect(client: Client) -> None:

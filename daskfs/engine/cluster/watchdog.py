@@ -9,6 +9,8 @@ tasks. So a look finds one of these:
   still counts as pending here. The connection must be made anew.
 - The scheduler does not answer: it is gone, frozen, or cut off.
 - The scheduler has no workers.
+- The scheduler has not heard from a worker for a while: the worker is frozen or cut off, and others must do its part.
+- All tasks have ended, and what was asked for still has not arrived.
 
 Only time in which this process was awake counts, so that a process that was stopped for an hour does not conclude that
 the others have been silent for an hour.
@@ -19,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import Enum
+from math import inf
 
 
 class Verdict(Enum):
@@ -28,6 +31,8 @@ class Verdict(Enum):
     RECONNECT = "reconnect"
     SILENT = "the scheduler does not answer"
     NO_WORKERS = "the scheduler has no workers"
+    DROP_WORKERS = "workers are silent"
+    NO_VALUE = "the value does not arrive"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,11 @@ class Patience:
         """Seconds for the scheduler's answer to one question."""
         return self.silent / 8
 
+    @property
+    def value(self) -> float:
+        """Seconds for a value that no task is needed for: large states travel for long, and workers compile kernels."""
+        return self.silent * 15
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -69,6 +79,8 @@ class Answer:
     """How many workers the scheduler has."""
     ended: frozenset[str] = frozenset()
     """Those of the tasks in question that have ended, or that the scheduler does not know."""
+    unheard: frozenset[str] = frozenset()
+    """Addresses of the workers that have missed several heartbeats."""
 
 
 @dataclass(slots=True)
@@ -76,12 +88,18 @@ class Watchdog:
     """Adds up what the looks of one wait have found, and decides whether to go on waiting."""
 
     patience: Patience
+    within: float = inf
+    """Seconds from the last task that ends to the value that is waited for."""
     silent: float = 0.0
-    """Seconds since the last answer, as the three that follow only those in which this process was awake."""
+    """Seconds since the last answer, as all that follow only those in which this process was awake."""
     deaf: float = 0.0
     """Seconds since the stream was last in time."""
     workerless: float = 0.0
     """Seconds since there was a worker."""
+    settled: float = 0.0
+    """Seconds since no task was pending any more."""
+    unheard: dict[str, float] = field(default_factory=dict)
+    """Seconds since the scheduler heard from each worker that misses heartbeats."""
     _last: float | None = None
     _echo: int = 0
     _ended: frozenset[str] = field(default_factory=frozenset)
@@ -110,7 +128,19 @@ class Watchdog:
         self.silent = 0.0
         self.deaf = self.deaf + seconds if is_overdue else 0.0
         self.workerless = 0.0 if answer.workers else self.workerless + seconds
+        self.settled = 0.0 if pending else self.settled + seconds
+        self.unheard = {name: self.unheard.get(name, -seconds) + seconds for name in answer.unheard}
         self._echo, self._ended = answer.echo, answer.ended
         if self.deaf >= self.patience.deaf:
             return Verdict.RECONNECT
-        return Verdict.NO_WORKERS if self.workerless >= self.patience.workerless else Verdict.WAIT
+        if any(seconds >= self.patience.silent for seconds in self.unheard.values()):
+            return Verdict.DROP_WORKERS
+        if self.workerless >= self.patience.workerless:
+            return Verdict.NO_WORKERS
+        return Verdict.NO_VALUE if self.settled >= self.within else Verdict.WAIT
+
+    def give_up(self) -> list[str]:
+        """Return the addresses of the workers that have been silent for too long, and forget for how long."""
+        silent = [name for name, seconds in self.unheard.items() if seconds >= self.patience.silent]
+        self.unheard.clear()
+        return silent

@@ -54,7 +54,7 @@ def workers_of(client: Client) -> dict[str, Any]:
 def await_worker(client: Client, seconds: float) -> None:
     """Return as soon as there is a worker. Raise TimeoutError if no worker comes in time."""
     with nullcontext() if call(client, client.nthreads) else keep_a_worker(client):
-        call(client, partial(client.wait_for_workers, 1, timeout=seconds))
+        call(client, partial(client.wait_for_workers, 1, timeout=seconds), within=2 * seconds)
 
 
 def require_worker(client: Client) -> None:

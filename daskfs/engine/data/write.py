@@ -15,7 +15,7 @@ import pandas as pd
 from dask import config
 from dask.array import Array as DaskArray
 from dask.array import from_array, isfinite, isnan
-from dask.base import compute
+from dask.base import compute, is_dask_collection
 from dask.callbacks import Callback
 from dask.delayed import delayed
 from distributed import Client
@@ -168,6 +168,8 @@ def _unwrap(X: Any, names: Sequence[Any] | None, what: str = "X") -> tuple[Any, 
 
 def _unwrap_target(y: Any) -> tuple[NDArray[Any], Sequence[Any] | None]:
     """Return the labels as an array, and the names of several targets if y is a DataFrame or an xarray.DataArray."""
+    if is_dask_collection(y):
+        (y,) = _compute([y], None)
     if len(getattr(y, "shape", ())) != 2:
         return np.asarray(y), None
     cells, names = _unwrap(y, None, "y")
@@ -186,7 +188,7 @@ def cells_of_frame(frame: Any) -> Any:
 def _drop_rows(X: Any, y: Any, only_gaps: bool) -> tuple[Any, Any]:
     """Return X and y without the rows that have a NaN in X, or that have any value or label that is not finite."""
     if isinstance(X, DaskArray):
-        keep = (~isnan(X) if only_gaps else isfinite(X)).all(axis=1).compute()
+        (keep,) = _compute([(~isnan(X) if only_gaps else isfinite(X)).all(axis=1)], None)
         if not only_gaps and y.dtype.kind == "f":
             keep &= arrays.finite_labels(y)
     else:
@@ -219,7 +221,7 @@ def _write_dask(
 
 
 def _compute(tasks: list[Any], progress: Callable[[int, int], None] | None) -> list[Any]:
-    """Return the results of delayed tasks, computed on the current Dask cluster or on threads."""
+    """Return the values of delayed tasks or arrays, computed on the current Dask cluster or on threads."""
     if (client := current_client()) is not None:
         return with_retries(client, partial(_compute_on, client, tasks, progress))
     shown = nullcontext() if progress is None else _Shown(progress, tasks)

@@ -1,0 +1,64 @@
+"""Waits for a cluster that is well, but for what is asked of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import wait
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from distributed import Client
+from toy_runs import local_cluster
+
+import daskfs
+from daskfs.engine.cluster.waiting import await_result, call
+from daskfs.errors import Interrupted
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with local_cluster(1, processes=False) as client:
+        yield client
+
+
+def test_an_answer_that_never_comes_ends_the_wait(client):
+    with (
+        dask.config.set({"daskfs.patience": 2}),
+        pytest.raises(Interrupted, match="not with what it was asked for; run the same") as caught,
+    ):
+        call(client, asyncio.sleep, 600, within=0.2)
+    assert caught.value.exit_code == 75
+
+
+@pytest.mark.filterwarnings("ignore:_GatheringFuture exception:pytest.PytestUnraisableExceptionWarning")
+def test_a_fetch_that_was_cancelled_before_it_began_does_not_break_the_client(client):
+    """As a time limit does on a busy machine: in a run at load 30, all later fetches failed."""
+    future = client.submit(int, 3, pure=False)
+    call(client, future.exception, waits_for=[future])
+
+    async def cancel() -> None:
+        fetch = asyncio.ensure_future(client._gather([future]))
+        while client._gather_future is None:
+            await asyncio.sleep(0)
+        client._gather_future.cancel()
+        await asyncio.wait([fetch])
+
+    wait([asyncio.run_coroutine_threadsafe(cancel(), client.loop.asyncio_loop)])
+    assert client._gather_future.cancelled()
+    assert await_result(client, future) == 3
+
+
+@pytest.mark.parametrize("options", [{"missing": "drop"}, {"on_bad_row": "drop"}, {}])
+def test_arrays_are_written_without_a_wait_that_nobody_watches(tmp_path, client, monkeypatch, options):
+    """Dask's own `compute` waits for ever if the stream of the scheduler is silent; see F33."""
+    X, y = np.arange(240.0).reshape(12, 20), np.arange(12) % 2
+    if options:
+        X[3, 5] = np.nan
+    lazy = da.from_array(X, chunks=(12, 5)), da.from_array(y, chunks=6)
+    expected = daskfs.write_dataset(tmp_path / "here", X, y, **options).digest
+    monkeypatch.setattr(Client, "get", None)
+    with client.as_current():
+        assert daskfs.write_dataset(tmp_path / "there", *lazy, **options).digest == expected
