@@ -131,7 +131,8 @@ class TextFiles:
             where = f"{public_url(part.source.url)}: bytes {part.start:,} to {part.stop or part.source.size:,}"
             raise DatasetError(f"{where}: have {len(block.y):,} rows, and had {self.n_rows[number]:,} when first read")
         with self._lock:
-            is_held, self._free = block.nbytes <= self._free, self._free - block.nbytes
+            is_held = block.nbytes <= self._free
+            self._free -= block.nbytes if is_held else 0
         if is_held:
             block = self.held[number] = copy_block(block)
         return block
