@@ -1,7 +1,7 @@
 """How long small selections take to start, and what the first selections on a machine compile.
 
-    python pipelines/benchmarks/start.py small [--rounds 5] [--megabytes 10]
-    python pipelines/benchmarks/start.py compile
+    python pipelines/benchmarks/start.py small [--rounds 5] [--megabytes 10] [--json docs/mission-speed.json]
+    python pipelines/benchmarks/start.py compile [--json docs/mission-speed.json]
 
 `small` runs ``daskfs select`` on files of 10 MB, every run in a process of its own, with kernels in the cache: svmlight
 and VW text with MISSION, and a dense CSV file with Online Substitution. It prints the time from the start of the
@@ -25,7 +25,7 @@ from pathlib import Path
 
 import click
 import numpy as np
-from _measure import show
+from _measure import save, show
 
 TIMED = """
 import sys, time
@@ -47,6 +47,8 @@ def noting(read):
 from daskfs.store.ingest.formats import FORMATS
 for kind in FORMATS.values():
     kind.read, kind.read_dense = noting(kind.read), noting(kind.read_dense)
+from daskfs.store.ingest.text_parts import PartParser
+PartParser.parse = noting(PartParser.parse)
 main(sys.argv[3:], standalone_mode=False)
 times["all"] = now()
 with open(sys.argv[2], "w") as file:
@@ -120,6 +122,11 @@ def run(code: str, *arguments: str, **environment: str) -> object:
         return json.loads(result.read_text())
 
 
+json_option = click.option(
+    "--json", "path", type=click.Path(path_type=Path), help="The file to which figures are added."
+)
+
+
 @click.group()
 def main() -> None:
     """Measure the start of small selections, or the compilation of kernels."""
@@ -128,7 +135,8 @@ def main() -> None:
 @main.command()
 @click.option("--rounds", default=5, show_default=True)
 @click.option("--megabytes", default=10, show_default=True)
-def small(rounds: int, megabytes: int) -> None:
+@json_option
+def small(rounds: int, megabytes: int, path: Path | None) -> None:
     """Time selections from small files, with compiled kernels."""
     best: dict[tuple[str, str, str], float] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -145,15 +153,19 @@ def small(rounds: int, megabytes: int) -> None:
                         best[name, until, clock] = min(best.get((name, until, clock), seconds), seconds)
     columns = [("first rows", "wall"), ("first rows", "cpu"), ("all", "wall"), ("all", "cpu")]
     rows = [[name, *(f"{best[name, *column]:.2f} s" for column in columns)] for name in FILES]
+    figures = {name: {", ".join(column): round(best[name, *column], 3) for column in columns} for name in FILES}
+    save(path, f"start.py small --megabytes {megabytes}", {"rounds": rounds, **figures})
     show(f"daskfs select on {megabytes} MB", ["", *(f"{until}, {clock}" for until, clock in columns)], rows)
 
 
 @main.command("compile")
 @click.option("--least", default=0.2, show_default=True, help="Seconds from which on a kernel is listed.")
-def compile_kernels(least: float) -> None:
+@json_option
+def compile_kernels(least: float, path: Path | None) -> None:
     """Time the compilation of every kernel that the selections of `daskfs demo` need."""
     from daskfs.cli.demo import TABLES
 
+    seconds_of: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
         for table in TABLES:
             table.write(Path(folder) / table.file)
@@ -161,8 +173,9 @@ def compile_kernels(least: float) -> None:
             kernels = run(COMPILED, "RESULT", "select", *command, DASKFS_CACHE_DIR=f"{folder}/cache")
             assert isinstance(kernels, list)
             rows = [[name, f"{seconds:.2f} s"] for seconds, name in sorted(kernels, reverse=True) if seconds >= least]
-            total = sum(seconds for seconds, _ in kernels)
+            total = seconds_of[table.name] = round(sum(seconds for seconds, _ in kernels), 1)
             show(f"{table.name}: {len(kernels)} kernels not compiled before, {total:.1f} s", ["kernel", "CPU"], rows)
+    save(path, "start.py compile", seconds_of)
 
 
 if __name__ == "__main__":
