@@ -8,8 +8,9 @@ and VW text with MISSION, and a dense CSV file with Online Substitution. It prin
 process to the first rows that are parsed, and the time of the whole command: wall time, and CPU time of all threads,
 both the best of several rounds. On a machine with other work, CPU time is the one to look at.
 
-`compile` runs the selections of ``daskfs demo`` with an empty cache, one after another, and prints the seconds of CPU
-time that every kernel takes to compile, with the helpers that are compiled for it.
+`compile` runs the selections of ``daskfs demo`` with an empty cache, one after another, and a selection of each of the
+files of `small` with an empty cache of its own. It prints the seconds of CPU time that every kernel takes to compile,
+with the helpers that are compiled for it.
 """
 
 from __future__ import annotations
@@ -162,19 +163,26 @@ def small(rounds: int, megabytes: int, path: Path | None) -> None:
 @click.option("--least", default=0.2, show_default=True, help="Seconds from which on a kernel is listed.")
 @json_option
 def compile_kernels(least: float, path: Path | None) -> None:
-    """Time the compilation of every kernel that the selections of `daskfs demo` need."""
+    """Time the compilation of every kernel that first selections need: those of `daskfs demo`, and of each text."""
     from daskfs.cli.demo import TABLES
 
     seconds_of: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
+        commands = {}
         for table in TABLES:
             table.write(Path(folder) / table.file)
-            command = table.command(Path(folder))
-            kernels = run(COMPILED, "RESULT", "select", *command, DASKFS_CACHE_DIR=f"{folder}/cache")
+            commands[table.name] = "demo", table.command(Path(folder))
+        for name, (file, write, flags) in FILES.items():
+            write(Path(folder) / file, 10**5)
+            commands[name] = file, [f"{folder}/{file}", *flags.split(), "--out", f"{folder}/out-{file}"]
+        for name, (cache, command) in commands.items():
+            kernels = run(COMPILED, "RESULT", "select", *command, DASKFS_CACHE_DIR=f"{folder}/cache-{cache}")
             assert isinstance(kernels, list)
-            rows = [[name, f"{seconds:.2f} s"] for seconds, name in sorted(kernels, reverse=True) if seconds >= least]
-            total = seconds_of[table.name] = round(sum(seconds for seconds, _ in kernels), 1)
-            show(f"{table.name}: {len(kernels)} kernels not compiled before, {total:.1f} s", ["kernel", "CPU"], rows)
+            rows = [
+                [kernel, f"{seconds:.2f} s"] for seconds, kernel in sorted(kernels, reverse=True) if seconds >= least
+            ]
+            total = seconds_of[name] = round(sum(seconds for seconds, _ in kernels), 1)
+            show(f"{name}: {len(kernels)} kernels not compiled before, {total:.1f} s", ["kernel", "CPU"], rows)
     save(path, "start.py compile", seconds_of)
 
 

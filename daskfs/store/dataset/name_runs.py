@@ -57,10 +57,10 @@ class NameBatch(NamedTuple):
         return NameBatch(self.ids[positions], starts, lengths, text)
 
     def part(self, first: int, stop: int) -> NameBatch:
-        """Return the names ``first:stop`` of names packed without gaps, without a copy."""
+        """Return the names ``first:stop``, one at least, of names packed without gaps, without copying texts."""
         starts, lengths = self.starts[first:stop], self.lengths[first:stop]
-        start = int(starts[0]) if len(starts) else 0
-        return NameBatch(self.ids[first:stop], starts - start, lengths, self.text[start : start + int(lengths.sum())])
+        text = self.text[starts[0] : starts[-1] + lengths[-1]]
+        return NameBatch(self.ids[first:stop], starts - starts[0], lengths, text)
 
 
 def _concatenate(batches: Sequence[NameBatch]) -> NameBatch:
@@ -150,7 +150,7 @@ def cut_into_chunks(batches: Iterable[NameBatch]) -> Iterator[NameBatch]:
         whole = len(together.ids) // CHUNK * CHUNK
         for first in range(0, whole, CHUNK):
             yield together.part(first, first + CHUNK)
-        rest = together.part(whole, len(together.ids))
+        rest = together.take(np.arange(whole, len(together.ids)))  # a copy, so that the others can be freed
     if rest is not None and len(rest.ids):
         yield rest
 

@@ -67,7 +67,7 @@ class PartParser:
         return self._parse_windows(line_windows(part, _WINDOW_BYTES), part.source)
 
     def parse_labels(self, part: SourcePart) -> tuple[SparseBlock, int, int]:
-        """Return the rows of a part without features, about how many entries they have, and their largest id."""
+        """Return the rows of a part without features, the number of their entries, and their largest id."""
         facts = np.array([0, 0])
         try:
             return (
@@ -150,7 +150,7 @@ def text_parts(kind: LineFormat, sources: Sequence[Source]) -> list[SourcePart]:
 
 
 def scan_parts(kind: LineFormat, first: int, parts: Sequence[SourcePart]) -> list[TextPiece]:
-    """Return what is known about parts after their labels are read; numbers of entries are only nearly right.
+    """Return what is known about parts after their labels are read; repeated features of a row count as entries.
 
     The number of the first part is `first`.
     """
