@@ -24,7 +24,7 @@ from daskfs.store.dataset.blocks import SparseBlocks, read_only
 from daskfs.store.dataset.dataset import AnyBlocks, Dataset
 from daskfs.store.dataset.layout import ArraySpec, Attributes, Labels, recode_labels, target_spec, weight_spec
 from daskfs.store.dataset.name_runs import name_text
-from daskfs.store.dataset.names_kernels import COUNT, NameSet, name_list
+from daskfs.store.dataset.names_kernels import COUNT, NameSet
 from daskfs.store.held_back import HeldBack
 from daskfs.store.ingest.formats.base import LineFormat
 from daskfs.store.ingest.plan import content_digest
@@ -131,7 +131,8 @@ class TextFiles:
             where = f"{public_url(part.source.url)}: bytes {part.start:,} to {part.stop or part.source.size:,}"
             raise DatasetError(f"{where}: have {len(block.y):,} rows, and had {self.n_rows[number]:,} when first read")
         with self._lock:
-            is_held, self._free = block.nbytes <= self._free, self._free - block.nbytes
+            is_held = block.nbytes <= self._free
+            self._free -= block.nbytes if is_held else 0
         if is_held:
             block = self.held[number] = copy_block(block)
         return block
@@ -348,10 +349,11 @@ class NamesInText:
         parser.parse_lines([lines[row] for row in rows.tolist()], part.source)
 
     def _take(self, names: NameSet) -> None:
-        for feature, name in zip(names.ids[: names.used[COUNT]].tolist(), name_list(names), strict=True):
-            if feature in self._wanted:
-                self._known[feature] = name_text(name)
-                self._wanted.discard(feature)
+        ids = names.ids[: names.used[COUNT]]
+        for entry in np.flatnonzero(np.isin(ids, np.array([*self._wanted], np.uint64))).tolist():
+            name = names.text[names.starts[entry] : names.starts[entry + 1]].tobytes()
+            self._known[int(ids[entry])] = name_text(name)
+            self._wanted.discard(int(ids[entry]))
 
 
 def _first_rows(block: SparseBlock, wanted: NDArray[np.uint64]) -> NDArray[np.int64]:

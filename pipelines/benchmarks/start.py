@@ -1,15 +1,16 @@
 """How long small selections take to start, and what the first selections on a machine compile.
 
-    python pipelines/benchmarks/start.py small [--rounds 5] [--megabytes 10]
-    python pipelines/benchmarks/start.py compile
+    python pipelines/benchmarks/start.py small [--rounds 5] [--megabytes 10] [--json docs/mission-speed.json]
+    python pipelines/benchmarks/start.py compile [--json docs/mission-speed.json]
 
 `small` runs ``daskfs select`` on files of 10 MB, every run in a process of its own, with kernels in the cache: svmlight
 and VW text with MISSION, and a dense CSV file with Online Substitution. It prints the time from the start of the
 process to the first rows that are parsed, and the time of the whole command: wall time, and CPU time of all threads,
 both the best of several rounds. On a machine with other work, CPU time is the one to look at.
 
-`compile` runs the selections of ``daskfs demo`` with an empty cache, one after another, and prints the seconds of CPU
-time that every kernel takes to compile, with the helpers that are compiled for it.
+`compile` runs the selections of ``daskfs demo`` with an empty cache, one after another, and a selection of each of the
+files of `small` with an empty cache of its own. It prints the seconds of CPU time that every kernel takes to compile,
+with the helpers that are compiled for it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pathlib import Path
 
 import click
 import numpy as np
-from _measure import show
+from _measure import save, show
 
 TIMED = """
 import sys, time
@@ -47,6 +48,8 @@ def noting(read):
 from daskfs.store.ingest.formats import FORMATS
 for kind in FORMATS.values():
     kind.read, kind.read_dense = noting(kind.read), noting(kind.read_dense)
+from daskfs.store.ingest.text_parts import PartParser
+PartParser.parse = noting(PartParser.parse)
 main(sys.argv[3:], standalone_mode=False)
 times["all"] = now()
 with open(sys.argv[2], "w") as file:
@@ -120,6 +123,11 @@ def run(code: str, *arguments: str, **environment: str) -> object:
         return json.loads(result.read_text())
 
 
+json_option = click.option(
+    "--json", "path", type=click.Path(path_type=Path), help="The file to which figures are added."
+)
+
+
 @click.group()
 def main() -> None:
     """Measure the start of small selections, or the compilation of kernels."""
@@ -128,7 +136,8 @@ def main() -> None:
 @main.command()
 @click.option("--rounds", default=5, show_default=True)
 @click.option("--megabytes", default=10, show_default=True)
-def small(rounds: int, megabytes: int) -> None:
+@json_option
+def small(rounds: int, megabytes: int, path: Path | None) -> None:
     """Time selections from small files, with compiled kernels."""
     best: dict[tuple[str, str, str], float] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -145,24 +154,36 @@ def small(rounds: int, megabytes: int) -> None:
                         best[name, until, clock] = min(best.get((name, until, clock), seconds), seconds)
     columns = [("first rows", "wall"), ("first rows", "cpu"), ("all", "wall"), ("all", "cpu")]
     rows = [[name, *(f"{best[name, *column]:.2f} s" for column in columns)] for name in FILES]
+    figures = {name: {", ".join(column): round(best[name, *column], 3) for column in columns} for name in FILES}
+    save(path, f"start.py small --megabytes {megabytes}", {"rounds": rounds, **figures})
     show(f"daskfs select on {megabytes} MB", ["", *(f"{until}, {clock}" for until, clock in columns)], rows)
 
 
 @main.command("compile")
 @click.option("--least", default=0.2, show_default=True, help="Seconds from which on a kernel is listed.")
-def compile_kernels(least: float) -> None:
-    """Time the compilation of every kernel that the selections of `daskfs demo` need."""
+@json_option
+def compile_kernels(least: float, path: Path | None) -> None:
+    """Time the compilation of every kernel that first selections need: those of `daskfs demo`, and of each text."""
     from daskfs.cli.demo import TABLES
 
+    seconds_of: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
+        commands = {}
         for table in TABLES:
             table.write(Path(folder) / table.file)
-            command = table.command(Path(folder))
-            kernels = run(COMPILED, "RESULT", "select", *command, DASKFS_CACHE_DIR=f"{folder}/cache")
+            commands[table.name] = "demo", table.command(Path(folder))
+        for name, (file, write, flags) in FILES.items():
+            write(Path(folder) / file, 10**5)
+            commands[name] = file, [f"{folder}/{file}", *flags.split(), "--out", f"{folder}/out-{file}"]
+        for name, (cache, command) in commands.items():
+            kernels = run(COMPILED, "RESULT", "select", *command, DASKFS_CACHE_DIR=f"{folder}/cache-{cache}")
             assert isinstance(kernels, list)
-            rows = [[name, f"{seconds:.2f} s"] for seconds, name in sorted(kernels, reverse=True) if seconds >= least]
-            total = sum(seconds for seconds, _ in kernels)
-            show(f"{table.name}: {len(kernels)} kernels not compiled before, {total:.1f} s", ["kernel", "CPU"], rows)
+            rows = [
+                [kernel, f"{seconds:.2f} s"] for seconds, kernel in sorted(kernels, reverse=True) if seconds >= least
+            ]
+            total = seconds_of[name] = round(sum(seconds for seconds, _ in kernels), 1)
+            show(f"{name}: {len(kernels)} kernels not compiled before, {total:.1f} s", ["kernel", "CPU"], rows)
+    save(path, "start.py compile", seconds_of)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Learning from text, beside Vowpal Wabbit: the same file, about the same memory, CPU time and wall time, test AUC.
 
-    python pipelines/benchmarks/vowpal_wabbit.py [--rows 120000]
+    python pipelines/benchmarks/vowpal_wabbit.py [--rows 120000] [--json docs/mission-speed.json]
 
 The file is VW text of RCV1-like rows (`datasets/rcv1_like.py`): 85 features a row, ``|f 12345:0.31 …``, names below
 2^30 of 1,000,000 words, two classes, logistic loss. Everybody goes over it once, but where passes are named:
@@ -34,14 +34,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
 import click
 import numpy as np
-from _measure import console, show
+from _measure import console, save, show
 from sklearn.metrics import roc_auc_score
 
 import daskfs
@@ -57,7 +57,13 @@ ONE_PASS = daskfs.Mission(1000, width=2**18, refit=0)
 VW = "--hash all --loss_function logistic --quiet --no_stdin"
 UPDATES = {"": "-b 18", ", --sgd": "-b 20 --sgd", ", constant rate": "-b 20 --sgd -l 1 --power_t 0"}
 MANY_PASSES = 10
-Contender = tuple[Callable[[], object], Callable[[], float]]
+BASES = {
+    "straight from text": ["VW from text"],
+    "from text": ["VW from text"],
+    "from Zarr": ["VW from its cache", "VW from its cache, --sgd"],
+}
+"""What daskfs is compared with, by where it reads."""
+Contender = tuple[Callable[[], object], Callable[[], float | None]]
 
 
 class Files(NamedTuple):
@@ -147,9 +153,9 @@ def contenders(files: Files) -> dict[str, Contender]:
     def from_text(algorithm: daskfs.Mission) -> daskfs.Selection:
         return daskfs.select(ingest(), algorithm)
 
-    found["daskfs, ingest of the text alone"] = ingest, lambda: float("nan")
+    found["daskfs, ingest of the text alone"] = ingest, lambda: None
     for name, algorithm in {", one pass": ONE_PASS, ", with a refit": MISSION}.items():
-        auc = partial(daskfs_auc, files, algorithm)
+        auc = cache(partial(daskfs_auc, files, algorithm))
         found[f"daskfs from text{name}"] = partial(from_text, algorithm), auc
         found[f"daskfs straight from text{name}"] = partial(daskfs.select, files.text, algorithm), auc
         found[f"daskfs from Zarr{name}"] = partial(daskfs.select, files.rows, algorithm), auc
@@ -168,40 +174,53 @@ def timed(runs: dict[str, Callable[[], object]], rounds: int) -> dict[str, tuple
     return best
 
 
-def learning_table(files: Files, rounds: int) -> None:
+def learning_table(files: Files, rounds: int) -> dict[str, object]:
+    """Print the table, and return its figures."""
     entrants = contenders(files)
     aucs = {name: auc() for name, (_, auc) in entrants.items()}  # also loads all that is to be loaded
     best = timed({name: run for name, (run, _) in entrants.items()}, rounds)
     entries, size = daskfs.open_dataset(files.rows).n_entries, files.text.stat().st_size
+    ratios = {name: ratios_of(name, best) for name in best}
     show(
         f"learning from {size / 1e6:.0f} MB of VW text, {entries:,} entries, best of {rounds}",
         ["", "CPU s", "ns/entry", "wall s", "times as fast as VW", "test AUC"],
         [
-            [name, f"{cpu:.2f}", f"{cpu / entries * 1e9:.0f}", f"{wall:.2f}", ratio(name, best), auc_text(aucs[name])]
+            [
+                name,
+                f"{cpu:.2f}",
+                f"{cpu / entries * 1e9:.0f}",
+                f"{wall:.2f}",
+                ", ".join(f"{ratio:.2f}x {base.removeprefix('VW ')}" for base, ratio in ratios[name].items()),
+                "" if aucs[name] is None else f"{aucs[name]:.4f}",
+            ]
             for name, (cpu, wall) in best.items()
         ],
     )
+    runs = {
+        name: {"cpu": round(cpu, 3), "wall": round(wall, 3), "auc": aucs[name], "times_as_fast_as": ratios[name]}
+        for name, (cpu, wall) in best.items()
+    }
+    return {"text_bytes": size, "entries": entries, "rounds": rounds, "runs": runs}
 
 
-def auc_text(auc: float) -> str:
-    return "" if np.isnan(auc) else f"{auc:.4f}"
-
-
-def ratio(name: str, best: dict[str, tuple[float, float]]) -> str:
-    """How many times faster than VW's default from text, or from its cache."""
-    base = "VW from text" if "text" in name else "VW from its cache"
-    return f"{best[base][0] / best[name][0]:.2f}x" if base in best else ""
+def ratios_of(name: str, best: dict[str, tuple[float, float]]) -> dict[str, float]:
+    """How many times as fast as VW a run of daskfs is, by what VW reads and how it learns."""
+    bases = next((bases for source, bases in BASES.items() if name.startswith(f"daskfs {source}")), [])
+    return {base: round(best[base][0] / best[name][0], 3) for base in bases if base in best}
 
 
 @click.command()
-@click.option("--rows", default=120_000)
+@click.option("--rows", default=[120_000], multiple=True)
 @click.option("--rounds", default=5)
-def main(rows: int, rounds: int) -> None:
-    """Print the table."""
+@click.option("--json", "path", type=click.Path(path_type=Path), help="The file to which figures are added.")
+def main(rows: tuple[int, ...], rounds: int, path: Path | None) -> None:
+    """Print a table for each number of rows."""
     if Workspace is None:
         console.print("vowpalwabbit is not installed (pip install vowpalwabbit): daskfs runs alone")
-    with tempfile.TemporaryDirectory() as folder:
-        learning_table(make_files(Path(folder), rows), rounds)
+    for number in rows:
+        with tempfile.TemporaryDirectory() as folder:
+            figures = learning_table(make_files(Path(folder), number), rounds)
+        save(path, f"vowpal_wabbit.py --rows {number}", figures)
 
 
 if __name__ == "__main__":

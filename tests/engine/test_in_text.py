@@ -36,8 +36,8 @@ def path(tmp_path, monkeypatch) -> Path:
     return file
 
 
-def opened(path: Path) -> InText:
-    return open_text(find_sources([str(path)]), make_format("vw", {}))
+def opened(path: Path, format: str = "vw") -> InText:
+    return open_text(find_sources([str(path)]), make_format(format, {}))
 
 
 def assert_equal(one: Selection, other: Selection) -> None:
@@ -55,6 +55,45 @@ def test_the_selection_is_that_of_the_dataset(path, refit, whole, monkeypatch):
     text = opened(path)
     assert text.n_blocks() > 10
     assert_equal(daskfs.select(text, algorithm), daskfs.select(dataset, algorithm))
+
+
+ODD_LINES = {
+    "vw": [
+        "{0} |f {1}",
+        "{0}|f\t{2}",
+        "  {0} 2 row7|a {1}|f {1}\r",
+        "{0} 'tag |f:2 {1} |g x^y  {1}\t",
+        "{0} |",
+        "",
+    ],
+    "svmlight": [
+        "{0} {1}",
+        "{0}\t{2}",
+        "  {0} qid:3 {1} # doc 999999999:1\r",
+        "# {0} 888888888:1",
+        "{0}# 777777777:1",
+        "",
+    ],
+}
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("format", ["vw", "svmlight"])
+def test_odd_lines_give_the_selection_of_the_dataset(format, seed, tmp_path, monkeypatch):
+    """Ids are unsorted; separators, comments, tags, weights and namespaces differ from line to line."""
+    monkeypatch.setattr(text_parts, "PART_BYTES", 5000)
+    monkeypatch.setattr(in_text, "HELD_BYTES", 0)
+    rng, lines = np.random.default_rng(seed), []
+    for _ in range(600):
+        ids = rng.choice(300, 12, replace=False) + 1
+        features = [f"{i}:{rng.random():.3f}" for i in ids]
+        label = 1 if (ids < 30).any() else -1
+        form = ODD_LINES[format][rng.integers(6)]
+        lines.append(form.format(label, " ".join(features), "\t".join(features)))
+    path = tmp_path / f"rows.{format}"
+    path.write_text("\n".join(lines), newline="")
+    dataset = daskfs.ingest(path, tmp_path / "rows.zarr", format, order="as-is")
+    assert_equal(daskfs.select(opened(path, format), MISSION), daskfs.select(dataset, MISSION))
 
 
 def test_a_path_is_read_in_place(path, monkeypatch):

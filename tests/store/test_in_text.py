@@ -18,6 +18,8 @@ from daskfs.errors import BadLineError, DatasetError, SourceError
 from daskfs.store.in_text import InText
 from daskfs.store.ingest import text_parts
 from daskfs.store.ingest.formats import make_format
+from daskfs.store.ingest.formats.label_kernels import copy_vw_labels
+from daskfs.store.ingest.formats.vw_kernels import parse_vw
 from daskfs.store.ingest.sources import find_sources
 
 LINES = {
@@ -29,6 +31,8 @@ LINES = {
         "",
         "\r",
         "{} |f:2 été:.25 nut |h x|i y z\r",
+        "{}|f\tapple\tkiwi:2|g\tfig",
+        "{} |f " + " ".join(f"word{i}" for i in range(40)),
     ],
     "svmlight": [
         "{} 3:2 7:-.5 900:1",
@@ -38,6 +42,9 @@ LINES = {
         "",
         "# 1 2:3",
         "{} 4:2\t5:6 \r",
+        "{}\t812:1\t6:1# doc 999999999:1",
+        "{}# 1000:1",
+        "{} " + " ".join(f"{i}:1" for i in range(40, 0, -1)),
     ],
 }
 
@@ -66,7 +73,7 @@ def assert_same(text: daskfs.Dataset, dataset: daskfs.Dataset) -> None:
 @settings(deadline=None, max_examples=25)
 @given(
     format=st.sampled_from(["vw", "svmlight"]),
-    lines=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 2)), min_size=1, max_size=40),
+    lines=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 2)), min_size=1, max_size=40),
     words=st.booleans(),
     files=st.integers(1, 3),
     part_bytes=st.integers(20, 300),
@@ -75,7 +82,7 @@ def assert_same(text: daskfs.Dataset, dataset: daskfs.Dataset) -> None:
 )
 def test_rows_labels_and_names_are_those_of_the_dataset(format, lines, words, files, part_bytes, whole, held):
     labels = ["red", "green", "blue"] if words else ["-1", "1", "2"]
-    texts = [LINES[format][kind].format(labels[label]) for kind, label in lines]
+    texts = [LINES[format][kind % len(LINES[format])].format(labels[label]) for kind, label in lines]
     texts.insert(0, LINES[format][0].format(labels[0]))  # of which the kind of the labels is seen
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(text_parts, "PART_BYTES", part_bytes)
@@ -92,10 +99,11 @@ def test_rows_labels_and_names_are_those_of_the_dataset(format, lines, words, fi
         assert_same(text, dataset)  # now some blocks are in memory
         ids = np.unique(rows_of(dataset)[1])
         assert text.names(ids[::-1]) == dataset.names(ids[::-1])
-        glued = sum(line.count("|") + line.count("\t") for line in texts)  # to words: their entries may not be counted
-        assert (text.n_features >= dataset.n_features - glued) if text.n_features_is_limit else True
-        if whole:
-            assert (text.n_features, text.n_entries) == (dataset.n_features, dataset.n_entries)
+        repeated = sum("pear:3 pear:4" in line or "5:1 5:2" in line for line in texts)  # in a row: counted twice
+        assert dataset.n_entries <= text.n_entries <= dataset.n_entries + repeated * (not whole)
+        assert text.n_features_is_limit == (format == "vw" and not whole)
+        assert text.n_features == (text.n_entries if text.n_features_is_limit else dataset.n_features)
+        assert text.attributes["max_id"] >= dataset.attributes["max_id"]
         np.testing.assert_array_equal(np.concatenate([*text.targets()]), np.concatenate([*dataset.targets()]))
 
 
@@ -139,6 +147,29 @@ def test_a_text_that_changes_is_an_error(tmp_path, monkeypatch):
     path.write_text("1 |f a\n" * 11)
     with pytest.raises((SourceError, DatasetError), match=r"changed|when first read"):
         rows_of(text)
+
+
+def test_the_parser_is_compiled_once(tmp_path, monkeypatch):
+    """Names are read by the code that is compiled for blocks, although not from a window of a file."""
+    monkeypatch.setattr(in_text, "HELD_BYTES", 0)
+    (tmp_path / "a.vw").write_text("1 |f a\n0 |f b\n")
+    text = opened([tmp_path / "a.vw"], "vw")
+    assert text.names([block.ids[0] for block in text.blocks()]) == ["f^a"]
+    assert {len(kernel.signatures) for kernel in (parse_vw, copy_vw_labels)} == {1}
+
+
+def test_memory_that_no_block_fits_in_stays_free(tmp_path, monkeypatch):
+    monkeypatch.setattr(text_parts, "PART_BYTES", 50)
+    monkeypatch.setattr(in_text, "HELD_BYTES", 0)
+    (tmp_path / "a.vw").write_text("1 |f a\n" * 20)
+    text = opened([tmp_path / "a.vw"], "vw").text
+    text._free = 0
+    text._free = left = text.block(1, text.new_parser()).nbytes - 1
+    text.block(1, text.new_parser())
+    assert (text._free, list(text.held)) == (left, [])
+    text._free += 1
+    text.block(1, text.new_parser())
+    assert (text._free, list(text.held)) == (0, [1])
 
 
 @pytest.mark.parametrize("content", ["\n\n", "1 |\n0 |\n"])

@@ -23,6 +23,7 @@ from daskfs.store.dataset.names_kernels import (
     intern,
     name_list,
     new_name_set,
+    order_of_hashes,
     remember_all,
 )
 from daskfs.store.places.location import Location
@@ -54,6 +55,16 @@ def fill(names, words):
     for word in words:
         text = np.frombuffer(word, np.uint8)
         yield intern_one(names, np.uint64(xxhash.xxh64_intdigest(word) >> 1), text)
+
+
+@pytest.mark.parametrize("limit", [1, 3, 1 << 20, 1 << 63])
+def test_hashes_are_sorted_as_by_numpy(limit):
+    rng = np.random.default_rng(0)
+    for n in (0, 1, 2, 3, 10, 1000):
+        ids = rng.integers(0, limit, n, dtype=np.uint64)
+        np.testing.assert_array_equal(order_of_hashes(ids), np.argsort(ids, kind="stable"))
+    few = np.sort(rng.integers(0, 5, 100, dtype=np.uint64))[::-1] << np.uint64(60)  # far from evenly spread
+    np.testing.assert_array_equal(order_of_hashes(few), np.argsort(few, kind="stable"))
 
 
 def stored_run(location: Location, key: str, names) -> NameRun:

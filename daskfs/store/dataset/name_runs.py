@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from daskfs.store.dataset.codec import append_crc, encode_strings
 from daskfs.store.dataset.layout import STRING, ArraySpec
 from daskfs.store.dataset.names import CHUNK
-from daskfs.store.dataset.names_kernels import COUNT, NameSet, first_of_each, gather_text, pack_strings
+from daskfs.store.dataset.names_kernels import COUNT, NameSet, first_of_each, gather_text, order_of_hashes, pack_strings
 from daskfs.store.places.location import Location
 
 SLICES = 1024
@@ -56,6 +56,12 @@ class NameBatch(NamedTuple):
         gather_text(self.text, self.starts[positions], lengths, text)
         return NameBatch(self.ids[positions], starts, lengths, text)
 
+    def part(self, first: int, stop: int) -> NameBatch:
+        """Return the names ``first:stop``, one at least, of names packed without gaps, without copying texts."""
+        starts, lengths = self.starts[first:stop], self.lengths[first:stop]
+        text = self.text[starts[0] : starts[-1] + lengths[-1]]
+        return NameBatch(self.ids[first:stop], starts - starts[0], lengths, text)
+
 
 def _concatenate(batches: Sequence[NameBatch]) -> NameBatch:
     shifts = np.cumsum([0, *(len(batch.text) for batch in batches[:-1])])
@@ -69,13 +75,13 @@ def sort_names(names: NameSet) -> tuple[int, bytes]:
     count = int(names.used[COUNT])
     starts = names.starts[: count + 1]
     batch = NameBatch(names.ids[:count], starts[:-1], np.minimum(np.diff(starts), LONGEST), names.text)
-    batch = batch.take(np.argsort(batch.ids))
+    batch = batch.take(order_of_hashes(batch.ids))
     boundaries = np.arange(SLICES, dtype=np.uint64) << _SLICE_SHIFT
     edges = np.append(np.searchsorted(batch.ids, boundaries), count)
     text_edges = np.append(batch.starts, len(batch.text))[edges]
     header = np.stack([edges, text_edges], axis=1).astype("<i8")
     parts = header, batch.ids, batch.lengths.astype(np.uint32), batch.text
-    return count, append_crc(b"".join(part.tobytes() for part in parts))
+    return count, append_crc(np.concatenate([part.reshape(-1).view(np.uint8) for part in parts]))
 
 
 class MergedNames:
@@ -90,7 +96,7 @@ class MergedNames:
             batches = [self._slice(run, first, last) for run in self._runs]
             if any(len(batch.ids) for batch in batches):
                 together = _concatenate(batches)
-                positions, collisions = first_of_each(np.argsort(together.ids), *together)
+                positions, collisions = first_of_each(order_of_hashes(together.ids), *together)
                 self.collisions += int(collisions)
                 yield together.take(positions)
 
@@ -143,8 +149,8 @@ def cut_into_chunks(batches: Iterable[NameBatch]) -> Iterator[NameBatch]:
         together = batch if rest is None else _concatenate([rest, batch])
         whole = len(together.ids) // CHUNK * CHUNK
         for first in range(0, whole, CHUNK):
-            yield together.take(np.arange(first, first + CHUNK))
-        rest = together.take(np.arange(whole, len(together.ids)))
+            yield together.part(first, first + CHUNK)
+        rest = together.take(np.arange(whole, len(together.ids)))  # a copy, so that the others can be freed
     if rest is not None and len(rest.ids):
         yield rest
 
@@ -158,7 +164,7 @@ def encode_names(names: NameBatch, chunk: int) -> bytes:
         packed[:4] = np.frombuffer(np.uint32(chunk).tobytes(), np.uint8)
         is_whole = int(names.lengths.max(initial=0)) < LONGEST
         if is_whole and pack_strings(names.text, names.starts, names.lengths, packed[4:]):
-            return append_crc(packed.tobytes())
+            return append_crc(packed)
     strings = [""] * chunk
     for i, (start, length) in enumerate(zip(names.starts.tolist(), names.lengths.tolist(), strict=True)):
         strings[i] = name_text(text[start : start + length])

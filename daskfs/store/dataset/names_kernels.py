@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from daskfs.basis.prefetch_kernels import prefetch
 from daskfs.jit import helper, inlined, kernel, warms
+from daskfs.store.dataset.bits_kernels import bit_length
 from daskfs.store.dataset.hashing_kernels import copy_text, feature_id, half_word_at
 
 COUNT, BYTES, SLOTS, KEYS = 0, 1, 2, 3
@@ -239,6 +240,37 @@ def gather_text(text, starts, lengths, out):
 
 
 @kernel
+def order_of_hashes(ids):
+    """Return the positions of ids in ascending order of the ids, the first position first where ids are equal.
+
+    Hashes are spread evenly: of one or two buckets of equal width for every two ids, each has few different ids, which
+    an insertion sort puts in order.
+    """
+    n, low, high = len(ids), ~np.uint64(0), np.uint64(0)
+    for i in range(n):
+        low, high = min(low, ids[i]), max(high, ids[i])
+    order, sorted_ids = np.empty(n, np.int64), np.empty(n, np.uint64)
+    shift = np.uint64(max(bit_length(high - low) - bit_length(np.uint64(n // 2)), 0))
+    starts = np.zeros(n + 2, np.int32)
+    for i in range(n):
+        starts[((ids[i] - low) >> shift) + np.uint64(1)] += 1
+    for bucket in range(1, len(starts)):
+        starts[bucket] += starts[bucket - 1]
+    for i in range(n):
+        bucket = (ids[i] - low) >> shift
+        at = starts[bucket]
+        order[at], sorted_ids[at] = i, ids[i]
+        starts[bucket] = at + 1
+    for i in range(1, n):
+        key, position, j = sorted_ids[i], order[i], i - 1
+        while j >= 0 and sorted_ids[j] > key:
+            sorted_ids[j + 1], order[j + 1] = sorted_ids[j], order[j]
+            j -= 1
+        sorted_ids[j + 1], order[j + 1] = key, position
+    return order
+
+
+@kernel
 def first_of_each(order, ids, starts, lengths, text):
     """Return the position of one name for each id, and the number of names left out because of an id collision.
 
@@ -307,6 +339,7 @@ def _warm() -> None:
     number_of_label(new_name_set(2, 8), np.zeros(1, np.uint8))
     numbers, text = np.zeros(1, np.int64), np.zeros(8, np.uint8)
     gather_text(text, numbers, numbers, text)
+    order_of_hashes(numbers.astype(np.uint64))
     first_of_each(numbers, numbers.astype(np.uint64), numbers, numbers, text)
     pack_strings(text, numbers, numbers, text)
     find_strings(np.frombuffer(bytes(8), np.uint8), numbers)  # read-only, as files that were read

@@ -15,7 +15,7 @@ from daskfs.store.dataset.blocks import read_only
 from daskfs.store.dataset.names_kernels import NameSet
 from daskfs.store.ingest.formats.base import LineFormat
 from daskfs.store.ingest.formats.label_kernels import ENTRIES as ENTRIES_SEEN
-from daskfs.store.ingest.formats.label_kernels import MAX_ID, copy_labels
+from daskfs.store.ingest.formats.label_kernels import MAX_ID
 from daskfs.store.ingest.rows import BadLines, NameCollector, RowBuilder
 from daskfs.store.ingest.rows_kernels import ENTRIES, ROWS, RowArrays, all_ones
 from daskfs.store.ingest.sources import Source, SourcePart, Window, line_windows
@@ -67,7 +67,7 @@ class PartParser:
         return self._parse_windows(line_windows(part, _WINDOW_BYTES), part.source)
 
     def parse_labels(self, part: SourcePart) -> tuple[SparseBlock, int, int]:
-        """Return the rows of a part without features, about how many entries they have, and their largest id."""
+        """Return the rows of a part without features, the number of their entries, and their largest id."""
         facts = np.array([0, 0])
         try:
             return (
@@ -81,7 +81,7 @@ class PartParser:
 
     def parse_lines(self, lines: Sequence[bytes], source: Source) -> SparseBlock:
         """Return the rows of some lines of a source."""
-        text = np.frombuffer(b"".join(line + b"\n" for line in lines), np.uint8)
+        text = np.frombuffer(bytearray().join(line + b"\n" for line in lines), np.uint8)  # writable, as windows are
         return self._parse_windows(iter([Window(text, 0)]), source)
 
     def _labels(self, part: SourcePart, facts: NDArray[np.int64]) -> Iterator[Window]:
@@ -89,7 +89,7 @@ class PartParser:
         labels = np.empty(0, np.uint8)
         for window in line_windows(part, _WINDOW_BYTES):
             labels = labels if len(labels) >= len(window.text) else np.empty(len(window.text), np.uint8)
-            yield Window(labels[: copy_labels(window.text, *self._kind.label_ends, labels, facts)], window.offset)
+            yield Window(labels[: self._kind.copy_labels(window.text, labels, facts)], window.offset)
 
     def _parse_windows(self, windows: Iterator[Window], source: Source) -> SparseBlock:
         self._is_complete, self._blocks = False, []
@@ -150,7 +150,7 @@ def text_parts(kind: LineFormat, sources: Sequence[Source]) -> list[SourcePart]:
 
 
 def scan_parts(kind: LineFormat, first: int, parts: Sequence[SourcePart]) -> list[TextPiece]:
-    """Return what is known about parts after their labels are read; numbers of entries are only nearly right.
+    """Return what is known about parts after their labels are read; repeated features of a row count as entries.
 
     The number of the first part is `first`.
     """

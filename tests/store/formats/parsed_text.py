@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.store.dataset.names_kernels import NameSet, name_list
+from daskfs.store.ingest.formats.base import LineFormat
+from daskfs.store.ingest.formats.vw import VowpalWabbit
 from daskfs.store.ingest.rows import BadLines, NameCollector, RowBuilder
-from daskfs.store.ingest.rows_kernels import ENTRIES, ROWS, TAG_BYTES, RowArrays
+from daskfs.store.ingest.rows_kernels import AT, ENTRIES, FULL, ROWS, TAG_BYTES, RowArrays
 from daskfs.store.ingest.sources import Source, Window
 
 
@@ -39,6 +41,22 @@ class _AllBadLines(BadLines):
 
     def report_at(self, source: Source, offset: int, reason: str) -> None:
         self.seen.append((offset, reason))
+
+
+def is_read_fast(kind: LineFormat, line: bytes) -> bool:
+    """Whether the fast path reads the features of a line; the parser without it notes where each feature begins."""
+    rows = RowBuilder(
+        lambda arrays: None,
+        lambda names: None,
+        block_rows=1,
+        block_entries=100,
+        collected=NameCollector(1 << 16),
+        bad_lines=BadLines(),
+    )
+    text = np.frombuffer(bytearray(line * 99), np.uint8)  # the last lines of a window are not read by the fast path
+    assert kind.parser(rows)(text) == FULL
+    label_end = line.index(b"|") if isinstance(kind, VowpalWabbit) else 1
+    return bool(rows.arrays.progress[AT] < label_end)
 
 
 def parsed(

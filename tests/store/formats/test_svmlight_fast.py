@@ -8,12 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from store.formats import svmlight_lines
+from store.formats.parsed_text import is_read_fast
 from store.formats.svmlight_lines import BAD_IDS, IDS, parsed
 from store.formats.vw_lines import BAD_NUMBERS, GOOD_NUMBERS
 
 from daskfs.jit import kernel
 from daskfs.store.ingest.formats import numbers_kernels, svmlight_fast_kernels
 from daskfs.store.ingest.formats.structure_kernels import FINE, NOT_UNDERSTOOD, new_positions
+from daskfs.store.ingest.formats.svmlight import Svmlight
 from daskfs.store.ingest.rows_kernels import new_row_arrays
 
 pytestmark = pytest.mark.kernels
@@ -26,6 +28,18 @@ def assert_same(windows: list[bytes], positions: NDArray[np.uint32], **options) 
     fast, plain = parsed(windows, positions, **options), parsed(windows, **options)
     for field, one, other in zip(fast._fields, fast, plain, strict=True):
         assert one == other, field
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"1 2:3 40:-.5\t9223372036854775807:1\n",
+        b"1 qid:7 12345:0.123456789 1:1e-05  2:-1.25E+10\r\n",
+        b"1 7:1 # a comment: 1:2\n",
+    ],
+)
+def test_the_parser_uses_the_fast_path_for_usual_lines(line):
+    assert is_read_fast(Svmlight(labels="numbers"), line)
 
 
 PIECES = [

@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from store.formats import vw_lines
+from store.formats.parsed_text import is_read_fast
 from store.formats.vw_lines import BAD_NUMBERS, GOOD_NUMBERS, parsed
 
 from daskfs.jit import kernel
 from daskfs.store.dataset.names_kernels import new_name_set
 from daskfs.store.ingest.formats import numbers_kernels, vw_fast_kernels
+from daskfs.store.ingest.formats.vw import VowpalWabbit
 from daskfs.store.ingest.formats.vw_fast_kernels import FINE, NOT_UNDERSTOOD, new_structure
 from daskfs.store.ingest.rows_kernels import new_row_arrays
 
@@ -26,6 +28,23 @@ def assert_same(windows: list[bytes], structure: vw_fast_kernels.Structure | Non
     plain = parsed(windows, **options)
     for field, one, other in zip(fast._fields, fast, plain, strict=True):
         assert one == other, field
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"1 |f a b:2 c:-.5\n",
+        b"1 |f 12345:0.123456789 67:1e-05 89:-1.25E+10 x\r\n",
+        b"-1 2.5 'row7|f:2 a |g b\tc  d:3 | e \n",
+        b"1|" + b"f" * 31 + b" " + b"a" * 200 + b":1 b\n",
+    ],
+)
+def test_the_parser_uses_the_fast_path_for_usual_lines(line):
+    assert is_read_fast(VowpalWabbit(labels="numbers"), line)
+
+
+def test_the_parser_uses_the_slow_path_for_unusual_lines():
+    assert not is_read_fast(VowpalWabbit(labels="numbers"), b"1 |" + b"f" * 32 + b" a\n")
 
 
 PIECES = [

@@ -98,12 +98,14 @@ class LineFormat(Format):
 
     reasons: ClassVar[dict[int, str]]
     """The text of each error code that the parser returns."""
-    label_ends: ClassVar[tuple[int, int]]
-    """Two bytes (or the same byte twice) of which one ends the label of a row that has features."""
 
     @abstractmethod
     def parser(self, rows: RowBuilder) -> Callable[[NDArray[np.uint8]], int]:
         """Return a function that parses a text into `rows` and returns a status, as `RowBuilder.parse` calls it."""
+
+    @abstractmethod
+    def copy_labels(self, text: NDArray[np.uint8], out: NDArray[np.uint8], facts: NDArray[np.int64]) -> int:
+        """Copy the labels of lines to `out`, as lines without features, add facts, and return the number of bytes."""
 
     def read(self, part: SourcePart, rows: RowBuilder, window_bytes: int) -> None:
         rows.parse_part(part, window_bytes, self.parser(rows), self.reasons)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from daskfs.store.ingest.formats import svmlight_kernels as kernels
 from daskfs.store.ingest.formats.base import LabelKind, LineFormat, NamesFrom, guess_label_kind
-from daskfs.store.ingest.formats.numbers_kernels import SPACE, TAB
+from daskfs.store.ingest.formats.label_kernels import copy_svmlight_labels
 from daskfs.store.ingest.formats.structure_kernels import new_positions
 from daskfs.store.ingest.rows import MOST_LABELS, RowBuilder
 from daskfs.store.ingest.sources import Source, first_lines
@@ -44,7 +44,6 @@ class Svmlight(LineFormat):
     name: ClassVar[str] = "svmlight"
     names_from: ClassVar[NamesFrom] = {"from": "ids"}
     reasons: ClassVar[dict[int, str]] = REASONS
-    label_ends: ClassVar[tuple[int, int]] = (SPACE, TAB)
 
     def resolve(self, sources: Sequence[Source]) -> Self:
         if self.labels != "auto":
@@ -59,3 +58,6 @@ class Svmlight(LineFormat):
             return int(kernels.parse_svmlight(text, strings, rows.arrays, rows.labels, positions))
 
         return parse
+
+    def copy_labels(self, text: NDArray[np.uint8], out: NDArray[np.uint8], facts: NDArray[np.int64]) -> int:
+        return int(copy_svmlight_labels(text, self.labels == "strings", out, facts))

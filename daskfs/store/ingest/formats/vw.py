@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from daskfs.store.ingest.formats import vw_kernels as kernels
 from daskfs.store.ingest.formats.base import LabelKind, LineFormat, NamesFrom, guess_label_kind
-from daskfs.store.ingest.formats.numbers_kernels import BAR
+from daskfs.store.ingest.formats.label_kernels import copy_vw_labels
 from daskfs.store.ingest.formats.vw_fast_kernels import new_structure
 from daskfs.store.ingest.rows import MOST_LABELS, RowBuilder
 from daskfs.store.ingest.sources import Source, first_lines
@@ -52,7 +52,6 @@ class VowpalWabbit(LineFormat):
     name: ClassVar[str] = "vw"
     names_from: ClassVar[NamesFrom] = {"from": "table"}
     reasons: ClassVar[dict[int, str]] = REASONS
-    label_ends: ClassVar[tuple[int, int]] = (BAR, BAR)
 
     def resolve(self, sources: Sequence[Source]) -> Self:
         if self.labels != "auto":
@@ -67,3 +66,6 @@ class VowpalWabbit(LineFormat):
             return int(kernels.parse_vw(text, strings, rows.arrays, rows.labels, rows.names, batch, structure))
 
         return parse
+
+    def copy_labels(self, text: NDArray[np.uint8], out: NDArray[np.uint8], facts: NDArray[np.int64]) -> int:
+        return int(copy_vw_labels(text, out, facts))
