@@ -65,6 +65,7 @@ def _serve(server: Any, ready: Any, module: str, count: int = 1, **options: Any)
 
     The module of the tasks is imported first, since workers of one process would import it side by side.
     """
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     import_module(module)
 
     async def run() -> None:
@@ -77,6 +78,13 @@ def _serve(server: Any, ready: Any, module: str, count: int = 1, **options: Any)
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     with dask.config.set(QUIET):
         asyncio.run(run())
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+    os._exit(1)
 
 
 @contextmanager
@@ -107,7 +115,7 @@ def light_cluster(
                 raise TimeoutError(f"{workers} workers did not start in {START_SECONDS} s")
             return str(ours.recv())
 
-        scheduler, ours = start(Scheduler, port=0, dashboard=False)
+        scheduler, ours = start(Scheduler, port=0, dashboard_address=f"{HOST}:0")
         options: dict[str, Any] = {"scheduler_ip": address(ours), "nthreads": 1, "memory_limit": 0}
         options["local_directory"] = folder
         started = [

@@ -1,13 +1,15 @@
-"""How many workers a scheduler and a centre serve: 16 to 1,024 light workers that sleep in place of reading and computing.
+"""How many workers a scheduler and a centre serve: light workers that sleep in place of reading and computing.
 
-    python pipelines/benchmarks/many_workers.py [rounds] [centre] [--workers 16,64,256] [--kills 0.1]
+    python pipelines/benchmarks/many_workers.py [rounds] [centre] [--workers 16,64,256,1024] [--seconds 4]
 
 Scheduler, driver, centre, tasks, merges and offers are the real ones. Only `SleepingBlocks` is not: a block is a sleep
 as long as reading and processing a measured block, or several. Each worker has the same work in a pass, `--seconds`, so
-*efficiency* is these seconds by the seconds of the pass. Where the processes that share all workers (``hosts``) are busy
-all the time, the machine is the limit, and the efficiency is a lower bound.
+the *efficiency* is these seconds by the seconds of the pass.
 
-``--kills`` is the mean number of workers a second that leave, without a word, and are replaced (Poisson).
+All workers share a few processes (*hosts*), and on a machine with few cores these, the scheduler and the driver take
+turns. So beside the efficiency by the clock there is one by CPU seconds: what it would be with a core for each. A pass
+in rounds loses the CPU seconds that the scheduler takes for its tasks, since workers wait for it between two rounds. A
+pass around a centre takes the CPU seconds of the scheduler or of the centre, if these are more than those of the work.
 """
 
 from __future__ import annotations
@@ -22,19 +24,19 @@ from typing import Any, NamedTuple
 
 import click
 import numpy as np
-from _light_cluster import light_cluster
+from _counting import Counting
+from _light_cluster import Processes, light_cluster
 from _measure import show
-from _sleeping import Counting, SleepingBlocks
+from _sleeping import SleepingBlocks
 
 import daskfs
 from daskfs.engine.asynchronous.driver import AsynchronousRunner
+from daskfs.engine.passes import PassProgress
 from daskfs.engine.synchronous import SynchronousRunner
-from daskfs.protocol import (
-    Schedule,
-)
+from daskfs.protocol import Schedule
 
-BLOCK_BYTES = 8_000_000
-NAMES = ("rounds", "centre")
+BLOCK_BYTES, BLOCK_SECONDS = 8_000_000, 0.01
+SCHEDULES = {"rounds": Schedule.SYNCHRONOUS, "centre": Schedule.ASYNCHRONOUS}
 
 
 class Submissions:
@@ -79,21 +81,32 @@ class Measured(NamedTuple):
 
     schedule: str
     workers: int
+    work: float
+    """Seconds of sleep of each worker in a pass."""
     tasks: int
     submission: float
     """Seconds until the driver has handed over all tasks of a pass."""
     seconds: float
-    efficiency: float
     merging: float
     """Seconds in a pass of all merges together, or those that the centre was busy."""
     pushes: float
-    """Offers a second that the centre accepted."""
+    """Offers that the centre accepted in a pass."""
     scheduler: float
-    """Shares of the seconds in which a process was busy: the scheduler, those of all workers, that of the centre."""
+    """CPU seconds in a pass of the scheduler, of all workers, of the process of the centre, and of the driver."""
     hosts: float
     centre: float
-    lost: float
-    """Workers that were killed in the run."""
+    driver: float
+
+    @property
+    def efficiency(self) -> float:
+        return self.work / self.seconds
+
+    @property
+    def possible(self) -> float:
+        """The efficiency that the CPU seconds allow where scheduler and centre have a core each."""
+        if self.schedule == "rounds":
+            return self.work / (self.work + self.scheduler)
+        return self.work / max(self.work, self.scheduler, self.centre)
 
 
 class Plan(NamedTuple):
@@ -108,54 +121,59 @@ class Plan(NamedTuple):
     hosts: int
 
 
-def measure(name: str, workers: int, plan: Plan, kills: float = 0.0) -> Measured:
-    """Run the passes of a schedule on a light cluster of its own."""
+class Passes:
+    """A progress callback that notes the CPU seconds of all processes at the begin of every pass."""
+
+    def __init__(self, processes: Processes) -> None:
+        self._processes, self._began = processes, list[dict[str, float]]()
+
+    def cpu(self) -> dict[str, float]:
+        """Return the CPU seconds so far, by process."""
+        return {**self._processes.cpu(), "driver": time.process_time()}
+
+    def __call__(self, now: PassProgress) -> None:
+        if len(self._began) < now.number:
+            self._began.append(self.cpu())
+
+    def of_last(self) -> dict[str, float]:
+        """Return the CPU seconds since the begin of the last pass, by process."""
+        return {name: seconds - self._began[-1][name] for name, seconds in self.cpu().items()}
+
+
+def measure(name: str, workers: int, plan: Plan) -> Measured:
+    """Run two passes of a schedule on a light cluster of its own, and return the figures of the second."""
+    blocks = workers * round(plan.seconds / plan.block)
     with (
         tempfile.TemporaryDirectory() as folder,
-        light_cluster(workers, "_sleeping", plan.hosts, with_centre=name == "centre") as (client, processes),
+        light_cluster(workers, "_counting", plan.hosts, with_centre=name == "centre") as (client, processes),
     ):
-        blocks = workers * round(plan.seconds / plan.block)
         ones = np.ones((4, blocks), np.float32)
-        daskfs.write_dataset(Path(folder) / "d.zarr", ones, np.arange(4.0))
-        source = daskfs.open_dataset(Path(folder) / "d.zarr")
-        data = SleepingBlocks(source, blocks, plan.block, round(BLOCK_BYTES * plan.block / 0.01))
-        schedule = Schedule.SYNCHRONOUS if name == "rounds" else Schedule.ASYNCHRONOUS
+        source = daskfs.write_dataset(Path(folder) / "d.zarr", ones, np.arange(4.0))
+        data = SleepingBlocks(source, blocks, plan.block, round(BLOCK_BYTES * plan.block / BLOCK_SECONDS))
         algorithm = Counting(
-            schedule=schedule, n_blocks=blocks, state_bytes=plan.state_bytes, offer_bytes=plan.offer_bytes
+            schedule=SCHEDULES[name], n_blocks=blocks, state_bytes=plan.state_bytes, offer_bytes=plan.offer_bytes
         )
-        submissions, passes = Submissions(), list[tuple[float, dict[str, float]]]()
-
-        def progress(now: Any) -> None:
-            if now.blocks_done == 0 or len(passes) < now.number:
-                passes.append((time.perf_counter(), processes.cpu()))
-
+        submissions, passes = Submissions(), Passes(processes)
         with submissions.watched():
-            selection = daskfs.select(data, algorithm, client=client, progress=progress)
-        ended, cpu = time.perf_counter(), processes.cpu()
-        began, before = passes[-1]
-        history = selection.history
-        assert float(history["objective"][-1]) == blocks, "a block was lost"
-        seconds = float(history["seconds"][-1])
-        busy = {part: (cpu[part] - before[part]) / (ended - began) for part in cpu}
-        return Measured(
-            name, workers, submissions.tasks[-1], submissions.seconds[-1], seconds, plan.seconds / seconds,
-            float(history["merging"][-1]), float(history["offers"][-1]) / seconds,
-            busy["scheduler"], busy["workers"] / plan.hosts, busy["centre"], 0.0,
-        )  # fmt: skip
+            history = daskfs.select(data, algorithm, client=client, progress=passes).history
+        cpu = passes.of_last()
+    if float(history["objective"][-1]) != blocks:
+        raise AssertionError("a block was lost")
+    seconds, merging, offers = (float(history[column][-1]) for column in ("seconds", "merging", "offers"))
+    tasks, submission = submissions.tasks[-1], submissions.seconds[-1]
+    parts = (cpu[part] for part in ("scheduler", "workers", "centre", "driver"))
+    return Measured(name, workers, plan.seconds, tasks, submission, seconds, merging, offers, *parts)
 
 
 def row(of: Measured) -> list[str]:
-    shares = [f"{share:.0%}" for share in (of.scheduler, of.hosts, of.centre)]
-    times = [f"{of.submission:.2f}", f"{of.seconds:.2f}", f"{of.efficiency:.2f}", f"{of.merging:.2f}"]
-    return [of.schedule, f"{of.workers:,}", f"{of.tasks:,}", *times, f"{of.pushes:,.0f}", *shares]
-
-
-COLUMNS = ["schedule", "workers", "tasks", "submit s", "pass s", "efficiency", "merge s", "pushes/s"]
+    times = [f"{of.submission:.2f}", f"{of.seconds:.2f}", f"{of.merging:.2f}", f"{of.pushes / of.seconds:,.0f}"]
+    cpu = [f"{seconds:.2f}" for seconds in (of.scheduler, of.hosts, of.centre, of.driver)]
+    return [of.schedule, f"{of.workers:,}", f"{of.tasks:,}", *times, *cpu, f"{of.efficiency:.2f}", f"{of.possible:.2f}"]
 
 
 @click.command(context_settings={"show_default": True})
-@click.argument("which", nargs=-1, type=click.Choice(NAMES))
-@click.option("--workers", default="16,64,256", help="Numbers of workers.")
+@click.argument("which", nargs=-1, type=click.Choice(list(SCHEDULES)))
+@click.option("--workers", default="16,64,256,1024", help="Numbers of workers.")
 @click.option("--seconds", default=4.0, help="Of work for each worker in a pass.")
 @click.option("--block", default=0.1, help="Seconds of a block: 0.01 are 8 MB, larger ones stand for several.")
 @click.option("--state", default=100_000, help="Bytes of a state.")
@@ -168,11 +186,16 @@ def main(
 ) -> None:  # fmt: skip
     """Print the table."""
     plan = Plan(seconds, block, state, offer, hosts)
-    found = [measure(name, int(count), plan) for name in which or NAMES for count in workers.split(",")]
-    columns = [*COLUMNS, "scheduler", "hosts", "centre"]
-    show(f"{seconds:g} s of work for each worker in a pass", columns, [row(of) for of in found])
+    found = [measure(name, int(count), plan) for name in which or SCHEDULES for count in workers.split(",")]
+    times = ["submit s", "pass s", "merge s", "pushes/s"]
+    columns = ["schedule", "workers", "tasks", *times, "scheduler", "hosts", "centre", "driver", "efficiency", "by CPU"]
+    show(
+        f"{seconds:g} s of work for each worker in a pass; CPU seconds of the processes",
+        columns,
+        [row(of) for of in found],
+    )
     if out is not None:
-        out.write_text(json.dumps([of._asdict() for of in found], indent=1) + "\n")
+        out.write_text(json.dumps([{**of._asdict(), "possible": of.possible} for of in found], indent=1) + "\n")
 
 
 if __name__ == "__main__":

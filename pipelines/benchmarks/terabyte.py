@@ -3,14 +3,14 @@
     python pipelines/benchmarks/terabyte.py [substitution] [mission] [--gigabytes 20] [--pool 0.2] [--work FOLDER]
     python pipelines/benchmarks/terabyte.py --terabytes 1 --pool 8
 
-A terabyte of chunk keys lead to a pool of real chunk files, as hard links (see `_repeated.py`), so that all code between
-the key and the selected features is the code that users run; every chunk is compared with its checksum. The chunks come
-in another order in every sweep over the pool. The features that count are in chunks of their own, which are not repeated
-(Online Substitution), or are one block in fifty (MISSION). The pool stays in the page cache as far as memory goes: both
-the selection and the bare read beside it find it there, so the ratio is hardest for the selection.
+A terabyte of chunk keys lead to a pool of real chunk files, as hard links (see `_repeated.py`), so that all code
+between the key and the selected features is the code that users run; every chunk is compared with its checksum. The
+chunks come in another order in every sweep over the pool. The features that count are in chunks of their own: two that
+are not repeated (Online Substitution), or one block in twenty (MISSION). The pool stays in the page cache as far as
+memory goes, for the selection and for the bare read beside it, which makes the bare read fast and the ratio large.
 
-*Slope* is the growth of the resident memory of the process in MB for every GB streamed, after the first tenth. The *bare
-read* takes the same blocks through the same reader, checksums included, and does nothing with them.
+*Slope* is the growth of the resident memory of the process in MB for every GB streamed, after the first tenth. The
+*bare read* takes the same blocks through the same reader, checksums included, and does nothing with them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ NAMES = ("substitution", "mission")
 SAMPLES = 10_000
 K = 20
 CHUNK_BYTES = 8_000_000
-SIGNAL_EVERY = 50  # of the blocks of rows, one has the features that count
+NONZEROS, TRUE_IN_A_ROW = 64, 4  # of a row, and of those that count
+NOISE_IDS = 1 << 16  # below them are features without meaning
+SIGNAL_EVERY = 20  # of the blocks of rows, one has the features that count
 LEFT_ON_DISK = 20e9
 
 
@@ -74,42 +76,33 @@ def columns(folder: Path, pool_bytes: float, nbytes: float) -> Stream:
 def rows(folder: Path, pool_bytes: float, nbytes: float) -> Stream:
     """Rows of features without meaning, and some blocks of rows with features that decide the label."""
     rng = np.random.default_rng(0)
-    per_row, n_noise, ids_below = 64, round(pool_bytes / 12 / 64), 1 << 24
-    matrix = _sparse_noise(n_noise, per_row, ids_below, rng)
-    n_signal = max(2000, n_noise // SIGNAL_EVERY)
-    true = rng.choice(ids_below, K, replace=False)
-    weights = rng.choice([-1.0, 1.0], K) * rng.uniform(2, 4, K)
-    picks = rng.integers(0, K, (n_signal, 4))
-    edges = np.arange(0, 4 * n_signal + 1, 4)
-    ones = np.ones(picks.size, np.float32)
-    planted = scipy.sparse.csr_matrix((ones, true[picks].ravel(), edges), (n_signal, ids_below))
-    planted.sum_duplicates()
-    signal = (planted + _sparse_noise(n_signal, per_row, ids_below, rng)).tocsr()
-    logits = planted[:, true] @ weights
-    y = np.concatenate([rng.random(n_noise) < 0.5, rng.random(n_signal) < 1 / (1 + np.exp(-logits))])
-    pool = daskfs.write_dataset(folder / "pool.zarr", scipy.sparse.vstack([matrix, signal]).tocsr(), y.astype(float))
-    starts = np.concatenate([[0], np.cumsum(_block_rows(pool))])
-    first_signal = int(np.searchsorted(starts, n_noise))  # of the blocks, the first with signal alone
-    blocks = max(4, round(nbytes / (pool.stored_bytes / pool.n_blocks())))
-    order = permuted_sweeps(first_signal, blocks, rng)
-    places = np.arange(SIGNAL_EVERY // 2, blocks, SIGNAL_EVERY)
-    if first_signal < pool.n_blocks():
-        order[places] = first_signal + permuted_sweeps(pool.n_blocks() - first_signal, len(places), rng)
+    n_noise = round(pool_bytes / (12 * NONZEROS))
+    n_signal = n_noise // SIGNAL_EVERY
+    ids, values, labels = _noise(n_noise + n_signal, rng)
+    true = NOISE_IDS + rng.choice(NOISE_IDS, K, replace=False)
+    picks = np.sort(rng.random((n_signal, K)).argsort(axis=1)[:, :TRUE_IN_A_ROW], axis=1)
+    effects = rng.choice([-1.0, 1.0], K) * rng.uniform(2, 4, K)
+    ids[n_noise:, -TRUE_IN_A_ROW:] = np.sort(true)[picks]
+    values[n_noise:, -TRUE_IN_A_ROW:] = 1
+    labels[n_noise:] = rng.random(n_signal) < 1 / (1 + np.exp(-effects[picks].sum(axis=1)))
+    edges = np.arange(0, ids.size + 1, NONZEROS)
+    matrix = scipy.sparse.csr_matrix((values.ravel(), ids.ravel(), edges), (len(ids), 2 * NOISE_IDS))
+    pool = daskfs.write_dataset(folder / "pool.zarr", matrix, labels.astype(float))
+    starts = np.cumsum([0, *(len(pool.read(number).y) for number in range(pool.n_blocks()))])
+    n_noise_blocks = int(np.searchsorted(starts, n_noise))  # with a block that has both
+    n_blocks = max(2 * SIGNAL_EVERY, round(nbytes * pool.n_blocks() / pool.stored_bytes))
+    order = permuted_sweeps(n_noise_blocks, n_blocks, rng)
+    places = np.arange(SIGNAL_EVERY // 2, n_blocks, SIGNAL_EVERY)
+    order[places] = n_noise_blocks + permuted_sweeps(pool.n_blocks() - n_noise_blocks, len(places), rng)
     dataset = repeat_rows(pool, folder / "all.zarr", order)
     return Stream(dataset, set(true.tolist()), daskfs.Mission(K, passes=1, learning_rate=0.5))
 
 
-def _block_rows(pool: Dataset) -> NDArray[np.int64]:
-    return np.array([len(pool.read(number).y) for number in range(pool.n_blocks())])
-
-
-def _sparse_noise(n: int, per_row: int, ids_below: int, rng: np.random.Generator) -> scipy.sparse.csr_matrix:
-    """Rows of features that are frequent or rare, as words are."""
-    ids = (ids_below * rng.random((n, per_row), dtype=np.float32) ** 3).astype(np.int32)
-    edges = np.arange(0, n * per_row + 1, per_row)
-    matrix = scipy.sparse.csr_matrix((np.ones(ids.size, np.float32), ids.ravel(), edges), (n, ids_below))
-    matrix.sum_duplicates()
-    return matrix
+def _noise(n: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.bool_]]:
+    """Return ids, ascending in a row and some far more frequent than others, values and labels of `n` rows."""
+    steps = rng.integers(1, 2 * NOISE_IDS // NONZEROS, (n, NONZEROS))
+    ids = np.minimum(np.cumsum(steps, axis=1), NOISE_IDS - NONZEROS + np.arange(NONZEROS))
+    return ids, rng.random((n, NONZEROS), dtype=np.float32), rng.random(n) < 0.5
 
 
 class Track:
@@ -178,7 +171,7 @@ def measure(name: str, stream: Stream, pool_bytes: float) -> Streamed:
     bare = np.minimum(first, bare_read(dataset))
     seconds, cpu = track.passes[-1]
     found = len(stream.truth & set(selection.features.tolist())) / len(stream.truth)
-    nbytes = float(dataset.block_sizes().sum()) * len(track.passes)
+    nbytes = dataset.stored_bytes * len(track.passes)
     peak = max(memory for _, memory in track.memory) - before
     return Streamed(
         name, pool_bytes / 1e9, nbytes / 1e9, dataset.n_blocks(), len(track.passes), found, track.slope, peak / 1e6,
