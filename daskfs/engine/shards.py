@@ -27,7 +27,7 @@ Mergeable = TypeVar("Mergeable")
 
 FAN_IN = 4  # states that one task merges: its memory and its network traffic grow with them
 GROUP_BYTES = 256 << 20  # of a synchronous task at most: some tenths of a second of reading or of a kernel
-_ROUND_BYTES_PER_SHARD = 16 << 20  # or this for each shard: between two rounds all wait while Dask serves each, 1.5 ms
+_ROUND_BYTES_PER_SHARD = 16 << 20  # or this for each shard: after a round all wait while Dask serves each, for 3 ms
 ASYNCHRONOUS_GROUP_BYTES = 1 << 30  # of an asynchronous task at most: some tenths of a second of reading
 _LAST_GROUP_BYTES = 64 << 20  # towards the end of a pass: a group costs a hundredth of a second beside its blocks
 _GROUPS_PER_WORKER = 6  # of a pass, at least: a lost centre or worker costs the groups that were running

@@ -219,8 +219,8 @@ def time_line(cost: Cost, workers: float, gigabytes: float) -> str:
         computing = "an unknown time"
     return (
         f"time: {total} = {start} to start + {work.passes} passes x (the longer of {reading} to read and {computing} "
-        f"to compute, + {waiting} to wait) + {beside_passes} beside them, with {workers:g} workers x {gigabytes:g} GB/s; "
-        "extrapolated"
+        f"to compute, + {waiting} to wait) + {beside_passes} beside them, "
+        f"with {workers:g} workers x {gigabytes:g} GB/s; extrapolated"
     )
 
 

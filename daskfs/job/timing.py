@@ -1,8 +1,9 @@
-"""How long the passes of a selection take on a cluster: a model of reading, computing, and waiting for the scheduler.
+"""How long the passes of a selection take on a cluster: a model of reading, computing, and the work of the scheduler.
 
 A worker reads ahead, so that a pass takes the time of the slower of reading and computing. In rounds all workers wait
-for the scheduler after every round, as long as it takes for the tasks of all of them. Around a centre nobody waits.
-The page *Scaling* of the documentation has the formula, how its numbers were measured, and how far off it was.
+for the scheduler after every round, as long as it takes for the tasks of all of them. Around a centre nobody waits, as
+long as the scheduler has less to do than the workers. The page *Scaling* of the documentation has the formula, how its
+numbers were measured, and how far off it was.
 """
 
 from __future__ import annotations
@@ -10,17 +11,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from daskfs.engine.shards import least_rounds, most_shards
+import numpy as np
+
+from daskfs.engine.shards import FAN_IN, least_rounds, most_shards, short_groups, shrinking_groups
 from daskfs.protocol import Algorithm, Meta, Schedule, Sharing
 
 NANOSECONDS = {"OnlineSubstitution": 1.5, "Mission": 30.0}
 """CPU time for each stored number in a pass, to read, check and process it, by the class of the algorithm."""
 START_SECONDS = 3.0
 """From the call to the first block, on a cluster that runs."""
-TASK_SECONDS = 0.0015
-"""CPU time of the scheduler for a task."""
+ROUND_TASK_SECONDS, GROUP_TASK_SECONDS = 0.0028, 0.0012
+"""CPU time of the scheduler for a task in rounds, of shards or merges, and for a group of blocks around a centre."""
 ROUND_SECONDS = 0.01
 """The time between two rounds with few workers."""
+_MOST_BLOCKS = 100_000  # of which groups are counted; of more blocks, several are taken for one
 
 
 class PassTimes(NamedTuple):
@@ -29,7 +33,7 @@ class PassTimes(NamedTuple):
     reading: float
     computing: float
     waiting: float
-    """In which all workers wait for the scheduler, after every round."""
+    """In which workers wait for the scheduler: after every round, or because it cannot keep up with them."""
 
     @property
     def total(self) -> float:
@@ -89,7 +93,10 @@ class Work:
         """Return the times of a pass; `seconds` has the meaning of the arguments."""
         shards = self._shards(int(workers))
         reading, computing = self.bytes / (gigabytes * 1e9), self.numbers * (self.nanoseconds or 0.0) / 1e9
-        return PassTimes(reading / shards, computing / shards, self._waiting(shards))
+        scheduling = self._scheduling(shards)
+        if self.sharing.schedule == Schedule.ASYNCHRONOUS:
+            scheduling = max(0.0, scheduling - max(reading, computing) / shards)
+        return PassTimes(reading / shards, computing / shards, scheduling)
 
     def _shards(self, workers: int) -> int:
         """Return how many workers have something to do at the same time."""
@@ -97,8 +104,15 @@ class Work:
             return 1
         return most_shards(max(1, workers), self.blocks, self.bytes, self.sharing)
 
-    def _waiting(self, shards: int) -> float:
-        if self.sharing.schedule != Schedule.SYNCHRONOUS or shards == 1:
+    def _scheduling(self, shards: int) -> float:
+        """Return the seconds that the scheduler needs in a pass."""
+        if shards == 1:
             return 0.0
+        if self.sharing.schedule == Schedule.ASYNCHRONOUS:
+            count = min(self.blocks, _MOST_BLOCKS)
+            sizes = np.full(count, self.bytes // count)
+            cut = short_groups if self.sharing.needs_fresh_views else shrinking_groups
+            return GROUP_TASK_SECONDS * sum(1 for _ in cut(sizes, 0, shards))
+        tasks = shards if shards <= FAN_IN else shards * FAN_IN / (FAN_IN - 1)  # with those of the tree of merges
         rounds = least_rounds(self.bytes, shards, self.sharing.min_merges_per_pass)
-        return rounds * (ROUND_SECONDS + shards * TASK_SECONDS)
+        return rounds * (ROUND_SECONDS + tasks * ROUND_TASK_SECONDS)

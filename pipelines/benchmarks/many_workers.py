@@ -80,6 +80,7 @@ class Measured(NamedTuple):
     """A run with a number of workers; figures of a pass are those of the last one."""
 
     schedule: str
+    merges: int
     workers: int
     work: float
     """Seconds of sleep of each worker in a pass."""
@@ -119,6 +120,8 @@ class Plan(NamedTuple):
     state_bytes: int
     offer_bytes: int
     hosts: int
+    merges: int
+    """Rounds in a pass, at least."""
 
 
 class Passes:
@@ -151,8 +154,9 @@ def measure(name: str, workers: int, plan: Plan) -> Measured:
         source = daskfs.write_dataset(Path(folder) / "d.zarr", ones, np.arange(4.0))
         data = SleepingBlocks(source, blocks, plan.block, round(BLOCK_BYTES * plan.block / BLOCK_SECONDS))
         algorithm = Counting(
-            schedule=SCHEDULES[name], n_blocks=blocks, state_bytes=plan.state_bytes, offer_bytes=plan.offer_bytes
-        )
+            schedule=SCHEDULES[name], n_blocks=blocks, merges=plan.merges, state_bytes=plan.state_bytes,
+            offer_bytes=plan.offer_bytes,
+        )  # fmt: skip
         submissions, passes = Submissions(), Passes(processes)
         with submissions.watched():
             history = daskfs.select(data, algorithm, client=client, progress=passes).history
@@ -162,13 +166,14 @@ def measure(name: str, workers: int, plan: Plan) -> Measured:
     seconds, merging, offers = (float(history[column][-1]) for column in ("seconds", "merging", "offers"))
     tasks, submission = submissions.tasks[-1], submissions.seconds[-1]
     parts = (cpu[part] for part in ("scheduler", "workers", "centre", "driver"))
-    return Measured(name, workers, plan.seconds, tasks, submission, seconds, merging, offers, *parts)
+    return Measured(name, plan.merges, workers, plan.seconds, tasks, submission, seconds, merging, offers, *parts)
 
 
 def row(of: Measured) -> list[str]:
     times = [f"{of.submission:.2f}", f"{of.seconds:.2f}", f"{of.merging:.2f}", f"{of.pushes / of.seconds:,.0f}"]
     cpu = [f"{seconds:.2f}" for seconds in (of.scheduler, of.hosts, of.centre, of.driver)]
-    return [of.schedule, f"{of.workers:,}", f"{of.tasks:,}", *times, *cpu, f"{of.efficiency:.2f}", f"{of.possible:.2f}"]
+    name = of.schedule if of.schedule == "centre" else f"{of.merges} {of.schedule}"
+    return [name, f"{of.workers:,}", f"{of.tasks:,}", *times, *cpu, f"{of.efficiency:.2f}", f"{of.possible:.2f}"]
 
 
 @click.command(context_settings={"show_default": True})
@@ -178,15 +183,20 @@ def row(of: Measured) -> list[str]:
 @click.option("--block", default=0.1, help="Seconds of a block: 0.01 are 8 MB, larger ones stand for several.")
 @click.option("--state", default=100_000, help="Bytes of a state.")
 @click.option("--offer", default=10_000, help="Bytes of an offer to the centre.")
+@click.option("--merges", default="1,10", help="Rounds in a pass, at least.")
 @click.option("--hosts", default=1, help="Processes that share the workers.")
 @click.option("--out", type=click.Path(path_type=Path), help="For the figures, as JSON.")
 def main(
-    which: tuple[str, ...], workers: str, seconds: float, block: float, state: int, offer: int, hosts: int,
-    out: Path | None,
+    which: tuple[str, ...], workers: str, seconds: float, block: float, state: int, offer: int, merges: str,
+    hosts: int, out: Path | None,
 ) -> None:  # fmt: skip
     """Print the table."""
-    plan = Plan(seconds, block, state, offer, hosts)
-    found = [measure(name, int(count), plan) for name in which or SCHEDULES for count in workers.split(",")]
+    found = [
+        measure(name, int(count), Plan(seconds, block, state, offer, hosts, int(least)))
+        for name in which or SCHEDULES
+        for least in (merges.split(",") if name == "rounds" else "1")
+        for count in workers.split(",")
+    ]
     times = ["submit s", "pass s", "merge s", "pushes/s"]
     columns = ["schedule", "workers", "tasks", *times, "scheduler", "hosts", "centre", "driver", "efficiency", "by CPU"]
     show(
