@@ -16,14 +16,14 @@ import numpy as np
 from daskfs.engine.shards import FAN_IN, least_rounds, most_shards, short_groups, shrinking_groups
 from daskfs.protocol import Algorithm, Meta, Schedule, Sharing
 
-NANOSECONDS = {"OnlineSubstitution": 1.5, "Mission": 30.0}
+NANOSECONDS = {"OnlineSubstitution": 4.4, "Mission": 61.0}
 """CPU time for each stored number in a pass, to read, check and process it, by the class of the algorithm."""
 START_SECONDS = 3.0
-"""From the call to the first block, on a cluster that runs."""
+"""From the call to the first block, on a cluster that runs; a round figure, not fitted."""
 ROUND_TASK_SECONDS, GROUP_TASK_SECONDS = 0.0028, 0.0012
 """CPU time of the scheduler for a task in rounds, of shards or merges, and for a group of blocks around a centre."""
 ROUND_SECONDS = 0.01
-"""The time between two rounds with few workers."""
+"""The time between two rounds with few workers; a round figure, not fitted."""
 _MOST_BLOCKS = 100_000  # of which groups are counted; of more blocks, several are taken for one
 
 

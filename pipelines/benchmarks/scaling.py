@@ -51,6 +51,8 @@ class Fit(NamedTuple):
     algorithm: str
     start: float
     nanoseconds: float
+    worst: float
+    """The largest relative error at one of the runs that were fitted."""
     predicted: float
     measured: float
 
@@ -87,7 +89,8 @@ def fitted(name: str, runs: list[Run]) -> Fit:
     weights = 1 / np.array([one.cpu for one in known])  # relative errors count
     start, slope = np.linalg.lstsq(A * weights[:, None], np.ones(len(known)), rcond=None)[0]
     largest = max((one for one in runs if one.workers == 2), key=lambda one: one.size)
-    return Fit(name, float(start), 1e9 * float(slope), float(start + slope * largest.numbers), largest.cpu)
+    worst = float(np.abs(A * weights[:, None] @ [start, slope] - 1).max())
+    return Fit(name, float(start), 1e9 * float(slope), worst, float(start + slope * largest.numbers), largest.cpu)
 
 
 def runs_of(name: str, work: Path, base: float) -> list[Run]:
@@ -115,9 +118,9 @@ def main(scale: float, out: Path | None) -> None:
     fits = [fitted(name, found) for name, found in runs.items()]
     table = [
         [of.algorithm, f"{of.start:.2f}", f"{of.nanoseconds:.2f}", f"{timing.NANOSECONDS[of.algorithm]:g}",
-         f"{of.predicted:.2f}", f"{of.measured:.2f}", f"{of.error:+.0%}"] for of in fits
+         f"{of.worst:.0%}", f"{of.predicted:.2f}", f"{of.measured:.2f}", f"{of.error:+.0%}"] for of in fits
     ]  # fmt: skip
-    titles = ["", "start s", "ns a number", "in the plan", "predicted s", "measured s", "error"]
+    titles = ["", "start s", "ns a number", "in the plan", "worst of the fit", "predicted s", "measured s", "error"]
     show("CPU seconds, fitted on one and two workers, and size 4 on two", titles, table)
     if out is not None:
         record: dict[str, Any] = {"runs": {name: [one._asdict() for one in found] for name, found in runs.items()}}

@@ -44,21 +44,21 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def numbers(figures: Figures) -> str:
     rows = [
-        ["to start", f"{timing.START_SECONDS:g} s"],
+        ["to start (a round figure, not fitted)", f"{timing.START_SECONDS:g} s"],
         *([f"a number, {NAMES[name]}", f"{value:g} ns of CPU time"] for name, value in timing.NANOSECONDS.items()),
         ["a task in rounds", f"{1000 * timing.ROUND_TASK_SECONDS:g} ms of CPU time of the scheduler"],
         ["a task around a centre", f"{1000 * timing.GROUP_TASK_SECONDS:g} ms of CPU time of the scheduler"],
-        ["a round", f"{1000 * timing.ROUND_SECONDS:g} ms"],
+        ["a round (the same)", f"{1000 * timing.ROUND_SECONDS:g} ms"],
     ]
     return table(["", "in the model"], rows)
 
 
 def fits(figures: Figures) -> str:
     rows = [
-        [NAMES[of["algorithm"]], f"{of['nanoseconds']:.1f}", f"{of['predicted']:.1f}", f"{of['measured']:.1f}",
+        [NAMES[of["algorithm"]], f"{of['nanoseconds']:.1f}", f"{of['worst']:.0%}", f"{of['predicted']:.1f}", f"{of['measured']:.1f}",
          f"{of['error']:+.0%}"] for of in figures["fits"]
     ]  # fmt: skip
-    return table(["", "ns a number", "predicted, CPU s", "measured, CPU s", "error"], rows)
+    return table(["", "ns a number", "worst of the fit", "predicted, CPU s", "measured, CPU s", "error"], rows)
 
 
 def extrapolated(figures: Figures) -> str:
