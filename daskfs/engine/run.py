@@ -20,7 +20,7 @@ from daskfs.engine.events.messages import refused_event
 from daskfs.engine.events.send import client_sender, events_enabled
 from daskfs.engine.memory import MemoryPlan, available_memory
 from daskfs.engine.passes import PassProgress, PassRunner, SelectionRun, SerialRunner
-from daskfs.engine.shards import one_blas_thread
+from daskfs.engine.shards import most_shards, one_blas_thread
 from daskfs.errors import ColumnError, DatasetError, OptionError, RowError, check_whole, public_url
 from daskfs.protocol import Algorithm, AsynchronousAlgorithm, Result, Schedule
 from daskfs.selection.inputs import Inputs
@@ -189,9 +189,8 @@ def n_shards_for(dataset: Dataset, algorithm: Algorithm, client: Client | None, 
     algorithm = algorithm.resolve(dataset.meta)
     if client is None or schedule_for(algorithm, client, synchronous) != Schedule.SYNCHRONOUS:
         return 1
-    sharing, sizes, workers = algorithm.sharing, dataset.block_sizes(algorithm.axis), expected_workers(client)
-    least = sharing.min_merges_per_pass * sharing.min_bytes_per_merge
-    return max(1, min(workers, len(sizes), int(sizes.sum()) // least if least else workers))
+    sizes = dataset.block_sizes(algorithm.axis)
+    return most_shards(expected_workers(client), len(sizes), int(sizes.sum()), algorithm.sharing)
 
 
 def check_memory(

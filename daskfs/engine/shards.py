@@ -19,7 +19,7 @@ from threadpoolctl import ThreadpoolController
 
 from daskfs.engine.events.messages import Meter
 from daskfs.errors import CheckpointError
-from daskfs.protocol import Algorithm, Block, State, copy_state
+from daskfs.protocol import Algorithm, Block, Sharing, State, copy_state
 
 ShardBlocks = list[range]
 """One range of block numbers for every shard of a round."""
@@ -27,6 +27,7 @@ Mergeable = TypeVar("Mergeable")
 
 FAN_IN = 4  # states that one task merges: its memory and its network traffic grow with them
 GROUP_BYTES = 256 << 20  # of a synchronous task at most: some tenths of a second of reading or of a kernel
+_ROUND_BYTES_PER_SHARD = 16 << 20  # or this for each shard: after a round all wait while Dask serves each, for 3 ms
 ASYNCHRONOUS_GROUP_BYTES = 1 << 30  # of an asynchronous task at most: some tenths of a second of reading
 _LAST_GROUP_BYTES = 64 << 20  # towards the end of a pass: a group costs a hundredth of a second beside its blocks
 _GROUPS_PER_WORKER = 6  # of a pass, at least: a lost centre or worker costs the groups that were running
@@ -48,8 +49,7 @@ def rounds_of(sizes: NDArray[np.int64], n_shards: int, merges: int = 1, position
     n = len(sizes)
     if n_shards == 1:
         return [[group] for group in groups_of(sizes, position, lambda left: GROUP_BYTES)]
-    wanted = max(merges, -(-int(sizes.sum()) // (n_shards * GROUP_BYTES)))
-    count = max(1, min(wanted, n // n_shards))
+    count = max(1, min(least_rounds(int(sizes.sum()), n_shards, merges), n // n_shards))
     edges = [n_shards * (n // n_shards * number // count) for number in range(count)] + [n]  # shards of the same size
     if position not in edges:
         raise CheckpointError(f"no round of {n_shards} shards ends at block {position}: start over without resume")
@@ -58,6 +58,31 @@ def rounds_of(sizes: NDArray[np.int64], n_shards: int, merges: int = 1, position
         for start, stop in pairwise(edges)
         if start >= position
     ]
+
+
+def most_shards(workers: int, n_blocks: int, nbytes: int, sharing: Sharing) -> int:
+    """Return how many workers can share a pass: fewer than there are if the data are small.
+
+    >>> from daskfs.engine.shards import most_shards
+    >>> from daskfs.protocol import Sharing
+    >>> most_shards(16, 100, 10**9, Sharing(min_merges_per_pass=10, min_bytes_per_merge=10**7))
+    10
+    """
+    least = sharing.min_merges_per_pass * sharing.min_bytes_per_merge
+    return max(1, min(workers, n_blocks, nbytes // least if least else workers))
+
+
+def least_rounds(nbytes: int, n_shards: int, merges: int) -> int:
+    """Return the number of rounds of a pass over so many bytes, if there are blocks enough.
+
+    With many shards tasks are longer, since after a round all workers wait until the scheduler has served each of them.
+
+    >>> from daskfs.engine.shards import least_rounds
+    >>> least_rounds(10**12, 16, 10), least_rounds(10**12, 256, 10)
+    (233, 10)
+    """
+    task_bytes = max(GROUP_BYTES, n_shards * _ROUND_BYTES_PER_SHARD)
+    return max(merges, -(-nbytes // (n_shards * task_bytes)))
 
 
 def groups_of(sizes: NDArray[np.int64], position: int, limit: Callable[[int], int]) -> Iterator[range]:

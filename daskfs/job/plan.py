@@ -17,6 +17,7 @@ from daskfs.engine.data.ingest import ingest
 from daskfs.engine.memory import MemoryPlan
 from daskfs.engine.sizes import format_bytes
 from daskfs.errors import OptionError
+from daskfs.job.timing import START_SECONDS, Work
 from daskfs.protocol import Algorithm, Meta
 from daskfs.store.dataset.dataset import Dataset
 from daskfs.store.dataset.layout import CHUNK_BYTES
@@ -132,6 +133,8 @@ class Cost:
         Requests to stores.
     is_estimate
         Whether sizes were estimated from some rows.
+    work
+        What the time of the passes on a cluster depends on.
     extra_work
         A remark on an option that takes much more time than usual.
     """
@@ -146,6 +149,7 @@ class Cost:
     gets: int
     puts: int
     is_estimate: bool
+    work: Work
     extra_work: str = ""
 
     @classmethod
@@ -170,6 +174,8 @@ class Cost:
         data, passes = sample.stored_bytes, max(1, algorithm.resolve(sample.meta).max_reads or 1)
         chunks = max(1, -(-data // CHUNK_BYTES))
         pass_chunks = max(1, round(chunks * (1 - test)))
+        train = round(data * (1 - test))
+        work = Work.of(algorithm, sample.scaled(1 - test).meta, passes, train, pass_chunks)
         read = source_bytes + max(0, copies - bool(source_bytes)) * data + round(data * (passes * (1 - test) + test))
         return cls(
             rows=sample.meta.n_samples,
@@ -182,12 +188,18 @@ class Cost:
             gets=-(-source_bytes // (64 << 20)) + (max(0, copies - 1) + 1) * chunks + passes * pass_chunks,
             puts=copies * chunks,
             is_estimate=sample.is_estimate,
+            work=work,
             extra_work=algorithm.extra_work,
         )
 
     def seconds(self, workers: float, gigabytes: float) -> float:
-        """Return the time on a cluster where reading and writing is what takes time."""
-        return (self.bytes_read + self.bytes_written) / (workers * gigabytes * 1e9)
+        """Return the time on a cluster: that of the passes, and of all other bytes that are read or written."""
+        return self.work.seconds(workers, gigabytes) + self.bytes_beside / (workers * gigabytes * 1e9)
+
+    @property
+    def bytes_beside(self) -> int:
+        """Bytes that are read or written beside the passes: to ingest, to split, to transpose and to evaluate."""
+        return self.bytes_read + self.bytes_written - self.work.passes * self.work.bytes
 
     def money(self, per_1000_gets: float, per_1000_puts: float, per_gigabyte: float) -> float:
         """Return the price of requests and of bytes that leave the store."""
@@ -196,7 +208,7 @@ class Cost:
 
     def record(self) -> dict[str, Any]:
         """Return all numbers for JSON."""
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != "work"}
 
     def lines(self) -> list[str]:
         """Return the cost in lines for people."""
@@ -216,9 +228,18 @@ def time_line(cost: Cost, workers: float, gigabytes: float) -> str:
     """Return the time on a cluster, with its formula."""
     from dask.utils import format_time  # here: selections do without Dask, and are planned by this module, too
 
-    total = format_bytes(cost.bytes_read + cost.bytes_written)
-    seconds = format_time(cost.seconds(workers, gigabytes))
-    return f"time: {seconds} = {total} / ({workers:g} workers x {gigabytes:g} GB/s), if only the store takes time"
+    work, times = cost.work, cost.work.pass_times(workers, gigabytes)
+    beside = cost.seconds(workers, gigabytes) - work.seconds(workers, gigabytes)
+    total, start, reading, computing, waiting, beside_passes = map(
+        format_time, (cost.seconds(workers, gigabytes), START_SECONDS, *times, beside)
+    )
+    if work.nanoseconds is None:
+        computing = "an unknown time"
+    return (
+        f"time: {total} = {start} to start + {work.passes} passes x (the longer of {reading} to read and {computing} "
+        f"to compute, + {waiting} to wait) + {beside_passes} beside them, "
+        f"with {workers:g} workers x {gigabytes:g} GB/s; extrapolated"
+    )
 
 
 def money_line(cost: Cost, get: float, put: float, gigabyte: float) -> str:

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 import daskfs
 from daskfs.cli import main
+from daskfs.job.timing import NANOSECONDS, START_SECONDS
 
 
 @pytest.fixture(autouse=True)
@@ -75,12 +76,16 @@ def test_time_and_money_have_their_formulas():
     daskfs.write_dataset("d.zarr", X, X[:, 0])
     options = ("d.zarr", "-k", "5", "--cluster", "4,0.5", "--prices", "0.4,5,0.09")
     plan = planned(*options)
-    moved = plan["bytes_read"] + plan["bytes_written"]
-    assert plan["seconds"] == pytest.approx(moved / (4 * 0.5e9))
+    train = round(0.8 * (1000 * 50 * 4 + 1000 * 8))
+    beside = plan["bytes_read"] + plan["bytes_written"] - 3 * train
+    computing = 3 * 40_000 * NANOSECONDS["OnlineSubstitution"] / 1e9
+    assert plan["seconds"] == pytest.approx(START_SECONDS + 3 * train / 0.5e9 + beside / (4 * 0.5e9))  # in one block
+    assert computing < 3 * train / 0.5e9
     money = plan["gets"] * 0.4 / 1000 + plan["puts"] * 5 / 1000 + plan["bytes_read"] / 1e9 * 0.09
     assert plan["money"] == pytest.approx(money)
     shown = run("plan", *options).stdout
-    assert "/ (4 workers x 0.5 GB/s), if only the store takes time" in shown
+    assert "3.00 s to start + 3 passes x (the longer of" in shown
+    assert "with 4 workers x 0.5 GB/s; extrapolated" in shown
     assert f"{plan['gets']} reads x 0.4 / 1000 + {plan['puts']} writes x 5 / 1000" in shown
 
 

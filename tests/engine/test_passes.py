@@ -106,6 +106,16 @@ def test_lanes_meet_at_places_of_their_own():
         rounds_of(np.ones(30, np.int64), 3, 10, position=1)
 
 
+@pytest.mark.parametrize(("shards", "rounds"), [(2, 4), (16, 4), (64, 1), (256, 1)])
+def test_many_shards_meet_less_often(monkeypatch, shards, rounds):
+    """A round costs all workers the time in which the scheduler serves every one of them."""
+    monkeypatch.setattr("daskfs.engine.shards.GROUP_BYTES", 256)
+    monkeypatch.setattr("daskfs.engine.shards._ROUND_BYTES_PER_SHARD", 16)
+    sizes = np.full(4 * 8 * shards, 32)  # four rounds of the least size
+    assert len(rounds_of(sizes, shards)) == rounds
+    assert len(rounds_of(sizes, shards, merges=10)) == 10  # what the algorithm needs, it gets
+
+
 @pytest.mark.parametrize("position", [0, 1, 7, 20])
 def test_one_lane_is_cut_by_size(monkeypatch, position):
     monkeypatch.setattr("daskfs.engine.shards.GROUP_BYTES", 30)
