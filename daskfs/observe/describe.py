@@ -45,6 +45,7 @@ def describe(dataset: Dataset) -> dict[str, Any]:
         "values": str(values.dtype) if values else "all ones",
         "labels": _labels(dataset),
         "mixed": dataset.attributes.get("mixed"),
+        "sorted": dataset.is_sorted,
         "weights": "weight" in dataset.arrays,
         "tags": "tag" in dataset.arrays,
         "names": dataset.attributes["names"]["from"],
@@ -61,13 +62,16 @@ def describe(dataset: Dataset) -> dict[str, Any]:
 
 
 def order_remark(dataset: Dataset) -> str | None:
-    """Return a line on rows that came in runs of labels: what was done about it, or what to do; None for mixed rows."""
+    """Return a line on rows that came in runs of labels, or are sorted: what was done, or what to do; else None."""
     origin = dataset.attributes.get("made", {})
     if origin.get("by") == "ingest" and "autocorrelation" in origin:
         runs = f"labels came in runs (autocorrelation {origin['autocorrelation']:.2f})"
         return f"{runs}: the rows were shuffled; --order as-is keeps them as they came"
-    if dataset.attributes.get("mixed") is False and dataset.layout == "rows":
-        return "labels come in runs: daskfs shuffle writes the rows in random order, for what learns row by row"
+    if dataset.layout != "columns" and dataset.is_sorted:
+        return (
+            "rows are sorted by label: MISSION, which learns row by row, makes a copy in random order for every run; "
+            "daskfs shuffle makes one that stays"
+        )
     return None
 
 
@@ -110,7 +114,7 @@ def info_table(facts: dict[str, Any]) -> Table:
         "shape": f"{facts['samples']:,} samples x {facts['features']:,} features"
         + (" (ids below that)" if facts["kind"] == "sparse" and facts["names"] in ("ids", "kmers") else ""),
         "labels": _label_line(facts["labels"]),
-        "order": ORDER[facts["mixed"]],
+        "order": "sorted by label" if facts["sorted"] else ORDER[facts["mixed"]],
         "density": f"{facts['density']:.3g}  ({facts['entries']:,} entries, {facts['entries_per_row']:,.1f} a row)",
         "values": facts["values"],
         "stored": f"{stored} in {facts['chunks']:,} chunks, {facts['compression']} + crc32c",
