@@ -8,7 +8,6 @@ not stored in a sparse table. A dense table has a number in every cell and is st
 from __future__ import annotations
 
 import importlib
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,6 +21,7 @@ from daskfs.protocol import Kind
 from daskfs.store.dataset.dataset import Dataset
 from daskfs.store.ingest.formats.base import RESOLVED, Format, LabelKind, NamesFrom
 from daskfs.store.ingest.formats.dates import FIRST_DAY, ORDERS, first_day_of, order_of, parse_dates, with_first_day
+from daskfs.store.ingest.formats.identifiers import is_number_of_rows, names_rows
 from daskfs.store.ingest.gaps import Fills, Missing
 from daskfs.store.ingest.sources import Source
 
@@ -43,10 +43,7 @@ DATE_PARTS = {
 _DAY = 86_400  # seconds
 _NO_FEATURE = {LABEL: "the label", IDENTIFIER: "left out as an identifier", IGNORED: "left out"}
 _EPOCH = datetime.fromtimestamp(0, UTC).date()
-_ROWS_OF_IDENTIFIER = 20  # with fewer rows, distinct values are no sign of an identifier
-_DISTINCT_SHARE = 0.9
 _WITH_COMMA = r"^\s*[-+]?\d+(,\d+)?\s*$"
-_NAMED_AS_IDENTIFIER = re.compile(r"(?i:(.*[\W_])?(id|uuid|guid|index|key|row|nr|no|number)\.?)|.*[a-z](Id|ID)")
 
 
 class NumberColumn(NamedTuple):
@@ -74,9 +71,9 @@ class TableOptions(Format):
     ignore
         Columns that are no features.
     include
-        Columns that are features even if they look like identifiers. A column with nearly as many texts as rows, or of
+        Columns that are features even if they look like identifiers. A column of texts that few rows share, or of
         distinct whole numbers that count the rows, in any order, or are called id or number, is an identifier and left
-        out.
+        out; see `identifiers`.
     missing
         What becomes of a missing number, date, time or boolean (see `daskfs.ingest`). A missing text is a text of its
         own, ``column=(missing)``, except with ``"zero"``.
@@ -226,10 +223,13 @@ class TableOptions(Format):
                 raise OptionError(f"{option} {name}: is no feature but {_NO_FEATURE[kinds[name]]}{remedy}")
             raise OptionError(f"{option} {name}: no such column{nearest_or_some(name, known)}")
 
-    def decide(self, columns: Sequence[str], sample: pa.Table | pa.RecordBatch, is_text: bool = False) -> Self:
+    def decide(
+        self, columns: Sequence[str], sample: pa.Table | pa.RecordBatch, n_rows: float, is_text: bool = False
+    ) -> Self:
         """Return the options with every "auto" replaced by a choice from the types and values in `sample`.
 
-        The numbers of text files (`is_text`) have no type, and float32 is good enough for them.
+        The sample is the first rows of about `n_rows`. The numbers of text files (`is_text`) have no type, and float32
+        is good enough for them.
         """
         kinds = {column.name: kind_of(column.type) for column in sample.schema}
         kinds |= dict.fromkeys(self.numeric, NUMERIC) | dict.fromkeys(self.categorical, CATEGORICAL)
@@ -256,7 +256,7 @@ class TableOptions(Format):
                 _refuse_decimal_commas(sample[name], name, "--labels strings")
         kept = {*declared, *self.include}
         identifiers = [
-            name for name in features if name not in kept and _is_identifier(sample[name], name, kinds[name])
+            name for name in features if name not in kept and _is_identifier(sample[name], name, kinds[name], n_rows)
         ]
         features = [name for name in features if name not in identifiers]
         if not features:
@@ -497,21 +497,15 @@ def _refuse_decimal_commas(column: pa.Array, name: str, otherwise: str) -> None:
         )
 
 
-def _is_identifier(column: pa.Array, name: str, kind: str) -> bool:
-    """Return whether a column of the first rows has nearly as many values as rows, and no numbers that are measured."""
+def _is_identifier(column: pa.Array, name: str, kind: str, n_rows: float) -> bool:
+    """Return whether a column of the first of about `n_rows` rows tells rows apart, and says nothing about them."""
     values = column.drop_null()
-    if len(values) < _ROWS_OF_IDENTIFIER or kind not in (CATEGORICAL, NUMERIC):
-        return False
-    distinct = len(values.unique())
-    if kind == CATEGORICAL:
-        return distinct >= _DISTINCT_SHARE * len(values)
-    if distinct < len(values):
-        return False
-    numbers = as_numbers(values).to_numpy()
-    if (numbers != numbers.round()).any():
-        return False
-    counts_rows = numbers.max() - numbers.min() == len(numbers) - 1  # in any order, as they are distinct
-    return bool(counts_rows or _NAMED_AS_IDENTIFIER.fullmatch(name))
+    if kind == CATEGORICAL and len(values):
+        texts = as_texts(values)
+        texts = texts.combine_chunks() if hasattr(texts, "chunks") else texts
+        codes = texts.dictionary_encode().indices.to_numpy()
+        return names_rows(codes, name, n_rows * len(values) / len(column))
+    return kind == NUMERIC and is_number_of_rows(as_numbers(values).to_numpy(), name)
 
 
 def check_same_columns(source: Source, columns: Sequence[str], expected: Sequence[str]) -> None:
