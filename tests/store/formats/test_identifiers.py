@@ -33,7 +33,7 @@ COLUMNS = {
     "hardly any repeats, of any name": (RNG.integers(0, 20_000, 20_000), 20_000, "origin", True),
     "three hundred rows each": (RNG.integers(0, 300, 100_000), 100_000, "customer", False),
     "few customers": (RNG.integers(0, 20, 300), 300, "customer", False),
-    "a category, sorted": (np.arange(20_000) // 1000, 20_000, "country", False),
+    "two hundred clients of a hundred rows, sorted": (np.arange(20_000) // 100, 20_000, "client", False),
     "cities": (zipf(5_000, 20_000), 20_000, "city", False),
     "words": (zipf(30_000, 20_000), 20_000, "word", False),
     "genes, of five variants each": (RNG.integers(0, 4_000, 20_000), 20_000, "gene", False),
