@@ -385,6 +385,10 @@ class Algorithm:
         """Return the algorithm to run on a dataset, usually `self`. Raise OptionError if the dataset is unsuitable."""
         return self
 
+    def needs_mixed_rows(self, meta: Meta) -> bool:
+        """Return whether rows must not be sorted by label, as for an algorithm that learns row by row."""
+        return False
+
     def rehearse(self, meta: Meta) -> bool:
         """Learn from a few made-up rows, to compile the kernels of a run on a dataset and no others, and return True.
 

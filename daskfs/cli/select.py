@@ -44,6 +44,7 @@ from daskfs.protocol import Algorithm
 from daskfs.selection.records import METRICS, REPORT, read_record
 from daskfs.selection.selection import load_selection
 from daskfs.store.dataset.dataset import is_dataset, open_dataset
+from daskfs.store.dataset.label_order import RowOrder
 from daskfs.store.ingest.formats import FORMATS
 from daskfs.store.ingest.gaps import Missing
 from daskfs.store.places.location import Location
@@ -98,7 +99,7 @@ def source_options(command: Any) -> Any:
         _table_flag("--date-format", help="How texts of dates are written, if it is unsure, such as %m/%d/%Y."),
         click.option(
             "--order", cls=FlagOfGroup, group=RUNNING, type=Choice(["auto", "as-is"]),
-            help="as-is: keep the order of the rows, even if labels come in runs.",
+            help="as-is: keep the order of the rows, even if they are sorted by label.",
         ),
         click.option(
             "--set", "changes", cls=FlagOfGroup, group=RUNNING, multiple=True, metavar="KEY=VALUE",
@@ -177,10 +178,11 @@ def _select_from_all_rows(
     seed: int,
     performance: str | None,
     as_json: bool,
+    order: RowOrder | None,
     **others: Any,
 ) -> None:
     """Select features from all rows of a dataset, and store the selection in the folder `out`."""
-    request = Request(open_dataset(data), algorithm, Location(out), seed, synchronous)
+    request = Request(open_dataset(data), algorithm, Location(out), seed, synchronous, order or "auto")
     request.check()
     if not overwrite and (finished := request.load_finished()) is not None:
         if not resume:
@@ -236,6 +238,7 @@ def front_door(
         raise OptionError("--scheduler, --serial, --processes: choose one of them")
     tables: dict[str, dict[str, Any]] = {"ingest": ingest, "cluster": cluster}
     tables["select"] = {"seed": flags["seed"], "synchronous": flags.get("synchronous", False)}
+    tables["select"] |= {"order": flags["order"]} if flags["order"] else {}
     for key, value in map(change, flags["changes"]):
         table, _, entry = key.partition(".")
         if not entry:
@@ -261,7 +264,7 @@ def front_door(
 def refuse_ingest_flags(dataset: str, flags: Mapping[str, Any]) -> None:
     """Raise OptionError if a flag says how to read files, but the source is a dataset."""
     for flag in INGEST_FLAGS:
-        if flags[flag]:
+        if flags[flag] and flag != "order":
             name = flag.replace("_", "-")
             raise OptionError(f"--{name}: {public_url(dataset)} is a dataset, and is read as it is")
 

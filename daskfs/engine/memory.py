@@ -37,7 +37,7 @@ _LIMITS = [
 """Files with the memory limits of containers, of both versions of control groups."""
 _STATUS, _CLEAR_PEAK = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 WORKING_BYTES = 48 << 20
-"""Bytes beyond states and blocks that a selection takes in a process: measured, by `pipelines/benchmarks/memory.py`."""
+"""Bytes beyond states and blocks that a selection takes in a process, measured by `pipelines/benchmarks/memory.py`."""
 USABLE = 0.8  # of a worker's memory: beyond that Dask pauses it
 
 # Measured, not derived: `pipelines/benchmarks/memory.py`, and a file of ten million different names.
@@ -177,7 +177,7 @@ class MemoryPlan:
 
     def check(self, available: int, process: str, remedy: str = "") -> None:
         """Raise OptionError if less memory is available than the plan needs."""
-        if self.total > available:
+        if self.promised > available:
             raise OptionError(
                 f"{process} has {format_bytes(available)} of memory, the selection needs {self}; "
                 f"{remedy}select fewer features, or write the dataset in smaller chunks"

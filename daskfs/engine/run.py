@@ -16,6 +16,7 @@ from daskfs.engine.checkpoint import PassCost, Snapshot, checkpoint_at, describe
 from daskfs.engine.cluster.pool import current_client, prepare_workers
 from daskfs.engine.cluster.waiting import call
 from daskfs.engine.cluster.worker_pool import expected_workers, guard_memory, warn_of_lost_workers, workers_of
+from daskfs.engine.data.mix import mixed_rows
 from daskfs.engine.events.messages import refused_event
 from daskfs.engine.events.send import client_sender, events_enabled
 from daskfs.engine.memory import MemoryPlan, available_memory
@@ -27,6 +28,7 @@ from daskfs.selection.inputs import Inputs
 from daskfs.selection.products import feature_names, named_products
 from daskfs.selection.selection import Selection
 from daskfs.store.dataset.dataset import Dataset, open_dataset
+from daskfs.store.dataset.label_order import RowOrder
 from daskfs.store.ingest.gaps import Fills
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ def select(
     progress: Callable[[PassProgress], None] | None = None,
     storage_options: Mapping[str, Any] | None = None,
     groups: NDArray[np.int64] | None = None,
+    order: RowOrder = "auto",
 ) -> Selection:
     """Select features from a dataset of any size.
 
@@ -72,6 +75,9 @@ def select(
         Options to reach the stores of dataset and checkpoint; see `open_dataset`.
     groups
         The number of the group of every row, for error control.
+    order
+        "auto" to read rows that are sorted by label in random order if the algorithm learns row by row, as MISSION
+        does: from a temporary copy, unless they are in memory. "as-is" to read them as they come.
 
     Returns
     -------
@@ -95,6 +101,27 @@ def select(
     if resume and checkpoint is None:
         raise OptionError("resume: there is nothing to go on from without a checkpoint; say where it is")
     client = (client or current_client()) if dataset.travels else None
+    options = storage_options or dataset.location.options
+    with mixed_rows(dataset, algorithm, order, client) as rows:
+        return _select(
+            rows, dataset, algorithm, client, checkpoint, resume, seed, synchronous, progress, options, groups
+        )
+
+
+def _select(
+    dataset: Dataset,
+    source: Dataset,
+    algorithm: Algorithm,
+    client: Client | None,
+    checkpoint: str | os.PathLike[str] | None,
+    resume: bool,
+    seed: int,
+    synchronous: bool,
+    progress: Callable[[PassProgress], None] | None,
+    options: Mapping[str, Any],
+    groups: NDArray[np.int64] | None,
+) -> Selection:
+    """Select features from a dataset, which holds the rows of the dataset `source` in an order that can be learned."""
     send = client_sender(client) if client is not None and events_enabled() else None
     meta = dataset.meta if groups is None else replace(dataset.meta, row_groups=lambda: groups)
     try:
@@ -109,12 +136,11 @@ def select(
         if send is not None:
             send(refused_event(refusal))
         raise
-    options = storage_options or dataset.location.options
-    with _name_in_errors(dataset):
+    with _name_in_errors(source):
         algorithm.start(meta, seed)  # refuses what does not fit together, before there is a checkpoint
     with (
         checkpoint_at(checkpoint, options, dataset, params, seed) as saved,
-        _name_in_errors(dataset),
+        _name_in_errors(source),
         one_blas_thread(),
     ):
         snapshot = Snapshot(algorithm.start(replace(meta, n_shards=n_shards), seed), n_shards, schedule)
@@ -128,7 +154,7 @@ def select(
             with guard_memory(client, plan, checked), closing(_runner(client, run)) as runner:
                 snapshot = run.finish(runner)
             result = _with_costs(algorithm.result(snapshot.state), snapshot.costs)
-            selection = as_selection(result, dataset, params, seed)
+            selection = as_selection(result, source, params, seed)
         except BaseException as error:
             run.listener.failed(error)
             raise
@@ -140,7 +166,7 @@ def as_selection(result: Result, dataset: Dataset, params: Algorithm, seed: int)
     """Return a `Selection` from a result, with feature names and the source; issue the result's remarks as warnings."""
     source = {name: getattr(dataset, name) for name in ("url", "digest", "n_samples", "n_features")}
     for remark in (*result.remarks, *_remarks(params, result, dataset)):
-        warnings.warn(f"{public_url(dataset.url)}: {remark}", stacklevel=3)
+        warnings.warn(f"{public_url(dataset.url)}: {remark}", stacklevel=4)
     products = None if result.parents is None else named_products(dataset.names, result.parents)
     inputs = None
     if result.expansion is not None:

@@ -34,6 +34,7 @@ from daskfs.protocol import Algorithm, Axis, Kind
 from daskfs.selection.frames import is_frame, names_of
 from daskfs.selection.selection import Selection
 from daskfs.store.dataset.dataset import Dataset, is_dataset, open_dataset
+from daskfs.store.dataset.label_order import RowOrder
 from daskfs.store.in_memory import InMemory
 from daskfs.store.in_place import Gap, InPlace
 from daskfs.store.ingest.arrays import encode_target
@@ -59,6 +60,7 @@ def select(
     y: Any = None,
     *,
     missing: Missing = "auto",
+    order: RowOrder = "auto",
     error_control: Literal["permuted", "halves"] | None = None,
     max_fdr: float | None = None,
     max_false: float | None = None,
@@ -87,6 +89,9 @@ def select(
         has its own.
     missing
         What becomes of missing values, as for `ingest`; not for a dataset, which has none.
+    order
+        ``"auto"`` to read rows that are sorted by label in random order if the algorithm learns row by row, as MISSION
+        does: from a copy, unless they are in memory. ``"as-is"`` to read them as they come.
     error_control, max_fdr, max_false
         How many of the features are false, and how many to report: see `OnlineSubstitution` ("permuted") and `Mission`
         ("halves").
@@ -122,9 +127,9 @@ def select(
     errors: dict[str, Any] = {"error_control": error_control, "max_fdr": max_fdr, "max_false": max_false}
     errors["groups"] = groups if isinstance(groups, str) else None
     run: dict[str, Any] = {"client": client, "checkpoint": checkpoint, "resume": resume, "seed": seed}
-    run |= {"synchronous": synchronous, "progress": progress, "storage_options": storage_options}
+    run |= {"synchronous": synchronous, "progress": progress, "storage_options": storage_options, "order": order}
     with ExitStack() as stack:
-        opener = _Opener(stack, missing, storage_options, client)
+        opener = _Opener(stack, missing, order, storage_options, client)
         errors = {name: value for name, value in errors.items() if value is not None}
         if isinstance(algorithm, Algorithm):
             algorithm = _with_error_control(algorithm, errors)
@@ -183,6 +188,8 @@ class _Opener:
         The stack whose exit removes temporary copies.
     missing
         What becomes of missing values.
+    order
+        Whether rows that are sorted by label may be read in random order.
     storage
         Options of the stores of paths and URLs.
     client
@@ -190,9 +197,15 @@ class _Opener:
     """
 
     def __init__(
-        self, stack: ExitStack, missing: Missing, storage: Mapping[str, Any] | None, client: Client | None
+        self,
+        stack: ExitStack,
+        missing: Missing,
+        order: RowOrder,
+        storage: Mapping[str, Any] | None,
+        client: Client | None,
     ) -> None:
-        self._stack, self._missing, self._storage, self._client = stack, missing, storage, client
+        self._stack, self._missing, self._order = stack, missing, order
+        self._storage, self._client = storage, client
         self.name, self.is_copy = "data", False
         """What records call the data, and whether the dataset is a temporary copy."""
 
@@ -268,7 +281,7 @@ class _Opener:
         kind = make_format(recognised.format, recognised.options)
         if label is None and isinstance(algorithm, Algorithm) and can_read_in_place(kind, sources, algorithm):
             text = open_text(sources, kind, self._client)
-            if text.meta.mixed is not False:
+            if text.meta.mixed is not False or self._order == "as-is":
                 return text
         return self._ingest([path], recognised, label, algorithm)
 
@@ -301,7 +314,7 @@ class _Opener:
         self, sources: Sequence[str], recognised: Recognised, label: str | None, algorithm: Algorithm | int
     ) -> Dataset:
         axis = algorithm.axis if isinstance(algorithm, Algorithm) else "columns"
-        options = {**recognised.options, **({} if label is None else {"label": label})}
+        options = {**recognised.options, "order": self._order, **({} if label is None else {"label": label})}
         if make_format(recognised.format, {}).is_table:
             options["missing"] = self._missing
         self.is_copy = True

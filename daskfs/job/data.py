@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from daskfs.algorithms.keep import kept_features
 from daskfs.engine.data.in_text import can_read_in_place, open_text
 from daskfs.engine.data.ingest import IngestProgress, ingest
+from daskfs.engine.data.mix import must_mix
 from daskfs.engine.data.reorder import transpose
 from daskfs.engine.data.split import split
 from daskfs.engine.passes import PassProgress
@@ -164,13 +165,17 @@ class DataSteps:
     def _open_matrix(self, data: DataTable, test: Dataset | None) -> Datasets:
         """Return the matrix of the table [data], in place, or as a copy if its chunks do not fit or to fill gaps."""
         matrix = open_matrix(Location(data.train, self.storage), data.array, data.label)
-        axis = self.job.select.params.axis
+        axis, is_sorted = self.job.select.params.axis, False
         if matrix.fits(axis) and data.missing is None:
-            return Datasets(InPlace(matrix, axis), test, None)
+            in_place = InPlace(matrix, axis)
+            is_sorted = self._must_mix(in_place)
+            if not is_sorted:
+                return Datasets(in_place, test, None)
         key = key_of([matrix.digest, data.model_dump(), axis])
         place = self._place(key, "copy.zarr")
         if not (existing := self._existing("copy", place)):
             reason = "to fill its gaps" if matrix.fits(axis) else f"its chunks do not make up blocks of whole {axis}"
+            reason = "since its rows are sorted by label" if is_sorted else reason
             self.listener.notify(f"copy: {public_url(data.train)} is copied to {public_url(place.url)}, {reason}")
             from daskfs.engine.data.write import write_matrix  # here, since it imports pandas and dask.array
 
@@ -183,8 +188,9 @@ class DataSteps:
         if self.job.split is not None and isinstance(train, InPlace | InText):
             train, test = train.held_back(self.job.split.test, self.job.split.seed)
         elif self.job.split is not None:
-            key = key_of([key, train.digest, self.job.split.model_dump()])
-            train, test = self._split(train, key)
+            mixes = self._must_mix(train)
+            key = key_of([key, train.digest, self.job.split.model_dump(), *(["mixed"] if mixes else [])])
+            train, test = self._split(train, key, mixes)
         if must_transpose(train, self.job.select.params):
             key = key or key_of([train.digest])
             train = self._transpose(train, self._place(key, "columns.zarr"))
@@ -225,9 +231,17 @@ class DataSteps:
         return self._write_split(dataset, place.below("one.zarr"), place.below("other.zarr"), 0.5, seed, "halves")
 
     def _write_split(
-        self, dataset: Dataset, train: Location, test: Location, share: float, seed: int, title: str
+        self,
+        dataset: Dataset,
+        train: Location,
+        test: Location,
+        share: float,
+        seed: int,
+        title: str,
+        shuffle: bool = False,
     ) -> tuple[Dataset, Dataset]:
-        options: dict[str, Any] = {"seed": seed, "client": self.client, "storage_options": self.storage}
+        options: dict[str, Any] = {"seed": seed, "shuffle": shuffle}
+        options |= {"client": self.client, "storage_options": self.storage}
         with self.listener.counting(title) as progress:
             return split(dataset, train.url, test.url, share, progress=progress, **options)
 
@@ -259,12 +273,20 @@ class DataSteps:
         self.listener.notify(f"ingest: {dataset!r}"[:-1].replace("<daskfs.Dataset ", ""))
         return dataset
 
-    def _split(self, dataset: Dataset, key: str) -> tuple[Dataset, Dataset]:
+    def _must_mix(self, dataset: Dataset) -> bool:
+        return must_mix(dataset, self.job.select.params, self.job.order)
+
+    def _split(self, dataset: Dataset, key: str, mixes: bool) -> tuple[Dataset, Dataset]:
         assert self.job.split is not None
         train, test = self._place(key, "train.zarr"), self._place(key, "test.zarr")
         if existing := self._existing("split", train, test):
             return existing[0], existing[1]
-        parts = self._write_split(dataset, train, test, self.job.split.test, self.job.split.seed, "split")
+        parts = self._write_split(dataset, train, test, self.job.split.test, self.job.split.seed, "split", mixes)
+        if mixes:
+            name = self.job.select.algorithm
+            self.listener.notify(
+                f"split: rows are sorted by label, and {name} learns row by row: written in random order (--order)"
+            )
         self.listener.notify(f"split: {parts[0].n_samples:,} rows to select from, {parts[1].n_samples:,} held back")
         return parts
 

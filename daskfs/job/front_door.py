@@ -164,12 +164,12 @@ class FrontDoor:
     def _data_tables(self) -> dict[str, Any]:
         """Return the tables [ingest] or [data], and [cluster], of the job."""
         if len(self.sources) == 1 and is_dataset(place := Location(self.sources[0], self.storage)):
-            if unused := [name.replace("_", "-") for name in self._given("ingest")]:
+            if unused := [name.replace("_", "-") for name in self._given("ingest") if name != "order"]:
                 raise OptionError(f"--{unused[0]}: {public_url(place.url)} is a dataset, and is read as it is")
             dataset = open_dataset(self.sources[0], self.storage)
             return {"data": {"train": dataset.url}, "cluster": self._cluster(dataset.stored_bytes)}
         if len(self.sources) == 1 and is_matrix(place := Location(self.sources[0], self.storage)):
-            given = self._given("ingest")
+            given = {name: value for name, value in self._given("ingest").items() if name != "order"}
             if unused := [name.replace("_", "-") for name in given if name not in ("label", "missing", "array")]:
                 raise OptionError(f"--{unused[0]}: {public_url(place.url)} is an array, which has no such option")
             matrix = open_matrix(place, given.get("array", ""), given.get("label", ""))

@@ -34,6 +34,7 @@ from daskfs.selection.records import METRICS, PROFILES, REPORT, RUN_RECORD, SIZE
 from daskfs.selection.run_folder import CHECKPOINT, RECORD
 from daskfs.selection.selection import Selection, load_selection
 from daskfs.store.dataset.dataset import Dataset
+from daskfs.store.dataset.label_order import RowOrder
 from daskfs.store.dataset.layout import ROOT
 from daskfs.store.places.location import Location
 
@@ -53,6 +54,7 @@ class Request:
     out: Location
     seed: int = 0
     synchronous: bool = False
+    order: RowOrder = "auto"
 
     def check(self) -> None:
         """Raise OptionError, before anything is written, if the selection is impossible or the folder is in use."""
@@ -130,6 +132,7 @@ class Request:
             checkpoint=f"{self.out.url}/{CHECKPOINT}",
             seed=self.seed,
             synchronous=self.synchronous,
+            order=self.order,
             progress=progress,
             storage_options=self.out.options or None,
         )

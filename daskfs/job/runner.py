@@ -117,10 +117,12 @@ class JobRun(DataSteps):
         select = self.job.select
         test = None if datasets.test is None else datasets.test.digest
         inputs = [datasets.train.digest, test, describe_algorithm(select.params), select.seed, select.synchronous]
+        inputs += [self.job.order] if self.job.order != "auto" else []
         return self.out.below(f"{RUNS}/{key_of(inputs)}")
 
     def _request(self, dataset: Dataset, place: Location, seed: int) -> Request:
-        return Request(dataset, self.job.select.params, place, seed, self.job.select.synchronous)
+        select = self.job.select
+        return Request(dataset, select.params, place, seed, select.synchronous, self.job.order)
 
     def _select(self, datasets: Datasets, place: Location) -> Selection:
         request = self._request(datasets.train, place, self.job.select.seed)

@@ -8,11 +8,12 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from daskfs.algorithms.registry import fields_of, registrations
-from daskfs.engine.data.ingest import OnBadLine, RowOrder
+from daskfs.engine.data.ingest import OnBadLine
 from daskfs.engine.memory import parse_memory
 from daskfs.errors import OptionError, nearest, nearest_or_some, without_secrets
 from daskfs.protocol import Algorithm
 from daskfs.store.dataset.codec import Compression
+from daskfs.store.dataset.label_order import RowOrder
 from daskfs.store.dataset.layout import Layout
 from daskfs.store.ingest.formats import make_format, options_of
 from daskfs.store.ingest.formats.base import Format
@@ -101,6 +102,8 @@ class SelectTable(JobTable):
     algorithm: str
     seed: int = Field(default=0, ge=0)
     synchronous: bool = False
+    order: RowOrder = "auto"
+    """Whether rows that are sorted by label are read in random order if the algorithm learns row by row."""
 
     @model_validator(mode="after")
     def _check_fields(self) -> SelectTable:
@@ -230,6 +233,12 @@ class Job(JobTable):
             if self.publish.at_least:
                 raise OptionError("publish.at_least: there is no score without test data; give some, or [split]")
         return self
+
+    @property
+    def order(self) -> RowOrder:
+        """Whether rows that are sorted by label may be put in random order, which both tables can refuse."""
+        orders = (self.select.order, self.ingest.order if self.ingest else "auto")
+        return "as-is" if "as-is" in orders else "auto"
 
     @property
     def has_test_data(self) -> bool:

@@ -15,7 +15,7 @@ from daskfs.engine.sizes import format_bytes
 from daskfs.errors import public_url
 from daskfs.observe.terminal import printable
 from daskfs.store.dataset.dataset import Dataset
-from daskfs.store.ingest.formats.dates import in_words, other_order
+from daskfs.store.ingest.formats.dates import FIRST_DAY, first_day_of, in_words, other_order
 from daskfs.store.ingest.gaps import GAP, indicator_name
 
 NAMES = {
@@ -45,6 +45,7 @@ def describe(dataset: Dataset) -> dict[str, Any]:
         "values": str(values.dtype) if values else "all ones",
         "labels": _labels(dataset),
         "mixed": dataset.attributes.get("mixed"),
+        "sorted": dataset.is_sorted,
         "weights": "weight" in dataset.arrays,
         "tags": "tag" in dataset.arrays,
         "names": dataset.attributes["names"]["from"],
@@ -61,13 +62,16 @@ def describe(dataset: Dataset) -> dict[str, Any]:
 
 
 def order_remark(dataset: Dataset) -> str | None:
-    """Return a line on rows that came in runs of labels: what was done about it, or what to do; None for mixed rows."""
+    """Return a line on rows that came in runs of labels, or are sorted: what was done, or what to do; else None."""
     origin = dataset.attributes.get("made", {})
     if origin.get("by") == "ingest" and "autocorrelation" in origin:
         runs = f"labels came in runs (autocorrelation {origin['autocorrelation']:.2f})"
         return f"{runs}: the rows were shuffled; --order as-is keeps them as they came"
-    if dataset.attributes.get("mixed") is False and dataset.layout == "rows":
-        return "labels come in runs: daskfs shuffle writes the rows in random order, for what learns row by row"
+    if dataset.layout != "columns" and dataset.is_sorted:
+        return (
+            "rows are sorted by label: MISSION, which learns row by row, makes a copy in random order for every run; "
+            "daskfs shuffle makes one that stays"
+        )
     return None
 
 
@@ -110,7 +114,7 @@ def info_table(facts: dict[str, Any]) -> Table:
         "shape": f"{facts['samples']:,} samples x {facts['features']:,} features"
         + (" (ids below that)" if facts["kind"] == "sparse" and facts["names"] in ("ids", "kmers") else ""),
         "labels": _label_line(facts["labels"]),
-        "order": ORDER[facts["mixed"]],
+        "order": "sorted by label" if facts["sorted"] else ORDER[facts["mixed"]],
         "density": f"{facts['density']:.3g}  ({facts['entries']:,} entries, {facts['entries_per_row']:,.1f} a row)",
         "values": facts["values"],
         "stored": f"{stored} in {facts['chunks']:,} chunks, {facts['compression']} + crc32c",
@@ -131,7 +135,7 @@ KINDS = {
     "label": "label",
     "numeric": "number",
     "boolean": "boolean: 0 or 1",
-    "date": "date: seconds since 2000",
+    "date": "date: seconds since",
     "time": "time: seconds",
     "categorical": "category: 0 or 1 a text",
     "identifier": "identifier: left out",
@@ -162,7 +166,7 @@ def columns_table(facts: Mapping[str, Any]) -> Table | None:
     special = [row for row in columns if len(columns) <= MOST_LINES or row not in plain]
     table = Table("column", "what it is", "gaps", box=None, padding=(0, 2))
     for row in special[:MOST_LINES]:
-        table.add_row(*(Text(printable(cell)) for cell in (row["column"], KINDS[row["kind"]], _gap_line(row, facts))))
+        table.add_row(*(Text(printable(cell)) for cell in (row["column"], _kind_line(row), _gap_line(row, facts))))
     if len(special) > MOST_LINES:
         table.add_row("…", f"{len(special) - MOST_LINES:,} more (daskfs info --json)", "")
     if len(columns) > MOST_LINES and plain:
@@ -205,8 +209,8 @@ def _date_lines(columns: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield a line for each form of dates other than ISO 8601, and for each of which the order is unsure."""
     forms: dict[tuple[str, bool], list[str]] = {}
     for row in columns:
-        if "format" in row:
-            forms.setdefault((row["format"], "unsure" in row), []).append(row["column"])
+        if form := first_day_of(row.get("format", ""))[0]:
+            forms.setdefault((form, "unsure" in row), []).append(row["column"])
     for (form, unsure), names in forms.items():
         what = f"dates: {_some(names)}, read as {in_words(form)}"
         if unsure:
@@ -229,6 +233,12 @@ def _counted(count: int, word: str) -> str:
 
 def _some(names: Sequence[str], most: int = 5) -> str:
     return ", ".join(map(printable, names[:most])) + (f" and {len(names) - most:,} more" if len(names) > most else "")
+
+
+def _kind_line(row: Mapping[str, Any]) -> str:
+    day = first_day_of(row.get("format", ""))[1]
+    since = f" {2000 if day == FIRST_DAY else day}" if row["kind"] == "date" else ""
+    return f"{KINDS[row['kind']]}{since}"
 
 
 def _gap_line(row: Mapping[str, Any], facts: Mapping[str, Any]) -> str:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.errors import OptionError, nearest
+from daskfs.store.ingest.formats.dates import first_day_of, with_first_day
 from daskfs.store.ingest.formats.tabular import (
     BOOLEAN,
     CATEGORICAL,
@@ -36,7 +37,7 @@ from daskfs.store.ingest.gaps import GAP
 class FrameColumn(NamedTuple):
     """The column of a DataFrame that a feature is made of, and a text or a part of a date, if the feature has one.
 
-    `date_format` is how the column's dates are written, if it is not ISO 8601.
+    `date_format` is how the column's dates are written, if it is not ISO 8601, and their first day (see `dates`).
     """
 
     column: str
@@ -106,7 +107,7 @@ def numbers_of(frame: Any, feature: FrameColumn) -> NDArray[np.float64]:
         if kind == CATEGORICAL:
             numbers = _from_texts(values, feature)
         elif kind in (DATE, TIME) or feature.part:
-            numbers = as_seconds(values, kind if kind == TIME else DATE, part=feature.part)
+            numbers = as_seconds(values, kind if kind == TIME else DATE, feature.date_format, feature.part)
         else:
             numbers = as_booleans(values) if kind == BOOLEAN else as_numbers(values)
     except arrow().ArrowInvalid as error:
@@ -169,7 +170,7 @@ def _form(text: str) -> str:
 
 def _from_texts(values: Any, feature: FrameColumn) -> Any:
     """Return texts as numbers: those of a number, a boolean, a date or a time, whichever all of them are."""
-    formats = dict.fromkeys((feature.date_format, ""))
+    formats = dict.fromkeys((feature.date_format, _without_form(feature.date_format)))
     conversions: list[Any] = [partial(as_seconds, kind=DATE, date_format=each, part=feature.part) for each in formats]
     if not feature.part:
         conversions = [as_numbers, as_booleans, *conversions, partial(as_seconds, kind=TIME)]
@@ -180,6 +181,12 @@ def _from_texts(values: Any, feature: FrameColumn) -> Any:
         except arrow().ArrowInvalid:
             continue
     return last(values)
+
+
+def _without_form(date_format: str) -> str:
+    """Return the form of dates as of ISO 8601, with the same first day."""
+    form, day = first_day_of(date_format)
+    return with_first_day("", day) if form != date_format else ""
 
 
 def _matches(values: Any, text: str) -> NDArray[np.float64]:

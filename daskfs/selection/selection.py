@@ -124,7 +124,8 @@ class Selection:
         `Univariate`; "t_value" or "times_chosen", "expected_false" and "q_value" with
         error control.
     date_formats
-        How the dates of columns are written that are texts of another form than ISO 8601, by name of the column.
+        How the dates of columns are written that are texts of another form than ISO 8601, and since which day seconds
+        are counted if not since 2000, by name of the column.
     error_control
         How many of `features` are expected to be false, with error control: `sentence` says it in words.
 

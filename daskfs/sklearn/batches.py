@@ -34,7 +34,7 @@ class BatchRun:
 
     def __init__(self, algorithm: Algorithm, seed: int, first: InMemory, classes: NDArray[Any] | None) -> None:
         self.algorithm, self.seed, self.classes = algorithm.resolve(first.meta), seed, classes
-        self.state = self.algorithm.start(first.meta, seed)
+        self.state = self.algorithm.start(replace(first.meta, mixed=None), seed)  # of rows to come nothing is known
         self.rows, self._digest = 0, ""
 
     def learn(self, batch: InMemory) -> None:

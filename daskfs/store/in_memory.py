@@ -42,6 +42,7 @@ from daskfs.store.ingest.gaps import Fills
 from daskfs.store.places.location import Location
 from daskfs.store.reorder.columns import IdSample, column_shape
 from daskfs.store.reorder.plan import block_ends
+from daskfs.store.reorder.runs import row_keys
 
 _TILE = (64, 1024)  # rows and columns
 
@@ -100,6 +101,7 @@ class InMemory(Dataset):
         if names is not None:
             self._hold(feature_spec(X.shape[1]), check_column_names(names, X.shape[1]))
         self._layout: Axis = axis
+        self._order: NDArray[np.int64] | None = None  # of rows that are not read in the order of X
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a matrix in memory stays in its process: write it with daskfs.write_dataset")
@@ -107,6 +109,18 @@ class InMemory(Dataset):
     def with_real_target(self) -> InMemory:
         self._labels = Labels(False, None, self._labels.targets)
         return self
+
+    def in_random_order(self) -> InMemory:
+        """Return the same rows in the order that `shuffle` gives them; rows are copied one block at a time."""
+        order = np.argsort(row_keys(0, 0, self.n_samples), kind="stable")
+        y, weight = (self._held[name].array[order] if name in self._held else None for name in ("y", "weight"))
+        names = [*self._held["feature"].array] if "feature" in self._held else None
+        assert y is not None
+        same = InMemory(self._X, y, self._labels, self._layout, names, weight, self._fills)
+        same._order = order
+        if "X" in self._held:
+            same._held["X"] = HeldArray(self._held["X"].spec, self._X, order)
+        return same
 
     def _hold(self, spec: ArraySpec, array: NDArray[Any]) -> None:
         self._held[spec.name] = HeldArray(spec, array)
@@ -143,19 +157,21 @@ class InMemory(Dataset):
     def _new_blocks(self, axis: Axis) -> AnyBlocks:
         if not scipy.sparse.issparse(self._X):
             return super()._new_blocks(axis)
-        return (_HeldRows if axis == "rows" else _HeldColumns)(self._X, self._held["y"], self._held.get("weight"))
+        y, weight = self._held["y"], self._held.get("weight")
+        return _HeldRows(self._X, y, weight, self._order) if axis == "rows" else _HeldColumns(self._X, y, weight)
 
 
 class HeldArray:
     """An array in memory, with the members of an `ArrayReader` that blocks use."""
 
-    def __init__(self, spec: ArraySpec, array: NDArray[Any]) -> None:
-        self.spec, self.array = spec, array
+    def __init__(self, spec: ArraySpec, array: NDArray[Any], order: NDArray[np.int64] | None = None) -> None:
+        self.spec, self.array, self._order = spec, array, order
 
     def read(self, number: int, buffer: ChunkBuffer | None = None) -> NDArray[Any]:
         """Return the cells of chunk `number`, as a view if dtype and memory order fit, else as a converted copy."""
         where = np.unravel_index(number, self.spec.grid)
-        cells = self.array[tuple(slice(i * c, (i + 1) * c) for i, c in zip(where, self.spec.chunks, strict=True))]
+        first, *others = (slice(i * c, (i + 1) * c) for i, c in zip(where, self.spec.chunks, strict=True))
+        cells = self.array[(first if self._order is None else self._order[first], *others)]
         if self.spec.is_text:
             return cells
         has_order = cells.flags.f_contiguous if self.spec.codec.columns_contiguous else cells.flags.c_contiguous
@@ -176,9 +192,12 @@ class HeldArray:
 class _HeldRows(SparseBlocks):
     """The rows of a CSR matrix, cut into the same blocks that `arrays.write_sparse` would write."""
 
-    def __init__(self, matrix: Any, y: HeldArray, weight: HeldArray | None) -> None:
+    def __init__(self, matrix: Any, y: HeldArray, weight: HeldArray | None, order: NDArray[np.int64] | None) -> None:
         self._matrix, self._y, self._weight = matrix, y.array, None if weight is None else weight.array
+        self._order = order
         indptr, shape = matrix.indptr, rows_shape(len(self._y), matrix.nnz, LZ4)
+        if order is not None:
+            indptr = np.concatenate([[0], np.cumsum(np.diff(indptr)[order], dtype=np.int64)])
         edges = [0]
         while edges[-1] < len(self._y):
             room = shape.entries
@@ -194,9 +213,12 @@ class _HeldRows(SparseBlocks):
 
     def read(self, number: int, buffers: SparseBuffers) -> SparseBlock:
         rows = slice(int(self._first[number]), int(self._first[number + 1]))
-        edges = self._matrix.indptr[rows.start : rows.stop + 1].astype(np.int64)
+        matrix, start = self._matrix, rows.start
+        if self._order is not None:
+            matrix, start = matrix[self._order[rows]], 0
+        edges = matrix.indptr[start : start + rows.stop - rows.start + 1].astype(np.int64)
         entries = slice(edges[0], edges[-1])
-        ids, values = self._matrix.indices[entries].astype(np.uint64), _float32(self._matrix.data[entries])
+        ids, values = matrix.indices[entries].astype(np.uint64), _float32(matrix.data[entries])
         weight = None if self._weight is None else read_only(self._weight[rows])
         indptr, ids, values, y = map(read_only, (edges - edges[0], ids, values, self._y[rows]))
         return SparseBlock(rows.start, indptr, ids, values, y, weight)

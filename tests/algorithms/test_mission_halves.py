@@ -224,8 +224,11 @@ def test_limits_and_rows_that_say_nothing_are_refused(tmp_path):
         daskfs.select(X, control(10), y, groups="x3")
     X, y = words(9_000)
     sorted_rows = daskfs.write_dataset(tmp_path / "sorted.zarr", X[np.argsort(y)], np.sort(y))
-    with pytest.raises(OptionError, match="rows in the order of their targets cannot be permuted in one pass"):
-        daskfs.select(sorted_rows, control(10))
+    with (
+        pytest.warns(UserWarning, match="sorted by label"),
+        pytest.raises(OptionError, match="rows in the order of their targets cannot be permuted in one pass"),
+    ):
+        daskfs.select(sorted_rows, control(10), order="as-is")
 
 
 def test_the_plan_says_what_it_costs():

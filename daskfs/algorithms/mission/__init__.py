@@ -44,11 +44,11 @@ from daskfs.algorithms.keep import kept_features, names_to_keep
 from daskfs.algorithms.losses import RowLoss, check_target, encode_classes, encode_target, loss_for, positive_target
 from daskfs.algorithms.mission.calibration import (
     FIRST_ROWS,
-    are_in_order,
+    are_few,
     count_first_rows,
-    order_sums,
     rate_of,
     remark_on,
+    target_sums,
 )
 from daskfs.algorithms.mission.feature_kernels import compile_scaling
 from daskfs.algorithms.mission.fit import load_scipy
@@ -61,7 +61,7 @@ from daskfs.algorithms.mission.learn import (
     learn_halves,
     merge_learned,
 )
-from daskfs.algorithms.mission.memory_kernels import ORDER, ROWS, Rule, SparseRows
+from daskfs.algorithms.mission.memory_kernels import ROWS, TARGETS, Rule, SparseRows
 from daskfs.algorithms.mission.refit import RefitState, fits_in_memory, held_back_share, is_held_back, only_selected
 from daskfs.algorithms.mission.rows import (
     NO_ROWS,
@@ -294,6 +294,13 @@ class Mission(Algorithm):
         times: dict[MissionStage, int] = {"count": int(self.idf), "learn": self.n_passes, "refit": self.n_refits}
         return [stage for stage, number in times.items() for _ in range(number)]
 
+    def needs_mixed_rows(self, meta: Meta) -> bool:
+        return not self._can_mix(meta)
+
+    def _can_mix(self, meta: Meta) -> bool:
+        """Return whether all rows fit into the buffer of the first rows, where they are put in random order."""
+        return self.method == "active" and meta.n_shards == 1 and are_few(meta)
+
     def rehearse(self, meta: Meta) -> bool:
         refit: Any = "auto" if self._fits_at_once(meta) else min(self.n_refits, 1)
         plain = replace(self, error_control=None, max_fdr=None, max_false=None)
@@ -320,6 +327,7 @@ class Mission(Algorithm):
             held_back=held_back_share(meta) if self.n_refits and not self._fits_at_once(meta) else 0.0,
             fits_at_once=self._fits_at_once(meta),
             keep=keep,
+            mixes=meta.mixed is False and self._can_mix(meta),
             history=np.full((len(self._stages), len(HISTORY)), np.nan),
             counts=RowCounts.empty(self.width) if self.idf else None,
             name_spaces=name_spaces_of(self.interactions, meta),
@@ -331,7 +339,7 @@ class Mission(Algorithm):
             raise OptionError("MISSION reads rows: write dense data with layout='rows' or 'both'")
         if state.merged_shards > 1:  # from here on this is one shard of several, with a common past
             state.totals_before += state.memory.totals
-            state.memory.totals[:], state.merged_shards, state.last_target = 0.0, 1, np.nan
+            state.memory.totals[:], state.merged_shards = 0.0, 1
             if state.counts is not None:
                 state.counts.before += state.counts.since
                 state.counts.since[:] = 0
@@ -341,8 +349,7 @@ class Mission(Algorithm):
             state.memory.totals[ROWS] += len(rows.y)
             return state
         if stage == "learn":
-            state.memory.totals[ORDER:] += order_sums(rows.y, state.last_target)
-            state.last_target = float(rows.y[-1]) if len(rows.y) else state.last_target
+            state.memory.totals[TARGETS:] += target_sums(rows.y)
         held = is_held_back(block.first, len(rows.y), state.seed, state.held_back)
         if stage == "refit":
             return self._refit(state, rows, held, block.first)
@@ -371,9 +378,9 @@ class Mission(Algorithm):
             state = self._learn_buffer(state)
             if not has_sketch(self):
                 keep_selected(self, state.memory, self._rule(state))
-        loss, weight, rows, *order = state.memory.totals + state.totals_before
-        if stage == "learn" and not state.mixes:
-            state.remark = remark_on(np.array(order), has_classes=bool(state.classes))
+        loss, weight, rows, *targets = state.memory.totals + state.totals_before
+        if stage == "learn":
+            state.remark = remark_on(np.array(targets), has_classes=bool(state.classes))
         rate = rate_of(self, state.calibration)
         if not np.isfinite(loss):
             raise OptionError(f"learning_rate={rate:g}: weights grew beyond all bounds; take a smaller one")
@@ -381,7 +388,7 @@ class Mission(Algorithm):
         record[:3] = loss / weight if weight else np.nan, rows, np.nan if stage == "count" else rate
         if state.counts is not None:
             state.idf, state.counts = idf_of(state.counts, rows), None
-        state.memory.totals[:], state.totals_before[:], state.merged_shards, state.last_target = 0.0, 0.0, 1, np.nan
+        state.memory.totals[:], state.totals_before[:], state.merged_shards = 0.0, 0.0, 1
         if stage == "learn" and is_last:
             judge_halves(self, state)
         elif stage == "learn" and state.halves is not None:
@@ -455,8 +462,7 @@ class Mission(Algorithm):
         count = enough or len(rows.y)
         first_rows, others = slice_rows(rows, 0, count), slice_rows(rows, count, len(rows.y))
         order = None
-        if self.method == "active" and are_in_order(order_sums(first_rows.y)):
-            state.mixes = count == state.n_samples
+        if state.mixes:
             order = np.random.default_rng([state.seed, state.passes]).permutation(count)
             first_rows = take_rows(first_rows, order)
         if state.calibration is None:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from daskfs.algorithms.mission.memory_kernels import SparseRows
 from daskfs.algorithms.mission.rows import outside_of
+from daskfs.protocol import Meta
 
 if TYPE_CHECKING:
     from daskfs.algorithms.mission import Mission
@@ -33,12 +34,6 @@ _FIRST_RATE = 1  # the search begins with this one and the next: usual data are 
 PAPER_RATE = 0.5
 _SLOWER = 2  # the best rate is divided by this: slower steps tell signal from noise better, and many more rows follow
 _FAR = 30.0  # standard deviations: with a mean this far from zero the intercept is learned too late
-_MIN_PAIRS = 100  # of neighbouring rows
-_IN_ORDER = 0.8  # correlation of the targets of neighbouring rows: runs are five times as long as by chance
-_RUNS = (
-    "its rows are not mixed: neighbouring rows mostly have the same target. MISSION learns row by row, and from such "
-    "rows next to nothing: daskfs shuffle IN.zarr OUT.zarr writes them in random order"
-)
 _FAR_FROM_ZERO = (
     "its target is far from zero beside its spread; MISSION learns the intercept row by row like everything else, "
     "and meanwhile chooses by chance: subtract the mean of the target first"
@@ -66,28 +61,19 @@ def count_first_rows(rows: SparseRows) -> int | None:
     return count if count <= len(rows.y) else None
 
 
-def order_sums(y: NDArray[np.float64], before: float = np.nan) -> NDArray[np.float64]:
-    """Return sums over consecutive rows from which `are_in_order` tells whether they are mixed; sums may be added up.
-
-    The argument `before` is the target of the row before these rows, or NaN.
-    """
-    steps, has_before = y[1:] - y[:-1], len(y) > 0 and not np.isnan(before)
-    across = (y[0] - before) ** 2 if has_before else 0.0
-    return np.array([len(y), y.sum(), y @ y, len(steps) + has_before, steps @ steps + across])
+def are_few(meta: Meta) -> bool:
+    """Return whether all rows are first rows, which are buffered."""
+    return meta.n_samples <= FIRST_ROWS and meta.n_entries <= FIRST_ENTRIES
 
 
-def are_in_order(sums: NDArray[np.float64]) -> bool:
-    """Return whether neighbouring rows mostly have similar targets, as in rows that are sorted by class."""
-    n, total, square, pairs, steps = sums
-    variance = square / max(n, 1) - (total / max(n, 1)) ** 2
-    return bool(pairs >= _MIN_PAIRS and variance > 0 and 1 - steps / pairs / (2 * variance) > _IN_ORDER)
+def target_sums(y: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return sums over targets for `remark_on`; sums may be added up."""
+    return np.array([len(y), y.sum(), y @ y])
 
 
 def remark_on(sums: NDArray[np.float64], has_classes: bool) -> str:
-    """Return a remark for users on the target, from the sums of `order_sums` over a pass; usually an empty text."""
-    if are_in_order(sums):
-        return _RUNS
-    n, total, square, *_ = sums
+    """Return a remark for users on the target, from its `target_sums`; usually an empty text."""
+    n, total, square = sums
     mean = total / max(n, 1)
     is_far = not has_classes and abs(mean) > _FAR * max(0.0, square / max(n, 1) - mean**2) ** 0.5 > 0
     return _FAR_FROM_ZERO if is_far else ""

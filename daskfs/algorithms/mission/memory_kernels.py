@@ -14,7 +14,7 @@ from daskfs.jit import helper, inlined, kernel
 
 COUNT, THRESHOLD = 0, 1  # in `Memory.status`: features in the table; a feature enters if its norm is above this
 SUM, UNIT = 0, 1  # in `Memory.pace`
-LOSS, WEIGHT, ROWS, ORDER = 0, 1, 2, 3  # in `Memory.totals`: losses before learning, weights and number of rows
+LOSS, WEIGHT, ROWS, TARGETS = 0, 1, 2, 3  # in `Memory.totals`: losses before learning, weights and number of rows
 _ONE, _ZERO = np.float32(1), np.float32(0)
 _ALL_SHARDS = np.float32(0.9999)  # shares add up to one, up to rounding
 
@@ -53,7 +53,7 @@ class Memory(NamedTuple):
     bias: NDArray[np.float32]
     """(C,): weights of the constant feature, whose value is `Rule.bias_value`."""
     bias_sum: NDArray[np.float32]  # (1,)
-    totals: NDArray[np.float64]  # (8,): LOSS, WEIGHT, ROWS, and `calibration.order_sums` from ORDER on
+    totals: NDArray[np.float64]  # (6,): LOSS, WEIGHT, ROWS, and `calibration.target_sums` from TARGETS on
 
 
 class Rule(NamedTuple):

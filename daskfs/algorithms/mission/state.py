@@ -65,10 +65,8 @@ class MissionState:
     """(passes, columns): a row for every pass, with the columns in `HISTORY`."""
     passes: int = 0
     """The number of finished passes."""
-    totals_before: NDArray[np.float64] = field(default_factory=lambda: np.zeros(8))
+    totals_before: NDArray[np.float64] = field(default_factory=lambda: np.zeros(6))
     """The totals of this pass up to the last merge; `memory.totals` has this shard's totals since the merge."""
-    last_target: float = np.nan
-    """The target of the last row that was read, NaN at the beginning of a pass and after a merge."""
     merged_shards: int = 1
     """The number of shards that this state was merged from; 1 as soon as the state learns again."""
     buffer: SparseRows | None = None
@@ -146,7 +144,7 @@ def _arrays(params: Mission, n_scores: int, room: int) -> dict[str, tuple[tuple[
         "status": ((tables, 2), np.float64),
         "bias": ((n_scores,), np.float32),
         "bias_sum": ((1,), np.float32),
-        "totals": ((8,), np.float64),
+        "totals": ((6,), np.float64),
     }
 
 

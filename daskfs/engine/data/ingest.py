@@ -26,6 +26,7 @@ from daskfs.errors import (
 )
 from daskfs.store.dataset.codec import Compression
 from daskfs.store.dataset.dataset import Dataset, open_dataset
+from daskfs.store.dataset.label_order import RowOrder
 from daskfs.store.dataset.layout import ROOT, UNSHUFFLED, DenseShape, Layout
 from daskfs.store.ingest import plan as planning
 from daskfs.store.ingest.dense_staging import DensePiece, DensePieceWriter, DensePlan, publish_dense
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
 
 AnyPiece = SparsePiece | DensePiece
 OnBadLine = Literal["error", "skip"]
-RowOrder = Literal["auto", "as-is"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,8 @@ def ingest(
         same kinds, the same columns are left out, and gaps are filled with the same numbers as in this dataset.
     order
         ``"auto"`` to store rows in random order (of seed 0) if their labels come in runs, as in sources with a file or
-        folder for each class, and if the dataset is laid out in rows. ``"as-is"`` to keep the order of the sources.
+        folder for each class, and if the dataset is laid out in rows and not both ways. ``"as-is"`` to keep the order
+        of the sources. What learns row by row reads sorted rows in random order in any case; see `select`.
     shuffle
         True (seed 0) or a seed to store the rows in random order in any case, as the function `shuffle` does.
     overwrite

@@ -21,6 +21,7 @@ from daskfs.errors import (
 )
 from daskfs.protocol import Axis, Block, ColumnBlock, Kind, Label, Meta, SparseColumnBlock
 from daskfs.store.dataset.blocks import ColumnBlocks, RowBlocks, SparseBlocks, SparseColumnBlocks, check_column_ids
+from daskfs.store.dataset.label_order import are_sorted
 from daskfs.store.dataset.layout import (
     MOST_METADATA,
     ROOT,
@@ -321,6 +322,11 @@ class Dataset:
         Pieces have the shape ``(rows,)``, or ``(rows, targets)`` where rows have several targets.
         """
         return self._per_row("y")
+
+    @cached_property
+    def is_sorted(self) -> bool:
+        """Whether the rows are sorted by label (see `label_order`); labels are only read if they come in runs."""
+        return self.attributes.get("mixed") is False and self.target_names is None and are_sorted(self.targets())
 
     def weights(self) -> Iterator[NDArray[np.float32]]:
         """Yield the weights of all rows in order, piece by piece; yield nothing if rows have no weights."""

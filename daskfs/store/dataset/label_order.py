@@ -1,19 +1,37 @@
-"""Whether labels come in runs: the autocorrelation of labels in the order of the rows, from sums over one reading."""
+"""The order of rows by their labels: whether the rows are mixed, and whether they are sorted.
+
+======== ============================== ============================ ===================================================
+rows     neighbouring labels            labels of 1,024 rows         what it means
+======== ============================== ============================ ===================================================
+mixed    correlate by at most 0.2       are as varied as all labels  nothing is done
+in runs  correlate by more (`mixed` is  are nearly as varied as all  an ingest in rows shuffles, since it writes anyway;
+         False)                         labels                       a selection reads the rows as they are
+sorted   correlate by more (`mixed` is  are less than half as varied learning row by row would fail: a selection that
+         False)                         as all (`are_sorted`)        does so reads the rows in random order
+======== ============================== ============================ ===================================================
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.store.dataset.layout import MOST_CLASSES
 
+RowOrder = Literal["auto", "as-is"]
+"""Whether sorted rows are put in random order, or left as they come."""
 MOST_IN_MIXED = 0.2
 """The largest autocorrelation of neighbouring labels in mixed rows. Runs of 1.25 equal labels on average have 0.2."""
+LEAST_IN_SORTED = 0.5
+"""The least share of the variance of labels that lies between stretches of sorted rows, and not within them.
+
+Two classes in runs of 1,400 rows have it. Runs of 1,000 rows cost MISSION nothing, runs of 4,000 cost a little."""
+_STRETCH = 1024  # rows
 _DEVIATIONS = 4  # of the autocorrelation of labels in random order, which is about 1 / sqrt(rows)
 
 
@@ -111,6 +129,33 @@ class LabelOrder:
         if chance >= 1 or math.isnan(self.autocorrelation):
             return None
         return self.autocorrelation <= max(MOST_IN_MIXED, chance)
+
+
+def are_sorted(pieces: Iterable[NDArray[np.float64]]) -> bool:
+    """Return whether labels are sorted, or come in very long runs; the pieces are those of all rows in order.
+
+    >>> y = np.random.default_rng(0).integers(0, 2, 20_000).astype(float)
+    >>> are_sorted([y]), are_sorted([np.sort(y)]), are_sorted([np.tile(np.repeat([0.0, 1.0], 1000), 10)])
+    (False, True, False)
+    """
+    rows, means, within = np.array([(len(y), y.mean(), y.var() * len(y)) for y in _stretches(pieces)]).reshape(-1, 3).T
+    if rows.sum() <= len(rows):  # a row in every stretch
+        return False
+    total = within.sum() + rows @ (means - np.average(means, weights=rows)) ** 2
+    share_within = within.sum() / (rows.sum() - len(rows)) * (rows.sum() - 1) / total if total else 1.0
+    return bool(1 - share_within >= LEAST_IN_SORTED)
+
+
+def _stretches(pieces: Iterable[NDArray[np.float64]]) -> Iterator[NDArray[np.float64]]:
+    """Yield the labels of every `_STRETCH` consecutive rows, and of the rows that are left."""
+    left = np.empty(0)
+    for piece in pieces:
+        left = np.concatenate([left, piece])
+        stop = len(left) // _STRETCH * _STRETCH
+        yield from left[:stop].reshape(-1, _STRETCH)
+        left = left[stop:]
+    if len(left):
+        yield left
 
 
 def join_orders(parts: Iterable[LabelOrder]) -> LabelOrder:

@@ -193,6 +193,11 @@ class SourcePart:
         return (self.source.size if self.stop is None else self.stop) - self.start
 
 
+def total_bytes(sources: Sequence[Source]) -> int:
+    """Return the size of all files, where a byte of a compressed file stands for about four."""
+    return sum(source.size * (4 if source.compression else 1) for source in sources)
+
+
 def find_sources(
     patterns: Sequence[str], options: Mapping[str, Any] | None = None, leave_out: Sequence[str] = ()
 ) -> list[Source]:

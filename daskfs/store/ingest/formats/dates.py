@@ -1,11 +1,16 @@
 """Texts that are dates in another form than ISO 8601, such as 19/08/2021, 19.08.2021 09:30 or 8/19/2021 2:30 PM.
 
 The form of a column is one of `ORDERS`, a separator and the order of day, month and year. A time of day may follow.
+
+A date becomes seconds since 2000, or since a later day that the form of its column ends with, as in "%d/%m/%Y since
+2026-03-01" or, for ISO 8601, "since 2026-03-01". float32 tells seconds of few months apart, but not seconds since 2000.
 """
 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
+from datetime import date
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,6 +23,8 @@ ORDERS = tuple(
     if order + separator != "%Y/%m/%d-"  # which is ISO 8601
 )
 """The forms that are recognised. Where day and month can be exchanged in every text, the first form is taken."""
+FIRST_DAY = date(2000, 1, 1)
+_SINCE = re.compile(r"(?:(.*) )?since (\d{4}-\d\d-\d\d)")
 _CLOCK = r"(?:[ T]+(?P<H>\d{1,2})(?P<MS>:\d{2}(?::\d{2}(?:\.\d{1,6})?)?)(?:\s*(?P<half>[AaPp])[Mm])?)?"
 
 
@@ -42,6 +49,23 @@ def _has_order(texts: pa.Array, order: str) -> bool:
     return True
 
 
+def with_first_day(date_format: str, day: date) -> str:
+    """Return the form of a column whose dates are seconds since the beginning of a day."""
+    return f"{date_format} since {day}".strip()
+
+
+def first_day_of(date_format: str) -> tuple[str, date]:
+    """Return the form of texts, "" for ISO 8601, and the day since whose beginning seconds are counted.
+
+    >>> first_day_of("%d.%m.%Y since 2026-03-01"), first_day_of("since 2026-03-01")[0], first_day_of("")
+    (('%d.%m.%Y', datetime.date(2026, 3, 1)), '', ('', datetime.date(2000, 1, 1)))
+    """
+    if (parts := _SINCE.fullmatch(date_format)) is not None:
+        with suppress(ValueError):  # no such day
+            return parts[1] or "", date.fromisoformat(parts[2])
+    return date_format, FIRST_DAY
+
+
 def other_order(order: str) -> str:
     """Return the order with day and month exchanged.
 
@@ -52,11 +76,12 @@ def other_order(order: str) -> str:
 
 
 def in_words(order: str) -> str:
-    """Return an order in words; any other date format is returned unchanged.
+    """Return an order in words, without a first day; any other date format is returned unchanged.
 
     >>> in_words("%d.%m.%Y")
     'day.month.year'
     """
+    order, _ = first_day_of(order)
     words = {"%d": "day", "%m": "month", "%Y": "year"}
     return re.sub("%[dmY]", lambda part: words[part.group()], order) if order in ORDERS else order
 

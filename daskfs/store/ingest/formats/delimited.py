@@ -21,7 +21,7 @@ from daskfs.store.ingest.formats.numbers_kernels import LF
 from daskfs.store.ingest.formats.tabular import NUMERIC, SAMPLE_BYTES, arrow, as_numbers, check_same_columns
 from daskfs.store.ingest.formats.tabular_rows import BadTableRow, TableFormat, TableRows, deliver
 from daskfs.store.ingest.rows import BadLines
-from daskfs.store.ingest.sources import Source, SourcePart, line_windows
+from daskfs.store.ingest.sources import Source, SourcePart, line_windows, total_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,7 +70,9 @@ class Delimited(TableFormat):
         sample = _Sample()
         start = end if self.header else 0
         deliver(_CsvLines(window.text[start:], window.offset + start, source, parser), sample)
-        return options.decide(columns, sample.table(strings), is_text=True)
+        table = sample.table(strings)
+        n_rows = len(table) * total_bytes(sources) / max(len(window.text), 1)
+        return options.decide(columns, table, max(n_rows, len(table)), is_text=True)
 
     def slices(self, part: SourcePart, window_bytes: int) -> Iterator[TableRows]:
         parser = _Parser(self.delimiter, self.columns, self._types())

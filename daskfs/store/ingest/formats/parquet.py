@@ -21,7 +21,7 @@ from daskfs.store.ingest.formats.base import RESOLVED
 from daskfs.store.ingest.formats.tabular import CATEGORICAL, NUMERIC, SAMPLE_BYTES, arrow, check_same_columns, kind_of
 from daskfs.store.ingest.formats.tabular_rows import TableFormat, TableRows
 from daskfs.store.ingest.rows import BadLines
-from daskfs.store.ingest.sources import Source, SourcePart
+from daskfs.store.ingest.sources import Source, SourcePart, total_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,7 +61,8 @@ class Parquet(TableFormat):
             read = partial(options._batches, file, sources[0], columns=used, window_bytes=SAMPLE_BYTES)
             batches = (batch for group in range(file.num_row_groups) for batch in read(group))
             sample = _first_rows(batches, schema.empty_table().select(used))
-        return replace(options.decide(schema.names, sample), kinds=_kinds(schema))
+            n_rows = file.metadata.num_rows * total_bytes(sources) / max(sources[0].size, 1)
+        return replace(options.decide(schema.names, sample, n_rows), kinds=_kinds(schema))
 
     def _find_partitions(self, sources: Sequence[Source]) -> tuple[tuple[str, str], ...]:
         """Return the columns that folders make: those whose values differ, or that the dataset to be like has."""

@@ -8,10 +8,10 @@ not stored in a sparse table. A dense table has a number in every cell and is st
 from __future__ import annotations
 
 import importlib
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
@@ -20,7 +20,8 @@ from daskfs.errors import OptionError, SourceError, check_choice, nearest_or_som
 from daskfs.protocol import Kind
 from daskfs.store.dataset.dataset import Dataset
 from daskfs.store.ingest.formats.base import RESOLVED, Format, LabelKind, NamesFrom
-from daskfs.store.ingest.formats.dates import ORDERS, order_of, parse_dates
+from daskfs.store.ingest.formats.dates import FIRST_DAY, ORDERS, first_day_of, order_of, parse_dates, with_first_day
+from daskfs.store.ingest.formats.identifiers import is_number_of_rows, names_rows
 from daskfs.store.ingest.gaps import Fills, Missing
 from daskfs.store.ingest.sources import Source
 
@@ -39,12 +40,10 @@ DATE_PARTS = {
     "minute": "minute",
 }
 """Parts of a date that can be features of their own, with the function of pyarrow.compute that computes each part."""
-FIRST_DAY = 946_684_800  # 2000-01-01, in seconds since 1970-01-01
+_DAY = 86_400  # seconds
 _NO_FEATURE = {LABEL: "the label", IDENTIFIER: "left out as an identifier", IGNORED: "left out"}
-_ROWS_OF_IDENTIFIER = 20  # with fewer rows, distinct values are no sign of an identifier
-_DISTINCT_SHARE = 0.9
+_EPOCH = datetime.fromtimestamp(0, UTC).date()
 _WITH_COMMA = r"^\s*[-+]?\d+(,\d+)?\s*$"
-_NAMED_AS_IDENTIFIER = re.compile(r"(?i:(.*[\W_])?(id|uuid|guid|index|key|row|nr|no|number)\.?)|.*[a-z](Id|ID)")
 
 
 class NumberColumn(NamedTuple):
@@ -72,9 +71,9 @@ class TableOptions(Format):
     ignore
         Columns that are no features.
     include
-        Columns that are features even if they look like identifiers. A column with nearly as many texts as rows, or of
+        Columns that are features even if they look like identifiers. A column of texts that few rows share, or of
         distinct whole numbers that count the rows, in any order, or are called id or number, is an identifier and left
-        out.
+        out; see `identifiers`.
     missing
         What becomes of a missing number, date, time or boolean (see `daskfs.ingest`). A missing text is a text of its
         own, ``column=(missing)``, except with ``"zero"``.
@@ -96,8 +95,9 @@ class TableOptions(Format):
     iso_dates, booleans, times, identifiers
         Columns of these kinds among those whose kind was not given, filled in by `resolve`.
     date_formats, unsure_dates
-        The format of each column of dates in another form than ISO 8601, and the columns whose first rows do not tell
-        day and month apart, filled in by `resolve`.
+        The format of each column of dates in another form than ISO 8601, with the first day if float32 would not tell
+        seconds since 2000 apart, and the columns whose first rows do not tell day and month apart, filled in by
+        `resolve`.
     """
 
     label: str | tuple[str, ...] = ""
@@ -223,10 +223,13 @@ class TableOptions(Format):
                 raise OptionError(f"{option} {name}: is no feature but {_NO_FEATURE[kinds[name]]}{remedy}")
             raise OptionError(f"{option} {name}: no such column{nearest_or_some(name, known)}")
 
-    def decide(self, columns: Sequence[str], sample: pa.Table | pa.RecordBatch, is_text: bool = False) -> Self:
+    def decide(
+        self, columns: Sequence[str], sample: pa.Table | pa.RecordBatch, n_rows: float, is_text: bool = False
+    ) -> Self:
         """Return the options with every "auto" replaced by a choice from the types and values in `sample`.
 
-        The numbers of text files (`is_text`) have no type, and float32 is good enough for them.
+        The sample is the first rows of about `n_rows`. The numbers of text files (`is_text`) have no type, and float32
+        is good enough for them.
         """
         kinds = {column.name: kind_of(column.type) for column in sample.schema}
         kinds |= dict.fromkeys(self.numeric, NUMERIC) | dict.fromkeys(self.categorical, CATEGORICAL)
@@ -253,7 +256,7 @@ class TableOptions(Format):
                 _refuse_decimal_commas(sample[name], name, "--labels strings")
         kept = {*declared, *self.include}
         identifiers = [
-            name for name in features if name not in kept and _is_identifier(sample[name], name, kinds[name])
+            name for name in features if name not in kept and _is_identifier(sample[name], name, kinds[name], n_rows)
         ]
         features = [name for name in features if name not in identifiers]
         if not features:
@@ -270,6 +273,11 @@ class TableOptions(Format):
             raise OptionError("a sparse table holds float32: leave out --dtype float64, or pass --table dense")
         to_fit = [name for name in numeric if dense and not (is_text and kinds[name] == NUMERIC)]
         exact = all(_fits_float32(sample[name], kinds[name], formats.get(name, "")) for name in to_fit)
+        dtype = _unless_auto(self.dtype, "float32" if exact else "float64")
+        if dtype == "float32":
+            known = {*self.iso_dates, *dict(self.date_formats)}  # of a dataset to be like
+            dates_in_use = [name for name in numeric if kinds[name] == DATE and name not in known]
+            formats |= _later_first_days(sample, {name: formats.get(name, "") for name in dates_in_use})
         return replace(
             self,
             columns=tuple(columns),
@@ -287,7 +295,7 @@ class TableOptions(Format):
             date_parts=tuple(self.date_parts),
             labels=self._label_kind(kinds),
             table="dense" if dense else "sparse",
-            dtype=_unless_auto(self.dtype, "float32" if exact else "float64"),
+            dtype=dtype,
         )
 
     def _find_dates(self, sample: pa.Table | pa.RecordBatch, names: Collection[str]) -> dict[str, tuple[str, bool]]:
@@ -323,7 +331,7 @@ class TableOptions(Format):
             booleans=of(BOOLEAN),
             times=of(TIME),
             iso_dates=tuple(name for name in of(DATE) if name not in self.dates),
-            date_formats=tuple((row["column"], row["format"]) for row in columns if "format" in row),
+            date_formats=tuple((row["column"], row.get("format", "")) for row in columns if row["kind"] == DATE),
             ignore=of(IDENTIFIER, IGNORED),
             labels="strings" if dataset.attributes["labels"]["kind"] == "strings" else "numbers",
             missing=dataset.attributes.get("missing", {"how": "auto"})["how"],
@@ -336,7 +344,7 @@ class TableOptions(Format):
         rows, formats = [], dict(self.date_formats)
         for name, kind in self.kinds_of_columns.items():
             row: dict[str, Any] = {"column": name, "kind": kind}
-            if name in formats:
+            if formats.get(name):
                 row["format"] = formats[name]
             if name in self.unsure_dates:
                 row["unsure"] = True
@@ -414,8 +422,11 @@ def as_dates(column: pa.Array, date_format: str = "") -> pa.Array:
 
 
 def as_seconds(column: pa.Array, kind: str, date_format: str = "", part: str = "") -> pa.Array:
-    """Return dates as seconds since 2000-01-01 or as a part such as the weekday, times as seconds since midnight."""
-    pa, compute, first = arrow(), arrow("pyarrow.compute"), FIRST_DAY
+    """Return dates as seconds since 2000-01-01 or as a part such as the weekday, times as seconds since midnight.
+
+    A date format may end with another day than 2000-01-01 (see `dates`).
+    """
+    pa, compute, first_day = arrow(), arrow("pyarrow.compute"), FIRST_DAY
     if kind == TIME and kind_of(column.type) == CATEGORICAL:
         texts = _trimmed(column)
         if compute.all(compute.match_substring(texts, ":")).as_py() is False:  # None where all are gaps
@@ -423,13 +434,14 @@ def as_seconds(column: pa.Array, kind: str, date_format: str = "", part: str = "
         dates = compute.binary_join_element_wise("2000-01-01", texts, " ").cast(pa.timestamp("us"))
     elif kind == TIME:
         unit = pa.duration("us") if arrow("pyarrow.types").is_duration(column.type) else pa.time64("us")
-        dates, first = column.cast(unit, safe=False), 0
+        dates, first_day = column.cast(unit, safe=False), _EPOCH
     else:
+        date_format, first_day = first_day_of(date_format)
         dates = as_dates(column, date_format)
         if part:
             return getattr(compute, DATE_PARTS[part])(dates).cast(pa.float64())
     seconds = compute.divide(dates.cast(pa.int64()).cast(pa.float64(), safe=False), 1e6)
-    return compute.subtract(seconds, float(first))
+    return compute.subtract(seconds, (first_day - _EPOCH).total_seconds())
 
 
 def as_texts(column: pa.Array) -> pa.Array:
@@ -485,21 +497,15 @@ def _refuse_decimal_commas(column: pa.Array, name: str, otherwise: str) -> None:
         )
 
 
-def _is_identifier(column: pa.Array, name: str, kind: str) -> bool:
-    """Return whether a column of the first rows has nearly as many values as rows, and no numbers that are measured."""
+def _is_identifier(column: pa.Array, name: str, kind: str, n_rows: float) -> bool:
+    """Return whether a column of the first of about `n_rows` rows tells rows apart, and says nothing about them."""
     values = column.drop_null()
-    if len(values) < _ROWS_OF_IDENTIFIER or kind not in (CATEGORICAL, NUMERIC):
-        return False
-    distinct = len(values.unique())
-    if kind == CATEGORICAL:
-        return distinct >= _DISTINCT_SHARE * len(values)
-    if distinct < len(values):
-        return False
-    numbers = as_numbers(values).to_numpy()
-    if (numbers != numbers.round()).any():
-        return False
-    counts_rows = numbers.max() - numbers.min() == len(numbers) - 1  # in any order, as they are distinct
-    return bool(counts_rows or _NAMED_AS_IDENTIFIER.fullmatch(name))
+    if kind == CATEGORICAL and len(values):
+        texts = as_texts(values)
+        texts = texts.combine_chunks() if hasattr(texts, "chunks") else texts
+        codes = texts.dictionary_encode().indices.to_numpy()
+        return names_rows(codes, name, n_rows * len(values) / len(column))
+    return kind == NUMERIC and is_number_of_rows(as_numbers(values).to_numpy(), name)
 
 
 def check_same_columns(source: Source, columns: Sequence[str], expected: Sequence[str]) -> None:
@@ -536,10 +542,20 @@ def _fits_float32(column: pa.Array, kind: str, date_format: str) -> bool:
     if kind == TIME:
         return _is_text(type)
     if kind == DATE:
-        return bool((as_seconds(column.drop_null(), kind, date_format).to_numpy() % 86_400 == 0).all())
+        return bool((as_seconds(column.drop_null(), kind, date_format).to_numpy() % _DAY == 0).all())
     if types.is_integer(type):
         return bool(type.bit_width <= 16)
     return bool(types.is_float16(type) or types.is_float32(type))
+
+
+def _later_first_days(sample: pa.Table | pa.RecordBatch, formats: Mapping[str, str]) -> dict[str, str]:
+    """Return the formats of columns of dates that are no whole days, with the day of the earliest date in `sample`."""
+    later = {}
+    for name, date_format in formats.items():
+        if not _fits_float32(sample[name], DATE, date_format):
+            first = arrow("pyarrow.compute").min(as_seconds(sample[name], DATE, date_format)).as_py()
+            later[name] = with_first_day(date_format, FIRST_DAY + timedelta(days=first // _DAY))
+    return later
 
 
 def _unless_auto(option: Any, choice: str) -> Any:

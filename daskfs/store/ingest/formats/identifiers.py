@@ -1,0 +1,83 @@
+"""Columns that tell rows apart, such as the number of a row, a customer or a session, and are left out as features.
+
+What counts for a text is how many other rows share the text of a row on average. The features of texts that hardly any
+rows share would predict the rows that were seen, and nothing else, and there are more of them the more rows there are.
+Cities, words and advertisements are no identifiers however many there are, since frequent ones have many rows.
+
+================================= ======================== ============================
+other rows with the text of a row distinct texts           name of the column
+================================= ======================== ============================
+fewer than 20                     at least 90 % of rows    any
+fewer than 2                      at least 1,000           any
+fewer than 20                     at least 100             names a customer, a session …
+================================= ======================== ============================
+
+Only the first rows are looked at. Texts that are in the first half of these and again in the second half tell how often
+a text comes back, and so how many of *all* rows share it. Rows of a text that come one after the other are counted
+where they are. Distinct texts are those of the first rows.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+from numpy.typing import NDArray
+
+_LEAST_ROWS = 20  # with fewer rows, distinct values are no sign of an identifier
+_DISTINCT_SHARE = 0.9
+_FEW, _HARDLY_ANY = 20, 2  # other rows with the same text
+_MANY, _MANY_OF_NAMED = 1000, 100  # distinct texts
+_NAMED_AS_IDENTIFIER = re.compile(r"(?i:(.*[\W_])?(id|uuid|guid|index|key|row|nr|no|number)\.?)|.*[a-z](Id|ID)")
+_NAMES = re.compile(
+    r"(?i:account|booking|client|contract|cookie|customer|email|guest|hash|household|invoice|ip|kunde|login|member|order|"
+    r"passenger|patient|person|phone|player|policy|receipt|session|subject|subscriber|ticket|token|transaction|user|"
+    r"username|visit|visitor)"
+)
+"""Words that name what is numbered or called by identifiers."""
+_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+
+
+def names_rows(codes: NDArray[np.integer], name: str, n_rows: float) -> bool:
+    """Return whether texts are identifiers, from the number of the text of each of the first of `n_rows` rows."""
+    distinct = int(codes.max(initial=-1)) + 1
+    if len(codes) < _LEAST_ROWS:
+        return False
+    shared_by = mean_companions(codes, n_rows)
+    if distinct >= _DISTINCT_SHARE * len(codes):
+        return shared_by < _FEW
+    if distinct >= _MANY and shared_by < _HARDLY_ANY:
+        return True
+    return distinct >= _MANY_OF_NAMED and shared_by < _FEW and is_named_as_identifier(name)
+
+
+def mean_companions(codes: NDArray[np.integer], n_rows: float) -> float:
+    """Return how many other rows have the text of a row on average, of `n_rows` rows of which the first are known.
+
+    >>> codes = np.random.default_rng(0).integers(0, 2000, 10_000)  # five rows each
+    >>> mean_companions(codes, 10_000).__round__(), mean_companions(np.sort(codes), 1e6).__round__()
+    (5, 5)
+    >>> mean_companions(codes, 1e6).__round__(-1)
+    500.0
+    """
+    half, distinct = len(codes) // 2, int(codes.max()) + 1
+    first, second = np.bincount(codes[:half], minlength=distinct), np.bincount(codes[half:], minlength=distinct)
+    here = first + second
+    return max(float(here @ (here - 1)) / len(codes), n_rows * float(first @ second) / (half * (len(codes) - half)))
+
+
+def is_named_as_identifier(name: str) -> bool:
+    """Return whether a column is called after what identifiers stand for.
+
+    >>> [is_named_as_identifier(name) for name in ("customer", "userName", "visit_id", "city", "trust", "item no.")]
+    [True, True, True, False, False, True]
+    """
+    return bool(any(map(_NAMES.fullmatch, _WORDS.findall(name))) or _NAMED_AS_IDENTIFIER.fullmatch(name))
+
+
+def is_number_of_rows(numbers: NDArray[np.float64], name: str) -> bool:
+    """Return whether numbers are distinct and whole, and count the rows, in any order, or are called id or number."""
+    if len(numbers) < _LEAST_ROWS or len(np.unique(numbers)) < len(numbers) or (numbers != numbers.round()).any():
+        return False
+    counts_rows = numbers.max() - numbers.min() == len(numbers) - 1  # in any order, as they are distinct
+    return bool(counts_rows or _NAMED_AS_IDENTIFIER.fullmatch(name))
