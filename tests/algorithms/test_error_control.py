@@ -20,6 +20,7 @@ from daskfs.algorithms.substitution.error_control import (
 )
 from daskfs.errors import OptionError
 from daskfs.protocol import ColumnBlock, ErrorControl
+from daskfs.sklearn import OnlineSubstitutionSelector
 from daskfs.store.in_memory import InMemory
 from daskfs.store.ingest.arrays import encode_target
 
@@ -271,19 +272,47 @@ def test_columns_of_groups_are_read_once():
     assert len(algorithm.visit_first(state)) == 0
 
 
-@pytest.mark.parametrize("as_text", [False, True], ids=["numbers", "texts"])
-def test_a_column_of_groups_is_used_and_not_selected(as_text):
+def test_estimators_take_groups():
+    X, y, donor = visits(30)
+    options = {"error_control": "permuted", "max_fdr": 0.1}
+    together = daskfs.select(X, 10, y, **options, groups=donor)
+    selector = OnlineSubstitutionSelector(10, **options, random_state=0)
+    assert selector.fit(X, y, groups=[f"donor {at}" for at in donor]).selection_.error_control == together.error_control
+    assert selector.fit(X, y).selection_.error_control != together.error_control
+    with pytest.raises(OptionError, match="groups: missing='drop' leaves out rows"):
+        OnlineSubstitutionSelector(10, **options, missing="drop").fit(X, y, groups=donor)
+    with pytest.raises(OptionError, match="groups: needs error_control='permuted'"):
+        OnlineSubstitutionSelector(10).fit(X, y, groups=donor)
+
+
+def donors_and_genes():
     import pandas as pd
 
     X, y, donor = visits(12)
     y += 2 * (donor == 3)  # it would be selected if it could be
-    table = pd.DataFrame(X[:, :40].round(6), columns=[f"gene{j}" for j in range(40)])
-    table["donor"], table["y"] = [f"d{at:02}" for at in donor] if as_text else donor.astype(float), y
-    named = daskfs.select(table, 5, "y", error_control="permuted", groups="donor")
-    listed = daskfs.select(table.drop(columns="donor"), 5, "y", error_control="permuted", groups=donor)
+    return pd.DataFrame(X[:, :40].round(6), columns=[f"gene{j}" for j in range(40)]).assign(y=y), donor
+
+
+def test_a_column_of_groups_is_used_and_not_selected():
+    table, donor = donors_and_genes()
+    named = daskfs.select(table.assign(donor=donor.astype(float)), 5, "y", error_control="permuted", groups="donor")
+    listed = daskfs.select(table, 5, "y", error_control="permuted", groups=donor)
+    alone = daskfs.select(table, 5, "y", error_control="permuted")
     assert named.names == listed.names
-    if not as_text:  # a table with texts is shuffled, since its targets come in runs
-        np.testing.assert_allclose(named.statistics["q_value"], listed.statistics["q_value"])
+    np.testing.assert_allclose(named.statistics["q_value"], listed.statistics["q_value"])
+    assert named.error_control.q_values != alone.error_control.q_values
+
+
+def test_groups_may_be_texts():
+    """Both tables are shuffled in the same way, since they have texts and their targets come in runs."""
+    table, donor = donors_and_genes()
+    table["site"] = np.resize(["north", "south"], len(table))
+    by_text, by_number = (
+        daskfs.select(table.assign(donor=values), 5, "y", error_control="permuted", groups="donor")
+        for values in ([f"d{at:02}" for at in donor], donor.astype(float))
+    )
+    assert by_text.names == by_number.names
+    assert by_text.error_control.q_values == pytest.approx(by_number.error_control.q_values)
 
 
 def test_groups_on_disk_survive_a_stop(tmp_path, monkeypatch):

@@ -234,7 +234,8 @@ def _codes_of(values: Floats) -> NDArray[np.int64]:
     """Return numbers of groups for the values of a column of numbers. Raise OptionError if these are not groups."""
     if not np.array_equal(values, np.round(values)) or np.abs(values).max() > _LARGEST_GROUP:
         raise OptionError(
-            f"groups: must be whole numbers up to {_LARGEST_GROUP:,}, without gaps, or texts; number them from 0 on"
+            f"groups: must be whole numbers up to {_LARGEST_GROUP:,}, without gaps, or texts; number them from 0 on, "
+            f"or ingest the column as categories (categorical)"
         )
     return np.unique(values, return_inverse=True)[1].astype(np.int64)
 
