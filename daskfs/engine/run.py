@@ -46,7 +46,7 @@ def select(
     synchronous: bool = False,
     progress: Callable[[PassProgress], None] | None = None,
     storage_options: Mapping[str, Any] | None = None,
-    groups: NDArray[np.int64] | None = None,
+    groups: Any = None,
     order: RowOrder = "auto",
 ) -> Selection:
     """Select features from a dataset of any size.
@@ -74,10 +74,10 @@ def select(
     storage_options
         Options to reach the stores of dataset and checkpoint; see `open_dataset`.
     groups
-        The number of the group of every row, for error control.
+        With error control: which rows belong together, as a name or number for every row.
     order
         "auto" to read rows that are sorted by label in random order if the algorithm learns row by row, as MISSION
-        does: from a temporary copy, unless they are in memory. "as-is" to read them as they come.
+        does: from a temporary copy, unless they are in memory. "as-is" to read them as they come, as with `groups`.
 
     Returns
     -------
@@ -102,6 +102,8 @@ def select(
         raise OptionError("resume: there is nothing to go on from without a checkpoint; say where it is")
     client = (client or current_client()) if dataset.travels else None
     options = storage_options or dataset.location.options
+    if groups is not None:  # they are in the order of the rows
+        order = "as-is"
     with mixed_rows(dataset, algorithm, order, client) as rows:
         return _select(
             rows, dataset, algorithm, client, checkpoint, resume, seed, synchronous, progress, options, groups
@@ -119,11 +121,14 @@ def _select(
     synchronous: bool,
     progress: Callable[[PassProgress], None] | None,
     options: Mapping[str, Any],
-    groups: NDArray[np.int64] | None,
+    groups: Any,
 ) -> Selection:
     """Select features from a dataset, which holds the rows of the dataset `source` in an order that can be learned."""
     send = client_sender(client) if client is not None and events_enabled() else None
-    meta = dataset.meta if groups is None else replace(dataset.meta, row_groups=lambda: groups)
+    meta = dataset.meta
+    if groups is not None:
+        numbers = _group_numbers(groups, dataset.n_samples, algorithm, checkpoint is not None)
+        meta = replace(meta, row_groups=lambda: numbers)
     try:
         if client is not None:
             prepare_workers(client, [dataset.location.options], [algorithm])
@@ -160,6 +165,23 @@ def _select(
             raise
         run.listener.finished(selection.names, selection.weights)
     return selection
+
+
+def _group_numbers(groups: Any, n_samples: int, algorithm: Algorithm, has_checkpoint: bool) -> NDArray[np.int64]:
+    """Return the number of the group of every row, given a name or number for every row."""
+    labels = np.asarray(groups)
+    if getattr(algorithm, "error_control", None) is None:
+        raise OptionError("groups: needs error_control='permuted'")
+    if labels.shape != (n_samples,):
+        raise OptionError(f"groups: has shape {labels.shape}; give one for each of the {n_samples:,} rows")
+    if has_checkpoint:  # it would have to tell these groups from others
+        raise OptionError("groups: with a checkpoint, make them a column of the data and pass its name")
+    missing = [label is None or label != label for label in labels.tolist()]
+    if any(missing):
+        raise OptionError(f"groups: row {missing.index(True)} has none; leave it out, or make it a group of its own")
+    return np.unique(labels.astype(str) if labels.dtype.kind == "O" else labels, return_inverse=True)[1].astype(
+        np.int64
+    )
 
 
 def as_selection(result: Result, dataset: Dataset, params: Algorithm, seed: int) -> Selection:

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from daskfs.algorithms.registry import fields_of, registrations
 from daskfs.engine.data.in_text import can_read_in_place, open_text
@@ -136,7 +135,7 @@ def select(
         dataset, chosen = opener.open(data, y, algorithm)
         chosen = _with_error_control(chosen, errors)
         if groups is not None and not isinstance(groups, str):
-            run["groups"] = _group_numbers(groups, dataset.n_samples, chosen, checkpoint is not None)
+            run["groups"] = groups
         try:
             selection = select_from_dataset(dataset, chosen, **run)
         except Gap:
@@ -160,23 +159,6 @@ def _with_error_control(algorithm: Algorithm, errors: Mapping[str, Any]) -> Algo
     if "groups" in errors and "groups" not in known:
         raise OptionError(f"groups: {algorithm.name} has none: use OnlineSubstitution")
     return replace(algorithm, **errors)  # type: ignore[type-var]
-
-
-def _group_numbers(groups: Any, n_samples: int, algorithm: Algorithm, has_checkpoint: bool) -> NDArray[np.int64]:
-    """Return the number of the group of every row, given a name or number for every row."""
-    labels = np.asarray(groups)
-    if getattr(algorithm, "error_control", None) is None:
-        raise OptionError("groups: needs error_control='permuted'")
-    if labels.shape != (n_samples,):
-        raise OptionError(f"groups: has shape {labels.shape}; give one for each of the {n_samples:,} rows")
-    if has_checkpoint:  # it would have to tell these groups from others
-        raise OptionError("groups: with a checkpoint, make them a column of the data and pass its name")
-    missing = [label is None or label != label for label in labels.tolist()]
-    if any(missing):
-        raise OptionError(f"groups: row {missing.index(True)} has none; leave it out, or make it a group of its own")
-    return np.unique(labels.astype(str) if labels.dtype.kind == "O" else labels, return_inverse=True)[1].astype(
-        np.int64
-    )
 
 
 class _Opener:

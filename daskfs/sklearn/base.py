@@ -49,7 +49,7 @@ class SelectingEstimator(BaseEstimator):
     n_features_in_: int
     selection_: Selection
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
         """Select features of X and fit a model of y.
 
         Parameters
@@ -61,9 +61,13 @@ class SelectingEstimator(BaseEstimator):
             Substitution other than classifiers also take several numbers a row, ``(rows, targets)``.
         sample_weight
             The weight of every row, not given for a dataset, which contains row weights.
+        groups
+            With error control: which rows belong together, as a name or number for every row.
         """
+        if groups is not None and self.missing == "drop":
+            raise OptionError("groups: missing='drop' leaves out rows, and these groups are of all rows")
         with self._open(X, y, sample_weight) as dataset:
-            selection = select(dataset, self._algorithm_for(dataset.meta), seed=self._seed())
+            selection = select(dataset, self._algorithm_for(dataset.meta), seed=self._seed(), groups=groups)
         if is_lazy(X):  # the dataset was a temporary one
             selection = replace(selection, source={**selection.source, "url": "X"})
         self.selection_ = self._with_labels(selection)

@@ -3,16 +3,19 @@
 Simulated rows with 30 true features among 2,000; 60 are searched, and those with a q-value of at most 0.1 are reported.
 "False where 2 allowed" counts false features among those that ``max_false=2`` reports, which should be about 2 where
 there is nothing to find. Features that a true one correlates with by more than 0.8 count as false, except in the column
-"false, apart from neighbours". ``--quick`` takes half a minute, all seeds some minutes.
+"false, apart from neighbours". ``--quick`` takes half a minute, all seeds some minutes. ``--docs`` writes the table of
+docs/error-control.md, and what it is made of beside it.
 
     python pipelines/papers/error_control.py --quick
 """
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import click
@@ -27,6 +30,9 @@ Floats = NDArray[np.float64]
 Columns = Callable[[np.random.Generator, int, int], Any]
 LEVEL, MOST_FALSE, SEARCHED = 0.1, 2.0, 60
 ALIKE = 0.8  # correlation above which a feature stands for its neighbour
+METRICS = ("false discovery rate", "apart from neighbours", "found", "anything", "false where 2 allowed")
+DOCS = Path(__file__).parents[2] / "docs"
+HEAD = "| | seeds | false | apart from neighbours | found |\n|---|---|---|---|---|\n"
 
 
 def independent(rng: np.random.Generator, n: int, p: int) -> Floats:
@@ -76,6 +82,7 @@ class Problem:
     logistic: bool = False
     heavy_tails: bool = False
     rows_of_group: int = 1
+    noise: float = 3.0
     seeds: int = 30
     n_features: int = field(default=2000, repr=False)
 
@@ -91,7 +98,7 @@ class Problem:
         if self.logistic:
             return X.astype(np.float32), rng.random(len(effects)) < 1 / (1 + np.exp(-effects)), true, None
         noise = rng.standard_t(3, len(effects)) / np.sqrt(3) if self.heavy_tails else rng.standard_normal(len(effects))
-        y = effects + 3 * noise
+        y = effects + self.noise * noise
         if self.rows_of_group == 1:
             return X.astype(np.float32), y, true, None
         X, y = X[groups] + 0.3 * rng.standard_normal((self.rows, self.n_features)), y[groups]
@@ -110,6 +117,16 @@ PROBLEMS = {
     "heavy tails": Problem(heavy_tails=True),
     "sparse columns": Problem(sparse),
     "4 rows a donor, by donor": Problem(rows=2400, rows_of_group=4),
+    "neighbours 0.7, noise 0.3": Problem(neighbours(0.7), noise=0.3, n_features=1000, seeds=10),
+    "neighbours 0.7, 4,000 rows": Problem(neighbours(0.7), rows=4000, n_features=1000, seeds=10),
+    "neighbours 0.7, 4,000 rows, noise 0.9": Problem(
+        neighbours(0.7), rows=4000, noise=0.9, n_features=1000, seeds=10
+    ),
+    "genotypes, 4,000 rows": Problem(genotypes, rows=4000, n_features=1000, seeds=10),
+    "genotypes, 4,000 rows, noise 0.9": Problem(genotypes, rows=4000, noise=0.9, n_features=1000, seeds=10),
+    "logistic, neighbours 0.7, 4,000 rows": Problem(
+        neighbours(0.7), rows=4000, logistic=True, n_features=1000, seeds=10
+    ),
 }
 
 
@@ -150,15 +167,50 @@ def records(names: Sequence[str], seeds: int | None, quick: bool) -> list[Record
     return [judge(name, PROBLEMS[name], seed) for name in names for seed in range(counts[name])]
 
 
+def means_of(found: Sequence[Record]) -> dict[str, dict[str, float]]:
+    """Return the number of seeds and the means of all metrics, rounded to four digits, for every problem."""
+    means = {}
+    for name in dict.fromkeys(record["method"] for record in found):
+        of_name = [record for record in found if record["method"] == name]
+        values = {metric: round(float(np.mean([record[metric] for record in of_name])), 4) for metric in METRICS}
+        means[name] = {"seeds": len(of_name), **values}
+    return means
+
+
+def table_of(means: dict[str, dict[str, float]]) -> str:
+    """Return the table of the docs, in Markdown."""
+    rows = []
+    for name, of in means.items():
+        false, apart, share = (f"{of[metric]:.3f}" for metric in METRICS[:3])
+        if not PROBLEMS[name].true:
+            share = f"`max_false=2` reports {of['false where 2 allowed']:.1f}"
+        rows.append(f"| {name} | {of['seeds']} | {false} | {apart} | {share} |\n")
+    return HEAD + "".join(rows)
+
+
+def write_docs(found: Sequence[Record]) -> None:
+    """Replace what was measured before of the same problems, and the table of the docs."""
+    file, page = DOCS / "error-control.json", DOCS / "error-control.md"
+    means = json.loads(file.read_text("utf-8")) if file.exists() else {}
+    means |= means_of(found)
+    file.write_text(json.dumps({name: means[name] for name in PROBLEMS if name in means}, indent=1) + "\n", "utf-8")
+    before, _, after = page.read_text("utf-8").partition(HEAD)
+    after = after[after.index("\n\n") + 1 :]
+    page.write_text(before + table_of(json.loads(file.read_text("utf-8"))) + after, "utf-8")
+
+
 @click.command()
 @click.option("--only", multiple=True, type=click.Choice(list(PROBLEMS)), help="Some of the problems.")
 @click.option("--seeds", type=click.IntRange(1), help="Of each problem.")
 @click.option("--quick", is_flag=True, help="An eighth of the seeds.")
 @click.option("--json", "as_json", is_flag=True, help="Every run, for machines.")
-def main(only: Sequence[str], seeds: int | None, quick: bool, as_json: bool) -> None:
+@click.option("--docs", is_flag=True, help="Write the table of the docs, too.")
+def main(only: Sequence[str], seeds: int | None, quick: bool, as_json: bool, docs: bool) -> None:
     """Print the false discovery rate and the share of true features found, for every problem."""
-    metrics = ("false discovery rate", "apart from neighbours", "found", "anything", "false where 2 allowed")
-    report("error control", records(only or list(PROBLEMS), seeds, quick), "level", metrics, as_json)
+    found = records(only or list(PROBLEMS), seeds, quick)
+    report("error control", found, "level", METRICS, as_json)
+    if docs:
+        write_docs(found)
 
 
 if __name__ == "__main__":

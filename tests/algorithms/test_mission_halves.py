@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 import daskfs
 from daskfs.algorithms.mission import halves
-from daskfs.algorithms.mission.halves import N_LEARNERS, TILE, HalvesState, is_in_first_half, learners, salts
+from daskfs.algorithms.mission.halves import N_LEARNERS, POOL, HalvesState, is_in_first_half, learners, salts
 from daskfs.algorithms.mission.rows import rows_of
 from daskfs.errors import OptionError
 from daskfs.protocol import SparseBlock, copy_state
@@ -119,22 +119,24 @@ def test_halves_are_complementary_and_follow_from_row_numbers():
     assert (part == is_in_first_half(0, 3, numbers)[77:1234]).all()
 
 
-@pytest.mark.parametrize("sizes", [(20_000,), (1, 8_191, 4_000, 7_808), (333,) * 60 + (20,)])
+@pytest.mark.parametrize("sizes", [(16_000,), (1, 4_191, 4_000, 7_808), (333,) * 48 + (16,)])
 def test_permuted_targets_do_not_depend_on_blocks(sizes):
-    y, state, taken, first = np.arange(20_000.0), HalvesState([]), [], 0
-    state.permuted(y[:TILE].copy(), 0, 5)  # the first rows are learned together
-    state.start_pass()
+    """Of rows that are long, 4,000 are learned together, and the pool of targets grows."""
+    y, state, taken, first = np.arange(20_000.0), HalvesState([]), [], 4_000
+    taken.append(state.permuted(y[:4_000], 0, 5))
     for size in sizes:
         taken.append(state.permuted(y[first : first + size], first, 5))
         first += size
     taken = np.concatenate(taken)
-    assert sorted(taken[:TILE]) == sorted(y[:TILE])
-    assert sorted(taken[TILE : 2 * TILE]) == sorted(y[:TILE])
-    assert (taken[TILE:] != y[TILE:]).all()
-    assert abs(np.corrcoef(taken[:TILE], y[:TILE])[0, 1]) < 0.05
-    other = HalvesState([])
-    assert (other.permuted(y, 0, 5) == taken).all()
-    assert (HalvesState([]).permuted(y, 0, 6) != taken).mean() > 0.9
+    assert sorted(taken[:4_000]) == sorted(y[:4_000])
+    assert (taken[4_000:] < np.minimum(y[4_000:], POOL)).all()
+    assert taken.max() > POOL - 10
+    assert abs(np.corrcoef(taken[:POOL], y[:POOL])[0, 1]) < 0.7  # later rows have more to take from
+    assert abs(np.corrcoef(taken[POOL:], y[POOL:])[0, 1]) < 0.05
+    assert np.unique(taken[POOL:], return_counts=True)[1].max() < 12  # as drawn at random, from 8,192 targets
+    again = HalvesState([])
+    again.permuted(y[:4_000], 0, 6)
+    assert (again.permuted(y[4_000:], 4_000, 6) != taken[4_000:]).mean() > 0.9
 
 
 def test_rows_in_the_order_of_classes_are_mixed():
@@ -166,6 +168,31 @@ def test_mixed_rows_keep_their_half_and_their_target_in_every_pass(monkeypatch):
     assert ids.tolist() == numbers.tolist() != sorted(numbers)
     assert again.tolist() == numbers_again.tolist() != ids.tolist()
     assert (nulls[np.argsort(numbers)] == nulls_again[np.argsort(numbers_again)]).all()
+
+
+@pytest.mark.parametrize(("n_shards", "first_rows"), [(1, 500), (2, 8_192), (3, 500)])
+def test_shards_keep_the_permuted_target_in_every_pass(tmp_path, monkeypatch, n_shards, first_rows):
+    """Every row has one word, whose id is the number of the row."""
+    learn, seen = importlib.import_module("daskfs.algorithms.mission.learn"), np.full((2, 20_000), np.nan)
+    learners_of, n_seen = learn.learners, np.zeros(20_000, int)
+
+    def recorded(seed, rows, nulls, numbers):
+        assert rows.ids.tolist() == numbers.tolist()
+        seen[n_seen[numbers], numbers] = nulls
+        n_seen[numbers] += 1
+        return learners_of(seed, rows, nulls, numbers)
+
+    monkeypatch.setattr(learn, "learners", recorded)
+    monkeypatch.setattr("daskfs.algorithms.mission.calibration.FIRST_ENTRIES", first_rows)
+    monkeypatch.setattr("daskfs.engine.run.n_shards_for", lambda *_: n_shards)
+    monkeypatch.setattr(arrays, "BLOCK_ENTRIES", 1_000)
+    X, y = sp.eye_array(20_000, format="csr", dtype=np.float32), np.random.default_rng(0).normal(size=20_000)
+    dataset = daskfs.write_dataset(tmp_path / "d.zarr", X, y)
+    daskfs.select(dataset, replace(control(10, passes=2, refit=0), width=16))
+    assert (n_seen == 2).all()
+    assert (seen[0] == seen[1]).all()
+    assert np.isin(seen[0], y).all()
+    assert abs(np.corrcoef(seen[0], y)[0, 1]) < 0.03
 
 
 @pytest.mark.parametrize("size", [1_000, 5_000])

@@ -42,14 +42,44 @@ def test_nothing_is_found_where_nothing_is(script):
 
 @pytest.mark.parametrize("problem", ["independent columns", "neighbours 0.7", "logistic", "4 rows a donor, by donor"])
 def test_true_features_are_found_and_few_others(script, problem):
-    of = means(script, problem, 2)
-    assert of["false discovery rate"] <= 0.15
-    assert of["found"] >= 0.7
+    of = means(script, problem, 3)
+    assert of["false discovery rate"] <= 0.1
+    assert of["found"] >= 0.85
+
+
+def test_large_effects_deceive_no_more_than_small_ones(script):
+    """Judged under the ridge of the search, neighbours of true features stood out: .3 of those reported were false."""
+    of = means(script, "neighbours 0.7, noise 0.3", 3)
+    assert of["false discovery rate"] <= 0.07
+    assert of["found"] >= 0.98
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("problem", ["neighbours 0.9", "factors", "genotypes", "heavy tails", "sparse columns"])
-def test_other_problems(script, problem):
+@pytest.mark.parametrize(
+    "problem", ["neighbours 0.7, 4,000 rows, noise 0.9", "genotypes, 4,000 rows", "logistic, neighbours 0.7, 4,000 rows"]
+)
+def test_many_rows_deceive_no_more_than_few(script, problem):
     of = means(script, problem, 4)
-    assert of["apart from neighbours"] <= 0.25
-    assert of["found"] >= 0.5
+    assert of["false discovery rate"] <= 0.1
+    assert of["found"] >= 0.98
+
+
+def test_the_table_of_the_docs_is_the_one_that_was_measured(script):
+    """And keeps what is promised."""
+    docs = PAPERS.parents[1] / "docs"
+    measured = json.loads((docs / "error-control.json").read_text("utf-8"))
+    assert list(measured) == list(script.PROBLEMS)
+    assert script.table_of(measured) in (docs / "error-control.md").read_text("utf-8")
+    assert max(of["apart from neighbours"] for name, of in measured.items() if "nothing" not in name) <= 0.1
+    assert max(of["anything"] for name, of in measured.items() if "nothing" in name) <= 0.15
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("problem", "share"),
+    [("neighbours 0.9", 0.6), ("factors", 0.75), ("genotypes", 0.8), ("heavy tails", 0.8), ("sparse columns", 0.75)],
+)
+def test_other_problems(script, problem, share):
+    of = means(script, problem, 8)
+    assert of["apart from neighbours"] <= 0.1
+    assert of["found"] >= share

@@ -391,8 +391,6 @@ class Mission(Algorithm):
         state.memory.totals[:], state.totals_before[:], state.merged_shards = 0.0, 0.0, 1
         if stage == "learn" and is_last:
             judge_halves(self, state)
-        elif stage == "learn" and state.halves is not None:
-            state.halves.start_pass()
         if stage == "learn" and is_last and self.n_refits:
             self._start_refit(state)
         elif state.refit is not None and not is_last:
@@ -472,7 +470,8 @@ class Mission(Algorithm):
             state.calibration = calibrate(self, state, scaled, state.buffer_start, are_all)
         state = self._learn(state, first_rows, state.buffer_start)
         state = self._learn(state, others, state.buffer_start + count)
-        learn_halves(self, state, rows, state.buffer_start, order)
+        learn_halves(self, state, slice_rows(rows, 0, count), state.buffer_start, order)
+        learn_halves(self, state, others, state.buffer_start + count)
         return state
 
     def _learn(self, state: MissionState, rows: SparseRows, first: int) -> MissionState:

@@ -14,13 +14,16 @@ own. With common hashes, a feature that shares its cell with a true one would be
 frequency would say nothing. A permuted target has no true features, and would not show it.
 
 All learners have the calibration of the learner of all rows. The halves follow from row numbers, however blocks are
-cut. A row's permuted target is the target of some row among the `TILE` rows before, or among the first rows.
+cut. To permute all targets one would have to know them before the first row is learned. Therefore the permuted target
+is *resampled*: the first rows, which are learned together, exchange their targets, and every other row takes the target
+of some row before it, among the first `POOL` rows. Of several shards each has first rows of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,9 +44,36 @@ N_PAIRS = 10
 """B: pairs of complementary halves."""
 N_LEARNERS = 4 * N_PAIRS
 """Learners of halves: of every pair, two for the target and two for the permuted target."""
-TILE = FIRST_ROWS
-"""Rows whose targets are permuted together: so many are known when the first rows are learned, if there are as many."""
-_SALTS, _HALVES = 2**32, 2**32 + 1  # streams of random words; those of permutations are numbered from 0
+POOL = FIRST_ROWS
+"""Rows from which all others take their targets, if there are as many."""
+_ORDER, _DRAWS, _SALTS, _HALVES = 0, 1, 2**32, 2**32 + 1  # streams of random words, the last of them for every pair
+
+
+@dataclass(slots=True)
+class TargetPool:
+    """Targets of consecutive rows, which stand for the targets of other rows."""
+
+    first: int
+    """The number of the first row."""
+    n_together: int
+    """How many rows were learned together, and exchange their targets."""
+    targets: Floats
+
+    def grow(self, y: Floats, first: int) -> None:
+        """Add the targets y of the rows from row `first` on, if they come next and there is room."""
+        if first == self.first + len(self.targets) and len(self.targets) < POOL:
+            self.targets = np.concatenate([self.targets, y])[:POOL]
+
+    def draw(self, first: int, stop: int, seed: int) -> Floats:
+        """Return the permuted targets of the rows from number `first` up to `stop`."""
+        numbers = np.arange(first, stop)
+        at = numbers - self.first
+        known = np.clip(at, self.n_together, len(self.targets)).astype(np.uint64)
+        source = (random_words(seed, _DRAWS, numbers) % known).astype(np.int64)
+        together = (at >= 0) & (at < self.n_together)
+        source[together] = permutation(seed, _ORDER, self.n_together)[at[together]]
+        drawn: Floats = self.targets[source]
+        return drawn
 
 
 @dataclass(slots=True)
@@ -52,12 +82,8 @@ class HalvesState:
 
     memories: list[Memory]
     """Of the `N_LEARNERS` learners, in the order of `learners`; empty after the last pass that learns."""
-    first_targets: Floats = field(default_factory=lambda: np.empty(0))
-    """The targets of the first rows, at most `TILE`."""
-    targets: Floats = field(default_factory=lambda: np.empty(0))
-    """The targets that the rows of this tile take: of the tile before, or `first_targets`."""
-    tile: Floats = field(default_factory=lambda: np.empty(0))
-    """(TILE,): targets of the rows of this tile that were read; before, those of other rows."""
+    pools: list[TargetPool] = field(default_factory=list)
+    """Targets for other rows, in the order of row numbers: of the first rows, and once merged of those of every shard."""
     features: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
     """The features searched, those first that were chosen most often; empty before the last pass has ended."""
     times: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
@@ -65,28 +91,21 @@ class HalvesState:
     null_times: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     """How many halves chose each feature that any chose with the permuted target."""
 
-    def start_pass(self) -> None:
-        """Return to the beginning of the rows, so that every pass has the same permuted target."""
-        self.targets, self.tile = self.first_targets, np.resize(self.first_targets, TILE)
-
     def permuted(self, y: Floats, first: int, seed: int) -> Floats:
-        """Return the permuted targets of consecutive rows from row `first` on, whose targets are y."""
-        if not len(self.first_targets):
-            self.first_targets = y[:TILE].copy()
-            self.start_pass()
-        taken = np.empty(len(y))
-        done = 0
-        while done < len(y):
-            number, at = divmod(first + done, TILE)
-            stop = min(len(y), done + TILE - at)
-            numbers = np.arange(at, at + stop - done)
-            order = permutation(seed, number, len(self.targets))
-            taken[done:stop] = self.targets[order[numbers % len(order)]]
-            self.tile[numbers] = y[done:stop]
-            if numbers[-1] == TILE - 1:
-                self.targets = self.tile.copy()
-            done = stop
-        return taken
+        """Return the permuted targets of consecutive rows from row `first` on, whose targets are y.
+
+        The rows of the first call exchange their targets. A row takes its target from the last pool that begins before
+        it, so that it has the same one in every pass.
+        """
+        if not self.pools:
+            self.pools = [TargetPool(first, len(y), y[:0])]
+        if len(self.pools) == 1:
+            self.pools[0].grow(y, first)
+        starts = [pool.first for pool in self.pools]
+        of_row = np.maximum(np.searchsorted(starts, np.arange(first, first + len(y)), side="right") - 1, 0)
+        edges = np.searchsorted(of_row, np.arange(len(starts) + 1)).tolist()
+        parts = zip(self.pools, pairwise(edges), strict=True)
+        return np.concatenate([pool.draw(first + start, first + stop, seed) for pool, (start, stop) in parts])
 
 
 def check_halves(params: Mission, meta: Meta) -> None:
@@ -100,7 +119,7 @@ def check_halves(params: Mission, meta: Meta) -> None:
         "fading has not been studied: leave it out": params.fading > 0,
         "rows with weights cannot change places: write the data without weights": meta.weighted,
         "rows in the order of their targets cannot be permuted in one pass: daskfs shuffle mixes them": (
-            meta.mixed is False and meta.n_samples > TILE
+            meta.mixed is False and meta.n_samples > POOL
         ),
         "groups of rows are only for Online Substitution: use OnlineSubstitution": len(meta.row_groups()) > 0,
     }

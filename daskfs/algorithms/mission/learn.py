@@ -123,14 +123,13 @@ def learn_halves(
 ) -> None:
     """Learn consecutive rows from row `first` on by the learners of halves, if there are any.
 
-    The `order` is that in which the first of the rows are learned, where they have to be mixed.
+    The `order` is that in which the rows are learned, where they have to be mixed.
     """
     halves = state.halves
-    if halves is None:
+    if halves is None or not len(rows.y):
         return
     nulls, numbers = halves.permuted(rows.y, first, state.seed), np.arange(first, first + len(rows.y))
     if order is not None:
-        order = np.concatenate([order, np.arange(len(order), len(numbers))])
         rows, nulls, numbers = take_rows(rows, order), nulls[order], numbers[order]
     rows = multiply_values(scale_rows(rows, state.scaling), state.idf)
     rule = rule_of(params, state.room, state.calibration, state.n_shards)
@@ -192,7 +191,7 @@ def merge_learned(params: Mission, states: Sequence[MissionState]) -> MissionSta
 def _merge_halves(
     params: Mission, states: Sequence[MissionState], scaling: Scaling | None, shards: Sequence[int]
 ) -> HalvesState | None:
-    """Return the merged learners of halves, with the targets of one of the shards."""
+    """Return the merged learners of halves, with the pools of targets of all shards."""
     parts = [(state, state.halves) for state in states if state.halves is not None]
     if not parts:
         return None
@@ -205,9 +204,8 @@ def _merge_halves(
             )
             of_shards = [with_salt(memory, salt) for memory in units]
         memories.append(_merge_memories(params, of_shards, shards, states[0].room))
-    rest, _ = take_fields(parts[0][1], frozenset({"memories"}))
-    merged: HalvesState = put_fields(copy_state(rest), {"memories": memories})
-    return merged
+    pools = {pool.first: copy_state(pool) for _, halves in parts for pool in halves.pools}
+    return HalvesState(memories, [pools[first] for first in sorted(pools)])
 
 
 def _merge_memories(params: Mission, memories: Sequence[Memory], shards: Sequence[int], room: int) -> Memory:

@@ -12,7 +12,7 @@ from daskfs.algorithms.keep import kept_features
 from daskfs.algorithms.losses import CODE, decode_classes
 from daskfs.algorithms.mission.calibration import FIRST_ENTRIES, FIRST_ROWS, NEUTRAL, Calibration, rate_of
 from daskfs.algorithms.mission.cell_kernels import mark_tables
-from daskfs.algorithms.mission.halves import N_LEARNERS, TILE, HalvesState
+from daskfs.algorithms.mission.halves import N_LEARNERS, POOL, HalvesState
 from daskfs.algorithms.mission.memory_kernels import COUNT, SUM, UNIT, Memory, Rule, SparseRows
 from daskfs.algorithms.mission.refit import RefitState, refit_nbytes
 from daskfs.algorithms.mission.rows import (
@@ -187,7 +187,7 @@ def count_bytes(params: Mission, meta: Meta) -> int:
         learning *= 2 if params.learning_rate == "auto" else 1  # another memory, to try rates
     if params.error_control is not None:
         block_entries = min(meta.n_entries, meta.block_nbytes // (meta.itemsize if meta.kind == "dense" else 12))
-        halves = N_LEARNERS * refitting + 8 * 8 * TILE + 20 * (block_entries + min(FIRST_ENTRIES, meta.n_entries))
+        halves = N_LEARNERS * refitting + 8 * 8 * POOL + 20 * (block_entries + min(FIRST_ENTRIES, meta.n_entries))
         learning += halves
     buffer = 12 * min(FIRST_ENTRIES, meta.n_entries) + 24 * min(FIRST_ROWS, meta.n_samples)
     learning += 2 * buffer + meta.block_nbytes

@@ -26,6 +26,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
+import numpy as np
+
 from daskfs.algorithms.error_control import check_limits
 from daskfs.algorithms.keep import kept_features, names_to_keep
 from daskfs.algorithms.losses import RowLoss, check_target, loss_for
@@ -33,7 +35,7 @@ from daskfs.algorithms.substitution.asynchronous import AsynchronousMethod
 from daskfs.algorithms.substitution.block import BlockMethod
 from daskfs.algorithms.substitution.error_control import N_PERMUTED
 from daskfs.algorithms.substitution.paper import PaperMethod
-from daskfs.algorithms.substitution.permuted import MOST_RIDGE, PermutedMethod
+from daskfs.algorithms.substitution.permuted import LEAST_RIDGE, MOST_RIDGE, PermutedMethod
 from daskfs.errors import OptionError, check_choice, check_positive, check_whole
 from daskfs.protocol import Algorithm, Axis, Meta
 
@@ -166,6 +168,7 @@ class OnlineSubstitution(Algorithm):
 
     def _check_permutable(self, loss: RowLoss, meta: Meta) -> None:
         """Raise OptionError if t-values of permuted targets would not compare with those of the target."""
+        most, least = MOST_RIDGE.get(loss, np.inf), LEAST_RIDGE.get(loss, 0.0)
         reasons = {
             f"method={self.method!r} treats columns one by one: use method='block'": self.method != "block",
             "kept features explain the target, and not a permuted one: leave out keep": bool(self.keep),
@@ -173,8 +176,11 @@ class OnlineSubstitution(Algorithm):
             "it is for one target: write the data with one of them": meta.targets is not None,
             f"loss={loss!r} has not been studied: use loss='squared' or loss='logistic'": loss
             not in ("squared", "logistic"),
-            f"a ridge of {self.ridge} hides which of several similar features is true: use at most {MOST_RIDGE}": (
-                self.ridge != "auto" and self.ridge > MOST_RIDGE
+            f"a ridge of {self.ridge} hides which of several similar features is true: use at most {most}": (
+                self.ridge != "auto" and self.ridge > most
+            ),
+            f"a ridge of {self.ridge} is too small to tell true features of classes: use at least {least}": (
+                self.ridge != "auto" and self.ridge < least
             ),
             f"{meta.n_samples:,} rows cannot judge {self.n_select:,} features: select fewer": meta.n_samples
             < min(self.n_select, meta.n_features) + 10,

@@ -160,7 +160,7 @@ def sweep_block(block: AnyColumns, r: NDArray[Any], h: NDArray[Any], centred: bo
         kernels.sweep_sparse(block.indptr, block.rows, block.values, r[0], row_curvature, sums)
         shift, scale = np.zeros(len(block.ids)), np.ones(len(block.ids))
         if len(r) > 1:
-            kernels.several_products_sparse(block.indptr, block.rows, block.values, r, rz)
+            kernels.several_products_sparse(block.indptr, block.rows, block.values, np.ascontiguousarray(r.T), rz)
         if not np.isfinite(sums).all():
             bad = int(np.flatnonzero(~np.isfinite(sums).all(axis=1))[0])
             raise ColumnError(int(block.ids[bad]), "holds NaN or infinity; ingest the data again without it")

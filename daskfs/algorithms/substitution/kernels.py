@@ -210,13 +210,13 @@ def four_curved_tile_sums(columns, shifts, r, h):
 
 @kernel
 def several_products_sparse(indptr, rows, values, r, out):
-    """Compute the products Σ r x of sparse columns x with each of several residuals r (scores, n)."""
+    """Compute the products Σ r x of sparse columns x with each of several residuals r (n, scores)."""
     for j in range(len(indptr) - 1):
-        for c in range(len(r)):
-            total = 0.0
-            for e in range(indptr[j], indptr[j + 1]):
-                total += r[c, rows[e]] * np.float64(values[e])
-            out[c, j] = total
+        out[:, j] = 0.0
+        for e in range(indptr[j], indptr[j + 1]):
+            x, i = np.float64(values[e]), rows[e]
+            for c in range(r.shape[1]):
+                out[c, j] += r[i, c] * x
 
 
 @kernel
