@@ -44,10 +44,10 @@ _NOT_SIGN = np.uint32(0x7FFFFFFF)
 
 
 @summing_helper
-def hash_row(ids, values, outside, units, unit_bits, first, size, hashes, v, owners, unit):
+def hash_row(ids, values, outside, units, unit_bits, first, size, hashes, v, slots):
     """Write the short hashes of a row's features and their values outside the tables.
 
-    Return the sum of squared values, which is finite if all values are finite. The last two are working memory.
+    Return the sum of squared values, which is finite if all values are finite. The array `slots` is working memory.
     """
     own, inner, square = ids[first : first + size], values[first : first + size], _ZERO
     for q in range(size):
@@ -59,11 +59,10 @@ def hash_row(ids, values, outside, units, unit_bits, first, size, hashes, v, own
             v[q] = outer[q]
     elif len(units):
         for q in range(size):
-            slot = units[cell_of(hashes[q], unit_bits)]
-            owners[q], unit[q] = np.uint32(slot), np.uint32(slot >> np.uint64(32))
+            slots[q] = units[cell_of(hashes[q], unit_bits)]
         for q in range(size):
-            x = inner[q] * float_of(unit[q])
-            v[q] = x if owners[q] == np.uint32(own[q]) and x != _ZERO else v[q]
+            x = inner[q] * float_of(np.uint32(slots[q] >> np.uint64(32)))
+            v[q] = x if np.uint32(slots[q]) == np.uint32(own[q]) and x != _ZERO else v[q]
     return square
 
 
@@ -80,7 +79,7 @@ def learn_active(rows, memory, rule):
     weights, pace = memory.weights[0], memory.pace[0]
     n, most, bits = len(rows.indptr) - 1, longest(rows.indptr), rule.bits
     hashes, v = np.empty(most, np.uint32), np.empty(most, np.float32)
-    owners, unit, unit_bits = np.empty(most, np.uint32), np.empty(most, np.uint32), bits_of_units(rows.units)
+    of_units, unit_bits = np.empty(most, np.uint64), bits_of_units(rows.units)
     w, total = np.empty(most, np.float32), np.empty(most, np.float32)
     w_bits, total_bits = w.view(np.uint32), total.view(np.uint32)
     maybe, slots = np.empty(most + 1, np.int32), np.empty(most, np.uint32)
@@ -89,7 +88,7 @@ def learn_active(rows, memory, rule):
     for r in range(n):
         a, size, weight = rows.indptr[r], rows.indptr[r + 1] - rows.indptr[r], weight_of(rows, r)
         if not is_finite(
-            hash_row(rows.ids, rows.values, rows.outside, rows.units, unit_bits, a, size, hashes, v, owners, unit)
+            hash_row(rows.ids, rows.values, rows.outside, rows.units, unit_bits, a, size, hashes, v, of_units)
         ):
             return r
         if weight == 0:
@@ -168,7 +167,7 @@ def learn_active_classes(rows, memory, rule):
     n_tables = len(keys)
     n, most, bits = len(rows.indptr) - 1, longest(rows.indptr), rule.bits
     hashes, v = np.empty(most, np.uint32), np.empty(most, np.float32)
-    owners, unit, unit_bits = np.empty(most, np.uint32), np.empty(most, np.uint32), bits_of_units(rows.units)
+    of_units, unit_bits = np.empty(most, np.uint64), bits_of_units(rows.units)
     bases, n_tables_of, some = np.empty(most, np.int64), np.empty(most, np.int32), np.empty(most + 1, np.int32)
     total, steps = np.empty(most, np.float32), np.empty(most, np.float32)
     # Entries inside a table: their number in the row, the table and the slot; the value, and the weight in the cell.
@@ -180,7 +179,7 @@ def learn_active_classes(rows, memory, rule):
     for r in range(n):
         a, size, weight = rows.indptr[r], rows.indptr[r + 1] - rows.indptr[r], weight_of(rows, r)
         if not is_finite(
-            hash_row(rows.ids, rows.values, rows.outside, rows.units, unit_bits, a, size, hashes, v, owners, unit)
+            hash_row(rows.ids, rows.values, rows.outside, rows.units, unit_bits, a, size, hashes, v, of_units)
         ):
             return r
         if weight == 0:

@@ -4,9 +4,9 @@ The first rows tell the features that are in most rows. Values v of these *numer
 standard deviation.
 
 Values of other features are divided by the mean size of the feature's values in the first rows. There are 2¹⁶ slots for
-these units: see `unit_kernels`. Features without a slot, which are rare or always of one size, as words are, count as −1
-or +1 as long as they are outside the tables. A table keeps the unit of each of its features; one
-that enters without a slot has the size of the value with which it entered.
+these units: see `unit_kernels`. Features without a slot, which are rare or always of one size, as words are, count as
+−1 or +1 as long as they are outside the tables. A table keeps the unit of each of its features; one that enters without
+a slot has the size of the value with which it entered.
 
 A feature is treated without regard to the values of other features, so that new units of one feature change nothing.
 """
