@@ -91,7 +91,8 @@ bench: $(READY)
 	$(BIN)/python pipelines/benchmarks/substitution_memory.py
 	$(BIN)/python pipelines/benchmarks/watching.py
 	for what in expansion gram passes accuracy workers; do $(BIN)/python pipelines/benchmarks/random_features.py $$what || exit; done
-	for what in learn classes quality rates workers memory; do $(BIN)/python pipelines/benchmarks/mission.py $$what || exit; done
+	for what in learn "learn --width 4194304" classes quality rates workers memory; do $(BIN)/python pipelines/benchmarks/mission.py $$what || exit; done
+	$(BIN)/python pipelines/benchmarks/mission_units.py
 
 # Two processes against one, all algorithms in one table: minutes, 9 GB in benchmark-data, and a machine with nothing else to do.
 bench-workers: $(READY)

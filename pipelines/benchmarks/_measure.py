@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import re
@@ -124,6 +125,13 @@ def resident(which: str = "VmRSS") -> int:
 def forget_peak() -> None:
     """Let the high-water mark of resident memory begin anew."""
     Path("/proc/self/clear_refs").write_text("5")
+
+
+def save(path: Path | None, name: str, figures: object) -> None:
+    """Write the figures of one benchmark to a JSON file that also has those of others; without a path, do nothing."""
+    if path is not None:
+        there = json.loads(path.read_text()) if path.exists() else {}
+        path.write_text(json.dumps({**there, name: figures}, indent=1, sort_keys=True) + "\n")
 
 
 def show(title: str, columns: list[str], rows: list[list[str]]) -> None:

@@ -58,16 +58,13 @@ def test_values_of_one_size_need_no_units():
     assert len(measure_units(ids, (ids + 1).astype(np.float32), 6)) == 0
 
 
-def test_the_information_in_values_of_text_is_kept():
-    """Values of a word differ with the length of its text; by signs, 22 of the 40 features are found and not 30."""
+def test_what_values_say_is_kept():
+    """Of 40 true features, 31 are in the set with units and 29 without; by signs alone it is 13."""
     rng = np.random.default_rng(0)
-    n, p = 6000, 400
-    X = (rng.random((n, p)) < 0.05) * np.exp(0.8 * rng.normal(size=(n, p)))
-    effects = np.where(np.arange(p) < 40, rng.choice([-1.2, 1.2], p), 0)
+    n, p = 3000, 400
+    X = (rng.random((n, p)) < 0.05) * np.exp(rng.normal(size=(n, p)))
+    effects = np.where(np.arange(p) < 40, rng.choice([-0.25, 0.25], p), 0)
     y = np.where(X @ effects + rng.logistic(size=n) > 0, 1.0, -1.0)
     rows = [dict(zip((np.flatnonzero(row) * 1_000_003).tolist(), row[row > 0].tolist(), strict=True)) for row in X]
-    found = [
-        sum(f < 40 * 1_000_003 for f in selected(daskfs.Mission(40, width=2**12, scale=scale), rows, y).features)
-        for scale in (True, False)
-    ]
-    assert found[0] >= found[1] - 1
+    features = selected(daskfs.Mission(40, width=2**12, refit=0), rows, y).features
+    assert (features < 40 * 1_000_003).sum() >= 25
